@@ -1,1 +1,1 @@
-"""How long the virtual GPU takes on this machine, beside another simulator."""
+"""Benchmarks of the virtual GPU on this machine, beside another simulator."""

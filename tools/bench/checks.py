@@ -1,4 +1,4 @@
-"""How long a launch takes under the sanitizer, and plainly."""
+"""Time a launch under the sanitizer and without it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TILE = 16
 
 
 def sanitized_matmul(size: int, rounds: int) -> tuple[list[float], list[float]]:
-    """Times in seconds of a tiled product under all checks, and of the plain launch.
+    """Return times in seconds of a tiled matrix product under all checks, and without checks.
 
     Raises
     ------
     GpulabError
-        If the checks find something in the product, which is right.
+        If the checks find a problem in the product, which has none.
     """
     checked = []
     plain = []

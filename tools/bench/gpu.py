@@ -46,8 +46,11 @@ ROUNDS = 11
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kernel at one size. ``rate`` is in ``unit``: GB/s of what must move at least, or TFLOP/s; ``ratio``
-    is that over the rate of ``against``, ``target`` what the ratio is to be at least."""
+    """Result of one kernel at one size.
+
+    ``rate`` is in ``unit``: GB/s of the least bytes that must move, or TFLOP/s. ``ratio`` is ``rate`` over
+    the rate of the kernel ``against``, and ``target`` its lower limit.
+    """
 
     ladder: str
     kernel: str
@@ -61,14 +64,14 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """``ok`` or ``slow`` where there is a target, else nothing."""
+        """Return ``ok`` or ``slow``, or an empty text without a target."""
         if self.target is None or self.ratio is None:
             return ""
         return "ok" if self.ratio >= self.target else "slow"
 
 
 def sizes(ladder: str, free_bytes: int) -> list[tuple[int, ...]]:
-    """The sizes that so much free memory has room for: an eighth and one product where it is short."""
+    """Return the sizes that fit into the free memory: if it is small, an eighth, and one matrix product."""
     if free_bytes >= ROOM_BYTES:
         return [*SIZES[ladder]]
     if ladder in ("sgemm", "tensor_cores"):
@@ -77,44 +80,44 @@ def sizes(ladder: str, free_bytes: int) -> list[tuple[int, ...]]:
 
 
 def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any]]:
-    """What CUDA and its libraries offer for the same arrays, by name."""
-    cp, (*given, out) = session.cp(), example.arrays
+    """Return calls of CUDA and its libraries that compute the same with the example's arrays, by name."""
+    cp, (*inputs, output) = session.cp(), example.arrays
     if ladder in ("copy", "reduction", "transpose", "softmax", "layer_norm", "stencil"):
-        target = cp.empty_like(given[0])
-        return {"cudaMemcpy": lambda: target.data.copy_from_device_async(given[0].data, target.nbytes)}
+        target = cp.empty_like(inputs[0])
+        return {"cudaMemcpy": lambda: target.data.copy_from_device_async(inputs[0].data, target.nbytes)}
     if ladder in ("sgemm", "tensor_cores"):
-        product = cp.empty(out.shape, given[0].dtype)
-        return {"cuBLAS": lambda: cp.matmul(*given, out=product)}
+        product = cp.empty(output.shape, inputs[0].dtype)
+        return {"cuBLAS": lambda: cp.matmul(*inputs, out=product)}
     if ladder == "scan":
-        scanned = given[0].copy()
+        scanned = inputs[0].copy()
         cub = getattr(cp.cuda, "cub", None)
         if cub is None:
-            return {"cumsum": lambda: cp.cumsum(given[0], dtype=scanned.dtype, out=scanned)}
+            return {"cumsum": lambda: cp.cumsum(inputs[0], dtype=scanned.dtype, out=scanned)}
         return {"CUB": lambda: cub.device_scan(scanned, cub.CUPY_CUB_CUMSUM)}  # in place
     return {}
 
 
 def medians_ms(calls: Sequence[Callable[[], Any]], rounds: int, budget_s: float) -> list[float]:
-    """Times of several calls that take turns: two rounds at least, and no new one after `budget_s`."""
+    """Return median times of calls that take turns: at least two rounds, and no new one after `budget_s`."""
     cp = session.cp()
     begin = cp.cuda.Event()
-    until = cp.cuda.Event()
+    end = cp.cuda.Event()
     times: list[list[float]] = [[] for _ in calls]
     started = time.perf_counter()
-    for at in range(rounds):
-        if at > 1 and time.perf_counter() - started > budget_s:
+    for round_number in range(rounds):
+        if round_number > 1 and time.perf_counter() - started > budget_s:
             break
-        for call, own in zip(calls, times, strict=True):
+        for call, call_times in zip(calls, times, strict=True):
             begin.record()
             call()
-            until.record()
-            until.synchronize()
-            own.append(cp.cuda.get_elapsed_time(begin, until))
-    return [statistics.median(own) for own in times]
+            end.record()
+            end.synchronize()
+            call_times.append(cp.cuda.get_elapsed_time(begin, end))
+    return [statistics.median(call_times) for call_times in times]
 
 
 def check(ladder: str, name: str, example: kernels.Example, work: Callable[[], Any]) -> None:
-    """Run once and compare.
+    """Run a kernel once and compare its result with the expected one.
 
     Raises
     ------
@@ -129,23 +132,23 @@ def check(ladder: str, name: str, example: kernels.Example, work: Callable[[], A
 
 
 def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_rungs: bool) -> list[Row]:
-    """Time the best rung of a ladder, or all that are not hopeless, beside what it is compared with."""
+    """Time the best rung of a ladder, or all rungs, together with the library call it is compared with."""
     example = kernels.example(ladder.name, size)
-    others = library(ladder.name, example)
+    library_calls = library(ladder.name, example)
     rungs = ladder.rungs if all_rungs else ladder.rungs[-1:]
-    works = {rung.name: kernels.launch(rung.name, *example.arrays) for rung in rungs}
-    for name, work in works.items():
+    kernel_calls = {rung.name: kernels.launch(rung.name, *example.arrays) for rung in rungs}
+    for name, work in kernel_calls.items():
         check(ladder.name, name, example, work)
-    calls: dict[str, Callable[[], Any]] = {**others, **works}
-    for call in others.values():
+    calls: dict[str, Callable[[], Any]] = {**library_calls, **kernel_calls}
+    for call in library_calls.values():
         call()
     times = dict(zip(calls, medians_ms([*calls.values()], rounds, 3.0), strict=True))
-    against = next(iter(others), "")
+    against = next(iter(library_calls), "")
     copied_bytes = 2 * example.arrays[0].nbytes
     rows = []
     for name, ms in times.items():
-        moved = copied_bytes if name == "cudaMemcpy" else example.moved_bytes
-        rate = example.flops / ms / 1e9 if example.flops else moved / ms / 1e6
+        moved_bytes = copied_bytes if name == "cudaMemcpy" else example.moved_bytes
+        rate = example.flops / ms / 1e9 if example.flops else moved_bytes / ms / 1e6
         rows.append(Row(ladder.name, name, size, ms, rate, "TFLOP/s" if example.flops else "GB/s"))
     rates = {row.kernel: row.rate for row in rows}
     best = ladder.best.name
@@ -168,7 +171,7 @@ def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_r
 
 
 def table(rows: Sequence[Row], origin: Provenance) -> Table:
-    """Lay the rows out for people."""
+    """Return the rows as a table to be printed."""
     cells = tuple(
         (
             row.ladder,
@@ -226,8 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             session.cp().get_default_memory_pool().free_all_blocks()
     print(table(rows, origin).text())
     if options.json:
-        listed = [{**asdict(row), "verdict": row.verdict} for row in rows]
-        content = {"provenance": asdict(origin), "rows": listed}
+        row_dicts = [{**asdict(row), "verdict": row.verdict} for row in rows]
+        content = {"provenance": asdict(origin), "rows": row_dicts}
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return int(options.check and any(row.verdict == "slow" for row in rows))
 

@@ -1,4 +1,4 @@
-"""What the live memory chart costs: ``python -m tools.bench.memory_chart``.
+"""Measure the processor time of the live memory chart: ``python -m tools.bench.memory_chart``.
 
 It runs in a Jupyter kernel of its own, so that messages to a browser are written as in a notebook, while a
 cell allocates and frees.
@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 # Of one core, at 10 readings a second.
-MOST_SHARE = 0.03
+MAX_SHARE = 0.03
 RATE_HZ = 10.0
 
 _SHOW = """
@@ -39,7 +39,7 @@ told = dict(share=share, ticks=ticks, hz=ticks / took, allocations=turns / took)
 
 
 def tick_cost(seconds: float = 5.0, pause_s: float = 0.01, device: str = "virtual") -> dict[str, float]:
-    """Share of a core, readings a second, and allocations a second of the cell that ran beside them."""
+    """Return the chart's share of a core, its readings per second, and the cell's allocations per second."""
     from jupyter_client.manager import start_new_kernel
 
     manager, client = start_new_kernel(kernel_name="python3")
@@ -54,29 +54,29 @@ def tick_cost(seconds: float = 5.0, pause_s: float = 0.01, device: str = "virtua
             if reply["content"]["status"] != "ok":
                 raise RuntimeError("\n".join(reply["content"]["traceback"]))
         text = reply["content"]["user_expressions"]["told"]["data"]["text/plain"]
-        told: dict[str, float] = json.loads(text.strip("'"))
-        return told
+        result: dict[str, float] = json.loads(text.strip("'"))
+        return result
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
 
 
 def main() -> int:
-    """Print the cost beside a cell that allocates now and then, and beside one that does nothing else."""
+    """Print the cost during a cell that allocates now and then, and during one that only allocates."""
     parser = argparse.ArgumentParser(description="Time the live memory chart.")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--device", default="virtual")
-    given = parser.parse_args()
+    options = parser.parse_args()
     worst = 0.0
     for pause_s in (0.01, 0.0):
-        cost = tick_cost(given.seconds, pause_s, given.device)
+        cost = tick_cost(options.seconds, pause_s, options.device)
         worst = max(worst, cost["share"])
         print(
             f"{cost['hz']:.1f} readings a second beside {cost['allocations']:,.0f} allocations a second: "
             f"{100 * cost['share']:.2f} % of a core, {1e6 * cost['share'] / cost['hz']:,.0f} us a reading"
         )
-    print(f"at most {100 * MOST_SHARE:.0f} %: {'kept' if worst <= MOST_SHARE else 'missed'}")
-    return int(worst > MOST_SHARE)
+    print(f"at most {100 * MAX_SHARE:.0f} %: {'kept' if worst <= MAX_SHARE else 'missed'}")
+    return int(worst > MAX_SHARE)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ TILE = 16
 
 @cuda.jit
 def vector_add(a, b, c, n):
-    """One thread per element."""
+    """Add two vectors, with one thread per element."""
     i = cuda.grid(1)
     if i < n:
         c[i] = a[i] + b[i]
@@ -28,7 +28,7 @@ def vector_add(a, b, c, n):
 
 @cuda.jit
 def matmul_tiled(a, b, c, n):
-    """A tile of each matrix in shared memory, as in ``tools/corpus/kernels/matmul.cu``."""
+    """Multiply matrices with tiles in shared memory, as in ``tools/corpus/kernels/matmul.cu``."""
     tile_a = cuda.shared.array((TILE, TILE), float32)
     tile_b = cuda.shared.array((TILE, TILE), float32)
     tx = cuda.threadIdx.x
@@ -60,7 +60,7 @@ def time_vector_add() -> dict[str, float]:
 
 
 def time_matmul_tiled() -> dict[str, float]:
-    """Time one block of the full product; each of its threads does what every thread of the grid does."""
+    """Time one block of the full matrix product; every thread of the grid does the same amount of work."""
     random = np.random.default_rng(1)
     a, b = (random.random((MATRIX_SIZE, MATRIX_SIZE), dtype=np.float32) for _ in range(2))
     c = np.zeros_like(a)

@@ -1,4 +1,4 @@
-"""Times of the Numba CUDA simulator, taken in a child process, as it must be chosen before Numba loads."""
+"""Time the Numba CUDA simulator in a child process, because it must be chosen before Numba loads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INSTALL = 'pip install "gpulab[bench]" brings numba and numba-cuda'
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """How long the simulator took for so many threads."""
+    """Time in seconds of a kernel in the simulator, and its number of threads."""
 
     seconds: float
     threads: int
@@ -41,7 +41,7 @@ def run_simulator() -> tuple[SimulatorTimes | None, str]:
     if missing:
         return None, INSTALL
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "tools.bench.numba_simulator"],
             env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
             capture_output=True,
@@ -50,9 +50,9 @@ def run_simulator() -> tuple[SimulatorTimes | None, str]:
         )
     except subprocess.TimeoutExpired:
         return None, f"it took more than {TIMEOUT_S} s"
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        return None, lines[-1] if lines else f"it ended with status {done.returncode}"
-    found = json.loads(done.stdout.splitlines()[-1])
-    kernels = {name: KernelTime(**values) for name, values in found["kernels"].items()}
-    return SimulatorTimes(kernels, found["versions"]), ""
+    if process.returncode != 0:
+        lines = process.stderr.strip().splitlines()
+        return None, lines[-1] if lines else f"it ended with status {process.returncode}"
+    result = json.loads(process.stdout.splitlines()[-1])
+    kernels = {name: KernelTime(**values) for name, values in result["kernels"].items()}
+    return SimulatorTimes(kernels, result["versions"]), ""

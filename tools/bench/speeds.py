@@ -1,8 +1,8 @@
-"""``gpulab bench --check``: whether everything is still as fast as was promised.
+"""``gpulab bench --check``: compare processor times with their limits.
 
-A figure is processor time over that of a reference loop, each the least of several rounds in which all take
-turns: a busy machine stretches both, and has no say in which is larger. Limits are some 1.6 times what was
-measured when a figure was entered, on two cores of an AMD EPYC that did much else.
+A figure is processor time divided by that of a reference loop. Each is the minimum of several rounds in
+which they take turns, so that a busy machine slows down both. Limits are about 1.6 times the figure measured
+when it was entered, on two busy cores of an AMD EPYC.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Work = Callable[[], object]
 ROUNDS = 3
 ROOT = Path(__file__).resolve().parents[2]
 _RECORDED_LAUNCHES = 1000
-# What takes so many loops evens out by itself whatever disturbs it.
+# One round is enough for a figure with a limit of more reference loops than this.
 _LONG = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """How long something took, in reference loops and in milliseconds of processor time."""
+    """Processor time of a piece of work, in reference loops and in milliseconds, and its limit in loops."""
 
     name: str
     limit: float
@@ -47,7 +47,7 @@ class Figure:
 
     @property
     def slow(self) -> bool:
-        """Whether it is above its limit."""
+        """Whether the figure is above its limit."""
         return self.loops > self.limit
 
 
@@ -82,7 +82,7 @@ LIMITS = {
 
 
 def reference() -> int:
-    """Some hundredths of a second of what Python does all day, and of NumPy's."""
+    """Run a loop of typical Python and NumPy operations for some hundredths of a second."""
     table: dict[int, int] = {}
     for number in range(200_000):
         table[number & 1023] = table.get(number & 511, 0) + number
@@ -93,23 +93,23 @@ def reference() -> int:
 
 
 def spent_s() -> float:
-    """Processor time of this process and of those that it has waited for."""
+    """Return the processor time in seconds of this process and its finished child processes."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 @contextmanager
 def compiled_for(level: str) -> Iterator[None]:
-    """Compile kernels for a processor meanwhile."""
-    before = os.environ.get(processor.VARIABLE)
+    """Compile kernels for a given level of processor within a ``with`` block."""
+    previous_level = os.environ.get(processor.VARIABLE)
     os.environ[processor.VARIABLE] = level
     try:
         yield
     finally:
-        if before is None:
+        if previous_level is None:
             del os.environ[processor.VARIABLE]
         else:
-            os.environ[processor.VARIABLE] = before
+            os.environ[processor.VARIABLE] = previous_level
 
 
 def _kernels(level: str) -> Iterator[tuple[str, Work]]:
@@ -165,7 +165,7 @@ def _launches() -> Iterator[tuple[str, Work]]:
 
 
 def _diagnosed() -> Iterator[tuple[str, Work]]:
-    """Counting a launch, and saying why it is slow, which is to take twice as long at most."""
+    """Yield `gl.count` and `gl.diagnose` of a launch; the second may take at most twice as long."""
     import gpulab as gl
     from gpulab import session
 
@@ -178,7 +178,7 @@ def _diagnosed() -> Iterator[tuple[str, Work]]:
 
 
 def _arrays() -> Iterator[tuple[str, Work]]:
-    """Array code looked at by `gl.traffic`, and random numbers drawn as the device draws them."""
+    """Yield `gl.traffic` of array code, and random numbers drawn with the device's algorithm."""
     import gpulab as gl
     from gpulab import session
 
@@ -250,13 +250,13 @@ def _answers() -> Iterator[tuple[str, Work]]:
 
 
 def _slowest_view() -> tuple[str, Work]:
-    """What every display of a view brings along, its picture first, of the view that takes longest."""
-    made = [make() for make in importlib.import_module("tests.views.makers").MAKERS.values()]
-    shows = [(f"{number}", view._repr_mimebundle_) for number, view in enumerate(made)]
+    """Return the display of the slowest view, in all its formats."""
+    views = [make() for make in importlib.import_module("tests.views.makers").MAKERS.values()]
+    shows = [(f"{number}", view._repr_mimebundle_) for number, view in enumerate(views)]
     for _, show in shows:
         show()
-    least = measured(shows)
-    return "any view shown", dict(shows)[max(least, key=least.__getitem__)]
+    minimum_s = measured(shows)
+    return "any view shown", dict(shows)[max(minimum_s, key=minimum_s.__getitem__)]
 
 
 def _imports() -> None:
@@ -264,7 +264,7 @@ def _imports() -> None:
 
 
 def works(folder: Path) -> Iterator[tuple[str, Work]]:
-    """What each figure times, ready to run, one after the other."""
+    """Yield the name of each figure and the work that it times."""
     yield from _kernels(processor.NATIVE)
     if processor.architecture() == "x86" and not processor.lacking("x86-64-v3"):
         with compiled_for("x86-64-v3"):
@@ -278,43 +278,43 @@ def works(folder: Path) -> Iterator[tuple[str, Work]]:
     yield "import gpulab", _imports
 
 
-def measured(ready: Sequence[tuple[str, Work]], rounds: int = ROUNDS) -> dict[str, float]:
-    """The least processor time of each work, in seconds; all take turns."""
-    least: dict[str, float] = {}
-    for name, work in itertools.chain.from_iterable(itertools.repeat(ready, rounds)):
-        begun = spent_s()
+def measured(timed_works: Sequence[tuple[str, Work]], rounds: int = ROUNDS) -> dict[str, float]:
+    """Return the minimum processor time of each work in seconds; they take turns."""
+    minimum_s: dict[str, float] = {}
+    for name, work in itertools.chain.from_iterable(itertools.repeat(timed_works, rounds)):
+        start_s = spent_s()
         work()
-        least[name] = min(spent_s() - begun, least.get(name, float("inf")))
-    return least
+        minimum_s[name] = min(spent_s() - start_s, minimum_s.get(name, float("inf")))
+    return minimum_s
 
 
 def judged(
     name: str, work: Work, limits: Mapping[str, float] = LIMITS, rounds: int = ROUNDS, loop: Work = reference
 ) -> Figure:
-    """One figure beside the reference loop; two more tries where it is too slow."""
+    """Return the figure of a work and the reference loop, after up to two more tries if it is too slow."""
     if limits[name] > _LONG:
         rounds = 1
-    for left in (2, 1, 0):
-        least = measured([("", loop), (name, work)], rounds)
-        found = Figure(name, limits[name], least[name] / least[""], 1e3 * least[name])
-        if not found.slow or not left:
-            return found
+    for tries_left in (2, 1, 0):
+        minimum_s = measured([("", loop), (name, work)], rounds)
+        figure = Figure(name, limits[name], minimum_s[name] / minimum_s[""], 1e3 * minimum_s[name])
+        if not figure.slow or not tries_left:
+            return figure
     raise AssertionError("the last try returns")
 
 
 def check() -> int:
-    """Measure every figure, print them, and say how many are above their limit."""
+    """Measure and print every figure, and return how many are above their limit."""
     with tempfile.TemporaryDirectory(prefix="gpulab-bench-") as folder:
-        found = [judged(name, work) for name, work in works(Path(folder))]
+        figures = [judged(name, work) for name, work in works(Path(folder))]
     rows = tuple(
         (
-            each.name,
-            f"{each.milliseconds:,.1f}",
-            f"{each.loops:.3f}",
-            f"{each.limit:g}",
-            "slow" if each.slow else "ok",
+            figure.name,
+            f"{figure.milliseconds:,.1f}",
+            f"{figure.loops:.3f}",
+            f"{figure.limit:g}",
+            "slow" if figure.slow else "ok",
         )
-        for each in found
+        for figure in figures
     )
     print(Table(provenance().label, ("what", "processor ms", "loops", "limit", ""), rows).text())
-    return sum(each.slow for each in found)
+    return sum(figure.slow for figure in figures)

@@ -1,4 +1,4 @@
-"""``gpulab bench``: how long the virtual GPU takes on this machine, in one table.
+"""``gpulab bench``: a table of the virtual GPU's times on this machine.
 
 All times are wall-clock times of this computer's processor, measured here and now; nothing in the
 table is the speed of a GPU. The kernels take turns, so that whatever else the machine does falls on
@@ -51,12 +51,12 @@ JIT_TARGET_MS = 150.0
 
 
 class BenchmarkError(GpulabError, RuntimeError):
-    """A kernel gave wrong numbers, so that its time would mean nothing."""
+    """A kernel gave wrong numbers, so that its time is meaningless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. Times in milliseconds; ``target_ms`` is the project's own limit."""
+    """A row of the table, with times in milliseconds; ``target_ms`` is the project's own limit."""
 
     name: str
     median_ms: float | None
@@ -67,21 +67,21 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """``ok`` or ``slow`` where there is a target, else nothing."""
+        """Return ``ok`` or ``slow``, or an empty text without a target."""
         if self.target_ms is None or self.median_ms is None:
             return ""
         return "ok" if self.median_ms <= self.target_ms else "slow"
 
     @classmethod
     def of(cls, name: str, times_s: Sequence[float], target_ms: float | None = None, note: str = "") -> Row:
-        """Sum up repeated times, given in seconds."""
+        """Return a row with the median, minimum and maximum of repeated times in seconds."""
         in_ms = [1e3 * value for value in times_s]
         return cls(name, statistics.median(in_ms), min(in_ms), max(in_ms), target_ms, note)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kernel with its launch shape and inputs. ``check`` raises if the output is wrong."""
+    """A kernel with its launch shape and inputs; ``check`` returns whether the output is right."""
 
     name: str
     file: str
@@ -102,7 +102,7 @@ class Case:
 
 @dataclass(slots=True)
 class Loaded:
-    """A case compiled and with its arrays on the virtual device."""
+    """A compiled case with its arrays on the virtual device."""
 
     case: Case
     code: str
@@ -213,12 +213,12 @@ def load(case: Case) -> Loaded:
     addresses = []
     size_bytes = int(np.prod(case.output_shape)) * np.dtype(case.output_dtype).itemsize
     for values in (*case.inputs, None):
-        wanted = size_bytes if values is None else values.nbytes
-        address = memory.malloc(wanted)
-        memory.track(address, wanted, "an array of the benchmark")
+        nbytes = size_bytes if values is None else values.nbytes
+        address = memory.malloc(nbytes)
+        memory.track(address, nbytes, "an array of the benchmark")
         addresses.append(address)
         if values is not None:
-            memory.view(address, wanted)[:] = values.reshape(-1).view(np.uint8)
+            memory.view(address, nbytes)[:] = values.reshape(-1).view(np.uint8)
     params = struct.pack(f"<{len(addresses)}Q{len(case.scalars)}i", *addresses, *case.scalars)
     output = memory.view(addresses[-1], size_bytes).view(case.output_dtype).reshape(case.output_shape)
     loaded = Loaded(case, code, ptx, Program(ptx, code), memory, params, output, compile_s)
@@ -233,27 +233,27 @@ def load(case: Case) -> Loaded:
 @contextmanager
 def empty_cache() -> Iterator[None]:
     """Use an empty folder for compiled code, so that compiling is really timed."""
-    before = os.environ.get("GPULAB_CACHE_DIR")
+    previous_folder = os.environ.get("GPULAB_CACHE_DIR")
     with tempfile.TemporaryDirectory(prefix="gpulab-bench-") as folder:
         os.environ["GPULAB_CACHE_DIR"] = folder
         try:
             yield
         finally:
-            if before is None:
+            if previous_folder is None:
                 del os.environ["GPULAB_CACHE_DIR"]
             else:
-                os.environ["GPULAB_CACHE_DIR"] = before
+                os.environ["GPULAB_CACHE_DIR"] = previous_folder
 
 
 def jit_seconds(loaded: Loaded, number: int) -> tuple[float, float]:
-    """Time from PTX to machine code, without and with the machine code already on disk.
+    """Return the times from PTX to machine code, without and with the machine code already on disk.
 
     Parameters
     ----------
     loaded
         A case that has run before.
     number
-        A number not used before: other text, so that nothing kept in memory serves it.
+        A number not used before: it changes the text, so that nothing in memory can be reused.
     """
     from virtualgpu.engine import Program
 
@@ -272,23 +272,23 @@ def import_seconds(statement: str, rounds: int) -> list[float]:
     Parameters
     ----------
     statement
-        What to import, such as ``import gpulab``.
+        The import statement, such as ``import gpulab``.
     rounds
-        How many processes.
+        The number of processes.
     """
     code = f"import time; s = time.perf_counter(); {statement}; print(time.perf_counter() - s)"
     environment = {**os.environ, "GPULAB_DEVICE": "virtual:A100"}
     times = []
     for _ in range(rounds):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
         )
-        times.append(float(done.stdout.split()[-1]))
+        times.append(float(process.stdout.split()[-1]))
     return times
 
 
 def simulator_row(loaded: Loaded, engine_s: float, times: SimulatorTimes | None, why: str) -> Row:
-    """Compare with the Numba CUDA simulator: its first blocks, scaled to all the threads."""
+    """Return a row for the Numba CUDA simulator: the time of its first blocks, scaled to all threads."""
     name = f"{loaded.case.name}: Numba CUDA simulator"
     measured = times.kernels.get(loaded.case.kernel) if times else None
     if measured is None or times is None:
@@ -302,7 +302,7 @@ def simulator_row(loaded: Loaded, engine_s: float, times: SimulatorTimes | None,
 
 
 def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
-    """Measure everything once.
+    """Return the rows of the table, measured now.
 
     Parameters
     ----------
@@ -319,13 +319,13 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
     with empty_cache():
         loaded = [load(case) for case in cases()]
     with_counters: dict[str, list[float]] = {item.case.kernel: [] for item in loaded}
-    without: dict[str, list[float]] = {item.case.kernel: [] for item in loaded}
+    without_counters: dict[str, list[float]] = {item.case.kernel: [] for item in loaded}
     for item in loaded:
         item.launch("none")  # compiled before it is timed
     for _ in range(rounds):
         for item in loaded:
             with_counters[item.case.kernel].append(item.seconds("counters"))
-            without[item.case.kernel].append(item.seconds("none"))
+            without_counters[item.case.kernel].append(item.seconds("none"))
     rows = []
     for item in loaded:
         counters = item.launch("counters").counters
@@ -333,17 +333,17 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
         rows.append(
             Row.of(f"{item.case.name}, counters", with_counters[item.case.kernel], item.case.target_ms, note)
         )
-        plain = without[item.case.kernel]
+        plain = without_counters[item.case.kernel]
         ratio = statistics.median(with_counters[item.case.kernel]) / statistics.median(plain)
         rows.append(Row.of(f"{item.case.name}, plain", plain, note=f"counters cost {ratio:.2f} ×"))
     for item in loaded:
         jit = [jit_seconds(item, number) for number in range(3)]
-        again_ms = 1e3 * statistics.median(cached for _, cached in jit)
-        note = f"after other kernels, from disk in {again_ms:.0f} ms; NVRTC: {1e3 * item.compile_s:.0f} ms"
-        fresh = [first for first, _ in jit]
-        rows.append(Row.of(f"{item.case.kernel}: PTX to machine code", fresh, JIT_TARGET_MS, note))
-    traced, trace_times = slowest_trace()
-    note = f"the slowest of the course's kernels, {traced}"
+        cached_ms = 1e3 * statistics.median(cached for _, cached in jit)
+        note = f"after other kernels, from disk in {cached_ms:.0f} ms; NVRTC: {1e3 * item.compile_s:.0f} ms"
+        uncached_s = [first for first, _ in jit]
+        rows.append(Row.of(f"{item.case.kernel}: PTX to machine code", uncached_s, JIT_TARGET_MS, note))
+    traced_kernel, trace_times = slowest_trace()
+    note = f"the slowest of the course's kernels, {traced_kernel}"
     rows.append(Row.of("full trace of one warp", trace_times, TRACE_TARGET_MS, note))
     for size, target_ms in TARGETS_MS.items():
         checked, plain = sanitized_matmul(size, 3)
@@ -379,7 +379,7 @@ def provenance() -> Provenance:
 
 
 def table(rows: Sequence[Row], source: Provenance) -> Table:
-    """Lay the rows out for people."""
+    """Return the rows as a table to be printed."""
 
     def number(value: float | None) -> str:
         if value is None:
@@ -424,8 +424,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = measure(max(options.rounds, 1), not options.no_simulator)
     source = provenance()
     if options.json:
-        listed = [{**asdict(row), "verdict": row.verdict} for row in rows]
-        print(json.dumps({"provenance": asdict(source), "rows": listed}, indent=2, ensure_ascii=False))
+        row_dicts = [{**asdict(row), "verdict": row.verdict} for row in rows]
+        print(json.dumps({"provenance": asdict(source), "rows": row_dicts}, indent=2, ensure_ascii=False))
     else:
         print(table(rows, source).text())
     return 0

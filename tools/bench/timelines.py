@@ -1,4 +1,4 @@
-"""How much longer a program takes while its timeline is recorded."""
+"""Measure the slowdown of a program while its timeline is recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpulab import session
 from virtualgpu.errors import GpulabError
 
 LAUNCHES = 10_000
-# What recording may make of the time without it.
+# Maximum time with recording, as a multiple of the time without it.
 MOST_TIMES = 1.3
 
 
@@ -16,7 +16,7 @@ _CODE = 'extern "C" __global__ void add(float* x) { x[threadIdx.x] += 1.0f; }'
 
 
 def recorded_launches(launches: int = LAUNCHES) -> tuple[float, float]:
-    """Times in seconds of small kernels under a timeline, its end included, and without one.
+    """Return the times in seconds of small kernels with a timeline, including its end, and without one.
 
     Raises
     ------
@@ -36,8 +36,8 @@ def recorded_launches(launches: int = LAUNCHES) -> tuple[float, float]:
         recorder.start()
         for _ in range(launches):
             kernel((1,), (32,), (x,))
-        found = recorder.stop()
+        timeline = recorder.stop()
         recorded_s = time.perf_counter() - middle
-    if len(found.activities) != launches or found.lost:
-        raise GpulabError(f"The timeline holds {len(found.activities):,} of {launches:,} launches.")
+    if len(timeline.activities) != launches or timeline.lost:
+        raise GpulabError(f"The timeline holds {len(timeline.activities):,} of {launches:,} launches.")
     return recorded_s, middle - start

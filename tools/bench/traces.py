@@ -1,4 +1,4 @@
-"""How long a full trace of one warp takes, for each of the course's kernels."""
+"""Time a full trace of one warp for each of the course's kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def slowest_trace(cases: Sequence[Case] = CASES) -> tuple[str, list[float]]:
     Returns
     -------
     tuple
-        The name of the slowest kernel and its times in seconds, compiling left out.
+        The name of the slowest kernel and its times in seconds, without compiling.
     """
     slowest: tuple[str, list[float]] = ("", [0.0])
     with session.on_device("virtual:A100") as cp, contextlib.redirect_stdout(io.StringIO()):

@@ -45,23 +45,23 @@ def _sgemm() -> list[Variant]:
         (128, 256, 16, 64, 64, 16, 8, 1),
         (256, 128, 32, 64, 64, 8, 16, 1),
     )
-    found: list[Variant] = []
+    variants: list[Variant] = []
     for bm, bn, bk, wm, wn, tm, tn, blocks in shapes:
         tile = {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "TM": tm, "TN": tn, "MIN_BLOCKS": blocks}
-        found += [
+        variants += [
             ("sgemm_async", {**tile, "STAGES": stages, "A_WIDTH": 2, "UNROLL": bk // 2})
             for stages in (2, 3, 4)
             if stages * (bm + bn) * bk * 4 * blocks <= 200 << 10 and (stages > 2 or bk == 32)
         ]
     best = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
-    found += [("sgemm_async", {**best, "GROUP": group}) for group in (4, 16)]
-    found += [("sgemm_async", {**best, "A_WIDTH": 4, "UNROLL": 4})]
-    found += [
+    variants += [("sgemm_async", {**best, "GROUP": group}) for group in (4, 16)]
+    variants += [("sgemm_async", {**best, "A_WIDTH": 4, "UNROLL": 4})]
+    variants += [
         (name, tile)
         for name in ("sgemm_vectors", "sgemm_double")
         for tile in (best, {"A_WIDTH": 2, "UNROLL": 8}, {"UNROLL": 2})
     ]
-    return found
+    return variants
 
 
 def _hgemm() -> list[Variant]:
@@ -135,7 +135,7 @@ VARIANTS: dict[str, Callable[[], list[Variant]]] = {
 
 
 def prepared(subject: str, variant: Variant, example: kernels.Example) -> kernels.Work:
-    """A variant with its kernels compiled."""
+    """Return a variant of a kernel, compiled."""
     work = kernels.launch(variant[0], *example.arrays, **variant[1])
     for step in work.steps:
         step.kernel.num_regs  # noqa: B018
@@ -143,7 +143,7 @@ def prepared(subject: str, variant: Variant, example: kernels.Example) -> kernel
 
 
 def compile_in_advance(subject: str, part: int, parts: int) -> None:
-    """Leave a part of the variants in CuPy's cache; in a process of its own, one of several."""
+    """Compile a part of the variants into CuPy's cache, in one of several processes."""
     gl.use_device("cuda")
     example = kernels.example(subject, SMALL.get(subject))
     for variant in VARIANTS[subject]()[part::parts]:
@@ -154,31 +154,33 @@ def compile_in_advance(subject: str, part: int, parts: int) -> None:
 
 
 def tune(subject: str, size: tuple[int, ...] | None, rounds: int, budget_s: float) -> list[dict[str, Any]]:
-    """Time every variant at one size; the fastest comes first."""
+    """Time every variant at one size, and return a row for each, the fastest first."""
     example = kernels.example(subject, size)
     calls: list[tuple[dict[str, Any], Callable[[], Any]]] = []
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for variant in VARIANTS[subject]():
-        about: dict[str, Any] = {"kernel": variant[0], **variant[1]}
+        columns: dict[str, Any] = {"kernel": variant[0], **variant[1]}
         try:
             work = prepared(subject, variant, example)
             check(subject, variant[0], example, work)
         except Exception as error:
-            found.append({**about, "error": f"{type(error).__name__}: {error}"})
+            rows.append({**columns, "error": f"{type(error).__name__}: {error}"})
             continue
         kernel = work.step.kernel
-        calls.append(({**about, "regs": kernel.num_regs, "local": kernel.local_size_bytes}, work))
+        calls.append(({**columns, "regs": kernel.num_regs, "local": kernel.local_size_bytes}, work))
     calls += [({"kernel": name}, call) for name, call in library(subject, example).items()]
     times = medians_ms([call for _, call in calls], rounds, budget_s)
-    for (about, _), ms in zip(calls, times, strict=True):
-        moved = 2 * example.arrays[0].nbytes if about["kernel"] == "cudaMemcpy" else example.moved_bytes
-        rate = example.flops / ms / 1e9 if example.flops else moved / ms / 1e6
-        found.append({**about, "ms": ms, "rate": rate})
-    return sorted(found, key=lambda row: -row.get("rate", 0))
+    for (columns, _), ms in zip(calls, times, strict=True):
+        moved_bytes = (
+            2 * example.arrays[0].nbytes if columns["kernel"] == "cudaMemcpy" else example.moved_bytes
+        )
+        rate = example.flops / ms / 1e9 if example.flops else moved_bytes / ms / 1e6
+        rows.append({**columns, "ms": ms, "rate": rate})
+    return sorted(rows, key=lambda row: -row.get("rate", 0))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tune the subjects named, or all; rates are in GB/s of what must move, or TFLOP/s."""
+    """Tune the named subjects, or all; rates are in GB/s of the bytes that must move, or TFLOP/s."""
     parser = argparse.ArgumentParser(prog="tune", description=__doc__)
     parser.add_argument("subjects", nargs="*", metavar="subject", help=", ".join(VARIANTS))
     parser.add_argument("--device", default="cuda")
@@ -188,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="a file for all of them, as JSON")
     options = parser.parse_args(arguments)
     large = gl.use_device(options.device, watchdog_s=100).kind == "cuda"
-    all_found: dict[str, Any] = {}
+    rows_by_run: dict[str, Any] = {}
     if large:
         start = time.perf_counter()
         cores = 12
@@ -197,15 +199,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 for part in range(cores):
                     pool.submit(compile_in_advance, subject, part, cores)
         print(f"compiled in {time.perf_counter() - start:.0f} s")
-    asked = [
+    runs = [
         (subject, size)
         for subject in options.subjects or VARIANTS
         for size in (SIZES[subject] if large else (SMALL.get(subject),))
     ]
-    for subject, size in asked:
+    for subject, size in runs:
         start = time.perf_counter()
         name = " ".join(map(str, (subject, *(size or ()))))
-        rows = all_found[name] = tune(subject, size, options.rounds if large else 1, options.seconds)
+        rows = rows_by_run[name] = tune(subject, size, options.rounds if large else 1, options.seconds)
         session.cp().get_default_memory_pool().free_all_blocks()
         wrong = [row for row in rows if "error" in row]
         print(f"{name}: {len(rows)} variants, {len(wrong)} failed, {time.perf_counter() - start:.0f} s")
@@ -215,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()),
             )
         if options.out:
-            options.out.write_text(json.dumps(all_found, indent=1), encoding="utf-8")
+            options.out.write_text(json.dumps(rows_by_run, indent=1), encoding="utf-8")
     return 0
 
 

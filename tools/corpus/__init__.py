@@ -1,4 +1,4 @@
-"""The course's own kernels as runnable cases: source, launch shape, inputs and what to expect.
+"""The course's own kernels as runnable cases: source, launch shape, inputs and expected outputs.
 
 The same cases test the virtual GPU against NumPy, make the hardware recordings that continuous
 integration compares with, and serve the notebooks as ready examples.
@@ -21,7 +21,7 @@ from virtualgpu.records import Dim3
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kernel with everything needed to run and judge it.
+    """A kernel with its launch shape, inputs and expected outputs.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def kernel_files() -> tuple[str, ...]:
 
 
 def case(name: str) -> Case:
-    """Look a case up by name.
+    """Return the case of that name.
 
     Raises
     ------

@@ -20,14 +20,14 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch: an argument is an array's size in bytes, or a NumPy scalar passed by value."""
+    """A launch: an argument is an array's size in bytes, or a NumPy scalar passed by value."""
 
     grid: Dim3
     block: Dim3
     values: tuple[int | np.generic, ...]
 
     def arguments(self, cp: Any) -> tuple[Any, ...]:
-        """The arguments on the device of an array module."""
+        """Return the arguments on the device of an array module."""
         return tuple(
             value if isinstance(value, np.generic) else cp.zeros(value, np.uint8) for value in self.values
         )
@@ -156,5 +156,5 @@ LATE = ("seven_points", "pick_rows", "column_sums")
 
 
 def case(kernel: str) -> CacheCase:
-    """A case by its kernel's name."""
+    """Return the case of a kernel by name."""
     return next(c for c in CASES if c.kernel == kernel)

@@ -1,4 +1,4 @@
-"""Inputs of the corpus, one function a kernel: seed -> arguments.
+"""Inputs of the corpus: a function per kernel that returns the arguments for a seed.
 
 Inputs come from a small generator of our own (`_bits`), so that the same seed gives the same bits
 whatever NumPy's version.
@@ -29,7 +29,7 @@ class Arguments:
 
 
 def _bits(seed: int, count: int) -> npt.NDArray[np.uint64]:
-    """``count`` well-mixed 64-bit numbers: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
+    """Return ``count`` pseudo-random 64-bit numbers from SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
     with np.errstate(over="ignore"):
         z = (np.arange(1, count + 1, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -42,7 +42,7 @@ def _uint32(seed: int, count: int) -> npt.NDArray[np.uint32]:
 
 
 def _ints(seed: int, count: int, low: int, high: int) -> npt.NDArray[np.int32]:
-    """Integers from ``low`` to ``high - 1``."""
+    """Return random integers from ``low`` to ``high - 1``."""
     spread = (_bits(seed, count) >> np.uint64(33)) % np.uint64(high - low)
     return (spread.astype(np.int64) + low).astype(np.int32)
 

@@ -1,4 +1,4 @@
-"""What NumPy and plain Python expect of each kernel, one function a kernel: arguments -> output arrays.
+"""Expected results by NumPy and Python: a function per kernel that returns output arrays for arguments.
 
 References are written from the kernel's purpose rather than from its code, where that can be.
 """
@@ -14,7 +14,7 @@ from tools.corpus.inputs import Array
 
 
 def _block_rows(values: Array, block: int, fill: Any = 0) -> Array:
-    """``values`` padded to whole blocks, one row a block."""
+    """Return ``values`` padded to whole blocks, with one row per block."""
     rows = -(-values.size // block)
     padded = np.full(rows * block, fill, dtype=values.dtype)
     padded[: values.size] = values
@@ -215,7 +215,7 @@ def _signed64(v: int) -> int:
 
 
 def _quotient(a: int, b: int) -> int:
-    """C's integer division: towards zero."""
+    """Return the quotient of an integer division as in C, rounded towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 

@@ -1,4 +1,4 @@
-"""Launches big enough to time: what the cost model is calibrated with and compared against."""
+"""Launches long enough to time, to calibrate the cost model and compare it with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Arrays = Callable[[Any], tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One launch to time.
+    """A launch to time.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ WORKLOADS: tuple[Workload, ...] = (
 
 
 def workload(name: str) -> Workload:
-    """Look a workload up by name.
+    """Return the workload of that name.
 
     Raises
     ------

@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedOutput:
-    """One output array of a kernel: its values, or at least its SHA-256."""
+    """An output array of a kernel: its values, or only its SHA-256."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -68,7 +68,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Answers of one GPU to the whole corpus.
+    """Results of one GPU for the whole corpus.
 
     ``versions`` names driver, CUDA, CuPy, NVRTC and ncu; ``ptx`` holds what ran where a trace of it
     was recorded, by case.
@@ -84,7 +84,7 @@ class Recording:
 
 
 def digest(array: Array) -> str:
-    """SHA-256 of an array's bytes in C order, little-endian, as hexadecimal."""
+    """Return the SHA-256 of an array's little-endian bytes in C order, as hexadecimal digits."""
     contiguous = np.ascontiguousarray(array)
     return hashlib.sha256(
         contiguous.astype(contiguous.dtype.newbyteorder("<"), copy=False).tobytes()
@@ -92,7 +92,7 @@ def digest(array: Array) -> str:
 
 
 def pack_output(array: Array, *, with_values: bool) -> dict[str, Any]:
-    """An output array for a recording's JSON."""
+    """Return an output array in the form for a recording's JSON."""
     packed: dict[str, Any] = {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": digest(array)}
     if with_values:
         packed["values"] = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 9)).decode()
@@ -100,7 +100,7 @@ def pack_output(array: Array, *, with_values: bool) -> dict[str, Any]:
 
 
 def pack_text(text: str) -> str:
-    """Text for a recording's JSON, compressed."""
+    """Return text compressed for a recording's JSON."""
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
@@ -110,7 +110,7 @@ def unpack_text(packed: str) -> str:
 
 
 def recording_names() -> tuple[str, ...]:
-    """Names of the recordings that the tests have, such as ``h200``."""
+    """Return the names of the tests' recordings, such as ``h200``."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
 

@@ -75,7 +75,7 @@ WORTH_KNOWING = ("l1tex__t_", "l1tex__m_", "lts__t_", "lts__d_", "idc__", "gcc__
 
 
 def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
-    """Run all cases under ncu; at the end of the time limit the results so far are written."""
+    """Run all cases under ncu, and write the results so far when the time limit is reached."""
     expected_launches = launches_of(kernels)
     start_s = time.monotonic()
     query = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False).stdout
@@ -121,7 +121,7 @@ def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
 
 
 def launches_of(kernels: Sequence[str]) -> list[tuple[CacheCase, int]]:
-    """Each kernel in its middle size first, so that none is without counts when time is up."""
+    """Return all launches, the middle sizes first, so that every kernel is counted within the time limit."""
     return [(c, c.sizes[k]) for k in (1, 0, 2) for c in CASES if c.kernel in kernels or not kernels]
 
 
@@ -163,7 +163,7 @@ def launch(state: str, kernels: Sequence[str]) -> None:
 
 
 def dump(data: dict[str, Any]) -> str:
-    """JSON with one launch a line."""
+    """Return JSON with one launch per line."""
     head = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in data.items() if key != "kernels"]
     lines = [
         f'"{kernel}": {{\n'

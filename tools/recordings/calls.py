@@ -121,7 +121,7 @@ def packed(content: dict[str, Any]) -> bytes:
 
 
 def working(routines: Counter[str]) -> list[tuple[str, int]]:
-    """Routines that compute; those that prepare and ask are left out."""
+    """Return the routines that compute, without those that prepare or query."""
     return sorted((name, times) for name, times in routines.items() if not _PREPARES.search(name))
 
 
@@ -193,7 +193,7 @@ def _ran(activity: Any) -> str:
 
 
 def _package(package: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
-    """A package, what cases name of it, and its version."""
+    """Return a package, the names that its cases use, and its version."""
     if package == "cupy":
         import cupy
 

@@ -75,18 +75,18 @@ class Ways:
             self.cp.cuda.Device(gpu).synchronize()
 
     def times(self, streams: Sequence[tuple[int, Any]], issue: Callable[[], None]) -> dict[str, float]:
-        """Microseconds by name; `issue` gives the streams (GPU, stream) their work."""
-        found = self._host(issue)
+        """Return microseconds by name; `issue` gives the streams (GPU, stream) their work."""
+        times_us = self._host(issue)
         for name, way in (("gated", self._gated), ("graph", self._graph)):
             try:
-                found.update(way(streams, issue, found["issue_us"]))
+                times_us.update(way(streams, issue, times_us["issue_us"]))
             except Exception as error:
                 if name not in self.failed:
                     self.failed.add(name)
                     print(f"{name} failed: {error!r}")
                     traceback.print_exc()
                 self._recover()
-        return found
+        return times_us
 
     def _recover(self) -> None:
         try:
@@ -95,14 +95,14 @@ class Ways:
             print(f"not idle afterwards: {error!r}")
 
     def _host(self, issue: Callable[[], None]) -> dict[str, float]:
-        taken = []
+        times_ns = []
         for _ in range(WARM + ROUNDS):
             begin = time.perf_counter_ns()
             issue()
             issued = time.perf_counter_ns()
             self.wait()
-            taken.append((time.perf_counter_ns() - begin, issued - begin))
-        host, issued_ns = (statistics.median(each) / 1000 for each in zip(*taken[WARM:], strict=True))
+            times_ns.append((time.perf_counter_ns() - begin, issued - begin))
+        host, issued_ns = (statistics.median(column) / 1000 for column in zip(*times_ns[WARM:], strict=True))
         return {"host_us": round(host, 2), "issue_us": round(issued_ns, 2)}
 
     def _fork(self, streams: Sequence[tuple[int, Any]], event: Any) -> None:
@@ -123,8 +123,8 @@ class Ways:
     def _gated(
         self, streams: Sequence[tuple[int, Any]], issue: Callable[[], None], issue_us: float
     ) -> dict[str, float]:
-        taken = []
-        late = 0
+        times_us = []
+        late_rounds = 0
         gate_ns = 0 if self.virtual else int(2000 * issue_us) + 200_000
         for _ in range(WARM + ROUNDS):
             begin = self._event()
@@ -140,12 +140,12 @@ class Ways:
             early = self.virtual or not begin.done
             self.wait()
             if early:
-                taken.append(1000 * self.cp.cuda.get_elapsed_time(begin, end))
+                times_us.append(1000 * self.cp.cuda.get_elapsed_time(begin, end))
             else:
-                late += 1
+                late_rounds += 1
                 gate_ns *= 2
-        found = {"gated_us": round(statistics.median(taken[min(WARM, len(taken) - 1) :]), 2)}
-        return {**found, "late": late} if late else found
+        result = {"gated_us": round(statistics.median(times_us[min(WARM, len(times_us) - 1) :]), 2)}
+        return {**result, "late": late_rounds} if late_rounds else result
 
     def _graph(
         self, streams: Sequence[tuple[int, Any]], issue: Callable[[], None], _: float
@@ -160,7 +160,7 @@ class Ways:
                 self._join(streams)
             finally:
                 graph = self.origin.end_capture()
-        taken = []
+        times_us = []
         with self.cp.cuda.Device(0):
             for _ in range(WARM + ROUNDS):
                 begin = self._event()
@@ -170,20 +170,20 @@ class Ways:
                 graph.launch(self.origin)
                 end.record(self.origin)
                 self.origin.synchronize()
-                between = 1000 * self.cp.cuda.get_elapsed_time(begin, end)
+                device_us = 1000 * self.cp.cuda.get_elapsed_time(begin, end)
                 start = time.perf_counter_ns()
                 graph.launch(self.origin)
                 launched = time.perf_counter_ns()
                 self.origin.synchronize()
-                done = time.perf_counter_ns()
-                taken.append((between, (launched - start) / 1000, (done - start) / 1000))
+                idle = time.perf_counter_ns()
+                times_us.append((device_us, (launched - start) / 1000, (idle - start) / 1000))
         names = ("graph_us", "graph_launch_us", "graph_host_us")
-        medians = (statistics.median(each) for each in zip(*taken[WARM:], strict=True))
+        medians = (statistics.median(column) for column in zip(*times_us[WARM:], strict=True))
         return {name: round(value, 2) for name, value in zip(names, medians, strict=True)}
 
 
 def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> None:
-    """Every schedule of an all-reduce, in every way; and whether the sums are right after a graph."""
+    """Time every schedule of an all-reduce in every way, and check the sums after a graph."""
     from gpulab.lab.links.schedules import ALGORITHMS, bounds_of, schedule_of
 
     ways = Ways(cp, gpus)
@@ -217,7 +217,7 @@ def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> N
 
 
 def _right(run: Run, steps: Any, slices: int, ways: Ways) -> bool | None:
-    """Whether one launch of the graph leaves the sums everywhere; None if there is no graph."""
+    """Return whether one launch of the graph leaves the sums on all GPUs; None if there is no graph."""
     if "graph" in ways.failed:
         return None
     run.begin_again()
@@ -226,7 +226,7 @@ def _right(run: Run, steps: Any, slices: int, ways: Ways) -> bool | None:
 
 
 def _by_steps(run: Run, steps: Any, slices: int) -> float:
-    taken = []
+    times_us = []
     for _ in range(WARM + ROUNDS):
         spent = 0
         for step in steps:
@@ -234,8 +234,8 @@ def _by_steps(run: Run, steps: Any, slices: int) -> float:
             run.give(step, slices)
             run.wait()
             spent += time.perf_counter_ns() - begin
-        taken.append(spent / 1000)
-    return round(statistics.median(taken[WARM:]), 2)
+        times_us.append(spent / 1000)
+    return round(statistics.median(times_us[WARM:]), 2)
 
 
 # Building blocks: (what, GPU, lane, buffer, other GPU, bytes, behind which earlier ones)
@@ -245,7 +245,7 @@ Piece = tuple[str, int, int, int, int, int, tuple[int, ...]]
 class Blocks:
     """Buffers of two kinds on every GPU, streams by GPU and lane, and pieces of work between them."""
 
-    def __init__(self, cp: Any, gpus: int, most: int, buffers: int) -> None:
+    def __init__(self, cp: Any, gpus: int, max_bytes: int, buffers: int) -> None:
         self.cp = cp
         self.gpus = gpus
         runtime = cp.cuda.runtime
@@ -259,69 +259,73 @@ class Blocks:
                     if peer != gpu and runtime.deviceCanAccessPeer(gpu, peer):
                         with contextlib.suppress(runtime.CUDARuntimeError):
                             runtime.deviceEnablePeerAccess(peer)
-                for at in range(buffers + 1):
-                    self.arrays[gpu, at] = cp.ones(most // 4, "int32")
+                for index in range(buffers + 1):
+                    self.arrays[gpu, index] = cp.ones(max_bytes // 4, "int32")
                 for lane in range(8):
                     self.lanes[gpu, lane] = cp.cuda.Stream(non_blocking=True)
                 cp.cuda.Device().synchronize()
 
     def issue(self, pieces: Sequence[Piece]) -> None:
         events: list[Any] = []
-        for what, gpu, lane, at, other, size, behind in pieces:
+        for operation, gpu, lane, buffer, other_gpu, size, dependencies in pieces:
             stream = self.lanes[gpu, lane]
             with self.cp.cuda.Device(gpu), stream:
-                for index in behind:
+                for index in dependencies:
                     if pieces[index][1:3] != (gpu, lane):
                         stream.wait_event(events[index])
-                self._do(what, gpu, at, other, size, stream)
+                self._do(operation, gpu, buffer, other_gpu, size, stream)
                 event = self.cp.cuda.Event(disable_timing=True)
                 event.record(stream)
             events.append(event)
 
-    def _do(self, what: str, gpu: int, at: int, other: int, size: int, stream: Any) -> None:
-        mine = self.arrays[gpu, 0]
-        box = self.arrays[gpu, at]
-        if what == "copy":
-            into = self.arrays[other, at]  # CUDA captures this call, and not memcpyPeerAsync
-            self.cp.cuda.runtime.memcpyAsync(into.data.ptr, mine.data.ptr, size, _DEFAULT_KIND, stream.ptr)
-        elif what == "add":
-            sum_ = mine[: size // 4]  # one array in and out: CuPy would copy another one first
-            self.cp.add(sum_, box[: size // 4], out=sum_)
-        elif what == "pull":  # a kernel adds what it reads of the other GPU's memory
+    def _do(self, operation: str, gpu: int, buffer: int, other_gpu: int, size: int, stream: Any) -> None:
+        own_array = self.arrays[gpu, 0]
+        inbox = self.arrays[gpu, buffer]
+        if operation == "copy":
+            target = self.arrays[other_gpu, buffer]  # CUDA captures this call, and not memcpyPeerAsync
+            self.cp.cuda.runtime.memcpyAsync(
+                target.data.ptr, own_array.data.ptr, size, _DEFAULT_KIND, stream.ptr
+            )
+        elif operation == "add":
+            sum_ = own_array[: size // 4]  # one array in and out: CuPy would copy another one first
+            self.cp.add(sum_, inbox[: size // 4], out=sum_)
+        elif operation == "pull":  # a kernel adds what it reads of the other GPU's memory
             blocks = max(1, min(1056, size // 4096))
-            far = self.arrays[other, at]
-            self._add((blocks,), (256,), (mine.data.ptr, far.data.ptr, self.cp.int64(size // 16)))
+            remote_array = self.arrays[other_gpu, buffer]
+            self._add(
+                (blocks,), (256,), (own_array.data.ptr, remote_array.data.ptr, self.cp.int64(size // 16))
+            )
         else:
-            self._tick((1,), (1,), (mine.data.ptr,))
+            self._tick((1,), (1,), (own_array.data.ptr,))
 
 
 def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
-    """Name, how many, bytes, and the pieces."""
-    made: list[tuple[str, int, int, list[Piece]]] = []
+    """Return the building blocks to time: name, number of repetitions, bytes, and the pieces of work."""
+    result: list[tuple[str, int, int, list[Piece]]] = []
 
-    def sources(at: int) -> int:
-        return 1 + at % (gpus - 1)
+    def sources(i: int) -> int:
+        return 1 + i % (gpus - 1)
 
     for k in CHAINS:
-        made.append(("kernels", k, 0, [("tick", 0, 0, 0, 0, 0, ()) for _ in range(k)]))
-        made.append(
+        result.append(("kernels", k, 0, [("tick", 0, 0, 0, 0, 0, ()) for _ in range(k)]))
+        result.append(
             (
                 "kernels in turns",
                 k,
                 0,
-                [("tick", at % 2, 0, 0, 0, 0, (at - 1,) if at else ()) for at in range(k)],
+                [("tick", i % 2, 0, 0, 0, 0, (i - 1,) if i else ()) for i in range(k)],
             )
         )
     for size in SIZES:
         chained = size in (4 * KIB, 256 * KIB, 4 * MIB, 16 * MIB)
         for k in CHAINS if chained else (1, 2):
-            turns = [(at % 2, 1 - at % 2) for at in range(k)]
-            made.append(
+            turns = [(i % 2, 1 - i % 2) for i in range(k)]
+            result.append(
                 (
                     "copies in turns",
                     k,
                     size,
-                    [("copy", a, 0, 1, b, size, (at - 1,) if at else ()) for at, (a, b) in enumerate(turns)],
+                    [("copy", a, 0, 1, b, size, (i - 1,) if i else ()) for i, (a, b) in enumerate(turns)],
                 )
             )
             pieces: list[Piece] = []
@@ -329,74 +333,74 @@ def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
                 last = (len(pieces) - 1,) if pieces else ()
                 pieces.append(("copy", a, 0, 1, b, size, last))
                 pieces.append(("add", b, 1, 1, a, size, (len(pieces) - 1,)))
-            made.append(("copy and add in turns", k, size, pieces))
+            result.append(("copy and add in turns", k, size, pieces))
             pieces = []
-            for at in range(k):
-                here = len(pieces)
+            for i in range(k):
+                first_copy = len(pieces)
                 for a in (0, 1):
-                    behind = (here - 2, here - 1) if at else ()
-                    pieces.append(("copy", a, 0, 1, 1 - a, size, behind))
+                    dependencies = (first_copy - 2, first_copy - 1) if i else ()
+                    pieces.append(("copy", a, 0, 1, 1 - a, size, dependencies))
                 for a in (0, 1):
-                    pieces.append(("add", a, 1, 1, 1 - a, size, (here, here + 1)))
-            made.append(("both copy and add", k, size, pieces))
-            made.append(
+                    pieces.append(("add", a, 1, 1, 1 - a, size, (first_copy, first_copy + 1)))
+            result.append(("both copy and add", k, size, pieces))
+            result.append(
                 (
                     "add from afar in turns",
                     k,
                     size,
-                    [("pull", a, 0, 1, b, size, (at - 1,) if at else ()) for at, (a, b) in enumerate(turns)],
+                    [("pull", a, 0, 1, b, size, (i - 1,) if i else ()) for i, (a, b) in enumerate(turns)],
                 )
             )
         if size <= 16 * MIB:
             for m in MANY if chained else (1, 2, 4, 7):
-                copies: list[Piece] = [("copy", sources(at), at, at + 1, 0, size, ()) for at in range(m)]
-                adds: list[Piece] = [("add", 0, 0, at + 1, 0, size, (at,)) for at in range(m)]
-                made.append(("into one port", m, size, copies))
-                made.append(("into one port, added", m, size, copies + adds))
-                made.append(
+                copies: list[Piece] = [("copy", sources(i), i, i + 1, 0, size, ()) for i in range(m)]
+                adds: list[Piece] = [("add", 0, 0, i + 1, 0, size, (i,)) for i in range(m)]
+                result.append(("into one port", m, size, copies))
+                result.append(("into one port, added", m, size, copies + adds))
+                result.append(
                     (
                         "out of one stream",
                         m,
                         size,
-                        [("copy", 0, 0, at + 1, sources(at), size, ()) for at in range(m)],
+                        [("copy", 0, 0, i + 1, sources(i), size, ()) for i in range(m)],
                     )
                 )
-                made.append(
+                result.append(
                     (
                         "out of one port",
                         m,
                         size,
-                        [("copy", 0, at, at + 1, sources(at), size, ()) for at in range(m)],
+                        [("copy", 0, i, i + 1, sources(i), size, ()) for i in range(m)],
                     )
                 )
-                made.append(("adds", m, size, [("add", 0, 0, at + 1, 0, size, ()) for at in range(m)]))
+                result.append(("adds", m, size, [("add", 0, 0, i + 1, 0, size, ()) for i in range(m)]))
         else:
-            made.append(("adds", 1, size, [("add", 0, 0, 1, 0, size, ())]))
-    return made
+            result.append(("adds", 1, size, [("add", 0, 0, 1, 0, size, ())]))
+    return result
 
 
 def blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) -> None:
-    """The building blocks, in every way."""
+    """Time the building blocks in every way."""
     ways = Ways(cp, gpus)
-    begun = time.monotonic()
+    start_s = time.monotonic()
     small = Blocks(cp, gpus, 16 * MIB, 7)
     large = Blocks(cp, gpus, SIZES[-1], 1)
-    for name, many, size, pieces in programs(gpus):
-        if time.monotonic() - begun > limit_s:
-            print(f"no time left for {name} {many} {size}")
+    for name, count, size, pieces in programs(gpus):
+        if time.monotonic() - start_s > limit_s:
+            print(f"no time left for {name} {count} {size}")
             continue
-        here = small if size <= 16 * MIB else large
+        buffers = small if size <= 16 * MIB else large
         used = list(dict.fromkeys(piece[1:3] for piece in pieces))
-        streams = [(gpu, here.lanes[gpu, lane]) for gpu, lane in used]
+        streams = [(gpu, buffers.lanes[gpu, lane]) for gpu, lane in used]
 
-        def issue(here: Blocks = here, pieces: list[Piece] = pieces) -> None:
-            here.issue(pieces)
+        def issue(buffers: Blocks = buffers, pieces: list[Piece] = pieces) -> None:
+            buffers.issue(pieces)
 
-        tell("blocks", {"what": name, "many": many, "size_bytes": size, **ways.times(streams, issue)})
+        tell("blocks", {"what": name, "many": count, "size_bytes": size, **ways.times(streams, issue)})
 
 
 def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
-    """One rank's all-reduces: size, right, and us per call: alone, of twenty in a row, of twenty captured.
+    """Time one rank's all-reduces of each size: one call, twenty in a row, and twenty captured in a graph.
 
     It sends the id to the other end of `link` if it is rank 0, receives it, and sends a row per size.
     """
@@ -420,7 +424,7 @@ def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
                 call()
 
         def timed(work: Callable[[], None], calls: int, call: Callable[[], None] = call) -> float:
-            taken = []
+            times_us = []
             for _ in range(7):
                 call()  # behind it all ranks are there
                 begin = cp.cuda.Event()
@@ -429,42 +433,42 @@ def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
                 work()
                 end.record(stream)
                 end.synchronize()
-                taken.append(1000 * cp.cuda.get_elapsed_time(begin, end) / calls)
-            return round(float(statistics.median(taken)), 2)
+                times_us.append(1000 * cp.cuda.get_elapsed_time(begin, end) / calls)
+            return round(float(statistics.median(times_us)), 2)
 
         call()
         stream.synchronize()
-        right = bool((x == gpus * (gpus + 1) // 2).all())
-        alone = timed(call, 1)
-        row = timed(twenty, 20)
-        captured = 0.0
+        is_right = bool((x == gpus * (gpus + 1) // 2).all())
+        single_us = timed(call, 1)
+        in_a_row_us = timed(twenty, 20)
+        captured_us = 0.0
         try:
             stream.begin_capture()
             try:
                 twenty()
             finally:
                 graph = stream.end_capture()
-            captured = timed(partial(graph.launch, stream), 20)
+            captured_us = timed(partial(graph.launch, stream), 20)
         except Exception as error:
             print(f"NCCL cannot be captured: {error!r}")
-        link.send((size, right, alone, row, captured))
+        link.send((size, is_right, single_us, in_a_row_us, captured_us))
 
 
 def nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s: float = 45.0) -> None:
-    """NCCL's all-reduce, a process for each GPU; of each time the slowest rank's."""
+    """Time NCCL's all-reduce with a process for each GPU; each time is that of the slowest rank."""
     context = multiprocessing.get_context("spawn")
-    until = time.monotonic() + limit_s
+    deadline_s = time.monotonic() + limit_s
     links = []
     ranks = []
     for rank in range(gpus):
-        mine, theirs = context.Pipe()
-        links.append(mine)
-        ranks.append(context.Process(target=nccl_rank, args=(theirs, rank, gpus, sizes), daemon=True))
+        own_end, other_end = context.Pipe()
+        links.append(own_end)
+        ranks.append(context.Process(target=nccl_rank, args=(other_end, rank, gpus, sizes), daemon=True))
         ranks[-1].start()
-        theirs.close()
+        other_end.close()
 
     def received(link: Any) -> Any:
-        if not link.poll(max(0.0, until - time.monotonic())):
+        if not link.poll(max(0.0, deadline_s - time.monotonic())):
             raise TimeoutError(f"a rank of NCCL is not done after {limit_s:.0f} s")
         return link.recv()
 
@@ -474,15 +478,17 @@ def nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s: flo
             link.send(key)
         for _ in sizes:
             rows = [received(link) for link in links]
-            alone, row, captured = (max(each) for each in list(zip(*rows, strict=True))[2:])
+            single_us, in_a_row_us, captured_us = (
+                max(values) for values in list(zip(*rows, strict=True))[2:]
+            )
             tell(
                 "nccl",
                 {
                     "size_bytes": rows[0][0],
-                    "right": all(each[1] for each in rows),
-                    "alone_us": alone,
-                    "in_a_row_us": row,
-                    "captured_us": captured,
+                    "right": all(values[1] for values in rows),
+                    "alone_us": single_us,
+                    "in_a_row_us": in_a_row_us,
+                    "captured_us": captured_us,
                 },
             )
     finally:

@@ -78,7 +78,7 @@ def _captured(work: Callable[[Any], object]) -> tuple[Any, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Versions."""
+    """Return the versions of the driver and the packages."""
     from importlib import metadata
 
     cp = _cp()
@@ -96,7 +96,7 @@ def machine() -> dict[str, Any]:
 
 
 def nodes() -> list[Any]:
-    """A forked capture as `gpulab.real.graphs` reads it, and CUDA's own picture of it."""
+    """Record a forked capture as `gpulab.real.graphs` reads it, and CUDA's own drawing of it."""
     from gpulab.real import graphs
     from virtualgpu.records import Provenance
 
@@ -206,7 +206,7 @@ def _host_ns(run: Callable[[], object], repeats: int) -> float:
 
 
 def costs() -> dict[int, Any]:
-    """Eager launches, instantiation, first launch, upload and later launches, by number of nodes; in ns."""
+    """Time eager launches, instantiation, first and later launches and upload in ns, by number of nodes."""
     cp = _cp()
     add = _kernel("add")
     x = cp.zeros(N, np.float32)
@@ -266,7 +266,7 @@ def costs() -> dict[int, Any]:
 
 
 def memory() -> dict[str, Any]:
-    """Allocations in the order of a stream within a capture: nodes, and what launches do with them."""
+    """Record stream-ordered allocations within a capture: their nodes, and the memory after launches."""
     from gpulab.real import graphs
 
     cp = _cp()
@@ -379,7 +379,7 @@ def refusals() -> dict[str, str]:
 
 
 def gpulabs() -> dict[str, Any]:
-    """`gl.graph` as a learner uses it."""
+    """Record `gl.graph` as a learner uses it."""
     import gpulab as gl
 
     gl.use_device("cuda")

@@ -1,4 +1,4 @@
-"""The memory ladder of a real GPU, which ships with the package: ``python -m tools.recordings.ladder``."""
+"""Record the memory ladder of a GPU for the package: ``python -m tools.recordings.ladder``."""
 
 from __future__ import annotations
 

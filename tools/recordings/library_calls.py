@@ -59,16 +59,16 @@ class _Object(ctypes.Structure):
 
 
 class LibraryCalls:
-    """Counts calls of the functions whose names begin as `wanted` says, made by other objects than `apart`.
+    """Count calls of some functions of shared libraries, except calls by some objects.
 
     Parameters
     ----------
-    wanted
+    functions
         A pattern for the beginning of a function's name.
-    apart
+    excluded_files
         A pattern for file names of objects whose calls are not counted: the libraries themselves.
-    most
-        So many functions of so many objects have room.
+    max_functions
+        The largest number of functions, counted for each object that calls them.
     """
 
     def __init__(self, functions: str, excluded_files: str, max_functions: int = 20_000) -> None:
@@ -85,7 +85,7 @@ class LibraryCalls:
         self._tables: dict[tuple[int, str], list[tuple[int, str]]] = {}
 
     def watch(self) -> int:
-        """Let all that is loaded by now be counted; how many entries are watched."""
+        """Start to count calls of all loaded objects; return the number of watched entries."""
         for base, name, dynamic in _objects():
             if (base, name) not in self._tables:
                 skipped = not dynamic or self._excluded_files.search(Path(name).name)
@@ -95,7 +95,7 @@ class LibraryCalls:
         return len(self._slots)
 
     def clear(self) -> None:
-        """Count from 0 again."""
+        """Reset all counts to 0."""
         for number in range(len(self._names)):
             self._word(number, 16).value = 0
 
@@ -111,7 +111,7 @@ class LibraryCalls:
         return ctypes.c_uint64.from_address(self._base + number * _CODE_BYTES + offset)
 
     def _redirect(self, slot: int, symbol: str) -> None:
-        """Point an entry to our code. The loader points it elsewhere once it has looked the name up."""
+        """Point an entry to the counting code; the loader may change it again when it resolves the name."""
         entry = ctypes.c_uint64.from_address(slot)
         code = self._slots.get(slot)
         if entry.value == code or not entry.value:

@@ -47,7 +47,7 @@ SHOWN = {
 
 
 class Lines:
-    """The lines that a command prints, each with the time at which it came."""
+    """Lines printed by a command, each with the time of its arrival."""
 
     def __init__(self, command: str) -> None:
         master, slave = pty.openpty()  # a terminal, so that the command keeps no lines back

@@ -59,7 +59,7 @@ extern "C" __global__ void gather(const float* x, const int* at, float* y, int n
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the parts and write what they tell; the result is the process's exit status."""
+    """Run the parts and write their results; return the process's exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="file for the results, as JSON")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
@@ -105,7 +105,7 @@ def _median_us(run: Callable[[], float], repeats: int = REPEATS) -> float:
 
 
 class Watch:
-    """Times calls: by events on the device, and by the host's clock until the call returned."""
+    """Timer of calls: by events on the device, and by the host's clock until the call returned."""
 
     def __init__(self, cp: Any) -> None:
         self.cp = cp
@@ -113,7 +113,7 @@ class Watch:
         self.events = cp.cuda.Event(), cp.cuda.Event()
 
     def both(self, call: Callable[[], Any], repeats: int = REPEATS) -> dict[str, float]:
-        """Microseconds on the device and until the call returned, medians."""
+        """Return the median microseconds on the device, and until the call returned."""
         rows = [self.once(call) for _ in range(repeats + 1)][1:]
         device, host = (round(statistics.median(column), 2) for column in zip(*rows, strict=True))
         return {"device_us": device, "call_us": host}
@@ -132,7 +132,7 @@ class Watch:
 
 
 def about() -> dict[str, Any]:
-    """The device, and what it says of its memory."""
+    """Return the device's name and the attributes of its memory."""
     cp = _cp()
     runtime = cp.cuda.runtime
     attributes = cp.cuda.Device().attributes
@@ -169,7 +169,7 @@ def _pcie() -> Any:
 
 
 def rates() -> dict[str, Any]:
-    """Copies by kind and size, in microseconds: on the device, and until the call returned."""
+    """Time copies by kind and size, in microseconds: on the device, and until the call returned."""
     cp = _cp()
     import cupyx
 
@@ -194,7 +194,7 @@ def rates() -> dict[str, Any]:
 
 
 def arrays() -> dict[str, Any]:
-    """Copies as CuPy's arrays make them, of 64 MiB unless a name says otherwise."""
+    """Time copies of CuPy's arrays, of 64 MiB unless the name gives another size."""
     cp = _cp()
     import cupyx
 
@@ -304,7 +304,7 @@ def busy() -> dict[str, Any]:
 
 
 def zero_copy() -> dict[str, Any]:
-    """Kernels that read page-locked memory over the bus: 64 MiB once, 8 times, 4,096 elements of it."""
+    """Time kernels that read page-locked memory over the bus: 64 MiB once, 8 times, 4,096 elements of it."""
     cp = _cp()
     import cupyx
 
@@ -343,7 +343,7 @@ def zero_copy() -> dict[str, Any]:
 
 
 def managed() -> dict[str, Any]:
-    """64 MiB of managed memory, used by the host and by kernels in turn."""
+    """Time 64 MiB of managed memory, used by the host and by kernels in turn."""
     cp = _cp()
     runtime = cp.cuda.runtime
     watch = Watch(cp)

@@ -81,7 +81,7 @@ def case(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def told(cp: Any, name: str) -> str:
-    """Result of a case."""
+    """Return the result of a case."""
     lost: list[str] = []
     hook = sys.unraisablehook
     sys.unraisablehook = lambda what: lost.append(_error(what.exc_value))
@@ -111,7 +111,7 @@ def _error(error: BaseException | None) -> str:
 
 
 def plain(text: str) -> str:
-    """Without addresses, times and paths."""
+    """Return a value without addresses, times and paths."""
     text = re.sub(r"0x[0-9a-fA-F]{6,}", "0x", text)
     text = re.sub(r"\b1[34]\d{13}\b|\b\d{14,15}\b", "ADDRESS", text)
     return re.sub(r'[^\s"\'(]*/([\w.]+\.py)', r"\1", text)
@@ -394,7 +394,7 @@ def a_pool_dies_before_its_blocks(cp: Any) -> Any:
 
 
 class Watcher:
-    """A hook that writes down which callbacks it had, and raises in one of them."""
+    """A hook that logs its callbacks, and raises an error in one of them."""
 
     def __init__(self, cp: Any, name: str = "watcher", bad: str = "", log: list[str] | None = None) -> None:
         self.log = log if log is not None else []

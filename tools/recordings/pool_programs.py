@@ -1,4 +1,4 @@
-"""Random programs for memory pools, the same wherever they run, and what came of them.
+"""Random programs for memory pools, the same on every machine, and their results.
 
 A program is a list of steps made from a seed. It never asks for a size that two free blocks fit equally
 well: which of them CuPy takes depends on where its records lie in the host's memory, and differs from run to
@@ -32,7 +32,7 @@ OTHER = -3
 
 
 class Reference:
-    """A pool of few words. Each segment is a stream and ``[bytes, name]`` of its blocks, name -1: free."""
+    """A simple pool: each segment is a stream and ``[bytes, name]`` of its blocks, with name -1 if free."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -48,13 +48,13 @@ class Reference:
         return sum(size for size, _ in self.blocks)
 
     def state(self) -> tuple[int, int, int]:
-        """Bytes in use, bytes in total, free blocks."""
+        """Return bytes in use, bytes in total, and free blocks."""
         free = [size for size, name in self.blocks if name < 0]
         total = self.total()
         return total - sum(free), total, len(free)
 
     def fitting(self, size: int, stream: int) -> list[tuple[int, int]]:
-        """Segment and place of the smallest free blocks that fit."""
+        """Return segment and index of the smallest free blocks that fit."""
         fit = [
             (block[0], i, j)
             for i, (owner, blocks) in enumerate(self.segments)
@@ -108,7 +108,7 @@ class Reference:
 
 
 def _menu(draw: random.Random) -> list[int]:
-    """Sizes that one program asks for: from a byte to hundreds of MiB, 0 and one more or less than a unit."""
+    """Return the sizes of a program: from a byte to hundreds of MiB, also 0, and a unit plus or minus one."""
     around = [0, *(UNIT * draw.randint(1, 6) + odd for odd in (-1, 0, 1))]
     scales = {
         "bytes": lambda: draw.randint(1, 8 * UNIT),
@@ -122,7 +122,7 @@ def _menu(draw: random.Random) -> list[int]:
 
 
 def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tuple[int, list[Step]]:
-    """A budget in bytes (0: the device's own) and the steps; `capacity` is the device's memory in bytes.
+    """Return a budget in bytes (0: the device's own) and steps; `capacity` is the device's memory in bytes.
 
     ``("malloc", name, stream, bytes)``, ``("free", name)``, ``("lose", name)`` (in a cycle of garbage),
     ``("collect",)``, ``("empty", stream)`` (-1: all), ``("limit", bytes)``, ``("fraction", part)``.
@@ -177,7 +177,7 @@ def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tu
 
 
 def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
-    """Run a program of `program` with CuPy, or what is like it; each row is what holds after a step.
+    """Run a program of `program` with CuPy or a like module, and return a row of the state after each step.
 
     Used and total units of 512 bytes, free blocks, the limit's units rounded down, segments asked of the
     device so far; segment (numbered as they came) and offset of a new block in units, or why there is none.
@@ -249,7 +249,7 @@ def _place(address: int, segments: Sequence[tuple[int, int]]) -> tuple[int, int]
 
 
 def _with_budget(xp: Any, budget: int) -> Any:
-    """``cudaMalloc`` of a device that has no more than `budget` bytes."""
+    """Return an allocator of ``cudaMalloc`` that fails beyond `budget` bytes in all."""
     taken: dict[int, int] = {}
 
     def take(size: int, device_id: int) -> int:
@@ -266,7 +266,7 @@ def _with_budget(xp: Any, budget: int) -> Any:
 
 
 def pinned(xp: Any, seed: int, steps: int = 40) -> Rows:
-    """A program for the pool of page-locked memory.
+    """Run a program for the pool of page-locked memory.
 
     Rows: free blocks; of a new block the bytes, which of the buffers so far it is, and the buffers so far.
     """
@@ -299,7 +299,7 @@ def pinned(xp: Any, seed: int, steps: int = 40) -> Rows:
 
 
 def ordered(xp: Any, seed: int, steps: int = 30) -> Rows:
-    """A program for the driver's pool behind `MemoryAsyncPool`; rows: used and total units."""
+    """Run a program for the driver's pool behind `MemoryAsyncPool`; rows: used and total units."""
     draw = random.Random(seed)
     menu = [draw.choice([draw.randint(0, 4 * UNIT), draw.randint(1, 80) * MIB]) for _ in range(6)]
     handle = xp.cuda.runtime.memPoolCreate(_own_pool(xp))
@@ -337,7 +337,7 @@ def _own_pool(xp: Any) -> Any:
 
 
 def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
-    """A program that changes allocators: two pools, none, for the thread or for all, and other threads.
+    """Run a program that changes allocators: two pools or none, for the thread or all, and in other threads.
 
     Rows: used units, total units and free blocks of both pools; whose a new block is (0 and 1: the
     pools', 2: the device's), or why there is none (`FAILED`: the allocator could not be changed).
@@ -394,7 +394,7 @@ def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
 
 
 def pack(tables: Sequence[Rows]) -> str:
-    """Tables of as many columns each, as text."""
+    """Return tables with equal numbers of columns as text."""
     rows = np.concatenate([np.diff(table, axis=0, prepend=0) for table in tables]).astype("<i4")
     lengths = np.array([len(table) for table in tables], "<i4")
     data = lengths.tobytes() + np.ascontiguousarray(rows.T).tobytes()
@@ -402,7 +402,7 @@ def pack(tables: Sequence[Rows]) -> str:
 
 
 def unpack(text: str, count: int) -> list[Rows]:
-    """The `count` tables that `pack` packed."""
+    """Return the `count` tables from the text that `pack` returned."""
     data = np.frombuffer(lzma.decompress(base64.b85decode(text)), "<i4")
     lengths = data[:count]
     rows = data[count:].reshape(-1, int(data[:count].sum())).T

@@ -141,7 +141,7 @@ def record(date: str, *, with_ncu: bool = True) -> dict[str, Any]:
 
 
 def record_case(c: Case) -> dict[str, Any]:
-    """Run one case through CuPy and keep what it wrote."""
+    """Run one case with CuPy and return its recorded outputs."""
     arguments = c.make_args(SEED)
     kernel = _kernel(c)
     outputs, printed = run_case(c, arguments, kernel)
@@ -158,7 +158,7 @@ def record_case(c: Case) -> dict[str, Any]:
 
 
 def run_case(c: Case, arguments: Arguments, kernel: Any) -> tuple[list[Any], str]:
-    """Launch a case on the session's device; its output arrays as NumPy's, and what it printed."""
+    """Launch a case on the session's device; return its output arrays from NumPy, and its printed text."""
     cp = session.cp()
     values = device_arguments(arguments, cp)
 
@@ -175,7 +175,7 @@ def run_case(c: Case, arguments: Arguments, kernel: Any) -> tuple[list[Any], str
 
 
 def device_arguments(arguments: Arguments, cp: Any) -> tuple[Any, ...]:
-    """A case's kernel arguments with their arrays on the device."""
+    """Return a case's kernel arguments with their arrays on the device."""
     return on_device(arguments.values, cp)
 
 
@@ -186,7 +186,7 @@ def inputs_digest(arguments: Arguments) -> str:
 
 
 def strip_paths(ptx: str) -> str:
-    """PTX without the folder its source file was said to lie in."""
+    """Return PTX without the folder of its source file."""
     return re.sub(r'(\.file\s+\d+\s+")[^"]*?([^"/\\]+")', r"\1\2", ptx)
 
 

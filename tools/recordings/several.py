@@ -179,7 +179,7 @@ def _record(gpus: int, lines: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def compared(record: dict[str, Any]) -> list[str]:
-    """Every schedule and NCCL, as recorded."""
+    """Return the recorded times of every schedule and of NCCL, a line each."""
     lines = [f"{record['gpus']} {record['device']}:"]
     lines += [json.dumps(row) for row in (*record["schedules"], *record["nccl"])]
     return lines
@@ -209,7 +209,7 @@ def shipped(runs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
 
 
 def _shipped(record: dict[str, Any]) -> dict[str, Any]:
-    """A record as it ships: times in a row for each size, and of the building blocks those in a graph."""
+    """Return the shipped form of a record: a row of times per size, and the building blocks in graphs."""
     rows = {row["size_bytes"]: dict(row) for row in record["all_reduce"]}
     for row in record.get("nccl", ()):
         rows[row["size_bytes"]] |= {"nccl_us": row["in_a_row_us"], "nccl_graph_us": row["captured_us"]}

@@ -1,4 +1,4 @@
-"""Texture fetches and surfaces on a GPU, bit by bit, for the virtual GPU's tests to compare with.
+"""Record texture fetches and surfaces of a GPU bit by bit, for tests of the virtual GPU.
 
 ``python -m tools.recordings.textures --out FILE`` runs every case with CuPy, in a few seconds.
 """
@@ -130,7 +130,7 @@ class TextureCase:
 
 
 def cases() -> Iterator[TextureCase]:
-    """Every case, in a fixed order."""
+    """Return every case, in a fixed order."""
     line = (61, 0, 0)
     picture = (16, 12, 0)
     solid = (8, 5, 6)
@@ -184,7 +184,7 @@ def contents(case: TextureCase) -> npt.NDArray[Any]:
 
 
 def coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
-    """Places inside and outside, between texels and close to their edges; ``[3, POINTS]``."""
+    """Return coordinates inside and outside, between texels and close to their edges; ``[3, POINTS]``."""
     rng = np.random.default_rng(case.dimensions)
     rows: list[npt.NDArray[Any]] = []
     for size in (max(n, 1) for n in case.shape):

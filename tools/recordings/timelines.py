@@ -1,4 +1,4 @@
-"""Timelines of a real GPU that ship with the package: ``python -m tools.recordings.timelines``.
+"""Record timelines of a GPU for the package: ``python -m tools.recordings.timelines``.
 
 Each program runs a few times through ``gl.timeline``; the run of median length is kept.
 """

@@ -51,7 +51,7 @@ extern "C" __global__ void rate(long long* out) {
 
 
 class Bench:
-    """The instruments: `pair`, `alone`, `row` and `graph` time the same work in four ways, in ns.
+    """Timing methods: `pair`, `alone`, `row` and `graph` time the same work in four ways, in ns.
 
     ``stream`` must be the current one.
     """
@@ -79,7 +79,7 @@ class Bench:
         return statistics.median(float(self.cp.cuda.get_elapsed_time(a, b)) * 1e6 for a, b in pairs)
 
     def clock_mhz(self) -> float:
-        """The SM's clock while it works."""
+        """Return the SM's clock while it works."""
         output = self.cp.zeros(3, self.cp.int64)
         for _ in range(3):
             self._rate((1,), (32,), (output,))
@@ -124,7 +124,7 @@ class Bench:
     def pair(
         self, work: Callable[[], object], *, cold: bool = False, warm_up: bool = True, spin_ns: int = SPIN_NS
     ) -> float:
-        """Two events around work for which the stream waits already."""
+        """Return the time between two events around work that is issued while the stream is busy."""
         pairs = []
         for _ in range(self.repeats):
             if cold:
@@ -148,7 +148,7 @@ class Bench:
         return graph
 
     def graph(self, work: Callable[[], object], count: int) -> float:
-        """A graph of `count` pieces of work in a row, between two events, in all."""
+        """Return the total time between two events of a graph with `count` pieces of work in a row."""
         graph = self.capture(work, count)
         return self.alone(lambda: graph.launch(self.stream))
 
@@ -208,7 +208,7 @@ def time_call(bench: Bench, expression: Called) -> dict[str, Any]:
 
 
 def copies(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    """Copies and memory sets of many sizes."""
+    """Time copies and memory sets of many sizes."""
     cp = bench.cp
     stream = bench.stream
     import numpy as np
@@ -394,7 +394,7 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
 
 
 def record(cp: Any, repeats: int = 7, log: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """Run everything on the current device of `cp`, which is CuPy; the recording, ready for JSON."""
+    """Run everything on CuPy's current device, and return the recording, ready for JSON."""
     bench = Bench(cp, repeats)
     with bench.stream:
         return _record(bench, log)
@@ -470,7 +470,7 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
 
 
 def driver_version() -> str:
-    """The driver's version, as NVML tells it."""
+    """Return the driver's version from NVML."""
     try:
         import pynvml
 
@@ -497,7 +497,7 @@ def write(recording: dict[str, Any], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record the current CUDA device; the result is the process's exit status."""
+    """Record the current CUDA device; return the process's exit status."""
     parser = argparse.ArgumentParser(
         prog="tools.recordings.timing", description=(__doc__ or "").splitlines()[0]
     )

@@ -1,4 +1,4 @@
-"""Record what PyTorch's caching allocator answers to random sequences of calls.
+"""Record the behaviour of PyTorch's caching allocator in random sequences of calls.
 
     python -m tools.recordings.torch_pools --out FOLDER      # where a GPU and torch are; at most 90 s
 
@@ -84,7 +84,7 @@ _CODES = {
 
 
 class Step(NamedTuple):
-    """One call: its kind, the allocation's number, and bytes or a stream's number."""
+    """A call of a sequence: its kind, the allocation's number, its bytes or stream."""
 
     kind: str
     number: int = -1
@@ -93,7 +93,7 @@ class Step(NamedTuple):
 
 
 def program(seed: int) -> tuple[str, list[Step]]:
-    """Allocator settings and calls of one sequence; only `random.Random.random` decides."""
+    """Return allocator settings and calls of one sequence, from `random.Random.random` only."""
     rng = random.Random(seed)
 
     def pick(options: Sequence[Any]) -> Any:
@@ -125,12 +125,12 @@ def program(seed: int) -> tuple[str, list[Step]]:
             steps.append(Step("alloc", number, _size(pick(ways), rng), pick(home)))
             alive.append(number)
         elif chance < 0.96:
-            at = len(alive) - 1 if rng.random() < 0.3 else int(rng.random() * len(alive))
-            gone = alive.pop(at)
+            index = len(alive) - 1 if rng.random() < 0.3 else int(rng.random() * len(alive))
+            number_freed = alive.pop(index)
             if uses and rng.random() < 0.35:
                 for _ in range(1 + int(1.3 * rng.random())):
-                    steps.append(Step("use", gone, stream=int(rng.random() * STREAMS)))
-            steps.append(Step("free", gone))
+                    steps.append(Step("use", number_freed, stream=int(rng.random() * STREAMS)))
+            steps.append(Step("free", number_freed))
         elif chance < 0.98:
             steps.append(Step("empty"))
         if uses and rng.random() < 0.12:
@@ -174,7 +174,7 @@ def _size(way: str, rng: random.Random) -> int:
 
 
 class Side(Protocol):
-    """What answers a sequence's calls: PyTorch on a GPU, or the model."""
+    """An allocator that plays a sequence: PyTorch's on a GPU, or the model of it."""
 
     def start(self, settings: str) -> None: ...
     def step(self, step: Step) -> None: ...
@@ -185,7 +185,7 @@ class Side(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What one process recorded.
+    """Results of one recording process.
 
     ``rows`` has a line of `COLUMNS` for each call of each sequence, ``starts`` where a sequence begins in
     it; ``layouts`` numbers per sequence as `layout` makes them, ``segments`` code, address and size of the
@@ -204,9 +204,10 @@ class Recording:
         rows[:, 2] -= rows[:, 0]  # active bytes are nearly always the allocated ones
         rows = np.diff(rows, axis=0, prepend=0)
         flat = [
-            np.array([n for one in many for n in one], np.int64) for many in (self.layouts, self.segments)
+            np.array([n for numbers in groups for n in numbers], np.int64)
+            for groups in (self.layouts, self.segments)
         ]
-        taken = flat[1].reshape(-1, 3)
+        segment_rows = flat[1].reshape(-1, 3)
         buffer = io.BytesIO()
         np.savez(
             buffer,
@@ -214,35 +215,39 @@ class Recording:
             rows=np.ascontiguousarray(rows.T.astype(np.int32)),
             starts=np.array(self.starts, np.int32),
             layouts=flat[0].astype(np.int32),
-            layout_ends=np.cumsum([len(one) for one in self.layouts]),
-            segments=np.ascontiguousarray(np.stack([taken[:, 0], taken[:, 1] // 512, taken[:, 2] // 512])),
-            segment_ends=np.cumsum([len(one) for one in self.segments]),
+            layout_ends=np.cumsum([len(numbers) for numbers in self.layouts]),
+            segments=np.ascontiguousarray(
+                np.stack([segment_rows[:, 0], segment_rows[:, 1] // 512, segment_rows[:, 2] // 512])
+            ),
+            segment_ends=np.cumsum([len(numbers) for numbers in self.segments]),
             digests=np.array(self.digests, np.uint32),
         )
         path.write_bytes(lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME))
 
     @classmethod
     def load(cls, path: Path) -> Recording:
-        with np.load(io.BytesIO(lzma.decompress(path.read_bytes()))) as found:
-            rows = np.cumsum(found["rows"].T.astype(np.int64), axis=0)
+        with np.load(io.BytesIO(lzma.decompress(path.read_bytes()))) as arrays:
+            rows = np.cumsum(arrays["rows"].T.astype(np.int64), axis=0)
             rows[:, 2] += rows[:, 0]
             rows *= UNITS
-            layouts = np.split(found["layouts"], found["layout_ends"][:-1])
-            codes, addresses, sizes = found["segments"].astype(np.int64)
-            taken = list(zip(codes.tolist(), (addresses * 512).tolist(), (sizes * 512).tolist(), strict=True))
-            ends = found["segment_ends"].tolist()
+            layouts = np.split(arrays["layouts"], arrays["layout_ends"][:-1])
+            codes, addresses, sizes = arrays["segments"].astype(np.int64)
+            segment_rows = list(
+                zip(codes.tolist(), (addresses * 512).tolist(), (sizes * 512).tolist(), strict=True)
+            )
+            ends = arrays["segment_ends"].tolist()
             return cls(
-                json.loads(found["about"].tobytes()),
+                json.loads(arrays["about"].tobytes()),
                 rows,
-                found["starts"].tolist(),
-                [one.tolist() for one in layouts],
-                [taken[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)],
-                found["digests"].tolist(),
+                arrays["starts"].tolist(),
+                [numbers.tolist() for numbers in layouts],
+                [segment_rows[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)],
+                arrays["digests"].tolist(),
             )
 
 
 def layout(segments: Iterable[tuple[int, int, bool, bool, list[tuple[int, int]]]]) -> list[int]:
-    """Segments (address, stream, large?, expandable?, blocks of 512 bytes and state) as numbers.
+    """Return segments (address, stream, large?, expandable?, blocks of 512 bytes and state) as numbers.
 
     Addresses count from the first segment's, and from there on in 512 bytes.
     """
@@ -257,17 +262,17 @@ def layout(segments: Iterable[tuple[int, int, bool, bool, list[tuple[int, int]]]
 
 
 def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: float = 1e9) -> Recording:
-    """Play the seeds' programs to one side."""
-    until = time.perf_counter() + seconds
+    """Play the seeds' programs on one side, and return its recording."""
+    deadline_s = time.perf_counter() + seconds
     rows: list[list[int]] = []
     starts = list[int]()
     digests = list[int]()
     played = list[int]()
     layouts = []
     segments = []
-    full = []
+    statistics = []
     for seed in seeds:
-        if time.perf_counter() > until:
+        if time.perf_counter() > deadline_s:
             break
         settings, steps = program(seed)
         side.start(settings)
@@ -276,7 +281,7 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
             side.step(step)
             rows.append(side.row())
         if len(played) < FULL_STATISTICS:
-            full.append(side.statistics())
+            statistics.append(side.statistics())
         numbers, events = side.finish()
         layouts.append(numbers)
         segments.append(
@@ -284,12 +289,12 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
         )
         digests.append(digest(events))
         played.append(seed)
-    about = {**about, "seeds": played, "statistics": full}
+    about = {**about, "seeds": played, "statistics": statistics}
     return Recording(about, np.array(rows, np.int64), starts, layouts, segments, digests)
 
 
 def digest(events: Iterable[tuple[str, int, int, int]]) -> int:
-    """One number over events: action, address (0 for oom), bytes and stream."""
+    """Return a checksum of events: action, address (0 for oom), bytes and stream."""
     numbers = [
         (_CODES[name], 0 if name == "oom" else address, size, stream)
         for name, address, size, stream in events
@@ -298,7 +303,7 @@ def digest(events: Iterable[tuple[str, int, int, int]]) -> int:
 
 
 class Gates:
-    """Work without end for streams, until a gate is opened: they wait for a number in host memory."""
+    """Gates that keep streams busy until they are opened: a kernel waits for a number in host memory."""
 
     def __init__(self, torch: Any, streams: Sequence[Any]) -> None:
         self._streams = streams
@@ -453,7 +458,7 @@ class Gpu:
 
 
 def snapshots(folder: Path) -> None:
-    """Two snapshots with stack traces: a small training loop, and one that runs out of memory."""
+    """Record two snapshots with stack traces: a small training loop, and one that runs out of memory."""
     torch: Any = importlib.import_module("torch")
 
     def layer(x: Any, weight: Any) -> Any:
@@ -495,7 +500,7 @@ def snapshots(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the parts, each in its process; the result is the process's exit status."""
+    """Run the parts, each in its process; return the process's exit status."""
     parser = argparse.ArgumentParser(description="Record PyTorch's caching allocator.")
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--part", choices=("default", "expandable", "snapshots"), help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""Traces that ship with the package, and their index: of corpus kernels, and of the notebooks' launches.
+"""Record the package's traces and their index: of corpus kernels, and of the notebooks' launches.
 
 The notebooks are run on virtual GPUs, and every launch that ``gl.launch`` shows there is noted with its
 arguments and made again on the real GPU: what a learner without one sees first has its recorded counterpart.
@@ -61,7 +61,7 @@ def shown_to_learners(device: str) -> list[Shown]:
 
 
 def note_shown(path: Path, device: str) -> None:
-    """Note them in a file, for a GPU machine that cannot run the notebooks itself."""
+    """Write the notebooks' launches to a file, for a GPU machine that cannot run the notebooks."""
     path.write_bytes(zlib.compress(pickle.dumps(shown_to_learners(device))))
 
 
@@ -115,7 +115,7 @@ def _noted(launches: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None
 
 
 def record_blocks(launches: Iterable[Shown], recorder: Recorder) -> None:
-    """Record launches on the session's GPU: of `REPEATS` warm ones the one of median span."""
+    """Record launches on the session's GPU: of `REPEATS` warm runs the one of median duration."""
     backend = session.backend()
     cp = session.cp()
     for launch_of_notebook in launches:
@@ -145,7 +145,7 @@ def record_warps(cases: Iterable[Case], seed: int, recorder: Recorder) -> None:
 
 
 def on_device(args: Sequence[Any], cp: Any) -> tuple[Any, ...]:
-    """A launch's arguments with their arrays on the device; a struct becomes an array, as CuPy wants it."""
+    """Return a launch's arguments with arrays on the device; a struct becomes an array, as CuPy requires."""
 
     def placed(arg: Any) -> Any:
         if isinstance(arg, np.ndarray):
@@ -157,7 +157,7 @@ def on_device(args: Sequence[Any], cp: Any) -> tuple[Any, ...]:
 
 @dataclass(slots=True)
 class Recorder:
-    """Writes records of one GPU into a folder, and the index of what it wrote.
+    """Writer of one GPU's records into a folder, with their index.
 
     ``prefix`` opens their names (``"h200"``); ``versions`` is what stands behind the date in captions.
     """
