@@ -67,29 +67,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.part:
         print(json.dumps(PARTS[options.part](), separators=(",", ":")))
         return 0
-    told = {name: _apart(name) for name in PARTS if name not in UNTIMED}
+    results = {name: _apart(name) for name in PARTS if name not in UNTIMED}
     with ThreadPoolExecutor() as pool:
-        told |= dict(zip(UNTIMED, pool.map(_apart, UNTIMED), strict=True))
-    text = json.dumps(told, separators=(",", ":"))
+        results |= dict(zip(UNTIMED, pool.map(_apart, UNTIMED), strict=True))
+    text = json.dumps(results, separators=(",", ":"))
     if options.out:
         options.out.write_text(f"{text}\n", encoding="utf-8")
-    print(f"{len(text):,} bytes; " + ", ".join(f"{k}: {v.get('failed', 'ok')}" for k, v in told.items()))
+    print(f"{len(text):,} bytes; " + ", ".join(f"{k}: {v.get('failed', 'ok')}" for k, v in results.items()))
     return 0
 
 
 def _apart(part: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tools.recordings.moving_data", "--part", part]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
         return {"failed": f"not done within {LIMIT_S} s"}
     try:
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        results: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
     except (ValueError, IndexError):
-        return {"failed": (done.stderr.strip().splitlines() or ["nothing told"])[-1][:300]}
-    return told
+        return {"failed": (process.stderr.strip().splitlines() or ["no output"])[-1][:300]}
+    return results
 
 
 def _cp() -> Any:
@@ -176,21 +176,21 @@ def rates() -> dict[str, Any]:
     runtime = cp.cuda.runtime
     watch = Watch(cp)
     device = cp.empty(SIZES[-1], cp.uint8)
-    other = cp.empty(SIZES[-1], cp.uint8)
+    second_array = cp.empty(SIZES[-1], cp.uint8)
     hosts = {"pinned": cupyx.zeros_pinned(SIZES[-1], np.uint8), "pageable": np.ones(SIZES[-1], np.uint8)}
-    told: dict[str, Any] = {"sizes": SIZES}
+    results: dict[str, Any] = {"sizes": SIZES}
 
-    def copies(to: int, source: int, kind: int) -> list[dict[str, float]]:
+    def copies(target: int, source: int, kind: int) -> list[dict[str, float]]:
         return [
-            watch.both(partial(runtime.memcpyAsync, to, source, size, kind, watch.stream.ptr))
+            watch.both(partial(runtime.memcpyAsync, target, source, size, kind, watch.stream.ptr))
             for size in SIZES
         ]
 
     for name, host in hosts.items():
-        told[f"HtoD {name}"] = copies(device.data.ptr, host.ctypes.data, runtime.memcpyHostToDevice)
-        told[f"DtoH {name}"] = copies(host.ctypes.data, device.data.ptr, runtime.memcpyDeviceToHost)
-    told["DtoD"] = copies(other.data.ptr, device.data.ptr, runtime.memcpyDeviceToDevice)
-    return told
+        results[f"HtoD {name}"] = copies(device.data.ptr, host.ctypes.data, runtime.memcpyHostToDevice)
+        results[f"DtoH {name}"] = copies(host.ctypes.data, device.data.ptr, runtime.memcpyDeviceToHost)
+    results["DtoD"] = copies(second_array.data.ptr, device.data.ptr, runtime.memcpyDeviceToDevice)
+    return results
 
 
 def arrays() -> dict[str, Any]:
@@ -224,8 +224,8 @@ def arrays() -> dict[str, Any]:
         "every 32nd of 64 MiB": lambda: x[::32].get(),
         "float(x[0])": lambda: float(x[0]),
     }
-    told: dict[str, Any] = {name: watch.both(call) for name, call in calls.items()}
-    told["set in the null stream"] = _null_set(cp, x, pinned)
+    results: dict[str, Any] = {name: watch.both(call) for name, call in calls.items()}
+    results["set in the null stream"] = _null_set(cp, x, pinned)
     host = np.ones(n, np.float32)
 
     def numpy_copy() -> float:
@@ -233,11 +233,11 @@ def arrays() -> dict[str, Any]:
         pinned[...] = host
         return (time.perf_counter() - since) * 1e6
 
-    told["numpy into pinned"] = {"call_us": _median_us(numpy_copy)}
-    fresh = time.perf_counter()
+    results["numpy into pinned"] = {"call_us": _median_us(numpy_copy)}
+    start_s = time.perf_counter()
     cp.cuda.alloc_pinned_memory(128 << 20)
-    told["first 128 MiB of pinned memory"] = {"call_us": round((time.perf_counter() - fresh) * 1e6, 2)}
-    return told
+    results["first 128 MiB of pinned memory"] = {"call_us": round((time.perf_counter() - start_s) * 1e6, 2)}
+    return results
 
 
 def _null_set(cp: Any, x: Any, pinned: Any) -> dict[str, float]:
@@ -267,9 +267,9 @@ def busy() -> dict[str, Any]:
     )
     x = cp.zeros(64 << 20, cp.uint8)
     hosts = {"pinned": cupyx.zeros_pinned(64 << 20, np.uint8), "pageable": np.ones(64 << 20, np.uint8)}
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
-    def behind(call: Callable[[], Any]) -> float:
+    def call_us(call: Callable[[], Any]) -> float:
         cp.cuda.Device().synchronize()
         with stream:
             spin((1,), (1,), (np.int64(8_000_000),))
@@ -279,28 +279,30 @@ def busy() -> dict[str, Any]:
         stream.synchronize()
         return round(took_us, 1)
 
-    def copied(to: int, source: int, size: int, kind: int) -> float:
-        return min(behind(partial(runtime.memcpyAsync, to, source, size, kind, stream.ptr)) for _ in range(2))
+    def copied(target: int, source: int, size: int, kind: int) -> float:
+        return min(
+            call_us(partial(runtime.memcpyAsync, target, source, size, kind, stream.ptr)) for _ in range(2)
+        )
 
     for name, host in hosts.items():
         address = host.ctypes.data
         for size in (1 << 12, 1 << 16, (1 << 16) + 1, 1 << 20, 1 << 22, 1 << 24, 1 << 26):
-            told[f"HtoD {name} {size}"] = copied(x.data.ptr, address, size, runtime.memcpyHostToDevice)
-            told[f"DtoH {name} {size}"] = copied(address, x.data.ptr, size, runtime.memcpyDeviceToHost)
+            results[f"HtoD {name} {size}"] = copied(x.data.ptr, address, size, runtime.memcpyHostToDevice)
+            results[f"DtoH {name} {size}"] = copied(address, x.data.ptr, size, runtime.memcpyDeviceToHost)
     host = hosts["pageable"]
     pinned = hosts["pinned"]
-    told["asarray pageable 64 MiB"] = behind(lambda: cp.asarray(host))
-    told["asarray pinned 64 MiB"] = behind(lambda: cp.asarray(pinned))
-    told["set pageable 64 MiB"] = behind(lambda: x.set(host))
-    told["set pinned 64 MiB"] = behind(lambda: x.set(pinned))
-    told["set pinned 64 MiB, stream="] = behind(lambda: x.set(pinned, stream=stream))
-    told["get(out=pinned, blocking=False)"] = behind(lambda: x.get(out=pinned, blocking=False))
-    told["get(out=pageable, blocking=False)"] = behind(lambda: x.get(out=host, blocking=False))
-    told["malloc_managed 1 MiB"] = behind(lambda: cp.cuda.malloc_managed(1 << 20))
-    told["cudaMalloc 1 MiB"] = behind(lambda: cp.cuda.Memory(1 << 20))
-    told["hostAlloc 1 MiB"] = behind(lambda: runtime.freeHost(runtime.hostAlloc(1 << 20, 0)))
-    told["memset device memory"] = behind(lambda: x.data.memset_async(0, 1 << 20, stream))
-    return told
+    results["asarray pageable 64 MiB"] = call_us(lambda: cp.asarray(host))
+    results["asarray pinned 64 MiB"] = call_us(lambda: cp.asarray(pinned))
+    results["set pageable 64 MiB"] = call_us(lambda: x.set(host))
+    results["set pinned 64 MiB"] = call_us(lambda: x.set(pinned))
+    results["set pinned 64 MiB, stream="] = call_us(lambda: x.set(pinned, stream=stream))
+    results["get(out=pinned, blocking=False)"] = call_us(lambda: x.get(out=pinned, blocking=False))
+    results["get(out=pageable, blocking=False)"] = call_us(lambda: x.get(out=host, blocking=False))
+    results["malloc_managed 1 MiB"] = call_us(lambda: cp.cuda.malloc_managed(1 << 20))
+    results["cudaMalloc 1 MiB"] = call_us(lambda: cp.cuda.Memory(1 << 20))
+    results["hostAlloc 1 MiB"] = call_us(lambda: runtime.freeHost(runtime.hostAlloc(1 << 20, 0)))
+    results["memset device memory"] = call_us(lambda: x.data.memset_async(0, 1 << 20, stream))
+    return results
 
 
 def zero_copy() -> dict[str, Any]:
@@ -318,28 +320,32 @@ def zero_copy() -> dict[str, Any]:
     mapped = cp.ndarray(n, cp.float32, cp.cuda.MemoryPointer(memory, 0))
     x = cp.ones(n, cp.float32)
     y = cp.empty(n, cp.float32)
-    few = cp.asarray(np.random.default_rng(1).integers(0, n, 4096).astype(np.int32))
+    positions = cp.asarray(np.random.default_rng(1).integers(0, n, 4096).astype(np.int32))
     count = np.int64(n)
     blocks = 8 * cp.cuda.Device().attributes["MultiProcessorCount"]
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, source in (("zero-copy", mapped), ("device", x)):
         for rounds in (1, 8):
-            taken = (source, y, count, np.int32(rounds))
-            told[f"{name}, {rounds} reads"] = watch.both(partial(twice, (blocks,), (256,), taken))
+            arguments = (source, y, count, np.int32(rounds))
+            results[f"{name}, {rounds} reads"] = watch.both(partial(twice, (blocks,), (256,), arguments))
         for rounds in (1, 8):
-            taken = (source, y, np.int64(n // 8), np.int32(rounds))
-            told[f"{name}, 8 MiB in {rounds} passes"] = watch.both(partial(passes, (blocks,), (256,), taken))
-        taken = (source, few, y, np.int32(4096))
-        told[f"{name}, 4096 of {n}"] = watch.both(partial(gather, (16,), (256,), taken))
-        told[f"{name}, sum"] = watch.both(source.sum)
-    told["zero-copy, written"] = watch.both(lambda: twice((blocks,), (256,), (x, mapped, count, np.int32(1))))
-    told["zero-copy right"] = bool((mapped[:100] == 2).all())
+            arguments = (source, y, np.int64(n // 8), np.int32(rounds))
+            results[f"{name}, 8 MiB in {rounds} passes"] = watch.both(
+                partial(passes, (blocks,), (256,), arguments)
+            )
+        arguments = (source, positions, y, np.int32(4096))
+        results[f"{name}, 4096 of {n}"] = watch.both(partial(gather, (16,), (256,), arguments))
+        results[f"{name}, sum"] = watch.both(source.sum)
+    results["zero-copy, written"] = watch.both(
+        lambda: twice((blocks,), (256,), (x, mapped, count, np.int32(1)))
+    )
+    results["zero-copy right"] = bool((mapped[:100] == 2).all())
     small = cp.ndarray(1024, cp.float32, mapped.data)
-    told["zero-copy, 4 KiB"] = watch.both(
+    results["zero-copy, 4 KiB"] = watch.both(
         lambda: twice((4,), (256,), (small, y, np.int64(1024), np.int32(1)))
     )
-    told["device, 4 KiB"] = watch.both(lambda: twice((4,), (256,), (x, y, np.int64(1024), np.int32(1))))
-    return told
+    results["device, 4 KiB"] = watch.both(lambda: twice((4,), (256,), (x, y, np.int64(1024), np.int32(1))))
+    return results
 
 
 def managed() -> dict[str, Any]:
@@ -354,7 +360,7 @@ def managed() -> dict[str, Any]:
     count = np.int64(BIG_BYTES // 4)
     y = cp.empty(n, cp.float32)
     blocks = 8 * cp.cuda.Device().attributes["MultiProcessorCount"]
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def fresh() -> tuple[Any, Any]:
         pointer = cp.cuda.malloc_managed(BIG_BYTES)
@@ -423,17 +429,17 @@ def managed() -> dict[str, Any]:
             touched(host)
             steps[f"kernel, one of every {4 * step:,} bytes"] = strided(x, step)
             steps[f"all after one of every {4 * step:,} bytes"] = kernel(x)
-        told[f"run {row + 1}"] = steps
-    told["device memory, kernel"] = kernel(cp.ones(n, cp.float32))
+        results[f"run {row + 1}"] = steps
+    results["device memory, kernel"] = kernel(cp.ones(n, cp.float32))
     x, host = fresh()
     view = np.from_dlpack(x)
     view[0] = 7
-    told["numpy shares by DLPack"] = bool(float(x[0]) == 7 and view.ctypes.data == x.data.ptr)
-    told["dlpack device"] = [int(part) for part in x.__dlpack_device__()]
+    results["numpy shares by DLPack"] = bool(float(x[0]) == 7 and view.ctypes.data == x.data.ptr)
+    results["dlpack device"] = [int(part) for part in x.__dlpack_device__()]
     pool = cp.cuda.MemoryPool(cp.cuda.malloc_managed)
     with cp.cuda.using_allocator(pool.malloc):
-        told["pool of managed memory"] = cp.cuda.runtime.pointerGetAttributes(cp.ones(10).data.ptr).type
-    return told
+        results["pool of managed memory"] = cp.cuda.runtime.pointerGetAttributes(cp.ones(10).data.ptr).type
+    return results
 
 
 def refusals() -> dict[str, Any]:
@@ -498,11 +504,11 @@ def refusals() -> dict[str, Any]:
         "dlpack stream 0": lambda: cp.zeros(3).__dlpack__(stream=0),
         "dlpack stream -1": lambda: type(cp.zeros(3).__dlpack__(stream=-1)).__name__,
     }
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, call in calls.items():
-        told[name] = tried(call)
-        print(json.dumps(told), flush=True)  # what was told before a call that ends the process counts
-    return told
+        results[name] = tried(call)
+        print(json.dumps(results), flush=True)  # keeps the results before a call that ends the process
+    return results
 
 
 def _freed(runtime: Any) -> int:
@@ -518,18 +524,18 @@ def torch_copies() -> dict[str, Any]:
     x = torch.ones(BIG_BYTES // 4, device="cuda")
     pageable = torch.ones(BIG_BYTES // 4)
     pinned = torch.ones(BIG_BYTES // 4).pin_memory()
-    told: dict[str, Any] = {"torch": torch.__version__}
+    results: dict[str, Any] = {"torch": torch.__version__}
 
     def timed(call: Callable[[], Any]) -> dict[str, float]:
         rows = []
         for _ in range(REPEATS + 1):
             torch.cuda.synchronize()
             since = time.perf_counter()
-            kept = call()
+            copy = call()
             called = time.perf_counter() - since
             torch.cuda.synchronize()
             rows.append((called * 1e6, (time.perf_counter() - since) * 1e6))
-            del kept
+            del copy
         called_us, done_us = (round(statistics.median(c), 1) for c in zip(*rows[1:], strict=True))
         return {"call_us": called_us, "done_us": done_us}
 
@@ -544,22 +550,22 @@ def torch_copies() -> dict[str, Any]:
         "cpu().to(cuda)": lambda: x.cpu().to("cuda"),
         "clone": lambda: x.clone(),
     }.items():
-        told[name] = timed(call)
-    told["to cpu non_blocking is pinned"] = x.to("cpu", non_blocking=True).is_pinned()
+        results[name] = timed(call)
+    results["to cpu non_blocking is pinned"] = x.to("cpu", non_blocking=True).is_pinned()
     torch.cuda.synchronize()
     slow = torch.ones(1 << 14, 1 << 14, device="cuda")
     torch.cuda.synchronize()
     for _ in range(4):
         slow = slow @ slow * 0 + 5
-    early = slow[0].to("cpu", non_blocking=True)
-    told["read before it came"] = float(early[0])
+    unfinished_copy = slow[0].to("cpu", non_blocking=True)
+    results["read before it came"] = float(unfinished_copy[0])
     torch.cuda.synchronize()
-    told["read after synchronize"] = float(early[0])
+    results["read after synchronize"] = float(unfinished_copy[0])
     import cupy
 
     shared = cupy.from_dlpack(x)
-    told["cupy shares with torch"] = shared.data.ptr == x.data_ptr()
-    return told
+    results["cupy shares with torch"] = shared.data.ptr == x.data_ptr()
+    return results
 
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {

@@ -82,21 +82,21 @@ def case(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def told(cp: Any, name: str) -> str:
     """Return the result of a case."""
-    lost: list[str] = []
+    unraisable_errors: list[str] = []
     hook = sys.unraisablehook
-    sys.unraisablehook = lambda what: lost.append(_error(what.exc_value))
+    sys.unraisablehook = lambda item: unraisable_errors.append(_error(item.exc_value))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            said = plain(said_by(lambda: CASES[name](cp)))
+            text = plain(said_by(lambda: CASES[name](cp)))
             gc.collect()
         finally:
             sys.unraisablehook = hook
-    extra = [f"unraisable {what}" for what in lost]
-    extra += [
+    additions = [f"unraisable {item}" for item in unraisable_errors]
+    additions += [
         f"warned {w.category.__name__}: {w.message}" for w in warned if w.category is not ResourceWarning
     ]
-    return "; ".join([said, *map(plain, extra)])
+    return "; ".join([text, *map(plain, additions)])
 
 
 def said_by(call: Callable[[], Any]) -> str:
@@ -189,14 +189,14 @@ def ordered_pool_sizes(cp: Any) -> Any:
 
 @case
 def managed_sizes(cp: Any) -> Any:
-    some = {name: size for name, size in SIZES.items() if name not in ("2**43",)}
-    return _sizes(cp, cp.cuda.malloc_managed, some)
+    sizes = {name: size for name, size in SIZES.items() if name not in ("2**43",)}
+    return _sizes(cp, cp.cuda.malloc_managed, sizes)
 
 
 @case
 def limits(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
-    given: list[dict[str, Any]] = [
+    limit_arguments: list[dict[str, Any]] = [
         *({"size": size} for size in SIZES.values()),
         *({"fraction": part} for part in (1.5, -0.1, float("nan"), "0.5", True, 0, np.float32(0))),
         {"size": 1, "fraction": 0.5},
@@ -204,22 +204,22 @@ def limits(cp: Any) -> Any:
         {},
     ]
 
-    def limited(how: dict[str, Any]) -> Any:
-        pool.set_limit(**how)
-        return pool.get_limit() if how.get("fraction") is not True else "all"
+    def limited(arguments: dict[str, Any]) -> Any:
+        pool.set_limit(**arguments)
+        return pool.get_limit() if arguments.get("fraction") is not True else "all"
 
-    return _each({f"{how}": partial(limited, how) for how in given})
+    return _each({f"{arguments}": partial(limited, arguments) for arguments in limit_arguments})
 
 
 @case
 def ordered_limits(cp: Any) -> Any:
     pool = cp.cuda.MemoryAsyncPool()
 
-    def limited(how: dict[str, Any]) -> Any:
-        pool.set_limit(**how)
+    def limited(arguments: dict[str, Any]) -> Any:
+        pool.set_limit(**arguments)
         return pool.get_limit()
 
-    given: list[dict[str, Any]] = [
+    limit_arguments: list[dict[str, Any]] = [
         {"size": 5},
         {"size": 0},
         {"size": -1},
@@ -227,12 +227,12 @@ def ordered_limits(cp: Any) -> Any:
         {"size": 1, "fraction": 1},
         {},
     ]
-    return _each({f"{how}": partial(limited, how) for how in given})
+    return _each({f"{arguments}": partial(limited, arguments) for arguments in limit_arguments})
 
 
 @case
 def environment_limits(cp: Any) -> Any:
-    kept = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
+    previous_limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
 
     def with_limit(value: str) -> Any:
         os.environ["CUPY_GPU_MEMORY_LIMIT"] = value
@@ -245,17 +245,17 @@ def environment_limits(cp: Any) -> Any:
         return _each({repr(value): partial(with_limit, value) for value in values})
     finally:
         os.environ.pop("CUPY_GPU_MEMORY_LIMIT")
-        if kept is not None:
-            os.environ["CUPY_GPU_MEMORY_LIMIT"] = kept
+        if previous_limit is not None:
+            os.environ["CUPY_GPU_MEMORY_LIMIT"] = previous_limit
 
 
 @case
 def out_of_memory(cp: Any) -> Any:
     error = cp.cuda.memory.OutOfMemoryError
-    made = [error(1, 2), error(1000, 2000, 3000), error(1, -1), error(1, 2, 0)]
-    again = [copy.copy(e) for e in made] + [pickle.loads(pickle.dumps(e)) for e in made]
+    errors = [error(1, 2), error(1000, 2000, 3000), error(1, -1), error(1, 2, 0)]
+    copies = [copy.copy(e) for e in errors] + [pickle.loads(pickle.dumps(e)) for e in errors]
     kinds = [kind.__name__ for kind in error.__mro__]
-    return [str(e) for e in [*made, *again]], kinds, said_by(lambda: error(1)), [e.args for e in made]
+    return [str(e) for e in [*errors, *copies]], kinds, said_by(lambda: error(1)), [e.args for e in errors]
 
 
 @case
@@ -265,8 +265,8 @@ def out_of_memory_at_the_limit(cp: Any) -> Any:
     second = pool.malloc(5000)
     del second
     pool.set_limit(size=10_000)
-    told = [said_by(partial(pool.malloc, n)) for n in (7000, 6929, 6928, 20_000)]
-    return re.sub("<[^>]*>", "POINTER", str(told)), figures(pool), first.mem.size
+    results = [said_by(partial(pool.malloc, n)) for n in (7000, 6929, 6928, 20_000)]
+    return re.sub("<[^>]*>", "POINTER", str(results)), figures(pool), first.mem.size
 
 
 @case
@@ -280,13 +280,13 @@ def out_of_memory_of_the_device(cp: Any) -> Any:
 def no_room_for_an_array(cp: Any) -> Any:
     pool = cp.get_default_memory_pool()
     pool.free_all_blocks()
-    before = pool.used_bytes()
+    used_before = pool.used_bytes()
     pool.set_limit(size=1 << 20)
     try:
-        told = [said_by(partial(f, (1 << 18) + 1)) for f in (cp.zeros, cp.empty, cp.ones, cp.arange)]
+        results = [said_by(partial(f, (1 << 18) + 1)) for f in (cp.zeros, cp.empty, cp.ones, cp.arange)]
     finally:
         pool.set_limit()
-    return told, pool.used_bytes() - before
+    return results, pool.used_bytes() - used_before
 
 
 @case
@@ -295,14 +295,21 @@ def double_frees(cp: Any) -> Any:
     block = pool.malloc(600)
     block.mem.free()
     block.mem.free()
-    after = figures(pool), block.mem.ptr, block.mem.size, bool(block.ptr)
-    other = pool.malloc(600)
+    state_after = figures(pool), block.mem.ptr, block.mem.size, bool(block.ptr)
+    second_block = pool.malloc(600)
     del block
     pinned_pool = cp.cuda.PinnedMemoryPool()
     pinned = pinned_pool.malloc(600)
     pinned.mem.free()
     pinned.mem.free()
-    return after, figures(pool), other.mem.size, pinned_pool.n_free_blocks(), pinned.mem.ptr, pinned.mem.size
+    return (
+        state_after,
+        figures(pool),
+        second_block.mem.size,
+        pinned_pool.n_free_blocks(),
+        pinned.mem.ptr,
+        pinned.mem.size,
+    )
 
 
 @case
@@ -380,59 +387,70 @@ def pointers(cp: Any) -> Any:
 
 @case
 def a_pool_dies_before_its_blocks(cp: Any) -> Any:
-    seen = Watcher(cp)
-    with seen.hook:
+    watcher = Watcher(cp)
+    with watcher.hook:
         pool = cp.cuda.MemoryPool()
         block = pool.malloc(100)
         del pool
         gc.collect()
-        gone = block.mem.pool() is None
+        pool_is_gone = block.mem.pool() is None
         block.mem.free()
-        left = block.mem.ptr
+        address_left = block.mem.ptr
         del block
-    return gone, left, seen.log
+    return pool_is_gone, address_left, watcher.log
 
 
 class Watcher:
     """A hook that logs its callbacks, and raises an error in one of them."""
 
-    def __init__(self, cp: Any, name: str = "watcher", bad: str = "", log: list[str] | None = None) -> None:
+    def __init__(
+        self, cp: Any, name: str = "watcher", failing_callback: str = "", log: list[str] | None = None
+    ) -> None:
         self.log = log if log is not None else []
-        callbacks = {name: self._writer(name, name == bad) for name in CALLBACKS}
+        callbacks = {name: self._writer(name, name == failing_callback) for name in CALLBACKS}
         self.hook = type("Watcher", (cp.cuda.MemoryHook,), {"name": name, **callbacks})()
         self.name = name
 
-    def _writer(self, callback: str, bad: bool) -> Callable[..., None]:
-        def write(this: Any, **told: Any) -> None:
+    def _writer(self, callback: str, is_failing: bool) -> Callable[..., None]:
+        def write(hook: Any, **arguments: Any) -> None:
             words = ",".join(
-                f"{k}={v if k.endswith('size') else bool(v)}" for k, v in told.items() if k != "device_id"
+                f"{k}={v if k.endswith('size') else bool(v)}"
+                for k, v in arguments.items()
+                if k != "device_id"
             )
             self.log.append(f"{self.name}.{callback}({words})")
-            if bad:
+            if is_failing:
                 raise ValueError(callback)
 
         return write
 
 
-def _hooks(cp: Any, bad: str, prepare: Callable[[Any], None], by_hand: bool = False) -> Any:
+def _hooks(cp: Any, failing_callback: str, prepare: Callable[[Any], None], by_hand: bool = False) -> Any:
     log: list[str] = []
-    first = Watcher(cp, "a", bad, log)
+    first = Watcher(cp, "a", failing_callback, log)
     second = Watcher(cp, "b", "", log)
     pool = cp.cuda.MemoryPool()
     prepare(pool)
-    said = ["-", "-"]
+    results = ["-", "-"]
     block = None
     with first.hook, second.hook:
         try:
             block = pool.malloc(1000)
         except Exception as error:
-            said[0] = _error(error)
-        during = figures(pool)
+            results[0] = _error(error)
+        figures_during = figures(pool)
         if by_hand and block is not None:
-            said[1] = said_by(block.mem.free)
+            results[1] = said_by(block.mem.free)
         block = None
         gc.collect()
-    return said, log, during, figures(pool), said_by(lambda: bool(pool.malloc(1000).ptr)), figures(pool)
+    return (
+        results,
+        log,
+        figures_during,
+        figures(pool),
+        said_by(lambda: bool(pool.malloc(1000).ptr)),
+        figures(pool),
+    )
 
 
 def _nothing(pool: Any) -> None:
@@ -448,24 +466,24 @@ def _tight(pool: Any) -> None:
 
 
 for _bad in CALLBACKS:
-    CASES[f"hooks new {_bad}"] = partial(_hooks, bad=_bad, prepare=_nothing)
-    CASES[f"hooks cached {_bad}"] = partial(_hooks, bad=_bad, prepare=_cached, by_hand=True)
-    CASES[f"hooks refused {_bad}"] = partial(_hooks, bad=_bad, prepare=_tight)
+    CASES[f"hooks new {_bad}"] = partial(_hooks, failing_callback=_bad, prepare=_nothing)
+    CASES[f"hooks cached {_bad}"] = partial(_hooks, failing_callback=_bad, prepare=_cached, by_hand=True)
+    CASES[f"hooks refused {_bad}"] = partial(_hooks, failing_callback=_bad, prepare=_tight)
 
 
 @case
 def hooks_of_a_device_without_room(cp: Any) -> Any:
-    seen = Watcher(cp)
+    watcher = Watcher(cp)
     pool = cp.cuda.MemoryPool()
-    with seen.hook:
-        said = said_by(lambda: pool.malloc(2**43))
-    return said, seen.log, figures(pool)
+    with watcher.hook:
+        result = said_by(lambda: pool.malloc(2**43))
+    return result, watcher.log, figures(pool)
 
 
 @case
 def hooks_of_other_allocators(cp: Any) -> Any:
-    seen = Watcher(cp)
-    with seen.hook:
+    watcher = Watcher(cp)
+    with watcher.hook:
         for malloc in (
             cp.cuda.malloc_async,
             cp.cuda.malloc_managed,
@@ -475,39 +493,39 @@ def hooks_of_other_allocators(cp: Any) -> Any:
             cp.cuda.PinnedMemoryPool().malloc,
         ):
             malloc(10)
-        before = list(seen.log)
+        first_log = list(watcher.log)
         inner = cp.cuda.MemoryPool()
         cp.cuda.MemoryPool(inner.malloc).malloc(10)
-    return before, seen.log
+    return first_log, watcher.log
 
 
 @case
 def hooks_and_names(cp: Any) -> Any:
     log: list[str] = []
-    one = Watcher(cp, "one", "", log)
-    two = Watcher(cp, "two", "", log)
-    same = Watcher(cp, "one", "", log)
+    first = Watcher(cp, "one", "", log)
+    second = Watcher(cp, "two", "", log)
+    namesake = Watcher(cp, "one", "", log)
     hook = cp.cuda.MemoryHook
     get = cp.cuda.memory_hook.get_memory_hooks
 
     def twice() -> None:
-        with one.hook, same.hook:
+        with first.hook, namesake.hook:
             pass
 
     def crossed() -> Any:
-        one.hook.__enter__()
-        two.hook.__enter__()
-        one.hook.__exit__(None, None, None)
-        left = list(get())
-        two.hook.__exit__(None, None, None)
-        return left, list(get())
+        first.hook.__enter__()
+        second.hook.__enter__()
+        first.hook.__exit__(None, None, None)
+        hooks_left = list(get())
+        second.hook.__exit__(None, None, None)
+        return hooks_left, list(get())
 
     def changed_inside() -> Any:
         class Adds(hook):  # type: ignore[misc,valid-type]
             name = "adds"
 
             def malloc_preprocess(self, **told: Any) -> None:
-                two.hook.__enter__()
+                second.hook.__enter__()
 
         try:
             with Adds():
@@ -523,7 +541,7 @@ def hooks_and_names(cp: Any) -> Any:
             "changed inside": changed_inside,
             "type": lambda: type(get()).__name__,
             "default name": lambda: hook.name,
-            "leave without enter": lambda: one.hook.__exit__(None, None, None),
+            "leave without enter": lambda: first.hook.__exit__(None, None, None),
             "unexpected": lambda: hook().malloc_preprocess(3),
             "none": lambda: hook().alloc_preprocess(),
         }
@@ -532,15 +550,15 @@ def hooks_and_names(cp: Any) -> Any:
 
 @case
 def hooks_of_threads(cp: Any) -> Any:
-    seen = Watcher(cp)
+    watcher = Watcher(cp)
     pool = cp.cuda.MemoryPool()
-    with seen.hook:
-        made: list[Any] = []
-        thread = threading.Thread(target=lambda: made.append(pool.malloc(10)))
+    with watcher.hook:
+        blocks: list[Any] = []
+        thread = threading.Thread(target=lambda: blocks.append(pool.malloc(10)))
         thread.start()
         thread.join()
-        made.clear()
-    return seen.log
+        blocks.clear()
+    return watcher.log
 
 
 @case
@@ -581,9 +599,11 @@ def line_profile(cp: Any) -> Any:
         inner(1 << 20)
     hook.print_report(file=out)
     lines = [line for line in out.getvalue().splitlines() if "pool_cases" in line or "_root" in line]
-    shown = [re.sub(r"(pool_cases\.py):\d+", r"\1:N", line.strip()) for line in lines]
+    shown_lines = [re.sub(r"(pool_cases\.py):\d+", r"\1:N", line.strip()) for line in lines]
     return [
-        line for line in shown if ":said_by" not in line and ":told" not in line and "<lambda>" not in line
+        line
+        for line in shown_lines
+        if ":said_by" not in line and ":told" not in line and "<lambda>" not in line
     ]
 
 
@@ -618,8 +638,8 @@ def c_functions(cp: Any) -> Any:
         runtime.free(address)
 
     functions = _MALLOC(take), _FREE(give)
-    at = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
-    allocator = cp.cuda.CFunctionAllocator(1234, *at, functions)
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+    allocator = cp.cuda.CFunctionAllocator(1234, *addresses, functions)
 
     def an_array() -> Any:
         with cp.cuda.using_allocator(allocator.malloc):
@@ -634,7 +654,7 @@ def c_functions(cp: Any) -> Any:
         pool.free_all_blocks()
         return kind, figures(pool)
 
-    told = _each(
+    results = _each(
         {
             "array": an_array,
             "pool": a_pool,
@@ -651,7 +671,7 @@ def c_functions(cp: Any) -> Any:
             "attributes": lambda: allocator._param,
         }
     )
-    return told, calls
+    return results, calls
 
 
 _ZERO_FUNCTIONS = _MALLOC(lambda param, size, device_id: 0), _FREE(lambda param, address, device_id: None)
@@ -747,16 +767,16 @@ def allocators_that_are_none(cp: Any) -> Any:
 def whose_allocator(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
     default = cp.get_default_memory_pool()
-    seen: list[Any] = []
+    names_seen: list[Any] = []
 
     def name() -> str:
         allocator = cp.cuda.get_allocator()
         return "pool" if allocator == pool.malloc else "default" if allocator == default.malloc else "other"
 
     def elsewhere() -> None:
-        seen.append(name())
-        seen.append(said_by(lambda: cp.cuda.set_allocator(pool.malloc)))
-        seen.append(name())
+        names_seen.append(name())
+        names_seen.append(said_by(lambda: cp.cuda.set_allocator(pool.malloc)))
+        names_seen.append(name())
 
     def raises() -> None:
         with cp.cuda.using_allocator(pool.malloc):
@@ -775,19 +795,19 @@ def whose_allocator(cp: Any) -> Any:
 
     try:
         with cp.cuda.using_allocator(pool.malloc):
-            seen.append(name())
+            names_seen.append(name())
             with cp.cuda.using_allocator(None):
-                seen.append(name())
-            seen += [name(), said_by(lambda: cp.cuda.set_allocator(None))]
+                names_seen.append(name())
+            names_seen += [name(), said_by(lambda: cp.cuda.set_allocator(None))]
         with cp.cuda.using_allocator(default.malloc):
             thread = threading.Thread(target=elsewhere)
             thread.start()
             thread.join()
-            seen.append(name())
-        seen.append(name())
+            names_seen.append(name())
+        names_seen.append(name())
     finally:
         cp.cuda.set_allocator(default.malloc)
-    return seen, said_by(raises), name(), in_a_generator()
+    return names_seen, said_by(raises), name(), in_a_generator()
 
 
 @case
@@ -857,9 +877,9 @@ def pinned_pointers(cp: Any) -> Any:
 @case
 def public_names(cp: Any) -> Any:
     def names(path: str) -> list[str]:
-        found = cp.cuda
+        value = cp.cuda
         for part in path.split("."):
-            found = getattr(found, part)
-        return [name for name in dir(found) if not name.startswith("_")]
+            value = getattr(value, part)
+        return [name for name in dir(value) if not name.startswith("_")]
 
     return _each({path: partial(names, path) for path in CLASSES})

@@ -25,7 +25,7 @@ Rows = npt.NDArray[np.int32]
 UNIT = 512
 MIB = 1 << 20
 BEYOND = 1 << 43  # no device has as much
-# in the place of a segment: refused, 0 bytes, no allocation
+# instead of a segment: refused, 0 bytes, no allocation
 FAILED = -1
 NOTHING = -2
 OTHER = -3
@@ -55,24 +55,24 @@ class Reference:
 
     def fitting(self, size: int, stream: int) -> list[tuple[int, int]]:
         """Return segment and index of the smallest free blocks that fit."""
-        fit = [
+        candidates = [
             (block[0], i, j)
             for i, (owner, blocks) in enumerate(self.segments)
             for j, block in enumerate(blocks)
             if owner == stream and block[1] < 0 and block[0] >= size
         ]
-        return [(i, j) for found, i, j in fit if found == min(fit)[0]]
+        return [(i, j) for block_size, i, j in candidates if block_size == min(candidates)[0]]
 
     def malloc(self, name: int, size: int, stream: int) -> bool:
         size = -(-size // UNIT) * UNIT
         if not size:
             return True
-        fitting = self.fitting(size, stream)
-        if fitting:
-            i, j = fitting[0]
+        indices = self.fitting(size, stream)
+        if indices:
+            i, j = indices[0]
             blocks = self.segments[i][1]
-            rest = blocks[j][0] - size
-            blocks[j : j + 1] = [[size, name], *([[rest, -1]] if rest else [])]
+            remaining_size = blocks[j][0] - size
+            blocks[j : j + 1] = [[size, name], *([[remaining_size, -1]] if remaining_size else [])]
             return True
         if self.limit and size > self.limit:
             return False
@@ -109,7 +109,7 @@ class Reference:
 
 def _menu(draw: random.Random) -> list[int]:
     """Return the sizes of a program: from a byte to hundreds of MiB, also 0, and a unit plus or minus one."""
-    around = [0, *(UNIT * draw.randint(1, 6) + odd for odd in (-1, 0, 1))]
+    edge_sizes = [0, *(UNIT * draw.randint(1, 6) + odd for odd in (-1, 0, 1))]
     scales = {
         "bytes": lambda: draw.randint(1, 8 * UNIT),
         "KiB": lambda: draw.randint(1, 1024) << 10,
@@ -118,7 +118,7 @@ def _menu(draw: random.Random) -> list[int]:
     }
     kinds = draw.choice([["bytes"], ["KiB"], ["MiB"], ["bytes", "KiB"], ["MiB", "large"], list(scales)])
     sizes = [scales[draw.choice(kinds)]() for _ in range(draw.randint(5, 9))]
-    return sizes + draw.sample(around, draw.randint(0, 3))
+    return sizes + draw.sample(edge_sizes, draw.randint(0, 3))
 
 
 def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tuple[int, list[Step]]:
@@ -133,7 +133,7 @@ def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tu
     budget = 0 if draw.random() < 0.7 else int(sum(menu) * draw.uniform(0.8, 3)) + UNIT
     model = Reference(budget or capacity)
     alive: list[int] = []
-    done: list[Step] = []
+    result: list[Step] = []
     weights = {"malloc": 50, "free": 36, "lose": 3, "collect": 1, "empty": 4, "limit": 3, "fraction": 2}
     for name in range(steps):
         match draw.choices(list(weights), list(weights.values()))[0]:
@@ -144,22 +144,22 @@ def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tu
                 stream = draw.randrange(streams)
                 if not ties and len(model.fitting(-(-size // UNIT) * UNIT, stream)) > 1:
                     continue
-                done.append(("malloc", name, stream, size))
+                result.append(("malloc", name, stream, size))
                 if model.malloc(name, size, stream):
                     alive.append(name)
             case "free" | "lose" as kind if alive:
-                gone = alive.pop(draw.randrange(len(alive)))
-                done.append((kind, gone))
+                freed_name = alive.pop(draw.randrange(len(alive)))
+                result.append((kind, freed_name))
                 if kind == "free":
-                    model.free(gone)
+                    model.free(freed_name)
                 else:
-                    model.garbage.add(gone)
+                    model.garbage.add(freed_name)
             case "collect":
-                done.append(("collect",))
+                result.append(("collect",))
                 model.collect()
             case "empty":
                 stream = draw.randint(-1, streams - 1)
-                done.append(("empty", stream))
+                result.append(("empty", stream))
                 model.empty(None if stream < 0 else stream)
             case "limit" | "fraction" as kind:
                 used, total, _ = model.state()
@@ -168,12 +168,12 @@ def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tu
                 )
                 if kind == "limit":
                     model.limit = max(0, about + draw.choice([-1, 0, 0, 1]))
-                    done.append(("limit", model.limit))
+                    result.append(("limit", model.limit))
                 else:
                     part = round(min(1.0, about / capacity), 9)
                     model.limit = int(part * capacity)
-                    done.append(("fraction", part))
-    return budget, done
+                    result.append(("fraction", part))
+    return budget, result
 
 
 def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
@@ -184,54 +184,64 @@ def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
     """
     budget, steps = program(seed, capacity, ties=ties)
     segments: list[tuple[int, int]] = []
-    asked = [0]
+    segment_requests = [0]
 
     class Segments(xp.cuda.MemoryHook):  # type: ignore[misc]
         name = "segments"
 
-        def alloc_postprocess(self, **told: int) -> None:
-            asked[0] += 1
-            if told["mem_ptr"]:
-                segments.append((told["mem_ptr"], told["mem_size"]))
+        def alloc_postprocess(self, **event: int) -> None:
+            segment_requests[0] += 1
+            if event["mem_ptr"]:
+                segments.append((event["mem_ptr"], event["mem_size"]))
 
     pool = xp.cuda.MemoryPool(_with_budget(xp, budget) if budget else None)
     streams = [xp.cuda.Stream.null, xp.cuda.Stream(non_blocking=True), xp.cuda.Stream()]
-    held: dict[int, Any] = {}
+    pointers: dict[int, Any] = {}
     rows = []
     with Segments():
-        for kind, *rest in steps:
-            where = OTHER
+        for kind, *arguments in steps:
+            segment = OTHER
             offset = 0
             if kind == "malloc":
-                name, stream, size = rest
-                where = FAILED
+                name, stream, size = arguments
+                segment = FAILED
                 offset = 0
                 try:
                     with streams[stream]:
-                        held[name] = pool.malloc(size)
+                        pointers[name] = pool.malloc(size)
                 except xp.cuda.memory.OutOfMemoryError:
                     pass
                 else:
-                    where, offset = _place(held[name].ptr, segments)
+                    segment, offset = _place(pointers[name].ptr, segments)
             elif kind == "free":
-                held.pop(rest[0], None)
+                pointers.pop(arguments[0], None)
             elif kind == "lose":
-                loop = [held.pop(rest[0], None)]
+                loop = [pointers.pop(arguments[0], None)]
                 loop.append(loop)
                 del loop
             elif kind == "collect":
                 gc.collect()
             elif kind == "empty":
-                pool.free_all_blocks(None if rest[0] < 0 else streams[rest[0]])
+                pool.free_all_blocks(None if arguments[0] < 0 else streams[arguments[0]])
             else:
-                pool.set_limit(**{"size" if kind == "limit" else kind: rest[0]})
+                pool.set_limit(**{"size" if kind == "limit" else kind: arguments[0]})
             used = pool.used_bytes()
             total = pool.total_bytes()
             free = pool.n_free_blocks()
             limit = pool.get_limit()
             assert pool.free_bytes() == total - used
-            rows.append((used // UNIT, total // UNIT, free, limit // UNIT, asked[0], where, offset // UNIT))
-        held.clear()
+            rows.append(
+                (
+                    used // UNIT,
+                    total // UNIT,
+                    free,
+                    limit // UNIT,
+                    segment_requests[0],
+                    segment,
+                    offset // UNIT,
+                )
+            )
+        pointers.clear()
         gc.collect()
         pool.free_all_blocks()
         assert pool.total_bytes() == 0
@@ -250,16 +260,16 @@ def _place(address: int, segments: Sequence[tuple[int, int]]) -> tuple[int, int]
 
 def _with_budget(xp: Any, budget: int) -> Any:
     """Return an allocator of ``cudaMalloc`` that fails beyond `budget` bytes in all."""
-    taken: dict[int, int] = {}
+    sizes: dict[int, int] = {}
 
     def take(size: int, device_id: int) -> int:
-        room = budget - sum(taken.values())
+        room = budget - sum(sizes.values())
         address = int(xp.cuda.runtime.malloc(size if size <= room else BEYOND))
-        taken[address] = size
+        sizes[address] = size
         return address
 
     def give(address: int, device_id: int) -> None:
-        del taken[address]
+        del sizes[address]
         xp.cuda.runtime.free(address)
 
     return xp.cuda.PythonFunctionAllocator(take, give).malloc
@@ -281,20 +291,20 @@ def pinned(xp: Any, seed: int, steps: int = 40) -> Rows:
         return pointer
 
     pool = xp.cuda.PinnedMemoryPool(count)
-    held: list[Any] = []
+    pointers: list[Any] = []
     rows = []
     for _ in range(steps):
-        size = which = OTHER
+        size = buffer = OTHER
         kind = draw.choices(["malloc", "free", "empty"], [50, 44, 6])[0]
         if kind == "malloc":
-            held.append(pool.malloc(draw.choice(menu)))
-            size = held[-1].size()
-            which = len(buffers) - 1 - buffers[::-1].index(held[-1].ptr) if size else NOTHING
-        elif kind == "free" and held:
-            held.pop(draw.randrange(len(held)))
+            pointers.append(pool.malloc(draw.choice(menu)))
+            size = pointers[-1].size()
+            buffer = len(buffers) - 1 - buffers[::-1].index(pointers[-1].ptr) if size else NOTHING
+        elif kind == "free" and pointers:
+            pointers.pop(draw.randrange(len(pointers)))
         elif kind == "empty":
             pool.free_all_blocks()
-        rows.append((pool.n_free_blocks(), size, which, len(buffers)))
+        rows.append((pool.n_free_blocks(), size, buffer, len(buffers)))
     return np.array(rows, np.int32)
 
 
@@ -306,7 +316,7 @@ def ordered(xp: Any, seed: int, steps: int = 30) -> Rows:
     default = xp.cuda.runtime.deviceGetDefaultMemPool(0)
     pool = xp.cuda.MemoryAsyncPool(handle)
     streams = [xp.cuda.Stream(non_blocking=True) for _ in range(2)]
-    held: list[tuple[int, Any]] = []
+    pointers: list[tuple[int, Any]] = []
     rows = []
     try:
         for _ in range(steps):
@@ -314,9 +324,9 @@ def ordered(xp: Any, seed: int, steps: int = 30) -> Rows:
             number = draw.randrange(2)
             if kind == "malloc":
                 with streams[number]:
-                    held.append((number, pool.malloc(draw.choice(menu))))
-            elif kind == "free" and held:
-                held.pop(draw.randrange(len(held)))
+                    pointers.append((number, pool.malloc(draw.choice(menu))))
+            elif kind == "free" and pointers:
+                pointers.pop(draw.randrange(len(pointers)))
                 for stream in streams:
                     stream.synchronize()
             elif kind == "synchronize":
@@ -324,7 +334,7 @@ def ordered(xp: Any, seed: int, steps: int = 30) -> Rows:
             elif kind == "empty":
                 pool.free_all_blocks(streams[number])
             rows.append((pool.used_bytes() // UNIT, pool.total_bytes() // UNIT))
-        held.clear()
+        pointers.clear()
         xp.cuda.Device().synchronize()
     finally:
         xp.cuda.runtime.deviceSetMemPool(0, default)
@@ -346,9 +356,9 @@ def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
     size = UNIT * draw.randint(1, 100)  # one alone: which of several free blocks is taken does not show then
     pools = [xp.cuda.MemoryPool() for _ in range(2)]
     allocators = [pools[0].malloc, pools[1].malloc, None]
-    before = xp.cuda.get_allocator()
+    previous_allocator = xp.cuda.get_allocator()
     entered: list[AbstractContextManager[Any]] = []
-    held: list[Any] = []
+    pointers: list[Any] = []
     rows = []
 
     def figures() -> list[int]:
@@ -357,25 +367,25 @@ def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
         ]
 
     def allocate() -> None:
-        held.append(xp.cuda.alloc(size))
+        pointers.append(xp.cuda.alloc(size))
 
     xp.cuda.set_allocator(pools[0].malloc)
     for _ in range(steps):
-        whose = OTHER
-        old = figures()
+        owner = OTHER
+        old_figures = figures()
         match draw.choices(["alloc", "thread", "free", "enter", "leave", "set"], [40, 10, 25, 12, 12, 4])[0]:
             case "alloc" | "thread" as kind:
                 if kind == "alloc":
                     allocate()
                 else:
-                    other = threading.Thread(target=allocate)
-                    other.start()
-                    other.join()
-                now = figures()
-                whose = 0 if now[0] > old[0] else 1 if now[3] > old[3] else 2
-                assert (whose == 2) == (type(held[-1].mem) is xp.cuda.Memory)
-            case "free" if held:
-                held.pop(draw.randrange(len(held)))
+                    thread = threading.Thread(target=allocate)
+                    thread.start()
+                    thread.join()
+                new_figures = figures()
+                owner = 0 if new_figures[0] > old_figures[0] else 1 if new_figures[3] > old_figures[3] else 2
+                assert (owner == 2) == (type(pointers[-1].mem) is xp.cuda.Memory)
+            case "free" if pointers:
+                pointers.pop(draw.randrange(len(pointers)))
             case "enter":
                 entered.append(xp.cuda.using_allocator(draw.choice(allocators)))
                 entered[-1].__enter__()
@@ -385,11 +395,11 @@ def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
                 try:
                     xp.cuda.set_allocator(draw.choice(allocators))
                 except ValueError:
-                    whose = FAILED
-        rows.append([*figures(), whose])
+                    owner = FAILED
+        rows.append([*figures(), owner])
     while entered:
         entered.pop().__exit__(None, None, None)
-    xp.cuda.set_allocator(before)
+    xp.cuda.set_allocator(previous_allocator)
     return np.array(rows, np.int32)
 
 

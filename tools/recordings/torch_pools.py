@@ -383,9 +383,11 @@ class Gpu:
         torch.cuda.set_per_process_memory_fraction(1.0)
         torch.cuda.empty_cache()
         # What is not named keeps its value in some cases, and gets its default back in others.
-        every = {"large_segment_size_mb": "20", "expandable_segments": str(self.expandable)}
-        rest = ",".join(f"{name}:{value}" for name, value in every.items() if name not in settings)
-        torch._C._accelerator_setAllocatorSettings(",".join(filter(None, (rest, settings))))
+        default_settings = {"large_segment_size_mb": "20", "expandable_segments": str(self.expandable)}
+        remaining_settings = ",".join(
+            f"{name}:{value}" for name, value in default_settings.items() if name not in settings
+        )
+        torch._C._accelerator_setAllocatorSettings(",".join(filter(None, (remaining_settings, settings))))
         torch.cuda.reset_accumulated_memory_stats()
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.memory._record_memory_history("all", context=None, max_entries=100_000, clear_history=True)
@@ -417,22 +419,22 @@ class Gpu:
         self._since = 0.0
 
     def row(self) -> list[int]:
-        found = self.torch._C._cuda_memoryStats(0)
+        stats = self.torch._C._cuda_memoryStats(0)
         pending = sum(1 << stream for stream in self.gates.closed)
         return [
-            *(found[name]["all"]["current"] for name in COLUMNS[:6]),
-            found["num_alloc_retries"],
-            found["num_ooms"],
+            *(stats[name]["all"]["current"] for name in COLUMNS[:6]),
+            stats["num_alloc_retries"],
+            stats["num_ooms"],
             pending,
         ]
 
     def statistics(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.torch.cuda.memory_stats_as_nested_dict()
-        return {"nested": found, "summary": self.torch.cuda.memory_summary()}
+        stats: dict[str, Any] = self.torch.cuda.memory_stats_as_nested_dict()
+        return {"nested": stats, "summary": self.torch.cuda.memory_summary()}
 
     def finish(self) -> tuple[list[int], list[tuple[str, int, int, int]]]:
         torch = self.torch
-        found = torch.cuda.memory._snapshot()
+        snapshot = torch.cuda.memory._snapshot()
         states = {"inactive": 0, "active_allocated": 1}
         numbers = layout(
             (
@@ -442,11 +444,11 @@ class Gpu:
                 s["is_expandable"],
                 [(b["size"], states.get(b["state"], 2)) for b in s["blocks"]],
             )
-            for s in found["segments"]
+            for s in snapshot["segments"]
         )
         events = [
             (e["action"], e.get("addr", 0), e["size"], self.handles.get(e["stream"], -1))
-            for e in found["device_traces"][0]
+            for e in snapshot["device_traces"][0]
             if e["action"] in _CODES
         ]
         torch.cuda.memory._record_memory_history(None)
@@ -516,10 +518,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gpu = Gpu()
         count = DEFAULT_SEQUENCES if options.part == "default" else EXPANDABLE_SEQUENCES
         seeds = range(options.first, options.first + count)
-        found = record(gpu, seeds, gpu.about(), options.seconds)
-        found.about["forced"] = gpu.forced
-        found.save(folder / f"torch_pools_{options.part}.npz.xz")
-        size = f"{len(found.starts)} sequences, {len(found.rows)} calls"
+        recording = record(gpu, seeds, gpu.about(), options.seconds)
+        recording.about["forced"] = gpu.forced
+        recording.save(folder / f"torch_pools_{options.part}.npz.xz")
+        size = f"{len(recording.starts)} sequences, {len(recording.rows)} calls"
         print(f"{options.part}: {size}, {gpu.forced} times a call waited for a gate")
         return 0
     waiting = []
