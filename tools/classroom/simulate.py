@@ -121,7 +121,7 @@ class Hub:
 
 
 class Learner:
-    """One account, its server and its kernel."""
+    """A learner's account, with its server and its kernel."""
 
     def __init__(self, hub: Hub, name: str) -> None:
         self.hub = hub
@@ -133,35 +133,35 @@ class Learner:
 
     async def learn(self) -> None:
         """Start a server, run the notebook, save it."""
-        begun = time.monotonic()
+        start_s = time.monotonic()
         await self.hub.ask("POST", f"/hub/api/users/{self.name}")
         await self.server()
-        self.seconds["server"] = time.monotonic() - begun
-        notebook = (await self.mine("GET", f"/api/contents/{NOTEBOOK}"))["content"]
+        self.seconds["server"] = time.monotonic() - start_s
+        notebook = (await self.ask_server("GET", f"/api/contents/{NOTEBOOK}"))["content"]
         session = {"path": NOTEBOOK, "name": NOTEBOOK, "type": "notebook", "kernel": {"name": "python3"}}
-        self.kernel = (await self.mine("POST", "/api/sessions", session))["kernel"]["id"]
+        self.kernel = (await self.ask_server("POST", "/api/sessions", session))["kernel"]["id"]
         await self.run([c["source"] for c in notebook["cells"] if c["cell_type"] == "code"])
         notebook["metadata"]["simulated"] = self.name
-        whole = {"type": "notebook", "format": "json", "content": notebook}
-        await self.mine("PUT", f"/api/contents/{NOTEBOOK}", whole)
-        self.seconds["all"] = time.monotonic() - begun
+        model = {"type": "notebook", "format": "json", "content": notebook}
+        await self.ask_server("PUT", f"/api/contents/{NOTEBOOK}", model)
+        self.seconds["all"] = time.monotonic() - start_s
 
     async def server(self) -> None:
         """Start this learner's server and wait until it is ready."""
         await self.hub.ask("POST", f"/hub/api/users/{self.name}/server", {})
-        until = time.monotonic() + START_S
-        while time.monotonic() < until:
+        deadline_s = time.monotonic() + START_S
+        while time.monotonic() < deadline_s:
             if (await self.hub.ask("GET", f"/hub/api/users/{self.name}"))["servers"].get("", {}).get("ready"):
                 return
             await asyncio.sleep(0.5)
         raise TimeoutError(f"{self.name}'s server did not start.")
 
-    async def mine(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask this learner's server."""
+    async def ask_server(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request to this learner's server, and return its answer."""
         return await self.hub.ask(method, f"/user/{self.name}{path}", body)
 
     async def run(self, sources: Sequence[str]) -> list[str]:
-        """Run cells over the proxy; returns what the last one printed or gave."""
+        """Run cells over the proxy, and return the output of the last one."""
         address = f"{self.hub.url.replace('http', 'ws')}/user/{self.name}/api/kernels/{self.kernel}/channels"
         request = HTTPRequest(
             address,
@@ -170,20 +170,20 @@ class Learner:
             request_timeout=START_S,
         )
         line = await websocket_connect(request, max_message_size=1 << 28)
-        told: list[str] = []
+        outputs: list[str] = []
         try:
             for source in sources:
-                told = []
-                asked = uuid4().hex
-                await line.write_message(json.dumps(_execute(asked, source)))
+                outputs = []
+                request_id = uuid4().hex
+                await line.write_message(json.dumps(_execute(request_id, source)))
                 async with asyncio.timeout(CELL_S):
-                    while (message := await _message(line, asked)) != ("status", "idle"):
+                    while (message := await _message(line, request_id)) != ("status", "idle"):
                         kind, text = message
-                        told += [text] if kind in ("stream", "execute_result") else []
+                        outputs += [text] if kind in ("stream", "execute_result") else []
                         self.errors += [text] if kind == "error" else []
         finally:
             line.close()
-        return told
+        return outputs
 
     def processes(self) -> list[psutil.Process]:
         """Return the processes of this learner's server and kernels."""
@@ -207,7 +207,7 @@ class Learner:
             size_bytes += getattr(information, "pss", 0) or information.rss
         return size_bytes / 1e6
 
-    def kept(self) -> bool:
+    def is_saved(self) -> bool:
         """Return whether the notebook has its saved contents."""
         path = self.home / "gpulab-course" / NOTEBOOK
         return bool(json.loads(path.read_text())["metadata"].get("simulated") == self.name)
@@ -231,8 +231,8 @@ def _execute(message_id: str, source: str) -> dict[str, Any]:
     return {"header": header, "parent_header": {}, "metadata": {}, "channel": "shell", "content": content}
 
 
-async def _message(line: Any, asked: str) -> tuple[str, str]:
-    """The next message that answers what was asked: its kind, and its text."""
+async def _message(line: Any, request_id: str) -> tuple[str, str]:
+    """Return kind and text of the next message that answers a request."""
     while True:
         raw = await line.read_message()
         if raw is None:
@@ -240,7 +240,7 @@ async def _message(line: Any, asked: str) -> tuple[str, str]:
         if isinstance(raw, bytes):
             continue  # pictures' buffers
         message = json.loads(raw)
-        if message["parent_header"].get("msg_id") != asked:
+        if message["parent_header"].get("msg_id") != request_id:
             continue
         kind = message["header"]["msg_type"]
         content = message["content"]
@@ -266,7 +266,7 @@ async def blows(learners: list[Learner], hub: Hub) -> list[str]:
             process.kill()
     await asyncio.sleep(8)  # the hub looks every 2 s
     await second.server()
-    if not second.kept():
+    if not second.is_saved():
         lost.append("a killed server lost its notebook")
     hub.kill()
     if await third.run(["print(6 * 7)"]) != ["42\n"]:
@@ -276,7 +276,7 @@ async def blows(learners: list[Learner], hub: Hub) -> list[str]:
         lost.append("the new hub does not know a server that runs")
     if await third.run(["print(6 * 7)"]) != ["42\n"]:
         lost.append("behind the new hub a kernel was not reached")
-    return lost + [f"{learner.name}'s notebook is lost" for learner in learners if not learner.kept()]
+    return lost + [f"{learner.name}'s notebook is lost" for learner in learners if not learner.is_saved()]
 
 
 async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[str, Any]:
@@ -288,9 +288,9 @@ async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[st
         learner.home.mkdir()
     try:
         await hub.start()
-        begun = time.monotonic()
+        start_s = time.monotonic()
         await asyncio.gather(*(learner.learn() for learner in learners))
-        all_s = time.monotonic() - begun
+        all_s = time.monotonic() - start_s
         memory = [learner.memory_mb() for learner in learners]
         lost = await blows(learners, hub)
     finally:

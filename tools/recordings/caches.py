@@ -70,7 +70,7 @@ WARM_METRICS = (
     "dram__bytes_read.sum",
     "dram__bytes_write.sum",
 )
-# Names worth keeping for whoever looks for another metric.
+# Prefixes of the metric names to list in a file, in case another metric is needed.
 WORTH_KNOWING = ("l1tex__t_", "l1tex__m_", "lts__t_", "lts__d_", "idc__", "gcc__", "dram__", "sm__icc")
 
 

@@ -197,22 +197,22 @@ def _kernel(c: Case | Workload) -> Any:
 def _printed(action: Callable[[], None]) -> str:
     """Return the text that the device prints while `action` runs, from the process's standard output."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout_copy = os.dup(1)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 1)
         try:
             action()
         finally:
-            os.dup2(kept, 1)
-            os.close(kept)
+            os.dup2(stdout_copy, 1)
+            os.close(stdout_copy)
         file.seek(0)
         return file.read().decode()
 
 
-def _launch_only(what: str) -> None:
+def _launch_only(kind: str) -> None:
     """Run every case or workload once, in order; Nsight Compute profiles this process."""
     cp = session.cp()
-    if what == "cases":
+    if kind == "cases":
         for c in CASES:
             run_case(c, c.make_args(SEED), _kernel(c))
     else:
@@ -222,9 +222,9 @@ def _launch_only(what: str) -> None:
             cp.cuda.Device().synchronize()
 
 
-def _profile(what: str, kernels: Sequence[str]) -> list[nsight.Launch]:
-    command = [sys.executable, "-m", "tools.recordings.record", "--launch-only", what]
-    if what == "workloads":
+def _profile(kind: str, kernels: Sequence[str]) -> list[nsight.Launch]:
+    command = [sys.executable, "-m", "tools.recordings.record", "--launch-only", kind]
+    if kind == "workloads":
         launches = nsight.profile(command, kernels, [nsight.DURATION])
     else:
         try:

@@ -93,19 +93,19 @@ class Compared:
 
     @property
     def l2(self) -> tuple[float, float]:
-        """Hit rates of L2 in per cent, recorded and modelled."""
+        """Return hit rates of L2 in per cent, recorded and modelled."""
         name = "lts__t_sectors_srcunit_tex{}.sum"
         rate = self.metrics[name.format("_lookup_hit")] / self.metrics[name.format("")]
         return 100 * rate, 100 * (self.found.l2_hit_rate or 0.0)
 
     @property
     def read(self) -> tuple[float, float]:
-        """Bytes from memory, recorded and modelled."""
+        """Return bytes from memory, recorded and modelled."""
         return self.metrics["dram__bytes_read.sum"], float(self.found.dram_read_bytes)
 
     @property
     def written(self) -> tuple[float, float]:
-        """Bytes to memory, recorded and modelled."""
+        """Return bytes to memory, recorded and modelled."""
         return self.metrics["dram__bytes_write.sum"], float(self.found.dram_write_bytes)
 
     def _sum(self, name: str, parts: Sequence[str]) -> float:
