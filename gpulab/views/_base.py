@@ -133,9 +133,11 @@ class View(anywidget.AnyWidget, Tabular, Saved):
     def html(self) -> str:
         """A page that works alone: offline, interactive, without a kernel."""
         with self._lock:
-            mine = {name: trait for name, trait in self.traits(sync=True).items() if not name.startswith("_")}
+            traits_by_name = {
+                name: trait for name, trait in self.traits(sync=True).items() if not name.startswith("_")
+            }
             outer = {"layout", "tabbable", "tooltip", "comm"}
-            sent = {name: getattr(self, name) for name in mine if name not in outer}
+            sent = {name: getattr(self, name) for name in traits_by_name if name not in outer}
             return page.page(sent, str(self._esm), str(self._css), self.title, self.describe(), self.png())
 
     def _writers(self) -> Writers:

@@ -49,8 +49,8 @@ class Saved:
                 write(path)
                 return path
         *most, last = writers
-        known = f"{', '.join(most)} or {last}" if most else last
-        raise ValueError(f"It is saved as {known}, not as {path.name!r}.")
+        endings = f"{', '.join(most)} or {last}" if most else last
+        raise ValueError(f"It is saved as {endings}, not as {path.name!r}.")
 
 
 def text_writer(text: Callable[[], str]) -> Callable[[Path], object]:

@@ -19,6 +19,7 @@ from PIL import Image
 
 from gpulab.views.parts import palette
 from tests.views import unusual
+from tests.views.every_view import VIEWS
 from tests.views.makers import FIGURES
 
 ALL = FIGURES | {
@@ -149,3 +150,17 @@ def test_each_chart_has_its_numbers_as_tables(chart: Any) -> None:
         assert table.rows
         assert len(set(table.headings)) == len(table.headings)
         assert html.escape(table.title) in chart._repr_html_()
+
+
+def test_a_number_in_bits_is_drawn_on_given_axes() -> None:
+    view = VIEWS["precision"]()
+    ax = view.plot(Figure().subplots())
+    assert [label.get_text() for label in ax.get_yticklabels()] == [each.form.name for each in view.record]
+    for row, rounded in enumerate(view.record):
+        bits = [text.get_text() for text in ax.texts if text.get_position()[1] == row]
+        assert "".join(bits) == "".join(rounded.form.parts(rounded.code))
+    assert ax.get_title(loc="left").startswith("0.1, to the nearest number")
+    (table,) = view.tables()
+    assert [row[1] for row in table.rows] == [float(each.value) for each in view.record]
+    assert VIEWS["precision of much"]().tables()[0].rows[0][4] is None
+    view.close()

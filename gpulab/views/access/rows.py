@@ -33,43 +33,43 @@ def rows(trace: AccessTrace) -> list[Row]:
     """One row for each line, space, kind and size; the compiler's copies of a loop's body are added up."""
     groups: dict[tuple[int, str, str, int], list[int]] = {}
     accesses = trace.counters.accesses
-    for at, a in enumerate(accesses):
+    for index, a in enumerate(accesses):
         if a.requests:
-            groups.setdefault((a.line, a.space, a.kind, a.size_bytes), []).append(at)
+            groups.setdefault((a.line, a.space, a.kind, a.size_bytes), []).append(index)
     ordered = sorted(groups.items(), key=lambda group: _worst(trace, group[1]))
     return [_row(trace, members) for _, members in ordered]
 
 
 def _worst(trace: AccessTrace, members: list[int]) -> tuple[int, int, int]:
-    found = [trace.counters.accesses[at] for at in members]
-    moved = sum(a.sectors * SECTOR_BYTES + a.wavefronts * 128 for a in found)
-    return -sum(map(excess_bytes, found)), -moved, members[0]
+    accesses = [trace.counters.accesses[index] for index in members]
+    moved = sum(a.sectors * SECTOR_BYTES + a.wavefronts * 128 for a in accesses)
+    return -sum(map(excess_bytes, accesses)), -moved, members[0]
 
 
 def _row(trace: AccessTrace, members: list[int]) -> Row:
-    found = [trace.counters.accesses[at] for at in members]
-    first = found[0]
+    accesses = [trace.counters.accesses[index] for index in members]
+    first = accesses[0]
     names = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "bytes_requested")
-    requests, sectors, best, passes, ideal, asked = (sum(getattr(a, n) for a in found) for n in names)
-    each = []
+    requests, sectors, best, passes, ideal, requested = (sum(getattr(a, n) for a in accesses) for n in names)
+    costs = []
     least = []
     if first.space == "const":
         sectors = 0
     if sectors:
-        each.append(count(sectors / requests, "sector", "sectors"))
+        costs.append(count(sectors / requests, "sector", "sectors"))
         least.append(number(best / requests))
     if passes:
-        each.append(count(passes / requests, "pass", "passes"))
+        costs.append(count(passes / requests, "pass", "passes"))
         least.append(number(ideal / requests))
-    useful = share(min(1, asked / (sectors * SECTOR_BYTES))) if sectors and not passes else NOTHING
-    excess = sum(map(excess_bytes, found))
+    useful = share(min(1, requested / (sectors * SECTOR_BYTES))) if sectors and not passes else NOTHING
+    excess = sum(map(excess_bytes, accesses))
     line, source = place(trace.code, first.line, first.text, first.column, access=True)
     cells = (
         str(line or NOTHING),
         source.text,
         f"{_named(first)}, {first.size_bytes} B",
         number(requests),
-        ", ".join(each) or NOTHING,
+        ", ".join(costs) or NOTHING,
         ", ".join(least) or NOTHING,
         useful,
         size(excess) if excess else NOTHING,

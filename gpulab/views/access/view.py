@@ -185,25 +185,25 @@ class AccessMicroscope(View, module="access/view"):
 
     def describe(self) -> str:
         access = self.access
-        said = [self.sentence()]
-        said += [
+        sentences = [self.sentence()]
+        sentences += [
             f"Line {row.cells[0]}, {row.cells[2]}: {row.cells[4]} a request, at best {row.cells[5]}."
             for row in self.rows
         ]
         if access is not None:
-            said.append(f"Shown: {access_text.costs(access, *self._sides(access))}.")
-            said += access_text.lane_sentences(access, *self._sides(access))
-        return "\n".join(said)
+            sentences.append(f"Shown: {access_text.costs(access, *self._sides(access))}.")
+            sentences += access_text.lane_sentences(access, *self._sides(access))
+        return "\n".join(sentences)
 
     def draw(self) -> Box:
         access = self.access
         shown = [list(row.cells) for row in self.rows[:MOST_ROWS_ON_PAPER]]
         more = len(self.rows) - len(shown)
-        said = self._shown_words()
+        text = self._shown_words()
         return column(
             table(shown, HEADINGS) if shown else None,
             paragraph(f"and {more} more", "note") if more > 0 else None,
-            paragraph(said, "mono" if self.trace is None else "heading"),
+            paragraph(text, "mono" if self.trace is None else "heading"),
             picture.draw(access, *self._sides(access)) if access is not None else None,
             gap=8,
         )

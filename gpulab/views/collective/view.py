@@ -81,14 +81,14 @@ class CollectiveView(View):
     def sentence(self) -> str:
         record = self._collective
         wrong = [rank for rank, right in enumerate(record.right) if not right]
-        told = f"GPU {wrong[0]} ends with something else" if wrong else "every result is right"
+        text = f"GPU {wrong[0]} ends with something else" if wrong else "every result is right"
         many = "one call" if record.opaque else count(len(record.steps), "step")
         whole = " in one go" if record.in_one_go_ns or record.from_host_ns else ""
         return (
             f"{record.operation} of {size(record.size_bytes)} on {record.gpus} GPUs by {record.algorithm}: "
             f"{many}, {duration(record.time_ns)}{whole}, {number(record.volume)} times the "
             f"data through the busiest port over {listing(self._ways) or 'none'}, {record.bytes_are}; "
-            f"{told}; {record.provenance.label}."
+            f"{text}; {record.provenance.label}."
         )
 
     def describe(self) -> str:
@@ -145,28 +145,30 @@ class CollectiveView(View):
 
     def _steps(self) -> Plot:
         steps = self._collective.steps
-        here = np.arange(len(steps) + 1)
-        said = ["before the first step"]
-        said += [f"after step {at}, which takes {duration(s.time_ns)}" for at, s in enumerate(steps, 1)]
-        names = ["begin", *(str(at) for at in here[1:])]
+        positions = np.arange(len(steps) + 1)
+        sentences = ["before the first step"]
+        sentences += [
+            f"after step {index}, which takes {duration(s.time_ns)}" for index, s in enumerate(steps, 1)
+        ]
+        names = ["begin", *(str(index) for index in positions[1:])]
         return plot(
             STEPS_PX,
-            (0, len(here)),
+            (0, len(positions)),
             Rects(
-                here,
-                here + 1,
-                0 * here + 2,
-                0 * here + STEPS_PX - 6,
+                positions,
+                positions + 1,
+                0 * positions + 2,
+                0 * positions + STEPS_PX - 6,
                 "grid",
                 inset=1,
                 outline=True,
-                **speaking(said),
+                **speaking(sentences),
             ),
-            texts([(at + 0.5, STEPS_PX / 2 - 2, name, 1) for at, name in enumerate(names)]),
+            texts([(index + 0.5, STEPS_PX / 2 - 2, name, 1) for index, name in enumerate(names)]),
             label="Steps",
             left=LEFT_PX,
             trait="step",
-            values=here.tolist(),
+            values=positions.tolist(),
             chosen=int(self.step),
         )
 
@@ -261,9 +263,9 @@ class CollectiveView(View):
         return column(words(f"Busiest port so far: {data}", "note"), bars(rows, label=0.27))
 
 
-def _rects(cells: Sequence[tuple[float, ...]], colours: Sequence[str], said: Sequence[str] = ()) -> Item:
-    x0, x1, y0, y1, colour = (list(each) for each in zip(*cells, strict=True))
-    more = speaking(said) if said else {}
+def _rects(cells: Sequence[tuple[float, ...]], colours: Sequence[str], sentences: Sequence[str] = ()) -> Item:
+    x0, x1, y0, y1, colour = (list(rect) for rect in zip(*cells, strict=True))
+    more = speaking(sentences) if sentences else {}
     return Rects(x0, x1, y0, y1, [int(c) for c in colour], list(colours), **more)
 
 

@@ -45,12 +45,12 @@ class DeviceComparison(FigureView):
         return self.devices
 
     def sentence(self) -> str:
-        each = [
+        names = [
             f"{name} (compute capability {d.capability})"
             for name, d in zip(self.names, self.devices, strict=True)
         ]
         differ = sum(len(facts.differing(group, self.devices)) for group in facts.LIMITS.values())
-        return f"{listing(each)} side by side: {differ} of their limits differ; {self.origins}."
+        return f"{listing(names)} side by side: {differ} of their limits differ; {self.origins}."
 
     def describe(self) -> str:
         lines = [self.sentence()]

@@ -54,13 +54,13 @@ def groups(
     whole = [Group((node.number,), (node,)) for node in record.nodes]
     if not fold:
         return whole, list(record.edges)
-    found = [group for chain in _chains(record) for group in _folded(record, chain, apart)]
+    result = [group for chain in _chains(record) for group in _folded(record, chain, apart)]
     while True:
-        edges = _edges_between(found, record.edges)
-        fans = _fans(found, edges, apart)
-        if len(fans) == len(found):
-            return found, edges
-        found = fans  # fewer
+        edges = _edges_between(result, record.edges)
+        fans = _fans(result, edges, apart)
+        if len(fans) == len(result):
+            return result, edges
+        result = fans  # fewer
 
 
 def _chains(record: GraphRecord) -> list[list[int]]:
@@ -91,20 +91,20 @@ def _folded(record: GraphRecord, chain: Sequence[int], apart: frozenset[int]) ->
     """A path with what comes again and again in it as one."""
     nodes = [record.nodes[number] for number in chain]
     kinds = [object() if number in apart else kind_of(record.nodes[number]) for number in chain]
-    found = []
-    at = 0
-    while at < len(chain):
+    result = []
+    index = 0
+    while index < len(chain):
         length, times = max(
-            (_repeats(kinds, at, length) for length in range(1, LONGEST_PATTERN + 1)),
-            key=lambda each: (each[0] * each[1], -each[0]) if each[1] > 1 else (0, 0),
+            (_repeats(kinds, index, length) for length in range(1, LONGEST_PATTERN + 1)),
+            key=lambda group: (group[0] * group[1], -group[0]) if group[1] > 1 else (0, 0),
         )
         if length * times < LEAST_FOLDED:
             length = 1
             times = 1
-        end = at + length * times
-        found.append(Group(tuple(chain[at:end]), tuple(nodes[at : at + length]), times))
-        at = end
-    return found
+        end = index + length * times
+        result.append(Group(tuple(chain[index:end]), tuple(nodes[index : index + length]), times))
+        index = end
+    return result
 
 
 def _repeats(kinds: Sequence[object], start: int, length: int) -> tuple[int, int]:

@@ -147,16 +147,16 @@ def first_elements(values: Sequence[float]) -> str:
     return f"[{', '.join(f'{value:g}' for value in values)}, …]" if values else "…"
 
 
-def dangling_sentence(found: DanglingArray) -> str:
+def dangling_sentence(dangling: DanglingArray) -> str:
     """Return the consequence of a dangling array, and the remedy."""
-    name = found.array.name
-    nodes = list(map(str, found.nodes))
+    name = dangling.array.name
+    nodes = list(map(str, dangling.nodes))
     users = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])
     who = f"{noun(len(nodes), 'node')} {users} still {noun(len(nodes), 'uses', 'use')}"
-    then = f"{first_elements(found.in_graph)} at {found.array.address:#x}"
+    then = f"{first_elements(dangling.in_graph)} at {dangling.array.address:#x}"
     now = (
-        f"{name} is now {first_elements(found.now)} at {found.address_now:#x}"
-        if found.address_now is not None
+        f"{name} is now {first_elements(dangling.now)} at {dangling.address_now:#x}"
+        if dangling.address_now is not None
         else f"{name} is no array any more"
     )
     return (
@@ -167,7 +167,7 @@ def dangling_sentence(found: DanglingArray) -> str:
 
 def sentence(record: GraphRecord, name: str) -> str:
     """One sentence: how many nodes, steps and edges, and where."""
-    names = listing([found.array.name for found in record.dangling])
+    names = listing([array.array.name for array in record.dangling])
     dangling = f"; {names} {noun(len(record.dangling), 'dangles', 'dangle')}" if names else ""
     return (
         f"Graph of {name}: {count(len(record.nodes), 'node')} in {count(record.depth, 'step')}, "
@@ -175,18 +175,19 @@ def sentence(record: GraphRecord, name: str) -> str:
     )
 
 
-def costs(found: GraphComparison) -> str:
+def costs(comparison: GraphComparison) -> str:
     """Return the cost of a node and of a launch, with and without the graph."""
-    node = duration(found.graph_node_ns)
-    eager = duration(found.eager_node_ns)
-    host = duration(found.graph_host_ns)
-    before = duration(found.eager_host_ns)
+    node = duration(comparison.graph_node_ns)
+    eager = duration(comparison.eager_node_ns)
+    host = duration(comparison.graph_host_ns)
+    before = duration(comparison.eager_host_ns)
     return (
-        f"Per node {node} in the graph, {eager} piece by piece: {number(found.speedup, 2)} times as fast. "
-        f"Host per run {host} instead of {before} (mean of {count(found.repeats, 'run')})."
+        f"Per node {node} in the graph, {eager} piece by piece: "
+        f"{number(comparison.speedup, 2)} times as fast. "
+        f"Host per run {host} instead of {before} (mean of {count(comparison.repeats, 'run')})."
     )
 
 
-def cost_sentence(found: GraphComparison) -> str:
+def cost_sentence(comparison: GraphComparison) -> str:
     """The same, with where the numbers come from."""
-    return f"{costs(found)[:-2]}; {found.provenance.label})."
+    return f"{costs(comparison)[:-2]}; {comparison.provenance.label})."

@@ -107,9 +107,9 @@ class GraphView(View):
         return BESIDE_PX if self.panels else ALONE_PX
 
     def _dag(self) -> Plot:
-        dangling = {_old(found) for found in self.graph.dangling}
-        owner = {member: at for at, group in enumerate(self.groups) for member in group.members}
-        arrows = [(_old(found), str(owner[found.nodes[0]])) for found in self.graph.dangling]
+        dangling = {_old(array) for array in self.graph.dangling}
+        owner = {member: index for index, group in enumerate(self.groups) for member in group.members}
+        arrows = [(_old(array), str(owner[array.nodes[0]])) for array in self.graph.dangling]
         arrows += [(str(first), str(then)) for first, then in self.edges]
         unfolds = "; one that stands for several unfolds" if any(g.times > 1 for g in self.groups) else ""
         return dag(
@@ -125,13 +125,13 @@ class GraphView(View):
     def _arrays(self) -> dict[str, Shown]:
         """Return arrays that the graph reads although their names refer to others by now."""
         shown = {}
-        for found in self.graph.dangling:
-            name = found.array.name
-            say = graph_text.dangling_sentence(found)
-            old = graph_text.first_elements(found.in_graph)
-            shown[_old(found)] = Shown(f"old {name}", "error-bg", "hexagon", old, say, mark="error")
-            if found.address_now is not None:
-                new = graph_text.first_elements(found.now)
+        for array in self.graph.dangling:
+            name = array.array.name
+            say = graph_text.dangling_sentence(array)
+            old = graph_text.first_elements(array.in_graph)
+            shown[_old(array)] = Shown(f"old {name}", "error-bg", "hexagon", old, say, mark="error")
+            if array.address_now is not None:
+                new = graph_text.first_elements(array.now)
                 shown[f"{name} now"] = Shown(f"{name} now", "grid", "hexagon", new, say)
         return shown
 

@@ -67,21 +67,21 @@ class LadderChart(FigureView):
 
     def sentence(self) -> str:
         first = self.ladders[0]
-        steps = listing([f"{duration(ns)} {where}" for where, ns in _steps(first)])
-        told = {"L2": "L2", "memory, read": "memory"}
+        steps = listing([f"{duration(ns)} {place}" for place, ns in _steps(first)])
+        names = {"L2": "L2", "memory, read": "memory"}
         rates = [
-            f"{number(b.gbps)} GB/s from {told[b.level]}"
+            f"{number(b.gbps)} GB/s from {names[b.level]}"
             for b in first.bandwidths
-            if b.level in told and b.gbps
+            if b.level in names and b.gbps
         ]
         return f"A load takes {steps}; all SMs together read {listing(rates)}; {first.provenance.label}."
 
     def describe(self) -> str:
         lines = [self.sentence()]
-        for each in self.ladders:
-            lines.append(f"{each.provenance.label}:")
-            lines += [f"{size(w)}: {duration(ns)} a load." for w, ns in _points(each)]
-            lines += [f"{_rate(b)}. {b.method}" for b in each.bandwidths]
+        for ladder in self.ladders:
+            lines.append(f"{ladder.provenance.label}:")
+            lines += [f"{size(w)}: {duration(ns)} a load." for w, ns in _points(ladder)]
+            lines += [f"{_rate(b)}. {b.method}" for b in ladder.bandwidths]
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
@@ -206,19 +206,19 @@ class LadderChart(FigureView):
         ax.set_xlabel("GB/s, logarithmic; dashed: published")
 
 
-def _points(each: MemoryLadder) -> list[tuple[int, float]]:
-    return list(zip(each.working_set_bytes.tolist(), each.latency_ns.tolist(), strict=True))
+def _points(ladder: MemoryLadder) -> list[tuple[int, float]]:
+    return list(zip(ladder.working_set_bytes.tolist(), ladder.latency_ns.tolist(), strict=True))
 
 
-def _steps(each: MemoryLadder) -> list[tuple[str, float]]:
+def _steps(ladder: MemoryLadder) -> list[tuple[str, float]]:
     """Latency in the middle of each level: at half of a cache, and of all that was read."""
-    found = [
-        (f"from {c.level}", each.latency_at(c.size_bytes / 2))
-        for c in each.capacities
-        if c.size_bytes / 2 < each.working_set_bytes[-1]
+    steps = [
+        (f"from {c.level}", ladder.latency_at(c.size_bytes / 2))
+        for c in ladder.capacities
+        if c.size_bytes / 2 < ladder.working_set_bytes[-1]
     ]
-    last = int(each.working_set_bytes[-1])
-    return [*found, (f"within {size(last)}", each.latency_at(last))]
+    last = int(ladder.working_set_bytes[-1])
+    return [*steps, (f"within {size(last)}", ladder.latency_at(last))]
 
 
 def _rate(b: LevelBandwidth) -> str:

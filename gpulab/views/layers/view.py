@@ -46,11 +46,11 @@ class LayersView(View):
 
     def describe(self) -> str:
         lines = [self.sentence()]
-        for each in self._followed:
-            for layer, symbols in zip(LAYERS, each.layers, strict=True):
-                told = listing([_named(*symbol) for symbol in symbols]) if symbols else "nothing was seen"
-                lines.append(f"{each.package}, {layer}: {told}.")
-            lines += [f"{each.package}: {each.note}"] if each.note else []
+        for stack in self._followed:
+            for layer, symbols in zip(LAYERS, stack.layers, strict=True):
+                calls = listing([_named(*symbol) for symbol in symbols]) if symbols else "nothing was seen"
+                lines.append(f"{stack.package}, {layer}: {calls}.")
+            lines += [f"{stack.package}: {stack.note}"] if stack.note else []
         return "\n".join(lines)
 
     def draw(self) -> Box:

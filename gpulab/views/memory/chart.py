@@ -107,9 +107,16 @@ class MemoryChart(View, module="memory/chart"):
         """Send the browser one reading with the marks and the lines that are new; on any thread."""
         if self.comm is None:
             return
-        said = [f"{each}: {each.text}" if each.text else str(each) for each in lines]
+        line_texts = [f"{line}: {line.text}" if line.text else str(line) for line in lines]
         self.send(
-            {"kind": "tick", "number": number, "row": row, "marks": marks, "lines": said, "failure": failure}
+            {
+                "kind": "tick",
+                "number": number,
+                "row": row,
+                "marks": marks,
+                "lines": line_texts,
+                "failure": failure,
+            }
         )
 
     def show_state(self, state: str) -> None:
@@ -140,8 +147,8 @@ class MemoryChart(View, module="memory/chart"):
     def describe(self) -> str:
         record = self.record
         lines = memory_text.by_line(record)
-        said = [self.sentence(), *(["Allocated most:", *lines] if lines else []), record.note]
-        return "\n".join(filter(None, said))
+        sentences = [self.sentence(), *(["Allocated most:", *lines] if lines else []), record.note]
+        return "\n".join(filter(None, sentences))
 
     def draw(self) -> Box:
         record = self.record

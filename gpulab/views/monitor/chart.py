@@ -155,8 +155,8 @@ class LoadChart(Steered):
         record = self.record
         label = self.record.provenance.label
         first = f"{label[0].upper()}{label[1:]}; {self._state}."
-        said = [first, monitor_text.MEANS, record.note]
-        return " ".join(filter(None, said))
+        sentences = [first, monitor_text.MEANS, record.note]
+        return " ".join(filter(None, sentences))
 
     def sentence(self) -> str:
         return monitor_text.sentence(self.record, self._state)
@@ -164,14 +164,14 @@ class LoadChart(Steered):
     def describe(self) -> str:
         record = self.record
         table = [monitor_text.phases(record).text()] if record.phases else []
-        said = [
+        sentences = [
             self.sentence(),
             monitor_text.MEANS,
             *table,
             *monitor_text.missing(record),
             monitor_text.state_of(record),
         ]
-        return "\n".join(filter(None, [*said, record.note]))
+        return "\n".join(filter(None, [*sentences, record.note]))
 
     def draw(self) -> Box:
         record = self.record
@@ -296,22 +296,22 @@ def _held(record: LoadSamples, begin: float, top: float, speak: bool) -> tuple[l
     bits = record["clock_reasons"]
     time = record.time_ns
     since = np.concatenate(([0.0], time[:-1]))
-    known = np.flatnonzero(~np.isnan(bits) & (time >= begin) & (np.nan_to_num(bits) > 0))
-    if not len(known):
+    readings = np.flatnonzero(~np.isnan(bits) & (time >= begin) & (np.nan_to_num(bits) > 0))
+    if not len(readings):
         return [], top - GAP_PX
-    runs = np.split(known, np.flatnonzero((np.diff(known) > 1) | (np.diff(bits[known]) != 0)) + 1)
+    runs = np.split(readings, np.flatnonzero((np.diff(readings) > 1) | (np.diff(bits[readings]) != 0)) + 1)
     x0 = np.array([max(since[run[0]], begin) for run in runs])
     x1 = np.array([time[run[-1]] for run in runs])
     words = [clock_reasons(bits[run[0]]) for run in runs]
     colours = [next((name for mask, name in _HELD if int(bits[run[0]]) & mask), _HELD_OTHERS) for run in runs]
-    named = list(dict.fromkeys(colours))
-    said = [
+    labels = list(dict.fromkeys(colours))
+    sentences = [
         f"{text}: {duration(float(high - low))} from {duration(float(low))}"
         for text, low, high in zip(words, x0, x1, strict=True)
     ]
     y = np.full(len(runs), top)
-    shades = [named.index(colour) for colour in colours]
-    bars = Rects(x0, x1, y, y + HELD_PX, shades, named, **(speaking(said) if speak else {}))
+    shades = [labels.index(colour) for colour in colours]
+    bars = Rects(x0, x1, y, y + HELD_PX, shades, labels, **(speaking(sentences) if speak else {}))
     return [
         Labels([begin], [top - 8], ["clocks held back by"], colour="muted", dx=2, pin=True),
         bars,

@@ -61,10 +61,10 @@ class Axis:
 def log_axis(least: float, most: float, name: str, marks: Sequence[int] = (1, 2, 5)) -> Axis:
     """An axis around an interval: `marks` times powers of ten, at least two of them, with lines."""
     powers = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 2)
-    found = [m * 10.0**p for p in powers for m in marks]
-    first = max(at for at, mark in enumerate(found) if mark <= least)
-    last = min(at for at, mark in enumerate(found) if mark >= most)
-    ticks = {at: number(at) for at in found[first : max(last, first + 1) + 1]}
+    candidates = [m * 10.0**p for p in powers for m in marks]
+    first = max(index for index, mark in enumerate(candidates) if mark <= least)
+    last = min(index for index, mark in enumerate(candidates) if mark >= most)
+    ticks = {index: number(index) for index in candidates[first : max(last, first + 1) + 1]}
     return Axis(min(ticks), max(ticks), ticks, name, 10, grid=True)
 
 

@@ -27,8 +27,8 @@ class Box:
 
     def wire(self) -> dict[str, Any]:
         """The box as the browser gets it: what is None is left out."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {"box": self.kind, **{name: value for name, value in told.items() if value is not None}}
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {"box": self.kind, **{name: value for name, value in values.items() if value is not None}}
 
 
 @dataclass(frozen=True)

@@ -110,19 +110,19 @@ def dag(
     ValueError
         If the edges form a circle.
     """
-    number = {name: at for at, name in enumerate(nodes)}
+    number = {name: index for index, name in enumerate(nodes)}
     shown = [node if isinstance(node, Shown) else Shown(*node) for node in nodes.values()]
     pairs = [(number[first], number[then]) for first, then in edges]
-    found = layers(len(shown), pairs)
+    placed = layers(len(shown), pairs)
     high = NODE_PX
-    places = _places(found, pairs, NODE_PX, GAP_PX)
+    places = _places(placed, pairs, NODE_PX, GAP_PX)
     if places.height > most_px:
         high = LOW_PX
-        places = _places(found, pairs, LOW_PX, LOW_GAP_PX)
-    columns = min(COLUMNS, max(LEAST_COLUMNS, max(found.layer, default=0) + 1))
-    several = max(found.layer, default=0) >= COLUMNS
+        places = _places(placed, pairs, LOW_PX, LOW_GAP_PX)
+    columns = min(COLUMNS, max(LEAST_COLUMNS, max(placed.layer, default=0) + 1))
+    several = max(placed.layer, default=0) >= COLUMNS
     colours = sorted({node.colour for node in shown} | {node.mark for node in shown if node.mark})
-    owner = {member: at for at, node in enumerate(shown) for member in node.members}
+    owner = {member: index for index, node in enumerate(shown) for member in node.members}
     left = np.array(places.x)
     top = np.array(places.y)
     names = [*nodes]
@@ -149,7 +149,7 @@ def dag(
                 "says": [node.say or node.text for node in shown],
                 "first": [node.members[0] if node.members else -1 for node in shown],
                 "owner": [owner.get(member, -1) for member in range(max(owner, default=-1) + 1)],
-                "layer": list(found.layer),
+                "layer": list(placed.layer),
                 "picks": trait,
             },
         ),

@@ -72,18 +72,18 @@ def layers(count: int, edges: Sequence[Edge]) -> Layers:
 
 def crossings(order: Sequence[Sequence[int]], steps: Sequence[Edge]) -> int:
     """Return the number of crossings of edges between neighbouring layers."""
-    place = {node: at for nodes in order for at, node in enumerate(nodes)}
-    number = {node: at for at, nodes in enumerate(order) for node in nodes}
+    place = {node: index for nodes in order for index, node in enumerate(nodes)}
+    number = {node: index for index, nodes in enumerate(order) for node in nodes}
     between: dict[int, list[Edge]] = {}
     for first, then in steps:
         between.setdefault(number[first], []).append((place[first], place[then]))
-    found = 0
+    count = 0
     for pairs in between.values():
         ends: list[int] = []
         for _, end in sorted(pairs):
-            found += len(ends) - bisect_left(ends, end + 1)
+            count += len(ends) - bisect_left(ends, end + 1)
             insort(ends, end)
-    return found
+    return count
 
 
 def _neighbours(steps: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:

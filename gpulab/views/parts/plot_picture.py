@@ -98,13 +98,13 @@ def _grounds(item: Spans) -> list[str]:
 def _span_names(pen: Pen, item: Spans, scale: Scale, high: float, inner: float) -> None:
     """Names in the spans that have room for them."""
     lane = item.lane if item.lane is not None else np.zeros(len(item.row), int)
-    each = inner / item.lanes
+    span = inner / item.lanes
     inks = [palette.ink(name) for name in item.colours]
-    for at, (x0, x1) in enumerate(zip(item.x0.tolist(), item.x1.tolist(), strict=True)):
+    for index, (x0, x1) in enumerate(zip(item.x0.tolist(), item.x1.tolist(), strict=True)):
         room = (x1 - x0) * scale.px - 6
-        if room >= 6 and text_width(text := said(item, at, item.written), 11) <= room:
-            y = scale.top + item.top + item.row[at] * high + (lane[at] + 0.5) * each
-            pen.text(scale.x(x0) + 3, y, text, colour=inks[int(item.colour[at])])
+        if room >= 6 and text_width(text := said(item, index, item.written), 11) <= room:
+            y = scale.top + item.top + item.row[index] * high + (lane[index] + 0.5) * span
+            pen.text(scale.x(x0) + 3, y, text, colour=inks[int(item.colour[index])])
 
 
 def said(item: Item, at: int, pieces: Sequence[Any]) -> str:
@@ -144,14 +144,14 @@ def _rects(pen: Pen, item: Rects, scale: Scale) -> None:
 
 def _hatch(pen: Pen, left: float, right: float, top: float, bottom: float, colour: str) -> None:
     """Slanted lines across a rectangle, in one pattern over all of them."""
-    at = (left + top) // HATCH_PX * HATCH_PX
-    while at < right + bottom:
+    offset = (left + top) // HATCH_PX * HATCH_PX
+    while offset < right + bottom:
         # Where x + y is `at`, inside.
-        upper = max(top, at - right)
-        lower = min(bottom, at - left)
+        upper = max(top, offset - right)
+        lower = min(bottom, offset - left)
         if upper < lower:
-            pen.line([(at - upper, upper), (at - lower, lower)], colour, 1.2)
-        at += HATCH_PX
+            pen.line([(offset - upper, upper), (offset - lower, lower)], colour, 1.2)
+        offset += HATCH_PX
 
 
 def _line(pen: Pen, item: Line, scale: Scale) -> None:
@@ -180,10 +180,10 @@ def _rules(pen: Pen, item: Rules, scale: Scale) -> None:
         if item.dash and length:
             ux = (b[0] - a[0]) / length
             uy = (b[1] - a[1]) / length
-            for at in np.arange(0, length, 7).tolist():
-                to = min(length, at + 4)
+            for index in np.arange(0, length, 7).tolist():
+                to = min(length, index + 4)
                 pen.line(
-                    [(a[0] + ux * at, a[1] + uy * at), (a[0] + ux * to, a[1] + uy * to)],
+                    [(a[0] + ux * index, a[1] + uy * index), (a[0] + ux * to, a[1] + uy * to)],
                     item.colour,
                     item.width,
                 )
@@ -199,15 +199,15 @@ def _labels(pen: Pen, item: Labels, scale: Scale) -> None:
     weight = "mono" if item.mono else item.weight
     size = item.size - (1 if item.mono else 0)
     reached: dict[float, float] = {}
-    for at, forms in enumerate(item.text):
+    for index, forms in enumerate(item.text):
         choices = forms.split("\n")
         if item.room is not None:
-            room = item.room[at] * scale.px - 4
+            room = item.room[index] * scale.px - 4
             choices = [form for form in choices if text_width(form, size, weight) <= room]
         if not choices or not choices[0]:
             continue
-        x = scale.x(item.x[at]) + item.dx
-        y = float(item.y[at])
+        x = scale.x(item.x[index]) + item.dx
+        y = float(item.y[index])
         wide = text_width(choices[0], size, weight)
         left = x - {"start": 0, "middle": wide / 2, "end": wide}[item.anchor]
         if item.spread and left < reached.get(y, -math.inf) + 6:
@@ -234,8 +234,8 @@ def _axis(pen: Pen, item: Ticks, scale: Scale) -> None:
     y = scale.top + item.y
     right = scale.left + scale.width
     pen.rect(scale.left, y, right, y + 1, "muted")
-    for at, text in enumerate(chosen[1]):
-        x = scale.x(at * chosen[0])
+    for index, text in enumerate(chosen[1]):
+        x = scale.x(index * chosen[0])
         if x > right + 1:
             break
         pen.rect(x, y, x + 1, y + 4, "muted")
@@ -244,17 +244,17 @@ def _axis(pen: Pen, item: Ticks, scale: Scale) -> None:
     pen.text(scale.left, y + 26, title, colour="muted")
 
 
-def _chosen(pen: Pen, box: Plot, at: int, scale: Scale) -> None:
+def _chosen(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
     item = next(item for item in box.items if isinstance(item, Rects) and item.say)
-    left = scale.x(item.x0[at]) + item.inset
-    right = scale.x(item.x1[at]) - item.inset
-    top = scale.top + item.y0[at]
-    bottom = scale.top + item.y1[at]
+    left = scale.x(item.x0[index]) + item.inset
+    right = scale.x(item.x1[index]) - item.inset
+    top = scale.top + item.y0[index]
+    bottom = scale.top + item.y1[index]
     pen.outline(left - 1, top - 1, right + 1, bottom + 1, "fg")
     if not box.marks:
         return
     late = left > scale.left + scale.width / 2
-    mark = f"{box.marks[at]} ▼" if late else f"▼ {box.marks[at]}"
+    mark = f"{box.marks[index]} ▼" if late else f"▼ {box.marks[index]}"
     pen.text(
         (left + right) / 2 + (5 if late else -5),
         scale.top + (box.mark_y or 0),
@@ -265,14 +265,14 @@ def _chosen(pen: Pen, box: Plot, at: int, scale: Scale) -> None:
 
 
 def _nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
-    for at, (text, detail) in enumerate(zip(item.text, item.detail, strict=True)):
-        left = scale.x(item.x0[at])
-        right = scale.x(item.x1[at])
-        top = scale.top + item.y0[at]
-        bottom = scale.top + item.y1[at]
-        shape = item.shape[at]
-        colour = item.colours[item.colour[at]]
-        mark = item.mark[at]
+    for index, (text, detail) in enumerate(zip(item.text, item.detail, strict=True)):
+        left = scale.x(item.x0[index])
+        right = scale.x(item.x1[index])
+        top = scale.top + item.y0[index]
+        bottom = scale.top + item.y1[index]
+        shape = item.shape[index]
+        colour = item.colours[item.colour[index]]
+        mark = item.mark[index]
         if mark >= 0:
             pen.polygon(_outline(shape, left - 3, top - 3, right + 3, bottom + 3), item.colours[mark])
         pen.polygon(_outline(shape, left, top, right, bottom), colour)

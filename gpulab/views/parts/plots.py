@@ -92,13 +92,13 @@ def x_axis(
     step = nice_step(limit / scale / 2) if limit > 0 else 1.0
     finest = limit / scale / (FINEST * 5 if zoom else 12)
     while limit > 0 and step >= finest and (not whole or step >= 1):
-        ticks = [at * step for at in range(int(limit / scale / step * 1.0001) + 1)]
+        ticks = [step_index * step for step_index in range(int(limit / scale / step * 1.0001) + 1)]
         levels.append((step * scale, [text(tick) for tick in ticks]))
         step = nice_step(step / 2.6)
     return Ticks(y, levels or [(1.0, [text(0)])], title.split("\n"))
 
 
-def time_ticks(low: float, high: float, wanted: float, since: str) -> tuple[str, list[tuple[float, str]]]:
+def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, list[tuple[float, str]]]:
     """The axis' name and its ticks, position and text, from `low` to `high` ns; ``plot.js`` has the same.
 
     Where the times would be long beside what is in sight, they are told from a round time before it.
@@ -107,11 +107,11 @@ def time_ticks(low: float, high: float, wanted: float, since: str) -> tuple[str,
     larger = scale * 1000
     larger_unit = {"ns": "µs", "µs": "ms"}.get(unit, "s")
     base = math.floor(low / larger) * larger if scale < 1e9 else 0.0
-    step = max(1.0, nice_step((high - low) / max(1.0, wanted)))
+    step = max(1.0, nice_step((high - low) / max(1.0, count)))
     digits = max(0, -math.floor(math.log10(step / scale) + 1e-9))
     first = math.ceil((low - base) / step - 1e-9)
     last = math.floor((high - base) / step + 1e-9)
-    ticks = [(base + at * step, f"{at * step / scale:,.{digits}f}") for at in range(first, last + 1)]
+    ticks = [(base + tick * step, f"{tick * step / scale:,.{digits}f}") for tick in range(first, last + 1)]
     after = f" + {base / larger:,.0f} {larger_unit}" if base else ""
     return f"time since {since}{after} ({unit})", ticks
 

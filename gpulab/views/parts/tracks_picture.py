@@ -47,24 +47,26 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
     inks = [item.ground, *(f"{name}{pale}" for name in item.colours for pale in ("", "-pale"))]
     left = round(scale.left * SHARPNESS)
     above = round(scale.top * SHARPNESS)
-    named: list[tuple[int, float]] = []
+    labels: list[tuple[int, float]] = []
     for row, (top, high, lanes) in enumerate(zip(item.tops, item.heights, item.lanes, strict=True)):
         for lane in range(lanes):
-            mine = np.flatnonzero(key == firsts[row] + lane)
-            y0, y1 = (round((top + at * high / lanes) * SHARPNESS + 1e-6) for at in (lane, lane + 1))
+            intervals = np.flatnonzero(key == firsts[row] + lane)
+            y0, y1 = (round((top + index * high / lanes) * SHARPNESS + 1e-6) for index in (lane, lane + 1))
             y1 -= lanes > 1 and y1 - y0 > 4 * SHARPNESS
-            line = Image.fromarray(_shades(starts[mine], ends[mine], colour[mine], width)[np.newaxis])
+            line = Image.fromarray(
+                _shades(starts[intervals], ends[intervals], colour[intervals], width)[np.newaxis]
+            )
             line.putpalette(b"".join(bytes.fromhex(palette.light(name)[1:]) for name in inks))
             pen.image.paste(line.convert("RGB").resize((width, y1 - y0)), (left, above + y0))
             if high / lanes >= LEAST_NAMED_PX:
-                long = mine[(ends - starts)[mine] > LEAST_NAME_PX * SHARPNESS].tolist()
-                named += [(at, (y0 + y1) / 2 / SHARPNESS) for at in long]
-    for at, middle in named:
-        x0 = max(scale.left, scale.x(item.x0[at]))
-        x1 = scale.x(item.x1[at])
-        text = shortened(item.column("shorts")[item.column("name")[at]], x1 - x0 - 7, 11)
+                long = intervals[(ends - starts)[intervals] > LEAST_NAME_PX * SHARPNESS].tolist()
+                labels += [(index, (y0 + y1) / 2 / SHARPNESS) for index in long]
+    for index, middle in labels:
+        x0 = max(scale.left, scale.x(item.x0[index]))
+        x1 = scale.x(item.x1[index])
+        text = shortened(item.column("shorts")[item.column("name")[index]], x1 - x0 - 7, 11)
         if len(text) > 3 or "…" not in text:
-            ink = palette.ink(item.colours[int(colour[at])])
+            ink = palette.ink(item.colours[int(colour[index])])
             pen.text(x0 + 3, scale.top + middle, text, colour=ink)
 
 
@@ -75,11 +77,11 @@ def _shades(
     ends = np.maximum(ends - ((ends - starts) > 5), starts + 1e-3)  # one of no length shows, too
     cover = np.zeros((int(colour.max(initial=0)) + 1, width))
     for shade in np.unique(colour).tolist():
-        mine = colour == shade
+        intervals = colour == shade
         # How much lies left of each pixel's edge: it grows along the intervals and rests between them.
-        at = np.maximum.accumulate(np.column_stack((starts[mine], ends[mine])).ravel())
-        grown = np.concatenate([[0], np.cumsum(np.diff(at) * (np.arange(at.size - 1) % 2 == 0))])
-        cover[shade] = np.diff(np.interp(np.arange(width + 1), at, grown))
+        edges = np.maximum.accumulate(np.column_stack((starts[intervals], ends[intervals])).ravel())
+        grown = np.concatenate([[0], np.cumsum(np.diff(edges) * (np.arange(edges.size - 1) % 2 == 0))])
+        cover[shade] = np.diff(np.interp(np.arange(width + 1), edges, grown))
     whole = cover.sum(axis=0)
     return np.where(whole > 0, 1 + 2 * cover.argmax(axis=0) + (whole < 0.5), 0).astype(np.uint8)
 
@@ -93,6 +95,6 @@ def paint_time(pen: Pen, item: Time, scale: Scale) -> None:
     for value, text in ticks:
         x = scale.x(value)
         pen.rect(x, y, x + 1, y + 4, "muted")
-        at = min(x, right + scale.box.right - text_width(text, 11) / 2)
-        pen.text(at, y + 12, text, anchor="middle")
+        left = min(x, right + scale.box.right - text_width(text, 11) / 2)
+        pen.text(left, y + 12, text, anchor="middle")
     pen.text(scale.left, y + 26, title, colour="muted")

@@ -15,6 +15,7 @@ from gpulab.views.parts.boxes import Box, column, fold, legend, slider, table, w
 from gpulab.views.parts.items import Item, Labels, Rects
 from gpulab.views.parts.palette import ink
 from gpulab.views.parts.plots import plot, speaking, y_ticks
+from gpulab.views.tables import Column, Table
 
 PARTS = ("sign", "exponent", "fraction")
 COLOURS = ("tail", "good", "accent")
@@ -26,8 +27,7 @@ STEPS = range(-64, 65)
 POWERS = range(-48, 49)
 CAPTION = (
     "Computed exactly from the formats' definitions (IEEE 754-2019, PTX ISA, OCP FP8): rounded to the "
-    "nearest, "
-    "of two equally near to the even one."
+    "nearest, of two equally near to the even one."
 )
 
 
@@ -74,11 +74,69 @@ class PrecisionView(Steered):
         return tuple(Rounded.of(self.shown, form) for form in self.formats)
 
     def sentence(self) -> str:
-        told = ", ".join(f"{each.form.name} {_text(each.value)}" for each in self.record)
-        return f"{_text(self.shown)} is {told}; computed exactly."
+        texts = ", ".join(f"{rounded.form.name} {_text(rounded.value)}" for rounded in self.record)
+        return f"{_text(self.shown)} is {texts}; computed exactly."
 
     def describe(self) -> str:
-        return "\n".join([self.sentence(), *(_told(each) for each in self.record)])
+        return "\n".join([self.sentence(), *(_told(rounded) for rounded in self.record)])
+
+    def tables(self) -> tuple[Table, ...]:
+        """A row for each format."""
+        rows = tuple(
+            (
+                rounded.form.name,
+                *(_number(value) for value in (rounded.value, rounded.below, rounded.above, rounded.error)),
+            )
+            for rounded in self.record
+        )
+        columns = ("format", "nearest", Column("next below", "below"), Column("next above", "above"), "error")
+        return (Table("Nearest numbers", columns, rows),)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the bits of each format with matplotlib, as the sliders have the number now.
+
+        Parameters
+        ----------
+        ax
+            Axes to draw on. Without them a new pyplot figure is made.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        from gpulab.views._figure import WIDTH_IN, colour
+
+        record = self.record
+        if ax is None:
+            from matplotlib import pyplot
+
+            size = (WIDTH_IN, 1 + 0.3 * len(record))
+            ax = pyplot.figure(figsize=size, layout="constrained").subplots()
+        for row, rounded in enumerate(record):
+            left = 0
+            for name, bits in zip(COLOURS, rounded.form.parts(rounded.code), strict=True):
+                for bit in bits:
+                    shade = name if bit == "1" else f"{name}-pale"
+                    ax.barh(row, 0.92, 0.75, left=left, color=colour(shade))
+                    ink_name = ink(name) if bit == "1" else "fg"
+                    ax.text(
+                        left + 0.46, row, bit, ha="center", va="center", fontsize=7, color=colour(ink_name)
+                    )
+                    left += 1
+        for name, part in zip(COLOURS, PARTS, strict=True):
+            ax.bar(0, 0, color=colour(name), label=part)
+        ax.set_yticks(range(len(record)), [rounded.form.name for rounded in record])
+        ax.set_ylim(len(record) - 0.4, -0.6)
+        ax.set_xlim(-0.3, WIDEST)
+        ax.set_xticks([])
+        ax.spines[:].set_visible(False)
+        ax.tick_params(left=False)
+        ax.legend(loc="lower right", ncols=3, frameon=False, handlelength=1)
+        ax.set_title(
+            f"{_text(self.shown)}, to the nearest number of each format; computed exactly", loc="left"
+        )
+        return ax
 
     def draw(self) -> Box:
         record = self.record
@@ -149,6 +207,16 @@ class PrecisionView(Steered):
         )
 
 
+def _number(value: Number | None) -> float | None:
+    """A number as a float: infinite where it is too large for one."""
+    if value is None:
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _finite(value: Number) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
@@ -167,16 +235,16 @@ def _text(value: Number, form: Format | None = None) -> str:
     return f"{near:,.{digits}g}".replace("-", "\N{MINUS SIGN}")
 
 
-def _error(each: Rounded) -> str:
-    if each.error is None:
-        return "too large" if _finite(each.given) else "none"
-    exact = Fraction(each.value) - Fraction(each.given)
+def _error(rounded: Rounded) -> str:
+    if rounded.error is None:
+        return "too large" if _finite(rounded.given) else "none"
+    exact = Fraction(rounded.value) - Fraction(rounded.given)
     if not exact:
         return "0"
-    share = float(100 * abs(exact / Fraction(each.given)))
-    told = f"{share:.2g}" if share < 99.5 else f"{share:.0f}"
-    by = f"{each.error:+.3g}" if each.error else "less than FP64 tells"
-    return f"{by} ({told} %)".replace("-", "\N{MINUS SIGN}")
+    share = float(100 * abs(exact / Fraction(rounded.given)))
+    percent = f"{share:.2g}" if share < 99.5 else f"{share:.0f}"
+    by = f"{rounded.error:+.3g}" if rounded.error else "less than FP64 tells"
+    return f"{by} ({percent} %)".replace("-", "\N{MINUS SIGN}")
 
 
 def _range(form: Format) -> tuple[str, ...]:
@@ -188,10 +256,12 @@ def _range(form: Format) -> tuple[str, ...]:
     return (form.name, *short, beyond)
 
 
-def _told(each: Rounded) -> str:
-    sign, exponent, fraction = each.form.parts(each.code)
-    nearest, below, above = (_text(value, each.form) for value in (each.value, each.below, each.above))
+def _told(number: Rounded) -> str:
+    sign, exponent, fraction = number.form.parts(number.code)
+    nearest, below, above = (
+        _text(value, number.form) for value in (number.value, number.below, number.above)
+    )
     return (
-        f"{each.form.name}: sign {sign}, exponent {exponent}, fraction {fraction}; nearest {nearest}, error "
-        f"{_error(each)}, next below {below}, next above {above}."
+        f"{number.form.name}: sign {sign}, exponent {exponent}, fraction {fraction}; "
+        f"nearest {nearest}, error {_error(number)}, next below {below}, next above {above}."
     )

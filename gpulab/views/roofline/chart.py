@@ -39,7 +39,7 @@ class RooflineChart(FigureView):
     def __init__(self, roofline: Roofline) -> None:
         self.roofline = roofline
         # A launch that computes nothing, or moved or took nothing, has no place under a ceiling.
-        self._drawn = [each for each in roofline.points if each.gflops and each.intensities]
+        self._drawn = [point for point in roofline.points if point.gflops and point.intensities]
         source = roofline.points[0].provenance.source
         super().__init__(title="Roofline", source=source, caption=self._origins())
 
@@ -49,7 +49,7 @@ class RooflineChart(FigureView):
         return self.roofline
 
     def _origins(self) -> str:
-        times = listing([*dict.fromkeys(each.provenance.label for each in self.roofline.points)])
+        times = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
         return (
             f"Times {times}; operations and bytes moved counted on the virtual GPU, caches "
             f"modelled. Ceilings for {self.roofline.ceilings.device}: DRAM and arithmetic published, shared "
@@ -58,9 +58,9 @@ class RooflineChart(FigureView):
 
     def sentence(self) -> str:
         many = count(len(self._drawn), "kernel")
-        told = f": {self.told(self._drawn[-1])}" if self._drawn else ""
-        where = listing([*dict.fromkeys(each.provenance.label for each in self.roofline.points)])
-        return f"Roofline of {many}{told}; {where}."
+        achieved = f": {self.told(self._drawn[-1])}" if self._drawn else ""
+        origins = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
+        return f"Roofline of {many}{achieved}; {origins}."
 
     def told(self, point: RooflinePoint) -> str:
         """One launch in a sentence."""
@@ -70,15 +70,15 @@ class RooflineChart(FigureView):
         return f"{point.name} reaches {_rate(point.gflops)}, {allows}"
 
     def describe(self) -> str:
-        kept = self.roofline.ceilings
-        ceilings = [f"{NAMES[level]}: {number(kept.gbps[level], 4)} GB/s." for level in LEVELS]
-        ceilings += [f"{kind}: {_rate(kept.gflops[kind])}." for kind in self._kinds()]
-        points = [f"{self.told(each)}; {_intensities(each)}." for each in self._drawn]
+        limits = self.roofline.ceilings
+        ceilings = [f"{NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
+        ceilings += [f"{kind}: {_rate(limits.gflops[kind])}." for kind in self._kinds()]
+        points = [f"{self.told(point)}; {_intensities(point)}." for point in self._drawn]
         return "\n".join([self.sentence(), *points, *self.notes(), *ceilings])
 
     def _kinds(self) -> list[str]:
         """Types of arithmetic that the launches use."""
-        return [*dict.fromkeys(kind for each in self._drawn for kind in each.flops)] or ["f32"]
+        return [*dict.fromkeys(kind for point in self._drawn for kind in point.flops)] or ["f32"]
 
     def _changes(self) -> list[str]:
         level = self._path_level()
@@ -103,17 +103,17 @@ class RooflineChart(FigureView):
         return [*zip(self._drawn, self._drawn[1:], strict=False)] if self.roofline.path else []
 
     def _left_out(self) -> list[str]:
-        found = []
-        for each in self.roofline.points:
-            if each in self._drawn:
+        sentences = []
+        for point in self.roofline.points:
+            if point in self._drawn:
                 continue
-            why = "" if each.operations else "it computes no floating-point number; "
-            most = max(each.size_bytes.values())
-            moved = f"it moved {size(most) if most else 'no bytes'} in {duration(each.time_ns)}"
-            if not each.time_ns:
+            why = "" if point.operations else "it computes no floating-point number; "
+            most = max(point.size_bytes.values())
+            moved = f"it moved {size(most) if most else 'no bytes'} in {duration(point.time_ns)}"
+            if not point.time_ns:
                 why = "too short to time; "
-            found.append(f"{each.name} is not in the chart: {why}{moved}.")
-        return found
+            sentences.append(f"{point.name} is not in the chart: {why}{moved}.")
+        return sentences
 
     def tables(self) -> tuple[Table, ...]:
         """One row for each launch."""

@@ -41,15 +41,18 @@ class TrafficView(View):
 
     def sentence(self) -> str:
         first, *others = self._traffic.ways
-        told = "; ".join(f"{each.way}: {number(each.kernels)}, {size(each.moved_bytes)}" for each in others)
-        return f"{count(first.kernels, 'pass', 'passes')} as written move {size(first.moved_bytes)}; {told}."
+        texts = "; ".join(
+            f"{kernel_row.way}: {number(kernel_row.kernels)}, {size(kernel_row.moved_bytes)}"
+            for kernel_row in others
+        )
+        return f"{count(first.kernels, 'pass', 'passes')} as written move {size(first.moved_bytes)}; {texts}."
 
     def describe(self) -> str:
         lines = [self.sentence()]
-        lines += [_row_text(each) for each in self._traffic.expressions if each.kernel >= 0]
+        lines += [_row_text(row) for row in self._traffic.expressions if row.kernel >= 0]
         lines += self._reasons()
-        lines += [f"Folded while tracing: {each}." for each in self._traffic.folded]
-        lines += [f"Python asks for a value: {each}." for each in self._traffic.breaks]
+        lines += [f"Folded while tracing: {row}." for row in self._traffic.folded]
+        lines += [f"Python asks for a value: {row}." for row in self._traffic.breaks]
         return "\n".join(lines)
 
     def draw(self) -> Box:
