@@ -1,5 +1,4 @@
-"""Texture fetches as LLVM IR functions generated on demand: coordinates to texels, texels to values, lane by
-lane.
+"""Texture fetches as LLVM IR functions generated on demand, from coordinates to values, lane by lane.
 
 Coordinates and address modes follow the CUDA Programming Guide ("Texture Fetching"). Details that it does not
 define follow an H200 (``tests/virtual/test_textures.py``):
