@@ -345,7 +345,7 @@ def test_arrays_that_are_too_large_are_not_checked_for_races(monkeypatch: pytest
 
 @needs_nvrtc
 def test_a_report_names_the_tools_the_order_and_the_launch() -> None:
-    plain = report("x[threadIdx.x] = 1;", grid=2, shared_bytes=64)
+    plain = report("x[threadIdx.x] = 1;", grid=2, shared_mem=64)
     assert (plain.kernel_name, plain.grid, plain.block) == ("k", (2, 1, 1), (32, 1, 1))
     assert (plain.tools, plain.block_order) == (("memory", "race", "init", "sync"), "in order")
     assert (plain.shared_bytes, plain.fault, plain.blocks_checked) == (64, "", None)
