@@ -44,7 +44,10 @@ OBSTACLES = {"gpu": gpu_obstacle, "browser": browser_obstacle}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--update-snapshots", action="store_true", help="write the texts and pictures of tests/views again"
+        "--update-snapshots",
+        dest="write_snapshots",  # syrupy, where it is installed, has the other name
+        action="store_true",
+        help="write the texts and pictures of tests/views again",
     )
     parser.addoption("--without-gpu", action="store_true", help="skip GPU tests where there is a GPU, too")
     parser.addoption("--processor", help="compile kernels for it, as VIRTUALGPU_CPU would")
