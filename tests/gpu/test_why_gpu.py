@@ -56,7 +56,6 @@ def test_a_roofline_has_measured_times_beside_modelled_ones() -> None:
     # Ten times is generous: the model is a model.
     assert all(0.1 < each.modelled_ns / each.time_ns < 10 for each in points if each.modelled_ns)
     print(chart.describe())
-    chart.close()
 
 
 @pytest.mark.parametrize("cause", TRIED)
