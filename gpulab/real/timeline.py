@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 
 from gpulab.real import events
@@ -12,6 +13,7 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.protocol import Launch, kernel_source
 from virtualgpu.records import Provenance, Timeline
 
+_log = logging.getLogger(__name__)
 _MISSING = "CUPTI is not installed (pip install nvidia-cuda-cupti)"
 
 
@@ -57,6 +59,7 @@ class RealRecorder:
                 self._recorder = recorder
                 self.blind = ""
                 return
+        _log.info("A timeline is recorded with pairs of events: %s", why)
         fallback = EventRecorder(self._provenance, why)
         fallback.start()
         self._recorder = fallback

@@ -6,6 +6,7 @@ The only module of the course's package that holds state. The choice is made on 
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import weakref
@@ -47,6 +48,7 @@ from virtualgpu.records.launch.roofline import Ceilings
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
 
+_log = logging.getLogger(__name__)
 TWIN_WATCHDOG_S = 5.0
 _ALL_THERE = "`count` and `links` are for virtual devices; CUDA devices are all there already, as they are."
 
@@ -407,6 +409,7 @@ def _open(kind: Kind, name: str, count: int, links: str | None) -> _Session:
                     f"`gpulab doctor` checks each part."
                 ) from error
             reason = str(error)
+            _log.info("No CUDA device can be used, a virtual one is: %s", reason)
         else:
             if count != 1 or links is not None:
                 raise ValueError(_ALL_THERE)

@@ -82,6 +82,17 @@ def test_pipes_and_links_are_neither_waited_for_nor_followed(
     assert cache.load("engine", "a") is None
 
 
+def test_a_folder_that_cannot_be_written_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path / "file"))
+    with caplog.at_level("INFO", "virtualgpu"):
+        cache.store("engine", "a", b"code")
+    assert cache.load("engine", "a") is None
+    assert str(tmp_path / "file" / "engine") in caplog.text
+
+
 def test_what_was_used_last_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(cache, "MAX_ENTRIES", 20)

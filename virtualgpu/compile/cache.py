@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import stat
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+_log = logging.getLogger(__name__)
 # Entries are 1 to 100 kB.
 MAX_ENTRIES = 2000
 
@@ -96,8 +98,8 @@ def _signature(name: str, data: bytes) -> bytes:
 
 def store(kind: str, name: str, data: bytes) -> None:
     """Store an entry; the file appears complete or not at all."""
-    with contextlib.suppress(OSError):
-        folder = directory() / kind
+    folder = directory() / kind
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         if hasattr(os, "getuid") and folder.stat().st_mode & 0o022:
             folder.chmod(0o755)  # created under a umask that lets the group write
@@ -106,6 +108,8 @@ def store(kind: str, name: str, data: bytes) -> None:
         if len(entries) > MAX_ENTRIES:
             for oldest in sorted(entries, key=lambda p: p.stat().st_mtime)[: MAX_ENTRIES // 10]:
                 oldest.unlink(missing_ok=True)
+    except OSError as error:
+        _log.info("Compiled code is not stored in %s, and will be compiled again: %s", folder, error)
 
 
 def replace_file(path: Path, data: bytes, durable: bool = False) -> None:
