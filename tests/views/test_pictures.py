@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pytest
 from matplotlib.axes import Axes
 from PIL import Image
@@ -35,17 +36,30 @@ WIDGETS = (
     "traffic",
 )
 DARK = ("occupancy", "roofline")
+# The version of matplotlib that drew the reviewed figures; others lay out text differently.
+MATPLOTLIB = "3.11"
+of_this_matplotlib = pytest.mark.skipif(
+    not matplotlib.__version__.startswith(f"{MATPLOTLIB}."),
+    reason=f"figures were reviewed as matplotlib {MATPLOTLIB} draws them",
+)
 
 
 def path_of(name: str) -> Path:
     return FOLDER / f"{name.replace(' ', '_')}.png"
 
 
-@pytest.mark.parametrize("name", [*FIGURES, *WIDGETS])
+@pytest.mark.parametrize("name", WIDGETS)
 def test_a_view_looks_as_it_did_when_it_was_reviewed(name: str, snapshots: Snapshots) -> None:
     snapshots.picture(path_of(name), VIEWS[name]().png())
 
 
+@of_this_matplotlib
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_looks_as_it_did_when_it_was_reviewed(name: str, snapshots: Snapshots) -> None:
+    snapshots.picture(path_of(name), VIEWS[name]().png())
+
+
+@of_this_matplotlib
 @pytest.mark.parametrize("name", DARK)
 def test_a_figure_looks_in_the_dark_as_it_did_when_it_was_reviewed(name: str, snapshots: Snapshots) -> None:
     snapshots.picture(path_of(f"{name} dark"), FIGURES[name]().png("dark"))
@@ -56,6 +70,7 @@ def worst(name: str) -> float:
     return difference(small(VIEWS[name]().png()), Image.open(path_of(name)).convert("RGB"))
 
 
+@of_this_matplotlib
 def test_other_letters_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     write = Pen.text
     monkeypatch.setattr(Pen, "text", lambda self, x, y, text, **look: write(self, x + 0.5, y, text, **look))
