@@ -198,7 +198,7 @@ def write(requests: Sequence[Request]) -> int:
             resources = kernel_resources(nvrtc.compile_cubin(request.code, target=target, **keywords).cubin)
             images[request.key(target)] = shipped.ShippedImage(image.ptx, image.lowered_names, resources)
     version = ".".join(map(str, nvrtc.version()))
-    path = ROOT / "virtualgpu" / "data" / shipped.FILE
+    path = ROOT / "gpulab_course" / "data" / shipped.FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(shipped.pack(images.items(), version))
     summary = f"{len(distinct_requests)} sources for {len(shipped.TARGETS)} targets by NVRTC {version}"

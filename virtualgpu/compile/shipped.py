@@ -1,7 +1,8 @@
-"""PTX of the course's own kernels, compiled in advance for machines without NVRTC.
+"""PTX of other packages' kernels, compiled in advance for machines without NVRTC.
 
-One file contains the PTX and the resources of every kernel of the course, for each of a few targets.
-``make shipped-ptx`` writes it, and a test fails when it is out of date.
+A package names itself in the group of entry points `GROUP`. Its file ``data/course_ptx.json.xz`` contains the
+PTX and the resources of its kernels, for each of a few targets. gpulab-course has such a file; ``make
+shipped-ptx`` writes it, and a test fails when it is out of date.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import lzma
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import resources
+from importlib import metadata, resources
 from typing import Any
 
 from virtualgpu.compile.cubin import KernelResources
 
+GROUP = "virtualgpu.shipped_ptx"
 FORMAT = "gpulab-ptx"
 VERSION = 1
 FILE = "course_ptx.json.xz"
@@ -127,7 +129,8 @@ def unpack(data: bytes) -> dict[str, Any]:
 
 @functools.cache
 def _store() -> dict[str, Any]:
-    file = resources.files("virtualgpu") / "data" / FILE
-    if not file.is_file():
-        return {"nvrtc": "", "targets": list(TARGETS), "images": {}}
-    return unpack(file.read_bytes())
+    for package in metadata.entry_points(group=GROUP):
+        file = resources.files(package.value) / "data" / FILE
+        if file.is_file():
+            return unpack(file.read_bytes())
+    return {"nvrtc": "", "targets": list(TARGETS), "images": {}}
