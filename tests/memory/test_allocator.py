@@ -103,7 +103,7 @@ def test_the_same_requests_beside_pytorchs_allocator() -> None:
     view = a.compare("PyTorch")
     ours, theirs = view.panels
     assert [r.kind for r in view.maps.requests] == ["alloc", "alloc", "alloc", "free"]
-    assert [ours.at(ours.step(at)).used_bytes for at in range(5)] == [
+    assert [ours.map_after(ours.step(at)).used_bytes for at in range(5)] == [
         0,
         300_032,
         300_032 + 3 * MIB,
@@ -111,11 +111,11 @@ def test_the_same_requests_beside_pytorchs_allocator() -> None:
         301_056,
     ]
     # Blocks of up to 1 MiB come from segments of 2 MiB, larger ones up to 10 MiB from segments of 20 MiB.
-    assert [theirs.at(theirs.step(at)).total_bytes // MIB for at in range(5)] == [0, 2, 22, 22, 22]
+    assert [theirs.map_after(theirs.step(at)).total_bytes // MIB for at in range(5)] == [0, 2, 22, 22, 22]
     view = a.compare("PyTorch", expandable_segments=True)
     assert view.panels[1].name == "PyTorch's allocator (expandable_segments=True)"
     mirrored = a.compare("CuPy").panels[1]
-    last = mirrored.at(mirrored.step(4))
+    last = mirrored.map_after(mirrored.step(4))
     assert sorted(b.size_bytes for b in last.blocks) == sorted(b.size_bytes for b in a.at(-1).blocks)
 
 
@@ -132,10 +132,10 @@ def test_what_was_there_before_was_asked_for_before_the_first_event() -> None:
     steps = [ours.step(at) for at in range(4)]
     assert steps[:2] == [0, 0]
     assert 0 < steps[2] < steps[3] == a.history.last_step
-    assert ours.at(steps[2]).used_bytes == before.nbytes + kept.nbytes
-    assert theirs.at(theirs.step(1)).used_bytes == before.nbytes
-    assert theirs.at(theirs.step(2)).used_bytes == before.nbytes + kept.nbytes
-    assert theirs.at(theirs.step(3)).used_bytes == before.nbytes + kept.nbytes + more.nbytes
+    assert ours.map_after(steps[2]).used_bytes == before.nbytes + kept.nbytes
+    assert theirs.map_after(theirs.step(1)).used_bytes == before.nbytes
+    assert theirs.map_after(theirs.step(2)).used_bytes == before.nbytes + kept.nbytes
+    assert theirs.map_after(theirs.step(3)).used_bytes == before.nbytes + kept.nbytes + more.nbytes
 
 
 def test_the_limit_is_the_one_that_refused() -> None:
@@ -209,7 +209,7 @@ def test_a_step_is_counted_from_either_end() -> None:
     assert a.record.capacity_bytes
     assert a.fragmentation(0).room_bytes == a.record.capacity_bytes
     for panel in (*a._picture().panels, *a.compare("CuPy").panels):
-        assert panel.figures(panel.at(0)).room_bytes == a.record.capacity_bytes
+        assert panel.fragmentation_of(panel.map_after(0)).room_bytes == a.record.capacity_bytes
 
 
 def test_what_another_allocator_does_is_a_report_of_its_own() -> None:
@@ -375,9 +375,9 @@ def test_two_maps_beside_each_other() -> None:
         assert (first.history.trace, second.history.trace) == (one.record, two.record)
         for moment, share in ((0, 0), (view.maps.last, 1)):
             for panel, report in ((first, one), (second, two)):
-                now = panel.at(panel.step(moment))
+                now = panel.map_after(panel.step(moment))
                 assert held(now) == held(report.at(-1 if share else 0))
-        assert "10 MiB in use" in one.compare(two).maps.said(second, view.maps.last)
+        assert "10 MiB in use" in one.compare(two).maps.status_text(second, view.maps.last)
     assert "the other" in repr(gl.allocator().compare(two))
     assert len(two.compare(gl.allocator()).panels) == 2
     with pytest.raises(ValueError, match=r"max_split_size_mb: settings are of an allocator"):

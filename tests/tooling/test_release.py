@@ -230,7 +230,7 @@ def test_the_simulated_class_uses_the_recipe(tmp_path: Path) -> None:
     saved.parent.mkdir(parents=True)
     for simulated, kept in (("ada", True), ("bob", False)):
         saved.write_text(json.dumps({"metadata": {"simulated": simulated}}))
-        assert learner.kept() is kept
+        assert learner.is_saved() is kept
     assert (ROOT / "notebooks" / simulate.NOTEBOOK).is_file()
 
 
