@@ -128,7 +128,7 @@ def _public() -> list[str]:
 
 
 def _unknown(name: str) -> str:
-    """What is said of a name that is not there, with the one that was meant."""
+    """Return the error message for an unknown name, with the name that was probably meant."""
     text = f"module 'gpulab' has no attribute {name!r}."
     if name.startswith("_"):
         return text

@@ -1,4 +1,4 @@
-"""``python -m gpulab``: the ``gpulab`` command where its script is not on the path."""
+"""Run the ``gpulab`` command as ``python -m gpulab``, for systems where its script is not on the path."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Modules under their names of version 1.0: the same modules, with a warning that names the new home."""
+"""Import of modules under their names of version 1.0, with a warning that names the new location."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def new_home(name: str) -> str:
 
 
 class MovedFinder(MetaPathFinder):
-    """Finds a module of version 1.0 at its new home."""
+    """Finds a module of version 1.0 at its new location."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -81,5 +81,5 @@ class _SameModule(Loader):
 
 
 def install() -> None:
-    """Let imports of old homes succeed. It comes first, since a new home's folder has the same files."""
+    """Install the finder of old locations before others: a new location's folder has the same files."""
     sys.meta_path.insert(0, MovedFinder())

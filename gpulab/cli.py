@@ -31,7 +31,7 @@ _OF_THE_COURSE = ("lab", "copy", "reset", "check", "golf", "instructor", "report
 
 
 class CommandError(GpulabError):
-    """A command that cannot do its work; the message says what to change."""
+    """Error of a command that cannot do its work; the message names the required change."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _write_all_characters() -> None:
-    """Let output hold any name: UTF-8 in a pipe or file, escapes for what a chosen encoding lacks."""
+    """Make output accept any name: UTF-8 in a pipe or file, escapes for characters that an encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             is_free = "PYTHONIOENCODING" not in os.environ and not stream.isatty()

@@ -1,4 +1,4 @@
-"""Readings taken in the background, at a rate, into a table that does not grow."""
+"""Background readings at a fixed rate, stored in a table of fixed size."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ring:
             self.added += 1
 
     def since(self, number: int = 0) -> Table:
-        """Rows from this number on, counted from 0, as far as they are still there."""
+        """Return rows from this number on, counted from 0, as far as they are still stored."""
         with self._lock:
             held = len(self._rows)
             first = max(0, number, self.added - held)
@@ -47,7 +47,7 @@ class Ring:
 
 
 def check_rate(rate_hz: float) -> float:
-    """The rate, as it was given.
+    """Return the rate unchanged, after a check.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def check_rate(rate_hz: float) -> float:
 
 
 class Sampler:
-    """Calls a function at a rate, in a thread of its own that lives no longer than this object.
+    """Calls a function at a rate, in a separate thread that ends when this object is deleted.
 
     What the function raises does not reach the program: the row is one of NaN then, and `failure` says why
     until a reading succeeds.
@@ -118,11 +118,11 @@ class Sampler:
 
     @property
     def now_ns(self) -> int:
-        """Nanoseconds since this object was made: the clock of its rows."""
+        """Nanoseconds since this object was created: the clock of its rows."""
         return time.perf_counter_ns() - self.began_ns
 
     def start(self) -> None:
-        """Take a reading now, and go on in the background."""
+        """Take a reading now, and continue in the background."""
         if self._thread is not None:
             return
         self.take()
@@ -136,18 +136,18 @@ class Sampler:
         self._thread.start()
 
     def pause(self) -> None:
-        """Take no readings until `resume`; a row of NaN parts what comes from what was."""
+        """Take no readings until `resume`; a row of NaN separates earlier from later readings."""
         if self.state == "live":
             self._going.clear()
             self._ring.add((self.now_ns, *self._nothing))
 
     def resume(self) -> None:
-        """Go on after a `pause`."""
+        """Continue after a `pause`."""
         if self.state == "paused":
             self._going.set()
 
     def stop(self) -> bool:
-        """End for good; what was read stays. False if a reading that is on its way does not come back."""
+        """End permanently; the readings are kept. Return False if a pending reading does not return."""
         self._over.set()
         if self._thread is None or self._thread is threading.current_thread():
             return True
@@ -177,7 +177,7 @@ class Sampler:
 
     @property
     def added(self) -> int:
-        """How many rows there were, those that are not kept any more included."""
+        """Number of rows that were added, including those that are no longer kept."""
         return self._ring.added
 
     def rows(self, since: int = 0) -> Table:
@@ -186,7 +186,7 @@ class Sampler:
 
 
 def _run(mine: weakref.ref[Sampler], going: threading.Event, over: threading.Event, period_s: float) -> None:
-    """The thread: it holds the sampler only while it reads."""
+    """Run the thread, which has a reference to the sampler only during a reading."""
     at_exit = over.set
     atexit.register(at_exit)
     due = time.perf_counter()

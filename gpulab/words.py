@@ -1,4 +1,4 @@
-"""Numbers, sizes, times and plurals as people read them, one way everywhere.
+"""Numbers, sizes, times and plurals in words, with one format for all of gpulab.
 
 ``gpulab/views/parts/words.js`` writes the same in a browser; a test compares the two.
 """
@@ -29,7 +29,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 def percent(fraction: float) -> str:
-    """``0.5`` as ``50 %``; what is above 0 never reads as 0, what is below 1 never as 100."""
+    """Return ``0.5`` as ``50 %``; values above 0 are not shown as 0, values below 1 not as 100."""
     share = 100 * fraction
     if 99.5 <= share < 100 and not math.isclose(share, 100, rel_tol=1e-12):
         return f"{min(share, 99.9):.1f} %"
@@ -37,7 +37,7 @@ def percent(fraction: float) -> str:
 
 
 def size(size_bytes: float) -> str:
-    """A byte count in binary units: ``227 KiB``, ``79.2 GiB``."""
+    """Return a byte count in binary units: ``227 KiB``, ``79.2 GiB``."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size_bytes >= scale:
             return f"{number(size_bytes / scale)} {unit}"
@@ -45,18 +45,18 @@ def size(size_bytes: float) -> str:
 
 
 def time_unit(time_ns: float) -> tuple[str, float]:
-    """The unit that suits a time, and its nanoseconds."""
+    """Return the unit that suits a time, and its nanoseconds."""
     return next((u for u in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if time_ns >= u[1]), ("ns", 1.0))
 
 
 def duration(time_ns: float) -> str:
-    """A time in the unit that suits it: ``640 ns``, ``12.3 µs``, ``4.1 ms``."""
+    """Return a time in a suitable unit: ``640 ns``, ``12.3 µs``, ``4.1 ms``."""
     unit, scale = time_unit(time_ns)
     return f"{number(time_ns / scale)} {unit}"
 
 
 def shape(dim: Sequence[int]) -> str:
-    """``(256, 1, 1)`` as ``256``, ``(16, 16, 1)`` as ``16 × 16``: trailing ones say nothing."""
+    """Return ``(256, 1, 1)`` as ``256``, ``(16, 16, 1)`` as ``16 × 16``, without trailing ones."""
     parts = list(dim)
     while len(parts) > 1 and parts[-1] == 1:
         parts.pop()
@@ -64,7 +64,7 @@ def shape(dim: Sequence[int]) -> str:
 
 
 def filled(text: str, words: Mapping[str, int | str]) -> str:
-    """A text with words and numbers in it: ``{name}``, and ``<name one|several>`` by whether a number is 1.
+    """Fill words and numbers into a text: ``{name}``, and ``<name one|several>`` by whether a number is 1.
 
     Examples
     --------

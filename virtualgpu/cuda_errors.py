@@ -133,7 +133,7 @@ class Progress:
 
     @property
     def endless(self) -> bool:
-        """Whether the launch made no progress any more."""
+        """Return whether the launch made no progress any more."""
         return not (self.moving or self.writing)
 
 

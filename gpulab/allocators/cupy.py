@@ -23,7 +23,7 @@ class _Range:
 
 
 def _drop(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
-    """Where events go before someone wants them."""
+    """Discard an event; this is the sink until a caller sets another one."""
 
 
 class CuPyAllocator:
@@ -69,7 +69,7 @@ class CuPyAllocator:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of the blocks in use, each rounded up to 512."""
+        """Bytes of the blocks in use, each rounded up to a multiple of 512."""
         return self._pool.used_bytes()
 
     @property
@@ -82,7 +82,7 @@ class CuPyAllocator:
         return self._pool.n_free_blocks()
 
     def malloc(self, size_bytes: int, stream: int) -> int:
-        """The address of a block for `stream`; 0 for 0 bytes.
+        """Return the address of a block for `stream`, or 0 for 0 bytes.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class CuPyAllocator:
         return chunk.address
 
     def free(self, address: int) -> None:
-        """Take a block back; its own stream may have it again at once."""
+        """Free a block; its own stream can reuse it at once."""
         if address == 0:
             return
         if address not in self._in_use:
@@ -120,23 +120,23 @@ class CuPyAllocator:
         self.sink("free_completed", address, size, requested, stream)
 
     def record_stream(self, address: int, stream: int) -> None:
-        """Nothing: CuPy's pool knows one stream of a block, the one that it was taken in."""
+        """Do nothing: CuPy's pool records only the stream in which a block was allocated."""
 
     def complete(self, stream: int) -> None:
-        """Nothing: CuPy's pool waits for no stream."""
+        """Do nothing: CuPy's pool waits for no stream."""
 
     def empty_cache(self) -> None:
-        """``free_all_blocks()``: give free blocks that are whole segments back to the device."""
+        """Return free blocks that are whole segments to the device (``free_all_blocks()``)."""
         self._pool.free_all_blocks()
 
     def set_limit(self, size_bytes: int) -> None:
-        """Take at most so much from the device from now on; 0 for no limit."""
+        """Limit the bytes that the pool takes from the device from now on; 0 removes the limit."""
         if size_bytes < 0:
             raise RequestError(f"A limit of {size_bytes:,} bytes is below 0; 0 means no limit.")
         self._pool.limit_bytes = size_bytes
 
     def block_map(self) -> BlockMap:
-        """What it holds now."""
+        """Return the current segments and blocks of the pool."""
         segments = tuple(
             Segment(
                 first.mem.ptr, first.mem.size, first.arena.stream, tuple(map(self._block, first.and_after()))

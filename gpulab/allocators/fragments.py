@@ -68,7 +68,7 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
 
 
 def releasable_bytes(segment: Segment) -> int:
-    """What of a segment goes back to the device when the cache is emptied."""
+    """Return the bytes of a segment that go back to the device when the cache is emptied."""
     if not segment.is_expandable:
         unused = all(block.state == "free" for block in segment.blocks)
         return segment.size_bytes if unused else 0
@@ -104,18 +104,18 @@ def _arena(
 
 
 def _tail(segment: Segment) -> int:
-    """What is free at the end of what is mapped."""
+    """Return the free bytes at the end of the mapped part of a segment."""
     last = [block for block in segment.blocks if not block.is_unmapped][-1:]
     return last[0].size_bytes if last and last[0].is_free else 0
 
 
 def _served(pool: str, free_bytes: int) -> int:
-    """The largest request that a free block of a pool serves."""
+    """Return the largest request that a free block of a pool can serve."""
     return min(free_bytes, SMALL_REQUEST_BYTES) if pool == "small" else free_bytes
 
 
 def _new(pool: str, device_bytes: int, tails: list[int]) -> int:
-    """The largest request that the device serves, put to what is free at an expandable segment's end."""
+    """Return the largest request that the device can serve, with the free end of an expandable segment."""
     if pool == "small":
         return SMALL_REQUEST_BYTES if device_bytes >= SMALL_PAGE_BYTES else 0
     if pool == "large" and tails:  # whole pages of a tail are among the device's bytes already

@@ -1,4 +1,4 @@
-"""Events of an allocator, written down as they happen."""
+"""Log of an allocator's events, in the order in which they happen."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class EventLog:
         return len(self._rows)
 
     def emit(self, action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
-        """Write one event down, with the time and the stack that are set now."""
+        """Append an event to the log, with the current time and stack trace."""
         self._rows.append(
             (_CODES[action], address, size_bytes, requested_bytes, stream, self.time_ns, self.stack)
         )
 
     def stack_number(self, stack: Stack) -> int:
-        """The number of a stack trace, which is kept once; -1 for one without frames."""
+        """Return the number of a stack trace, which is stored once; -1 for a stack trace without frames."""
         return self._stacks.setdefault(stack, len(self._stacks)) if stack else -1
 
     @property

@@ -1,4 +1,4 @@
-"""Which segments a pool gave back to the device, where only the bytes are known."""
+"""Search for the segments that a pool returned to the device, where only their total bytes are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = tuple[int, int, int, int, int, int, int]
 
 
 def named(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
-    """Put segments in the place of events that only tell how much was given back.
+    """Replace events that only record how many bytes were released by the released segments.
 
     CuPy's pool calls no hook when it gives segments back. It gives back all that have no block in use, of
     all streams or of one: those are looked for whose sizes have the sum that was seen.
@@ -71,7 +71,7 @@ def named(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, in
 
 
 class _Books:
-    """Segments, and how many blocks in use each has."""
+    """Segments, with the number of blocks in use in each."""
 
     def __init__(self, first: BlockMap) -> None:
         self.segments: dict[int, tuple[int, int]] = {}  # address -> size, stream
@@ -98,7 +98,7 @@ class _Books:
                     self.blocks[self.starts[at]] += 1 if action == "alloc" else -1
 
     def sum_to(self, size: int) -> list[int]:
-        """The unused segments of as many streams as it takes that make up `size` bytes; none if none do."""
+        """Return unused segments of as many streams as possible that add up to `size` bytes, or none."""
         unused = [start for start, count in self.blocks.items() if count <= 0]
         for streams in self._choices({self.segments[start][1] for start in unused}):
             found = [start for start in unused if self.segments[start][1] in streams]
@@ -107,7 +107,7 @@ class _Books:
         return []
 
     def _choices(self, streams: set[int]) -> Iterator[tuple[int, ...]]:
-        """All streams, then fewer; not all choices where there are very many."""
+        """Yield sets of streams, the largest first; only some of them if there are many streams."""
         most = len(streams) if len(streams) <= 10 else 1
         yield tuple(streams)
         for many in range(most, 0, -1):

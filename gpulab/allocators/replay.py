@@ -1,4 +1,4 @@
-"""The requests behind a trace, and what another allocator would have done with them."""
+"""Reconstruction of the requests behind a trace, and their replay on another allocator."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ASKED_FREE = ACTIONS.index("free_requested")
 
 
 class OutOfMemory(GpulabError, MemoryError):
-    """The device or a limit has no room for an allocation; the message says how much was asked for."""
+    """Error for an allocation that exceeds the device or a limit; the message names the requested bytes."""
 
 
 class RequestError(GpulabError, ValueError):
-    """A request that no program could make, such as a free of what was never allocated."""
+    """Error for a request that no program could make, such as a free of memory never allocated."""
 
 
 class Sink(Protocol):
@@ -39,7 +39,7 @@ class Sink(Protocol):
 
 
 class Allocator(Protocol):
-    """An allocator as a model: what it does with requests, without a device.
+    """Interface of an allocator model, which handles requests without a device.
 
     Every event goes to `sink` in the vocabulary of `AllocatorEvents`: the segments taken and given back as
     well as the blocks; ``oom`` (its address is the device's free bytes) before `malloc` raises.
@@ -49,40 +49,40 @@ class Allocator(Protocol):
 
     @property
     def name(self) -> str:
-        """``"PyTorch's caching allocator"`` and the like."""
+        """Name of the allocator, such as ``"PyTorch's caching allocator"``."""
 
     @property
     def settings(self) -> str:
-        """What it was set to, in the allocator's own notation."""
+        """Settings of the allocator, in its own notation."""
 
     @property
     def capacity_bytes(self) -> int:
-        """What the device has for it, 0 where that is not limited."""
+        """Bytes of the device that the allocator can use, or 0 if they are not limited."""
 
     def malloc(self, size_bytes: int, stream: int) -> int:
-        """The address of a block for `stream`; 0 for 0 bytes. Raises `OutOfMemory`."""
+        """Return the address of a block for `stream`, or 0 for 0 bytes. Raises `OutOfMemory`."""
 
     def free(self, address: int) -> None:
-        """Take a block back. Raises `RequestError` if no block in use begins there."""
+        """Free a block. Raises `RequestError` if no block in use begins at `address`."""
 
     def record_stream(self, address: int, stream: int) -> None:
-        """`stream` uses the block, too: its memory must not be given away before that work is over."""
+        """Record that `stream` uses the block, too: its memory is reused only after that work has ended."""
 
     def complete(self, stream: int) -> None:
-        """All work given to `stream` so far is over."""
+        """Record that all work issued to `stream` so far has ended."""
 
     def empty_cache(self) -> None:
-        """Give the device back what no block needs."""
+        """Return all segments without blocks in use to the device."""
 
     def set_limit(self, size_bytes: int) -> None:
-        """Take at most so much from the device from now on; 0 for no limit."""
+        """Limit the bytes that are taken from the device from now on; 0 removes the limit."""
 
     def block_map(self) -> BlockMap:
-        """What it holds now."""
+        """Return the current segments and blocks."""
 
 
 def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[Stack] = ()) -> AllocatorTrace:
-    """What an allocator does with requests, whichever allocator they were first made of.
+    """Replay requests on an allocator model, whichever allocator they were first made of.
 
     An allocation that does not fit is an ``oom`` event, and what is later asked about it is passed over, as
     in a program that catches the error and goes on without.
@@ -164,7 +164,7 @@ def _alive(request: Request, addresses: dict[int, int]) -> int:
 
 
 def requests_of(trace: AllocatorTrace) -> list[Request]:
-    """What the program asked for, read from what its allocator did.
+    """Reconstruct the requests of a program from the events of its allocator.
 
     Blocks in use before the first event are allocated first. A block that was freed later than the program
     asked waited for a stream that the trace does not name: each such wait has a stream of its own here
@@ -211,7 +211,7 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
                 requests.append(Request("free", number, time_ns=time_ns, stack=stack))
             case "free_completed" if address in waiting:
                 requests.append(Request("complete", stream=-1 - waiting.pop(address), time_ns=time_ns))
-                # Allocators look after streams when they allocate, or else because they are asked to.
+                # Allocators check streams when they allocate, or when the program asks for it.
                 if i == last or codes[i + 1] == _ASKED_FREE:
                     requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
             case "segment_free" | "segment_unmap" if i in asked:
@@ -225,7 +225,7 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
 
 
 def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int]]:
-    """Where each free came true: by the index of its ``free_requested``, and by address where it has none."""
+    """Return the event that completed each free: by index of its ``free_requested``, else by address."""
     done = ACTIONS.index("free_completed")
     found: dict[int, int] = {}
     first: dict[int, int] = {}
@@ -244,7 +244,7 @@ def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int
 
 
 def asked_to_empty(trace: AllocatorTrace) -> set[int]:
-    """The first event of each run of segments given back because the program asked for it."""
+    """Return the first event of each run of segments that the program asked to release."""
     given = {ACTIONS.index("segment_free"), ACTIONS.index("segment_unmap")}
     taken = {ACTIONS.index("segment_alloc"), ACTIONS.index("segment_map")}
     oom = ACTIONS.index("oom")

@@ -25,7 +25,7 @@ _TAKEN = [ACTIONS.index(action) for action in ("segment_alloc", "segment_map")]
 
 
 def statistics(trace: AllocatorTrace) -> AllocatorStatistics:
-    """What the allocator of a trace has counted by its end, under the names of ``torch.cuda.memory_stats``.
+    """Count the statistics of a trace at its end, under the names of ``torch.cuda.memory_stats``.
 
     What it held before the first event counts as current and peak; ``allocated`` and ``freed`` are what the
     events added and took away, as after ``torch.cuda.reset_accumulated_memory_stats()``. A retry is counted
@@ -41,7 +41,7 @@ def statistics(trace: AllocatorTrace) -> AllocatorStatistics:
 
 
 def host_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
-    """What a pool of page-locked host memory has counted, under ``torch.cuda.host_memory_stats``'s names.
+    """Count the statistics of a pool of pinned (page-locked) memory, as ``torch.cuda.host_memory_stats``.
 
     ``allocations`` and ``allocated_bytes`` are the buffers that the pool has locked, in use and kept;
     ``active_requests`` and ``active_bytes`` those in use.
@@ -65,26 +65,26 @@ def host_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
 
 @dataclass(slots=True)
 class _Segment:
-    """A segment of fixed size, with start and end of its blocks in use in their order."""
+    """A segment of fixed size, with the sorted starts and ends of its blocks in use."""
 
     start: int
     end: int
     used: list[tuple[int, int]] = field(default_factory=list)
 
     def gap(self, start: int, end: int) -> tuple[int, int]:
-        """What is free around a place without a block, up to the next block on each side."""
+        """Return the free range around a free place, up to the next block on each side."""
         i = bisect_left(self.used, (start, end))
         before = self.used[i - 1][1] if i else self.start
         return before, self.used[i][0] if i < len(self.used) else self.end
 
     def split_off(self, *pieces: tuple[int, int]) -> tuple[int, int]:
-        """How many of free pieces are parts of the segment, not all of it; and their bytes."""
+        """Return the number and bytes of the free pieces that are a part of the segment, not all of it."""
         sizes = [end - start for start, end in pieces if 0 < end - start < self.end - self.start]
         return len(sizes), sum(sizes)
 
 
 class _Counter:
-    """Goes through a trace once."""
+    """Counts the statistics in one pass over a trace."""
 
     def __init__(self, trace: AllocatorTrace) -> None:
         self.trace = trace
@@ -97,7 +97,7 @@ class _Counter:
         self.most_split = _most_split(trace.settings) if self.of_torch else None
         self.segments: dict[int, _Segment] = {}
         self.starts: list[int] = []  # of the segments
-        self.mapped: dict[int, str] = {}  # pools of what is mapped of expandable segments, by address
+        self.mapped: dict[int, str] = {}  # pools of the mapped ranges of expandable segments, by address
         self.blocks: dict[int, tuple[int, int]] = {}  # bytes, and bytes asked for, of blocks in use
         self.asked: set[int] = set()  # those of them that the program has freed
 
@@ -134,7 +134,7 @@ class _Counter:
         )
 
     def _begin(self) -> None:
-        """Count what was there before the first event."""
+        """Count the segments and blocks that exist before the first event."""
         for segment in self.trace.first.segments:
             if not segment.is_expandable:
                 self._take(segment.address, segment.size_bytes, False, segment.pool)
@@ -179,7 +179,7 @@ class _Counter:
             self._oversize("oversize_segments", size, -1)
 
     def _segment_of(self, address: int) -> _Segment | None:
-        """The segment of fixed size around an address; what lies in expandable ones is never "split"."""
+        """Return the segment of fixed size around an address, or None within an expandable segment."""
         i = bisect_right(self.starts, address) - 1
         found = self.segments[self.starts[i]] if i >= 0 else None
         return found if found is not None and address < found.end else None
@@ -211,7 +211,7 @@ class _Counter:
         self._oversize("oversize_allocations", size, -1)
 
     def _free(self, address: int) -> None:
-        self._ask(address)  # where a trace does not tell the two apart
+        self._ask(address)  # for traces that do not distinguish the two events
         if address not in self.blocks:
             return
         self.asked.discard(address)
@@ -259,16 +259,16 @@ def _figures(tallies: dict[str, Tally]) -> dict[str, Figure]:
 
 
 def _most_split(settings: str) -> int | None:
-    """From how many bytes on PyTorch splits no block; None for any size."""
+    """Return the bytes from which PyTorch does not split a block, or None without such a limit."""
     try:
         parsed = Settings.parse(settings)
     except SettingsError:
-        return None  # of another version
+        return None  # settings of another version
     return None if parsed.max_split_size_mb is None else parsed.max_split_bytes
 
 
 def _emptied_for_a_request(trace: AllocatorTrace) -> int:
-    """How often memory went back to the device, unasked, and some was taken at once."""
+    """Count the releases of memory to the device that the allocator did to serve a request."""
     codes = trace.events.actions
     given = np.isin(codes, _GIVEN)
     begins = np.flatnonzero(given & ~np.r_[False, given[:-1]]).tolist()

@@ -1,4 +1,4 @@
-"""An allocator's trace at any of its steps, forward and back.
+"""The state of an allocator at any step of its trace, forwards and backwards.
 
 Each block and each mapped range has a life, from the step that began it to the one that ended it. What was
 there at a step is then a comparison of two columns, in any order of steps and without going through the
@@ -33,7 +33,7 @@ TORCH_SMALL_BYTES = 2 << 20
 
 
 def history(trace: AllocatorTrace) -> AllocatorHistory:
-    """The lives of a trace's blocks and segments. Takes some microseconds an event.
+    """Return the lifetimes of a trace's blocks and segments. Takes some microseconds per event.
 
     A block outside all known segments (the trace began too late to see them) gets a segment of its own that
     grows with its neighbours; the free of a block that is not known changes nothing.
@@ -47,7 +47,7 @@ def history(trace: AllocatorTrace) -> AllocatorHistory:
 
 
 def at(history: AllocatorHistory, step: int) -> BlockMap:
-    """The map after the first `step` events.
+    """Return the map after the first `step` events.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
 
 
 def tail(trace: AllocatorTrace, most: int) -> AllocatorTrace:
-    """The last `most` events of a trace, the map before them in the place of the others."""
+    """Return the last `most` events of a trace; the map before them replaces the earlier events."""
     events = trace.events
     cut = len(trace.events) - most
     if cut <= 0:
@@ -97,7 +97,7 @@ def tail(trace: AllocatorTrace, most: int) -> AllocatorTrace:
 
 
 def _last_of_each(addresses: Column, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Of rows in order, the last one of each address."""
+    """Return the last row of each address, of rows in order."""
     _, back = np.unique(addresses[rows][::-1], return_index=True)
     found: npt.NDArray[np.intp] = rows[::-1][back]
     return found
@@ -110,7 +110,7 @@ def _rows_of(events: AllocatorEvents, rows: npt.NDArray[np.intp]) -> AllocatorEv
 
 
 def _without(first: BlockMap, gone: set[int]) -> BlockMap:
-    """A map without the blocks in use at some addresses."""
+    """Return a map without the blocks in use at some addresses."""
     segments = tuple(
         replace(
             s,
@@ -127,7 +127,7 @@ def _without(first: BlockMap, gone: set[int]) -> BlockMap:
 
 
 def _spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:
-    """Start and end of what is mapped of each segment, in the order of addresses, neighbours joined."""
+    """Return start and end of the mapped ranges of each segment, sorted by address, neighbours joined."""
     rows = np.flatnonzero((ranges.begins <= step) & (step < ranges.ends))
     found: dict[int, list[tuple[int, int]]] = {}
     columns = (ranges.segments, ranges.addresses, ranges.size_bytes)
@@ -141,7 +141,7 @@ def _spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:
 
 
 def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
-    """The blocks of each segment that are in use or wait, in the order of addresses."""
+    """Return the blocks of each segment that are in use or wait, sorted by address."""
     lives = history.blocks
     rows = np.flatnonzero((lives.begins <= step) & (step < lives.ends))
     found: dict[int, list[Block]] = {}
@@ -190,7 +190,7 @@ def _segment(
 
 
 def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]:
-    """The blocks with what is free and what is not mapped between them."""
+    """Return the blocks together with the free and the unmapped ranges between them."""
     place = spans[0][0]
     later = 0
     for start, end in spans:
@@ -210,7 +210,7 @@ def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]
 
 
 class _Lives:
-    """Goes through a trace once."""
+    """Determines all lifetimes in one pass over a trace."""
 
     def __init__(self, trace: AllocatorTrace) -> None:
         self.trace = trace
@@ -223,7 +223,7 @@ class _Lives:
         self.joined: list[int] = []  # of each segment, the one that it turned out to be a part of
         self.held: list[int] = []  # blocks in use, of each segment
         self.labels: dict[int, str] = {}
-        # What is there now.
+        # Present state.
         self.used: dict[int, int] = {}  # address -> row of blocks
         self.starts: list[int] = []  # of mapped ranges, in order
         self.mapped: dict[int, int] = {}  # start -> row of ranges
@@ -334,7 +334,7 @@ class _Lives:
         self.ranges.append([address, size, number, step, self.never])
 
     def _grow(self, address: int, size: int, stream: int, step: int, *, is_expandable: bool) -> int:
-        """Map a range, as a part of the segment of its kind that it touches.
+        """Map a range as a part of the segment of its kind that it touches.
 
         An expandable segment has all addresses of its stream and pool, holes between them or not.
         """
@@ -359,7 +359,7 @@ class _Lives:
         return number
 
     def _around(self, address: int, size: int, stream: int, step: int) -> int:
-        """The segment that a new block lies in. What the trace has not seen of it is mapped now."""
+        """Return the segment that contains a new block; parts that were not recorded are mapped now."""
         found = -1
         place = address
         while place < address + size:
@@ -377,7 +377,7 @@ class _Lives:
         return found
 
     def _unmap(self, address: int, size: int, step: int) -> None:
-        """End all that is mapped within a range, and the blocks there (their frees were not seen)."""
+        """End all mappings and blocks within a range; the frees of these blocks were not recorded."""
         end = address + size
         place = max(0, bisect_right(self.starts, address) - 1)
         gone = self.starts[place : bisect_left(self.starts, end)]
@@ -389,7 +389,7 @@ class _Lives:
             del self.starts[bisect_left(self.starts, start)]
             del self.mapped[start]
             row[4] = step
-            # What is left on either side goes on, as ranges of their own.
+            # The remaining parts on both sides continue as separate ranges.
             self._map(start, address - start, row[2], step)
             self._map(end, last - end, row[2], step)
             if self.held[self._root(row[2])]:

@@ -1,4 +1,4 @@
-"""What would make a program faster, told from its timeline, with the gain to expect.
+"""Advice on how to make a program faster, from its timeline, with the expected gain.
 
 Each gain is what the one change saves if the rest stays as it is; those of several do not add up.
 
@@ -27,7 +27,7 @@ from gpulab.words import count, duration, listing, percent
 from virtualgpu.records import Activity, Advice, CopyKind, Gap, GapCause, PathStep, SourceLine, Timeline
 
 MOST = 4
-# What is worth a sentence.
+# Smallest gains that are worth a sentence.
 _LEAST_FRACTION = 0.02
 # A pinned buffer one way over PCIe 5.0 x16 (measured on an H200), and over what older GPUs have.
 PINNED_GB_S = 55.0
@@ -37,13 +37,13 @@ GRAPH_NODE_NS = 1_030
 _FEWEST_LAUNCHES = 10
 PIECES = 4
 _OVERLAPS_WELL = 0.5
-# Smaller copies take what a copy takes to begin with.
+# Smaller copies take only the fixed time of a copy.
 _SMALLEST_COPY = 64 << 10
 _WAITS: tuple[GapCause, ...] = ("hidden synchronisation", "synchronisation")
 
 
 def advice(timeline: Timeline) -> tuple[Advice, ...]:
-    """At most four pieces of advice, the one with the largest gain first; none where nothing stands out.
+    """Return at most four pieces of advice, the one with the largest gain first; none if none apply.
 
     A graph comes behind the waits that keep it from being captured.
 
@@ -66,7 +66,7 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
     ]
     whole = timeline.duration_ns
     found = [each for each in found if each.gain_ns >= max(1, _LEAST_FRACTION * whole)]
-    # A wait cannot be captured: where there are some, they go first.
+    # A wait cannot be captured, so waits must be removed first.
     waits = any(each.topic == "wait" for each in found)
     found.sort(key=lambda each: (waits and each.topic == "graph", -each.gain_ns))
     return tuple(
@@ -168,7 +168,7 @@ def _overlap(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
         return
     (longest, _), *others = busy.most_common()
     saved = sum(time_ns for _, time_ns in others) * (PIECES - 1) / PIECES
-    # However well they overlap, no run is shorter than its busiest engine's work.
+    # Even with perfect overlap, a run is not shorter than the work of its busiest engine.
     least_ns = max(max(pair.first_ns, pair.second_ns) for pair in together)
     names = listing([longest, *(name for name, _ in others)])
     text = f"Let {names} overlap: cut the work into pieces, and give them to several streams in turn"

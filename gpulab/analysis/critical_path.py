@@ -1,4 +1,4 @@
-"""The chain of operations and host stretches that determines how long a timeline is.
+"""The critical path: the chain of operations and host times that determines a timeline's duration.
 
 It is followed from the end backwards: an operation began when the last of these was there: what it had to
 follow, the call that gave it out, or its engine. A call was made when the host came to it, which
@@ -18,7 +18,7 @@ from virtualgpu.records import Activity, PathStep, SourceLine, StepKind, Timelin
 
 
 def critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
-    """The links in the order of time; their durations add up to the timeline's.
+    """Return the critical path in the order of time; its durations add up to the timeline's.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class _Walk:
         return tuple(reversed(self._steps))
 
     def _operation(self, operation: Activity) -> Activity | None:
-        """Take in an operation; what comes before it, None at the beginning."""
+        """Add an operation to the path; return the operation before it, or None at the beginning."""
         flow = self._flow
         begin_ns = self._flow.timeline.start_ns
         where = self._names[operation.device_id, operation.stream_id]
@@ -81,7 +81,7 @@ class _Walk:
         return None if call is None else self._host(call.thread, given_ns)
 
     def _host(self, thread: int, until_ns: int) -> Activity | None:
-        """Take in the host's stretch up to a time; the operation that it had waited for before."""
+        """Add the host's time up to `until_ns`; return the operation that the host had waited for."""
         flow = self._flow
         begin_ns = self._flow.timeline.start_ns
         at_ns = until_ns

@@ -1,4 +1,4 @@
-"""A hazard between streams in words: who did what to which array, why without order, what to add where."""
+"""Explanation of a hazard between streams: the uses of the array, the missing order, and the remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virtualgpu.records.acts import LEGACY, PER_THREAD
 
 
 def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
-    """What a sentence calls a stream: the program's name for it, or which of the streams it is."""
+    """Return the text for a stream in a sentence: the program's name for it, or its kind."""
     device, handle = key
     if handle in LEGACY:
         several = device or any(other for other, _ in names)
@@ -20,7 +20,7 @@ def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
 
 
 def stream_code(key: StreamKey, names: dict[StreamKey, str]) -> str:
-    """What code calls a stream."""
+    """Return the code that refers to a stream."""
     if key[1] in LEGACY:
         return "cp.cuda.Stream.null"
     if key[1] == PER_THREAD:
@@ -37,7 +37,7 @@ def hazard(
     names: dict[StreamKey, str],
     count: int = 1,
 ) -> StreamHazard:
-    """The finding that two uses make, `old` given first; `freed`: where the memory was given back between."""
+    """Return the finding for two uses, `old` issued first; `freed` is the free of the memory in between."""
     first = _side(old, new, names)
     second = _side(new, old, names)
     array = new.region.array or old.region.array
@@ -66,7 +66,7 @@ def _side(use: Use, other: Use, names: dict[StreamKey, str]) -> StreamUse:
 
 
 def _shown(use: Use, other: Use) -> StreamKey | None:
-    """The stream to speak of: within a launch of a graph, the one that a node was captured in."""
+    """Return the stream to name: within one launch of a graph, the stream in which the node was captured."""
     return use.inner if use.launch and use.launch == other.launch else use.stream
 
 
@@ -96,7 +96,7 @@ def _what(
 
 
 def _why(kind: StreamHazardKind, old: Use, new: Use, order: Order, names: dict[StreamKey, str]) -> str:
-    """Why there is no order, where a wait was meant to give it."""
+    """Return the reason why there is no order, including waits that have no effect."""
     if kind == "used after it was freed" or old.stream is None:
         return "its address is no longer its own."
     if new.launch and new.launch == old.launch:
@@ -134,7 +134,7 @@ def _misguided(wait: Wait, old: Use, waiting: str, names: dict[StreamKey, str]) 
 def _remedy(
     kind: StreamHazardKind, old: Use, new: Use, array: str, names: dict[StreamKey, str]
 ) -> tuple[str, str]:
-    """Where to put what."""
+    """Return the remedy in words, and the code to add."""
     earlier = _shown(old, new)
     later = _shown(new, old)
     if kind == "used after it was freed" or earlier is None:

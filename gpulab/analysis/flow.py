@@ -1,4 +1,4 @@
-"""How a timeline hangs together: each operation's call, what it followed, and the host's waits."""
+"""Dependences of a timeline: each operation's call and predecessors, and the host's waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchr
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The host was held up on one thread; by an operation, if that is known.
+    """A wait of the host on one thread, with the operation that it waited for, if that is known.
 
     ``asked`` is None for the call of a pageable copy, which is no wait in CUDA's sense.
     """
@@ -28,7 +28,7 @@ class Wait:
 
 
 class Flow:
-    """A timeline, ready to be asked.
+    """A timeline with indices for queries.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Flow:
             streams[key] = activity
 
     def call(self, activity: Activity) -> HostCall | None:
-        """The call that gave an operation to its stream; of a graph's node, the launch of the graph."""
+        """Return the call that issued an operation; for a node of a graph, the launch of the graph."""
         call = self._calls.get(activity.correlation_id)
         if call is None and activity.graph_id:
             numbers, calls = self._graph_calls
@@ -72,13 +72,13 @@ class Flow:
         return [number for number, _ in found], [call for _, call in found]
 
     def before(self, activity: Activity) -> list[Activity]:
-        """The operations of this timeline that had to end first."""
+        """Return the operations of this timeline that had to end first."""
         known = [self.operations[number] for number in activity.after if number in self.operations]
         previous = self._previous.get(activity.correlation_id)
         return [previous] if not activity.after and previous is not None and not activity.graph_id else known
 
     def event_wait(self, activity: Activity, awaited: Activity) -> Synchronization | None:
-        """The call by which an operation's stream was told to wait for another's event, if there was one."""
+        """Return the call that made an operation's stream wait for another's event, if there was one."""
         for wait in self._event_waits.get((activity.device_id, activity.stream_id), ()):
             if awaited.correlation_id in wait.after:
                 return wait
@@ -96,7 +96,7 @@ class Flow:
 
     @cached_property
     def _calls_of(self) -> dict[int, tuple[list[HostCall], list[int], list[int]]]:
-        """The calls of each thread in their order, none within another, with their starts and ends."""
+        """Return the outermost calls of each thread in their order, with their starts and ends."""
         found: dict[int, list[HostCall]] = {}
         for call in sorted(self.timeline.calls, key=lambda c: (c.start_ns, -c.end_ns)):
             mine = found.setdefault(call.thread, [])
@@ -109,7 +109,7 @@ class Flow:
 
     @cached_property
     def waits(self) -> dict[int, list[Wait]]:
-        """What held each thread up, in the order of the ends; what took no time is left out."""
+        """Return the waits of each thread, sorted by end; waits that took no time are left out."""
         threads = {(call.end_ns, call.source): call.thread for call in self.timeline.calls}
         ends = sorted(self.timeline.activities, key=lambda a: a.end_ns)
         times = [activity.end_ns for activity in ends]
@@ -143,7 +143,7 @@ class Flow:
         return found
 
     def _ended_by(self, asked: Synchronization, ends: list[Activity], times: list[int]) -> Activity | None:
-        """The operation whose end ended a wait, None if all had ended before it began."""
+        """Return the operation whose end ended a wait, or None if all had ended before it began."""
         named = [self.operations[number] for number in asked.after if number in self.operations]
         if named:
             last = max(named, key=lambda a: a.end_ns)
@@ -157,13 +157,13 @@ class Flow:
         return None
 
     def last_wait(self, thread: int, until_ns: int) -> Wait | None:
-        """What held a thread up last, up to a time."""
+        """Return the last wait of a thread that ended by a time, or None."""
         waits = self.waits.get(thread, [])
         at = bisect_right(waits, until_ns, key=lambda wait: wait.end_ns) - 1
         return waits[at] if at >= 0 else None
 
     def waits_within(self, thread: int, start_ns: int, end_ns: int) -> list[Wait]:
-        """What held a thread up in a stretch of time, or until it began; by an operation of the timeline."""
+        """Return the waits of a thread for known operations that overlap an interval or end at its start."""
         waits = self.waits.get(thread, [])
         found = []
         for at in range(bisect_left(waits, start_ns, key=lambda wait: wait.end_ns), len(waits)):
@@ -174,13 +174,13 @@ class Flow:
         return found
 
     def calls_within(self, thread: int, start_ns: int, end_ns: int) -> list[HostCall]:
-        """The calls of a thread that lie at least partly within a stretch of time."""
+        """Return the calls of a thread that lie at least partly within an interval."""
         calls, starts, ends = self._calls_of.get(thread, ([], [], []))
         found = calls[bisect_left(ends, start_ns) : bisect_left(starts, end_ns)]
         return [call for call in found if call.end_ns > start_ns or call.start_ns == call.end_ns]
 
     def running(self, thread: int, start_ns: int, end_ns: int) -> str:
-        """The innermost range of a profiler's file that has at least half of a stretch of a thread's time.
+        """Return the innermost range of a profiler's file that covers at least half of a thread's interval.
 
         Of a stretch with many, it is the one with the most time of its own, and others.
         """
@@ -203,7 +203,7 @@ class Flow:
 
     @cached_property
     def _ranges_of(self) -> dict[int, tuple[list[NvtxRange], list[int], list[int]]]:
-        """The ranges of each thread in another tool's file, with their starts and which is around each."""
+        """Return the ranges of each thread in another tool's file, with their starts and enclosing ranges."""
         found: dict[int, tuple[list[NvtxRange], list[int], list[int]]] = {}
         ranges = self.timeline.ranges if self.timeline.method == "file" else ()
         for each in sorted(ranges, key=lambda r: (r.start_ns, -r.end_ns)):
@@ -227,7 +227,7 @@ class Flow:
         return {key: (activities, [a.end_ns for a in activities]) for key, activities in found.items()}
 
     def engine_before(self, activity: Activity) -> Activity | None:
-        """The operation on the same engine that ended last before this one began."""
+        """Return the operation on the same engine that ended last before this one began."""
         engine = engine_of(activity)
         if engine is None:
             return None
@@ -237,7 +237,7 @@ class Flow:
 
 
 def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[int, int, Activity | None]]:
-    """The stretches of a span in which none of the operations ran, and which one ended each."""
+    """Return the intervals of a span in which no operation ran, with the operation that ended each."""
     found: list[tuple[int, int, Activity | None]] = []
     free_ns = start_ns
     for activity in sorted(activities, key=lambda a: (a.start_ns, a.end_ns)):
@@ -250,7 +250,7 @@ def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[i
 
 
 def within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> int:
-    """How much of a stretch of time is within a call or a wait."""
+    """Return the time of an interval that is within a call or a wait."""
     total_ns = 0
     free_ns = start_ns
     for span in spans if len(spans) < 2 else sorted(spans, key=lambda span: span.start_ns):

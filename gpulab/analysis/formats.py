@@ -47,12 +47,12 @@ class Format:
 
     @property
     def bits(self) -> int:
-        """Bits that carry information: sign, exponent and fraction."""
+        """Number of bits that carry information: sign, exponent and fraction."""
         return 1 + self.exponent_bits + self.fraction_bits
 
     @property
     def bias(self) -> int:
-        """What is taken off a stored exponent."""
+        """Number that is subtracted from a stored exponent."""
         return int(2 ** (self.exponent_bits - 1) - 1)
 
     @property
@@ -87,7 +87,7 @@ class Format:
         return 2.0 ** -(self.fraction_bits + 1)
 
     def code(self, number: Number) -> int:
-        """The bits of the nearest number; of two equally near ones the even one.
+        """Return the bits of the nearest number; of two equally near numbers, those of the even one.
 
         Beyond the largest by half a step or more it is infinity, or NaN where there is none. Zero keeps its
         sign if it is a float's.
@@ -115,7 +115,7 @@ class Format:
         return self._signed(sign, found if found <= self._top else self._beyond)
 
     def value(self, code: int) -> Fraction | float:
-        """The number that these bits are: exact, or an infinity, NaN or a negative zero as a float."""
+        """Return the number of these bits: exact, or an infinity, NaN or a negative zero as a float."""
         sign = -1 if code >> self.bits - 1 else 1
         exponent = code >> self.fraction_bits & (1 << self.exponent_bits) - 1
         fraction = code & (1 << self.fraction_bits) - 1
@@ -129,11 +129,11 @@ class Format:
         return sign * (hidden + fraction) * Fraction(2) ** power
 
     def round(self, number: Number) -> float:
-        """The nearest number of this format, as a float, which holds all of them exactly."""
+        """Return the nearest number of this format, as a float, which represents all of them exactly."""
         return float(self.value(self.code(number)))
 
     def neighbours(self, number: Number) -> tuple[float, float]:
-        """The next numbers below and above the one that `number` is rounded to; NaN has itself twice."""
+        """Return the next numbers below and above the rounded `number`; for NaN, NaN twice."""
         here = self.round(number)
         if math.isnan(here):
             return here, here
@@ -143,12 +143,12 @@ class Format:
         return (-away, -toward) if here < 0 else (toward, away)
 
     def parts(self, code: int) -> tuple[str, str, str]:
-        """Sign, exponent and fraction as strings of bits."""
+        """Return sign, exponent and fraction as strings of bits."""
         text = f"{code:0{self.bits}b}"
         return text[0], text[1 : 1 + self.exponent_bits], text[1 + self.exponent_bits :]
 
     def round_all(self, numbers: npt.ArrayLike) -> Doubles:
-        """Each number of an array (float64) rounded to this format, as float64.
+        """Round each number of an array (float64) to this format, as float64.
 
         The same rule as `round`, for many at once. FP64 gives what it gets.
         """
@@ -166,7 +166,7 @@ class Format:
 
     @property
     def _beyond(self) -> int:
-        """The bits of what comes after the largest number: infinity, or NaN."""
+        """Bits of the value after the largest number: infinity, or NaN."""
         return self._top + 1
 
     @property
@@ -225,7 +225,7 @@ class Rounded:
 
     @property
     def error(self) -> float | None:
-        """How much more the nearest number is than the given one; None if one of them is not finite."""
+        """Difference of the nearest number and the given number; None if one of them is not finite."""
         if not math.isfinite(self.value) or (isinstance(self.given, float) and not math.isfinite(self.given)):
             return None
         return float(Fraction(self.value) - Fraction(self.given))

@@ -1,4 +1,4 @@
-"""Why a stream or an engine was idle: each gap with its cause.
+"""Idle times of streams and engines: each gap with its cause.
 
 A gap lies between two operations of a stream (or of an engine), or before the first or after the last. It
 has up to two parts. Until the operation that ended it was given out, the host is to blame:
@@ -31,7 +31,7 @@ from gpulab.analysis.overlap import by_engine, by_stream, engine_of, intervals, 
 from gpulab.words import count, duration, size
 from virtualgpu.records import Activity, Gap, GapCause, SourceLine, Timeline
 
-# Calls that give a stream something to do, and return.
+# Calls that issue work to a stream, and return.
 _GIVING_OUT = tuple(
     f"{prefix}{what}"
     for prefix in ("cuda", "cu")
@@ -42,7 +42,7 @@ _Told = tuple[GapCause, str, SourceLine | None]
 
 
 def gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
-    """The gaps of each stream, then of each engine.
+    """Return the gaps of each stream, then of each engine.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
 
 
 def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
-    """The gaps of each group of operations."""
+    """Return the gaps of each group of operations."""
     timeline = flow.timeline
     causes = _Causes(flow)
     return [
@@ -86,7 +86,7 @@ def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
 
 
 class _Causes:
-    """Tells the causes of the gaps of one timeline."""
+    """Determines the causes of the gaps of one timeline."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
@@ -96,7 +96,7 @@ class _Causes:
         self._several = len({a.device_id for a in flow.timeline.activities}) > 1
 
     def of(self, start_ns: int, end_ns: int, operation: Activity | None) -> list[tuple[int, int, _Told]]:
-        """The parts of a gap that `operation` ended, each with cause, reason and line."""
+        """Return the parts of a gap that `operation` ended, each with cause, reason and line."""
         if operation is None:
             return [(start_ns, end_ns, ("nothing to do", "no further operation was given", None))]
         call = self._flow.call(operation)
@@ -114,7 +114,7 @@ class _Causes:
         return parts
 
     def _device(self, operation: Activity, given_ns: int, end_ns: int) -> _Told:
-        """What an operation waited for on the device."""
+        """Return the cause of an operation's delay on the device."""
         awaited = max(self._flow.before(operation), key=lambda a: a.end_ns, default=None)
         if awaited is not None and awaited.end_ns > given_ns:
             return self._awaited(operation, awaited)
@@ -139,7 +139,7 @@ class _Causes:
         return "default stream", f"{awaited.name} of {where} comes first, by the default stream's rule", None
 
     def _host(self, thread: int, start_ns: int, given_ns: int, issued_by: SourceLine | None) -> _Told:
-        """Why the host gave an operation out no earlier."""
+        """Return the reason why the host did not issue an operation earlier."""
         flow = self._flow
         length_ns = given_ns - start_ns
         waits = flow.waits_within(thread, start_ns, given_ns)
@@ -166,7 +166,7 @@ class _Causes:
         return "launch-bound", f"the host was giving out work ({count(len(calls), 'call')})", issued_by
 
     def _engine_ns(self, operation: Activity, start_ns: int, end_ns: int) -> int:
-        """How long an operation's engine was busy in a stretch of time."""
+        """Return how long an operation's engine was busy in an interval."""
         engine = engine_of(operation)
         if engine is None:
             return 0

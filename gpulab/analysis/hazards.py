@@ -1,4 +1,4 @@
-"""Hazards between streams: uses of the same bytes that nothing orders, of which one at least writes.
+"""Hazards between streams: unordered uses of the same bytes, of which at least one is a write.
 
 `find` judges a whole program, `StreamChecker` act by act. The order comes from vector clocks
 (`gpulab.analysis.order`); of every place, the uses are kept that a later operation may still clash with: not
@@ -39,10 +39,10 @@ from virtualgpu.records.acts import (
     Work,
 )
 
-# A program that repeats itself has few pairs of lines; one that does not is cut here.
+# Limit on pairs of lines; a program with loops has few pairs.
 MAX_FINDINGS = 1_000
 _KEPT_RELEASES = 20_000
-# Of two operations that clash in several ways, the finding tells the one that shows most.
+# If two operations clash in several ways, the finding reports the most informative one.
 _WEAKER: dict[StreamHazardKind, tuple[StreamHazardKind, ...]] = {
     "read after write": ("write after write", "write after read"),
     "write after write": ("write after read",),
@@ -50,7 +50,7 @@ _WEAKER: dict[StreamHazardKind, tuple[StreamHazardKind, ...]] = {
 
 
 class StreamChecker:
-    """Takes the acts of a program in their order, and keeps what it finds.
+    """Processes the acts of a program in their order, and keeps the hazards.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ class StreamChecker:
         self._order = Order()
         self._places: dict[int, Places[Use]] = {}
         self._released: list[Block] = []
-        self._freed: dict[int, Blocks] = {}  # by memory: blocks that nobody has
-        self._taken: dict[int, Blocks] = {}  # by memory: blocks given out while the check was on
+        self._freed: dict[int, Blocks] = {}  # by memory: blocks that are free
+        self._taken: dict[int, Blocks] = {}  # by memory: blocks allocated during the check
         self._made: dict[int, int] = {}  # graphs, and when they were complete
         self._found: dict[tuple[object, ...], StreamHazard] = {}
         self._pairs: dict[tuple[object, ...], tuple[int, int]] = {}
@@ -82,7 +82,7 @@ class StreamChecker:
         self._unnamed = 0
 
     def see(self, act: Act) -> None:
-        """Take the next act."""
+        """Process the next act."""
         order = self._order
         order.at += 1
         match act:
@@ -111,7 +111,7 @@ class StreamChecker:
                     self.names[act.device_id, act.stream_id] = act.name
 
     def report(self, provenance: Provenance, left_out: str = "") -> StreamReport:
-        """What was found so far, in the order of the program."""
+        """Return the hazards so far, in the order of the program."""
         if self.more:
             left_out = f"Only the first {MAX_FINDINGS:,} pairs of lines are listed. {left_out}".strip()
         streams = tuple(explain.stream_words(key, self.names) for key in self._streams)
@@ -168,7 +168,7 @@ class StreamChecker:
             self._meet(use)
 
     def _meet(self, new: Use) -> None:
-        """Compare a use with those before it, and keep it for those after it."""
+        """Compare a use with earlier uses, and keep it for later ones."""
         region = new.region
         clock = new.moment.clock
         known = self._places.get(region.memory)
@@ -181,13 +181,13 @@ class StreamChecker:
             kept: list[Use] = []
             for old in members:
                 if old.moment.before(host) and old.moment is not new.moment:
-                    continue  # whatever comes now comes after it
+                    continue  # all later uses are ordered after it
                 if old.region.start < end and start < old.region.end:
                     if not old.moment.before(clock):
                         if new.clashes(old) and overlap(old.region, region):
                             self._clash(old, new)
                     elif new.hides(old) and old.at < new.at and covers(region, old.region):
-                        continue  # whoever does not come after it does not come after the new one
+                        continue  # a use that is not ordered after `old` is not ordered after `new` either
                 kept.append(old)
             members[:] = kept
         known.add(region, new)
@@ -223,7 +223,7 @@ class StreamChecker:
         count = 1 if known is None else known.count
         self._found[key] = explain.hazard(kind, old, new, freed, self._order, self.names, count)
 
-    # Memory that comes and goes
+    # Allocations and frees
 
     def _release(self, act: Release) -> None:
         region = act.region
@@ -241,11 +241,11 @@ class StreamChecker:
         self._released.append(freed)
         if len(self._released) > _KEPT_RELEASES:
             del self._released[: _KEPT_RELEASES // 2]
-        if region.memory != HOST:  # of the host's memory, nobody tells when it is given out again
+        if region.memory != HOST:  # a new allocation of host memory is not reported
             self._freed.setdefault(region.memory, Blocks()).put(freed)
 
     def _take(self, act: Allocation) -> None:
-        """A block is in use again: its bytes are not free any more."""
+        """Mark a block as in use again, so that its bytes are no longer free."""
         memory = act.region.memory
         for freed in self._freed[memory].take(act.region) if memory in self._freed else ():
             if act.stream_id is not None:
@@ -253,8 +253,10 @@ class StreamChecker:
         self._taken.setdefault(memory, Blocks()).put(Block(act.region, self._order.at, act.source))
 
     def _check_freed(self, use: Use, made: int | None) -> None:
-        """Whether a use is of memory that nobody has; of a graph that was complete at `made`, also of memory
-        that has gone to others since."""
+        """Add a finding if a use accesses memory that has been freed.
+
+        A graph that was complete at `made` must not access memory that was allocated again since, either.
+        """
         memory = use.region.memory
         found = self._freed[memory].meeting(use.region) if memory in self._freed else []
         if made is not None:
@@ -266,7 +268,7 @@ class StreamChecker:
             self._add("used after it was freed", host, use)
 
     def _between(self, old: Use, new: Use) -> Block | None:
-        """Where the memory was given back between two uses of it."""
+        """Return the free of the memory between two uses of it, or None."""
         for freed in reversed(self._released):
             if freed.at < old.at:
                 return None
@@ -275,7 +277,7 @@ class StreamChecker:
         return None
 
     def _drop_release(self, old: Use, released: Block) -> None:
-        """One mistake is one finding: that memory was used again says more than that it was freed."""
+        """Remove the finding of a free, since the finding of the memory's next use replaces it."""
         key = (old.source or old.name, released.source or "free", True)
         self._found.pop(key, None)
         self._pairs.pop(key, None)
@@ -288,7 +290,7 @@ class StreamChecker:
 def find(
     acts: Iterable[Act], provenance: Provenance, names: dict[StreamKey, str] | None = None
 ) -> StreamReport:
-    """The hazards of a program.
+    """Return the hazards of a program.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What happens before what, between streams, graphs and the host: vector clocks.
+"""Order of operations between streams, graphs and the host: vector clocks.
 
 Every stream is a chain of operations in a fixed order, and so is the host; a graph's branches are chains of
 the stream that launches it. A clock tells for each chain how many of its operations are known to have ended
@@ -21,14 +21,14 @@ Clock = dict[Chain, int]
 StreamKey = tuple[int, int]  # device, handle
 
 HOST_CHAIN: Chain = "host"
-# A copy is waited for right after it was given: so many operations back are remembered by their number.
+# The host waits for a copy right after it was issued, so only this many operations are kept by number.
 _KEPT_NUMBERS = 256
-# Of each stream, so many waits are remembered to explain what went wrong.
+# Number of waits that are kept for each stream, to explain findings.
 _KEPT_WAITS = 64
 
 
 def join(into: Clock, other: Clock) -> None:
-    """Let a clock know what another one knows."""
+    """Merge another clock into a clock."""
     for chain, tick in other.items():
         if into.get(chain, 0) < tick:
             into[chain] = tick
@@ -36,20 +36,20 @@ def join(into: Clock, other: Clock) -> None:
 
 @dataclass(slots=True)
 class Moment:
-    """An operation's place: the `tick`-th of its `chain`, and all that comes before it or is it."""
+    """Position of an operation: the `tick`-th of its `chain`, with the clock of all that it follows."""
 
     chain: Chain
     tick: int
     clock: Clock
 
     def before(self, clock: Clock) -> bool:
-        """Whether whoever has this clock comes after the operation."""
+        """Return whether an operation with this clock comes after this one."""
         return clock.get(self.chain, 0) >= self.tick
 
 
 @dataclass(slots=True)
 class Wait:
-    """A wait, to explain findings: for an event as it was recorded in `stream`, None for one that was not."""
+    """A wait, to explain findings; ``stream`` is where the event was recorded, None if it was not."""
 
     at: int
     source: SourceLine | None
@@ -79,7 +79,7 @@ class _Event:
 
 
 class Order:
-    """The clocks of a program, act by act.
+    """Clocks of a program, updated act by act.
 
     Attributes
     ----------
@@ -98,21 +98,21 @@ class Order:
         self._streams: dict[StreamKey, _Stream] = {}
         self._events: dict[int, _Event] = {}
         self._numbers: dict[int, Clock] = {}
-        self._launched: dict[int, Clock] = {}  # by graph, what its last launch leaves
+        self._launched: dict[int, Clock] = {}  # by graph, the clock after its last launch
 
     def announce(self, act: NewStream) -> None:
         self._stream((act.device_id, act.stream_id)).blocking = act.blocking
 
     def waits(self, key: StreamKey) -> Iterable[Wait]:
-        """The last waits of a stream, latest first."""
+        """Return the last waits of a stream, latest first."""
         return reversed(self._stream(key).waits)
 
     def next_in(self, key: StreamKey) -> Clock:
-        """The clock that the next operation of a stream will have, itself apart."""
+        """Return the clock of the next operation of a stream, without the operation itself."""
         return self._ready(self._stream(key))
 
     def work(self, act: Work, devices: Iterable[int] = ()) -> Moment:
-        """An operation is given to a stream. A peer copy names the devices it is between."""
+        """Add an operation to a stream. For a peer copy, `devices` are its two devices."""
         stream = self._stream((act.device_id, act.stream_id))
         clock = self._ready(stream)
         # In the legacy default stream, a peer copy waits for both devices, and they for it.
@@ -122,24 +122,24 @@ class Order:
         moment = self._tick(stream.key, clock)
         stream.clock = clock
         for other in others:
-            other.clock = dict(other.clock)  # also that of an operation
+            other.clock = dict(other.clock)  # a copy, because operations refer to the old one
             join(other.clock, clock)
         self._remember(act.number, clock)
         return moment
 
     def follow(self, key: StreamKey, clock: Clock) -> None:
-        """Let a stream come after what a clock knows."""
+        """Order a stream after all operations in a clock."""
         stream = self._stream(key)
         stream.clock = self._ready(stream)
         join(stream.clock, clock)
 
     def host_use(self) -> Moment:
-        """The host does something itself."""
+        """Add an operation of the host."""
         moment = self._tick(HOST_CHAIN, self.host)
         return Moment(moment.chain, moment.tick, dict(self.host))
 
     def graph(self, act: GraphLaunch) -> list[Moment]:
-        """The nodes of a graph that is launched in a stream."""
+        """Add the nodes of a graph that is launched in a stream."""
         stream = self._stream((act.device_id, act.stream_id))
         base = self._ready(stream)
         join(base, self._launched.get(act.graph_id, {}))
@@ -158,7 +158,7 @@ class Order:
             if not follows and not moments:
                 chain = stream.key
             for moment in follows:
-                # Whoever is still the last of its chain may be followed on it.
+                # A node can continue the chain of its predecessor if that is still the last of the chain.
                 if chain is None and after.get(moment.chain) == moment.tick:
                     chain = moment.chain
             if chain is None:
@@ -189,7 +189,7 @@ class Order:
         stream.waits.append(Wait(self.at, act.source, event.stream, event.at, event.source))
 
     def host_wait(self, act: HostWait) -> None:
-        """The host waits, or asks and hears that something has ended."""
+        """Record that the host waited for an operation, or a query reported its end."""
         if act.scope == "device":
             for key, stream in self._streams.items():
                 if key[0] == act.device_id:
@@ -217,7 +217,7 @@ class Order:
         return stream
 
     def _ready(self, stream: _Stream) -> Clock:
-        """What comes before whatever is given to a stream now."""
+        """Return the clock of all operations before the next operation of a stream."""
         clock = dict(stream.clock)
         join(clock, self.host)
         if stream.is_legacy:

@@ -1,4 +1,4 @@
-"""How much of the work of two engines, or of two streams, ran at the same time.
+"""Overlap: the time in which two engines, or two streams, were busy at the same time.
 
 An engine or a stream is *busy* while at least one of its operations runs: the union of their intervals
 ``[start, end)``. Two are busy together for ``|A ∩ B| = |A| + |B| - |A ∪ B|``, each of them the length of
@@ -22,14 +22,14 @@ _COPY_ENGINES = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
 _ENGINES = {"CONCURRENT_KERNEL": "compute", "MEMSET": "memset", "RANGE": "range"}
 ENGINES = ("compute", "H2D", "D2H", "D2D", "P2P", "memset", "range", "other copies")
 
-# Streams that are compared with each other: pairs grow with the square.
+# Largest number of streams that are compared: the number of pairs grows with its square.
 MOST_STREAMS = 64
 
 Intervals = npt.NDArray[np.int64]
 
 
 def engine_of(activity: Activity) -> str | None:
-    """Which of `ENGINES` is busy with an operation: a kernel's is ``compute``. None for host functions.
+    """Return the engine of `ENGINES` that runs an operation, or None for host functions.
 
     A range between events, where single operations cannot be seen, is an engine of its own.
     """
@@ -39,7 +39,7 @@ def engine_of(activity: Activity) -> str | None:
 
 
 def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
-    """What the streams are called, by device and stream; with the device where there are several."""
+    """Return the names of the streams by device and stream; they name the device if there are several."""
     told = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
     keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *told))
     several = len({device for device, _ in keys}) > 1
@@ -53,7 +53,7 @@ def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
 
 
 def by_engine(timeline: Timeline) -> dict[str, list[Activity]]:
-    """The operations of each engine, in the order of `ENGINES`; with the device where there are several."""
+    """Return the operations of each engine in the order of `ENGINES`; keys name the device if needed."""
     several = len({a.device_id for a in timeline.activities}) > 1
     found: dict[tuple[int, int], list[Activity]] = {}
     for activity in timeline.activities:
@@ -67,7 +67,7 @@ def by_engine(timeline: Timeline) -> dict[str, list[Activity]]:
 
 
 def by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
-    """The operations of each stream that are the device's, in the order of the streams' first ones."""
+    """Return the device operations of each stream, in the order of the streams' first ones."""
     names = stream_names(timeline)
     found: dict[tuple[int, int], list[Activity]] = {}
     for activity in timeline.activities:
@@ -77,13 +77,13 @@ def by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
 
 
 def intervals(activities: Sequence[Activity | NvtxRange]) -> Intervals:
-    """Start and end of each, in ns: shape (2, n)."""
+    """Return the start and end of each operation in ns, shape (2, n)."""
     pairs = [(a.start_ns, a.end_ns) for a in activities]
     return np.array(pairs, np.int64).reshape(-1, 2).T
 
 
 def union(spans: Intervals) -> Intervals:
-    """The same stretches of time as disjoint ones that do not touch, in their order: shape (2, m)."""
+    """Return the union of intervals as disjoint intervals that do not touch, sorted: shape (2, m)."""
     starts, ends = spans[:, spans[1] > spans[0]]
     if not starts.size:
         return np.empty((2, 0), np.int64)
@@ -95,13 +95,13 @@ def union(spans: Intervals) -> Intervals:
 
 
 def length_ns(spans: Intervals) -> int:
-    """Length of the union."""
+    """Return the length of the union in ns."""
     joined = union(spans)
     return int((joined[1] - joined[0]).sum())
 
 
 def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
-    """The overlap of each two of the groups."""
+    """Return the overlap of each pair of groups."""
     joined = {name: union(intervals(activities)) for name, activities in groups.items()}
     busy = {name: int((spans[1] - spans[0]).sum()) for name, spans in joined.items()}
     found = []
@@ -113,7 +113,7 @@ def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
 
 
 def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
-    """The overlap of each pair of engines, then of each pair of streams.
+    """Return the overlap of each pair of engines, then of each pair of streams.
 
     See the module's text for what is busy, and percent of what. Of more streams than `MOST_STREAMS`
     those with the most operations are compared.

@@ -1,4 +1,4 @@
-"""Adds a timeline up by kernel, direction, line and range."""
+"""Sums of a timeline by kernel, copy direction, line and range."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def profile(
     before_bytes: int | None = None,
     peak_bytes: int | None = None,
 ) -> Profile:
-    """Add up what ran.
+    """Add up the operations of a timeline.
 
     Parameters
     ----------
@@ -117,13 +117,13 @@ def _device_ns(group: Iterable[Activity]) -> int:
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    """The sum, None where one is not known."""
+    """Return the sum, or None if a value is not known."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
 
 def _mean(group: Sequence[Activity], occupancy: Callable[[Activity], float | None]) -> float | None:
-    """The mean over the device time, None where that of a launch is not known."""
+    """Return the mean over the device time, or None if the value of a launch is not known."""
     whole = weighted = 0.0
     for same in _groups(group, lambda a: (a.block, a.registers_per_thread, a.shared_bytes)):
         each = occupancy(same[0])
@@ -136,7 +136,7 @@ def _mean(group: Sequence[Activity], occupancy: Callable[[Activity], float | Non
 
 
 def _lines(flow: Flow) -> tuple[ProfiledLine, ...]:
-    """Lines that gave the device work."""
+    """Return the source lines that issued work to the device."""
     found: dict[SourceLine, list[Activity]] = {}
     for activity in flow.timeline.activities:
         call = flow.call(activity)
@@ -169,7 +169,7 @@ def _waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
 
 
 def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
-    """By name; an operation belongs to the ranges around the call that gave it."""
+    """Return the ranges by name; an operation belongs to the ranges around the call that issued it."""
     timeline = flow.timeline
     given: dict[int, list[tuple[int, Activity]]] = {}
     for activity in timeline.activities:

@@ -1,4 +1,4 @@
-"""What a timeline holds, in words."""
+"""Descriptions of a timeline in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COPIES = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
 
 
 def what_ran(activities: Sequence[Activity]) -> str:
-    """``3 kernels, 2 copies (1 H2D, 1 D2H) and 1 memset``; ``nothing``."""
+    """Return the number of operations in words: ``3 kernels, 2 copies (1 H2D, 1 D2H)``, or ``nothing``."""
     kinds = Counter("COPY" if a.kind in ("MEMCPY", "MEMCPY2") else a.kind for a in activities)
     directions = Counter(_COPIES.get(a.copy_kind, "other") for a in activities if a.copy_kind)
     parts = [count(kinds[kind], *words) for kind, words in _KINDS.items() if kinds[kind]]
@@ -29,7 +29,7 @@ def what_ran(activities: Sequence[Activity]) -> str:
 
 
 def sentence(timeline: Timeline) -> str:
-    """One sentence: how long, what ran, and where the times come from.
+    """Return one sentence with the duration, the operations, and the origin of the times.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def sentence(timeline: Timeline) -> str:
 
 
 def at_lines(lines: Sequence[SourceLine | None]) -> str:
-    """`` in cell [3], line 2 (`x = y`)``, `` in cell [3], lines 2 and 5``; nothing where none is known."""
+    """Return `` in cell [3], line 2 (`x = y`)`` or `` in cell [3], lines 2 and 5``; empty if not known."""
     known = list(dict.fromkeys(line for line in lines if line is not None))
     if not known:
         return ""

@@ -1,4 +1,4 @@
-"""Uses of memory: which share a byte, and those of a place."""
+"""Uses of memory, and containers that find the uses that share bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One operation's use of one region: who, where, when."""
+    """Use of one region by one operation, with its order, stream and source line."""
 
     region: Region
     writes: bool
@@ -33,21 +33,21 @@ class Use:
     source: SourceLine | None
     launch: int = 0  # of a graph's node, with the stream it was captured in
     inner: StreamKey | None = None
-    atomic: bool = False  # then it writes, too
+    atomic: bool = False  # an atomic use is also a write
 
     def clashes(self, other: Use) -> bool:
-        """Whether the two need an order, if they share a byte."""
+        """Return whether two uses of a shared byte need an order."""
         return (self.writes or other.writes) and not (self.atomic and other.atomic)
 
     def hides(self, other: Use) -> bool:
-        """Whether whatever clashes with an earlier use of the same bytes, clashes with this one, too."""
+        """Return whether each use that clashes with an earlier use of the bytes clashes with this one."""
         if self.atomic:
             return other.atomic
         return self.writes or not other.writes
 
 
 class _Somewhere:
-    """What NumPy takes for an array at an address. Nothing is ever read there."""
+    """Stand-in for an array at an address, for NumPy's overlap test. Its memory is never read."""
 
     def __init__(self, region: Region) -> None:
         item = region.item_bytes
@@ -70,7 +70,7 @@ class _Somewhere:
 
 
 def overlap(a: Region, b: Region) -> bool:
-    """Whether two regions share a byte, exactly unless their layouts are a puzzle."""
+    """Return whether two regions share a byte; True for layouts that are too complex to decide."""
     if a.memory != b.memory or a.start >= b.end or b.start >= a.end:
         return False
     if not a.shape and not b.shape:
@@ -82,24 +82,24 @@ def overlap(a: Region, b: Region) -> bool:
 
 
 def covers(a: Region, b: Region) -> bool:
-    """Whether a region surely has every byte of another one."""
+    """Return whether a region certainly contains every byte of another one."""
     if not a.shape:
         return a.start <= b.start and b.end <= a.end
     return (a.address, a.item_bytes, a.shape, a.strides) == (b.address, b.item_bytes, b.shape, b.strides)
 
 
 class Places(Generic[T]):
-    """Things at places of one memory, found by the bytes that they may share with others.
+    """Items at regions of one memory, which are found by the bytes that they may share.
 
     They are kept by the size of their place, in powers of two: what meets a range begins less than that
     before it.
     """
 
     def __init__(self) -> None:
-        self._sizes: dict[int, tuple[list[int], dict[int, list[T]]]] = {}  # starts, and what begins there
+        self._sizes: dict[int, tuple[list[int], dict[int, list[T]]]] = {}  # starts, and items by start
 
     def meeting(self, region: Region) -> list[list[T]]:
-        """Lists of things that may meet a region, each to be changed in place."""
+        """Return lists of items that may meet a region; each list can be changed in place."""
         start = region.start
         end = region.end
         found = []
@@ -115,7 +115,7 @@ class Places(Generic[T]):
         return found
 
     def add(self, region: Region, thing: T) -> None:
-        """Keep a thing at a region."""
+        """Add an item at a region."""
         start = region.start
         starts, lists = self._sizes.setdefault((region.end - start).bit_length(), ([], {}))
         if start not in lists:
@@ -126,7 +126,7 @@ class Places(Generic[T]):
 
 @dataclass(slots=True)
 class Block:
-    """A block that was given back or given out, and when. Of one given back, what its next owner follows."""
+    """A freed or allocated block, and its time. After a free, ``clock`` is what its next owner follows."""
 
     region: Region
     at: int
@@ -136,26 +136,26 @@ class Block:
 
 
 class Blocks:
-    """Blocks of one memory that do not meet, by their start."""
+    """Blocks of one memory that do not overlap, sorted by start."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._blocks: dict[int, Block] = {}
 
     def meeting(self, region: Region) -> list[Block]:
-        """Those that a region meets."""
+        """Return the blocks that overlap a region."""
         first, last = self._span(region)
         return [self._blocks[start] for start in self._starts[first:last]]
 
     def take(self, region: Region) -> list[Block]:
-        """Remove those that a region meets, and return them."""
+        """Remove the blocks that overlap a region, and return them."""
         first, last = self._span(region)
         taken = [self._blocks.pop(start) for start in self._starts[first:last]]
         del self._starts[first:last]
         return taken
 
     def put(self, block: Block) -> None:
-        """Add one in the place of those that it meets."""
+        """Add a block and remove the blocks that it overlaps."""
         self.take(block.region)
         insort(self._starts, block.region.start)
         self._blocks[block.region.start] = block

@@ -1,4 +1,4 @@
-"""``gpulab doctor``: what this machine has for the course, and what to do about the rest."""
+"""``gpulab doctor``: the state of this machine for the course, and remedies for missing parts."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Diagnosis(Texts):
 
     @property
     def virtual_gpu(self) -> bool:
-        """Whether kernels run on the virtual GPU here."""
+        """Return whether kernels run on the virtual GPU here."""
         return self[VIRTUAL_GPU].status == "ok"
 
     @property
     def real_gpu(self) -> bool:
-        """Whether kernels run on a real GPU here."""
+        """Return whether kernels run on a real GPU here."""
         return self[REAL_GPU].status == "ok"
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """The parts that are there but do not work."""
+        """The parts that are installed but do not work."""
         return tuple(finding.subject for finding in self.findings if finding.status == "wrong")
 
     @property
@@ -67,7 +67,7 @@ class Diagnosis(Texts):
 
     @property
     def shown(self) -> tuple[Finding, ...]:
-        """The findings, those about a GPU as one where the machine has none."""
+        """The findings; those about a GPU are combined into one if the machine has none."""
         of_a_gpu = [finding for finding in self.findings if finding.subject in ABOUT_A_GPU]
         no_driver = (DRIVER, NO_DRIVER) in [(finding.subject, finding.found) for finding in of_a_gpu]
         if not no_driver or any(finding.status != "missing" for finding in of_a_gpu):
@@ -79,7 +79,7 @@ class Diagnosis(Texts):
         return (*rest[:1], one, *rest[1:])
 
     def table(self) -> Table:
-        """What is shown, as a table."""
+        """Return the shown findings as a table."""
         return Table("", _COLUMNS, tuple(map(astuple, self.shown)))
 
     def to_json(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Diagnosis(Texts):
         return self.describe()
 
     def describe(self) -> str:
-        """The verdict and all that is shown, as text."""
+        """Return the verdict and the shown findings as text."""
         width = max(len(item.subject) for item in self.shown)
         return "\n".join([self.verdict, "", *(line for item in self.shown for line in _lines(item, width))])
 

@@ -1,4 +1,4 @@
-"""The doctor's checks: each looks at one part of the machine and names the remedy.
+"""Checks of the doctor: each tests one part of the machine and names the remedy.
 
 A check needs nothing but the standard library and NumPy to say that a part is missing. One that
 breaks is itself a finding, so that no part hides another.
@@ -57,7 +57,7 @@ _BLOCK = 128
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor's table. ``missing`` may be fine; ``wrong`` never is."""
+    """One line of the doctor's table. ``missing`` may be acceptable; ``wrong`` never is."""
 
     subject: str
     status: Status
@@ -106,7 +106,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def check_python() -> Result:
-    """Whether the interpreter is new enough."""
+    """Check whether the interpreter is new enough."""
     found = _dotted(sys.version_info[:3])
     if sys.version_info[:2] < _OLDEST_PYTHON:
         return "wrong", found, f"Install Python {_dotted(_OLDEST_PYTHON)} or newer."
@@ -127,7 +127,7 @@ def check_packages() -> Result:
 
 
 def check_driver() -> Result:
-    """Whether the NVIDIA driver's library is there and starts."""
+    """Check whether the NVIDIA driver's library is there and starts."""
     status = driver_status()
     if status.library is None:
         return "missing", NO_DRIVER, "Nothing to do without an NVIDIA GPU."
@@ -139,7 +139,7 @@ def check_driver() -> Result:
 
 
 def check_cuda_version() -> Result:
-    """Which CUDA version the driver supports at most."""
+    """Check which CUDA version the driver supports at most."""
     version = driver_status().cuda_version
     if version is None:
         return "missing", "no driver to ask", ""
@@ -149,7 +149,7 @@ def check_cuda_version() -> Result:
 
 
 def check_nvml() -> Result:
-    """Whether live readings (NVML) can be had."""
+    """Check whether live readings (NVML) can be had."""
     if importlib.util.find_spec("pynvml") is None:
         return "missing", "nvidia-ml-py is not installed", "pip install nvidia-ml-py"
     try:
@@ -163,7 +163,7 @@ def check_nvml() -> Result:
 
 
 def check_sharing() -> Result:
-    """Whether MIG, exclusive mode or other processes touch the GPU."""
+    """Check whether MIG, exclusive mode or other processes touch the GPU."""
     try:
         status = sharing()
     except NvmlError:
@@ -177,7 +177,7 @@ def check_sharing() -> Result:
 
 
 def check_cupy() -> Result:
-    """Whether one CuPy is installed, imports and fits the driver."""
+    """Check whether one CuPy is installed, imports and fits the driver."""
     wheels = sorted(
         name
         for item in metadata.distributions()
@@ -203,7 +203,7 @@ def check_cupy() -> Result:
 
 
 def check_cupy_nvrtc() -> Result:
-    """Whether CuPy finds the compiler it needs for every kernel."""
+    """Check whether CuPy finds the compiler it needs for every kernel."""
     if importlib.util.find_spec("cupy") is None:
         return "missing", f"no CuPy ({_NEEDS_A_GPU})", ""
     import cupy
@@ -216,7 +216,7 @@ def check_cupy_nvrtc() -> Result:
 
 
 def check_real_gpu() -> Result:
-    """Whether a kernel run through CuPy gives NumPy's answer."""
+    """Check whether a kernel run through CuPy computes NumPy's result."""
     try:
         device = open_cuda_device()
     except CudaUnavailableError as error:
@@ -236,7 +236,7 @@ def check_real_gpu() -> Result:
 
 
 def check_cupti() -> Result:
-    """Whether timelines can be recorded by CUPTI."""
+    """Check whether timelines can be recorded by CUPTI."""
     library = cupti.load()
     if library is None:
         remedy = "pip install nvidia-cuda-cupti" if driver_status().usable else ""
@@ -254,7 +254,7 @@ def check_cupti() -> Result:
 
 
 def check_nvrtc() -> Result:
-    """Whether the compiler that the virtual GPU uses is there."""
+    """Check whether the compiler that the virtual GPU uses is there."""
     from virtualgpu.compile import nvrtc
 
     if not nvrtc.available():
@@ -267,7 +267,7 @@ def check_nvrtc() -> Result:
 
 
 def check_headers() -> Result:
-    """Whether CUDA's headers are found (cooperative groups, half precision, libcu++, tensor cores)."""
+    """Check whether CUDA's headers are found (cooperative groups, half precision, libcu++, tensor cores)."""
     from virtualgpu.compile import nvrtc
 
     if not nvrtc.available():
@@ -281,7 +281,7 @@ def check_headers() -> Result:
 
 
 def check_virtual_gpu() -> Result:
-    """Whether a kernel run by the engine gives NumPy's answer."""
+    """Check whether a kernel run by the engine computes NumPy's result."""
     version = _version("llvmlite")
     if importlib.util.find_spec("llvmlite") is None:
         return "missing", "llvmlite is not installed", "pip install llvmlite"
@@ -327,7 +327,7 @@ def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 
 def check_cell() -> Result:
-    """Whether the first line of every notebook gives a device that computes."""
+    """Check whether the first line of every notebook selects a device that computes."""
     from gpulab import session
 
     chosen = os.environ.get("GPULAB_DEVICE")
@@ -348,7 +348,7 @@ def check_cell() -> Result:
 
 
 def check_jupyterlab() -> Result:
-    """Whether JupyterLab is there, with a kernel whose threads may update widgets."""
+    """Check whether JupyterLab is installed, with a kernel whose threads can update widgets."""
     version = _version("jupyterlab")
     if version is None:
         return "missing", "not installed", "pip install jupyterlab"
@@ -364,7 +364,7 @@ def check_jupyterlab() -> Result:
 
 
 def check_widgets() -> Result:
-    """Whether the interactive views can be shown."""
+    """Check whether the interactive views can be shown."""
     oldest = {"ipywidgets": (8, 1), "anywidget": (0, 9), "matplotlib": (3, 8)}
     found: dict[str, str | None] = {name: _version(name) for name in oldest}
     absent = [name for name, version in found.items() if version is None]

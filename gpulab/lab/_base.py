@@ -64,7 +64,7 @@ class Recorder(Protocol[R_co]):
         ...
 
     def stop(self) -> R_co:
-        """End, and return what was recorded."""
+        """End the recording, and return the recorded data."""
         ...
 
 
@@ -224,7 +224,7 @@ class Sampled(Recorded[R], what="recording", write=""):
         self._switch("pause")
 
     def resume(self) -> None:
-        """Go on after a `pause`.
+        """Continue after a `pause`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""One capture of a function: warmed up on a stream of its own, its memory from a pool of its own."""
+"""Capture of a function in a graph: warmed up on its own stream, with memory from its own pool."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _COPIES = ("MEMCPY", "MEMCPY2")
 
 
 class ComparedGraph(Pictured):
-    """Times of a graph and of its function. The text is a sentence, the picture the graph and both timelines.
+    """Times of a graph and of its function, displayed as a sentence, the graph and both timelines.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def _recorded(run: Callable[[], object], stream: Any) -> Timeline | None:
 
 
 def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
-    """The timeline of one launch with the graph's own numbers of the nodes.
+    """Return the timeline of one launch with the graph's own numbers of the nodes.
 
     CUPTI has numbers of its own: operations of one kind and name are taken in the order of the nodes.
     """

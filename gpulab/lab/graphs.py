@@ -158,7 +158,7 @@ class CapturedGraph(Pictured):
         return self.result
 
     def upload(self, stream: Any = None) -> None:
-        """Bring the graph to the device ahead of its first launch."""
+        """Upload the graph to the device before its first launch."""
         with self._here():
             self.graph.upload(_stream(stream))
 

@@ -1,4 +1,4 @@
-"""``gl.warps``, ``gl.count``, ``gl.sanitize`` and other questions about a kernel's launch.
+"""``gl.warps``, ``gl.count``, ``gl.sanitize`` and other analyses of a kernel's launch.
 
 Each function takes records from the session and passes them to a view. On a real GPU the virtual GPU
 also replays the same launch: it predicts, counts, and finds faults before they can destroy the CUDA

@@ -51,7 +51,7 @@ _ADVICE = {
 
 
 def use_in_ipython(shell: Any = None) -> None:
-    """Register the magics with IPython, where it runs this, and show errors without our own frames.
+    """Register the magics with IPython, if it runs, and show errors without gpulab's frames.
 
     A handler of errors that the shell has already is kept.
     """
@@ -70,7 +70,7 @@ def use_in_ipython(shell: Any = None) -> None:
 
 
 def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callable[[Any], None]:
-    """A handler of what ends a thread: the one before, of a traceback without our frames."""
+    """Return a handler for errors of threads: the previous one, given a traceback without gpulab's frames."""
 
     def show(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is None:
@@ -86,7 +86,7 @@ def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callabl
 def _show(
     shell: Any, kind: type[BaseException], error: BaseException, tb: Any, tb_offset: Any = None
 ) -> None:
-    """IPython's handler: `tb` is the whole traceback, which is put back afterwards."""
+    """Handle an error in IPython: `tb` is the whole traceback, which is restored afterwards."""
     note = _advice(error)
     if note and note not in getattr(error, "__notes__", ()):
         error.add_note(note)
@@ -109,7 +109,7 @@ def _show(
 
 
 def _broken(part: str, long_lines: set[str]) -> str:
-    """Break those lines of a part of a traceback that are of a message, unless they show source text."""
+    """Wrap the lines of a traceback that belong to a message, but not source text."""
     lines = []
     for line in part.split("\n"):
         text = _COLOURS.sub("", line)

@@ -1,4 +1,4 @@
-"""``gl.recorded``: traces and timelines of a named GPU on a day, shipped for those who have none."""
+"""``gl.recorded``: traces and timelines of named GPUs, shipped for users without these GPUs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TIMELINES = "timelines.json"
 
 
 class NotRecordedError(GpulabError, LookupError):
-    """No shipped record fits; the message says which there are."""
+    """Error for a request that no shipped record fits; the message lists the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedLaunch:
-    """One launch that was recorded: what ran, on what, when.
+    """A recorded launch: the program, its arguments, the device and the date.
 
     ``what`` is ``"blocks"`` or ``"warp"``; ``arguments`` are in words (`in_words`); ``code`` is the CUDA C++
     source, which a warp's trace holds itself.
@@ -51,7 +51,7 @@ class RecordedLaunch:
 
     @property
     def trace(self) -> Any:
-        """The record itself, a `LaunchTrace` or a `WarpTrace`."""
+        """The record: a `LaunchTrace` or a `WarpTrace`."""
         return load(self.name)
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class _InWords:
 
 
 class RecordedTimeline(_InWords):
-    """A timeline that was recorded: what ran, in words, on what, when."""
+    """A recorded timeline: a description of the program, the device and the date."""
 
     @property
     def timeline(self) -> Timeline:
@@ -155,7 +155,7 @@ def recorded(
 
 
 def beside(device: str, launch: Launch) -> LaunchTrace:
-    """The block trace that was recorded on `device` of this very launch: same program, shape and arguments.
+    """Return the block trace of this very launch on `device`: same program, shape and arguments.
 
     See `same_program`. Of arrays, types and shapes are compared, not what they hold.
 
@@ -181,7 +181,7 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
 
 
 def in_words(args: Sequence[Any]) -> tuple[str, ...]:
-    """A launch's arguments: ``"float32[1024, 4]"`` for an array, its value for a number."""
+    """Return a launch's arguments in words: ``"float32[1024, 4]"`` for an array, a number's value."""
     return tuple(f"{arg.dtype}{list(arg.shape)}" if getattr(arg, "shape", ()) else f"{arg}" for arg in args)
 
 

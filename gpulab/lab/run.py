@@ -1,4 +1,4 @@
-"""``gl.launch``: a picture of a launch that can be asked further questions about it."""
+"""``gl.launch``: a picture of a launch with methods for further analyses."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def launch(
 
 
 class Run(LaunchChart):
-    """Where and when every block of a launch ran, and the answers to further questions about the launch.
+    """Location and time of every block of a launch, and further analyses of the launch.
 
     Each question runs the kernel again from its arrays as they were before the launch, and leaves the arrays
     as it finds them. See `gpulab.launch` for the memory that this takes.
@@ -180,7 +180,7 @@ class Run(LaunchChart):
         self.kept.drop()
 
     def _ask(self, question: Callable[..., T], **options: Any) -> T:
-        """Ask a question about the launch, over its arrays as they were before it."""
+        """Run an analysis of the launch on its arrays as they were before it."""
         with self.kept.again() as launch:
             return question(
                 launch.kernel,

@@ -1,4 +1,4 @@
-"""``gl.check_streams``: whether a program orders what its streams do to the same memory."""
+"""``gl.check_streams``: check whether a program orders the uses of the same memory by its streams."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_streams() -> StreamCheck:
 
 
 class _Checking:
-    """Streams that are watched, and what is found of them."""
+    """Streams that are watched, and the findings about them."""
 
     def __init__(self) -> None:
         self._watcher, self._provenance = session.backend().stream_watcher(), session.backend().provenance
@@ -61,7 +61,7 @@ class _Checking:
 
 
 class StreamCheck(Recorded[StreamReport], what="check of streams", write="with gl.check_streams() as found:"):
-    """The check of a ``with`` block, and what it found."""
+    """The check of a ``with`` block, and its findings."""
 
     def _recorder_of_now(self) -> _Checking:
         return _Checking()
@@ -71,7 +71,7 @@ class StreamCheck(Recorded[StreamReport], what="check of streams", write="with g
 
     @property
     def findings(self) -> tuple[StreamHazard, ...]:
-        """One finding for each pair of lines, in the order of the program."""
+        """Findings, one for each pair of lines, in the order of the program."""
         return self.record.findings
 
     def _sentence(self) -> str:

@@ -1,4 +1,4 @@
-"""``gl.timeline``: what devices and host did while a block of the program ran, and when."""
+"""``gl.timeline``: the activities of devices and host, with times, while a block of the program ran."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def busy_ns(record: Timeline) -> int:
 
 
 class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timeline() as t:"):
-    """A timeline and what it says. ``with`` records it; afterwards it is displayed, asked and saved.
+    """A timeline, recorded by ``with``, which can afterwards be displayed, analysed and saved.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return tables.gaps(gaps.gaps(self.record, min_ns), self.record)
 
     def critical_path(self) -> tables.Answers[PathStep]:
-        """The chain of operations and host stretches that determines the duration."""
+        """The chain of operations and host intervals that determines the duration."""
         return tables.path(critical_path.critical_path(self.record), self.record)
 
     def advice(self) -> tables.Answers[Advice]:
@@ -149,7 +149,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return tables.advice(advice.advice(self.record), self.record)
 
     def describe(self) -> str:
-        """The timeline in words: what ran, what overlapped, what determined the duration, what would help."""
+        """The timeline in words: operations, overlap, critical path and advice."""
         paragraphs = [sentences.sentence(self.record), *([self.record.note] if self.record.note else [])]
         for answers in (self.overlap(), self.critical_path(), self.advice()):
             paragraphs.append(repr(answers))

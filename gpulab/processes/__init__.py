@@ -1,1 +1,1 @@
-"""Other processes that run a function: how they are started, limited, spoken to and ended."""
+"""Other processes that run a function: their start, limits, communication and end."""

@@ -1,4 +1,4 @@
-"""The other process: ``python -m gpulab.processes.child``.
+"""Main program of the other process: ``python -m gpulab.processes.child``.
 
 It calls the functions that its parent names and sends back plain data (`values`).
 """
@@ -26,7 +26,7 @@ _CPU_S = 60  # no process of an answer computes longer than this, whoever is lef
 
 
 def main() -> None:
-    """Read requests, do what they say, tell what came of it."""
+    """Read requests, execute them, and send the results."""
     requests = os.fdopen(_high(0), "rb")
     replies = _high(1)
     # From here on the answer's output and input are its own.
@@ -58,7 +58,7 @@ def load(_: Any, pickled: bytes) -> Any:
 
 
 def itself(answer: Any) -> Any:
-    """The answer, where it is a value."""
+    """Return the answer itself, if it is a value."""
     return answer
 
 
@@ -68,7 +68,7 @@ def call_it(answer: Any, *arguments: Any) -> Any:
 
 
 class _ParentCalls:
-    """Asks the judge, in the midst of a request: what an answer must not see stays there."""
+    """Calls functions of the judge during a request, so that hidden data stays in the judge's process."""
 
     def __init__(self, requests: BinaryIO, replies: int, nonce: bytes) -> None:
         self._requests = requests
@@ -78,7 +78,7 @@ class _ParentCalls:
         self._process: int | None = os.getpid()
 
     def close(self) -> None:
-        """Threads that the answer left behind get no more replies, which would be another request's."""
+        """Reject later calls: threads of the answer must not read replies that belong to another request."""
         with self._lock:
             self._process = None
 
@@ -130,7 +130,7 @@ def _tell(replies: int, nonce: bytes, reply: bytes) -> None:
 
 
 def _high(fd: int) -> int:
-    """Another number for a file descriptor, far from those that an answer meets."""
+    """Return a high number for a file descriptor, far from those that an answer uses."""
     try:
         import fcntl
 
@@ -140,7 +140,7 @@ def _high(fd: int) -> int:
 
 
 def _limit() -> None:
-    """End what computes on and on even where nobody watches it any more."""
+    """Limit the processor time, so that an infinite loop ends even if the parent is gone."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -1,4 +1,4 @@
-"""The error of a process that did not do what it was asked, and the words that describe such an end."""
+"""The error of a process that did not return a value, and the words that describe its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LONGEST = 200
 
 
 class ProcessError(Exception):
-    """A process has not returned a value; the message says why, in a sentence that starts with "it"."""
+    """Error of a process that returned no value; its message is a sentence that starts with "it"."""
 
 
 def spelt(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Several processes that are asked at once, and end together: the ranks of a collective call."""
+"""Several processes that run at the same time and end together: the ranks of a collective call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEYOND = 2
 
 
 class Group:
-    """Processes, one a device, with one time limit; if one fails or is not done by then, all end.
+    """Processes, one per device, with a common time limit; if one fails or exceeds it, all end.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Group:
         return Path(self._folder.name) / str(rank)
 
     def _message(self, futures: Sequence[Future[Any]]) -> str:
-        """Return a message that says which ranks failed, and in which calls the others are."""
+        """Return a message with the ranks that failed, and the present calls of the others."""
         failed = []
         waiting = []
         for rank, future in enumerate(futures):

@@ -1,4 +1,4 @@
-"""Processes that run functions: forked from one that has everything loaded, or started anew.
+"""Processes that run functions: forked from a process with all modules loaded, or newly started.
 
 A new process takes 0.6 s until gpulab stands in it, a forked one some milliseconds. Only Linux forks:
 elsewhere libraries do not survive it. The process that is forked from never touches a device.
@@ -127,7 +127,7 @@ class Process:
         return self._status
 
     def kill(self) -> None:
-        """End it with all that it has started, even where the keeper stands still."""
+        """Kill the process and all its descendants, even if the keeper does not respond."""
         if self._started is not None:
             end_descendants(self.pid)
             self._started.kill()
@@ -159,7 +159,7 @@ class Process:
 
 
 class _Server:
-    """The process that is forked from, and our line to it; it ends when the line does."""
+    """The fork server and the socket to it; the server ends when the socket is closed."""
 
     def __init__(self) -> None:
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -195,7 +195,7 @@ def _server(parent: int) -> _Server:
 def _forked(
     environment: dict[str, str], modules: Sequence[str]
 ) -> tuple[IO[bytes], IO[bytes], IO[bytes], IO[bytes], bytes] | None:
-    """Pipes to a new process, one to its keeper, and what that said first; None if it cannot be had."""
+    """Return pipes to a new process, one to its keeper, and the keeper's first message; None on failure."""
     request = json.dumps(
         {"environment": environment, "path": sys.path, "folder": _folder(), "modules": [*modules]}
     ).encode()
@@ -244,7 +244,7 @@ def _folder() -> str:
 
 
 def serve(line: socket.socket) -> None:
-    """Fork a keeper for each message that comes."""
+    """Fork a keeper for each message that arrives."""
     loaded: set[str] = set()
     _load(_LOADED, loaded)
     nvrtc.available()  # looks for it, once for all
@@ -285,7 +285,7 @@ def _load(modules: Sequence[str], loaded: set[str]) -> None:
 
 
 def _tidy(keepers: set[int]) -> None:
-    """Forget keepers that have ended. Who else comes under us has lost his to an answer: he ends, too."""
+    """Forget keepers that have ended, and kill orphans whose keeper an answer has killed."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
             keepers.discard(ended)
@@ -295,7 +295,7 @@ def _tidy(keepers: set[int]) -> None:
 
 
 def _keep(request: dict[str, Any], stdin: int, stdout: int, stderr: int, parent_line: int) -> None:
-    """Fork the process itself, tell both numbers, and how it ended; then end all that it has started."""
+    """Fork the process, send both numbers and its exit status, then end all processes that it started."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     me = os.getpid()
     pid = os.fork()
@@ -344,7 +344,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Take over the environment of who asks."""
+    """Take over the environment of the requesting process."""
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.path[:] = request["path"]

@@ -100,7 +100,7 @@ class Talk:
         self._waited_s = 0.0
 
     def limit(self, limit_s: float, longest_s: float, memory_bytes: int) -> None:
-        """Other limits, from now on."""
+        """Change the limits, from now on."""
         self._limit_s = limit_s
         self._longest_s = longest_s
         self._memory_bytes = memory_bytes
@@ -141,7 +141,7 @@ class Talk:
                     raise values.DamagedError("no reply")
 
     def _exchange(self, shown: str, request: bytes) -> bytes:
-        """Send bytes, wait for those that come back, and look at the limits meanwhile."""
+        """Send bytes, receive the reply, and check the limits during that time."""
         unsent = memoryview(request)
         looked = time.monotonic()
         requests = self._process.stdin.fileno()
@@ -172,7 +172,7 @@ class Talk:
                 self._look_s = max(_LOOK_S, 5 * (time.monotonic() - now))
 
     def _frame(self) -> bytes | None:
-        """The next whole reply of what came."""
+        """Return the next complete reply of the received bytes, or None."""
         start = child.NONCE_BYTES + child.LENGTH_BYTES
         nonce = self._came[: child.NONCE_BYTES]
         if nonce != self._nonce[: len(nonce)]:
@@ -189,7 +189,7 @@ class Talk:
         return frame
 
     def _look(self, passed_s: float, shown: str) -> None:
-        """End it if it takes too much."""
+        """End the process if it exceeds a limit."""
         use = self._watch.look(self._memory_bytes)
         where = f" (in {shown})" if shown else ""
         if use.processes > MOST_PROCESSES:
@@ -246,7 +246,7 @@ class Talk:
         return f"it ended Python with status {status} before it returned; leave out exit() and its kin."
 
     def printed(self) -> tuple[str, int]:
-        """End it; the first of what was printed there, and how many lines there were."""
+        """End the process; return the first of its printed lines, and their number."""
         self._process.kill()
         self._printed.thread.join(1)
         return _CONTROL.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines
@@ -261,7 +261,7 @@ def _call_back(back: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bo
 
 
 def _printable(text: str) -> str:
-    """Words of an answer, on one line and without what no terminal or file takes."""
+    """Return text of an answer on one line, without characters that a terminal or file cannot show."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

@@ -1,4 +1,4 @@
-"""A process with all that it has started: what it uses, whether it works or waits, and its end."""
+"""A process with all its descendants: their resources, their state, and their end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORKING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 
 def descendants(pid: int) -> list[int]:
-    """Every process that `pid` has started, and that those have started; parents first, without `pid`."""
+    """Return all descendants of the process `pid`, parents first, without `pid`."""
     pids = []
     unvisited = [pid]
     while unvisited:
@@ -30,7 +30,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that `pid` has started itself, or that fell to it."""
+    """Return the processes that `pid` has started, or that were reparented to it."""
     try:
         lists = [(task / "children").read_text() for task in (_PROC / str(pid) / "task").iterdir()]
     except OSError:  # it has ended, or this system does not tell
@@ -42,7 +42,7 @@ def children(pid: int) -> list[int]:
 
 
 def end_descendants(pid: int) -> None:
-    """Kill all that a process has started, until none is left but those whose end nobody has read."""
+    """Kill all descendants of a process, until only zombies are left."""
     for _ in range(_ROUNDS):
         alive = [child for child in descendants(pid) if not _is_over(child)]
         if not alive:
@@ -84,7 +84,7 @@ class Use:
 
 
 class Watch:
-    """Looks at a process and all that it has started."""
+    """Measures the resources of a process and all its descendants."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

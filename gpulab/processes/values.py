@@ -25,11 +25,11 @@ _KINDS = "biufcSU"  # of arrays: what needs no Python objects
 
 
 class TooMuchError(ValueError):
-    """A value too large to cross."""
+    """Error for a value that is too large to be transferred."""
 
 
 class DamagedError(ValueError):
-    """Bytes that are no value."""
+    """Error for bytes that do not represent a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +44,20 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class OnDevice:
-    """An array that an answer left on the device, and what it holds."""
+    """An array that an answer left on the device, and its contents."""
 
     values: npt.NDArray[Any]
 
 
 def kind_of(value: Any) -> str:
-    """The name of a value's type, as the learner knows it."""
+    """Return the name of a value's type, as the learner knows it."""
     if isinstance(value, Other):
         return value.kind
     return "cupy.ndarray" if isinstance(value, OnDevice) else type(value).__name__
 
 
 def encode(value: Any) -> bytes:
-    """Bytes of a value.
+    """Return the bytes of a value.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def encode(value: Any) -> bytes:
 
 
 class _Parts:
-    """A value as a tree that JSON takes; arrays are put aside."""
+    """A value as a tree that JSON supports; arrays are stored separately."""
 
     def __init__(self, arrays: list[bytes]) -> None:
         self._arrays = arrays
@@ -127,7 +127,7 @@ class _Parts:
 
 
 def decode(data: bytes) -> Any:
-    """The value of `encode`'s bytes, made of exact types.
+    """Return the value of `encode`'s bytes, made of exact types.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def _value(tree: Any, rest: io.BytesIO) -> Any:
 
 
 def _array(rest: io.BytesIO, length: int) -> npt.NDArray[Any]:
-    """An array, whose head must tell the size of what follows before anything is made of it."""
+    """Return an array, after a check that its header matches the size of the data."""
     held = io.BytesIO(rest.read(length))
     version = np.lib.format.read_magic(held)
     if version != (1, 0):

@@ -191,7 +191,7 @@ class CudaBackend:
         return time.perf_counter_ns()
 
     def ptx(self, kernel: Any) -> str:
-        """The kernel's PTX for this device, before probes are put in."""
+        """Return the kernel's PTX for this device, without probes."""
         with self._device:
             return compile_ptx(kernel_source(kernel), self._device.compute_capability)
 

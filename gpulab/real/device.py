@@ -26,7 +26,7 @@ def open_nvml(device: cupy.cuda.Device) -> NvmlDevice | None:
 
 
 def device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -> DeviceInfo:
-    """Ask a device for everything a `DeviceInfo` holds.
+    """Query a device for all fields of a `DeviceInfo`.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ _LIBRARIES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "l
 
 
 def rows(name: str) -> list[list[str]]:
-    """A table that ships with the package, without its headings."""
+    """Return the rows of a table that ships with the package, without its headings."""
     text = (resources.files("gpulab") / "data" / name).read_text(encoding="utf-8")
     return [line.split("\t") for line in text.splitlines()[1:]]
 
@@ -51,7 +51,7 @@ class DriverStatus:
 
 
 def driver_status() -> DriverStatus:
-    """Load the driver's library, initialise it and ask for CUDA version and device count."""
+    """Load the driver's library, initialise it, and query CUDA version and device count."""
     for name in _LIBRARIES:
         try:
             library = ctypes.CDLL(name)

@@ -42,7 +42,7 @@ class _Open:
 
 
 class EventRecorder:
-    """Records what ran within NVTX ranges and `gl.launch`, from `start` to `stop`.
+    """Records the work within NVTX ranges and `gl.launch`, from `start` to `stop`.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class EventRecorder:
         self._originals: dict[str, Callable[..., Any]] = {}
 
     def start(self) -> None:
-        """Begin: NVTX's functions mark the stream, too, until `stop`."""
+        """Start the recording; NVTX's functions also record events in the stream until `stop`."""
         self._base = cupy.cuda.Event()
         self._base.record(cupy.cuda.Stream.null)
         self._base.synchronize()

@@ -48,7 +48,7 @@ def record(graph: Any, provenance: Provenance) -> GraphRecord:
 
 
 def set_node(graph: Any, node: GraphNode, template: Any) -> None:
-    """Give the node with this number the record's parameters, from the next launch on.
+    """Set the parameters of the node with this number, from the next launch on.
 
     What a record lacks, such as the kernel's handle, is that of the same node of `template`.
 
@@ -89,7 +89,7 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
 
 
 def take_parameters(graph: Any, other: Any) -> None:
-    """Give a graph the parameters of another one with the same nodes and edges (``cuGraphExecUpdate``).
+    """Copy the parameters of another graph with the same nodes and edges (``cuGraphExecUpdate``).
 
     Raises
     ------
@@ -161,7 +161,7 @@ def _node(number: int, handle: Any) -> GraphNode:
 
 
 def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
-    """A kernel's parameters, whose values lie where the pointers at `values` lead."""
+    """Return a kernel's parameters, which are read through the pointers at `values`."""
     driver = _driver()
     number = 0
     while values:
@@ -179,7 +179,7 @@ def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
 
 
 def _end(copy: Any, name: str) -> int:
-    """Address of one end of a copy, by whichever field holds it."""
+    """Return the address of one end of a copy, from the field that contains it."""
     host = getattr(copy, f"{name}Host")
     device = int(getattr(copy, f"{name}Device"))
     return device or int(host or 0)

@@ -44,7 +44,7 @@ _NO_GPM = "only GPUs from Hopper (compute capability 9.0) on count it"
 
 
 class GpuLostError(RuntimeError):
-    """NVML no longer responds; the message has its error."""
+    """Error for NVML that no longer responds; the message has NVML's error."""
 
 
 class LoadReader:
@@ -134,7 +134,7 @@ class LoadReader:
 
 
 class _Gpm:
-    """The GPU's own counters between this call and one at least `_LEAST_APART_S` before it."""
+    """Reader of the GPU's own counters over at least `_LEAST_APART_S`."""
 
     def __init__(self, device: NvmlDevice) -> None:
         nvml = device.nvml

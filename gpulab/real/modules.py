@@ -1,4 +1,4 @@
-"""The learner's kernel as PTX, compiled as CuPy compiles it, and instrumented copies loaded beside it."""
+"""The learner's kernel as PTX, with CuPy's compiler options, and instrumented copies loaded next to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEVICE_TO_DEVICE = 3
 
 
 def raw_kernel(kernel: Any) -> Any:
-    """A CuPy kernel of whatever `kernel` is: itself, or one made from a `KernelSource`."""
+    """Return the CuPy kernel for `kernel`: itself, or one made from a `KernelSource`."""
     if isinstance(kernel, cupy.RawKernel):
         return kernel
     source = kernel_source(kernel)

@@ -1,4 +1,4 @@
-"""Live readings of one GPU through NVML. Every reading stands alone: MIG, VMs and containers lack some.
+"""Live readings of one GPU through NVML. Each reading is optional: MIG, VMs and containers lack some.
 
 Costs on an H200, per call: 2 to 12 microseconds for what `NvmlDevice.metrics` reads, but 21 ms for PCIe
 throughput (NVML samples a 20 ms window), which is why that is not among it.
@@ -24,11 +24,11 @@ _EXCLUSIVE_PROCESS = 3  # NVML_COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.h
 
 
 class NvmlError(RuntimeError):
-    """NVML is absent or refuses to start; the message says which."""
+    """Error for NVML that is absent or cannot start; the message has the reason."""
 
 
 class NvmlDevice:
-    """One GPU as NVML sees it.
+    """A GPU as reported by NVML.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class NvmlDevice:
             raise NvmlError(str(error)) from error
 
     def ask(self, function: str, *args: Any) -> Any:
-        """Call one ``nvmlDevice...`` function, or return None where this device has no answer."""
+        """Call one ``nvmlDevice...`` function, or return None if this device does not support it."""
         try:
             return self.call(function, *args)
         except (self.nvml.NVMLError, AttributeError):
@@ -79,7 +79,7 @@ class NvmlDevice:
 
     @property
     def pcie_gbps(self) -> float | None:
-        """Peak of the PCIe link in one direction, from the widest and fastest it can train to."""
+        """Return the peak of the PCIe link in one direction, from its largest width and highest speed."""
         generation = self.ask("nvmlDeviceGetMaxPcieLinkGeneration")
         width = self.ask("nvmlDeviceGetMaxPcieLinkWidth")
         if not generation or not width or generation not in PCIE_LANE_GBPS:
@@ -145,7 +145,7 @@ class Sharing:
 
 
 def sharing(pci_bus_id: str | None = None) -> Sharing:
-    """Ask NVML how one GPU is shared: the one at a PCI bus id, or else the machine's first.
+    """Query NVML for the sharing of one GPU: the one at a PCI bus id, or else the machine's first.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Records a timeline of a real GPU: by CUPTI where that is to be had, else with pairs of events."""
+"""Record a timeline of a real GPU: by CUPTI if it is available, else with pairs of events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RealRecorder:
         self.blind = ""
 
     def start(self) -> None:
-        """Begin.
+        """Start the recording.
 
         Raises
         ------

@@ -102,7 +102,7 @@ class Kernels:
 
     @staticmethod
     def _of_cupys(symbol: str, arrays: list[Region]) -> Touched:
-        """Inputs come first, then results: of a ufunc as many as it has, else one."""
+        """Sort arguments of CuPy's kernels: first inputs, then results (one, or as many as a ufunc has)."""
         name = symbol.removeprefix("cupy_").split("__")[0]
         results = min(int(getattr(getattr(cupy, name, None), "nout", 1)), len(arrays))
         return Touched(tuple(arrays[: len(arrays) - results]), tuple(arrays[len(arrays) - results :]))
@@ -144,12 +144,12 @@ class Kernels:
 
 
 def load_driver() -> Any:
-    """CUDA's driver, which tells the sizes of a kernel's parameters."""
+    """Load CUDA's driver, which reports the sizes of a kernel's parameters."""
     return ctypes.CDLL("libcuda.so.1")
 
 
 def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
-    """The bytes of a launch's parameters, from the addresses given to ``cuLaunchKernel``."""
+    """Return the bytes of a launch's parameters, from the addresses that ``cuLaunchKernel`` received."""
     params: list[bytes] = []
     offset = ctypes.c_size_t()
     size = ctypes.c_size_t()
@@ -167,7 +167,7 @@ def _array_at(address: int) -> Any:
 
 
 def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
-    """The tuple of arguments that a launch under way was given: its arrays lie at these addresses."""
+    """Return the argument tuple of the current launch, found by the addresses of its arrays."""
     for arguments in _living(tuple):
         if len(arguments) == len(words):
             pairs = zip(words, arguments, strict=True)

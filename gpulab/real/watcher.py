@@ -43,13 +43,13 @@ _UNSEEN = (
 
 
 class _Event:
-    """An event of the program, by its handle while that is its own; new if it was made meanwhile."""
+    """An event of the program, stored by handle; ``is_new`` if it was created during the watch."""
 
     is_new = False
 
 
 class _Bytes:
-    """Memory as `Watch` asks of an array."""
+    """Memory in the form that `Watch` expects of an array."""
 
     def __init__(self, address: int, size_bytes: int) -> None:
         self.itemsize = 1
@@ -81,7 +81,7 @@ class _Operation:
 
 @dataclass(slots=True)
 class _Capture:
-    """A graph in the making: its nodes, what each follows, and where its streams stand."""
+    """A graph during its capture: its nodes, their predecessors, and the last nodes of its streams."""
 
     graph_id: int
     nodes: list[Work] = field(default_factory=list)
@@ -91,7 +91,7 @@ class _Capture:
 
 
 class _Unlabelled:
-    """A device's memory, of which nothing is known but the program's names."""
+    """Memory of a device that has no labels except the program's names."""
 
     base_address = arena_bytes = 0
 
@@ -100,7 +100,7 @@ class _Unlabelled:
 
 
 class _DeviceWatch(Watch):
-    """A `Watch` of real memory: CUDA is asked whose an address is."""
+    """A `Watch` of real memory, which queries CUDA for the device of an address."""
 
     def __init__(self) -> None:
         memories = [_Unlabelled() for _ in range(runtime.getDeviceCount())]
@@ -112,7 +112,7 @@ class _DeviceWatch(Watch):
 
 
 class RealWatcher:
-    """Watches what this process does to a GPU; one at a time.
+    """Watches the streams and memory of this process on a GPU; only one can be active at a time.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class RealWatcher:
         self.guarded(name, call.tell, self, *arguments)
 
     def guarded(self, name: str, tell: Callable[..., None], *arguments: Any) -> None:
-        """Call `tell`, and keep its errors from the program."""
+        """Call `tell`, and store its errors so that they do not reach the program."""
         try:
             tell(*arguments)
         except Exception as error:
@@ -240,7 +240,7 @@ class RealWatcher:
         self._ran(stream, _Operation("CONCURRENT_KERNEL", symbol, touched))
 
     def _fresh_here(self) -> Regions:
-        """Blocks that the program's present line has taken and nothing has written: a library's results."""
+        """Return blocks that the current line allocated and no kernel has written: a library's results."""
         here = self._watch.here()
         return tuple(
             Region(self._device_id, start, self._kernels.blocks[start])
@@ -362,7 +362,7 @@ class RealWatcher:
         self._watch.forget_buffers()  # how far the memory reaches is not told
 
     def block_taken(self, address: int, size: int) -> None:
-        """CuPy's pool gave out a block, to the current stream."""
+        """Record that CuPy's pool allocated a block in the current stream."""
         self._kernels.blocks[address] = size
         self._fresh[address] = self._watch.here()
         self._arenas[address] = int(cupy.cuda.get_current_stream().ptr)
@@ -371,7 +371,7 @@ class RealWatcher:
         self._watch.allocated(self._device_id, address, size, private=private)
 
     def block_given_back(self, address: int, size: int) -> None:
-        """A block went back to its stream's arena."""
+        """Record that a block was returned to its stream's arena."""
         self._kernels.blocks.pop(address, None)
         self._fresh.pop(address, None)
         arena = self._place(self._arenas.pop(address, _LEGACY)).stream_id
@@ -422,7 +422,7 @@ class RealWatcher:
         capture.nodes.append(work)
 
     def _writes_host(self, stream: int, start: int = 0, end: int = 1 << 64) -> None:
-        """Work of a stream may change host memory until that stream has been awaited.
+        """Record that work of a stream may change host memory until the stream is synchronized.
 
         A change there must not be taken for the program's own. It may come after a later copy has read the
         memory, so the memory is not watched again before that.
@@ -434,14 +434,14 @@ class RealWatcher:
         return self._events.setdefault(handle, _Event())
 
     def _place(self, handle: int) -> StreamRef:
-        """A stream as acts name it. CUDA is never asked: a handle may be that of a stream that is gone."""
+        """Return a stream as acts name it, without a query to CUDA, since the stream may no longer exist."""
         handle = _LEGACY if handle == _ALIAS else handle
         if handle not in self._places:
             self._note_stream(handle, 0)
         return self._places[handle]
 
     def _note_stream(self, handle: int, flags: int) -> None:
-        """A handle that had belonged to another stream gets a number of its own."""
+        """Give a stream a unique number, even if its handle belonged to an earlier stream."""
         number = handle + (self._gone.get(handle, 0) << 48)
         blocking = not flags & runtime.streamNonBlocking
         self._places[handle] = StreamRef(self._device_id, number, blocking)
@@ -449,7 +449,7 @@ class RealWatcher:
 
 @contextmanager
 def _own_reductions() -> Iterator[None]:
-    """Let CuPy sum and sort with its own kernels, whose arrays are known, and not with CUB's."""
+    """Make CuPy sum and sort with its own kernels, whose arrays are known, instead of CUB's."""
     core = cupy._core
     reductions = core.get_reduction_accelerators()
     routines = core.get_routine_accelerators()

@@ -1,4 +1,4 @@
-"""The device in use and its answers: the only package that chooses between real, virtual and twin."""
+"""The device in use: the only package that chooses between real, virtual and twin devices."""
 
 from __future__ import annotations
 

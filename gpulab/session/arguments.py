@@ -1,4 +1,4 @@
-"""A launch's arguments, kept for a while without keeping a learner's arrays alive."""
+"""A launch's arguments, stored for some time without keeping a learner's arrays alive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST_LAUNCHES = 8
 
 
 class Arguments:
-    """Arguments of a launch that may be launched again, or not, as long as somebody else has its arrays.
+    """Arguments of a launch, usable for another launch while its arrays exist.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Arguments:
         recent.append([args[n] for n in own if n in arrays and _memory_bytes(args[n]) <= _MOST_BYTES])
 
     def now(self) -> tuple[Any, ...]:
-        """The arguments.
+        """Return the arguments.
 
         Raises
         ------
@@ -57,7 +57,7 @@ class Arguments:
 
 
 def recent_arrays() -> deque[list[Any]]:
-    """Room for the own arrays of the last launches."""
+    """Return a container for the own arrays of the last launches."""
     return deque(maxlen=_LAST_LAUNCHES)
 
 
@@ -71,5 +71,5 @@ def _holders(args: Sequence[Any]) -> list[int]:
 
 
 def _memory_bytes(array: Any) -> int:
-    """The memory that lives as long as an array does: a view's may be larger than itself."""
+    """Return the bytes that an array keeps alive; a view's memory may be larger than the view."""
     return max(int(getattr(array, "nbytes", 0)), int(getattr(getattr(array.data, "mem", None), "size", 0)))

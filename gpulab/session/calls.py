@@ -12,7 +12,7 @@ from virtualgpu.records.libraries.layers import CallCounts, questions_last
 
 
 def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[CallCounts, ...]:
-    """All calls of the runtime and of the driver that a function makes on a real GPU; mere questions last."""
+    """Return all runtime and driver calls that a function makes on a real GPU; pure queries last."""
     cupti = library.load()
     if cupti is None:
         return (), ()

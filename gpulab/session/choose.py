@@ -26,7 +26,7 @@ _JOINED = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeviceChoice:
-    """The device in use and why. Its text is one sentence; ``.cp`` is the array module to use."""
+    """The device in use and the reason. Its text is one sentence; ``.cp`` is the array module to use."""
 
     kind: Literal["cuda", "virtual"]
     device: str
@@ -74,7 +74,7 @@ class DeviceChoice:
 
 
 def array_module(kind: Literal["cuda", "virtual"], name: str = "cupy") -> Any:
-    """The array module of one kind of device, or CuPy's second package, ``cupyx``."""
+    """Return the array module of one kind of device, or CuPy's second package, ``cupyx``."""
     virtual = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
     return importlib.import_module(name if kind == "cuda" else virtual[name])
 
@@ -101,7 +101,7 @@ def parse_device(text: Any) -> tuple[Kind, str]:
 
 
 def initial_watchdog() -> float | None:
-    """Seconds from ``GPULAB_WATCHDOG_S``; None if it is not set."""
+    """Return the seconds from ``GPULAB_WATCHDOG_S``, or None if it is not set."""
     text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
     if not text:
         return None
@@ -112,14 +112,14 @@ def initial_watchdog() -> float | None:
 
 
 def check_watchdog(seconds: float | None) -> float | None:
-    """Pass on a number of seconds above 0, or None; anything else is a ValueError."""
+    """Return a number of seconds above 0, or None; raise ValueError for anything else."""
     if seconds is not None and not seconds > 0:
         raise ValueError(f"watchdog_s is a number of seconds above 0, not {seconds!r}.")
     return seconds
 
 
 def check_count(count: Any) -> int:
-    """Pass on a number of virtual devices; all but 1 to ``MAX_VIRTUAL_DEVICES`` is a ValueError."""
+    """Return a number of virtual devices from 1 to ``MAX_VIRTUAL_DEVICES``; raise ValueError otherwise."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_VIRTUAL_DEVICES:
         raise ValueError(
             f"`count` is a whole number of devices from 1 to {MAX_VIRTUAL_DEVICES}, not {count!r}."

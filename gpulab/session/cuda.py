@@ -19,11 +19,11 @@ INSTALL_CUPY = 'pip install "gpulab[cuda13]" (or gpulab[cuda12] for a CUDA 12 dr
 
 
 class CudaUnavailableError(GpulabError, RuntimeError):
-    """A real CUDA device was asked for where CuPy can use none; the message says why."""
+    """Error for a real CUDA device that CuPy cannot use; the message has the reason."""
 
 
 def open_cuda_device(index: int = 0) -> DeviceChoice:
-    """Make a device CuPy's current one, after a tiny allocation on it has worked.
+    """Make a device CuPy's current one, after a small test allocation on it.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def _import_cupy() -> Any:
 
 
 def _import_collectives() -> None:
-    """Let ``cp.cuda.nccl`` and ``cupyx.distributed`` be there unasked, as on virtual GPUs."""
+    """Import ``cp.cuda.nccl`` and ``cupyx.distributed``, so that they are available as on virtual GPUs."""
     with warnings.catch_warnings(), suppress(Exception):
         warnings.simplefilter("ignore")
         importlib.import_module("cupy.cuda.nccl")

@@ -55,7 +55,7 @@ _ALL_THERE = "`count` and `links` are for virtual devices; CUDA devices are all 
 
 @dataclass(slots=True)
 class _Session:
-    """The chosen device, with the objects that serve it."""
+    """The chosen device, with its objects."""
 
     choice: DeviceChoice
     request: tuple[Kind, str, int, str | None]
@@ -180,12 +180,12 @@ def cp() -> Any:
 
 
 def cupyx() -> Any:
-    """CuPy's second package, with page-locked arrays and the profiler: its own, or the virtual GPU's."""
+    """CuPy's second package, with pinned arrays and the profiler: its own, or the virtual GPU's."""
     return array_module(which_device().kind, "cupyx")
 
 
 def backend() -> Backend:
-    """The object that answers every question about the device in use with records.
+    """The object that performs all queries and recordings on the device in use.
 
     With several CUDA devices it is CuPy's current one, as ``cp.cuda.Device(1).use()`` sets it.
     """
@@ -207,7 +207,7 @@ def program_lines() -> lines.ProgramLines:
 
 
 def shown_file(name: str) -> str:
-    """A file of the learner's program as a page shows it: ``cell [12]`` for a notebook's cell."""
+    """Return the displayed name of a file of the program: ``cell [12]`` for a notebook's cell."""
     return lines.display_name(name)
 
 
@@ -217,7 +217,7 @@ def program_names(key: Callable[[Any], int] = id) -> ProgramNames:
 
 
 def twin() -> VirtualBackend | None:
-    """A virtual device like the real one in use, for predictions and replays; None if that is virtual.
+    """Return a virtual device like the real one in use, for predictions; None if that is virtual.
 
     While a real device is in use the virtual side is idle, so the twin is its current machine.
     """
@@ -234,7 +234,7 @@ def twin() -> VirtualBackend | None:
 
 
 def virtual_side() -> VirtualBackend:
-    """The virtual device in use, or else the twin of the real one."""
+    """Return the virtual device in use, or else the twin of the real one."""
     with _lock:
         backend = twin() or _current().virtual
         assert backend is not None
@@ -242,7 +242,7 @@ def virtual_side() -> VirtualBackend:
 
 
 def real_cp() -> Any | None:
-    """CuPy where a real device is in use, else None: for results that are to be taken there, too."""
+    """Return CuPy if a real device is in use, else None, for results that are recorded there, too."""
     with _lock:
         return None if _current().virtual is not None else cp()
 
@@ -251,7 +251,7 @@ def real_cp() -> Any | None:
 def bench(
     info: DeviceInfo | None = None, count: int = 1, links: str | None = None
 ) -> Iterator[VirtualBackend]:
-    """A fresh virtual device for a while, with none of the learner's arrays.
+    """Use a new virtual device temporarily, without the learner's arrays.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def bench(
 
 @contextmanager
 def late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
-    """Let the device in use tell faults as CUDA does: late, and at every call that follows.
+    """Make the device in use report faults as CUDA does: late, and at every later call.
 
     Parameters
     ----------
@@ -296,12 +296,12 @@ def late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
 
 
 def table() -> tuple[DeviceInfo, ...]:
-    """Every GPU that the virtual one can be, from the device table."""
+    """Return every GPU that the virtual GPU can model, from the device table."""
     return tuple(devices.device_info(name) for name in devices.names())
 
 
 def table_info(name: str) -> DeviceInfo:
-    """One GPU of the device table.
+    """Return one GPU of the device table.
 
     Raises
     ------
@@ -335,7 +335,7 @@ def step_prices() -> StepPrices:
 def step_ns(
     name: str, gpus: int, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
 ) -> float:
-    """Modelled duration of a step between so many GPUs of a name; see `virtualgpu.model.cost.step_ns`."""
+    """Return the modelled duration of a step between GPUs; see `virtualgpu.model.cost.step_ns`."""
     return cost.step_ns([table_info(name)] * gpus, messages, sums)[1]
 
 
@@ -359,7 +359,7 @@ def virtual_machine() -> slot.Machine | None:
 
 
 def here() -> Callable[[], AbstractContextManager[None]]:
-    """Remember the device in use now, for work that a widget's callback does later.
+    """Return a function that makes the device in use now current again, for a widget's callback.
 
     Returns
     -------
@@ -426,7 +426,7 @@ def _open(kind: Kind, name: str, count: int, links: str | None) -> _Session:
 
 
 def _make_current(session: _Session) -> None:
-    """Let the device of a session serve the array module."""
+    """Make the array module use the device of a session."""
     if session.virtual is None:
         import cupy
 

@@ -1,4 +1,4 @@
-"""A launch that can be observed again, each time from its arrays as they were before it."""
+"""A launch that can be observed again, each time on its arrays as they were before it."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
 def _beside_its_twin(
     launch: Launch, observations: Sequence[Observation[Any]], twin: VirtualBackend
 ) -> tuple[Observed[Any], ...]:
-    """Observe a launch on the real GPU in use as far as it tells, and on its twin."""
+    """Observe a launch on the real GPU in use as far as possible, and on its twin."""
     cold = caches_of(observations) == "cold"
     replay = _Replay(launch, observations, twin)
     replay.check()
@@ -227,7 +227,7 @@ class _Replay:
 
     @property
     def quick(self) -> bool:
-        """Whether a replay takes less than a few seconds."""
+        """Return whether a replay takes less than a few seconds."""
         return self.launch.threads <= QUICK_THREADS and self.size_bytes <= QUICK_BYTES
 
     def check(self) -> None:
@@ -241,7 +241,7 @@ class _Replay:
                 raise
 
     def begin(self) -> None:
-        """Before the real GPU runs a launch: replay a small one, keep the arguments of a larger one."""
+        """Prepare for a real launch: replay a small launch, keep the arguments of a larger one."""
         if self.launch.threads <= SMALL_THREADS and self.size_bytes <= SMALL_BYTES:
             with self.twin.machine.keeping("watchdog_s"):
                 for device in self.twin.machine.devices:

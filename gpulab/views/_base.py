@@ -53,13 +53,13 @@ def module_text(name: str, folder: Traversable = _HERE) -> str:
 
 
 def style_text(name: str) -> str:
-    """The style sheet of a view: the colours, ``parts/parts.css`` and its own where it has one."""
+    """Return the style sheet of a view: the colours, ``parts/parts.css``, and its own if there is one."""
     sheets = [_HERE.joinpath(f"{part}.css") for part in ("parts/parts", name)]
     return palette.css() + "\n".join(s.read_text(encoding="utf-8") for s in sheets if s.is_file())
 
 
 class View(anywidget.AnyWidget, Tabular, Saved):
-    """A widget with a sentence (``repr``), a text (``describe()``), and a PNG and a page of the same content.
+    """Widget with a sentence (``repr``), a text (``describe()``), and a PNG and a page of the same content.
 
     Subclasses implement `record`, `sentence`, `describe` and `draw`, and call `redraw` once their record
     is there. One whose browser side is more than its display list names a module of its own
@@ -101,23 +101,23 @@ class View(anywidget.AnyWidget, Tabular, Saved):
         raise NotImplementedError
 
     def sentence(self) -> str:
-        """One sentence: what the picture shows and where its numbers come from."""
+        """Return one sentence: the contents of the picture, and the origin of its numbers."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """The picture in words, for those who cannot see it."""
+        """Return the picture in words, for readers who cannot see it."""
         raise NotImplementedError
 
     def tables(self) -> tuple[Table, ...]:
-        """The record as tables; none in a view that has only a picture."""
+        """Return the record as tables; empty if a view has only a picture."""
         return ()
 
     def draw(self) -> Box:
-        """The picture as a display list (`gpulab.views.parts`)."""
+        """Return the picture as a display list (`gpulab.views.parts`)."""
         raise NotImplementedError
 
     def redraw(self, **traits: Any) -> None:
-        """Send the browser what `draw` gives now, and other traits in the same message."""
+        """Send the browser the present result of `draw`, and other traits in the same message."""
         scene, data = pack(self.draw())
         with self.hold_sync():
             self.scene = scene
@@ -131,7 +131,7 @@ class View(anywidget.AnyWidget, Tabular, Saved):
             return picture.png(self.draw(), self.title, self.caption)
 
     def html(self) -> str:
-        """A page that works alone: offline, interactive, without a kernel."""
+        """Return a page that works on its own: offline, interactive, without a kernel."""
         with self._lock:
             traits_by_name = {
                 name: trait for name, trait in self.traits(sync=True).items() if not name.startswith("_")
@@ -148,7 +148,7 @@ class View(anywidget.AnyWidget, Tabular, Saved):
         return self.sentence()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Widget and sentence; the picture is an output of its own, made once the widget is on its way.
+        """Return widget and sentence; the picture is a separate output, created after the widget is sent.
 
         That output stays hidden beside a live widget (``parts.css``) and stands in for one that cannot
         be shown: in an export, on a web page, in a notebook opened without its kernel. Where no cell runs
@@ -165,7 +165,7 @@ class View(anywidget.AnyWidget, Tabular, Saved):
     def _picture_bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
         try:
             drawn = self.png()
-        except Exception as error:  # a missing picture must not take the widget with it
+        except Exception as error:  # the widget must be shown even if the picture fails
             return {"text/plain": f"{self!r}\n(no picture: {type(error).__name__}: {error})"}, {}
         width, height = picture.nominal_size(drawn)
         data = {"text/plain": repr(self), "image/png": base64.b64encode(drawn).decode("ascii")}
@@ -180,7 +180,7 @@ class View(anywidget.AnyWidget, Tabular, Saved):
         shell.display_pub.publish(data=data, metadata=metadata)
 
     def close(self) -> None:
-        """End the live view. Its picture and text still display."""
+        """Close the live view. Its picture and text are still displayed."""
         super().close()
         self.layout.close()
         # ipywidgets blanks this hook on close; the class's own still gives picture and text.
@@ -224,7 +224,7 @@ def close_those_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
 
 
 def after_cell(work: Callable[[], object]) -> bool:
-    """Do work once the notebook cell that runs now has shown its result; False where no cell runs."""
+    """Run a function after the current notebook cell has shown its result; False if no cell runs."""
     from IPython.core.displaypub import CapturingDisplayPublisher
     from IPython.core.getipython import get_ipython
 

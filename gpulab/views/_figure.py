@@ -34,7 +34,7 @@ Theme = Literal["light", "dark"]
 Painter = Callable[["Axes"], None]
 WIDTH_IN = 9.0
 DPI = 100
-SHARPNESS = 2  # so many times the pixels, so that a picture stays sharp where a page shows it larger
+SHARPNESS = 2  # factor of the pixels, so that an enlarged picture stays sharp
 CAPTION_CHARACTERS = 150
 SMALL_POINTS = 7.2
 _PALETTE_COLOURS = 160
@@ -43,7 +43,7 @@ _drawing = threading.Lock()
 
 
 def colour(name: str) -> str:
-    """Return a colour of the palette, for the ground that matplotlib's settings have now."""
+    """Return a colour of the palette, for the background of matplotlib's present settings."""
     ground = matplotlib.rcParams["axes.facecolor"]
     dark = sum(to_rgb(ground)) < 1.5
     return palette.COLOURS[name][dark]
@@ -87,11 +87,11 @@ class FigureView(Tabular, Saved):
         raise NotImplementedError
 
     def sentence(self) -> str:
-        """One sentence: what the chart shows and where its numbers come from."""
+        """Return one sentence: the contents of the chart, and the origin of its numbers."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """The chart in words; it is the alternative text of the image."""
+        """Return the chart in words; this is the alternative text of the image."""
         raise NotImplementedError
 
     def painters(self) -> Sequence[Painter]:
@@ -103,7 +103,7 @@ class FigureView(Tabular, Saved):
         return ()
 
     def notes(self) -> Sequence[str]:
-        """Sentences that stand above the caption."""
+        """Sentences that are shown above the caption."""
         return ()
 
     def plot(self, ax: Any = None) -> Any:
@@ -171,7 +171,7 @@ class FigureView(Tabular, Saved):
         return buffer.getvalue()
 
     def html(self) -> str:
-        """A page that works alone: the chart, its tables and its description."""
+        """Return a page that works on its own: the chart, its tables and its description."""
         dark = f"background: {palette.COLOURS['bg'][1]}; color: {palette.COLOURS['fg'][1]}"
         ground = f"@media (prefers-color-scheme: dark) {{ body {{ {dark} }} }}"
         return (
@@ -203,7 +203,7 @@ class FigureView(Tabular, Saved):
         return self._html(self.png("light"))
 
     def _html(self, light: bytes) -> str:
-        """The image, the dark one where the page is dark, and the folded tables."""
+        """Return the image, with a dark version for dark pages, and the folded tables."""
         name = f"gl-figure-{hashlib.sha256(light).hexdigest()[:10]}"
         dark = palette.in_dark(f"img.{name}", f"content: url({_data_url(self.png('dark'))})")
         image = (

@@ -24,7 +24,7 @@ class Saved:
         raise NotImplementedError
 
     def save(self, path: str | Path) -> Path:
-        """Write it to a file, in the format that the ending of its name stands for.
+        """Save to a file, in the format of the file name's extension.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ def data_as_json(data: Any, indent: int | None = None) -> str:
 
 
 def plain(value: float) -> int | float | None:
-    """A number as files have it: a whole one without a fraction, NaN as nothing."""
+    """Return a number as it is written to files: integral values without a fraction, NaN as nothing."""
     if not math.isfinite(value):
         return None
     return int(value) if value.is_integer() else value

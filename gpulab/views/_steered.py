@@ -1,4 +1,4 @@
-"""A view with sliders: what they are set to, what the picture shows, and that it has been answered."""
+"""A view with sliders: their settings, the resulting picture, and the reply to the browser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpulab.views._base import View
 
 
 class Steered(View):
-    """A view whose sliders Python answers with another picture (`boxes.slider`).
+    """A view whose sliders make Python draw another picture (`boxes.slider`).
 
     Attributes
     ----------
@@ -26,6 +26,6 @@ class Steered(View):
     failed = traitlets.Unicode("").tag(sync=True)
 
     def answer(self, pictured: dict[str, int]) -> None:
-        """Tell the browser, which waits for it before it sends a slider's next place, what is shown now."""
+        """Tell the browser what is shown now; it waits for this before it sends the next slider position."""
         self.pictured = pictured
         self.pictures += 1

@@ -70,18 +70,18 @@ class Waves(LaunchWaves):
 
     @property
     def achieved_where(self) -> str:
-        """The average in words: over busy SMs, and over the whole device."""
+        """Return the average in words: over busy SMs, and over the whole device."""
         return f"busy SMs; device {percent(self.trace.achieved_on_device)}"
 
     @cached_property
     def drawn(self) -> Waves:
-        """These, or each SM's share of them where a page has no room for all."""
+        """Return these waves, or a sample of each SM's blocks if there are too many to draw."""
         fewer = self.trace.thinned(MOST_DRAWN)
         return self if fewer is self.trace else Waves(fewer)
 
 
 def _wave_count(waves: float) -> str:
-    """Two decimals, and more where these would hide a tail: 217 of 216 blocks are not 1.00 waves."""
+    """Return a wave count with two decimals, or more if these would hide a tail (217 of 216 blocks)."""
     if waves >= 100:
         return number(waves)
     if waves < 0.1:
@@ -95,14 +95,14 @@ def occupancy_words(fit: Occupancy) -> str:
 
 
 def limiter_words(fit: Occupancy) -> str:
-    """``limited by registers``, or that nothing fits."""
+    """Return the limits in words, ``limited by registers``, or that no block fits."""
     if not fit.blocks_per_sm:
         return f"no block fits: {listing(fit.limiters)}" if fit.limiters else "no block fits"
     return f"limited by {listing(fit.limiters)}" if fit.limiters else "no single limit"
 
 
 def limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """One bar a limit: the blocks per SM it alone would allow, and whether it is the one that counts.
+    """Return one bar per limit: the blocks per SM that it alone would allow, with a mark if it decides.
 
     The limit on blocks fills a bar, for what is above it can never be reached.
     """

@@ -1,4 +1,4 @@
-"""Pieces of segments, and the free ones of each stream."""
+"""Chunks of segments, and the free chunks of each stream."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Backing(Protocol):
-    """What a segment is made of: memory from the device."""
+    """Memory of the device, of which a segment consists."""
 
     @property
     def ptr(self) -> int:
-        """Its first address; 0 once it is gone."""
+        """First address of the memory; 0 after it has been freed."""
 
 
 Mem = TypeVar("Mem", bound=Backing)
@@ -43,18 +43,18 @@ class Chunk(Generic[Mem]):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a segment of its own."""
+        """Return whether the chunk is a whole segment."""
         return self.prev is None and self.next is None
 
     def and_after(self) -> Iterator[Chunk[Mem]]:
-        """The chunk and those behind it in the segment."""
+        """Return the chunk and all later chunks of its segment."""
         chunk: Chunk[Mem] | None = self
         while chunk is not None:
             yield chunk
             chunk = chunk.next
 
     def split(self, size: int) -> Chunk[Mem] | None:
-        """Keep the first `size` bytes and return the rest, None if there is none."""
+        """Keep the first `size` bytes and return the rest, or None if nothing remains."""
         if self.size == size:
             return None
         rest = Chunk(self.mem, self.offset + size, self.size - size, self.arena)
@@ -67,7 +67,7 @@ class Chunk(Generic[Mem]):
         return rest
 
     def absorb_next(self) -> None:
-        """Join with the next chunk of the segment."""
+        """Merge with the next chunk of the segment."""
         gone = self.next
         assert gone is not None
         self.size += gone.size
@@ -94,7 +94,7 @@ class Arena(Generic[Mem]):
         return len(self._keys)
 
     def take(self, size: int) -> Chunk[Mem] | None:
-        """The smallest free chunk of at least `size` bytes, cut to that size."""
+        """Return the smallest free chunk of at least `size` bytes, cut to that size."""
         i = bisect_left(self._keys, (size, 0))
         if i == len(self._keys):
             return None
@@ -106,7 +106,7 @@ class Arena(Generic[Mem]):
         return chunk
 
     def give(self, chunk: Chunk[Mem]) -> None:
-        """Add a chunk after joining it with its free neighbours."""
+        """Add a chunk, after it is merged with its free neighbours."""
         while chunk.next is not None and chunk.next.is_free:
             self._remove(chunk.next)
             chunk.absorb_next()
@@ -117,7 +117,7 @@ class Arena(Generic[Mem]):
         self._add(chunk)
 
     def release_whole_segments(self) -> list[Chunk[Mem]]:
-        """Drop the chunks that are whole segments, and return them."""
+        """Remove the chunks that are whole segments, and return them."""
         released = [chunk for chunk in self._chunks.values() if chunk.is_whole]
         for chunk in released:
             self._remove(chunk)

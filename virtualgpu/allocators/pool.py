@@ -1,4 +1,4 @@
-"""CuPy's memory pool of one device, whatever its segments are made of.
+"""CuPy's memory pool of one device, for segments of any kind of memory.
 
 The pool follows CuPy's documented rules: requests are rounded up to 512 bytes; each stream has its
 own arena of free chunks; the smallest free chunk that fits is taken and, if larger, split; a freed
@@ -17,7 +17,7 @@ from virtualgpu.allocators.chunks import Arena, Chunk, Mem
 
 
 class ChunkPool(Generic[Mem]):
-    """Segments, the chunks that tile them, and the free ones of each stream. Sizes are whole units, in bytes.
+    """Segments, the chunks that tile them, and the free chunks of each stream. Sizes are in bytes.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class ChunkPool(Generic[Mem]):
         self._changing = False
 
     def take(self, size: int, stream: int, allocate: Callable[[int], Mem | None]) -> Chunk[Mem] | None:
-        """A chunk for the stream with handle `stream`: a free one of its arena, or a new segment.
+        """Return a chunk for the stream with handle `stream`: a free one of its arena, or a new segment.
 
         `allocate` takes a segment of so many bytes from the device; it returns None if that has no room.
         None where the limit or the device has no room even after free blocks were released.
@@ -74,7 +74,7 @@ class ChunkPool(Generic[Mem]):
         return chunk
 
     def give(self, chunk: Chunk[Mem]) -> None:
-        """Take a chunk back; it never waits for another thread."""
+        """Return a chunk to the pool, without a wait for another thread."""
         if not chunk.mem.ptr:
             return  # the whole pool is garbage, and its segment happened to be finalised first
         self._pending.append(chunk)
@@ -87,7 +87,7 @@ class ChunkPool(Generic[Mem]):
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Hold the pool; True if its chunks may be changed.
+        """Lock the pool for a block; yield True if its chunks may be changed.
 
         False within another call of the same thread, see the class's notes.
         """
@@ -112,7 +112,7 @@ class ChunkPool(Generic[Mem]):
             self._changing = False
 
     def _new_segment(self, size: int, allocate: Callable[[int], Mem | None]) -> Mem | None:
-        """Memory from the device, counted in the total; free blocks in the way go back to it."""
+        """Allocate device memory and add it to the total; free blocks are released if there is too little."""
         if 0 < self.limit_bytes < size or not any(self._reserve(size) for _ in self._make_room()):
             return None
         memory = None
@@ -128,7 +128,7 @@ class ChunkPool(Generic[Mem]):
         return memory
 
     def _make_room(self) -> Iterator[None]:
-        """Three states to try in: as it is; without free blocks; without those that only cycles hold."""
+        """Yield before three attempts: unchanged, without free blocks, without garbage in cycles."""
         yield
         self.free_all_blocks()
         yield
@@ -143,8 +143,10 @@ class ChunkPool(Generic[Mem]):
         return fits
 
     def free_all_blocks(self, stream: int | None = None) -> None:
-        """Give free blocks that are whole segments back to the device (of one stream's arena only
-        if `stream` is given). A segment with a part in use stays."""
+        """Return free blocks that are whole segments to the device, of all streams or of `stream`.
+
+        A segment with a part in use is kept.
+        """
         with self.alone() as alone:
             arenas = self._arenas.values() if stream is None else [self._arenas.get(stream)]
             for arena in list(arenas) if alone else ():
@@ -154,7 +156,7 @@ class ChunkPool(Generic[Mem]):
                     self._released(chunk)
 
     def segments(self) -> list[Chunk[Mem]]:
-        """The first chunks of all segments in the order of addresses."""
+        """Return the first chunks of all segments in the order of addresses."""
         return sorted(self._segments, key=lambda chunk: chunk.address)
 
     def n_free_blocks(self) -> int:
@@ -168,9 +170,9 @@ class ChunkPool(Generic[Mem]):
             return self._used - sum(chunk.size for chunk in self._pending)
 
     def free_bytes(self) -> int:
-        """Bytes the pool holds but nobody uses."""
+        """Bytes that the pool has allocated but the program does not use."""
         return self._total - self.used_bytes()
 
     def total_bytes(self) -> int:
-        """Bytes the pool has taken from the device."""
+        """Bytes that the pool has allocated on the device."""
         return self._total

@@ -1,4 +1,4 @@
-"""How CuPy's pools round sizes and read limits."""
+"""Rounding of sizes and parsing of limits in CuPy's pools."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ _BEYOND = 1 << 64  # CuPy computes in 64 bits, so that sizes close to this becom
 
 
 def round_size(size: int) -> int:
-    """`size` rounded up to the pool's unit of 512 bytes."""
+    """Return `size` rounded up to the pool's unit of 512 bytes."""
     return -(-size // ALLOCATION_UNIT_BYTES) * ALLOCATION_UNIT_BYTES % _BEYOND
 
 
 def round_pinned_size(size: int) -> int:
-    """`size` rounded up to a power of two of at least 512 bytes, as the pool of page-locked memory does."""
+    """Return `size` rounded up to a power of two of at least 512 bytes, as the pool of pinned memory does."""
     return max(ALLOCATION_UNIT_BYTES, 1 << (size - 1).bit_length()) % _BEYOND
 
 
 def limit_bytes(size: int | None, fraction: float | None, capacity_bytes: int) -> int:
-    """A pool's limit in bytes, given so or as part of the device's memory; 0 for none.
+    """Return a pool's limit in bytes, from bytes or a fraction of the device's memory; 0 for no limit.
 
     Raises
     ------

@@ -86,7 +86,7 @@ class SassInstruction:
 
     @property
     def is_conditional_branch(self) -> bool:
-        """Whether some lanes may branch to another location here, the kernel's end included."""
+        """Return whether some lanes may branch to another location here, the kernel's end included."""
         if ".DIV" in self.opcode:  # tests whether the warp has diverged, with the same result in all lanes
             return False
         return self.root in _BRANCHES and (self.guarded or self.root in ("BRX", "JMX"))

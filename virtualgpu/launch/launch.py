@@ -118,7 +118,7 @@ class Launch:
 
     @property
     def is_one_dimensional(self) -> bool:
-        """Whether grid and block use only x, so that the block size can be changed."""
+        """Return whether grid and block use only x, so that the block size can be changed."""
         return self.grid[1:] == (1, 1) and self.block[1:] == (1, 1)
 
     def resized(self, threads: int) -> Launch:

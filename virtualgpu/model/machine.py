@@ -275,7 +275,7 @@ class Machine:
 
     @property
     def in_use(self) -> bool:
-        """Whether a device has been used: for an allocation, a copy or a launch."""
+        """Return whether a device has been used: for an allocation, a copy or a launch."""
         memories = [device.memory for device in self.devices]
         return self.clock.now_ns > 0 or any(memory.used_bytes > memory.context_bytes for memory in memories)
 

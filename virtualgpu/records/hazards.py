@@ -73,12 +73,12 @@ class SanitizerReport:
 
     @property
     def complete(self) -> bool:
-        """Whether the checks covered the launch to its end."""
+        """Return whether the checks covered the launch to its end."""
         return not self.fault and self.blocks_checked is None and not self.unavailable
 
     @property
     def clean(self) -> bool:
-        """Whether the checked part has no hazard above the severity ``info`` (see `complete`)."""
+        """Return whether the checked part has no hazard above the severity ``info`` (see `complete`)."""
         checked = not self.fault and not self.unavailable
         return checked and all(hazard.severity == "info" for hazard in self.hazards)
 
@@ -154,5 +154,5 @@ class StreamReport:
 
     @property
     def clean(self) -> bool:
-        """Whether there are no findings."""
+        """Return whether there are no findings."""
         return not self.findings

@@ -1,4 +1,4 @@
-"""What a snapshot does not say: the state before its first event, and how large each block was.
+"""Reconstruct the parts that a snapshot lacks: the state before its first event, and all block sizes.
 
 PyTorch's trace has the bytes that were asked for; blocks are larger. The final state is known, so the events
 are undone one by one to find the first one, and then done again with the allocator's rules for sizes.
@@ -24,7 +24,7 @@ UNMAPPED = CODES["segment_unmap"]
 
 @dataclass(slots=True)
 class Alive:
-    """A block that is not free; `size` 0 is not known yet."""
+    """A block that is not free; `size` is 0 while it is not known."""
 
     size: int
     requested: int
@@ -35,7 +35,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """First and last state, and the size of the block that each event speaks of."""
+    """The first and the last state, and the size of the block of each event."""
 
     first_ranges: list[Range]
     first_blocks: dict[int, Alive]
@@ -46,7 +46,7 @@ class History:
 
 
 def history(tables: DeviceTables, settings: Settings) -> History:
-    """Undo a device's events, then do them again."""
+    """Undo the events of a device to find its first state, then apply them again."""
     ranges = Ranges(tables.segments)
     alive = {
         block.address: Alive(block.size, block.requested, block.state, block.stack)
@@ -128,7 +128,7 @@ def _redo(
             large.no_segment(address)
     if tables.block_sizes:
         return tables.block_sizes
-    # The final state knows better what it holds, wherever an event made it.
+    # The final state is more exact about its blocks than the events that created them.
     for block in last.values():
         if block.event >= 0:
             sizes[block.event] = block.size
@@ -175,7 +175,7 @@ class _LargeSegments:
             del blocks[at]
 
     def size_of(self, address: int, requested: int, settings: Settings) -> int:
-        """The size of a block that begins at `address` now, in the gap that it is cut from."""
+        """Return the size of a block at `address`: the rounded request, or the gap if that is not split."""
         size = settings.rounded(requested)
         start = self._of(address)
         if start is None:

@@ -1,4 +1,4 @@
-"""Pickles of plain data, read without running anything that they bring along."""
+"""Read pickles of plain data without running any code that they contain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GZIP = b"\x1f\x8b"
 
 
 class SnapshotError(GpulabError, ValueError):
-    """A file that is no snapshot, is damaged, or would run code; the message says which."""
+    """Error for a file that is not a snapshot, is damaged, or would run code; the message says which."""
 
 
 class _Plain(pickle.Unpickler):
@@ -35,7 +35,7 @@ class _Plain(pickle.Unpickler):
 
 
 def load(file: IO[bytes]) -> Any:
-    """The plain data of a pickle, which can be compressed by gzip.
+    """Return the plain data of a pickle, which can be compressed by gzip.
 
     Raises
     ------

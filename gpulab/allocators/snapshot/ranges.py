@@ -32,7 +32,7 @@ class Ranges:
         return iter([self._by_start[start] for start in self._starts])
 
     def around(self, address: int) -> Range | None:
-        """The range that `address` lies in."""
+        """Return the range that contains `address`."""
         at = bisect_right(self._starts, address) - 1
         if at < 0:
             return None
@@ -40,7 +40,7 @@ class Ranges:
         return found if address < found.end else None
 
     def add(self, new: Range) -> None:
-        """Put a range in; one of an expandable segment joins its neighbours."""
+        """Add a range; a range of an expandable segment is merged with its neighbours."""
         if new.is_expandable:
             for other in (self.around(new.address - 1), self.around(new.end)):
                 if other is None or not other.is_expandable or other.stream != new.stream:
@@ -54,7 +54,7 @@ class Ranges:
         self._by_start[new.address] = new
 
     def remove(self, address: int, size: int) -> Range | None:
-        """Take a range, or a part of one, out; what it was a part of."""
+        """Remove a range, or a part of one, and keep the remaining parts."""
         found = self.around(address)
         if found is None:
             return None

@@ -36,7 +36,7 @@ _UNPACKED = 12  # how much larger a compressed snapshot is once it is unpacked
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot of PyTorch's allocator: for each device what happened, and what it held at last.
+    """A snapshot of PyTorch's allocator: the events and the final state of each device.
 
     A device without recorded events has a trace without events, whose first state is the last one.
     """
@@ -50,7 +50,7 @@ class Snapshot:
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
-    """Open what ``torch.cuda.memory._dump_snapshot(path)`` wrote.
+    """Read a snapshot file that ``torch.cuda.memory._dump_snapshot(path)`` wrote.
 
     The pickle is read by a process of its own with bounded memory and time, and refused if it names a class
     or a function, so that nothing in it runs.
@@ -124,7 +124,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
 
 
 def of_arrays(found: dict[str, Array], name: str) -> Snapshot:
-    """The records that `worker.arrays` has the data of."""
+    """Build the records from the arrays that `worker.arrays` returns."""
     about = json.loads(found["about"].tobytes().decode("utf-8", "surrogatepass"))
     frames = [Frame(*frame) for frame in about["frames"]]
     flat = [frames[number] for number in found["stack_frames"].tolist()]
@@ -166,7 +166,7 @@ def of_arrays(found: dict[str, Array], name: str) -> Snapshot:
 
 
 def _provenance(told: list[str], device: int, name: str) -> Provenance:
-    """Where the figures come from; what was measured is a recording now."""
+    """Return the origin of the numbers; measured numbers become recorded ones."""
     match told:
         case ["modelled", device_name, detail]:
             return Provenance("modelled", device_name, detail)
@@ -176,7 +176,7 @@ def _provenance(told: list[str], device: int, name: str) -> Provenance:
 
 
 def _requested(found: dict[str, Array], prefix: str) -> Array:
-    """The bytes asked for; events of segments have none."""
+    """Return the requested bytes of each event; events of segments have none."""
     actions = found[prefix + "actions"]
     return np.where(actions <= 2, found[prefix + "requested"], 0)
 

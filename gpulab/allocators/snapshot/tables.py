@@ -1,4 +1,4 @@
-"""A snapshot's dictionaries as columns, checked."""
+"""Conversion of a snapshot's dictionaries to columns, with checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIMIT = 1 << 62
 
 
 class FinalBlock(NamedTuple):
-    """A block of the final state: where, how large, what of it was asked for, its state and stack."""
+    """A block of the final state: its address, size, requested bytes, state and stack trace."""
 
     address: int
     size: int
@@ -51,7 +51,7 @@ class DeviceTables:
 
 
 class Tables:
-    """All devices of a snapshot, and the stack traces and pools that their numbers mean."""
+    """All devices of a snapshot, and the stack traces and pools that are referred to by number."""
 
     def __init__(self, found: Any) -> None:
         if isinstance(found, list):  # what torch.cuda.memory_snapshot() returns
@@ -158,7 +158,7 @@ class Tables:
                     tables.left_out[action] = tables.left_out.get(action, 0) + 1
 
     def _stack(self, frames: Any) -> int:
-        """The number of a stack trace; lists, and frames, that the pickle shares are read once."""
+        """Return the number of a stack trace; lists and frames that the pickle shares are read once."""
         if not frames:
             return -1
         number = self._stack_numbers.get(id(frames))
@@ -168,7 +168,7 @@ class Tables:
         return number
 
     def _new_stack(self, frames: list[Any]) -> int:
-        """The number of a list of frames: that of a list before it with the same frames, or its own."""
+        """Return the number of a list of frames; equal lists have the same number."""
         # The snapshot keeps its objects, so that their identities stay theirs. Some frames of each list tell
         # most lists apart; to hash them all would take most of the time that a large snapshot takes.
         some = (len(frames), *map(id, frames[:: len(frames) // 8 + 1]))
@@ -199,7 +199,7 @@ def _of(kind: type, value: Any, what: str) -> Any:
 
 
 def _word(value: Any, most: int = 30) -> str:
-    """A text or a number, at most so long; of a container its kind only, since it may be a bomb."""
+    """Return a string of limited length, or a number; of a container only its type, since it may be large."""
     if isinstance(value, str):
         return value[:most]
     if isinstance(value, int) and abs(value) < _LIMIT * 4:
@@ -215,17 +215,17 @@ def _number(of: dict[Any, Any], key: str, default: int | None = None) -> int:
 
 
 def _counted(value: Any, otherwise: int = 0) -> Any:
-    """A counter of PyTorch's, or `otherwise` where it fell below 0: unsigned, it is then near 2**64."""
+    """Return a counter of PyTorch, or `otherwise` for a counter that wrapped around below 0."""
     return otherwise if type(value) is int and (value < 0 or value >= _LIMIT) else value
 
 
 def _handle(value: Any) -> Any:
-    """A stream's handle, which stands for itself only: of any int one that fits."""
+    """Return the handle of a stream, which is only an identifier, as an int that fits."""
     return value % _LIMIT if type(value) is int else value
 
 
 def _is_possible(entry: dict[Any, Any]) -> bool:
-    """Whether no number of an event is beyond all devices; other types are for `_check`."""
+    """Return whether all numbers of an event are possible on some device; `_check` handles other types."""
     values = [entry.get(key, 0) for key in ("addr", "size", "time_us", "block_size")]
     return all(type(value) is not int or 0 <= value < _LIMIT for value in values)
 
@@ -238,7 +238,7 @@ def _check(column: list[Any]) -> None:
 
 
 def _settings(found: Any) -> str:
-    """The allocator's settings in PyTorch's notation; empty where the snapshot does not say."""
+    """Return the allocator's settings in PyTorch's notation; empty if the snapshot has none."""
     if not isinstance(found, dict):
         return ""
     text = _word(found.get("PYTORCH_CUDA_ALLOC_CONF", ""), 500)
@@ -248,5 +248,5 @@ def _settings(found: Any) -> str:
 
 
 def as_array(rows: Iterable[Iterable[int]], width: int) -> np.ndarray[Any, Any]:
-    """Rows of whole numbers as an array of `width` columns."""
+    """Return rows of integers as an array of `width` columns."""
     return np.array([list(row) for row in rows], dtype=np.int64).reshape(-1, width)

@@ -1,4 +1,4 @@
-"""Reads a snapshot in a process of its own, whose memory and time are limited, into arrays.
+"""Read a snapshot into arrays in a separate process with limited memory and time.
 
 ``python -m gpulab.allocators.snapshot.worker FILE RESULT LIMIT_BYTES LIMIT_S``
 """
@@ -28,7 +28,7 @@ _MOST_NAMES = 5
 
 
 def arrays(found: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """A snapshot's data as arrays: all that `reader` needs."""
+    """Return the data of a snapshot as arrays: all that `reader` needs."""
     tables = Tables(found)
     settings = Settings()
     notes = []
@@ -95,7 +95,7 @@ def _map(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read, write the result, or print one sentence that says why not."""
+    """Read the snapshot and write the result, or print one sentence with the reason of a failure."""
     source, target, limit_bytes, limit_s = arguments
     gc.disable()
     _limit(int(limit_bytes), int(limit_s))
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _limit(memory_bytes: int, seconds: int) -> None:
-    """Bound what a pickle that is made to waste memory or time can take; only POSIX systems can."""
+    """Limit the memory and time that a malicious pickle can use; this works on POSIX systems only."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -1,4 +1,4 @@
-"""Traces as PyTorch's memory snapshots, which pytorch.org/memory_viz and ``_memory_viz.py`` open."""
+"""Save traces as PyTorch's memory snapshots, which pytorch.org/memory_viz and ``_memory_viz.py`` open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROTOCOL = 4
 
 
 def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: BlockMap) -> Path:
-    """Save a trace, of whichever allocator, as PyTorch dumps its own.
+    """Save a trace of any allocator in the format of PyTorch's memory snapshots.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def _events(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[d
 
 
 def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """A segment; of an expandable one every part that has memory, as PyTorch tells them."""
+    """Return the entries of a segment; an expandable segment has one per mapped part, as in PyTorch."""
     parts: list[list[Block]] = [[]]
     for block in segment.blocks:
         if block.is_unmapped:
@@ -115,7 +115,7 @@ def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]])
 
 
 def _settings(text: str) -> dict[str, Any]:
-    """The settings as PyTorch lists them; its defaults where the trace is another allocator's."""
+    """Return the settings as PyTorch lists them; the defaults if the trace is of another allocator."""
     try:
         settings = Settings.parse(text)
     except SettingsError:

@@ -22,7 +22,7 @@ H200_BYTES = 150_109_880_320
 
 
 def _drop(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
-    """Where events go before someone wants them."""
+    """Discard an event; this is the sink until a caller sets another one."""
 
 
 class TorchAllocator:
@@ -81,7 +81,7 @@ class TorchAllocator:
         if self._set.per_process_memory_fraction < 1:
             self._limit = int(self._set.per_process_memory_fraction * self._device.capacity_bytes)
 
-    # --- what a program calls
+    # --- functions that a program calls
 
     @property
     def settings(self) -> str:
@@ -92,7 +92,7 @@ class TorchAllocator:
         return self._device.capacity_bytes
 
     def malloc(self, size_bytes: int, stream: int) -> int:
-        """The address of a block of at least `size_bytes` for `stream`; 0 for none.
+        """Return the address of a block of at least `size_bytes` for `stream`, or 0 for 0 bytes.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class TorchAllocator:
         return self._hand_out(block, pool, size, size_bytes)
 
     def free(self, address: int) -> None:
-        """Take a block back; other streams that use it are waited for."""
+        """Free a block, after the other streams that use it have finished."""
         if address == 0:
             return
         block = self._in_use(address)
@@ -165,11 +165,11 @@ class TorchAllocator:
         self._limit = size_bytes or None
 
     def set_memory_fraction(self, fraction: float) -> None:
-        """As ``torch.cuda.set_per_process_memory_fraction``; 1 is no limit."""
+        """Set the limit like ``torch.cuda.set_per_process_memory_fraction``; 1 removes the limit."""
         self._limit = None if fraction >= 1 else int(fraction * self._device.capacity_bytes)
 
     def block_map(self) -> BlockMap:
-        """Its segments and blocks now. A gap of an expandable segment divides it where memory is missing."""
+        """Return the current segments and blocks. An unmapped gap divides an expandable segment."""
         heads = [b for b in (*self._active.values(), *self._small, *self._large) if b.before is None]
         heads += [b for pool in (self._small, self._large) for b in pool.all_holes() if b.before is None]
         segments = tuple(_segment(head) for head in sorted(heads, key=lambda block: block.address))
@@ -198,7 +198,7 @@ class TorchAllocator:
         return block
 
     def _best_expandable(self, pool: Pool, index: int, block: Block) -> Block | None:
-        """A block at the end of an expandable segment counts with what it can grow to."""
+        """Return the best block, where a block at the end of an expandable segment counts with its growth."""
 
         def can_be(block: Block) -> int:
             hole = block.after
@@ -231,7 +231,7 @@ class TorchAllocator:
         return Block(pool, stream, address, wanted)
 
     def _hand_out(self, block: Block, pool: Pool, size: int, requested: int) -> int:
-        """Split a block that was taken out of its pool, and give it to the program."""
+        """Split a block that was taken out of its pool if possible, and mark it as allocated."""
         was_split = block.is_split
         count = self.statistics
         if self._set.splits(block.size, size, pool.is_small, self._set.expandable_segments):
@@ -266,7 +266,7 @@ class TorchAllocator:
     # --- expandable segments
 
     def _expand(self, pool: Pool, stream: int, size: int) -> Block | None:
-        """Map memory behind, or between, what an expandable segment has, until `size` bytes are in a row."""
+        """Map memory to gaps of an expandable segment or after its end, until `size` bytes are free."""
         block = self._room_to_grow(pool, stream, size)
         if not block.is_mapped and not self._map(block, min(block.size, size)):
             return None
@@ -280,7 +280,7 @@ class TorchAllocator:
         return block
 
     def _room_to_grow(self, pool: Pool, stream: int, size: int) -> Block:
-        """The lowest place with enough free addresses, with memory or without."""
+        """Return the lowest position with enough free addresses, mapped or not."""
         for hole in pool.holes(stream):
             start = hole
             if hole.before is not None and not hole.before.is_busy:
@@ -299,7 +299,7 @@ class TorchAllocator:
         return whole
 
     def _map(self, block: Block, size: int) -> bool:
-        """Give memory to the first pages of a hole."""
+        """Map memory to the first pages of an unmapped part."""
         segment = block.expandable
         assert segment is not None
         mapped = -(-size // segment.page_bytes) * segment.page_bytes
@@ -325,7 +325,7 @@ class TorchAllocator:
         return True
 
     def _unmap(self, block: Block) -> None:
-        """Take memory from the whole pages of a free block."""
+        """Unmap the whole pages of a free block."""
         segment = block.expandable
         assert segment is not None
         unit = segment.page_bytes
@@ -359,7 +359,7 @@ class TorchAllocator:
         self.statistics.num_device_free += 1
         self.sink("segment_unmap", start, size, 0, block.stream)
 
-    # --- giving blocks back
+    # --- freeing blocks
 
     def _in_use(self, address: int) -> Block:
         block = self._active.get(address)
@@ -370,7 +370,7 @@ class TorchAllocator:
         return block
 
     def _free_block(self, block: Block) -> None:
-        """Put a block back into its pool, as one with its free neighbours."""
+        """Put a block back into its pool, merged with its free neighbours."""
         pool = block.pool
         size = block.size
         requested = block.requested
@@ -396,7 +396,7 @@ class TorchAllocator:
         count.take("requested_bytes", pool.name, requested)
 
     def _merge(self, block: Block, other: Block | None) -> int:
-        """Make a neighbour that is as free, and as mapped, part of `block`; its size, or 0."""
+        """Merge a neighbour with the same state into `block`; return its size, or 0."""
         if other is None or other.is_busy or other.is_mapped != block.is_mapped:
             return 0
         if other.is_mapped:
@@ -416,7 +416,7 @@ class TorchAllocator:
         return other.size
 
     def _process_events(self) -> None:
-        """Free the blocks whose streams are through."""
+        """Free the blocks whose streams have finished."""
         for stream in self._streams_in_order():
             waiting = self._events[stream]
             while waiting and waiting[0][1][0]:
@@ -431,7 +431,7 @@ class TorchAllocator:
                 self._stream_is_through(block)
 
     def _streams_in_order(self) -> list[int]:
-        """As PyTorch goes through its hash table: the default stream, then the side streams, newest first.
+        """Return the streams in PyTorch's order: the default stream, then the side streams, newest first.
 
         Recorded with three of them; with more the table's order is another one. Only the order in which
         blocks become free is told by it, not what is free in the end.
@@ -443,10 +443,10 @@ class TorchAllocator:
         if block.events == 0:
             self._free_block(block)
 
-    # --- giving segments back
+    # --- releasing segments
 
     def _release_cached(self) -> None:
-        """Wait for the streams, then give back every segment that is free as a whole."""
+        """Wait for the streams, then release every segment that is completely free."""
         self._synchronize_events()
         for pool in (self._large, self._small):
             to_unmap = []
@@ -477,7 +477,7 @@ class TorchAllocator:
             self.complete(stream)
 
     def _release_available(self, pool: Pool, stream: int, size: int) -> bool:
-        """Give back blocks that are too large to be split, as many as the request needs."""
+        """Release blocks that are too large to be split, as many as the request needs."""
         most = self._set.max_split_bytes
         if self._set.max_split_size_mb is None:
             return False
@@ -499,7 +499,7 @@ class TorchAllocator:
         return released >= wanted
 
     def _collect_garbage(self, limit: int) -> None:
-        """Give back large blocks that were passed over more often than the average of them."""
+        """Release large blocks that were unused for longer than the average large block."""
         threshold = int(self._set.garbage_collection_threshold * limit)
         if self._reserved <= threshold:
             return

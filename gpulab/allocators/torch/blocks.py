@@ -67,11 +67,11 @@ class Block:
 
     @property
     def is_busy(self) -> bool:
-        """In use by the program, or waiting for a stream."""
+        """Return whether the program uses the block, or the block waits for a stream."""
         return self.is_allocated or self.events > 0 or bool(self.uses)
 
     def insert_after(self, other: Block) -> None:
-        """Take the place behind `other`."""
+        """Link the block into the list after `other`."""
         self.before = other
         self.after = other.after
         if other.after is not None:
@@ -79,7 +79,7 @@ class Block:
         other.after = self
 
     def insert_before(self, other: Block) -> None:
-        """Take the place in front of `other`."""
+        """Link the block into the list before `other`."""
         self.before = other.before
         self.after = other
         if other.before is not None:
@@ -103,7 +103,7 @@ class Pool:
         return "small" if self.is_small else "large"
 
     def __iter__(self) -> Iterator[Block]:
-        """Free blocks in order; the pool may change meanwhile."""
+        """Iterate over the free blocks in order; the pool may change during the iteration."""
         return iter([self._blocks[key] for key in self._keys])
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class Pool:
         return self._blocks[self._keys[index]] if 0 <= index < len(self._keys) else None
 
     def add_hole(self, block: Block) -> None:
-        """Keep a part of an expandable segment that has no memory."""
+        """Add a part of an expandable segment that has no memory."""
         insort(self._unmapped, (block.stream, block.address))
         self._holes[block.stream, block.address] = block
 
@@ -135,7 +135,7 @@ class Pool:
         del self._holes[block.stream, block.address]
 
     def holes(self, stream: int) -> Iterator[Block]:
-        """The stream's parts without memory, in the order of addresses."""
+        """Return the stream's parts without memory, sorted by address."""
         for key in self._unmapped[bisect_left(self._unmapped, (stream, 0)) :]:
             if key[0] != stream:
                 return

@@ -1,4 +1,4 @@
-"""The device below an allocator: its memory, and the addresses that the driver gives."""
+"""The device that an allocator uses: its memory, and the addresses that the driver returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Region:
         self.taken: list[tuple[int, int]] = []
 
     def gap(self, size: int) -> int | None:
-        """The lowest address with `size` free bytes behind it."""
+        """Return the lowest address at which `size` free bytes start, or None."""
         at = self.address
         for start, end in self.taken:
             if start - at >= size:
@@ -34,7 +34,7 @@ class _Region:
 
 
 class Device:
-    """Memory of `capacity_bytes`, and addresses for it.
+    """A device with `capacity_bytes` of memory, and addresses for it.
 
     ``cudaMalloc`` takes both, ``cuMemAddressReserve`` addresses only and ``cuMemCreate`` memory only. Which
     addresses decides where a pool has two equally good blocks. As seen in recordings of an H200 (driver of
@@ -56,7 +56,7 @@ class Device:
         return self.capacity_bytes - self.used_bytes
 
     def malloc(self, size_bytes: int) -> int | None:
-        """Memory with addresses, or None where there is too little."""
+        """Allocate memory with addresses, or return None if there is not enough."""
         if not self.create(size_bytes):
             return None
         size = -(-size_bytes // _GRAIN) * _GRAIN
@@ -71,7 +71,7 @@ class Device:
         return address
 
     def free(self, address: int, size_bytes: int) -> None:
-        """Give back what `malloc` gave."""
+        """Free memory that `malloc` allocated."""
         self.release(size_bytes)
         region = next(one for one in self._newest_first if one.address <= address < one.end)
         del region.taken[bisect_left(region.taken, (address, 0))]
@@ -91,18 +91,18 @@ class Device:
         return region
 
     def create(self, size_bytes: int) -> bool:
-        """Memory without addresses."""
+        """Create memory without addresses."""
         if size_bytes > self.free_bytes:
             return False
         self.used_bytes += size_bytes
         return True
 
     def release(self, size_bytes: int) -> None:
-        """Give back what `create` gave."""
+        """Release memory that `create` created."""
         self.used_bytes -= size_bytes
 
     def reserve(self, size_bytes: int) -> int:
-        """Addresses without memory: the lowest that are free."""
+        """Reserve the lowest free addresses, without memory."""
         size = -(-size_bytes // _GRAIN) * _GRAIN
         at = _RESERVED_FROM
         for start, end in self._reserved:
@@ -113,5 +113,5 @@ class Device:
         return at
 
     def unreserve(self, address: int) -> None:
-        """Give back what `reserve` gave."""
+        """Release addresses that `reserve` reserved."""
         del self._reserved[bisect_left(self._reserved, (address, 0))]

@@ -29,12 +29,12 @@ _OF_OTHERS = {
 
 
 class SettingsError(GpulabError, ValueError):
-    """An allocator setting that PyTorch would refuse, or that means nothing; the message names it."""
+    """Error for a setting that PyTorch would reject, or that has no effect; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What PyTorch's caching allocator is set to; the defaults are PyTorch's.
+    """Settings of PyTorch's caching allocator, with PyTorch's defaults.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Settings:
 
     @classmethod
     def parse(cls, text: str) -> Settings:
-        """Read ``PYTORCH_CUDA_ALLOC_CONF``'s notation: ``name:value,name:value``.
+        """Parse the notation of ``PYTORCH_CUDA_ALLOC_CONF``: ``name:value,name:value``.
 
         Options of the host's allocator and of locks are accepted and mean nothing here.
 
@@ -137,7 +137,7 @@ class Settings:
 
     @classmethod
     def of(cls, text: str = "", **settings: Any) -> Settings:
-        """Settings from a text and from keywords, which win.
+        """Return settings from a text and from keywords, which override the text.
 
         Examples
         --------
@@ -157,7 +157,7 @@ class Settings:
 
     @property
     def text(self) -> str:
-        """In the notation that `parse` reads; settings left at their defaults are not named."""
+        """Return the notation that `parse` reads, without settings that have their default."""
         parts = []
         for field in fields(self):
             value = getattr(self, field.name)
@@ -170,12 +170,12 @@ class Settings:
 
     @property
     def max_split_bytes(self) -> int:
-        """Blocks of so many bytes and more are not split."""
+        """Size in bytes from which blocks are not split."""
         return (1 << 64) - 1 if self.max_split_size_mb is None else self.max_split_size_mb * MIB
 
     @property
     def max_rounding_bytes(self) -> int:
-        """By how much a block that is not split may be larger than its request."""
+        """Largest number of bytes by which a block that is not split may exceed its request."""
         return (self.max_non_split_rounding_mb or self.large_segment_size_mb) * MIB
 
     @property
@@ -183,7 +183,7 @@ class Settings:
         return self.large_segment_size_mb * MIB
 
     def rounded(self, size_bytes: int) -> int:
-        """The size of the block that serves a request of `size_bytes`."""
+        """Return the size of the block that serves a request of `size_bytes`."""
         if size_bytes < MIN_BLOCK_BYTES:
             return MIN_BLOCK_BYTES
         power = size_bytes.bit_length() - 1
@@ -194,7 +194,7 @@ class Settings:
         return (size_bytes + MIN_BLOCK_BYTES - 1) // MIN_BLOCK_BYTES * MIN_BLOCK_BYTES
 
     def segment_bytes(self, rounded_bytes: int) -> int:
-        """What is asked of the device for a block that no cached one serves."""
+        """Return the bytes to allocate on the device for a block that the cache cannot serve."""
         if rounded_bytes <= SMALL_REQUEST_BYTES:
             return SMALL_SEGMENT_BYTES
         if rounded_bytes < MIN_LARGE_REQUEST_BYTES:
@@ -202,7 +202,7 @@ class Settings:
         return (rounded_bytes + LARGE_ROUNDING_BYTES - 1) // LARGE_ROUNDING_BYTES * LARGE_ROUNDING_BYTES
 
     def splits(self, block_bytes: int, rounded_bytes: int, is_small: bool, is_expandable: bool) -> bool:
-        """Whether a block of `block_bytes` is split to serve `rounded_bytes`."""
+        """Return whether a block of `block_bytes` is split to serve `rounded_bytes`."""
         rest = block_bytes - rounded_bytes
         if is_small or is_expandable:
             return rest >= MIN_BLOCK_BYTES
@@ -210,7 +210,7 @@ class Settings:
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """Names and values; commas inside brackets do not divide."""
+    """Yield names and values; commas inside brackets do not separate."""
     pairs: list[tuple[str, str]] = []
     rest = "".join(text.split())
     while rest:
@@ -251,7 +251,7 @@ def _flag(name: str, value: str) -> bool:
 
 
 def _divisions(value: str) -> tuple[int, ...]:
-    """``4``, or ``[256:1,512:2,>:8]``: upper ends in MiB, each with its number of divisions."""
+    """Parse ``4``, or ``[256:1,512:2,>:8]``: upper ends in MiB, each with its number of divisions."""
     if not value.startswith("["):
         count = _whole("roundup_power2_divisions", value)
         if not count or count & (count - 1):

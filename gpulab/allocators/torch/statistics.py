@@ -1,4 +1,4 @@
-"""What ``torch.cuda.memory_stats`` counts."""
+"""Statistics that ``torch.cuda.memory_stats`` reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POOLS = ("all", "small_pool", "large_pool")
 
 @dataclass(slots=True)
 class Figure:
-    """One quantity over time: what it is now, was at most, and all that was added and taken away."""
+    """One quantity over time: its current value, its peak, and the totals that were added and removed."""
 
     current: int = 0
     peak: int = 0
@@ -63,7 +63,7 @@ class Statistics:
     num_device_free: int = 0
 
     def add(self, metric: str, pool: str, amount: int) -> None:
-        """Count `amount` up for a pool (``"small"`` or ``"large"``) and for all."""
+        """Add `amount` to the counts of a pool (``"small"`` or ``"large"``) and of all pools."""
         of = self.figures[metric]
         of["all"].add(amount)
         of[f"{pool}_pool"].add(amount)
@@ -74,7 +74,7 @@ class Statistics:
         of[f"{pool}_pool"].take(amount)
 
     def change(self, metric: str, pool: str, amount: int) -> None:
-        """Count up or down; a net change of nothing leaves no mark."""
+        """Change counts up or down; a net change of 0 leaves the peak unchanged."""
         if amount > 0:
             self.add(metric, pool, amount)
         elif amount < 0:
@@ -84,7 +84,7 @@ class Statistics:
         return self.figures[metric]["all"].current
 
     def nested(self) -> dict[str, Any]:
-        """As ``torch.cuda.memory_stats_as_nested_dict()`` returns them."""
+        """Return the statistics in the form of ``torch.cuda.memory_stats_as_nested_dict()``."""
         return {
             "num_alloc_retries": self.num_alloc_retries,
             "num_ooms": self.num_ooms,

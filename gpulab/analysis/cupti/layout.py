@@ -1,4 +1,4 @@
-"""Where the fields of CUPTI's records lie (cupti_activity.h, CUDA 12.9 to 13.5).
+"""Offsets of the fields of CUPTI's records (cupti_activity.h, CUDA 12.9 to 13.5).
 
 Each version of a record appends fields to the one before, so the offsets hold while sizes grow; CUPTI itself
 tells where a record ends.
@@ -132,7 +132,7 @@ LAYOUTS: dict[int, np.dtype[Any]] = {
 
 
 def read(data: memoryview, offsets: list[int]) -> dict[int, list[tuple[Any, ...]]]:
-    """The records of a buffer by kind, each a tuple in the order of its layout's fields."""
+    """Return the records of a buffer by kind, each as a tuple in the order of its layout's fields."""
     raw = np.frombuffer(data, np.uint8)
     starts = np.asarray(offsets, np.int64)
     kinds = _gather(raw, starts, np.dtype("u4"))

@@ -1,4 +1,4 @@
-"""Names as a page shows them: kernels without their parameters, streams by number."""
+"""Names as they are displayed: kernels without their parameters, streams by number."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kernel_name(symbol: str) -> str:
             end = at
             break
         elif letter == " " and not depth:
-            start = last = at + 1  # what stood before was the returned type
+            start = last = at + 1  # the text before it was the return type
         elif letter == ":" and not depth:
             last = at + 1
             open_at = len(name)
@@ -40,12 +40,12 @@ def kernel_name(symbol: str) -> str:
 
 
 def _is_part(name: str, at: int) -> bool:
-    """Whether a bracket belongs to a name, and does not begin the parameters."""
+    """Return whether a bracket belongs to the name, and does not begin the parameters."""
     return name.startswith("(anonymous", at) or name.endswith("operator", 0, at)
 
 
 def demangled(symbol: str) -> str:
-    """A C++ symbol in words, by the C++ library of this machine; as it is where there is none."""
+    """Return a demangled C++ symbol, or the symbol itself if this machine has no C++ library."""
     try:
         library = ctypes.CDLL("libstdc++.so.6")
     except OSError:

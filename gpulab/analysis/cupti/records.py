@@ -1,4 +1,4 @@
-"""From CUPTI's records to a timeline: operations, calls, waits and ranges, in the program's order."""
+"""Conversion of CUPTI's records to a timeline: operations, calls, waits and ranges in program order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from virtualgpu.records.timeline import (
     SynchronizationType,
 )
 
-# CUpti_ActivityMemcpyKind; copies within the host are no work of a device.
+# CUpti_ActivityMemcpyKind; copies within the host are not work of a device.
 _COPIES: dict[int, CopyKind] = {
     1: "HtoD",
     2: "DtoH",
@@ -54,9 +54,9 @@ _BEGIN = 2
 _END = 4
 _ARGB = 2
 _NON_BLOCKING = 2  # CUpti_ActivityStreamFlag
-# Calls that wait for the device unasked: memory that work may still use is given back.
+# Calls that wait for the device implicitly, because they free memory that work may still use.
 _FREEING = frozenset({"cudaFree", "cudaFreeHost", "cudaHostUnregister"})
-# A line with one of these asks for a wait.
+# A source line with one of these waits explicitly.
 _ASKING = ("synchronize", "get_elapsed_time")
 
 LineOf = Callable[[int, int, str], SourceLine | None]
@@ -64,7 +64,7 @@ LineOf = Callable[[int, int, str], SourceLine | None]
 
 @dataclass(slots=True)
 class Seen:
-    """What the host knows of a recording beside CUPTI's records.
+    """Information about a recording that the host has and CUPTI's records lack.
 
     ``streams`` are the program's by CUPTI's number. ``threads`` gives Python's identifier of a thread from
     the system's.
@@ -90,7 +90,7 @@ class Parts:
 
 @dataclass(slots=True)
 class _Operation:
-    """An activity in the making."""
+    """An activity under construction."""
 
     kind: ActivityKind
     name: str
@@ -112,12 +112,12 @@ class Records:
         self._strings: dict[int, str] = {}
 
     def add(self, data: memoryview, offsets: list[int]) -> None:
-        """Take in a buffer of CUPTI's; its pointers to names have to be valid still."""
+        """Add a buffer of CUPTI; its pointers to names must still be valid."""
         for kind, rows in read(data, offsets).items():
             self._rows[kind] += rows
 
     def take_events(self, count: int) -> list[int]:
-        """Take the last `count` events out; returns the streams they were recorded in, first one first."""
+        """Remove the last `count` events; return the streams in which they were recorded, in order."""
         events = sorted(self._rows[cupti.CUDA_EVENT])
         kept = len(events) - count
         self._rows[cupti.CUDA_EVENT] = events[:kept]
@@ -150,7 +150,7 @@ class Records:
     # One kind after the other
 
     def _operations(self, parts: Parts) -> list[_Operation]:
-        """Every operation with times, in the order of the calls."""
+        """Return every operation that has times, in the order of the calls."""
         made: list[_Operation] = []
         for row in self._rows[cupti.CONCURRENT_KERNEL]:
             start, end, device, context, stream, correlation, graph, node, name = row[:9]
@@ -231,7 +231,7 @@ class Records:
         return sorted(known, key=lambda operation: (operation.correlation, operation.start))
 
     def _calls(self) -> list[tuple[str, int, int, int, int]]:
-        """Name, start, end, thread and correlation of each call; of two nested ones the outer one."""
+        """Return name, start, end, thread and correlation of each call; of nested calls the outer one."""
         calls: dict[int, tuple[str, int, int, int, int]] = {}
         for domain, kind in ((cupti.DRIVER_API, cupti.DRIVER), (cupti.RUNTIME_API, cupti.RUNTIME)):
             names = self._call_names(domain)
@@ -364,7 +364,7 @@ class Records:
 
     @staticmethod
     def _hidden(parts: Parts, operations: list[_Operation], by_call: Mapping[int, HostCall]) -> None:
-        """Waits that CUPTI does not tell: in copies to pageable memory, in calls that give memory back."""
+        """Add waits that CUPTI does not report: in copies to pageable memory, in calls that free memory."""
         for each in operations:
             call = by_call.get(each.correlation)
             if call is None or each.kind != "MEMCPY":
@@ -411,7 +411,7 @@ class Records:
                 )
 
     def _ranges(self, seen: Seen) -> list[NvtxRange]:
-        """NVTX ranges that ended, and marks. A marker's end names the range by its number alone."""
+        """Return NVTX ranges that ended, and marks. The end of a range refers to it by number only."""
         colors = {number: color for flags, number, color in self._rows[cupti.MARKER_DATA] if flags & _ARGB}
         open_: dict[int, tuple[str, int, int, int]] = {}
         depths: dict[int, int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""What each operation of a real GPU had to follow, from what streams and events were asked in which order."""
+"""Order of the operations of a real GPU, from the sequence of calls on streams and events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEGACY = 0
 
 
 class StreamOrder:
-    """Follows the streams of a recording: give it what happened in the order of the calls.
+    """Follows the streams of a recording; its methods must be called in the order of the program's calls.
 
     Parameters
     ----------
@@ -33,15 +33,15 @@ class StreamOrder:
         self._events: dict[int, tuple[StreamKey, tuple[int, ...]]] = {}
 
     def operation(self, stream: StreamKey, number: int) -> tuple[int, ...]:
-        """Operation `number` is given to a stream; returns what it has to follow."""
-        # What comes right after an operation of the same stream follows that one alone.
+        """Add operation `number` to a stream; return the operations that it must follow."""
+        # An operation right after another one of the same stream follows only that one.
         after = (self._newest[1],) if self._newest[0] == stream else self.frontier(stream)
         self._note(self._order.work(self._work(stream, number)), number)
         self._newest = stream, number
         return after
 
     def graph(self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
-        """A graph is launched; returns what each of its nodes has to follow, as it was seen.
+        """Add a graph launch; return the operations that each of its nodes must follow, as observed.
 
         Parameters
         ----------
@@ -61,19 +61,19 @@ class StreamOrder:
         return after
 
     def record(self, stream: StreamKey, sync_id: int) -> None:
-        """An event is recorded in a stream."""
+        """Record an event in a stream."""
         self._newest = None, 0
         self._events[sync_id] = stream, self.frontier(stream)
         self._order.record(EventRecord(sync_id, *self._key(stream)))
 
     def wait(self, stream: StreamKey, sync_id: int) -> tuple[StreamKey | None, tuple[int, ...]]:
-        """A stream waits for an event; returns where that was recorded and what it stands for."""
+        """Let a stream wait for an event; return the event's stream and the operations that it stands for."""
         self._newest = None, 0
         self._order.wait(EventWait(sync_id, *self._key(stream)))
         return self._events.get(sync_id, (None, ()))
 
     def frontier(self, stream: StreamKey) -> tuple[int, ...]:
-        """What the next operation of a stream has to follow, less what that follows itself."""
+        """Return the operations that the next operation of a stream must follow directly."""
         clock = self._order.next_in(self._key(stream))
         last = [(*self._ran[place], place) for place in clock.items() if place in self._ran]
         return tuple(
@@ -98,7 +98,7 @@ class StreamOrder:
 def within_graph(
     spans: Sequence[tuple[int, int, int]], before: tuple[int, ...]
 ) -> dict[int, tuple[int, ...]]:
-    """The order of a graph's nodes as it was seen: each follows the one that had ended last when it began.
+    """Return the observed order of a graph's nodes: each follows the node that ended last before it began.
 
     CUPTI does not tell a graph's edges.
 

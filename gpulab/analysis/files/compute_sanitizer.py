@@ -1,4 +1,4 @@
-"""What NVIDIA's compute-sanitizer wrote (``--xml --save FILE``), in the words of our own reports.
+"""Read reports of NVIDIA's compute-sanitizer (``--xml --save FILE``) as records of `gl.sanitize`.
 
 The file names elements of NVIDIA's choosing, and is read as if anybody had written it: of limited size and
 depth, without document types and entities, and with whatever is missing left out.
@@ -29,9 +29,9 @@ OPTIONS = {
 MOST_BYTES = 16 << 20
 MOST_RECORDS = 20_000
 _DEPTH = 32
-_TEXT = 300  # characters that are kept of a message
+_TEXT = 300  # largest number of characters of a message
 _ROOT = "ComputeSanitizerOutput"
-# Its words, and ours; the first that fits.
+# The tool's words, and the hazard of our reports; the first match is used.
 _KINDS = (
     (r"misaligned", "misaligned"),
     (r"stack overflow", "stack overflow"),
@@ -63,12 +63,12 @@ _REFUSAL = re.compile(
 
 
 class SanitizerFileError(GpulabError, ValueError):
-    """A file that is none of compute-sanitizer's, or goes beyond what is read of one."""
+    """Error for a file that is not from compute-sanitizer, or exceeds the limits of the reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """One tool's run of a launch: what it found, what the program raised, or why it did not run."""
+    """One tool's run of a launch: its findings, the error of the program, or why it did not run."""
 
     tool: str
     hazards: tuple[Hazard, ...] = ()
@@ -77,18 +77,18 @@ class ToolRun:
 
     @property
     def is_fault(self) -> bool:
-        """Whether the program raised what a kernel did, and not because it could not begin."""
+        """Return whether the program raised an error that a kernel caused, rather than failed to start."""
         return bool(_FAULT.search(self.raised))
 
 
 def refusal(text: str) -> str:
-    """Why the tool looked at nothing, from its own words; empty where it did."""
+    """Return the reason why the tool checked nothing, in its own words; empty if it did check."""
     found = _REFUSAL.search(text)
     return f"{found[1].rstrip('. ')}; install a CUDA Toolkit that knows this GPU and driver" if found else ""
 
 
 def joined(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerReport:
-    """A launch's report with what the tools found, or with the reason if none of them ran.
+    """Return a launch's report with the findings of the tools, or with the reason if none of them ran.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def joined(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerReport:
 
 
 def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Hazard, ...]:
-    """The findings of a file, alike ones as one with how often they were reported.
+    """Return the findings of a file; equal findings are one, with the number of reports.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Haza
 
 
 def _parsed(data: bytes) -> Element:
-    """A file's elements.
+    """Parse a file into elements.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def _parsed(data: bytes) -> Element:
 
 
 def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Hazard | None:
-    """One record; None for what the host was told, which follows from a fault and is none."""
+    """Return the hazard of a record, or None for a host error, which only follows from a fault."""
     said = _texts(record.find("what")) or _texts(record)
     text = " ".join(said)
     kind = next((ours for words, ours in _KINDS if re.search(words, text, re.IGNORECASE)), "")
@@ -213,7 +213,7 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
     first = sites[0] if tool == "race" and len(sites) == 2 else None
     second = sites[1] if first else next(iter((*places, *sites)), Place(0, "", (0, 0, 0), (0, 0, 0)))
     space = _SPACE.search(text)
-    # Races are looked for in shared memory alone, which the record of one does not say.
+    # The tool checks for races in shared memory only, but its records do not name the memory.
     where = space[1] if space else (record.findtext("what/space") or "").strip("_")
     where = where or ("shared" if tool == "race" else "")
     told = ": ".join(filter(None, (record.findtext(f"what/{tag}") for tag in ("text", "exception", "type"))))
@@ -238,7 +238,7 @@ def _texts(element: Element | None) -> list[str]:
 
 
 def _places(record: Element, lines: Sequence[str]) -> list[Place]:
-    """Lines of device code that a record names, each with the thread and block that stand beside it."""
+    """Return the lines of device code that a record names, each with its thread and block."""
     threads, blocks = (list(_indices(record, tag)) for tag in ("threadIdx", "blockIdx"))
     inside = [part for part in record if part.tag != "hostStack"]
     found = []
@@ -267,7 +267,7 @@ def _address(record: Element) -> int | None:
 
 
 def _whole(text: str | None) -> int:
-    """A number of at most 64 bits as the file writes it, decimal or hexadecimal; 0 for anything else."""
+    """Return a number of at most 64 bits, decimal or hexadecimal in the file; 0 for anything else."""
     found = re.fullmatch(r"\s*(0x[0-9a-fA-F]{1,16}|\d{1,19})\s*", text or "")
     return int(found[1], 0 if found[1].startswith("0x") else 10) if found else 0
 

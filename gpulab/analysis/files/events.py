@@ -1,4 +1,4 @@
-"""Trace events one by one, however large the file: what has been read is not kept.
+"""Read trace events one by one, from files of any size; events are not kept after they are read.
 
 JSON takes up to thirty times its size in Python's memory, and a file of a few hundred kB may unpack to
 hundreds of MB.
@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Self
 
 from virtualgpu.records.io import TraceFormatError
 
-# Characters of a file, packed or not; of one event; and of all that is no event.
+# Limits in characters: a file, packed or not; one event; and everything that is not an event.
 MAX_BYTES = 512 << 20
 MAX_PART = 4 << 20
 MAX_ABOUT = 8 << 20
@@ -40,7 +40,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 class Document:
-    """A file of trace events while it is read: an object with ``traceEvents``, or the array alone.
+    """A file of trace events during reading: an object with ``traceEvents``, or the array alone.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Document:
         self._files.close()
 
     def events(self) -> Iterator[Any]:
-        """All events in the file's order; ``about`` is whole when they are over.
+        """Yield all events in the file's order; ``about`` is complete at the end.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Document:
                 self._fail()
 
     def _array(self, *, alone: bool) -> Iterator[Any]:
-        """Its elements; where it is the whole file, a program that stopped early may leave out its end."""
+        """Yield the elements of an array; if it is the whole file, its end may be missing."""
         self.has_events = True
         self._at += 1
         element: Any = None
@@ -150,7 +150,7 @@ class Document:
             return
 
     def _next(self) -> str:
-        """The next character that is no space; none at the end."""
+        """Return the next character that is not a space; an empty string at the end."""
         while True:
             found = _SPACE.match(self._text, self._at)
             assert found is not None
@@ -161,7 +161,7 @@ class Document:
                 return ""
 
     def _value(self, most: int) -> Any:
-        """The value that begins here, of so many characters at most."""
+        """Return the value at this position, of a limited number of characters."""
         self._next()
         while True:
             try:
@@ -180,7 +180,7 @@ class Document:
                 self._fail(str(error))
 
     def _more(self) -> bool:
-        """Read on; whether there was anything."""
+        """Read the next piece; return whether there was one."""
         if self._ended:
             return False
         try:

@@ -64,7 +64,7 @@ _WAITS: dict[str, SynchronizationType] = {
     "hipDeviceSynchronize": "CONTEXT_SYNCHRONIZE",
     "hipMemcpy": "STREAM_SYNCHRONIZE",
 }
-# Slices that repeat what others show.
+# Slices that repeat information of other slices.
 _LEFT_OUT = ("gpu_user_annotation", "cuda_sync", "Trace", "overhead", "python_function", "ac2g", "fwdbwd")
 # Functions of Python, as the profiler names them with_stack: `train.py(12): main`; and those that are not the
 # user's.
@@ -111,7 +111,7 @@ class _Slice:
 
 @dataclass(slots=True)
 class Found:
-    """What was found in a file: slices, the names of tracks, and how many events are not among them.
+    """Contents of a file: slices, the names of tracks, and the numbers of events that were left out.
 
     ``later``: they begin later than the first `most`. ``lost``: they have no time or name.
     ``timeless``: their duration is negative, or it is zero and that of an operation.
@@ -127,7 +127,7 @@ class Found:
     until_ns: float = math.inf
 
     def cut(self) -> None:
-        """Leave out all but the first."""
+        """Remove all slices except the first ones."""
         if len(self.slices) > self.most:
             self.slices.sort(key=lambda each: each.start_ns)
             self.later += len(self.slices) - self.most
@@ -136,7 +136,7 @@ class Found:
 
 
 def timeline(found: Found, about: dict[str, Any], name: str) -> Timeline:
-    """The timeline of the events of a file that holds this beside them.
+    """Build the timeline of a file's events and its other contents.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def _timeless(found: Found) -> str:
 
 
 def _note(found: Found, name: str, has_operations: bool) -> str:
-    """What of the file is not there."""
+    """Return a note about the parts of the file that are not in the timeline."""
     words = []
     of_torch = any(each.category in (*_CALLS, "cpu_op") for each in found.slices)
     if not has_operations and of_torch:
@@ -245,7 +245,7 @@ def read(events: Iterable[Any], most: int, name: str) -> Found:
 
 
 def _facts(event: dict[str, Any]) -> dict[str, Any]:
-    """What is asked of an event's arguments, of which others may be large."""
+    """Return the needed arguments of an event; others are dropped because they may be large."""
     args = event.get("args")
     if not isinstance(args, dict):
         return {}
@@ -253,7 +253,7 @@ def _facts(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_small(value: Any) -> bool:
-    """Whether it is a number, in letters perhaps, or a few of them."""
+    """Return whether a value is a number, perhaps as text, or a list of three integers."""
     if isinstance(value, list):
         return len(value) == 3 and all(isinstance(each, int) for each in value)
     return isinstance(value, int) or (isinstance(value, str) and len(value) <= _MOST_LETTERS)
@@ -293,7 +293,7 @@ def _dict(value: Any) -> dict[str, Any]:
 
 
 def _ns(time_us: Any) -> int | None:
-    """A time in µs, of which some tools write a text, in ns; None if it is none."""
+    """Return a time in ns of one in µs, which some tools write as text; None if it is not a time."""
     if isinstance(time_us, str):
         try:
             time_us = float(time_us)
@@ -329,13 +329,13 @@ _Wait = tuple[Synchronization, int]
 
 @dataclass(slots=True)
 class _Operations:
-    """Operations in the order in which they were given, numbered from 1, with their calls' numbers."""
+    """Operations in the order in which they were issued, numbered from 1, with their calls' numbers."""
 
     activities: list[Activity] = field(default_factory=list)
     calls: list[int] = field(default_factory=list)
 
     def first_of(self) -> dict[int, Activity]:
-        """The first operation of each call."""
+        """Return the first operation of each call."""
         found: dict[int, Activity] = {}
         for activity, call in zip(self.activities, self.calls, strict=True):
             if call:
@@ -386,7 +386,7 @@ def _dim3(value: Any) -> Dim3 | None:
 def _calls(
     slices: list[_Slice], operations: _Operations
 ) -> tuple[list[HostCall], dict[tuple[Any, Any], int]]:
-    """The calls, each with the number of the first operation it gave, and the numbers of the threads."""
+    """Return the calls, each with the number of the first operation it issued, and the thread numbers."""
     first = operations.first_of()
     calls = []
     threads: dict[tuple[Any, Any], int] = {}
@@ -407,7 +407,7 @@ def _calls(
 
 
 def _source(stack: list[_Slice]) -> SourceLine | None:
-    """The innermost function that is the user's, with the line where it begins."""
+    """Return the innermost function of the user, with the line where it begins."""
     for each in reversed(stack):
         name = each.name.replace("\\", "/")
         parts = None if _NOT_THE_USERS.search(name) else _FUNCTION.fullmatch(name)
@@ -417,12 +417,12 @@ def _source(stack: list[_Slice]) -> SourceLine | None:
 
 
 def _thread(each: _Slice, threads: dict[tuple[Any, Any], int]) -> int:
-    """The thread's number; one of our own where the file calls it by a name."""
+    """Return the thread's number, or a new number if the file identifies the thread by a name."""
     return threads.setdefault((each.pid, each.tid), _int(each.tid) or len(threads) + 1)
 
 
 def _host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wait]:
-    """The host's waits, from the calls that wait and from copies to pageable memory."""
+    """Yield the host's waits, from calls that wait and from copies to pageable memory."""
     for call in calls:
         copy = operations.activities[call.correlation_id - 1] if call.correlation_id else None
         pageable = copy is not None and copy.pinned is False and copy.copy_kind == "DtoH"
@@ -445,7 +445,7 @@ def _host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wai
 
 
 def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wait]:
-    """Streams' waits for events, which newer versions of Kineto write."""
+    """Yield the streams' waits for events, which newer versions of Kineto write."""
     by_stream: dict[int, tuple[list[int], list[int]]] = {}
     for activity, call in zip(operations.activities, operations.calls, strict=True):
         calls, numbers = by_stream.setdefault(activity.stream_id, ([], []))
@@ -474,7 +474,7 @@ def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wai
 
 
 def _ordered(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple[Activity, ...]:
-    """The operations, each with the one before in its stream and those that stand for events waited for."""
+    """Return the operations, each with the numbers of the operations that it must follow."""
     pending: dict[tuple[int, int | None], list[_Wait]] = defaultdict(list)
     for wait, call in sorted(waits, key=lambda pair: -pair[1]):
         if wait.type == "STREAM_WAIT_EVENT":
@@ -492,11 +492,11 @@ def _ordered(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple[Activit
     return tuple(sorted(found, key=lambda activity: (activity.start_ns, activity.correlation_id)))
 
 
-# What else there is
+# Other contents
 
 
 def _ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterator[NvtxRange]:
-    """All other slices, with how many are around each on its track."""
+    """Yield all other slices as ranges, with their nesting depth on their track."""
     open_until: dict[tuple[Any, Any], list[int]] = defaultdict(list)
     for each in slices:
         if each.category in _OPERATIONS or each.category in _CALLS or each.category in _LEFT_OUT:
@@ -524,7 +524,7 @@ def _streams(activities: tuple[Activity, ...], tracks: dict[tuple[Any, Any], str
 
 
 def _origin(about: dict[str, Any], name: str, start_ns: int) -> Provenance:
-    """The device that the file names, and when it was recorded, where that can be told."""
+    """Return the device that the file names, and the time of the recording if it is known."""
     devices = about.get("deviceProperties")
     names = [_dict(device).get("name") for device in devices] if isinstance(devices, list) else []
     known = list(dict.fromkeys(device for device in names if isinstance(device, str) and device))

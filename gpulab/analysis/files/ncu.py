@@ -1,4 +1,4 @@
-"""What Nsight Compute's command line prints of launches (``ncu --csv``), and what its counters add up to."""
+"""Read the output of Nsight Compute's command line (``ncu --csv``), and add up its counters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OPTIONS = (
 
 @dataclass(slots=True)
 class Launch:
-    """One profiled launch: the kernel's name, as it was printed without its parameters, and its metrics."""
+    """A profiled launch: the kernel's name, as printed without its parameters, and its metrics."""
 
     kernel: str
     metrics: dict[str, float] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Launch:
 
 
 def parse_csv(text: str) -> list[Launch]:
-    """Read ncu's CSV: one row a launch and metric, after lines of ncu's and the program's own."""
+    """Parse ncu's CSV: one row per launch and metric, after lines of ncu and of the program."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -76,7 +76,7 @@ def parse_csv(text: str) -> list[Launch]:
 
 
 def refusal(text: str) -> str:
-    """Why ncu counted nothing, from its own words; empty where it did."""
+    """Return the reason why ncu counted nothing, in its own words; empty if it counted."""
     if '"ID"' in text:
         return ""
     said = next(
@@ -86,7 +86,7 @@ def refusal(text: str) -> str:
 
 
 def with_counters(profile: Profile, data: bytes, raised: str, why_not: str) -> Profile:
-    """A profile with the counters that ncu wrote, or with the reason why there are none."""
+    """Return a profile with the counters that ncu wrote, or with the reason why there are none."""
     if why := why_not or (raised and f"in a process of its own the function raised {raised}"):
         return replace(profile, no_counters=f"not available on this machine: {why}")
     found = counters(parse_csv(data.decode(errors="replace")))
@@ -94,7 +94,7 @@ def with_counters(profile: Profile, data: bytes, raised: str, why_not: str) -> P
 
 
 def counters(launches: Sequence[Launch]) -> tuple[HardwareCounters, ...]:
-    """Counters of all launches by kernel, under the names of `gpulab.timeline`; the longest first."""
+    """Return counters by kernel, under the names of `gpulab.timeline`; the longest kernel first."""
     kernels: dict[str, list[Launch]] = {}
     for launch in launches:
         kernels.setdefault(kernel_name(launch.printed or launch.kernel), []).append(launch)
@@ -121,14 +121,14 @@ def _sum(ran: Sequence[Launch], metric: str) -> float:
 
 
 def _whole(ran: Sequence[Launch], *metrics: str) -> int | None:
-    """The sum of metrics over launches; None where none of them was counted."""
+    """Return the sum of metrics over launches, or None if none of them was counted."""
     if not any(metric in launch.metrics for launch in ran for metric in metrics):
         return None
     return round(sum(_sum(ran, metric) * _FLOP.get(metric, 1) for metric in metrics))
 
 
 def _rate(ran: Sequence[Launch], metric: str) -> float | None:
-    """A rate of 0 to 1 as a mean over time; None where it was not counted."""
+    """Return a rate of 0 to 1 as a mean over time, or None if it was not counted."""
     told = [launch for launch in ran if metric in launch.metrics]
     weights = [launch.metrics.get(DURATION, 1.0) for launch in told]
     if not told or not sum(weights):

@@ -1,4 +1,4 @@
-"""Files that gpulab wrote, read back without loss."""
+"""Read files that gpulab wrote, without loss."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_NS = 1 << 62
 
 
 def timeline(whole: dict[str, Any], events: Iterable[Any], name: str) -> Timeline:
-    """The timeline of a file of gpulab's format: its events, and what else it holds.
+    """Build the timeline of a file in gpulab's format from its events and its other contents.
 
     Raises
     ------
@@ -87,14 +87,14 @@ def _timeline(events: Iterable[Any], about: dict[str, Any]) -> Timeline:
 
 
 def _ns(time_us: Any) -> int:
-    """A time in µs as ns. Text and lists can be multiplied, too."""
+    """Return a time in µs as ns. Checks the type, since text and lists can be multiplied, too."""
     if isinstance(time_us, bool) or not isinstance(time_us, (int, float)):
         raise ValueError(f"a time cannot be {time_us!r:.40}")
     return round(time_us * 1_000)
 
 
 def record(kind: type[R], values: dict[str, Any]) -> R:
-    """A record of these values, each of the kind that its field holds.
+    """Build a record from values, after a check that each has the type of its field.
 
     Raises
     ------
@@ -124,13 +124,13 @@ def _line(value: list[Any]) -> SourceLine:
 
 @lru_cache(16)
 def _checks(kind: type[Any]) -> dict[str, Check]:
-    """For each field of a record, whether it can hold a value."""
+    """Return a check of its values for each field of a record."""
     hints = typing.get_type_hints(kind)
     return {field.name: _check(hints[field.name]) for field in fields(kind)}
 
 
 def _check(hint: Any) -> Check:
-    """Whether a value is of the kind that an annotation names."""
+    """Return a check whether a value has the annotated type."""
     origin = typing.get_origin(hint)
     inner = typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):

@@ -1,4 +1,4 @@
-"""Opens a trace file of gpulab, of the PyTorch profiler or of another tool that writes Chrome trace events.
+"""Open a trace file of gpulab, of the PyTorch profiler or of another tool that writes Chrome trace events.
 
 Files come from anywhere: nothing in them is executed, sizes and depths are bounded, and what does not fit
 is either left out and counted, or ends in an error that says so.
@@ -22,7 +22,7 @@ MOST_EVENTS = 100_000
 
 
 def open_file(path: str | Path, most_events: int = MOST_EVENTS) -> Timeline:
-    """Read a timeline.
+    """Read a timeline from a file.
 
     Times of a file that gpulab saved are exactly those of the record. What it had measured is recorded now,
     on the day that it was saved. What other tools wrote is recorded on the device that they name; of more

@@ -57,7 +57,7 @@ def save(timeline: Timeline, path: str | Path) -> Path:
 
 
 def document(timeline: Timeline) -> dict[str, Any]:
-    """The file's content."""
+    """Return the contents of the file."""
     origin = timeline.provenance
     return {
         "displayTimeUnit": "ns",
@@ -142,7 +142,7 @@ def _slice(record: Any, category: str, pid: int, tid: int, base: int) -> Event:
 def _arrow(
     category: str, number: int, source: tuple[int, int, int], target: tuple[int, int, int]
 ) -> Iterator[Event]:
-    """From one slice to another: process, track and a time within it."""
+    """Yield the events of an arrow between slices; each end is a process, a track and a time."""
     common = {"cat": category, "name": category, "id": number}
     yield {"ph": "s", "pid": source[0], "tid": source[1], "ts": _us(source[2]), **common}
     yield {"ph": "f", "bp": "e", "pid": target[0], "tid": target[1], "ts": _us(target[2]), **common}
@@ -153,7 +153,7 @@ def _us(time_ns: int) -> float:
 
 
 def _args(record: Any, but: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """The fields of a record that are not as by default, `but` some."""
+    """Return the fields of a record that differ from their defaults, without those in `but`."""
     found = {}
     for field in fields(record):
         value = getattr(record, field.name)
@@ -165,7 +165,7 @@ def _args(record: Any, but: frozenset[str] = frozenset()) -> dict[str, Any]:
 
 
 class _Tracks:
-    """Gives out tracks: slices of one track must nest, so what overlaps otherwise gets a track of its own."""
+    """Assigns tracks: slices of one track must nest, so slices that overlap otherwise get another track."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -207,7 +207,7 @@ class _Tracks:
 
 
 def _fits(ends: list[int], start_ns: int, end_ns: int, nests: bool) -> bool:
-    """Whether a slice has room on a track, within those that have not ended if it may nest."""
+    """Return whether a slice fits on a track; if it may nest, also within slices that have not ended."""
     while ends and ends[-1] <= start_ns:
         ends.pop()
     return not ends or (nests and end_ns <= ends[-1])

@@ -80,8 +80,11 @@ def used_by(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_places(job: Call | Cell) -> bytes:
-    """A pickle in which functions still know their file; cloudpickle 3.1.2 calls it ``<dynamic-code>``, so
-    that equal functions have equal pickles, and nobody could say any more which of a cell's lines raised."""
+    """Return a pickle of a job in which functions keep the names of their files.
+
+    cloudpickle 3.1.2 replaces these by ``<dynamic-code>``, so that equal functions have equal pickles. Then
+    the line of a cell that raised an error would not be known.
+    """
     import cloudpickle
 
     plain = cloudpickle.Pickler.dispatch_table
@@ -99,7 +102,7 @@ def _with_places(job: Call | Cell) -> bytes:
 
 
 def packed(job: Call | Cell) -> bytes:
-    """A job as bytes.
+    """Return a job as bytes.
 
     Raises
     ------
@@ -140,7 +143,7 @@ def packed(job: Call | Cell) -> bytes:
 
 
 def _named(job: Call) -> dict[str, Any]:
-    """Arguments and globals of a call, by name."""
+    """Return arguments and globals of a call, by name."""
     function = inspect.unwrap(job.function)
     named = {f"argument {number}": value for number, value in enumerate(job.args, 1)}
     if not inspect.isfunction(function) or _is_importable(function):

@@ -124,7 +124,7 @@ class Sandboxed(Pictured):
 
     @property
     def ok(self) -> bool:
-        """Whether the code ended without an error."""
+        """Return whether the code ended without an error."""
         return self.record.ok
 
     @property
@@ -134,7 +134,7 @@ class Sandboxed(Pictured):
 
     @property
     def figures(self) -> list[bytes]:
-        """Its open Matplotlib figures, as PNG."""
+        """Return the open Matplotlib figures of the code, as PNG."""
         return [figure.tobytes() for figure in self._found.get("figures", ())]
 
     @property
@@ -224,8 +224,10 @@ def _line(file: str, line: int) -> SourceLine:
 
 
 class _Keep:
-    """The process that waits for the next job, with all that it needs loaded, and a context where there is
-    room for one."""
+    """Process that waits for the next job, with its modules loaded.
+
+    It has a context if the device has enough memory for one.
+    """
 
     def __init__(self) -> None:
         self._spare: tuple[tuple[Any, ...], Talk, threading.Thread] | None = None

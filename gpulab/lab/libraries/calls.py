@@ -1,4 +1,4 @@
-"""``gl.library_calls``: the library, the routine and the kernels that a line of array code ends in."""
+"""``gl.library_calls``: the library, the routine and the kernels that a line of array code calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NCCL itself: one call of several ranks, a process for each real GPU, or a thread for each virtual one."""
+"""Calls of NCCL itself by several ranks: a process per real GPU, or a thread per virtual one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gl.peers``: which GPU reaches which one's memory, and how."""
+"""``gl.peers``: the connections by which GPUs access the memory of others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from gpulab.words import count, number
 
 
 class Peers:
-    """A row and a column for each GPU. ``record`` has, by pair, whether the first can reach the "
-    "second's memory."""
+    """Table of the connections of GPUs, with a row and a column for each GPU.
+
+    ``record`` has, by pair, whether the first GPU can access the memory of the second one.
+    """
 
     def __init__(self, reach: dict[tuple[int, int], bool], rates: dict[bool, float], origin: str) -> None:
         self.record = reach

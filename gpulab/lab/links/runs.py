@@ -22,7 +22,7 @@ _BY_ADDRESS = 4  # cudaMemcpyDefault
 
 
 class Run:
-    """Arrays of integers, one a GPU, cut into chunks at `bounds`.
+    """Arrays of integers, one per GPU, divided into chunks at `bounds`.
 
     Each GPU has a stream that sends and one that adds. What comes in to be added goes into a box beside the
     array. Nothing but events orders them, and the host waits for nothing until `wait`.

@@ -1,4 +1,4 @@
-"""A schedule by its name, or a learner's own, checked."""
+"""A schedule by its name, or a schedule of the learner, after a check."""
 
 from __future__ import annotations
 

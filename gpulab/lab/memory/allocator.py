@@ -1,4 +1,4 @@
-"""``gl.allocator``: what a memory pool does with the program's requests, block by block."""
+"""``gl.allocator``: the operations of a memory pool for the program's requests, block by block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gl.host_memory``: page-locked host memory, which CuPy's pool of it does not count."""
+"""``gl.host_memory``: pinned (page-locked) host memory, which CuPy's pool does not count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from virtualgpu.records.memory import AllocatorStatistics, AllocatorTrace
 
 
 def host_memory() -> HostMemoryReport:
-    """Count the page-locked (pinned) host memory of a ``with`` block: now, at most, and in all.
+    """Count the pinned (page-locked) host memory of a ``with`` block: now, at the peak, and in total.
 
     Returns
     -------

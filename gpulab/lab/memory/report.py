@@ -1,4 +1,4 @@
-"""``gl.memory_report``: the peak of a call, where it was reached, what was alive then, what would fit."""
+"""``gl.memory_report``: the peak of a call, its location, the live memory, and devices that would fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gl.monitor``: what a GPU really does, live."""
+"""``gl.monitor``: the load of a GPU, live."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         return str(self._recorder.state)
 
     def mark(self, name: str) -> None:
-        """Begin a phase: what is read from now on belongs to it.
+        """Begin a phase; all readings from now on belong to it.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         self._going().mark(str(name))
 
     def table(self) -> Table:
-        """The phases side by side, each with the means of its readings.
+        """Return the phases side by side, each with the means of its readings.
 
         Examples
         --------

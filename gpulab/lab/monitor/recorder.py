@@ -1,4 +1,4 @@
-"""Readings of what a device does, in the background; or a recorded session where it has no sensors."""
+"""Readings of a device's load in the background, or a recorded session where it has no sensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SILENT_S = 2.0
 
 
 class LoadRecorder:
-    """Reads what a device does from `start` to `stop`; a phase begins with each `mark`.
+    """Reads the load of a device from `start` to `stop`; a phase begins with each `mark`.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ class LoadRecorder:
         return self.sampler.state
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the readings."""
         self.sampler.start()
 
     def stop(self) -> LoadSamples:
-        """End, with a last reading unless the one before never came back."""
+        """End with a last reading, unless the previous reading never returned."""
         if self.sampler.stop():
             self.sampler.take()
         return self.record()
@@ -101,7 +101,7 @@ class LoadRecorder:
 
 
 class NoSensors:
-    """In a recorder's place where nothing can be read: the recorded session, and why.
+    """Replacement for a recorder where no sensor can be read: the recorded session, and the reason.
 
     Parameters
     ----------
@@ -115,17 +115,17 @@ class NoSensors:
         self._why = why
 
     def start(self) -> None:
-        """Nothing begins."""
+        """Do nothing."""
 
     def stop(self) -> LoadSamples:
-        """The recorded session."""
+        """Return the recorded session."""
         return self.record()
 
     def mark(self, name: str) -> None:
-        """A phase of a session that was recorded elsewhere has its own names."""
+        """Do nothing: the phases of a recorded session have their own names."""
 
     def tell(self, show: Callable[[], object]) -> None:
-        """Nothing changes."""
+        """Do nothing."""
 
     def record(self) -> LoadSamples:
         """The recorded session."""
@@ -136,7 +136,7 @@ class NoSensors:
 
 
 def recorder(rate_hz: float) -> LoadRecorder | NoSensors:
-    """A recorder of the device in use."""
+    """Return a recorder of the device in use."""
     try:
         return LoadRecorder(session.backend().load_reader(), rate_hz)
     except NotSupportedError as error:

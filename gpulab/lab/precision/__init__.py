@@ -1,1 +1,1 @@
-"""Formats of numbers: what each makes of a value."""
+"""Formats of numbers, and the result of rounding a value to each."""

@@ -60,7 +60,7 @@ def _format(name: str) -> Format:
 
 
 def _exact(value: Any) -> Number:
-    """The number that is meant, exactly; a float where it is infinite, NaN or a negative zero."""
+    """Return the intended number exactly; a float for infinities, NaN and negative zero."""
     if isinstance(value, str):
         return _typed(value)
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""``gl.profile``: what a function costs, by kernel, copy, wait, line and NVTX range."""
+"""``gl.profile``: the cost of a function, by kernel, copy, wait, line and NVTX range."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEW_EVENTS = 1_000  # of the allocator, which are not looked at
 
 
 class ProfilerInUseError(GpulabError):
-    """Another tool holds CUPTI in this process, which serves one at a time."""
+    """Error for a process in which another tool uses CUPTI, which supports one tool at a time."""
 
 
 def profile(
@@ -98,7 +98,7 @@ def profile(
 
 
 class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() as p:"):
-    """A profile and what it says. ``with`` records it; afterwards it is displayed, compared and saved.
+    """A profile, recorded by ``with``, which can afterwards be displayed, compared and saved.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
 
 
 class _Recorder:
-    """A timeline, with the most that the pool held meanwhile."""
+    """Recorder of a timeline, and of the pool's peak during that time."""
 
     def __init__(self, report: ProfileReport) -> None:
         self.timeline: Timeline | None = None

@@ -1,1 +1,1 @@
-"""Why a kernel is as slow as it is: under the ceilings of its device, and by cause."""
+"""Diagnosis of a kernel's time: by the ceilings of its device, and by cause."""

@@ -1,4 +1,4 @@
-"""``gl.diagnose``: why a launch takes as long as it does, and what to try."""
+"""``gl.diagnose``: the causes of a launch's time, and remedies."""
 
 from __future__ import annotations
 

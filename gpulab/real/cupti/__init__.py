@@ -1,1 +1,1 @@
-"""CUPTI, NVIDIA's profiling interface: its library, what it records, and its callbacks."""
+"""CUPTI, NVIDIA's profiling interface: its library, its records, and its callbacks."""

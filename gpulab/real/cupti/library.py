@@ -39,7 +39,7 @@ _Completed = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_t, c_si
 
 
 class CuptiError(GpulabError):
-    """CUPTI refused a call; ``result`` is its CUptiResult."""
+    """Error for a call that CUPTI rejected; ``result`` is its CUptiResult."""
 
     def __init__(self, function: str, result: int, words: str) -> None:
         super().__init__(f"{function}: {words}")
@@ -47,7 +47,7 @@ class CuptiError(GpulabError):
 
 
 class Cupti:
-    """The one CUPTI of a process, and the buffers that it fills.
+    """The single CUPTI instance of a process, and the buffers that it fills.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Cupti:
             raise
 
     def stop(self) -> None:
-        """End recording. The device's work has to be done: CUPTI does not wait for it."""
+        """End the recording. The device's work must be complete, because CUPTI does not wait for it."""
         if self._kinds:
             self._library.cuptiActivityFlushAll(_FLUSH_FORCED)
         while self._kinds:
@@ -159,7 +159,7 @@ class Cupti:
         return number.value
 
     def buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
-        """The bytes recorded, buffer by buffer, with the offset of each record; each buffer once."""
+        """Return the recorded bytes, buffer by buffer, with the offset of each record; each buffer once."""
         while self._full:
             address, size = self._full.popleft()
             buffer = self._buffers.pop(address)
@@ -216,7 +216,7 @@ def by_api(names: Collection[str]) -> dict[int, frozenset[str]]:
 
 @functools.cache
 def load() -> Cupti | None:
-    """The process's CUPTI, None where it is not installed."""
+    """Return the process's CUPTI, or None if it is not installed."""
     if sys.platform != "linux":
         return None
     try:

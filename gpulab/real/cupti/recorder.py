@@ -43,7 +43,7 @@ _DEFAULT = {0: "default stream", _ALIAS: "default stream", 2: "per-thread defaul
 
 
 class CuptiRecorder:
-    """Records what all devices of this process run, its calls into CUDA and its NVTX ranges.
+    """Records the operations of all devices of this process, its calls into CUDA and its NVTX ranges.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class CuptiRecorder:
         self._ahead_ns = 0  # CUPTI's clock is this much ahead of Python's
 
     def start(self) -> None:
-        """Begin.
+        """Start the recording.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""Memory of the real GPU: what its pool and driver say."""
+"""Memory of the real GPU: readings of its pool and its driver."""

@@ -39,8 +39,10 @@ Row = tuple[int, int, int, int, int, int, int, int]
 
 
 class AllocationRecorder:
-    """Events of the current pool, in order: ``alloc``; ``free_requested`` and at once ``free_completed``, as
-    CuPy's pool has it; ``segment_alloc`` and ``oom``.
+    """Recorder of the events of the current pool, in order.
+
+    The events are ``alloc``, ``free_requested`` and ``free_completed`` (one right after the other, as in
+    CuPy's pool), ``segment_alloc`` and ``oom``.
 
     An event costs a few microseconds. What a pool gives back to the device calls no hook; nor does what
     other threads do, memory without a pool, and `MemoryAsyncPool`. A block that another thread freed is
@@ -91,7 +93,7 @@ class AllocationRecorder:
     # Recording
 
     def start(self) -> None:
-        """See what the calling thread does from now on; a thread that is seen already changes nothing."""
+        """Record the calling thread from now on; a thread that is already recorded is left unchanged."""
         allocator = getattr(self._cp.cuda.get_allocator(), "__self__", None)
         self._unpooled = not isinstance(allocator, self._cp.cuda.MemoryPool)
         hook = self._new_hook()
@@ -99,7 +101,7 @@ class AllocationRecorder:
             self._hooks.append(hook)
 
     def _new_hook(self) -> Any | None:
-        """A hook for the calling thread, unless it has one; those of recorders that are gone leave."""
+        """Return a new hook for the calling thread, or None if it has one; hooks of old recorders go."""
         hooks = self._cp.cuda.memory_hook.get_memory_hooks()
         for name, hook in list(hooks.items()):
             if isinstance(name, _Name) and hook.recorder() is None:
@@ -111,7 +113,7 @@ class AllocationRecorder:
         return hook
 
     def stop(self) -> object:
-        """See nothing any more, in any thread."""
+        """Stop the recording in all threads."""
         for hook in self._hooks:
             hook.recorder = _nobody
         self._hooks.clear()
@@ -130,7 +132,7 @@ class AllocationRecorder:
 
     @contextmanager
     def in_this_thread(self) -> Iterator[None]:
-        """See what a block does, whichever thread it runs in, such as a widget's callback."""
+        """Record the code of a block in the thread that runs it, such as that of a widget's callback."""
         hook = self._new_hook()
         try:
             yield
@@ -195,7 +197,7 @@ class AllocationRecorder:
     # Stack traces
 
     def _stack(self) -> int:
-        """The number of the calling thread's stack of the program's own lines, -1 for none."""
+        """Return the number of the calling thread's stack of the program's own lines, or -1 for none."""
         key: list[int] = []
         frames: list[FrameType] = []
         kinds = self._kinds
@@ -225,7 +227,7 @@ class AllocationRecorder:
         return self._new_stack(tuple(key), frames) if len(self.stacks) < MOST_STACKS else -1
 
     def _kind(self, frame: FrameType) -> int:
-        """0 for a line of a library, 1 for one of the program, 2 if the program starts here."""
+        """Return 0 for a line of a library, 1 for one of the program, 2 if the program starts here."""
         code = frame.f_code
         kind = int(self._lines.belongs(code.co_filename, str(frame.f_globals.get("__name__"))))
         # The code of a function is optimized, that of a module or a cell is not.
@@ -257,11 +259,11 @@ class AllocationRecorder:
             return self._dropped + len(self._rows) // _COLUMNS
 
     def events(self, since: int = 0, device: int | None = None) -> AllocatorEvents:
-        """Events from number `since` on, as far as they are kept; of all devices, or one."""
+        """Return events from number `since` on, as far as they are stored; of all devices, or one."""
         return self.news(since, device)[0]
 
     def news(self, since: int, device: int | None = None) -> tuple[AllocatorEvents, int]:
-        """The same, and the number of the event that comes next."""
+        """Return the same events, and the number of the next event."""
         with self._lock:
             first = max(since, self._dropped)
             rows = self._rows[(first - self._dropped) * _COLUMNS :].tobytes()
@@ -298,7 +300,7 @@ class AllocationRecorder:
 
 
 class _Name(str):
-    """A hook's name that tells ours from those of the program; each of ours has its own."""
+    """The name of a hook, which marks it as ours; each of our hooks has its own."""
 
 
 def _nobody() -> None:
@@ -306,7 +308,7 @@ def _nobody() -> None:
 
 
 def _hook(base: Any, recorder: AllocationRecorder) -> Any:
-    """A `MemoryHook` of one kind of device that tells a recorder, and nobody once that is gone.
+    """Return a `MemoryHook` of one kind of device that reports to a recorder while that exists.
 
     It raises nothing into the program.
     """

@@ -1,4 +1,4 @@
-"""Page-locked host memory: what a pool in the place of CuPy's own locks, gives out and takes back.
+"""Pinned (page-locked) host memory: allocations and frees of a pool that replaces CuPy's own.
 
 CuPy's pool of it calls no hooks. The one here has its rules: buffers of powers of two from 512 bytes up, kept
 when they are free.
@@ -20,7 +20,7 @@ _PORTABLE = 1  # cudaHostAllocPortable, as CuPy's own pool asks for it
 
 
 class PinnedRecorder:
-    """Counts what is allocated from `start` to `stop`; buffers still in use then are counted on."""
+    """Counts allocations from `start` to `stop`; buffers that are still in use then are counted further."""
 
     def __init__(self) -> None:
         self._cp = current.cp()
@@ -36,11 +36,11 @@ class PinnedRecorder:
         self.pool: Any = self._cp.cuda.PinnedMemoryPool(self._lock)
 
     def start(self) -> None:
-        """Serve the program's requests."""
+        """Make the pool serve the program's requests."""
         self._cp.cuda.set_pinned_memory_allocator(self._malloc)
 
     def stop(self) -> AllocatorTrace:
-        """Let CuPy's default pool serve them again."""
+        """Make CuPy's default pool serve the requests again."""
         self._cp.cuda.set_pinned_memory_allocator(self._cp.get_default_pinned_memory_pool().malloc)
         return self.record()
 
@@ -55,7 +55,7 @@ class PinnedRecorder:
         )
 
     def _lock(self, size: int) -> Any:
-        """A buffer for the pool, from the driver."""
+        """Allocate a buffer for the pool from the driver."""
         cuda = self._cp.cuda
         emit = self._emit
         memory = cuda.PinnedMemory(size, _PORTABLE)

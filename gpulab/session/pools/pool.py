@@ -1,4 +1,4 @@
-"""The pool that serves the program's allocations: what it holds, and all that it does while a block runs."""
+"""The pool that serves the program's allocations: its contents, and its operations while a block runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SEGMENT_FREE = ACTIONS.index("segment_free")
 
 
 def current_pool() -> Any:
-    """The pool of the current allocator, or CuPy's default one where that has none."""
+    """Return the pool of the current allocator, or CuPy's default one if that has none."""
     cp = current.cp()
     pool = getattr(cp.cuda.get_allocator(), "__self__", None)
     return pool if hasattr(pool, "total_bytes") else cp.get_default_memory_pool()
@@ -88,7 +88,7 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
 
 
 class PoolRecorder(AllocationRecorder):
-    """Events of the current pool from `start` to `stop`, with the segments that it gives back.
+    """Events of the current pool from `start` to `stop`, with the segments that it releases.
 
     No hook tells of these: the pool's total is read at each event, and shrinks by what went.
     """
@@ -103,7 +103,7 @@ class PoolRecorder(AllocationRecorder):
         self.capacity_bytes = self._total + int(self._cp.cuda.runtime.memGetInfo()[0])
 
     def stop(self) -> AllocatorTrace:
-        """See nothing any more, and tell all that happened; without a start, what the pool holds."""
+        """Stop the recording and return all events; without a start, the contents of the pool."""
         super().stop()
         self._look()
         # The limit that refused something, or else the last one that there was.

@@ -1,4 +1,4 @@
-"""A device's memory, read in the background, with what the pool's hooks tell between two readings."""
+"""Background readings of a device's memory, with the events of the pool's hooks in between."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MemoryRecorder:
         self.sampler.start()
 
     def stop(self) -> MemorySamples:
-        """End, with a last reading."""
+        """End with a last reading."""
         self.sampler.stop()
         self.sampler.take()
         self.seen.stop()
@@ -88,7 +88,7 @@ class MemoryRecorder:
 
 
 class _Readings:
-    """One row of readings, with the peak since the last one by the pool's own calls."""
+    """One row of readings, with the peak since the previous row by the pool's own calls."""
 
     def __init__(
         self, read: Callable[[], MemoryReading], recorder: AllocationRecorder, capacity_bytes: int

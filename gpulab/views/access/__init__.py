@@ -1,1 +1,1 @@
-"""The access microscope: what one access of a warp costs, lane by lane."""
+"""The access microscope: the cost of one access of a warp, lane by lane."""

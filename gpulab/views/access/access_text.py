@@ -63,12 +63,12 @@ PAGE = {
 
 
 def share(fraction: float) -> str:
-    """A share to a tenth of a percent, as ``access_text.js`` writes it: ``12.5 %``."""
+    """Return a share to a tenth of a percent, as ``access_text.js`` writes it: ``12.5 %``."""
     return f"{math.floor(1000 * fraction + 0.5) / 10:g} %"
 
 
 class Figure(NamedTuple):
-    """A figure in large type: ``over`` says that less would do."""
+    """A number in large type; ``over`` means that a smaller number is possible."""
 
     value: str
     term: str
@@ -77,7 +77,7 @@ class Figure(NamedTuple):
 
 
 def counts(access: Access) -> dict[str, int | str]:
-    """Everything that is counted of an access."""
+    """Return all counts and costs of an access."""
     cost = access.memory()
     spent = access.banks()
     constant = access.constant_passes
@@ -111,17 +111,17 @@ def _figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> lis
 
 
 def memory_figures(access: Access) -> list[Figure]:
-    """Sectors, useful bytes and lines of an access to memory; passes of one to constant memory."""
+    """Return sectors, useful bytes and lines of an access to memory, or passes for constant memory."""
     return _figures(access, CONSTANT_FIGURES if access.space == "const" else MEMORY_FIGURES)
 
 
 def bank_figures(access: Access) -> list[Figure]:
-    """Passes over the banks and conflict ways."""
+    """Return the passes over the banks and the degree of the conflict."""
     return _figures(access, BANK_FIGURES)
 
 
 def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
-    """For each lane what it asks for, where that lies, and with whom it shares it."""
+    """Return a sentence for each lane: its address, its position, and the lanes that share it."""
     low = min((place for place in access.addresses if place >= 0), default=0) // LINE_BYTES * LINE_BYTES
     pieces = {piece.lane: piece for piece in access.pieces()}
     said = [filled(IDLE, {"lane": lane}) for lane in range(len(access.addresses))]
@@ -165,7 +165,7 @@ def notes(access: Access, memory: bool, banks: bool) -> str:
 
 
 def expression(pattern: AccessPattern) -> str:
-    """The access as CUDA C++ that asks for these elements."""
+    """Return the access as CUDA C++ that loads these elements."""
     stride = [filled(STRIDE, {"stride": pattern.stride})] if pattern.stride else []
     offset = [str(pattern.offset)] if pattern.offset or not pattern.stride else []
     text = EXPRESSIONS[bool(pattern.padding) + 2 * pattern.swizzle]

@@ -30,7 +30,7 @@ EXTRA = "extra pass: bank conflict"
 
 
 def row_px(rows: int) -> int:
-    """Height of a row, so that all of them have room."""
+    """Height of a row, chosen so that all rows fit."""
     return max(LEAST_PX, min(MOST_PX, ROOM_PX // max(1, rows)))
 
 
@@ -42,7 +42,7 @@ def _of(lanes: list[int], say: list[str], inset: float) -> dict[str, Any]:
 
 
 def lanes_plot(access: Access, say: list[str]) -> Box:
-    """The 32 lanes; those that take no part are grey."""
+    """Draw the 32 lanes; inactive lanes are grey."""
     lanes = [*range(WARP_SIZE)]
     tiles = [(lane, lane + 1, 0, LANE_PX, lane if lane in access.lanes else WARP_SIZE) for lane in lanes]
     names = [(lane in access.lanes, (lane + 0.5, LANE_PX / 2, str(lane), 1.3)) for lane in lanes]
@@ -55,7 +55,7 @@ def lanes_plot(access: Access, say: list[str]) -> Box:
 
 
 def memory_plot(access: Access, say: list[str]) -> Box:
-    """The touched lines, one below the other: bytes in their lanes' colours, what else is fetched hatched."""
+    """Draw the touched lines one below the other: bytes in their lanes' colours, other bytes hatched."""
     lanes = access.lanes
     size = access.size_bytes
     addresses = access.addresses
@@ -102,7 +102,7 @@ def memory_plot(access: Access, say: list[str]) -> Box:
 
 
 def banks_plot(access: Access, say: list[str]) -> Box:
-    """The 32 banks, their words stacked pass by pass; what a conflict adds has a ground of its own."""
+    """Draw the 32 banks, their words stacked pass by pass; words of a conflict have another background."""
     passed = access.banks().passes
     pieces = access.pieces()
     rows = range(max(1, passed))
@@ -184,7 +184,7 @@ def _figures(figures: list[access_text.Figure]) -> Box:
 
 
 def draw(access: Access, memory: bool, banks: bool) -> Box:
-    """The whole picture on paper."""
+    """Draw the whole static picture."""
     say = access_text.lane_sentences(access, memory, banks)
     panels = []
     if memory:

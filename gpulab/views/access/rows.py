@@ -30,7 +30,7 @@ HEADINGS = ("line", "source", "access", "requests", "a request", "at best", "use
 
 
 def rows(trace: AccessTrace) -> list[Row]:
-    """One row for each line, space, kind and size; the compiler's copies of a loop's body are added up."""
+    """Return one row for each line, space, kind and size; copies of a loop's body are added up."""
     groups: dict[tuple[int, str, str, int], list[int]] = {}
     accesses = trace.counters.accesses
     for index, a in enumerate(accesses):

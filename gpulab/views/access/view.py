@@ -33,7 +33,7 @@ RULES = "by the rules of the virtual GPU's counters, which are those of single a
 
 
 class AccessMicroscope(View, module="access/view"):
-    """One access of a warp: 32 lanes, and how they fall into sectors of memory and banks.
+    """One access of a warp: 32 lanes, and their sectors of memory and banks.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class AccessMicroscope(View, module="access/view"):
 
     @property
     def record(self) -> AccessPattern | AccessTrace:
-        """The pattern as the sliders stand, or the kernel's accesses."""
+        """The pattern of the sliders, or the kernel's accesses."""
         return self.pattern if self.trace is None else self.trace
 
     @property
@@ -142,7 +142,7 @@ class AccessMicroscope(View, module="access/view"):
 
     @property
     def access(self) -> Access | None:
-        """The access that is shown, with its figures (`memory`, `banks`); None where the warp made none."""
+        """The displayed access, with its costs (`memory`, `banks`); None if the warp made no access."""
         if self.trace is None:
             return self.pattern.access("shared" if self.space == "shared" else "global")
         if not self.rows:

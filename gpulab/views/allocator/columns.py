@@ -1,4 +1,4 @@
-"""Columns of histories for the browser: it reads any step from them, with texts by index."""
+"""Columns of a pool's history from which the browser computes any step; strings are stored by index."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Column = npt.NDArray[Any]
 
 
 def contents(maps: Maps, keys: str) -> dict[str, Any]:
-    """Everything, for `pack`."""
+    """Return the complete data for `pack`."""
     streams = {handle: index for index, handle in enumerate(maps.streams)}
     stops = np.unique(np.concatenate([panel.slider_positions(panel.notable_steps) for panel in maps.panels]))
     return {
@@ -173,7 +173,7 @@ def _segments(history: AllocatorHistory, places: Places, streams: dict[int, int]
 
 
 def _stacks(history: AllocatorHistory) -> dict[str, Any]:
-    """Frames as texts, each once; stacks as numbers of frames, one behind the other."""
+    """Return the frames as texts, each stored once, and the stacks as concatenated frame numbers."""
     frames: dict[str, int] = {}
     flat: list[int] = []
     bounds = [0]
@@ -190,7 +190,7 @@ def _stacks(history: AllocatorHistory) -> dict[str, Any]:
 
 
 def curve(maps: Maps) -> Plot:
-    """Used and reserved over the slider's places, of very many the highest of each stretch, and refusals."""
+    """Return used and reserved bytes over the slider, the peak of each interval if needed, and refusals."""
     last = maps.last
     bounds = np.unique(np.linspace(0, last + 1, MOST_POINTS, endpoint=False).astype(np.int64))
     after = [

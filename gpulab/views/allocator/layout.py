@@ -58,11 +58,11 @@ class _Extents:
     begin: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
     keys: list[tuple[int, str]]
-    blocks: int  # most in use at a time
+    blocks: int  # largest number in use at a time
 
 
 def places(histories: Sequence[AllocatorHistory], most_rows: int = MOST_ROWS) -> list[Places]:
-    """The rows of maps that are shown together, all with the same bytes a row, at most `most_rows` in all."""
+    """Return the rows of maps that are shown together, with equal bytes per row, at most `most_rows`."""
     extents = [_extents(history) for history in histories]
     largest = max((int(each.size_bytes.max(initial=0)) for each in extents), default=0) or 1
     crowded = max(each.blocks for each in extents) > CROWDED_BLOCKS
@@ -138,7 +138,7 @@ def _pack(
             room, place = left.pop(found)
         else:
             over = cursor % row_bytes
-            if over and over + need > row_bytes:  # from one row to the next only if it is longer than one
+            if over and over + need > row_bytes:  # only segments longer than a row are divided
                 insort(left, (row_bytes - over, cursor))
                 cursor += row_bytes - over
             room = need

@@ -111,7 +111,7 @@ class Maps:
 
     @property
     def unit(self) -> str:
-        """What the slider counts."""
+        """Unit of the slider's positions: ``request`` or ``event``."""
         return "request" if self.requests else "event"
 
     def operation_at(self, position: int) -> tuple[str, int, int, int, int]:

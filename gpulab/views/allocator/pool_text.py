@@ -72,7 +72,7 @@ def done(kind: str, size_bytes: int, asked_bytes: int, stream: str, owner: str) 
 
 
 def stream_names(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
-    """Handle -> name; handles say nothing to anybody, so that streams are numbered as they come."""
+    """Return names by handle; streams are numbered in the order in which they appear."""
     handles: dict[int, None] = {0: None}
     for history in histories:
         handles |= dict.fromkeys(history.segments.streams)
@@ -81,7 +81,7 @@ def stream_names(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
 
 
 def owner_of(stack: Stack) -> str:
-    """The innermost line of the program, ``train.py:12``."""
+    """Return the innermost line of the program, ``train.py:12``."""
     own = [frame for frame in stack if not any(part in frame.filename for part in _LIBRARIES)]
     for frame in own or stack:
         name = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
@@ -149,6 +149,6 @@ def emptying(fragmentation: Fragmentation) -> str:
 
 
 def figures(fragmentation: Fragmentation) -> list[tuple[str, str, str]]:
-    """Term, value and detail of each number beside the map."""
+    """Return term, value and detail of each number next to the map."""
     words = _words(fragmentation)
     return [(term, filled(value, words), filled(detail, words)) for term, value, detail in FIGURES]

@@ -27,7 +27,7 @@ KEYS = (
 
 
 class AllocatorView(View, module="allocator/map"):
-    """Segments as rows, their blocks by line, stream or age, and what is free; a slider over all steps.
+    """Segments as rows, with blocks by line, stream or age, and free memory; a slider selects the step.
 
     Parameters
     ----------

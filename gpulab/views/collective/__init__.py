@@ -1,1 +1,1 @@
-"""A collective operation: coloured chunks of each GPU, step by step, and what passed each port."""
+"""A collective operation: coloured chunks of each GPU, step by step, and the traffic of each port."""

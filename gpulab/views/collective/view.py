@@ -1,4 +1,4 @@
-"""Collective view: which chunk each GPU holds after each step, and how much has passed each of its ports."""
+"""Collective view: the chunks of each GPU after each step, and the traffic of each of its ports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEPS_PX = 30
 LEFT_PX = 46
 RIGHT_PX = 106
 _HIDDEN = "the library tells neither chunks nor steps"
-# What a row of such a record holds, in microseconds.
+# Columns of such a record, in microseconds.
 SCHEDULES = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
 LIBRARIES = {"nccl_us": "NCCL with NVLS off", "torch_us": "torch.distributed, NVLS off"}
 HOT = 1.5  # times the mean of all ports, and more than the data
@@ -75,7 +75,7 @@ class CollectiveView(View):
 
     @property
     def record(self) -> Collective:
-        """The operation."""
+        """The record of the operation."""
         return self._collective
 
     def sentence(self) -> str:
@@ -272,7 +272,7 @@ def _rects(cells: Sequence[tuple[float, ...]], colours: Sequence[str], sentences
 def _framed(
     cells: Sequence[tuple[float, ...]], frames: Sequence[tuple[float, ...]]
 ) -> list[tuple[float, ...]]:
-    """The cells that have a frame, once more on top of it."""
+    """Return the cells that have a frame, again, so that they are drawn above it."""
     places = {(int(x0), round(y0)) for x0, _, y0, *_ in frames}
     return [cell for cell in cells if (int(cell[0]), round(cell[2] - 3)) in places]
 

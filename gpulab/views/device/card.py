@@ -1,4 +1,4 @@
-"""Device card: what one GPU can do, beside others, with live readings where there are any."""
+"""Device card: the capability of one GPU compared with others, with live readings if available."""
 
 from __future__ import annotations
 

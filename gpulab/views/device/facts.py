@@ -19,7 +19,7 @@ _SPARE = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\b")
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number of a device, or text: its name, its unit, and how to get it."""
+    """A quantity of a device, a number or text: its name, its unit, and how to get it."""
 
     name: str
     unit: str
@@ -50,7 +50,7 @@ class Quantity:
 
 
 def fp32_tflops(info: DeviceInfo) -> float | None:
-    """The peak FP32 rate, as given or else 2 operations (one FMA) x lanes x SMs x boost clock."""
+    """Return the peak FP32 rate, or 2 operations (one FMA) x lanes x SMs x boost clock if it is not given."""
     if info.fp32_tflops is not None:
         return info.fp32_tflops
     if info.boost_clock_mhz is None:
@@ -59,7 +59,7 @@ def fp32_tflops(info: DeviceInfo) -> float | None:
 
 
 def _dims(dim: Dim3) -> str:
-    # 2**31 - 1 in digits says less than its name, and takes the room of three.
+    # 2**31 - 1 is clearer than its digits, and shorter.
     return " × ".join("(2³¹−1)" if d == 2**31 - 1 else number(d) for d in dim)
 
 
@@ -136,7 +136,7 @@ def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> 
 
 
 def overview(devices: Sequence[DeviceInfo], chosen: DeviceInfo | None = None) -> Box:
-    """A row a device, a column a quantity, each with a bar to the highest of its column."""
+    """Return a row per device and a column per quantity, each with a bar to the highest of its column."""
     tops = [
         max((v for d in devices if isinstance(v := q.of(d), (int, float))), default=0) for q in QUANTITIES
     ]
@@ -152,7 +152,7 @@ def overview(devices: Sequence[DeviceInfo], chosen: DeviceInfo | None = None) ->
 
 
 def metric_row(metric: Metric) -> dict[str, str | float | None]:
-    """A live reading for the browser: its number (for a history), its text, and why it is missing."""
+    """Return a live reading for the browser: its number (for a history), its text, or why it is missing."""
     value = metric.value
     figure = None if value is None or isinstance(value, str) else float(value)
     shown = value if figure is None else number(figure)
@@ -161,12 +161,12 @@ def metric_row(metric: Metric) -> dict[str, str | float | None]:
 
 
 def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
-    """`others` less those that are `info` under its own name and source."""
+    """Return `others` without those that have the name and source of `info`."""
     return tuple(o for o in others if (o.name, o.provenance.source) != (info.name, info.provenance.source))
 
 
 def short_names(devices: Sequence[DeviceInfo]) -> list[str]:
-    """Names without maker, brand and memory size, for narrow columns; whole where two would be alike."""
+    """Return names without maker, brand and memory size, or full names if two would be equal."""
     shorts = [_SPARE.sub("", device.name).strip(" -") or device.name for device in devices]
     return [
         short if shorts.count(short) == 1 else device.name

@@ -1,1 +1,1 @@
-"""Graph view: what a CUDA graph consists of, and how it runs."""
+"""Graph view: the contents of a CUDA graph, and the course of its run."""

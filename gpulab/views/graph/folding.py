@@ -64,7 +64,7 @@ def groups(
 
 
 def _chains(record: GraphRecord) -> list[list[int]]:
-    """The nodes in paths: each but the last has one successor, and each but the first one predecessor."""
+    """Return the nodes in paths, whose inner nodes have one predecessor and one successor."""
     after: dict[int, list[int]] = {}
     before: dict[int, list[int]] = {}
     for first, then in record.edges:
@@ -88,7 +88,7 @@ def _chains(record: GraphRecord) -> list[list[int]]:
 
 
 def _folded(record: GraphRecord, chain: Sequence[int], apart: frozenset[int]) -> list[Group]:
-    """A path with what comes again and again in it as one."""
+    """Return a path whose repeated parts are merged into one group each."""
     nodes = [record.nodes[number] for number in chain]
     kinds = [object() if number in apart else kind_of(record.nodes[number]) for number in chain]
     result = []
@@ -108,7 +108,7 @@ def _folded(record: GraphRecord, chain: Sequence[int], apart: frozenset[int]) ->
 
 
 def _repeats(kinds: Sequence[object], start: int, length: int) -> tuple[int, int]:
-    """The length, and how many times in a row the pattern of that length stands at `start`."""
+    """Return the length of the pattern that repeats at `start`, and the number of repetitions."""
     pattern = kinds[start : start + length]
     times = 1
     while kinds[start + times * length : start + (times + 1) * length] == pattern:
@@ -123,7 +123,7 @@ def _edges_between(found: Sequence[Group], edges: Sequence[tuple[int, int]]) -> 
 
 
 def _fans(found: Sequence[Group], edges: Sequence[tuple[int, int]], apart: frozenset[int]) -> list[Group]:
-    """The groups with those as one that do the same between the same others."""
+    """Return the groups, with groups that do the same between the same neighbours merged into one."""
     around: list[tuple[list[int], list[int]]] = [([], []) for _ in found]
     for first, then in edges:
         around[first][1].append(then)

@@ -55,7 +55,7 @@ def name_of(node: GraphNode) -> str:
 
 
 def _bare(name: str) -> str:
-    """The function's own name of a mangled one: ``scale`` of ``_Z5scalePf``, without its namespaces."""
+    """Return the function's own name: ``scale`` of ``_Z5scalePf``, without its namespaces."""
     at = 3 if name.startswith("_ZN") else 2
     while name.startswith("_Z") and (length := _LENGTH.match(name, at)):
         at = length.end() + int(length[0])
@@ -64,7 +64,7 @@ def _bare(name: str) -> str:
 
 
 def detail_of(node: GraphNode) -> str:
-    """The smaller line on a node: grid and block, or how many bytes."""
+    """Return the smaller line on a node: grid and block, or the number of bytes."""
     if node.grid and node.block:
         return f"<<<{_extent(node.grid)}, {_extent(node.block)}>>>"
     return size(node.size_bytes) if node.size_bytes else ""
@@ -86,7 +86,7 @@ def group_text(group: Group) -> tuple[str, str]:
 
 
 def group_sentence(record: GraphRecord, group: Group, took_ns: Mapping[int, float]) -> str:
-    """Everything about a node or a group, in one sentence."""
+    """Return one sentence about a node or a group."""
     took = [took_ns[member] for member in group.members if member in took_ns]
     time = f"; {duration(sum(took))} in the replay" if took else ""
     if group.times == 1:
@@ -121,7 +121,7 @@ def node_sentence(record: GraphRecord, node: GraphNode) -> str:
 
 
 def parameter_text(record: GraphRecord, parameter: NodeParameter) -> str:
-    """``x = a (float32 1,024)`` for an array with a name, the value of a number, or its bytes."""
+    """Return ``x = a (float32 1,024)`` for a named array, the value of a number, or the bytes."""
     called = f"{parameter.name} = " if parameter.name else ""
     if parameter.addresses:
         return called + " and ".join(_place(record, address) for address in parameter.addresses)
@@ -143,7 +143,7 @@ def _place(record: GraphRecord, address: int) -> str:
 
 
 def first_elements(values: Sequence[float]) -> str:
-    """The first elements of an array, as they stand in sentences."""
+    """Return the first elements of an array, as text for a sentence."""
     return f"[{', '.join(f'{value:g}' for value in values)}, …]" if values else "…"
 
 
@@ -166,7 +166,7 @@ def dangling_sentence(dangling: DanglingArray) -> str:
 
 
 def sentence(record: GraphRecord, name: str) -> str:
-    """One sentence: how many nodes, steps and edges, and where."""
+    """Return one sentence with the numbers of nodes, steps and edges, and the device."""
     names = listing([array.array.name for array in record.dangling])
     dangling = f"; {names} {noun(len(record.dangling), 'dangles', 'dangle')}" if names else ""
     return (
@@ -189,5 +189,5 @@ def costs(comparison: GraphComparison) -> str:
 
 
 def cost_sentence(comparison: GraphComparison) -> str:
-    """The same, with where the numbers come from."""
+    """Return the cost in a sentence, with the origin of the numbers."""
     return f"{costs(comparison)[:-2]}; {comparison.provenance.label})."

@@ -1,4 +1,4 @@
-"""Graph view: the nodes of a CUDA graph, what dangles, and its replay beside the work piece by piece."""
+"""Graph view: the nodes of a CUDA graph, dangling arrays, and its replay next to single launches."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class GraphView(View):
 
     @property
     def record(self) -> GraphRecord | tuple[GraphRecord, GraphComparison]:
-        """The graph, and what it costs."""
+        """The graph and its costs."""
         return self.graph if self.comparison is None else (self.graph, self.comparison)
 
     def sentence(self) -> str:
@@ -152,7 +152,7 @@ class GraphView(View):
         )
 
     def _unfolded(self) -> Box | None:
-        """The nodes that the marked one stands for, below the graph."""
+        """Return the nodes of the marked group, for display below the graph."""
         folded = {group.members[0]: self._members(group) for group in self.groups if group.times > 1}
         if not folded:
             return None
@@ -160,7 +160,7 @@ class GraphView(View):
         return boxes.switch("node", chosen, {NOBODY: column(), **folded})
 
     def _members(self, group: Group) -> Box:
-        """As many of a group's nodes as are drawn whole, one after the other or side by side."""
+        """Return a group's first nodes, one after the other or side by side, and the number of others."""
         drawn = [Group((member,), (self.graph.nodes[member],)) for member in group.members[:MOST_SINGLE]]
         inside = {member for each in drawn for member in each.members}
         edges = [(str(a), str(b)) for a, b in self.graph.edges if a in inside and b in inside]
@@ -172,7 +172,7 @@ class GraphView(View):
         )
 
     def _colour(self, group: Group) -> str:
-        """The colour of the timeline: kernels of different names take turns there."""
+        """Return the colour of the timeline, in which kernels of different names alternate."""
         engine = _engine(group)
         if engine == "kernel" and self._turns[group.pattern[0].name] % 2:
             engine = "other kernel"

@@ -19,7 +19,7 @@ MARGIN = 2**0.3  # of the working sets, on both sides
 
 
 class LadderChart(FigureView):
-    """Ladders of up to three devices: the first one's capacities and published figures are drawn.
+    """Memory hierarchies of up to three devices, with capacities and published rates of the first one.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class LadderChart(FigureView):
 
     @property
     def record(self) -> MemoryLadder:
-        """The ladder of the first device."""
+        """The memory hierarchy of the first device."""
         return self.ladders[0]
 
     def beside(self, other: str | MemoryLadder) -> LadderChart:
-        """The same chart with one more ladder in it: a GPU's name, or a record."""
+        """Return the same chart with one more device in it: a GPU's name, or a record."""
         if isinstance(other, str):
             if self._find is None:
                 raise ValueError("This chart knows no recorded ladders; pass a MemoryLadder.")
@@ -211,7 +211,7 @@ def _points(ladder: MemoryLadder) -> list[tuple[int, float]]:
 
 
 def _steps(ladder: MemoryLadder) -> list[tuple[str, float]]:
-    """Latency in the middle of each level: at half of a cache, and of all that was read."""
+    """Return the latency in the middle of each level: at half of a cache, and of the largest working set."""
     steps = [
         (f"from {c.level}", ladder.latency_at(c.size_bytes / 2))
         for c in ladder.capacities

@@ -38,7 +38,7 @@ MEANING = (
 
 
 class LaunchChart(Steered):
-    """The place and time of every block, the waves, and the limits of occupancy.
+    """The SM and times of every block, the waves, and the limits of occupancy.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class LaunchChart(Steered):
 
     @property
     def other(self) -> LaunchTrace | None:
-        """The launch beside it."""
+        """The launch that is shown next to it."""
         return self._other.trace if self._other is not None else None
 
     @property
@@ -105,7 +105,7 @@ class LaunchChart(Steered):
         return self
 
     def close(self) -> None:
-        """End the live view, and let go of what its slider would launch: the arrays may be large."""
+        """Close the live view, and release the arrays that its slider would launch with."""
         super().close()
         self._at_block_size = None
 
@@ -193,15 +193,15 @@ def _occupancy_words(waves: Waves) -> str:
 
 
 def _panel(waves: Waves, span_ns: int) -> Box:
-    """One launch: its picture, numbers and limits; where there is little room the numbers stand above."""
+    """Draw one launch: its picture, numbers and limits; in a narrow view the numbers are above."""
     picture = column(_head(waves), _chart(waves, span_ns, ROWS_PX))
     figures = column(numbers(waves.numbers(), least=168), _limits(waves), gap=8)
     return row(picture, figures, weights=[2.6, 1], least=[440, 200], above=True)
 
 
 def _side_by_side(left: Waves, right: Waves, span_ns: int) -> list[Box]:
-    """Two launches over the same time, and their numbers in a table."""
-    # The date and the driver stand in the caption: side by side the headings keep to one line.
+    """Draw two launches over the same time, and their numbers in a table."""
+    # The caption has the date and the driver, so that the headings fit on one line side by side.
     origins = [waves.trace.provenance for waves in (left, right)]
     headings = [f"{origin.source.capitalize()} on {origin.device}" for origin in origins]
     pictures = [
@@ -328,7 +328,7 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
 
 
 def _sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float]) -> Item:
-    """Numbers of the rows' SMs: of few all, of many round ones."""
+    """Return ticks with the SM numbers of the rows: all of few, round ones of many."""
     each = height / max(1, sms.size)
     rows = (
         [*range(sms.size)]
@@ -348,7 +348,7 @@ def _idle_line(waves: Waves, top: float, domain: tuple[float, float]) -> list[It
 
 
 def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
-    """Warps per SM that is busy at that moment, under those that fit there; the tail in words, too."""
+    """Draw warps per busy SM over time, below the number that fits; the tail also in words."""
     trace = waves.trace
     fit = waves.trace.occupancy
     times, running = waves.running_on_busy()

@@ -1,4 +1,4 @@
-"""Layers view: what a call went through, from the framework down to the device."""
+"""Layers view: the layers that a call passed through, from the framework down to the device."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LayersView(View):
 
     @property
     def record(self) -> tuple[Followed, ...]:
-        """Each stack."""
+        """The recorded layers of each call."""
         return self._followed
 
     def sentence(self) -> str:

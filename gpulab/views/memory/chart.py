@@ -1,4 +1,4 @@
-"""Memory chart: what of a device's memory is used, cached and taken by others, over time and live."""
+"""Memory chart: used, cached and other memory of a device, over time and live."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class MemoryChart(View, module="memory/chart"):
         return (Table("Readings", COLUMNS, tuple(self.record.rows())),)
 
     def redraw(self, **traits: Any) -> None:
-        """Send the browser all readings anew; between times `tick` sends what is new."""
+        """Send the browser all readings again; between these calls `tick` sends only new ones."""
         record = self.record
         tree = {
             "columns": {name: getattr(record, name) for name in COLUMNS},
@@ -104,7 +104,7 @@ class MemoryChart(View, module="memory/chart"):
         lines: Sequence[SourceLine],
         failure: str = "",
     ) -> None:
-        """Send the browser one reading with the marks and the lines that are new; on any thread."""
+        """Send the browser one reading with its new marks and lines; works in any thread."""
         if self.comm is None:
             return
         line_texts = [f"{line}: {line.text}" if line.text else str(line) for line in lines]
@@ -177,7 +177,7 @@ def _caption(record: MemorySamples) -> str:
 
 
 def _plot(record: MemorySamples, label: str) -> Box:
-    """The whole recording, as ``build`` in the script: each stretch of it with its highest readings."""
+    """Draw the whole recording, as ``build`` in the script: the highest readings of each interval."""
     end = max(record.duration_ns, 1.0)
     stacks = [record.used_bytes, record.reserved_bytes, record.device_bytes]
     bounds = np.unique(np.linspace(0, len(record), PICTURE_POINTS, endpoint=False).astype(np.int64))
@@ -197,7 +197,7 @@ def _plot(record: MemorySamples, label: str) -> Box:
     after = np.append(peak[1:], np.nan)
     tops = [np.fmax(tops[0], after), np.fmax(tops[1], np.fmax(tops[0], after)), tops[2]]
     for part in _runs(np.isnan([*tops, peak]).all(axis=0)):
-        x = np.append(time[part], time[min(part.stop, len(time) - 1)])  # each reading holds until the next
+        x = np.append(time[part], time[min(part.stop, len(time) - 1)])  # valid until the next reading
         for top, (_, colour) in zip(reversed(tops), reversed(AREAS), strict=True):
             y = _known(heights(top[part]), bottom)
             items.append(Line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
@@ -217,30 +217,32 @@ def _plot(record: MemorySamples, label: str) -> Box:
 
 
 def _highest(values: Any, bounds: Any) -> Any:
-    """The highest of each stretch, NaN where it has a gap."""
+    """Return the highest value of each interval, NaN if it has a gap."""
     return np.maximum.reduceat(values, bounds) if len(values) else values
 
 
 def _runs(gap: Any) -> list[slice]:
-    """The stretches between gaps."""
+    """Return the intervals between gaps."""
     edges = np.flatnonzero(np.diff(np.concatenate(([True], gap, [True])).astype(np.int8)))
     return [slice(int(start), int(stop)) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _known(y: Any, base: float) -> Any:
-    """Heights with the last one once more; what is not available has none."""
+    """Return heights with NaN replaced by `base`, and the last one repeated."""
     return np.append(heights := np.where(np.isnan(y), base, y), heights[-1])
 
 
 def _torn(end: float) -> Item:
-    """The upper edge of areas that reach beyond the chart: a line in teeth."""
+    """Return the torn upper edge of areas that exceed the chart, as a zigzag line."""
     x = np.linspace(0, end, 2 * TEETH + 1)
     return Line(x, MARKS_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)
 
 
 def _marks(record: MemorySamples, end: float) -> list[Item]:
-    """Allocations (upper row) and frees (lower row) as small bars, failures in a colour of their own; sizes
-    where there is room."""
+    """Return allocations (upper row) and frees (lower row) as small bars, with sizes if there is space.
+
+    Failures have a separate colour.
+    """
     marks = record.marks
     wide = end / 250
     x = []
@@ -269,7 +271,7 @@ def _marks(record: MemorySamples, end: float) -> list[Item]:
 
 
 def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) -> float:
-    """Return the memory that the height stands for: the pool's maximum and limit, and the rest if it fits."""
+    """Return the memory at the chart's full height: the pool's maximum and limit, and the rest if it fits."""
     pool = max(np.nanmax(reserved, initial=0), np.nanmax(peak, initial=0), 1 << 20)
     most_limit = np.nanmax(limit, initial=0)
     high = max(pool, most_limit if most_limit <= MOST_OUTSIDE * pool else 0)

@@ -47,17 +47,17 @@ def sentence(record: MemorySamples, state: str) -> str:
 
 
 def told(size_bytes: float | None) -> str:
-    """A size, or that there is none."""
+    """Return a size in words, or that there is none."""
     return NOT_AVAILABLE if size_bytes is None else size(size_bytes)
 
 
 def cached(record: MemorySamples) -> float | None:
-    """Bytes that the pool keeps and nobody uses."""
+    """Return the bytes that the pool keeps but the program does not use."""
     return _less(record.latest("reserved_bytes"), record.latest("used_bytes"))
 
 
 def outside(record: MemorySamples) -> float | None:
-    """Bytes of the device that are not the pool's: the driver, libraries, other processes."""
+    """Return the device's bytes outside the pool: the driver, libraries, other processes."""
     return _less(record.latest("device_bytes"), record.latest("reserved_bytes"))
 
 
@@ -66,7 +66,7 @@ def _less(whole: float | None, part: float | None) -> float | None:
 
 
 def by_line(record: MemorySamples, most: int = 5) -> list[str]:
-    """The lines that allocated most, in a sentence each."""
+    """Return a sentence for each of the lines that allocated most."""
     marks = record.marks
     sums = dict[int, list[float]]()
     for line, times, total in zip(
@@ -84,7 +84,7 @@ def by_line(record: MemorySamples, most: int = 5) -> list[str]:
 
 
 def line_text(record: MemorySamples, line: int) -> str:
-    """A line as a mark names it."""
+    """Return a source line as it appears in a mark."""
     if line < 0:
         return f"{NO_LINE}, or several"
     source = record.lines[line]

@@ -1,4 +1,4 @@
-"""Load chart: what a GPU does, over time and live, one strip for each kind of reading."""
+"""Load chart: the load of a GPU, over time and live, one strip for each kind of reading."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Strip(NamedTuple):
 
     @property
     def height_px(self) -> int:
-        """All strips together fit a projector; one line alone needs less than several."""
+        """Return the height of a strip, so that all strips together fit a projector."""
         return 42 if self.whole else 22
 
 
@@ -70,7 +70,7 @@ STRIPS = (
     _Strip("temperature", "°C", (("temperature", "fg", "temperature"),), False),
     _Strip("memory used", "MiB", (("memory_used", "fg", "memory used"),), False),
 )
-# What holds the clocks back, by the bits: a reason of the program's, of heat, of power, and others.
+# Bits of the reasons that limit the clocks: the program, heat, power, and others.
 _HELD = ((0x01, "other"), (0x68, "error"), (0x84, "warn"))
 _HELD_OTHERS = "purple"
 
@@ -129,7 +129,7 @@ class LoadChart(Steered):
         return {"paused": self.paused, "span_s": self.span_s}
 
     def show(self, state: str) -> None:
-        """Show everything up to now, and that the readings go on, pause, or have ended."""
+        """Show everything up to now, and the state of the recording: live, paused or ended."""
         with self._lock, self.hold_sync():
             self._state = state
             self.paused = int(state == "paused")
@@ -138,7 +138,7 @@ class LoadChart(Steered):
             self.redraw()
 
     def tick(self) -> None:
-        """Show what is new; on any thread."""
+        """Show new readings; works in any thread."""
         if self.comm is not None and self._state == "live":
             with self._lock, self.hold_sync():
                 self.caption = self._caption()
@@ -229,7 +229,7 @@ class LoadChart(Steered):
 
 
 def _figures(record: LoadSamples) -> list[tuple[str, str, str]]:
-    """The last readings, each with what there is to know of it."""
+    """Return the last readings, each with a short detail."""
     last = record.latest
     limit = record.power_limit_w
     memory = record.memory_mib
@@ -255,7 +255,7 @@ def _high(record: LoadSamples, strip: _Strip) -> float:
 
 
 def _lines(record: LoadSamples, strip: _Strip, axes: Axes, begin: float) -> list[Item]:
-    """The readings as staircases: each speaks of the time since the one before it."""
+    """Draw the readings as steps: each is valid for the time since the previous one."""
     time = record.time_ns
     since = np.concatenate(([0.0], time[:-1]))
     seen = np.flatnonzero(time >= begin)[:: max(1, int(np.count_nonzero(time >= begin) / POINTS))]
@@ -279,7 +279,7 @@ def _phase_names(record: LoadSamples, begin: float, end: float) -> list[Item]:
     bottom = PHASES_PX + sum(strip.height_px + GAP_PX for strip in STRIPS)
     room = np.diff(np.append(x, end))
     inside = np.flatnonzero((x >= begin) & (x <= end))
-    # In full, or what sets it apart, or its number.
+    # The full name, or its distinctive part, or its number.
     names = [
         "\n".join((name, name.rpartition(": ")[2], str(at + 1)))
         for at in inside.tolist()
@@ -292,7 +292,7 @@ def _phase_names(record: LoadSamples, begin: float, end: float) -> list[Item]:
 
 
 def _held(record: LoadSamples, begin: float, top: float, speak: bool) -> tuple[list[Item], float]:
-    """A bar for each stretch in which something held the clocks back, and where the chart ends."""
+    """Draw a bar for each interval in which the clocks were limited, and the end of the chart."""
     bits = record["clock_reasons"]
     time = record.time_ns
     since = np.concatenate(([0.0], time[:-1]))

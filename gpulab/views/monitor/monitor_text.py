@@ -21,13 +21,13 @@ COUNTED = {
 }
 UTILIZATION = "GPU utilization"
 MEANS = "GPU utilization is the share of time in which some kernel ran, however few SMs it used."
-# Less is what reading the counters itself costs.
+# Smaller values are the overhead of reading the counters.
 LEAST_PERCENT = 0.001
 _PHASE_COLUMNS = ("sm_active", "sm_occupancy", "dram", "tensor", "fp32")
 
 
 def share(value: float | None) -> str:
-    """A reading in per cent; what is above 0 never reads as 0."""
+    """Return a reading in per cent; a value above 0 is never shown as 0."""
     if value is None:
         return NOT_AVAILABLE
     if 0 < value < LEAST_PERCENT:
@@ -36,12 +36,12 @@ def share(value: float | None) -> str:
 
 
 def reading(value: float | None, unit: str) -> str:
-    """A reading with its unit, or that there is none."""
+    """Return a reading with its unit, or that there is none."""
     return NOT_AVAILABLE if value is None else f"{number(value)} {unit}"
 
 
 def sms(record: LoadSamples, value: float | None) -> str:
-    """A share of SMs as how many that are."""
+    """Return a share of SMs as a number of SMs."""
     return (
         ""
         if value is None or not record.sms
@@ -50,7 +50,7 @@ def sms(record: LoadSamples, value: float | None) -> str:
 
 
 def held(record: LoadSamples) -> list[str]:
-    """All that held the clocks back, each once, in the order in which it came."""
+    """Return all reasons that limited the clocks, each once, in order of appearance."""
     bits = record["clock_reasons"]
     words = [clock_reasons(each) for each in bits[~np.isnan(bits)].tolist()]
     return list(
@@ -94,7 +94,7 @@ def state_of(record: LoadSamples) -> str:
 
 
 def phases(record: LoadSamples) -> Table:
-    """One row a phase: the means of its readings, power as energy over time."""
+    """Return one row per phase: the means of its readings, and power as energy over time."""
     names = [name for name, _ in record.phases]
     rows = []
     for each in [record.within(name) for name in names] or [record]:

@@ -1,4 +1,4 @@
-"""Occupancy chart: theoretical occupancy against block size, with what limits it."""
+"""Occupancy chart: theoretical occupancy against block size, with the limiting resource."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class OccupancyChart(FigureView):
 
     @property
     def record(self) -> tuple[Occupancy, ...]:
-        """One record a block size."""
+        """The records, one per block size."""
         return self.points
 
     @property
     def chosen(self) -> int:
-        """The block size that is marked; another value is set to the nearest one of the points."""
+        """The marked block size; another value is set to the nearest one of the points."""
         return self._chosen
 
     @chosen.setter
@@ -92,7 +92,7 @@ class OccupancyChart(FigureView):
         return "\n".join([self.sentence(), *(f"{_words(p)}." for p in self.points)])
 
     def tables(self) -> tuple[Table, ...]:
-        """One row for each block size."""
+        """Return one row for each block size."""
         limits = [*self.points[0].blocks_by_limit]
         rows = tuple(
             (

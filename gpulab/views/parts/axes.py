@@ -98,7 +98,7 @@ class Axes:
         colour: str | Sequence[int] = "accent",
         colours: Sequence[str] = (),
     ) -> Item:
-        """A mark for each pair of values; it says its sentence when it is pointed at or walked to."""
+        """Return a mark for each pair of values, with a sentence that is shown when it is selected."""
         low, high = self.across.domain
         places = self.x(x)
         heights = self.y(y)
@@ -114,7 +114,7 @@ class Axes:
         )
 
     def grid(self) -> list[Item | None]:
-        """Lines that lie under everything else."""
+        """Return grid lines, which are drawn below everything else."""
         low, high = self.across.domain
         x = self.x([*self.across.ticks])
         y = self.y([*self.up.ticks])
@@ -124,7 +124,7 @@ class Axes:
         ]
 
     def sides(self, left: int) -> list[Item]:
-        """Texts and names of the ticks; `left` pixels are there for those of the axis that goes up."""
+        """Return names and texts of the ticks; `left` pixels are reserved for the vertical axis."""
         domain = self.across.domain
         across = self.across
         up = self.up
@@ -142,6 +142,6 @@ class Axes:
         ]
 
     def plot(self, *items: Item | None, left: int, below: float = BELOW_PX, **more: Any) -> Plot:
-        """A plot of `items`, the grid under them and the texts of both axes; `below` pixels for one's."""
+        """Return a plot of `items` with a grid and axis texts; `below` pixels are for the horizontal axis."""
         drawn = [*self.grid(), *items, *self.sides(left)]
         return plot(self.bottom + below, self.across.domain, *drawn, left=left, **more)

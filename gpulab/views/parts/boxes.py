@@ -1,4 +1,4 @@
-"""Boxes: what stands where on a view, for the page and for the picture alike."""
+"""Boxes: the layout of a view, for the page and for the picture alike."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Box:
     name: str | None = None
 
     def wire(self) -> dict[str, Any]:
-        """The box as the browser gets it: what is None is left out."""
+        """Return the box in the browser's format, without values that are None."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {"box": self.kind, **{name: value for name, value in values.items() if value is not None}}
 
 
 @dataclass(frozen=True)
 class Column(Box):
-    """Boxes one below the other."""
+    """Boxes in a column."""
 
     kind = "column"
     boxes: list[Box]
@@ -108,7 +108,7 @@ class Matrix(Box):
 
 @dataclass(frozen=True)
 class Switch(Box):
-    """The one of several boxes that belongs to a trait's value."""
+    """Switch between several boxes, by the value of a trait."""
 
     kind = "switch"
     trait: str
@@ -139,7 +139,7 @@ class Slider(Box):
 
 @dataclass(frozen=True)
 class Plot(Box):
-    """Items over a width that stands for `domain`; see `gpulab.views.parts`.
+    """Items over a width that represents `domain`; see `gpulab.views.parts`.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Plot(Box):
 
 
 def column(*boxes: Box | None, gap: int = 6, **more: Any) -> Box:
-    """Boxes one below the other; None is left out."""
+    """Put boxes below each other; None is left out."""
     return Column([box for box in boxes if box is not None], gap, **more)
 
 
@@ -183,7 +183,7 @@ def row(
     above: bool = False,
     **more: Any,
 ) -> Box:
-    """Boxes side by side, widths by `weights`.
+    """Put boxes side by side, widths by `weights`.
 
     Where one would be under its `least` pixels they wrap, to below or `above` the first.
     """
@@ -213,7 +213,7 @@ def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **more: Any) ->
 
 
 def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), title: str = "", **more: Any) -> Box:
-    """Rows of text; the first cell names its row, the last one stands right."""
+    """Return rows of text; the first cell names its row, the last one is on the right."""
     return Cells([list(each) for each in rows], list(headings), title, **more)
 
 
@@ -226,7 +226,7 @@ def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **more: A
 
 
 def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **more: Any) -> Box:
-    """The box that belongs to a trait's value."""
+    """Return a box that shows one of several boxes, by the value of a trait."""
     return Switch(trait, str(chosen), {str(value): box for value, box in cases.items()}, **more)
 
 

@@ -87,7 +87,7 @@ def dag(
     marked: Collection[str | tuple[str, str]] = (),
     **more: Any,
 ) -> Plot:
-    """Nodes in layers, each as far left as what it needs allows, with arrows between.
+    """Draw nodes in layers, each as far left as its predecessors allow, with arrows between them.
 
     Parameters
     ----------
@@ -171,14 +171,14 @@ def _arrows(ways: Sequence[_Way], colour: str, width: float) -> list[Item]:
 
 
 def _places(found: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap_px: float) -> _Places:
-    """In pixels: bands of `COLUMNS` layers, one below the other."""
+    """Return positions in pixels: bands of `COLUMNS` layers, one below the other."""
     pitch = node_px + gap_px
     bands = max(found.layer, default=-1) // COLUMNS + 1
     ways = [
         [*zip(range(found.layer[first], found.layer[then] + 1), way, strict=True)]
         for (first, then), way in zip(edges, found.ways, strict=True)
     ]
-    # A band keeps its rows' order and lets go of what is empty above it.
+    # A band keeps the order of its rows, without the empty rows above it.
     rows: list[list[float]] = [[] for _ in range(bands)]
     for layer, row in (*zip(found.layer, found.row, strict=True), *(spot for way in ways for spot in way)):
         rows[layer // COLUMNS].append(row)

@@ -1,4 +1,4 @@
-"""Items of a plot: what each kind holds, for the painters of the page and of the picture alike."""
+"""Items of a plot: the data of each kind, for the painters of the page and of the picture."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Item:
     columns: Mapping[str, Any] = field(default_factory=dict)
 
     def column(self, name: str) -> Any:
-        """One of `columns`, or of the item's own."""
+        """Return one of `columns`, or an attribute of the item."""
         return self.columns[name] if name in self.columns else getattr(self, name)
 
     def wire(self) -> dict[str, Any]:
-        """The item as the browser gets it."""
+        """Return the item in the browser's format."""
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "columns"}
         if not self.say:
             del own["say"]
@@ -169,8 +169,10 @@ class Line(Item):
 
 @dataclass(frozen=True)
 class Rules(Item):
-    """Straight segments, dashed or with an arrow's head; none while more than `most`, if not 0,
-    are in sight."""
+    """Straight segments, dashed or with an arrow's head.
+
+    If `most` is not 0, they are hidden while more than `most` of them are visible.
+    """
 
     kind = "rules"
     x0: Numbers

@@ -1,4 +1,4 @@
-"""Places of a graph's nodes: in layers from left to right, with few crossings.
+"""Positions of a graph's nodes: in layers from left to right, with few crossings.
 
 Layers by longest path, orders by weighted medians swept forth and back, heights by the neighbours' mean: the
 steps of Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of Hierarchical System Structures"
@@ -34,7 +34,7 @@ class Layers:
 
 
 def layers(count: int, edges: Sequence[Edge]) -> Layers:
-    """Places of `count` nodes with these edges (before, after).
+    """Return positions of `count` nodes with these edges (before, after).
 
     Raises
     ------
@@ -96,7 +96,7 @@ def _neighbours(steps: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, 
 
 
 def _with_few_crossings(order: list[list[int]], steps: Sequence[Edge]) -> list[list[int]]:
-    """The best of a few ways to sweep; no exchange of two neighbours would save a crossing more."""
+    """Return the best result of several sweeps, in which no exchange of two neighbours saves a crossing."""
     left, right = _neighbours(steps)
     best = order
     fewest = crossings(order, steps)
@@ -162,7 +162,7 @@ def _exchange(
 
 
 def _rows(order: list[list[int]], steps: Sequence[Edge]) -> dict[int, float]:
-    """Heights: each near the mean of its neighbours, in order and at least a row apart."""
+    """Return heights: each near the mean of its neighbours, in order and at least a row apart."""
     left, right = _neighbours(steps)
     row = {node: float(at) for nodes in order for at, node in enumerate(nodes)}
     for sweep in range(SWEEPS):
@@ -179,7 +179,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _apart(wanted: list[float]) -> list[float]:
-    """Places in the same order, at least 1 apart, with the least squared distance from those wanted."""
+    """Return heights in the same order, at least 1 apart, nearest to the given ones by least squares."""
     blocks: list[tuple[float, int]] = []  # mean of what its members want of the block's start, and how many
     for at, place in enumerate(wanted):
         mean = place - at

@@ -14,7 +14,7 @@ ALIGNMENT_BYTES = 8
 
 
 def _kind(column: npt.NDArray[Any]) -> np.dtype[Any]:
-    """JavaScript computes with BigInt64Array only among its own: plain integers go as 4 bytes or doubles."""
+    """Return the type for the browser: integers get 4 bytes or become doubles, to avoid BigInt64Array."""
     if column.dtype == np.bool_:
         return np.dtype(np.uint8)
     if column.dtype != np.int64:
@@ -35,7 +35,7 @@ def pack(tree: Any) -> tuple[Any, bytes]:
     """
     pieces: list[bytes] = []
     places: dict[int, dict[str, list[str | int]]] = {}
-    kept: list[Any] = []  # so that no id is used again while we go
+    kept: list[Any] = []  # so that no id is reused during the traversal
     offset = 0
 
     def walk(node: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A page that shows one view alone: no kernel, no network, nothing beside the file.
+"""A page that shows one view on its own: no kernel, no network, no other files.
 
 The view fills the window; with ``?notebook`` behind the page's address it is laid out as in a notebook.
 """
@@ -51,7 +51,7 @@ gpulabView.render({{
 def page(
     traits: Mapping[str, Any], module: str, css: str, title: str, description: str, picture: bytes
 ) -> str:
-    """HTML of a view.
+    """Return the HTML page of a view.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Colours by name, in the light and the dark theme; the only place that says what a colour is."""
+"""Colours by name, in the light and the dark theme; the only place that defines colours."""
 
 from __future__ import annotations
 
@@ -101,23 +101,23 @@ _PICTURES = (
     'body[data-jp-theme-light="false"] .jp-RenderedImage img.jp-needs-light-background '
     "{ filter: invert(0.87) hue-rotate(180deg); }"
 )
-# Who says that it is dark: JupyterLab, VS Code, or else the system.
+# Sources of the dark theme: JupyterLab, VS Code, or else the system.
 _DARK = 'body[data-jp-theme-light="false"] {0}, body.vscode-dark {0}'
 _SYSTEM_DARK = 'body:not([data-jp-theme-light]):not([class*="vscode"]) {0}'
 
 
 def light(name: str) -> str:
-    """The colour on the light paper of static pictures, ``#rrggbb``."""
+    """Return the colour on the light background of static pictures, ``#rrggbb``."""
     return COLOURS[name][0]
 
 
 def ink(name: str) -> str:
-    """The colour of letters on a ground of this colour."""
+    """Return the text colour for a background of this colour."""
     return f"on-{name}" if f"on-{name}" in COLOURS else "fg"
 
 
 def in_dark(selector: str, declarations: str) -> str:
-    """A style for what `selector` selects on a page with a dark theme."""
+    """Return a style for the elements of `selector` on a page with a dark theme."""
     return (
         f"{_DARK.format(selector)} {{ {declarations} }}\n"
         f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK.format(selector)} {{ {declarations} }} }}\n"
@@ -125,7 +125,7 @@ def in_dark(selector: str, declarations: str) -> str:
 
 
 def css(root: str = ".gpulab-view") -> str:
-    """The colours as variables ``--gl-NAME`` of every element that `root` selects, in both themes."""
+    """Return the colours as variables ``--gl-NAME`` of the elements of `root`, in both themes."""
     light, dark = (
         " ".join(
             f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(pair[at])};" for name, pair in COLOURS.items()

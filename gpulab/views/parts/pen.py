@@ -29,12 +29,12 @@ def font(size: float, weight: str = "normal") -> ImageFont.FreeTypeFont:
 
 @cache
 def text_width(text: str, size: float, weight: str = "normal") -> float:
-    """Nominal pixels."""
+    """Return the width of a text in nominal pixels."""
     return font(size, weight).getlength(text) / SHARPNESS
 
 
 def wrapped(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
-    """Lines no wider than `width`; a single longer word stays whole."""
+    """Break a text into lines no wider than `width`; a single longer word stays whole."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
         line = ""
@@ -50,7 +50,7 @@ def wrapped(text: str, width: float, size: float, weight: str = "normal") -> lis
 
 
 def shortened(text: str, width: float, size: float, weight: str = "normal") -> str:
-    """`text`, cut with an ellipsis where it would be wider."""
+    """Return `text`, cut with an ellipsis if it is too wide."""
     if text_width(text, size, weight) <= width:
         return text
     while text and text_width(f"{text}…", size, weight) > width:

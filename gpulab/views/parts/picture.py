@@ -72,7 +72,7 @@ def _stacked(boxes: list[Box], width: float, gap: float) -> tuple[float, Painter
 
 
 def _row(box: Row, width: float) -> tuple[float, Painter]:
-    """As CSS wraps flexible boxes: as many on a line as their least widths allow, the rest shared out."""
+    """Lay out boxes like CSS flexible boxes: wrap by their least widths, and share the remaining width."""
     gap = box.gap
     least = box.least
     lines: list[list[int]] = [[]]
@@ -185,12 +185,12 @@ def _bars(box: Bars, width: float) -> tuple[float, Painter]:
 
 
 def _table(box: Cells, width: float) -> tuple[float, Painter]:
-    """The last cell stands right; the others share what it leaves, and what is longer breaks at words."""
+    """Lay out a table: the last cell is on the right, the others share the rest and break at words."""
     headings = [box.headings] if box.headings else []
     rows = headings + box.rows
     size = 11
     needed = [max(text_width(cell, size) for cell in cells) + 10 for cells in zip(*rows, strict=True)]
-    # Where there is too little room the widest columns give it, and nobody else.
+    # If there is too little space, only the widest columns become narrower.
     most = max(needed)
     while sum(min(wide, most) for wide in needed) > width and most > 40:
         most -= 4
@@ -220,7 +220,7 @@ def _table(box: Cells, width: float) -> tuple[float, Painter]:
 
 
 def _matrix(box: Matrix, width: float) -> tuple[float, Painter]:
-    """Labels, then columns as wide as their texts need; headings break at words."""
+    """Lay out a matrix: labels, then columns as wide as their texts need; headings break at words."""
     rows = box.rows
     size = 11
     texts = list(zip(*([text for text, _ in each["cells"]] for each in rows), strict=True))
@@ -281,12 +281,12 @@ def png(scene: Box, title: str, caption: str) -> bytes:
 
 @cache
 def _inks() -> Any:
-    """An image with the picture's palette: every colour, and the steps that smooth letters take."""
+    """Return an image with the picture's palette: every colour, and the steps for smooth letters."""
     colours = [*map(_rgb, palette.COLOURS)]
     for text, ground in ((_rgb(text), _rgb(ground)) for text in _LETTERS for ground in _GROUNDS):
         for step in range(1, 9):
             mixed = tuple(round(a + (b - a) * step / 9) for a, b in zip(text, ground, strict=True))
-            # Pillow looks colours up in boxes: one too near would be taken for its neighbour.
+            # Pillow searches colours in boxes, and confuses colours that are too close.
             if all(max(abs(a - b) for a, b in zip(mixed, other, strict=True)) > 14 for other in colours):
                 colours.append(mixed)
     inks = Image.new("P", (1, 1))
@@ -299,7 +299,7 @@ def _rgb(name: str) -> tuple[int, ...]:
 
 
 def encoded(image: Image.Image) -> bytes:
-    """PNG with a palette, which is a third of the size and takes a quarter of the time."""
+    """Encode as PNG with a palette, which is a third of the size and takes a quarter of the time."""
     out = io.BytesIO()
     small = image.quantize(palette=_inks(), dither=Image.Dither.NONE)
     small.save(out, format="PNG", compress_level=3)
@@ -307,6 +307,6 @@ def encoded(image: Image.Image) -> bytes:
 
 
 def nominal_size(picture: bytes) -> tuple[int, int]:
-    """Width and height in page pixels, read off the PNG's header (bytes 16 to 24)."""
+    """Return width and height in page pixels, from the PNG's header (bytes 16 to 24)."""
     width, height = struct.unpack(">II", picture[16:24])
     return width // SHARPNESS, height // SHARPNESS

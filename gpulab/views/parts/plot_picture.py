@@ -52,7 +52,7 @@ def _spans(pen: Pen, item: Spans, scale: Scale) -> None:
     colour = np.asarray(item.colour, np.int64)[seen] + 1
     first = np.clip(np.floor(start * scale.px * SHARPNESS).astype(np.int64), 0, width - 1)
     last = np.minimum(width, np.maximum(first + 1, np.floor(end * scale.px * SHARPNESS).astype(np.int64)))
-    # One inside a pixel that its row has already painted adds nothing.
+    # An interval inside a pixel that is already painted changes nothing.
     order = np.argsort(key, kind="stable")
     reach = key[order] * (width + 1) + last[order]
     new = np.ones(reach.size, bool)
@@ -96,7 +96,7 @@ def _grounds(item: Spans) -> list[str]:
 
 
 def _span_names(pen: Pen, item: Spans, scale: Scale, high: float, inner: float) -> None:
-    """Names in the spans that have room for them."""
+    """Draw the names of spans that have room for them."""
     lane = item.lane if item.lane is not None else np.zeros(len(item.row), int)
     span = inner / item.lanes
     inks = [palette.ink(name) for name in item.colours]
@@ -108,7 +108,7 @@ def _span_names(pen: Pen, item: Spans, scale: Scale, high: float, inner: float) 
 
 
 def said(item: Item, at: int, pieces: Sequence[Any]) -> str:
-    """A text of pieces, as ``said`` in ``plot.js``."""
+    """Return the text of several pieces, as ``said`` in ``plot.js``."""
     texts = []
     for piece in pieces:
         if isinstance(piece, str):
@@ -291,7 +291,7 @@ def _nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
 
 
 def _outline(shape: int, left: float, top: float, right: float, bottom: float) -> list[tuple[float, float]]:
-    """The corners of a node, as ``outline`` in ``dag.js``."""
+    """Return the corners of a node, as ``outline`` in ``dag.js``."""
     slant = min(SLANT_PX, (right - left) / 4)
     middle = (top + bottom) / 2
     if shape == 1:

@@ -1,4 +1,4 @@
-"""Plots and what can stand in them: x in data units, y in pixels from the plot's top."""
+"""Plots and their items: x in data units, y in pixels from the plot's top."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plot(
     zoom: bool = False,
     **more: Any,
 ) -> Plot:
-    """A plot `height` pixels high whose width stands for `domain`; `label` is read aloud.
+    """Return a plot `height` pixels high whose width represents `domain`; `label` is read aloud.
 
     With `zoom`, ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change what is in sight; at most
     64 times as wide, or ``most_zoom`` times.
@@ -54,13 +54,13 @@ def texts(rows: Sequence[Sequence[Any]], **more: Any) -> Item:
 
 
 def nice_step(raw: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is not below `raw`."""
+    """Return the smallest of 1, 2, 5 times a power of ten that is not below `raw`."""
     power = 10.0 ** math.floor(math.log10(raw))
     return next(m * power for m in (1, 2, 5, 10) if m * power >= raw * (1 - 1e-9))
 
 
 def nice_ticks(limit: float, wanted: int) -> list[float]:
-    """Round positions from 0 to `limit`, about `wanted` of them."""
+    """Return round positions from 0 to `limit`, about `wanted` of them."""
     step = nice_step(limit / wanted) if limit > 0 else math.inf
     return [i * step for i in range(int(limit / step * 1.0001) + 1)] if limit > 0 else [0.0]
 
@@ -138,7 +138,7 @@ def y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows:
 def lane_grid(
     states: npt.NDArray[Any], colours: Sequence[str], *, top: float, row_height: float, **more: Any
 ) -> Item:
-    """Lanes over steps: `states` (lanes, steps) are indices into `colours`; equal neighbours are one span.
+    """Draw lanes over steps: `states` (lanes, steps) index `colours`; equal neighbours are merged.
 
     The plot's domain is (0, steps).
     """

@@ -35,7 +35,7 @@ class Scale:
 
 
 def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
-    """Each place of each row, pixel by pixel, and the names that there is room for."""
+    """Paint the intervals of each row pixel by pixel, and the names that fit."""
     width = max(1, round(scale.width * SHARPNESS))
     starts, ends = (
         np.clip((np.asarray(item.column(name), np.float64) - scale.low) * scale.px * SHARPNESS, 0, width)
@@ -74,7 +74,7 @@ def _shades(
     starts: npt.NDArray[Any], ends: npt.NDArray[Any], colour: npt.NDArray[Any], width: int
 ) -> npt.NDArray[Any]:
     """Return the shade of each pixel: 0 for the ground, 1 + 2 × colour, and one more if it is pale."""
-    ends = np.maximum(ends - ((ends - starts) > 5), starts + 1e-3)  # one of no length shows, too
+    ends = np.maximum(ends - ((ends - starts) > 5), starts + 1e-3)  # intervals of length 0 are visible, too
     cover = np.zeros((int(colour.max(initial=0)) + 1, width))
     for shade in np.unique(colour).tolist():
         intervals = colour == shade

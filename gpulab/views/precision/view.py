@@ -61,7 +61,7 @@ class PrecisionView(Steered):
 
     @property
     def shown(self) -> Number:
-        """The number where the sliders have it."""
+        """The number that the sliders select."""
         if not (self.step or self.power):
             return self.value
         near = max(abs(BF16.round(self.value)), BF16.smallest_normal)
@@ -93,7 +93,7 @@ class PrecisionView(Steered):
         return (Table("Nearest numbers", columns, rows),)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the bits of each format with matplotlib, as the sliders have the number now.
+        """Draw the bits of each format with matplotlib, for the present number of the sliders.
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class PrecisionView(Steered):
 
 
 def _number(value: Number | None) -> float | None:
-    """A number as a float: infinite where it is too large for one."""
+    """Return a number as a float: infinite if it is too large."""
     if value is None:
         return None
     try:
@@ -222,7 +222,7 @@ def _finite(value: Number) -> bool:
 
 
 def _text(value: Number, form: Format | None = None) -> str:
-    """A number in at most 10 digits, or in as many as tell the format's numbers apart."""
+    """Return a number in at most 10 digits, or as many as distinguish the format's numbers."""
     if not _finite(value):
         return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
     try:

@@ -1,4 +1,4 @@
-"""Roofline: launches by what they compute a byte and a second, under what their device can do."""
+"""Roofline: launches by operations per byte and per second, under the ceilings of their device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAME_PLACE = 0.05
 
 
 class RooflineChart(FigureView):
-    """Launches as points, one a level of memory, under slopes of memory and flat lines of arithmetic.
+    """Launches as points, one per memory level, under slopes of memory and flat lines of arithmetic.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class RooflineChart(FigureView):
         return f"Roofline of {many}{achieved}; {origins}."
 
     def told(self, point: RooflinePoint) -> str:
-        """One launch in a sentence."""
+        """Return a sentence about one launch."""
         level, roof = self.roofline.roof(point)
         share = percent(point.gflops / roof)
         allows = f"{share} of what {NAMES[level]} allows ({_rate(roof)})"
@@ -89,7 +89,7 @@ class RooflineChart(FigureView):
         ] + where
 
     def _path_level(self) -> Level | None:
-        """The level of all arrows: of those that every launch uses, the one whose traffic changes most."""
+        """Return the level of all arrows: the level, used by all launches, whose traffic changes most."""
         drawn = self._drawn if self._pairs() else []
         common = [level for level in LEVELS if drawn and all(level in each.intensities for each in drawn)]
 
@@ -116,7 +116,7 @@ class RooflineChart(FigureView):
         return sentences
 
     def tables(self) -> tuple[Table, ...]:
-        """One row for each launch."""
+        """Return one row for each launch."""
         rows = []
         for point in self._drawn:
             level, ceiling = self.roofline.roof(point)
@@ -259,7 +259,7 @@ def _intensities(point: RooflinePoint) -> str:
 
 
 def _modelled(point: RooflinePoint) -> float:
-    """GFLOP/s by the model's time, where it stands beside a measured one."""
+    """Return GFLOP/s by the modelled time, or 0 if there is no modelled time."""
     return point.operations / point.modelled_ns if point.modelled_ns else 0.0
 
 
@@ -272,7 +272,7 @@ def _decades(values: Iterable[float]) -> tuple[float, float]:
 
 
 def _names(points: Sequence[RooflinePoint]) -> dict[tuple[float, float], str]:
-    """The label at each place: of several launches at one place, two names and the number of the others."""
+    """Return the label at each point: two names and the number of others where launches coincide."""
     places = dict[tuple[float, float], list[str]]()
     for point in points:
         here = (max(point.intensities.values()), point.gflops)
@@ -287,7 +287,7 @@ def _names(points: Sequence[RooflinePoint]) -> dict[tuple[float, float], str]:
 
 
 def _apart(heights: Sequence[float]) -> list[float]:
-    """Heights (0 at the foot, 1 at the top) at least a `LINE` apart, each as near its own as possible."""
+    """Return heights (0 at the foot, 1 at the top) at least a `LINE` apart, each near its own value."""
     moved = [*heights]
     last = math.inf
     order = sorted(range(len(heights)), key=heights.__getitem__)

@@ -1,4 +1,4 @@
-"""Tables of records as text and HTML, each with the caption that says where its numbers come from."""
+"""Tables of records as text and HTML, each with a caption that names the origin of its numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Record = TypeVar("Record")
 SOURCE_CHARACTERS = 60
 NOTHING = "–"
 _ACCESS = re.compile(r"\w\s*\[|\b(?:atomic|__ld|__st)\w*\s*\(|=\s*\*|\*\w+\s*=")
-# What a narrow page may break into lines, but not into letters.
+# Text that a narrow page may break into lines, but not within words.
 _WIDTHS = {"source": "min-width:11em;", "meaning": "min-width:11em;", "access": "min-width:6em;"}
 _NUMBER_START = frozenset("0123456789-–<")
 
@@ -218,7 +218,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 
 def _breaking(heading: str) -> str:
-    """A heading as HTML; names as long as nvidia-smi's may break where they have a dot or an underscore."""
+    """Return a heading as HTML; long names of nvidia-smi may break at a dot or an underscore."""
     return re.sub(r"(?<=\w)([._])(?=\w)", r"\1<wbr>", html.escape(heading))
 
 
@@ -258,7 +258,7 @@ def place(code: str, line: int, text: str, column: int = 1, access: bool = False
 
 
 def times(count: int, name: str) -> str:
-    """``LDG``, ``4 × LDG``."""
+    """Return a name with its count: ``LDG``, ``4 × LDG``."""
     return f"{number(count)} × {name}" if count > 1 else name
 
 
@@ -321,7 +321,7 @@ class Texts(Saved):
         return {".html": text_writer(page), ".txt": text_writer(lambda: f"{self!r}\n")}
 
     def describe(self) -> str:
-        """All of it as text."""
+        """Return the complete text."""
         return repr(self)
 
 
@@ -332,12 +332,12 @@ class Shown(Tabular, Texts, Generic[Record]):
 
     @classmethod
     def of(cls, record: Record, **more: str) -> Self:
-        """The same record, with the texts to show beside it."""
+        """Return a displayable copy of the record, with texts to show next to it."""
         return cls(**_values_of(cls, record), **more)
 
     @property
     def record(self) -> Record:
-        """The record alone."""
+        """Return the record alone."""
         alone: Record = type(self).__bases__[1](**_values_of(type(self), self))
         return alone
 

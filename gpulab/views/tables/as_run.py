@@ -1,4 +1,4 @@
-"""``gl.machine_code``'s answer as tables: counts of the PTX beside those of the machine code, and why."""
+"""The result of ``gl.machine_code`` as tables: counts of PTX and machine code, and their differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gl.count``'s answer as tables: totals, then memory accesses and branches by source line."""
+"""The result of ``gl.count`` as tables: totals, then memory accesses and branches by source line."""
 
 from __future__ import annotations
 

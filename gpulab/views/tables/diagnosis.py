@@ -1,4 +1,4 @@
-"""``gl.diagnose``'s answer: sentences as an expert gives them, the most profitable remedy first."""
+"""The result of ``gl.diagnose`` as sentences, the most profitable remedy first."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ PIPES = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
-    """Why a launch takes as long as it does.
+    """Reasons for the time of a launch.
 
     ``code`` is the source that lines refer to, ``baseline`` another launch that it is compared with, and
     ``measured_ns`` a real GPU's time.
@@ -100,7 +100,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
 
     @property
     def main(self) -> Cause | None:
-        """The first of them; None where nothing is worth mending."""
+        """The most profitable cause; None if no cause is worth fixing."""
         return next(iter(self.worth_mending), None)
 
     @property
@@ -112,7 +112,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         )
 
     def tables(self) -> tuple[Table, ...]:
-        """The causes worth mending, with their lines and gains."""
+        """Return the causes that are worth fixing, with their lines and gains."""
         rows = tuple(
             (
                 NAMES[cause.kind],
@@ -134,7 +134,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         return (Table("", columns, rows),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """The verdict, each cause with its remedy, and what changed beside another launch."""
+        """Return the verdict, each cause with its remedy, and the changes compared with another launch."""
         return [self.verdict, *map(self.told, self.worth_mending), *self._spilled(), *self._changes()]
 
     @property
@@ -155,7 +155,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         return f"Nothing worth mending. The kernel is {bound}.{only}"
 
     def told(self, cause: Cause) -> str:
-        """A cause in a sentence or three: where, what was counted, the ceiling, the remedy, what it gains."""
+        """Return a cause in up to three sentences: location, counts, ceiling, remedy and gain."""
         line, source = self._place(cause)
         where = f"Line {line}, {source.text}: " if line else ""
         counted, remedy = _TOLD[cause.kind](cause, self)

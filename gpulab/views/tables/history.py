@@ -14,7 +14,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryTable(Shown[ElementHistory], ElementHistory):
-    """Every write to an element, the first one on top."""
+    """Table of every write to an element, the first write on top."""
 
     @property
     def caption(self) -> str:
@@ -53,7 +53,7 @@ class HistoryTable(Shown[ElementHistory], ElementHistory):
         return [(index, *_row(write)) for index, write in enumerate(self.writes, self.left_out)]
 
     def sentences(self) -> list[str]:
-        """The verdict, and what else is to be said."""
+        """Return the verdict and further notes."""
         sentences = [self.verdict]
         if self.left_out:
             sentences.append(

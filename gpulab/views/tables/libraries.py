@@ -1,4 +1,4 @@
-"""``gl.library_calls``'s and ``gl.tune``'s answers as tables."""
+"""The results of ``gl.library_calls`` and ``gl.tune`` as tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CallsTable(Shown[Calls], Calls):
         return f"{self.function}: {count(len(self.endings), 'operation')}; {self.provenance.label}."
 
     def tables(self) -> tuple[Table, ...]:
-        """One row an operation; the first ones of many."""
+        """Return one row per operation, for the first `MOST_CALLS` operations."""
         rows = tuple(_row(ending) for ending in self.endings)
         left_out = len(self.endings) - MOST_CALLS
         title = f"The first {MOST_CALLS}; {number(left_out)} more." if left_out > 0 else ""

@@ -1,4 +1,4 @@
-"""``gl.memory_report``'s answer as tables: what was alive at the peak, and where it would fit."""
+"""The result of ``gl.memory_report`` as tables: live memory at the peak, and GPUs that would fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import AllocatorStatistics, MemoryReport, Room
 
 MOST_ROWS = 12
-_FEW = 0.01  # of 1: a factor that is told as "less"
+_FEW = 0.01  # smaller factors are shown as "less than"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -21,7 +21,7 @@ class MemoryReportTable(Shown[MemoryReport], MemoryReport):
 
     @property
     def caption(self) -> str:
-        """The peak, and what of it is the call's."""
+        """Return the peak, and the part of it that belongs to the call."""
         if self.failed is not None:
             used = self.peak_bytes - self.failed.size_bytes
             more = self.failed.size_bytes

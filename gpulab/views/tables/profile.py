@@ -1,4 +1,4 @@
-"""``gl.profile``'s answer as tables, under the names that PyTorch's profiler has for its columns."""
+"""The result of ``gl.profile`` as tables, with the column names of PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ProfileTable(Shown[Profile], Profile):
         return f"{self.name}: {duration(self.wall_ns)}; {busy}{share}; {self.provenance.label}."
 
     def tables(self) -> tuple[Table, ...]:
-        """Kernels, copies, waits of the host, ranges: those that there are."""
+        """Return tables of kernels, copies, waits of the host and ranges, if there are any."""
         tables = (
             self._kernels(),
             self._counters(),
@@ -207,7 +207,7 @@ class ProfileComparison(Texts):
         )
 
     def table(self) -> Table:
-        """A row for all that ran in either, what changed most first."""
+        """Return a row for all that ran in either profile, the largest change first."""
         parts = [_parts(record) for record in self.records]
         keys = sorted(
             dict.fromkeys([*parts[0], *parts[1]]),

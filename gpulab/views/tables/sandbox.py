@@ -1,4 +1,4 @@
-"""The result of code in a sandbox as text and HTML: output, error, and its cause."""
+"""The result of code in a sandbox as text and HTML: output, error, and cause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN_LINES = 40
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SandboxTable(Shown[SandboxRun], SandboxRun):
-    """A verdict, what was printed, and a row each for the line that raised and the one that did it."""
+    """A verdict, the printed output, and rows for the line that raised and the launch that caused it."""
 
     @property
     def caption(self) -> str:
@@ -26,7 +26,7 @@ class SandboxTable(Shown[SandboxRun], SandboxRun):
 
     @property
     def verdict(self) -> str:
-        """One sentence: how it went, and what that means for what follows."""
+        """Return one sentence: the outcome, and its consequences for the code that follows."""
         if self.ended:
             return f"{self.name} was ended: {self.ended}"
         if not self.error:
@@ -39,7 +39,7 @@ class SandboxTable(Shown[SandboxRun], SandboxRun):
         return f"{self.name} raised {first}{where}.{after}"
 
     def tables(self) -> tuple[Table, ...]:
-        """The line that raised, and the launch that did it; no table where nothing failed."""
+        """Return the line that raised, and the launch that caused it; no table without a failure."""
         rows: list[tuple[Any, ...]] = [("raised", *_row(self.raised))] if self.raised else []
         if self.culprit is not None:
             which = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
@@ -51,13 +51,13 @@ class SandboxTable(Shown[SandboxRun], SandboxRun):
         return (Table("", (Column("", "role"), "file", "line", SOURCE), tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """The virtual GPU's word on the cause, and what else is to be said."""
+        """Return the virtual GPU's explanation of the cause, and further notes."""
         sentences = [self.culprit.said] if self.culprit is not None and self.culprit.said else []
         return [*sentences, *self.notes]
 
     @property
     def printed(self) -> str:
-        """The first lines of the output, and how many there were."""
+        """Return the first lines of the output, and the number of lines."""
         lines = self.output.splitlines()
         left_out = self.output_lines - min(len(lines), _SHOWN_LINES)
         more = [f"... and {count(left_out, 'more line')}"] if left_out > 0 else []

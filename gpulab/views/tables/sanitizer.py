@@ -72,7 +72,7 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
         return SanitizerComparison(self, other)
 
     def tables(self) -> tuple[Table, ...]:
-        """One row a place: a race has two, the earlier one first; no table where nothing was found."""
+        """Return one row per location: a race has two, the earlier one first; no table without findings."""
         rows: list[tuple[Any, ...]] = []
         for row, hazard in enumerate(self.hazards, 1):
             label: tuple[Any, ...] = (row, hazard.severity, _name(hazard), hazard.count)
@@ -116,7 +116,7 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
 
 
 class SanitizerComparison(Texts):
-    """Two checkers' reports of one launch, a row for each line that either names; ``records`` holds them."""
+    """Two checkers' reports of one launch, a row for each line of either; ``records`` has both."""
 
     def __init__(self, ours: SanitizerReport, theirs: SanitizerReport) -> None:
         self.records = ours, theirs
@@ -128,7 +128,7 @@ class SanitizerComparison(Texts):
         return f"{self.records[0].kernel_name}: grid {shape(self.records[0].grid)}. {' '.join(texts)}"
 
     def table(self) -> Table:
-        """A row a line, in the order of the source."""
+        """Return a row per line, in the order of the source."""
         lines = {(hazard.second.line, hazard.second.source) for one in self.records for hazard in one.hazards}
         rows = tuple(
             (line or None, source, *(_found(one, line) for one in self.records))
@@ -180,7 +180,7 @@ def _row(place: Place) -> tuple[int | None, str, Dim3, Dim3]:
 
 
 def _index(index: Dim3) -> str:
-    """An index as people write it: zeros at the end left out."""
+    """Return an index without trailing zeros."""
     used = 3
     while used > 1 and index[used - 1] == 0:
         used -= 1

@@ -31,7 +31,7 @@ class StreamTable(Shown[StreamReport], StreamReport):
         return f"{pairs} of the same bytes without order."
 
     def tables(self) -> tuple[Table, ...]:
-        """Two rows a finding, the earlier use first; no table where nothing was found."""
+        """Return two rows per finding, the earlier use first; no table without findings."""
         rows: list[tuple[Any, ...]] = []
         for row, finding in enumerate(self.findings, 1):
             label = (row, finding.kind, finding.count, finding.array)

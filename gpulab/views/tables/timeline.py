@@ -22,7 +22,7 @@ class Answers(Texts, tuple[R, ...]):
 
     @classmethod
     def of(cls, records: Iterable[R], caption: str, table: Table, sentences: tuple[str, ...] = ()) -> Self:
-        """Records with what is shown: sentences where there are any, else the table."""
+        """Return records with their display: sentences if there are any, else the table."""
         answers = cls(records)
         answers.caption = caption
         answers.table = table
@@ -48,7 +48,7 @@ class Answers(Texts, tuple[R, ...]):
 
 
 def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
-    """A row for each pair that was busy at all."""
+    """Return a row for each pair of engines or streams, with their overlap."""
     records = tuple(records)
     rows = tuple(
         (
@@ -75,7 +75,7 @@ def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]
 
 
 def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
-    """A row for all gaps of one place, cause and line, the longest first."""
+    """Return a row for all gaps with the same place, cause and line, the longest first."""
     records = tuple(records)
 
     def kind(gap: Gap) -> tuple[str | None, ...]:
@@ -89,7 +89,7 @@ def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
 
 
 def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
-    """A row for all links of one kind, name and line, those that took longest first."""
+    """Return a row for all links with the same kind, name and line, the longest first."""
     records = tuple(records)
 
     def kind(step: PathStep) -> tuple[str | None, ...]:
@@ -102,7 +102,7 @@ def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
 
 
 def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
-    """Sentences, the one with the largest gain first."""
+    """Return sentences, the one with the largest gain first."""
     records = tuple(records)
     sentences = tuple(record.text for record in records)
     caption = f"What would help, each by itself; {timeline.provenance.label}:"

@@ -22,7 +22,7 @@ HEADING_PX = 18
 GAP_PX = 2
 LEAST_LEFT_PX = 80
 MOST_LEFT_PX = 150
-# Streams have what the other rows leave, between these; more than fit share the last row.
+# Limits of the space for streams, next to other rows; streams that do not fit share the last row.
 ROWS_PX = 276
 STREAM_PX = 30
 LEAST_STREAM_PX = 13
@@ -45,7 +45,7 @@ class Rows:
 
 
 def lanes_of(records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = ROWS_PX) -> list[Lanes]:
-    """The rows of timelines that share a plot: as many as there is room for; `names` tell them apart."""
+    """Return the rows of timelines in one plot, as many as fit; `names` distinguish the timelines."""
     depth = 4 if len(records) == 1 else 2
     panels = [Lanes(record, depth, "".join(names[at : at + 1])) for at, record in enumerate(records)]
     most = int(_room(panels, rows_px) / (LEAST_STREAM_PX + GAP_PX) / len(panels))
@@ -67,7 +67,7 @@ def chart(
     rows_px: float = ROWS_PX,
     **more: Any,
 ) -> Plot:
-    """One plot of timelines, one below the other, each from its own start on one axis.
+    """Draw timelines in one plot, one below the other, each from its own start on one axis.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Tr
 
 
 def _small(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Whole numbers in as few bytes as hold them all."""
+    """Return integers in the smallest type that fits all of them."""
     ends = (int(column.min()), int(column.max())) if column.size else (0, 0)
     fits = ends[0] >= -(1 << 31) and ends[1] < 1 << 31
     return column.astype(np.result_type(*map(np.min_scalar_type, ends))) if fits else column
@@ -220,7 +220,7 @@ def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
 
 
 def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
-    """From the end of what had to end first to the start of what waited for it."""
+    """Yield arrows from the end of an operation to the start of the operation that waited for it."""
     for told, colour in ((0, "fg"), (1, "tail-text"), (2, "error")):
         lines = []
         for panel, lanes in enumerate(panels):

@@ -20,7 +20,7 @@ from virtualgpu.records import Dim3, SourceLine, Synchronization, Timeline
 Place = tuple[str, int, int]
 """The key of a row: ``stream`` with device and stream, ``range`` with thread and depth, ..."""
 
-# Engine -> colour of its bars and what the legend says.
+# Engine -> colour of its bars and text in the legend.
 ENGINES: dict[str, tuple[str, str]] = {
     "kernel": ("accent", "kernel"),
     "other kernel": ("accent-2", "kernel of another name"),
@@ -79,7 +79,7 @@ class Bar(NamedTuple):
 
 
 class Lanes:
-    """One timeline: its bars, one array a column in order of their start, and the rows that they stand on.
+    """One timeline: its bars, as arrays in order of their start, and the rows on which they are drawn.
 
     Columns that are texts hold indices into ``names``, ``details``, ``lines`` and `ENGINES`. `fold` gives
     the rows; NVTX ranges deeper than `most_depth` share the last row of their thread.
@@ -114,7 +114,7 @@ class Lanes:
         self.small_rows = sum(place[0] != "stream" for place in self._places)
 
     def fold(self, most_streams: int) -> None:
-        """Lay the bars on rows: a row a stream, but those with the least work share the last one."""
+        """Assign the bars to rows, one per stream; the streams with the least work share the last row."""
         streams = [index for index, place in enumerate(self._places) if place[0] == "stream"]
         work = np.bincount(self._place, minlength=len(self._places))
         streams.sort(key=lambda index: -int(work[index]))
@@ -149,7 +149,7 @@ class Lanes:
         self.lane[bars] = lanes
         return used
 
-    # What stands on the rows
+    # Bars on the rows
 
     def _ranges(self) -> Iterator[Bar]:
         threads = _numbered(span.thread for span in self.record.ranges)
@@ -188,7 +188,7 @@ class Lanes:
             )
 
     def _operations(self) -> list[Sequence[Any]]:
-        """The columns of `Bar` for the operations: there may be very many."""
+        """Return the columns of `Bar` for the operations, as arrays because there may be very many."""
         sources = {call.correlation_id: call.source for call in self.record.calls if call.correlation_id}
         columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
         start, end, kind, copy_kinds, name, size, correlation_ids, *details_of = columns
@@ -241,7 +241,7 @@ class Lanes:
 
     @cached_property
     def streams(self) -> set[tuple[int, int]]:
-        """Device and stream of all that ran something."""
+        """Return device and stream of all streams that ran an operation."""
         return set(map(STREAM_OF, self.record.activities))
 
     @cached_property
@@ -265,7 +265,7 @@ class Lanes:
 
     @cached_property
     def kernels(self) -> list[str]:
-        """Names of the kernels, as they take turns in their colours."""
+        """Return the names of the kernels, in the order of their colours."""
         return [self.names[index] for index in np.unique(self.name[self.engine == 0]).tolist()]
 
     # Findings
@@ -324,7 +324,7 @@ class Lanes:
 
     @cached_property
     def launches(self) -> dict[tuple[Place, int, int], tuple[int, int]]:
-        """Launches of graphs: row, the graph's number and which launch of it -> start and end.
+        """Return launches of graphs: row, graph number and launch number, with start and end.
 
         The n-th run of a node belongs to the n-th launch.
         """

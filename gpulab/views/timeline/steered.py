@@ -1,4 +1,4 @@
-"""A timeline with sliders: what they are set to is run, and shown in the place of what was there."""
+"""A timeline with sliders: each setting is run, and its timeline replaces the previous one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from virtualgpu.records import Timeline
 
 
 class SteeredTimeline(TimelineView, Steered):
-    """Timelines that sliders choose.
+    """Timelines that are selected by sliders.
 
     A subclass has a trait for each slider, calls `steer` at the end of its ``__init__``, and implements
     `chosen` and `show_chosen`, which calls `show`.
@@ -35,7 +35,7 @@ class SteeredTimeline(TimelineView, Steered):
         raise NotImplementedError
 
     def show_chosen(self) -> None:
-        """Show what the sliders are set to."""
+        """Show the timeline of the present settings."""
         raise NotImplementedError
 
     def show(

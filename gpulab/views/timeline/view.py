@@ -162,7 +162,7 @@ def _sentence(lanes: Lanes) -> str:
 
 
 def _described(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
-    """Waits first, hidden ones before the others, then what ran; calls are many and say little."""
+    """Return the bars of a panel in words: hidden waits first, then other waits, then the rest."""
     in_panel = track.columns["panel"] == panel
     engine = track.colour
     kinds = [engine == HIDDEN, engine == WAIT, (engine < OF_DEVICE) | (engine > HIDDEN)]

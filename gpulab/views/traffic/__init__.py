@@ -1,1 +1,1 @@
-"""The traffic meter: a function's expressions, its kernels and red edges, and what each way moves."""
+"""The traffic meter: a function's expressions, its kernels and red edges, and the bytes moved."""

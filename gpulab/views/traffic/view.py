@@ -1,4 +1,4 @@
-"""Traffic view: expressions in the colours of their kernels, red edges, bytes moved in each way."""
+"""Traffic view: expressions in the colours of their kernels, red edges, and the bytes moved."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class TrafficView(View):
         )
 
     def _behind(self, number: int) -> int | None:
-        """The expression behind views of its result; None for a constant or an array from outside."""
+        """Return the expression whose result is viewed; None for a constant or an array from outside."""
         while (each := self._traffic.expressions[number]).kind in ("view", "host"):
             if not each.after:
                 return None
@@ -142,7 +142,7 @@ class TrafficView(View):
         return number
 
     def _reasons(self) -> list[str]:
-        """Each reason for red edges once, behind all edges that it holds for."""
+        """Return each reason for red edges once, after the edges that it applies to."""
         held = defaultdict[str, list[str]](list)
         for edge in self._traffic.edges:
             first, then = (self._traffic.expressions[n].name for n in (edge.first, edge.then))

@@ -1,1 +1,1 @@
-"""The warp stepper: its record made ready, its words, its picture, its widget."""
+"""The warp stepper: its data, its texts, its picture and its widget."""

@@ -1,4 +1,4 @@
-"""A warp's trace as columns that the browser only looks up: sites, words, moves, rows of lanes, memory."""
+"""A warp's trace as columns for the browser: sites, words, moves, rows of lanes, memory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NARROW = [(int(np.iinfo(k).min), int(np.iinfo(k).max), k) for k in ("u1", "i1",
 
 
 class Texts:
-    """Texts that many rows share, by number."""
+    """Texts that many rows share, stored once and referred to by number."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
         self._lists: dict[tuple[str, ...], Ints] = {}
 
     def numbers(self, texts: Iterable[str]) -> Ints:
-        """The numbers of texts; the warps of a block mostly ask for the same ones."""
+        """Return the numbers of texts; most warps of a block request the same texts."""
         key = tuple(texts)
         known = self.known
         if key not in self._lists:
@@ -38,7 +38,7 @@ class Texts:
 
 
 def narrow(columns: Columns) -> Columns:
-    """Columns of whole numbers in the fewest bytes that hold them."""
+    """Return columns of integers in the smallest types that fit."""
     for name, column in columns.items():
         least, most = (int(column.min()), int(column.max())) if column.size else (0, 0)
         fits = (column.astype(kind) for low, high, kind in _NARROW if low <= least and most <= high)
@@ -81,7 +81,7 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
 
 
 def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) -> Columns:
-    """The columns of one warp; every word in them is a number of `texts`.
+    """Return the columns of one warp; texts in them are numbers of `texts`.
 
     Columns without a prefix have one row a step: the number of its site, of its pair of masks, of its
     turn, and by how many steps each move goes. Others have one row for each of what their prefix names.
@@ -152,7 +152,7 @@ def _of_watches(trace: WarpTrace, texts: Texts) -> Columns:
 
 
 def _natural(register: str) -> list[tuple[int, str]]:
-    """A key that sorts ``%r2`` before ``%r10``."""
+    """Return a key that sorts ``%r2`` before ``%r10``."""
     return [(int(part or 0), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", register)]
 
 
@@ -235,7 +235,7 @@ class SharedStates(SharedEvents):
         return self.moments_until(sequence).astype(np.int32)
 
     def columns(self, texts: Texts) -> Columns:
-        """The events, with who wrote each and how."""
+        """Return the events as columns, with the writer of each."""
         shared = self.shared
         row = self.row
         columns = {name: getattr(self, name) for name in ("word_events", "lane", "second", "bits")}

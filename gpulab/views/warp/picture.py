@@ -1,4 +1,4 @@
-"""Static picture of a warp trace: source lines beside lanes over steps."""
+"""Static picture of a warp trace: source lines next to lanes over steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STATES = (INACTIVE, OFF, ACTIVE)  # the number of masks that have the lane
 
 
 def draw(steps: WarpSteps, notes: str) -> Box:
-    """Source lines with how often they ran and how full, beside all lanes over all steps."""
+    """Draw source lines with their run counts and active lanes, next to all lanes over all steps."""
     note = paragraph(notes, "note") if notes else None
     if not len(steps):
         return column(paragraph(step_text.EMPTY), note)
@@ -108,7 +108,7 @@ def _lanes(steps: WarpSteps, body: float) -> Box:
 
 
 def _loops(steps: WarpSteps, top: float) -> list[Item]:
-    """Outer loops as bars below the lanes, with their turns where there is room."""
+    """Draw outer loops as bars below the lanes, with iteration numbers if they fit."""
     loops = steps.loops
     runs = np.flatnonzero(loops.run_outer < 0)[:MOST_LOOPS]
     first = loops.run_turns[runs]

@@ -21,7 +21,7 @@ EMPTY = "The warp ran no instruction."
 LOCAL_NOTE = "Local memory is each lane's own and interleaved: equal offsets of the lanes lie side by side."
 WIDE_NOTE = "Accesses wider than 4 bytes a lane are served in parts: half or a quarter of the warp at a time."
 
-# Much is said many times, in all warps of a block.
+# Many texts are needed repeatedly, in all warps of a block.
 _kept = lru_cache(4096)
 _PREDICATE = re.compile(r"^@!?%?\w+\s+")
 _TYPE = re.compile(r"\.([fsu])(?:8|16|32|64)\b")
@@ -52,7 +52,7 @@ def bare_text(text: str) -> str:
 
 @_kept
 def value_type(text: str, declared: str) -> str:
-    """The type to read a result as: PTX declares registers by width and types the instruction.
+    """Return the type of a result: PTX declares registers by width, and instructions have the type.
 
     ``mul.wide.s32`` into a ``.b64`` register gives ``s64``: kind of the instruction, width of the
     register. An instruction without a type (``mov.b32``) leaves the declared one.
@@ -122,7 +122,7 @@ def shared_words(written_bytes: int, size_bytes: int) -> str:
 
 
 def briefly(accesses: Iterable[str]) -> str:
-    """The memory accesses of a line, those alike together."""
+    """Return the memory accesses of a line, equal ones together."""
     alike = Counter(accesses)
     said = [f"{number(times)} × {brief}" if times > 1 else brief for brief, times in alike.items()]
     more = ["…"] if len(said) > MOST_BRIEFS else []
@@ -137,7 +137,7 @@ def moved_words(lines: tuple[int, ...]) -> str:
 
 
 def lanes_named(mask: int) -> str:
-    """The lanes of a mask, neighbours together: ``lanes 0 to 3 and 8``."""
+    """Return the lanes of a mask, neighbours together: ``lanes 0 to 3 and 8``."""
     lanes = [lane for lane in range(WARP_SIZE) if mask >> lane & 1]
     runs = [lane for lane in lanes if lane - 1 not in lanes]
     ends = [lane for lane in lanes if lane + 1 not in lanes]
@@ -150,7 +150,7 @@ def lanes_named(mask: int) -> str:
 
 @_kept
 def stop_words(text: str, kind: str, mask: int, at: int, of: int) -> str:
-    """Why a step stops, and which of the stops of its kind it is."""
+    """Return the reason why a step stops, and its number among the stops of its kind."""
     why = {
         "line": "",
         "write": f" by {lanes_named(mask)}",
@@ -161,7 +161,7 @@ def stop_words(text: str, kind: str, mask: int, at: int, of: int) -> str:
 
 
 def some(words: list[str]) -> str:
-    """A few sentences, each behind a space, and a sign where there are more."""
+    """Return a few sentences, each after a space, and a sign if there are more."""
     return "".join(f" {each}" for each in words[:MOST_BRIEFS]) + (" …" if len(words) > MOST_BRIEFS else "")
 
 
@@ -187,7 +187,7 @@ def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
 
 
 def read_bits(bits: int, kind: str) -> str:
-    """Bits as the number that they stand for."""
+    """Return the number that bits represent."""
     if kind == "pred":
         return "true" if bits & 1 else "false"
     letter = {"s": "i", "u": "u", "f": "f"}[kind[0]]
@@ -205,7 +205,7 @@ def keys(looping: bool, values: bool, several: bool, stopping: bool = False) -> 
 
 
 def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
-    """Say how far a trace of basic blocks, taken on a GPU, agrees with one of instructions.
+    """Return a sentence on how far a trace of basic blocks from a GPU agrees with one of instructions.
 
     A measured step is a basic block, known by the number (`pc`) of its first instruction. The
     prediction's visits of those instructions, with their masks, must be the same. Divergent paths

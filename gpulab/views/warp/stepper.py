@@ -1,4 +1,4 @@
-"""Warp stepper: one warp through its kernel, source line beside 32 lanes."""
+"""Warp stepper: one warp through its kernel, source lines next to 32 lanes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from virtualgpu.records import BlockTrace, WarpTrace
 
 
 class WarpStepper(View, module="warp/stepper"):
-    """Step through one warp: which line runs, which lanes take part, what registers and memory hold.
+    """Step through one warp: its source line, its active lanes, and the contents of registers and memory.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class WarpStepper(View, module="warp/stepper"):
 
     @property
     def _after(self) -> int:
-        """The step after which values are shown: the one chosen, or the last of its line."""
+        """The step whose values are shown: the chosen step, or the last step of its line."""
         visits = self.steps.visits
         return int(visits.end[visits.of[self.step]]) if self.by_line else self.step
 

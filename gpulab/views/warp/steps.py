@@ -12,7 +12,7 @@ from virtualgpu.records.warp.steps import TraceSteps, kinds
 
 
 class WarpSteps(TraceSteps):
-    """A warp's steps with words for each kind of site, masks, access (``access_kinds``), and for stops."""
+    """A warp's steps, with words for each site, mask, access (``access_kinds``) and stop."""
 
     def __init__(self, trace: WarpTrace) -> None:
         super().__init__(trace)
@@ -53,7 +53,7 @@ class WarpSteps(TraceSteps):
 
     @staticmethod
     def _stops(trace: WarpTrace) -> tuple[Ints, list[str]]:
-        """Steps that stop, in order, and why."""
+        """Return steps that stop, in order, with the reasons."""
         found = sorted(
             (step, step_text.stop_words(each.text, each.kind, mask, at, each.step.size))
             for each in trace.stops
@@ -62,7 +62,7 @@ class WarpSteps(TraceSteps):
         return np.array([step for step, _ in found], np.int32), [words for _, words in found]
 
     def sentence(self, step: int, by_line: bool = False) -> str:
-        """One step in words, or the visit of a source line that it belongs to."""
+        """Return a sentence about a step, or about the visit of a source line that contains it."""
         visit = int(self.visits.of[step])
         first, last = (
             (int(self.visits.begin[visit]), int(self.visits.end[visit])) if by_line else (step, step)

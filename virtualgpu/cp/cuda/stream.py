@@ -80,7 +80,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether all work before the event is done (True if it was never recorded, as in CUDA)."""
+        """Return whether all work before the event is done (True if it was never recorded, as in CUDA)."""
         if self.capture is not None:
             self.capture.spoil()
             return False
@@ -270,7 +270,7 @@ class _BaseStream:
 
     @property
     def done(self) -> bool:
-        """Whether all work on this stream is done."""
+        """Return whether all work on this stream is done."""
         work = self._work
         try:
             work.check_legacy(self.ptr)

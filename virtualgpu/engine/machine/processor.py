@@ -70,17 +70,17 @@ class Processor:
 
     @property
     def converts_halves(self) -> bool:
-        """Whether the processor converts float16 to float32 and back."""
+        """Return whether the processor converts float16 to float32 and back."""
         return bool({"f16c", "neon"} & self.features)
 
     @property
     def masks(self) -> bool:
-        """Whether the processor has masks of single bits for lanes of any size."""
+        """Return whether the processor has masks of single bits for lanes of any size."""
         return {"avx512bw", "avx512vl"} <= self.features
 
     @property
     def fuses(self) -> bool:
-        """Whether the processor multiplies and adds with one rounding."""
+        """Return whether the processor multiplies and adds with one rounding."""
         return bool({"fma", "neon"} & self.features)
 
     @property

@@ -132,7 +132,7 @@ class Watchdog:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the watchdog has stopped the launch."""
+        """Return whether the watchdog has stopped the launch."""
         return self.progress is not None
 
     @property

@@ -355,7 +355,7 @@ class DeviceMemory:
 
     @property
     def uses_remote_memory(self) -> bool:
-        """Whether kernels can access memory of the host, managed memory or memory of peers."""
+        """Return whether kernels can access memory of the host, managed memory or memory of peers."""
         return bool(self.host_ranges or self.managed or self.peers)
 
     def is_host_address(self, address: int) -> bool:

@@ -69,7 +69,7 @@ class SandboxRun:
 
     @property
     def ok(self) -> bool:
-        """Whether it ran to its end without an error."""
+        """Return whether it ran to its end without an error."""
         return not self.ended and not self.error
 
     @property

@@ -51,7 +51,7 @@ class LaunchWaves:
 
     @cached_property
     def in_tail(self) -> npt.NDArray[np.bool_]:
-        """Whether each row in `order` belongs to the last, partly filled wave of several."""
+        """Return whether each row in `order` belongs to the last, partly filled wave of several."""
         if not self.full_waves or not self.tail_blocks:
             return np.zeros(self.order.size, np.bool_)
         return self.wave >= min(self.full_waves, int(np.iinfo(np.uint16).max))

@@ -1,4 +1,4 @@
-"""CUDA C++ for expressions that share a kernel: what `ElementwiseKernel` and `ReductionKernel` are given."""
+"""CUDA C++ for expressions that share an `ElementwiseKernel` or a `ReductionKernel`."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ _HALVES = "#if __has_include(<cupy/float16.cuh>)\n#include <cupy/float16.cuh>\n#
 
 
 class NoCodeError(Exception):
-    """Expression that cannot be written as C++; the message names it."""
+    """Error for an expression that cannot be written as C++; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A kernel, and the nodes whose arrays it takes and gives.
+    """A kernel, and the nodes whose arrays are its inputs and outputs.
 
     ``operation`` is what was generated: the statements of one element, or the three expressions of a
     reduction. ``takes`` are nodes whose arrays are its inputs, ``gives`` those of its outputs, in order.
@@ -126,7 +126,7 @@ class Generated:
 
     @property
     def source(self) -> str:
-        """The whole of the CUDA C++, once the kernel has run."""
+        """The complete CUDA C++ source, available after the kernel has run."""
         try:
             return str(self.kernel.cached_code)
         except StopIteration:  # of a reduction by CUB, CuPy keeps no text

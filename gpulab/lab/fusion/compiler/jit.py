@@ -1,4 +1,4 @@
-"""Compiled functions: a graph and its kernels for each set of guards, used for as long as these hold."""
+"""Compiled functions: a graph and its kernels for each set of guards, used while the guards are true."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Entry:
 
 
 class Compiled:
-    """Compiled function: traced again if no guard holds, otherwise run by its kernels.
+    """Compiled function: traced again if no guard is true, otherwise run by its kernels.
 
     Attributes
     ----------

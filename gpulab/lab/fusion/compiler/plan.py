@@ -1,4 +1,4 @@
-"""Division of a graph's expressions into kernels: what each reads and writes, and why others stay apart.
+"""Division of a graph's expressions into kernels, with their inputs and outputs, and fusion boundaries.
 
 Three ways to make kernels, each able to do more than the one before:
 

@@ -90,7 +90,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """The place of an array among the arguments of a `Node`."""
+    """Position of an array among the arguments of a `Node`."""
 
     number: int
 
@@ -127,7 +127,7 @@ class Trace:
         return self.cp.cuda.get_current_stream(), int(self.cp.cuda.Device().id)
 
     def add(self, name: str, kind: Kind, result: Any, before: Iterable[int] = (), **more: Any) -> Value:
-        """One more node."""
+        """Add a node to the trace and return its value."""
         if len(self.nodes) >= MOST_NODES:
             raise GpulabError(
                 f"{self.name} has more than {MOST_NODES} expressions: look at a part of it, one pass of its "
@@ -141,11 +141,11 @@ class Trace:
         return Value(self, node)
 
     def held(self, name: str, array: Any) -> Value:
-        """An array that is no argument: the same one whenever the function runs."""
+        """Add an array that is not an argument; each run of the function uses the same one."""
         return self.add(name, "view", array, call=lambda: array)
 
     def call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call a function of ``cp``, or a method, and write down what it did."""
+        """Call a function of ``cp``, or a method, and record the operation."""
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
         read = args[1:] if name == "copyto" else (*args, *(v for k, v in kwargs.items() if k != "out"))
@@ -185,14 +185,14 @@ class Trace:
         return "map" if values and (name in _MAPS or _is_ufunc(name)) else "other"
 
     def _wrote(self, out: Value, name: str, kind: Kind, before: list[int], details: dict[str, Any]) -> Value:
-        """An expression in place: the value stands for what it holds from now on."""
+        """Add an in-place expression; from now on, the value refers to the new contents."""
         old = out._node.number
         value = self.add(name, "map" if kind == "view" else kind, out._array, before, writes=old, **details)
         object.__setattr__(out, "_node", value._node)
         return out
 
     def kernel(self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()) -> Any:
-        """A kernel of the learner's own: taken as it is."""
+        """Add a call of the learner's own kernel, which is not divided."""
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
         details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
@@ -545,7 +545,7 @@ def _is_ufunc(name: str) -> bool:
 
 
 def _span(array: Any) -> tuple[int, int]:
-    """Address and length of the memory that an array's elements lie in."""
+    """Return address and length of the memory of an array's elements."""
     if array.size == 0:
         return array.data.ptr, 0
     steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
@@ -554,13 +554,13 @@ def _span(array: Any) -> tuple[int, int]:
 
 
 def overlaps(first: Any, other: Any) -> bool:
-    """Whether two arrays may share memory."""
+    """Return whether two arrays may share memory."""
     (a, m), (b, n) = _span(first), _span(other)
     return a < b + n and b < a + m
 
 
 def same_elements(one: Any, other: Any) -> bool:
-    """Whether two arrays are the same elements in the same places."""
+    """Return whether two arrays have the same elements at the same addresses."""
     return (one.data.ptr, one.shape, one.strides) == (other.data.ptr, other.shape, other.strides)
 
 
