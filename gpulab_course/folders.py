@@ -92,7 +92,7 @@ def _places() -> list[tuple[str, Path]]:
 
 
 def exercise(exercise_id: str) -> Exercise | None:
-    """The exercise of that name, of whose notebook alone the folder is read; None if there is none."""
+    """Return the exercise of that name, or None; only the folder of its notebook is read."""
     own = [folder for folder in folders() if folder.number == exercise_id[:2]]
     return next((f.exercises[exercise_id] for f in own if exercise_id in f.exercises), None)
 
@@ -103,7 +103,7 @@ def exercises() -> dict[str, Exercise]:
 
 
 def prediction(key: str) -> PredictionQuestion | None:
-    """The prediction of that key, of whose notebook alone the folder is read; None if there is none."""
+    """Return the prediction of that key, or None; only the folder of its notebook is read."""
     own = [folder for folder in folders() if folder.number == key[:2]]
     return next((f.predictions[key] for f in own if key in f.predictions), None)
 
@@ -126,7 +126,7 @@ def kernels() -> dict[str, str]:
 
 
 def story(number: str) -> Any:
-    """The table of the course's program up to a notebook; see `gpulab_course.content.story.table`."""
+    """Return the table of the running example up to a notebook; see `gpulab_course.content.story.table`."""
     from gpulab_course.content.story import table
 
     return table(number)

@@ -106,7 +106,7 @@ def _result(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | Non
     result: dict[str, Any] = {"exercise": exercise_id, "file": str(path), "passed": False, "message": ""}
     result |= {"stages": [], "scores": [], "error": ""}
     try:
-        # What answers print is no part of what is found.
+        # The output of answers is not part of the findings.
         with contextlib.redirect_stdout(sys.stderr):
             verdict = judged(exercise_id, path)
     except GpulabError as error:

@@ -34,7 +34,7 @@ class GolfError(GpulabError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The best figure of a counter in an exercise, whose it is, and what it was reached with.
+    """The best score of a counter in an exercise, with the name of its owner and the circumstances.
 
     ``rules`` are the exercise's at that time: a figure under other rules is not compared with.
     ``sha256`` is the digest of the answer's bytes.
@@ -184,7 +184,7 @@ def _figures(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
 
 
 def _verify(entries: Sequence[Entry], folder: Path) -> int:
-    """Judge again what lies in a folder, and say which entries it bears out."""
+    """Judge the answers in a folder again, and print which entries they confirm."""
     if not folder.is_dir():
         raise GolfError(f"{folder} is no folder.")
     files = {

@@ -1,4 +1,4 @@
-"""``gpulab instructor 05a``: a page for whoever teaches a notebook, made of it and of the course's code.
+"""``gpulab instructor 05a``: a page for instructors, made of a notebook and of the course's code.
 
 Nothing in it is written for it: minutes are the notebook's, what is found its stored outputs, misconceptions
 those that predictions and questions name, common mistakes those of
@@ -26,7 +26,7 @@ _ASKED = re.compile(r'gl\.(predict|reveal|check|quiz)\(\s*"([\w-]+)"')
 _SOLUTION = re.compile(r"<summary>Solution of ([\w-]+)</summary>\s*(.*?)\s*</details>", re.S)
 _ANSWERS = re.compile(r"<details><summary>(Answers?[^<]*)</summary>\s*(.*?)\s*</details>", re.S)
 _ASIDE = re.compile(r"gl\.(which_device|use_device|progress)\(")
-# What the stored notebook shows where nobody predicted.
+# The output of the stored notebook where no prediction was made.
 _REVEALED = re.compile(r"^No prediction\. (.*?)(?: The usual wrong answer: (.*?)\.)?((?: [A-Z].*)?)$", re.S)
 
 
@@ -119,7 +119,7 @@ def _parts(cells: Cells, number: str) -> Iterator[str]:
 
 
 def _to_project(cells: Cells) -> Iterator[str]:
-    """Cells whose stored output is a picture or a table, with the sentence that it stands for."""
+    """Yield the cells whose stored output is a picture or a table, with a description."""
     section = ""
     for cell, source in cells:
         if cell["cell_type"] == "markdown":

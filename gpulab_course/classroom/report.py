@@ -124,7 +124,7 @@ def as_csv(learners: Sequence[Learner]) -> str:
 
 
 def _inert(text: str) -> str:
-    """Text that no spreadsheet takes for a formula."""
+    """Return text that no spreadsheet interprets as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 

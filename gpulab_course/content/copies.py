@@ -45,7 +45,7 @@ def originals() -> dict[str, Path]:
 
 
 def folder_here() -> Path:
-    """Where the copies belong: ``gpulab-course`` in this checkout, or else in the current folder."""
+    """Return the folder of the copies: ``gpulab-course`` in this checkout, or else in the current folder."""
     here = Path.cwd()
     checkout = _PACKAGE.parent
     if here.name == FOLDER:
@@ -55,7 +55,7 @@ def folder_here() -> Path:
 
 
 def update(folder: Path) -> list[str]:
-    """Add the notebooks that `folder` lacks and renew those that nobody edited.
+    """Add the notebooks that `folder` lacks and renew those that were not edited.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def _loaded(path: Path) -> Any:
 
 
 def is_edited(notebook: Any) -> bool:
-    """Whether a copy's cells differ from those it was given."""
+    """Return whether a copy's cells differ from the ones that were written into it."""
     return bool(_note(notebook).get("made_from") != _text_of(notebook))
 
 

@@ -1,4 +1,4 @@
-"""Ranges to choose from where nobody can guess a number."""
+"""Ranges to choose from in predictions whose exact number cannot be guessed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpulab_course.content.own import module_of
 
 
 def ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
-    """The choices that `bounds` part: ``ranges(2, 10)`` gives three.
+    """Return the choices between `bounds`: ``ranges(2, 10)`` returns three.
 
     >>> ranges(2, 10)
     ('less than 2 times', '2 to 10 times', 'more than 10 times')
@@ -20,11 +20,11 @@ def ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
 
 
 def within(value: float, *bounds: float, unit: str = "times") -> str:
-    """Which of `ranges` holds a value."""
+    """Return the choice of `ranges` that contains a value."""
     return ranges(*bounds, unit=unit)[sum(value >= bound for bound in bounds)]
 
 
 def among(key: str, value: float, limits: Sequence[float]) -> str:
-    """The answer of a prediction that a number falls into: the first below the first limit, and so on."""
+    """Return the choice of a prediction that contains a number; the first choice is below the first limit."""
     asked = next(asked for asked in module_of(key, "predictions").PREDICTIONS if asked.key == key)
     return str(asked.choices[bisect(limits, value)])

@@ -1,4 +1,4 @@
-"""What tools printed of small programs, as `tools.recordings.screens` recorded it on a GPU."""
+"""Output of tools for small programs, recorded on a GPU by `tools.recordings.screens`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Screens:
 
     @property
     def label(self) -> str:
-        """Where and when it was recorded."""
+        """The device and date of the recording."""
         device, driver = self._data["device"].split(", ")
         return f"recorded on {device} ({self._data['date']}, driver {driver})"
 

@@ -190,7 +190,7 @@ class Progress(Saved):
             )
 
     def json(self) -> str:
-        """All of it as JSON, such as an instructor collects from a class."""
+        """All progress as JSON, for example for an instructor who collects it from a class."""
         record = {"format": "gpulab-progress", "version": 1, "notebooks": [asdict(n) for n in self.notebooks]}
         return json.dumps(record, indent=1, ensure_ascii=False)
 

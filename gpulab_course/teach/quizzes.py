@@ -154,7 +154,7 @@ class Quiz:
         return f"Quiz '{self.topic}': {self.score_words()}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        # For those who read it without a kernel, in an order that is nobody's.
+        # For readers without a kernel, in an order that is not a learner's.
         questions = "".join(
             f'<li>{page.prose(question.text)}<ol type="a">'
             + "".join(f"<li>{page.prose(option.text)}</li>" for option in _everyones(question))
@@ -193,7 +193,7 @@ def _position(choice: int | str) -> int:
 
 
 def quiz_form(quiz: Quiz) -> Form:
-    """All questions of a quiz; every choice answers with its reason."""
+    """Return the form with all questions of a quiz; it shows the reason for every choice."""
     from gpulab_course.teach.forms import Form
 
     def question_state(number: int, question: Question | WhyQuestion) -> dict[str, object]:

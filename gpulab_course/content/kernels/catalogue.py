@@ -1,4 +1,4 @@
-"""The ladders: which kernels there are, in which order, and which counter each rung mends."""
+"""The series of kernels: their order, and the counter that each kernel improves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One kernel of a ladder.
+    """One kernel of a series.
 
     ``mends`` names the counter (of `COUNTERS`) that falls from the rung before to this one, from ``before``
     to ``after`` at the ladder's own size, as the virtual GPU counts it; the first rung mends nothing.
@@ -66,7 +66,7 @@ class Ladder:
 
     @property
     def best(self) -> Rung:
-        """The last rung."""
+        """The last kernel of the series."""
         return self.rungs[-1]
 
     def _table(self) -> Table:
@@ -286,7 +286,7 @@ LADDERS = (
 
 
 def ladder(name: str) -> Ladder:
-    """The ladder of that name, such as ``"transpose"``.
+    """Return the series of that name, such as ``"transpose"``.
 
     Raises
     ------

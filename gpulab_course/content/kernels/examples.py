@@ -1,4 +1,4 @@
-"""Inputs for the ladders at any size, and what their kernels are to make of them."""
+"""Inputs of any size for the series of kernels, and the expected outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpulab import session
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Arrays that a ladder's kernels take, the output last, and what it is to hold afterwards.
+    """Arguments of a series of kernels, the output last, with the expected output.
 
     ``expected`` differs from a right output by ``tolerance`` at most. ``moved_bytes`` is what at least
     crosses the memory bus, ``flops`` the arithmetic of a product.
@@ -23,14 +23,14 @@ class Example:
     flops: int = 0
 
     def error(self) -> float:
-        """The largest difference of the output from what it is to be."""
+        """The largest difference of the output from the expected output."""
         cp = session.cp()
         out = self.arrays[-1].astype(cp.float64)
         return float(cp.abs(out - self.expected).max()) if out.size else 0.0
 
 
 def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Example:
-    """Random input of a ladder, on the device in use.
+    """Return random input for a series of kernels, on the device in use.
 
     Parameters
     ----------

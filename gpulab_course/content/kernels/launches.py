@@ -1,4 +1,4 @@
-"""Launch shapes: what each kernel wants for given arrays, and the scratch memory that some need."""
+"""Launch shapes of each kernel for given arrays, and the scratch memory that some kernels need."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _sms() -> int:
 
 
 def copy(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """`x` (n) to `out`; ``THREADS`` a block."""
+    """Return the launch that copies `x` (n) to `out`, with ``THREADS`` threads per block."""
     x, out = arrays
     n = x.size
     threads = tuning.get("THREADS", BLOCK)
@@ -44,7 +44,7 @@ def copy(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]
 
 
 def transpose(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """`x` (rows, columns) to `out` (columns, rows)."""
+    """Return the launch that transposes `x` (rows, columns) into `out` (columns, rows)."""
     x, out = arrays
     rows, columns = x.shape
     tile = 32
@@ -87,7 +87,7 @@ def reduction(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
 
 
 def scan(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """The inclusive prefix sums of `x` (n, int32) to `out`."""
+    """Return the launches that write the inclusive prefix sums of `x` (n, int32) to `out`."""
     x, out = arrays
     cp = session.cp()
     n = x.size
@@ -112,7 +112,7 @@ def scan(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]
 
 
 def histogram(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """How often each byte occurs in `x` (n, uint8) to `bins` (256, uint32)."""
+    """Return the launches that count how often each byte occurs in `x` (n, uint8) in `bins` (256, uint32)."""
     x, bins = arrays
     threads = 32 * {**tunable("histogram.cu"), **tuning}["COPIES"] if name == "histogram_private" else BLOCK
     each = 16 if name == "histogram_private" else 1
@@ -123,7 +123,7 @@ def histogram(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
 
 
 def stencil(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """The mean of 5 x 5 cells around each of `x` (height, width) to `out`."""
+    """Return the launch that writes the mean of 5 x 5 cells around each of `x` (height, width) to `out`."""
     x, out = arrays
     height, width = x.shape
     values = {**tunable("stencil.cu"), **tuning}
@@ -135,7 +135,10 @@ def stencil(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, .
 
 
 def by_row(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """Softmax and layer norm of each row of `x` (rows, columns) to `out`; ``THREADS`` a block."""
+    """Return the launch of softmax or layer norm of each row of `x` (rows, columns), to `out`.
+
+    A block has ``THREADS`` threads.
+    """
     x, out = arrays
     rows, columns = x.shape
     file = "softmax.cu" if name.startswith("softmax") else "layer_norm.cu"
@@ -183,7 +186,7 @@ def tensor_cores(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[St
 
 
 def _with_room(file: str, tuning: Tuning, element_bytes: int) -> Tuning:
-    """With fewer stages where a block's shared memory has no room for all of them; two at least."""
+    """Return `tuning` with as many stages as fit into a block's shared memory, but at least two."""
     room = session.backend().device_info().shared_per_block_optin_bytes
     stages = {**tunable(file), **tuning}["STAGES"]
     while stages > 2 and _tiles(file, 1, 1, {**tuning, "STAGES": stages}, element_bytes)[2] > room:
@@ -194,7 +197,7 @@ def _with_room(file: str, tuning: Tuning, element_bytes: int) -> Tuning:
 def _tiles(
     file: str, m: int, n: int, tuning: Tuning, element_bytes: int
 ) -> tuple[tuple[int, int], tuple[int, int], int]:
-    """Grid, block and dynamic shared memory of a product of tiles, from its macros."""
+    """Return grid, block and dynamic shared memory of a tiled matrix multiplication, from its macros."""
     t = {**tunable(file), **tuning}
     warps = (t["BM"] // t["WM"]) * (t["BN"] // t["WN"])
     grid = blocks_for(m, t["BM"]) * blocks_for(n, t["BN"])

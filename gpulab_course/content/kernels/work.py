@@ -26,7 +26,7 @@ class Step:
     def __call__(self) -> None:
         self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_mem)
 
-    # What ``**step`` asks for.
+    # The methods that ``**step`` calls.
 
     def keys(self) -> tuple[str, ...]:
         return tuple(self.__slots__)
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one call of a kernel does: its launches in order; more than one where a pass needs another."""
+    """The launches of one call of a kernel, in order; more than one where one pass needs another."""
 
     name: str
     steps: tuple[Step, ...]

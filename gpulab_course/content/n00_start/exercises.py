@@ -289,7 +289,7 @@ def _rim(m: Mistake) -> bool:
 
 
 def _pictures(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """`draw.matrices`, the long ones half as long: the square of a distance is to fit into an int."""
+    """Sizes of `draw.matrices` with long sides halved, so that the square of a distance fits into an int."""
     sizes = draw.matrices(rng, at_once)
     return [
         size if callable(size) or max(size) <= 1 << 15 else tuple(max(2, side // 2) for side in size)

@@ -24,7 +24,7 @@ _SOFT = light("muted")
 
 
 def picture(turns: npt.NDArray[np.int32]) -> Picture:
-    """Numbers of turns (height, width) as colours: the fewer, the darker; inside the set black."""
+    """Draw numbers of iterations (height, width) as colours: the fewer, the darker; black inside the set."""
     shown = np.log1p(np.where(turns == turns.max(), 0, turns))
     file = io.BytesIO()
     imsave(file, shown, cmap="inferno", format="png")
@@ -43,7 +43,7 @@ def sooner(numpy_us: float, gpu_us: float) -> tuple[str, str]:
 
 
 def machine() -> Picture:
-    """Where things are: host and device, SMs on the device, a block on an SM, threads in a block."""
+    """A picture of host and device, SMs on the device, a block on an SM, and threads in a block."""
     figure = Figure(figsize=(8.6, 3.6), dpi=_DPI)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 17.2), ylim=(0, 7.2))

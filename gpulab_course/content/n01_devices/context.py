@@ -1,4 +1,4 @@
-"""When a process gets its CUDA context, and what that costs: measured here, or recorded on an H200.
+"""The creation of a process's CUDA context and its cost: measured here, or recorded on an H200.
 
 ``python -m gpulab_course.content.n01_devices.context`` measures in this very process and prints JSON.
 """
@@ -120,7 +120,7 @@ _KERNEL = 'extern "C" __global__ void one(int* x) { *x = 1; }'
 
 
 def _active(driver: Any) -> bool:
-    """Whether the process has a primary context; asking makes none (``cuDevicePrimaryCtxGetState``)."""
+    """Return whether the process has a primary context, without creating one."""
     device = ctypes.c_int()
     flags = ctypes.c_uint()
     active = ctypes.c_int()

@@ -85,7 +85,7 @@ def _devices(rng: np.random.Generator) -> list[DeviceInfo]:
     known = [
         info for info in table() if info.boost_clock_mhz and info.memory_clock_mhz and info.memory_bus_bits
     ]
-    # What is only looked up in a table is wrong for these, whose published rates are another's.
+    # Rates from a table are wrong for these devices, whose published rates are those of another device.
     imagined = [
         replace(
             other,
@@ -162,7 +162,7 @@ def _first_problem(info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int)
 
 
 def _drawn_launch(rng: np.random.Generator, info: DeviceInfo) -> tuple[DeviceInfo, Dim3, Dim3, int]:
-    """A device whose limits all differ, and a launch that is at some limits, and breaks one or two others."""
+    """Draw a device whose limits all differ, and a launch that reaches some limits and exceeds one or two."""
 
     def three(low: int, high: int) -> Dim3:
         x, y, z = (int(n) for n in rng.integers(low, high, 3))
@@ -207,7 +207,7 @@ def _judge_launch(answer: Answer, info: DeviceInfo, grid: Dim3, block: Dim3, sha
 
 
 def _reads_info(answer: Answer, info: DeviceInfo) -> None:
-    """A function with numbers typed in passes on one device only."""
+    """Check on several devices that the function reads its limits from `info`."""
     one = (1, 1, 1)
     narrow = replace(info, max_block_dim=(256, 256, 32))
     flat = replace(info, max_grid_dim=(1 << 20, 1000, 1000))
@@ -308,7 +308,7 @@ _MISTAKES: tuple[tuple[Callable[[float, float], float], str], ...] = (
 
 
 def _telling(rng: np.random.Generator, gpus: list[DeviceInfo]) -> list[tuple[Job, int]]:
-    """Jobs that tell right from each mistake, on some GPUs that exist and on some that do not."""
+    """Draw jobs that distinguish the right answer from each mistake, on existing and on imagined GPUs."""
     found: list[tuple[Job, int]] = []
     for number, (wrong, _) in enumerate(_MISTAKES):
         found += [(job, number) for job in _jobs_against(rng, gpus, wrong, imagined=number % 2 == 1)]
@@ -354,8 +354,10 @@ def _job(rng: np.random.Generator, gpus: list[DeviceInfo], imagined: bool) -> Jo
 
 
 def _why(job: Job, found: str | None, against: int) -> str:
-    """What is wrong with a choice, if a known mistake chooses the same: the one that a job is made against,
-    else another one."""
+    """Return what is wrong with a choice, if a known mistake leads to the same choice.
+
+    The mistake that a job was made to reveal is tried first, then the others.
+    """
     gpus, memory, moved, flop = job
     fitting = [info for info in gpus if info.memory_bytes >= memory]
     if not gpus:
@@ -426,7 +428,7 @@ _SHOWN = 70_000  # so many of the last elements are looked at
 
 
 def _made(make_on: Any, current: int, device_id: int, n: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Where the answer is: what comes of a call, and of one for which there is no memory."""
+    """Run the answer in its own process: one call that succeeds, and one without enough memory."""
     with on_device("virtual:T4", count=3) as cp:
         for other in ((device_id + 1) % 3, device_id) if n < _MANY else ():
             with cp.cuda.Device(current):
@@ -455,7 +457,7 @@ def _made(make_on: Any, current: int, device_id: int, n: int) -> tuple[dict[str,
 
 
 def _instead(cp: Any, result: Any, device_id: int) -> str:
-    """What is returned in place of an array on the device, of as many elements as do not fit there."""
+    """Describe a result that is not an array on the device with more elements than fit into its memory."""
     if not isinstance(result, cp.ndarray):
         return "nothing" if result is None else f"a {type(result).__name__}"
     if (result.device.id, result.size) == (device_id, _TOO_MANY):

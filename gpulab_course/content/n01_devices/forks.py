@@ -1,4 +1,4 @@
-"""What a worker process finds of its parent's GPU: forked, and started anew.
+"""Use of a GPU in worker processes after the parent has used it: forked workers and newly started ones.
 
 ``python -m gpulab_course.content.n01_devices.forks`` uses the device, then tries both kinds of worker.
 """
@@ -18,7 +18,7 @@ METHODS = ("fork", "spawn")
 
 
 def tried() -> str:
-    """A line for each way to start a worker: what became of its first array.
+    """Return one line per way to start a worker: the outcome of its first array.
 
     All of it happens in a process of its own, since CUDA in this one must not be forked.
     """

@@ -128,7 +128,7 @@ def _address_costs(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 
 def _swapped(m: Mistake) -> bool:
-    """Unwritten is what the grid leaves out if x counts rows and y counts columns."""
+    """Return whether just those elements are unwritten that a grid with swapped x and y leaves out."""
     if m.start is None or not advice.partly_unwritten(m):
         return False
     (wide, high, _), (along, down, _) = m.case.launch_grid, m.case.block
@@ -138,14 +138,14 @@ def _swapped(m: Mistake) -> bool:
 
 
 def _another_order(m: Mistake) -> bool:
-    """All rows are there, in other places."""
+    """Return whether all rows are there, but in another order."""
     if m.name != "row" or m.found is None or m.wanted is None:
         return False
     return bool((np.sort(m.found) == np.sort(m.wanted)).all())
 
 
 def _in_16_bits(m: Mistake) -> bool:
-    """What the first 65,536 threads of a direction write is right."""
+    """Return whether only elements after the first 65,536 are wrong, as with an index of 16 bits."""
     return m.found is not None and m.wrong.size > 1 << 16 and not m.wrong.ravel()[: 1 << 16].any()
 
 

@@ -1,4 +1,4 @@
-"""What the blocks of a launch tell about waiting and about sharing an SM, in words for notebook 02."""
+"""Text for notebook 02 about the blocks of a launch: how they wait, and how they share an SM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from virtualgpu.records import LaunchTrace
 
 
 def told(full: LaunchTrace, spill: LaunchTrace) -> dict[str, str]:
-    """What there is to say of one block more than a wave, for the explanation of ``02-tail-factor``.
+    """Return values for the explanation of ``02-tail-factor``: the effect of one block more than a wave.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def told(full: LaunchTrace, spill: LaunchTrace) -> dict[str, str]:
 
 
 def unequal(trace: LaunchTrace) -> str:
-    """By how much the blocks of a launch differ, though their work is the same."""
+    """Describe how much the times of a launch's blocks differ, though their work is the same."""
     took_us = (trace.end_ns - trace.start_ns) / 1e3
     return (
         f"{trace.grid[0]} blocks took {took_us.min():.1f} to {took_us.max():.1f} µs, "

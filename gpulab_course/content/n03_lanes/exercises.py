@@ -40,7 +40,7 @@ def _by_warp(x: Any, warps: int, fill: int = 0) -> Any:
 
 
 def two_rules(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Even places by one rule of 32 rounds, odd places by another."""
+    """Elements changed 32 times by one rule at even indices and by another at odd indices."""
     x = drawn.any_integers(size)
     even = x[0::2].copy()
     odd = x[1::2].copy()
@@ -70,7 +70,7 @@ def warp_sum(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _in_many_warps(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Far more warps than elements, and than 16 bits count."""
+    """A launch with far more warps than elements, and more than 16 bits can count."""
     x = drawn.integers(size, -_LARGE, _LARGE)
     blocks = (1 << 16) // (block[0] // _WARP) + 1
     out = np.zeros(blocks * block[0] // _WARP, np.int32)
@@ -97,7 +97,7 @@ def _most_of(x: Any, block: Dim3) -> Case:
 
 
 def _all_are(value: int) -> Any:
-    """A row's case: elements of one value, and in each warp a last one that is larger by 1."""
+    """Return a row's case with elements of one value, the last one of each warp larger by 1."""
 
     def case(drawn: Draw, size: Any, block: Dim3) -> Case:
         x = np.full(size, value, np.int32)
@@ -128,7 +128,7 @@ def _counted(keys: Any, bins: Any, block: Dim3) -> Case:
 
 
 def _keys(*few: int, bins: int = 0) -> Any:
-    """A row's case: these keys in turns, and what all bins hold before."""
+    """Return a row's case with these keys, repeated, and with the initial value of all bins."""
 
     def case(drawn: Draw, size: Any, block: Dim3) -> Case:
         return _counted(np.resize(np.array(few, np.int32), size), np.full(_KEYS, bins, np.int32), block)
@@ -167,7 +167,7 @@ def _compact_of(drawn: Draw, x: Any, block: Dim3) -> Case:
 
 
 def _of(*values: float) -> Any:
-    """A row's case: these numbers in turns."""
+    """Return a row's case with these numbers, repeated."""
     return lambda drawn, size, block: _compact_of(drawn, np.resize(np.array(values, np.float32), size), block)
 
 
@@ -182,7 +182,7 @@ _KEPT = (
 
 
 def _ragged_warp_wrong(m: Mistake) -> bool:
-    """Warps whose 32 lanes all have an element are right, others are not."""
+    """Return whether all warps are right whose 32 lanes all have an element."""
     full = m.case.values["n"] // _WARP
     return m.found is not None and full > 0 and not m.wrong[:full].any()
 

@@ -39,28 +39,28 @@ def illegal_address() -> None:
 
 
 def misaligned_address() -> None:
-    """Store 8 bytes at an address that 8 does not divide."""
+    """Store 8 bytes at an address that is not a multiple of 8."""
     _runs("odd_address")
 
 
 def device_assert() -> None:
-    """An assert in the kernel does not hold."""
+    """Run a kernel whose assert fails."""
     _runs("claims")
 
 
 def launch_failure() -> None:
-    """The kernel gives up by __trap()."""
+    """Run a kernel that calls ``__trap()``."""
     _runs("gives_up")
 
 
 def endless_kernel() -> None:
-    """Wait for what nobody writes."""
+    """Wait for a value that no thread writes."""
     _runs("waits", "int32")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One error: what was done, what the sandbox saw of it, and what mends it."""
+    """One error: the function that causes it, the result in the sandbox, and the remedy."""
 
     function: Callable[[], None]
     remedy: str
@@ -78,7 +78,7 @@ ROWS = (
 
 
 class Catalogue:
-    """The errors as a table. ``runs`` has what the sandbox saw of each, by name."""
+    """The errors as a table; ``runs`` has the result of each in the sandbox, by name."""
 
     def __init__(self, runs: dict[str, Sandboxed], provenance: Provenance) -> None:
         self.runs = runs
@@ -107,7 +107,7 @@ class Catalogue:
 
     @property
     def lost(self) -> list[str]:
-        """Those that cost the context."""
+        """The names of the errors after which the context cannot be used."""
         return [name for name, seen in self.runs.items() if seen.record.sticky or seen.record.ended]
 
     def __repr__(self) -> str:

@@ -71,7 +71,7 @@ def judge_whodunit(answer: Answer) -> str:
 def _investigated(
     answer: Any, asks: Callable[[bool], int], names: list[str], stops: list[int]
 ) -> dict[str, Any]:
-    """Where the answer is: what it returns, how often it ran the program, and how often the host waited."""
+    """Run the answer in its own process; return its result and the numbers of program runs and host waits."""
     must_be_a_function("whodunit", callable(answer), type(answer).__name__)
     cp = session.cp()
     kernels = _kernels()
@@ -174,7 +174,7 @@ KINDS = ("made", "none", "in place", "input", "infinite", "two", "twice", "over 
 
 
 def judge_hunt(answer: Answer) -> str:
-    """``hunt(steps, arrays)``: who made the first NaN, and in which cell."""
+    """``hunt(steps, arrays)``: the name of the step that made the first NaN, and its cell."""
     early = ""
     for stale in (False, True):  # whether arrays hold NaN before their step has run
         for kind in KINDS:
@@ -216,7 +216,7 @@ def judge_hunt(answer: Answer) -> str:
 
 @dataclass(frozen=True)
 class _Program:
-    """Steps and what they write, by name; arrays after each step, whose names mean which; the first NaN.
+    """A program of steps: the values that each step writes, the arrays after each step, and the first NaN.
 
     All of that stays with the judge: a step asks for what it writes.
     """
@@ -229,13 +229,13 @@ class _Program:
     wanted: tuple[str, tuple[int, ...]] | None
 
     def is_after(self, calls: int, now: list[Any]) -> bool:
-        """Whether arrays hold what they have to after so many steps."""
+        """Return whether arrays contain what they must contain after `calls` steps."""
         there = self.states[min(calls, len(self.writes))].values()
         return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(there, now, strict=True))
 
 
 def drawn_program(rng: np.random.Generator, kind: str, stale: bool) -> _Program:
-    """Steps of a kind, of which one makes a NaN, or none."""
+    """Draw a program of one kind, with or without a step that makes a NaN."""
     count = 1 if kind == "alone" else int(rng.integers(4, len(_NAMES) + 1))
     names = [str(name) for name in rng.permutation(_NAMES)[:count]]
     rows, cols = (int(n) for n in rng.integers(2, 9, 2) + (rng.permutation(2) == 0))  # no square
@@ -289,7 +289,7 @@ def _first_cell(name: str, values: Any) -> tuple[str, tuple[int, ...]] | None:
 def _hunted(
     answer: Any, asks: Callable[..., Any], start: dict[str, Any], means: dict[str, str], names: list[str]
 ) -> dict[str, Any]:
-    """Where the answer is: what it finds, and what it leaves in the arrays."""
+    """Run the answer in its own process; return its result and what it leaves in the arrays."""
     must_be_a_function("hunt", callable(answer), type(answer).__name__)
     cp = session.cp()
     arrays = {name: cp.asarray(values) for name, values in start.items()}
@@ -308,7 +308,7 @@ def _hunted(
 
 
 def _is_left_over(found: Any, program: _Program) -> bool:
-    """Whether a step writes another number than NaN to the cell that was found."""
+    """Return whether a step writes another number than NaN to the cell that was found."""
     if not isinstance(found, tuple) or not isinstance(found[0], str) or found[0] not in program.writes:
         return False
     values = program.writes[found[0]]
@@ -368,7 +368,7 @@ _WIDE = (1, 33, 40_000, 46_341, 50_000, 70_000, 1_500_000)
 
 
 def places(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Where elements of a large matrix lie, and where they lie in its transpose."""
+    """Positions of elements in a large matrix, and the positions of the same elements in its transpose."""
     rows, cols = (int(n) for n in drawn.rng.choice(_WIDE, 2))
     among = drawn.rng.random()
     if among < 0.2:  # just beyond an int, with sides below those that the text names
@@ -386,7 +386,7 @@ def places(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _in_a_matrix(rows: int, cols: int) -> Row:
-    """A matrix of that size, with its corners, and what lies next to them."""
+    """Return a row for a matrix of that size: its corners and their neighbours."""
 
     def case(drawn: Draw, size: Any, block: Dim3) -> Case:
         row = drawn.rng.choice((0, min(1, rows - 1), rows - 1), size).astype(np.int32)
@@ -541,14 +541,14 @@ BARRIER = KernelExercise(
 
 
 def freed_case(drawn: Draw, size: int) -> ProgramCase:
-    """Whole numbers, whose products are exact."""
+    """Integers whose products are exact."""
     x = drawn.rng.integers(-900, 900, size).astype(np.float32)
     label = f"both(x) of {counted(size, 'element')}"
     return ProgramCase((x,), (x * 2 + 1) * (x - 3), True, label, place="device", unchanged=True)
 
 
 def both(x: Any) -> Any:
-    """The reference: the memory goes back when nobody uses it any more."""
+    """The reference: the memory is freed when no work uses it any more."""
     cp = session.cp()
     here = cp.cuda.get_current_stream()
     side = cp.cuda.Stream(non_blocking=True)

@@ -1,4 +1,4 @@
-"""What notebook 04 shows besides the laboratory's own views: the neighbour's bytes."""
+"""Figures of notebook 04 in addition to the views of gpulab: a write into a neighbouring array."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virtualgpu.records.faults.history import Write
 
 @contextmanager
 def on_virtual() -> Iterator[Any]:
-    """The virtual device in use; beside a real one another, for a while. Gives its array module."""
+    """Use the virtual device in use, or a virtual device in place of a real one; yields its array module."""
     if session.real_cp() is None:
         yield session.cp()
         return
@@ -24,7 +24,7 @@ def on_virtual() -> Iterator[Any]:
 
 
 def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpStepper:
-    """What `step` shows of a variable; of its value where nothing tells of names, without NVRTC."""
+    """Step through a variable or through the expression of its value if names are unknown, without NVRTC."""
     try:
         return step(name)
     except WatchError:
@@ -38,7 +38,7 @@ _ROW = 46
 
 
 class Stray:
-    """Arrays as they lie in memory, and an arrow from the thread to the bytes that it wrote."""
+    """A picture of arrays in memory, with an arrow from the thread to the bytes that it wrote."""
 
     def __init__(self, arrays: dict[str, Any], write: Write, meant: str, element: int) -> None:
         assert write.place is not None

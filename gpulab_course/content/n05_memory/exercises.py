@@ -39,7 +39,7 @@ def copy4(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _next_to_nothing(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """What a sum or a product with 1 would change: -0, subnormal numbers, NaN of any bits."""
+    """Values that a sum or a product with 1 could change: -0, subnormal numbers, NaN with any bits."""
     x = np.array([0x80000000, 1, 0x80000001, 0x7FC00001, 0x7F800000], np.uint32).view(np.float32)
     values = {"x": np.resize(x, size), "n": size}
     wanted: dict[str, Any] = {"y": Near(values["x"].copy(), 0.0, ulps=0)}
@@ -62,7 +62,7 @@ def transpose(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def padded(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Twice what is valid of each row, 0 in its padding, which holds anything, NaN included."""
+    """Rows whose valid part is doubled and whose padding becomes 0; the padding holds anything, also NaN."""
     rows, cols = size
     x = drawn.floats((rows, cols))
     length = drawn.integers(rows, 0, cols + 1)
@@ -80,7 +80,7 @@ def _padded_of(drawn: Draw, x: Any, length: Any, block: Dim3) -> Case:
 
 
 def _lengths(length: Any) -> Any:
-    """A row's case: how much of each row is valid."""
+    """Return a row's case with these lengths of the valid parts."""
 
     def case(drawn: Draw, size: Any, block: Dim3) -> Case:
         rows, cols = size
@@ -109,7 +109,7 @@ def median5(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _around_five(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """Arrays of fewer than five elements, too."""
+    """Sizes of `draw.lengths`, and sizes below five."""
     return [*draw.lengths(rng, at_once), 2, 3]
 
 
@@ -130,7 +130,7 @@ def matmul(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _infinite_end(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """What is multiplied last is infinite: what lies outside must count as 0 on both sides."""
+    """Matrices whose last factors are infinite: elements outside must count as 0 on both sides."""
     case = matmul(drawn, size, block)
     a = case.values["a"]
     b = case.values["b"]
@@ -139,7 +139,7 @@ def _infinite_end(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _flat(rng: np.random.Generator) -> list[Dim3]:
-    """Blocks 32 wide, from low to square."""
+    """Blocks of width 32, with heights up to 32."""
     heights = (8, int(rng.integers(9, 32)), int(rng.integers(3, 8)), 2, _TILE)
     return [(_TILE, height, 1) for height in heights]
 
@@ -150,7 +150,7 @@ def _squares(rng: np.random.Generator) -> list[Dim3]:
 
 
 def _product_costs(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """One with the largest blocks, in which no bank need be asked twice, and one with an odd side."""
+    """Two launches to count: one with the largest blocks, and one with blocks of an odd side."""
     small, large = (tuple(int(n) | 1 for n in rng.integers(low, low + 40, 3)) for low in (50, 70))
     side = int(rng.choice((13, 19, 21, 23, 25, 27, 29, 31)))
     return [(large, (_TILE, _TILE, 1)), (small, (side, side, 1))]
@@ -165,7 +165,7 @@ def _products(rng: np.random.Generator, at_once: int) -> list[Any]:
 
 
 def _in_the_padding(m: Mistake) -> bool:
-    """Only padding is wrong, wherever it holds no number."""
+    """Return whether only padding is wrong, and only where the input is not finite."""
     if m.found is None or m.wanted is None:
         return False
     behind = np.arange(m["cols"]) >= m["length"][:, None]
@@ -173,12 +173,12 @@ def _in_the_padding(m: Mistake) -> bool:
 
 
 def _only_end_missing(m: Mistake) -> bool:
-    """What is not written are the elements behind the last whole float4."""
+    """Return whether only the elements after the last complete float4 were not written."""
     return advice.partly_unwritten(m) and not m.wrong[: m["n"] // 4 * 4].any()
 
 
 def _whole_tiles(m: Mistake) -> Any:
-    """The product as far as whole tiles of the block's side reach."""
+    """Return the product of the complete tiles alone."""
     end = m["inner"] // m.case.block[0] * m.case.block[0]
     return m["a"][:, :end] @ m["b"][:end]
 
@@ -192,20 +192,20 @@ def _outside_tile(m: Mistake) -> bool:
 
 
 def _never_stored(m: Mistake) -> bool:
-    """NaN where numbers should be: what shared memory holds before anything is stored there."""
+    """Return whether NaN appears though all inputs are finite, as in uninitialized shared memory."""
     finite = all(np.isfinite(value).all() for value in m.case.values.values())
     return finite and _computed(m) and bool(np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
 
 
 def _infinity_times_nothing(m: Mistake) -> bool:
-    """NaN though no factor is: infinity was multiplied by what stands for nothing."""
+    """Return whether wrong elements are NaN because infinity was multiplied by 0 for a missing element."""
     if m.found is None or m.name != "c" or np.isfinite(m["b"]).all():
         return False
     return bool(np.isnan(m.found[m.wrong]).all())
 
 
 def judge_ways(answer: Answer) -> str:
-    """``ways(words)``: the most different words of one bank among those that the lanes of a warp want."""
+    """``ways(words)``: the largest number of different words of one bank that a warp accesses."""
     rng = answer.rng
     lanes = np.arange(32)
     few = int(rng.integers(3, 31))

@@ -13,7 +13,7 @@ from virtualgpu.records import Provenance
 
 
 def least_bytes(args: Sequence[Any]) -> int:
-    """What a launch has to move at least: each array among its arguments once."""
+    """Return the least number of bytes that a launch has to move: each array among its arguments once."""
     arrays = {id(arg): int(arg.nbytes) for arg in args if len(getattr(arg, "shape", ()))}
     return sum(arrays.values())
 

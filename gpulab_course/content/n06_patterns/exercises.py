@@ -47,7 +47,7 @@ def _stats_of(x: Any, block: Dim3) -> Case:
 
 
 def _alone(drawn: Draw, size: Any, block: Dim3, value: int, others: int) -> Case:
-    """One number of each block is another than all others, the last of a block that is full."""
+    """Blocks in which one number, the last of a full block, differs from all others."""
     x = np.full(size, others, np.int32)
     x[block[0] - 1 :: block[0]] = value
     return _stats_of(x, block)
@@ -70,7 +70,7 @@ _STATS = (
 
 
 def scan(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """What lies before each element: the exclusive prefix sum, over all blocks.
+    """The exclusive prefix sum over all blocks: the sum of the elements before each element.
 
     Sums are drawn and numbers are their differences, so that sums of either sign reach far and none leaves
     an int, and what blocks pass on is among it what a flag in its place might be.
@@ -88,7 +88,7 @@ def scan(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _scan_of(sums: Any, block: Dim3) -> Case:
-    """A scan whose results are `sums`, and the sum of all behind them."""
+    """Return a case whose results are `sums`; the last of `sums` is the total."""
     blocks = draw.blocks_for(sums.size - 1, block[0])
     state = np.zeros(2 * blocks + 2, np.int32)
     x = np.diff(sums).astype(np.int32)
@@ -96,7 +96,7 @@ def _scan_of(sums: Any, block: Dim3) -> Case:
 
 
 def _to_both_ends(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """The sum before a block is the largest int, the least, or next to 0; no block's own leaves an int."""
+    """Prefix sums of blocks that are the largest int, the least int, or close to 0."""
     ends = (0, -_LEAST - 1, 0, _LEAST, -1)
     at = np.arange(size + 1)
     told = np.array([ends[k % len(ends)] for k in range(size // block[0] + 2)], np.float64)
@@ -115,7 +115,7 @@ _SCANNED = (
 
 
 def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """All positive elements in order, to the front; what lies behind them stays."""
+    """All positive elements in order at the front; the elements after them are unchanged."""
     x = drawn.any_integers(size)
     blocks = draw.blocks_for(size, block[0])
     threads = block[0]
@@ -138,7 +138,7 @@ def _compact_of(drawn: Draw, x: Any, block: Dim3) -> Case:
 
 
 def _of(*values: int, every: int = 1) -> Any:
-    """A row's case: these numbers in turns, from every so many places on, and 0 between."""
+    """Return a row's case with these numbers, repeated, at every `every`-th index, and 0 between them."""
 
     def case(drawn: Draw, size: Any, block: Dim3) -> Case:
         x = np.zeros(size, np.int32)
@@ -212,7 +212,7 @@ def _softmax_of(x: Any) -> Case:
 
 
 def _scores(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Rows with one score, first, last and in the middle; equal ones; and both ends of what a float holds."""
+    """Rows with one finite score, with equal scores, and with both ends of a float's range."""
     x = np.full(size, -np.inf, np.float32)
     rows, cols = size
     for row in range(rows):
@@ -248,7 +248,7 @@ def _rows(rng: np.random.Generator, at_once: int) -> list[Any]:
 
 
 def _halved(m: Mistake) -> Any:
-    """Sums by halves that are rounded down: of an odd number, the last one is forgotten."""
+    """Return sums by repeated halving that rounds down and so drops the last element of an odd number."""
     threads = m.case.block[0]
     padded = np.zeros(m.case.launch_grid[0] * threads, np.int32)
     padded[: m["n"]] = m["x"]
@@ -266,7 +266,7 @@ def _not_below_0(m: Mistake) -> bool:
 
 
 def _in_floats(m: Mistake) -> bool:
-    """Right but for roundings, and all of it what a float holds: not by chance, where ints are large."""
+    """Return whether the results are right but for rounding to float, with many large values."""
     if m.found is None or not advice.nearly(m):
         return False
     held = bool((m.found.astype(np.float32).astype(np.int64) == m.found).all())
@@ -278,7 +278,7 @@ def _inclusive(m: Mistake) -> Any:
 
 
 def _by_block(m: Mistake) -> bool:
-    """Right within the first block, and from then on as if nothing lay before."""
+    """Return whether the first block is right; the later ones lack the sum of the elements before them."""
     return m.found is not None and not m.wrong[: m.case.block[0]].any()
 
 
@@ -289,19 +289,19 @@ def _same_elements(m: Mistake) -> bool:
 
 
 def _behind(m: Mistake) -> bool:
-    """Only what lies behind the kept elements is wrong."""
+    """Return whether only elements after the kept ones are wrong."""
     if m.name != "out" or m.found is None:
         return False
     return not m.wrong[: int((m["x"] > 0).sum())].any()
 
 
 def _never_filled(m: Mistake) -> bool:
-    """NaN where numbers should be: what shared memory holds before anything is stored there."""
+    """Return whether NaN appears though all inputs are finite, as in uninitialized shared memory."""
     return _tile_edges(m, 0) and bool(np.isfinite(m["x"]).all() and np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
 
 
 def _inside_right(m: Mistake) -> bool:
-    """Right wherever a pixel's 25 lie inside."""
+    """Return whether all pixels are right whose 25 neighbours are inside the picture."""
     return _tile_edges(m) and not m.wrong[2:-2, 2:-2].any()
 
 
@@ -313,7 +313,7 @@ _OVERFLOWS = 80  # the exponential, or it becomes 0, or nearly so
 
 
 def _masked_rows_wrong(m: Mistake) -> bool:
-    """Only rows are wrong that hold -infinity, not all large or low, and they are 0 or NaN."""
+    """Return whether only rows with -infinity are wrong, not all large or low, and are 0 or NaN."""
     if m.found is None or m.wrong[np.isfinite(m["x"]).all(axis=1)].any():
         return False
     most = m["x"].max(axis=1)[m.wrong.any(axis=1)]
@@ -324,7 +324,7 @@ def _masked_rows_wrong(m: Mistake) -> bool:
 
 
 def _low_rows_wrong(m: Mistake) -> bool:
-    """Only rows are wrong whose largest score is far below 0, among others that are not, and all 0."""
+    """Return whether only rows with a largest score far below 0 are wrong, and are 0, unlike other rows."""
     if m.found is None or m["rows"] < 3 or m.found[m.wrong].any():
         return False
     rows = m.wrong.any(axis=1)
@@ -333,17 +333,17 @@ def _low_rows_wrong(m: Mistake) -> bool:
 
 
 def _all_hold_infinity(m: Mistake) -> bool:
-    """All rows that are wrong hold -infinity."""
+    """Return whether all wrong rows contain -infinity."""
     return bool(np.isinf(m["x"][m.wrong.any(axis=1)]).any(axis=1).all())
 
 
 def _extremely_low(m: Mistake) -> bool:
-    """All rows that are wrong are lower than what one types in."""
+    """Return whether all scores of the wrong rows are lower than a number that a person would type."""
     return bool((m["x"].max(axis=1)[m.wrong.any(axis=1)] < -1e20).all())
 
 
 def _nearly(m: Mistake) -> bool:
-    """Right to two digits, as after a rounding."""
+    """Return whether the results are right to two digits, as after rounding."""
     if m.found is None or m.wanted is None:
         return False
     return bool(np.allclose(m.found, m.wanted, rtol=0.01, atol=0))

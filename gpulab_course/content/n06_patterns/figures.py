@@ -1,4 +1,4 @@
-"""What notebook 06 shows besides the laboratory's own views: races of ladders, and attention in tiles."""
+"""Figures of notebook 06 in addition to the views of gpulab: races of kernels, and attention in tiles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ELEMENTS = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """One kernel of a race: how long the GPU worked for it, and the counter that holds it."""
+    """The result of one kernel of a race: its GPU time, bandwidth, and limiting counter."""
 
     name: str
     says: str
@@ -36,7 +36,7 @@ class Lap:
 
 
 def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
-    """How long the GPU works for a call, warm: all its operations one after the other."""
+    """Return the GPU time of one warm call: the sum of the times of all its operations."""
     work()
     with timeline() as seen:
         work()
@@ -45,7 +45,7 @@ def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
 
 
 class Race(View):
-    """All rungs of a ladder and a copy of the same bytes, as bars of what each of them moves a second."""
+    """All kernels of a series and a copy of the same bytes, as bars of their bandwidths."""
 
     def __init__(self, laps: tuple[Lap, ...], copied: Lap, provenance: Provenance, title: str) -> None:
         self.laps = laps
@@ -56,11 +56,11 @@ class Race(View):
 
     @property
     def record(self) -> tuple[Lap, ...]:
-        """The rungs, in order."""
+        """The kernels of the series, in order."""
         return self.laps
 
     def of_the_copy(self, rung: int) -> float:
-        """What a rung moves a second over what a copy does: reads and writes counted alike."""
+        """Return the bandwidth of a kernel relative to that of a copy; reads and writes count alike."""
         return self.laps[rung].gbps / self.copied.gbps
 
     def sentence(self) -> str:
@@ -107,7 +107,7 @@ def _result(each: Lap) -> str:
 
 
 def counted(kinds: Mapping[str, KernelCounters], *counters: str) -> Table:
-    """A row a kernel, a column a counter of the ladders."""
+    """Tabulate counters: one row per kernel, one column per counter of the series."""
     rows = [
         (name, *(f"{kernels.COUNTERS[each](found):,}" for each in counters)) for name, found in kinds.items()
     ]
@@ -172,7 +172,7 @@ def attention() -> Table:
 
 
 def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
-    """Let all rungs of a ladder over one row of floats run, each warm and alone, and a copy beside them.
+    """Time all kernels of a series on one row of floats, each warm and alone, and a copy for comparison.
 
     Parameters
     ----------

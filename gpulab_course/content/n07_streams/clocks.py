@@ -1,4 +1,4 @@
-"""The host's clock of the device in use, and other lawful orders of what streams are given."""
+"""The host's clock of the device in use, and other valid orders of the work in streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def host_ms() -> float:
 
 
 def busy(duration_us: float) -> None:
-    """Let the host compute for a while: on the clock of `host_ms`."""
+    """Keep the host busy for a while, on the clock of `host_ms`."""
     if session.which_device().kind == "virtual":
         session.virtual_side().machine.clock.advance(1000 * duration_us)
         return
@@ -31,7 +31,7 @@ def busy(duration_us: float) -> None:
 
 
 def possible_results(program: Callable[[Any], Any], orders: int = 5) -> list[Any]:
-    """What ``program(cp)`` may return: as streams are given work, and in other orders that waits allow.
+    """Return the possible results of ``program(cp)``: in the order of its launches and in other valid orders.
 
     All of that on a virtual GPU; on a GPU one of these orders happens, usually the same one for months.
     """

@@ -33,7 +33,7 @@ _FEW_WAITS = 2  # such as one behind the warm-up
 
 
 def _shares(rng: np.random.Generator, n: int) -> list[float]:
-    """Times of calls in turns, as shares of their mean: no single one, nor their middle, is near that."""
+    """Draw times of calls as shares of their mean; neither a single time nor the median is near the mean."""
     short = [float(share) for share in rng.uniform(0.4, 0.8, n - 1)]
     return [float(share) for share in rng.permutation([*short, n - sum(short)])]
 
@@ -49,7 +49,7 @@ def judge_stopwatch(answer: Answer) -> str:
 
 
 def _timed(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
-    """Where the answer is: what it returns, and what was done meanwhile."""
+    """Run the answer in its own process; return its result and what was done in the meantime."""
     cp = session.cp()
     stream, other = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
     # long, and cheap to compute
@@ -171,12 +171,12 @@ STOPWATCH = PythonExercise(
 
 
 def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Small ones, one at random, and that of the score."""
+    """Sizes of inputs: small ones, a random one, and that of the score."""
     return 1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000
 
 
 def energy_case(drawn: Draw, size: int) -> ProgramCase:
-    """Fractions of both signs; of many, such whose squares are exact."""
+    """Fractions of both signs; for large sizes, numbers whose squares are exact."""
     x = drawn.whole(size) if size > 50_000 else drawn.floats(size) * np.float32(drawn.rng.integers(1, 100))
     half = x * np.float32(0.5)
     total = np.float32((half * half).sum(dtype=np.float64))
@@ -186,7 +186,7 @@ def energy_case(drawn: Draw, size: int) -> ProgramCase:
 
 
 def energy(x: Any) -> Any:
-    """The reference: a wait on the way there, and one on the way back."""
+    """The reference: each of the two streams waits once for the other."""
     cp = session.cp()
     here = cp.cuda.get_current_stream()
     stream = cp.cuda.Stream(non_blocking=True)
@@ -240,7 +240,7 @@ def conveyor_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
-    """Call a program with page-locked arrays; the second, in which something else stands, is its result."""
+    """Call a program with two pinned arrays; the second, filled with NaN before, is its result."""
     x, y = bench.pinned(x), bench.pinned(np.full_like(x, np.nan))
     before = x.copy()
     program(x, y, step)
@@ -266,7 +266,7 @@ def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
 
 
 def one_after_the_other(x: Any, y: Any, step: Any) -> Any:
-    """The naive version: all there, the work, all back."""
+    """The naive version: copy everything in, do the work, copy everything out."""
     cp = session.cp()
     a = cp.asarray(x)
     step(a)
@@ -324,7 +324,7 @@ def rollout_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:
-    """Call a program with environments that are page-locked; where they end up is its result."""
+    """Call a program with pinned environments and return their last observations."""
     envs = [work.Environment(start, bench.pinned, bench.compute, bench.uses) for start in starts]
     returned = program(envs, work.decide, steps)
     if not isinstance(returned, list | tuple) or [id(env) for env in returned] != [id(env) for env in envs]:
@@ -358,7 +358,7 @@ def rollout(envs: Any, policy: Any, steps: int) -> Any:
 
 
 def in_turns(envs: Any, policy: Any, steps: int) -> Any:
-    """The naive version: ask, wait, step."""
+    """The naive version: let the policy decide, wait, step."""
     cp = session.cp()
     for _ in range(steps):
         for env in envs:

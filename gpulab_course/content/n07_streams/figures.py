@@ -1,4 +1,4 @@
-"""What notebook 07 shows besides the laboratory's own views: three clocks, and the conveyor."""
+"""Figures of notebook 07 in addition to the views of gpulab: three clocks, and the conveyor."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
 
 
 def too_early(record: Timeline) -> list[tuple[int, int]]:
-    """Copies in, each with the kernel that was to read what it brings and began before it ended; by place."""
+    """Return the indices of copies to the device, each with that of a kernel that started before its end."""
     copies = [at for at, a in enumerate(record.activities) if a.copy_kind == "HtoD"]
     kernels = [at for at, a in enumerate(record.activities) if a.kind == "CONCURRENT_KERNEL"]
     by_number: Any = lambda at: record.activities[at].correlation_id  # noqa: E731
@@ -127,7 +127,7 @@ def when_it_starts(record: Timeline) -> str:
 
 
 def played(program: Callable[..., Any], steps: int) -> Timeline:
-    """Let a program, such as ``exercises.rollout``, play two environments for some steps."""
+    """Run a program, such as ``exercises.rollout``, on two environments for some steps."""
     cp = session.cp()
     cupyx = session.cupyx()
 
@@ -164,7 +164,7 @@ class Conveyor(SteeredTimeline):
         )
 
     def at(self, pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
-        """The timeline of one setting; run when first asked for."""
+        """Return the timeline of one setting, which is run at the first call."""
         key = (pieces, int(pinned), int(waits))
         if key not in self._seen:
             with self._here():

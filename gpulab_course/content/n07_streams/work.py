@@ -26,7 +26,7 @@ def _kernel(name: str, cp: Any) -> Any:
 
 
 def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = None) -> None:
-    """Some turns of ``v = 3.9 v (1 - v)`` for each element of `a` (float32), in place.
+    """Iterate ``v = 3.9 v (1 - v)`` for each element of `a` (float32), in place.
 
     `blocks` of 256 threads share the elements; in `stream`, or the current one.
     """
@@ -36,7 +36,7 @@ def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = Non
 
 
 def simmered(a: Floats, rounds: int = ROUNDS) -> Floats:
-    """What `simmer` makes of `a`, by NumPy."""
+    """Compute the result of `simmer` for `a` with NumPy."""
     a = a.copy()
     for _ in range(rounds):
         a = np.float32(3.9) * a * (np.float32(1) - a)
@@ -54,7 +54,10 @@ def decide(observation: Any, rounds: int = PONDERED) -> Any:
 
 
 def decided(observation: Floats, rounds: int = PONDERED) -> Floats:
-    """What `decide` gives, by NumPy: so many turns of ``v = a v + c`` are one, with another a and c."""
+    """Compute the result of `decide` with NumPy.
+
+    So many iterations of ``v = a v + c`` are one iteration with another a and c.
+    """
     factor = 1
     offset = 0
     a = 1664525
@@ -71,7 +74,7 @@ def decided(observation: Floats, rounds: int = PONDERED) -> Floats:
 
 
 def _nobody(does: str, what: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> None:
-    """Who is told of the host's uses of memory where nobody wants to know."""
+    """Ignore a use of memory by the host."""
 
 
 class Environment:
@@ -105,7 +108,7 @@ class Environment:
         self._uses = uses
 
     def step(self) -> None:
-        """Let the world answer to the action."""
+        """Update the observation from the action."""
         self._uses("reads in env.step()", "env.action", reads=(self.action,))
         self._uses("writes in env.step()", "env.observation", writes=(self.observation,))
         self._busy(self.STEP_US)
@@ -114,5 +117,5 @@ class Environment:
 
     @staticmethod
     def answer(observation: Floats, action: Floats) -> Floats:
-        """What comes of an action."""
+        """Return the observation that follows an action."""
         return np.float32(0.5) * observation + action

@@ -1,4 +1,4 @@
-"""What only a GPU shows: recorded on an H200 and an H100, or done here where there is a GPU."""
+"""Measurements that only a GPU can make: recorded on an H200 and an H100, or made here if there is a GPU."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def rates() -> Shown:
 
 
 def frameworks() -> Shown:
-    """What torch's ``.to`` does with 64 MiB: when the call returns, and when the copy has ended."""
+    """Times of torch's ``.to`` for 64 MiB: when the call returns, and when the copy has ended."""
     told = recorded()["h200"]["torch"]
     calls = {
         'pageable.to("cuda")': "pageable to cuda",
@@ -101,7 +101,7 @@ def frameworks() -> Shown:
 
 
 def managed() -> Shown:
-    """What host and kernels wait for in managed memory: 64 MiB, on two GPUs."""
+    """Times of host and kernels that access 64 MiB of managed memory, on two GPUs."""
     steps = {
         "kernel, all in device memory": "device memory, kernel",
         "kernel, pages on the host": "kernel, pages on the host",
@@ -118,7 +118,7 @@ def managed() -> Shown:
 
 
 def pinning() -> Shown:
-    """What it takes to get pinned memory for the first time, beside a copy of as many bytes."""
+    """Time to allocate pinned memory for the first time, compared with a copy of as many bytes."""
     both = [recorded()[name] for name in ("h200", "h100")]
     got = [told["arrays"]["first 128 MiB of pinned memory"]["call_us"] for told in both]
     rate = [told["rates"]["HtoD pinned"][told["sizes"].index(128 << 21)] for told in both]
@@ -133,7 +133,7 @@ def pinning() -> Shown:
 
 
 def homeward() -> Shown:
-    """64 MiB to pageable memory: into a new array, and into one that was used before."""
+    """Times of copies of 64 MiB to pageable memory: into a new array, and into one that was used before."""
     both = [recorded()[name] for name in ("h200", "h100")]
     calls = {"x.get()": "get", "x.get(out=a), a used before": "get out pageable"}
     rows = [(text, *(_us(told["arrays"][key]["call_us"]) for told in both)) for text, key in calls.items()]
@@ -141,7 +141,7 @@ def homeward() -> Shown:
 
 
 def after_prefetch() -> dict[str, float]:
-    """How many times as long as in device memory a kernel took after a prefetch, a GPU."""
+    """Return for each GPU the time of a kernel after a prefetch, relative to its time in device memory."""
     told = {_name(recorded()[name]): recorded()[name]["managed"] for name in ("h200", "h100")}
     return {
         name: round(times["kernel after prefetch"] / times["device memory, kernel"], 1)
@@ -198,7 +198,7 @@ def from_file() -> Shown:
 
 
 def _done(module: str, key: str) -> tuple[Any, Provenance]:
-    """What a module measures in a process of its own on a GPU; elsewhere what was recorded."""
+    """Run a module in its own process on a GPU and return its result, or return the recorded one."""
     choice = session.which_device()
     if choice.kind != "virtual":
         command = [sys.executable, "-m", module]

@@ -69,7 +69,7 @@ def _stay_of(x: Any, limit: float) -> ProgramCase:
 
 
 def prepare(x: Any, limit: float) -> Any:
-    """The reference: three kernels, and nobody waits."""
+    """The reference: three kernels, without a wait."""
     cp = session.cp()
     return cp.minimum(x - x.min(), limit)
 
@@ -167,7 +167,7 @@ _REPORTS = (
 
 
 def report(x: Any) -> Any:
-    """The reference: three sums into one array, and that one home."""
+    """The reference: three sums into one array, and one copy of that array to the host."""
     cp = session.cp()
     return cp.stack([x.min(), x.max(), x.sum()]).get()
 
@@ -203,7 +203,7 @@ REPORT = ProgramExercise(
 
 
 def pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """How many arrays, and which of them is empty."""
+    """Numbers of arrays, each with the index of the empty array."""
     some = int(rng.integers(20, 60))
     return (1, -1), (2, 0), (3, 1), (3, 2), (some, some // 2), (64, 32)
 
@@ -381,12 +381,12 @@ def lookup_case(drawn: Draw, size: Any) -> ProgramCase:
 
 
 def with_pinned_table(bench: Any, program: Any, table: Any, choose: Any) -> Any:
-    """Call it with the table in page-locked memory, which stays until all work has ended."""
+    """Call a program with the table in pinned memory, which is kept until all work has ended."""
     return program(bench.pinned(table), choose)
 
 
 def lookup(table: Any, choose: Any) -> Any:
-    """The reference: the kernel reads the rows over the bus, where they lie."""
+    """The reference: the kernel reads the rows from host memory over the bus."""
     return mapped(table)[choose()]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 ELEMENTS = 16 << 20
 _LIMIT_S = 60
 
-# What the other process runs. A handle is 64 bytes that mean one allocation of the first process.
+# The program of the other process. A handle is 64 bytes that mean one allocation of the first process.
 CHILD = """
 import sys, cupy
 runtime = cupy.cuda.runtime
@@ -32,7 +32,7 @@ runtime.ipcCloseMemHandle(address)
 
 
 def measure() -> dict[str, Any]:
-    """Let another process add up and double an array of ones of this one."""
+    """Measure how another process sums and doubles an array of ones of this process."""
     import cupy as cp
 
     memory = cp.cuda.Memory(4 * ELEMENTS)  # a cudaMalloc of its own: a handle means a whole allocation

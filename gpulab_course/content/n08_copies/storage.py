@@ -80,7 +80,7 @@ def _measure(folder: Path) -> dict[str, Any]:
 
 
 def _drop_cached(path: Path) -> None:
-    """Let the next read of the file go to the disk: what the host keeps of it is written and dropped."""
+    """Write and drop the host's cache of the file, so that the next read accesses the disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -1,4 +1,4 @@
-"""Where does the copy go? The ways between host and device, with those of a timeline lit up."""
+"""The paths of copies between host and device, with the paths that a timeline uses highlighted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COPY_CALL_US = 50  # a call that takes longer than this has waited
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Bytes that went somewhere: by which way, how many, how long it took, and what the host did.
+    """A transfer of bytes: its path, size and time, and what the host did.
 
     ``text`` is the line of the program, ``call_ns`` what its call took; 0: not known. ``copied``: by a copy,
     not by a kernel that reads.
@@ -43,7 +43,7 @@ class Move:
 
     @property
     def by_kernel(self) -> bool:
-        """Whether a kernel read these bytes, which may have written as many; a copy moves them once."""
+        """Return whether a kernel read these bytes; it may have written as many; a copy moves them once."""
         return self.way in ("zero-copy", "managed", "at home") and not self.copied
 
     @property
@@ -52,7 +52,7 @@ class Move:
 
     @property
     def host_waited(self) -> bool:
-        """Whether the call took as long as the copy, or nearly."""
+        """Return whether the call took about as long as the copy."""
         return self.call_ns > max(self.time_ns / 2, _COPY_CALL_US * 1e3)
 
 
@@ -155,7 +155,7 @@ class WhereCopiesGo(View):
         high = 76
         here = [*range(count)]
         bottom = top + high
-        # What never left the device is so much faster that its bar is cut.
+        # Transfers within the device are so much faster that their bar is cut.
         most = max([move.gbps for move in moves if move.way != "at home"] or [move.gbps for move in moves])
         shares = [min(max(move.gbps / most, 0.01), 1.25) / 1.25 for move in moves]
         tops = [bottom - high * share for share in shares]
@@ -237,7 +237,7 @@ def _arrows(pairs: Sequence[tuple[str, str]], back: bool, colour: str, width: fl
 
 
 def _edges(a: Place, b: Place) -> tuple[float, float, float, float]:
-    """From the side of a box to the facing side of another."""
+    """Return the end points of a line from the side of a box to the facing side of another."""
     if a.right <= b.x:
         return a.right, a.middle, b.x, b.middle
     return a.x, a.middle, b.right, b.middle

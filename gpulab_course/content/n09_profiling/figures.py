@@ -1,4 +1,4 @@
-"""What notebook 09 shows besides the laboratory's own views: how few SMs are busy."""
+"""Figures of notebook 09 in addition to the views of gpulab: how few SMs are busy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_counters(watched: Monitor) -> Monitor:
 
 
 class BusySms(Steered):
-    """What ``nvidia-smi`` says, and what the SMs do, of launches that only spin."""
+    """The utilization that ``nvidia-smi`` reports and the number of busy SMs, for launches that only spin."""
 
     at = traitlets.Int(0).tag(sync=True, echo_update=False)
 

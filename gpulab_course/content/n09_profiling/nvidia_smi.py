@@ -1,4 +1,4 @@
-"""What ``nvidia-smi`` wrote beside the recorded session of the monitor."""
+"""Output of ``nvidia-smi`` that was recorded together with the session of the monitor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpulab.views.tables import Table
 
 
 def wrote(tool: str) -> Table:
-    """What ``"dmon"`` or ``"query"`` wrote, a line for each phase: that of its second second."""
+    """Return the output of ``"dmon"`` or ``"query"``, one line per phase: the line of its second second."""
     text = resources.files(__package__).joinpath("smi.json").read_text(encoding="utf-8")
     data = json.loads(text)
     rows = tuple((phase, *cells) for phase, cells in data[tool]["rows"])

@@ -61,7 +61,7 @@ _ODD = (
 
 
 def round_up(size: int, unit: int) -> int:
-    """The next multiple."""
+    """Return the next multiple."""
     return -(-size // unit) * unit
 
 
@@ -219,7 +219,7 @@ KEPT = 1000
 
 
 def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """How many windows, and how long they are."""
+    """Numbers of windows, each with the length of the windows."""
     some = int(rng.integers(4, 7))
     n = int(rng.integers(60_000, 90_000))
     return (1, 1), (1, 1000), (2, 33), (some, n), (3, 100_000), (8, 1 << 19)
@@ -232,7 +232,7 @@ def fit_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
     starts = drawn.rng.integers(0, n + 1, count)
     first = starts.min()
     last = starts.max()
-    # What begins first has its first element for itself, what begins last its last one.
+    # Only the window that begins first contains its first element, and only the last one its last.
     x[last + n - 1] = 2000
     if count > 1:
         starts[:] = np.where((starts == first) & (np.arange(count) != starts.argmin()), last, starts)
@@ -249,7 +249,7 @@ def fit_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def with_little_room(bench: Any, program: Any, x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Call it with room for the input, one window, a third of one, and what it returns."""
+    """Call a program with memory for the input, one window, a third of a window, and the result."""
     cp_pool = bench.cp.get_default_memory_pool()
     cp_pool.free_all_blocks()
     room = 1.34 * 4 * n + 2 * len(starts) * 8 * KEPT + 64 * KIB
@@ -261,7 +261,7 @@ def with_little_room(bench: Any, program: Any, x: Any, starts: tuple[int, ...], 
 
 
 def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """The reference: what stays is allocated first, and one workspace goes round."""
+    """The reference: allocate the kept arrays first, and use one workspace again and again."""
     cp = session.cp()
     kept = cp.empty((len(starts), KEPT), np.float32)
     work = cp.empty(n, np.float32)
@@ -273,7 +273,7 @@ def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
 
 
 def tops_as_given(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """As given: what stays is cut out of what was freed."""
+    """The program as given: kept arrays are allocated in memory that was just freed."""
     cp = session.cp()
     kept = []
     for start in starts:
@@ -315,7 +315,7 @@ FIT = ProgramExercise(
 
 
 def side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Small ones, one at random, and that of the score."""
+    """Sizes of inputs: small ones, a random one, and that of the score."""
     return 1, 33, 1000, int(rng.integers(5_000, 90_000)), 100_000
 
 
@@ -328,7 +328,7 @@ def side_case(drawn: Draw, n: int) -> ProgramCase:
 
 
 def both(x: Any) -> Any:
-    """The reference: what the side stream reads lives until the join."""
+    """The reference: memory that the side stream reads is kept until the join."""
     cp = session.cp()
     main = cp.cuda.get_current_stream()
     side = cp.cuda.Stream(non_blocking=True)
@@ -397,7 +397,7 @@ def pool_case(drawn: Draw, count: int) -> ProgramCase:
 
 
 def driven(bench: Any, program: Callable[..., Any], asks: tuple[pool.Ask, ...]) -> Any:
-    """Let two pools serve a trace, and count what they ask of the driver."""
+    """Run a trace on two pools, and count their calls of the driver."""
     return bench.watched(lambda: pool.drive(program, asks))
 
 

@@ -1,4 +1,4 @@
-"""What notebook 10 measures and runs besides the laboratory's own views."""
+"""Measurements and programs of notebook 10 in addition to the views of gpulab."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 
 def device_used_bytes() -> int:
-    """What the driver says is in use on the device, by whomever: ``cudaMemGetInfo``."""
+    """Return the bytes in use on the device by all processes, from ``cudaMemGetInfo``."""
     free, total = session.cp().cuda.runtime.memGetInfo()
     return int(total - free)
 
@@ -29,7 +29,7 @@ def levels() -> dict[str, int]:
 
 
 def in_a_thread(work: Callable[[], Any]) -> Any:
-    """What a function returns that another thread runs."""
+    """Run a function in another thread and return its result."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(work()))
     thread.start()
@@ -66,7 +66,7 @@ def settings_try(cp: Any) -> None:
 
 
 def with_settings(trace: Any, *several: dict[str, Any]) -> str:
-    """What PyTorch's allocator reserves for the requests of a trace, and how often it asks the driver."""
+    """Tabulate the memory that PyTorch's allocator reserves for a trace, and its calls of the driver."""
     rows = []
     for settings in ({}, *several):
         found = trace.replayed("PyTorch", **settings).statistics().nested()
@@ -83,7 +83,7 @@ def with_settings(trace: Any, *several: dict[str, Any]) -> str:
 
 
 def tokens(n: int, d: int = 32) -> Any:
-    """The story's input after layer norm (n, d), on the device."""
+    """Return the input of the running example after layer norm (n, d), on the device."""
     return session.cp().asarray(story.reference(story.attention.tokens(n, d))["normed"])
 
 

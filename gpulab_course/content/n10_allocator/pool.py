@@ -1,4 +1,4 @@
-"""The pool that learners write, and who asks it for memory: traces, and a driver that notes all calls."""
+"""The reference pool, traces of requests to a pool, and a driver that records all calls."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MyPool:
 
 
 class NoPool:
-    """The naive version: every array is a call of the driver, there and back."""
+    """The naive version: every allocation and every release is a call of the driver."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -81,7 +81,7 @@ class NoPool:
         self.driver.free(address)
 
     def empty_cache(self) -> None:
-        """Nothing is kept."""
+        """Do nothing, because no memory is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Ask:
 
 
 def trace(drawn: Draw, count: int) -> tuple[Ask, ...]:
-    """What has to be split, joined and chosen, in small puzzles; then requests drawn at random."""
+    """Draw requests to a pool: small puzzles of splitting, joining and choosing, then random requests."""
     rng = drawn.rng
     unit = UNIT_BYTES
     number = 0
@@ -201,7 +201,7 @@ def trace(drawn: Draw, count: int) -> tuple[Ask, ...]:
 
 
 class Driver:
-    """What a pool gets to take memory from: the device's ``malloc(size)`` and ``free(address)``, noted.
+    """The device's ``malloc(size)`` and ``free(address)`` for a pool, with a record of the calls.
 
     Segments lie side by side, as they may on a device.
     """
@@ -234,7 +234,7 @@ class Driver:
 
 
 def drive(make_pool: Callable[[Any], Any], asks: tuple[Ask, ...]) -> list[tuple[Any, ...]]:
-    """Ask two pools for what a trace says, until one raises.
+    """Send the requests of a trace to two pools, until one raises.
 
     Returns
     -------

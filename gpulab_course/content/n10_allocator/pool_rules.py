@@ -1,4 +1,4 @@
-"""What a pool has to keep to, looked at afterwards: what it answered to a trace, and asked its driver."""
+"""Rules for a pool, checked afterwards on its results for a trace and on its calls of the driver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Block:
 
 
 class _Pool:
-    """The same pool, as the text has it: blocks in order of their addresses."""
+    """The state of a pool that follows the rules: blocks in order of their addresses."""
 
     def __init__(self) -> None:
         self.blocks: list[_Block] = []
@@ -47,7 +47,7 @@ class _Pool:
         return block
 
     def take(self, block: _Block, start: int, size: int, number: int) -> None:
-        """Cut so much out of a free block."""
+        """Cut an allocation out of a free block."""
         at = self.blocks.index(block)
         parts = [
             _Block(block.start, start - block.start, block.stream, block.segment),
@@ -57,7 +57,7 @@ class _Pool:
         self.blocks[at : at + 1] = [part for part in parts if part.size > 0]
 
     def free(self, block: _Block) -> None:
-        """Free it, and join it with its neighbours."""
+        """Free a block, and join it with its free neighbours."""
         block.number = None
         at = self.blocks.index(block)
         for first in (at, at - 1):
@@ -69,7 +69,7 @@ class _Pool:
                     del self.blocks[first + 1]
 
     def whole(self) -> list[_Block]:
-        """Segments of which nothing is in use."""
+        """Return the segments that are completely free."""
         return [b for b in self.blocks if b.number is None and b.size == self.segments[b.segment]]
 
     def drop(self, segment: int) -> None:
@@ -78,7 +78,7 @@ class _Pool:
 
 
 def look_at(asks: tuple[Ask, ...], log: Any) -> None:
-    """Go through what a pool did.
+    """Check the actions of a pool.
 
     Raises
     ------

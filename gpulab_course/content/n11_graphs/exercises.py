@@ -134,7 +134,7 @@ def serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
 
 
 def serve_case(drawn: Draw, size: Any) -> ProgramCase:
-    """Requests for batches, some of them asked for twice."""
+    """Requests for batches, some of which are requested twice."""
     n, count, asked = size
     batches = drawn.floats((count, n)) * np.float32(100) - np.float32(3)
     batches[:, -1] = 1 + np.arange(count)  # cut off nowhere
@@ -227,7 +227,7 @@ def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def fork_case(drawn: Draw, size: Any) -> ProgramCase:
-    """Some inputs, one launch each: quarters, so that nothing is rounded."""
+    """Some inputs, one launch each: multiples of a quarter, so that results are exact."""
     n, count = size
     inputs = drawn.whole((count, n), -4000, 4000) / np.float32(4) + np.float32(7)
     lefts = 5 * inputs + 2
@@ -312,7 +312,7 @@ def branches_in_line(inputs: Any, left: Any, right: Any, join: Any) -> Any:
 
 
 def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
-    """What ``noise.cu`` draws: a row for each round."""
+    """Compute the numbers that ``noise.cu`` draws, one row per round."""
     i = np.arange(n, dtype=np.uint64)
     r = np.arange(rounds, dtype=np.uint64)[:, None]
     mask = np.uint64(0xFFFF_FFFF)

@@ -1,4 +1,4 @@
-"""What notebook 11 shows besides the laboratory's own views."""
+"""Figures of notebook 11 in addition to the views of gpulab."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def busy_share(record: Timeline) -> float:
 
 
 def kernels_span_ns(record: Timeline) -> int:
-    """From the first kernel's start to the last one's end."""
+    """Return the time from the first kernel's start to the last one's end."""
     kernels = [a for a in record.activities if a.kind == "CONCURRENT_KERNEL"]
     return max(a.end_ns for a in kernels) - min(a.start_ns for a in kernels)
 
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """What it costs the host to make a graph, and what each launch of it saves."""
+    """The host's time to make a graph, and the time that each launch of it saves."""
 
     capture_us: float
     end_us: float
@@ -47,7 +47,7 @@ class BreakEven:
 
     @property
     def launches(self) -> int:
-        """From how many launches on the graph has paid for itself, on the host."""
+        """The number of launches after which the graph has saved the time to make it, on the host."""
         saved = self.eager_us - self.launch_us
         return math.ceil((self.capture_us + self.end_us) / saved) if saved > 0 else 0
 
@@ -58,7 +58,7 @@ def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
     session.cp().cuda.get_current_stream().synchronize()
 
     def took_us(call: Callable[[], Any]) -> float:
-        """The best of five: once in a while the host is held up."""
+        """Return the shortest of five times, because other work of the host can delay a call."""
         times = []
         for _ in range(5):
             stream.synchronize()
@@ -160,19 +160,19 @@ class Film(SteeredTimeline):
         self.steer(boxes.slider("Elements a kernel", "elements", sizes, texts))
 
     def at(self, n: int) -> tuple[Timeline, Timeline]:
-        """The two timelines of `n` elements; run when first asked for."""
+        """Return the two timelines of `n` elements, which are run at the first call."""
         if n not in self._films:
             with self._here():
                 self._films[n] = film(n)
         return self._films[n]
 
     def times(self, n: int) -> float:
-        """How many times as long the launches one by one take."""
+        """Return the time of the separate launches relative to that of the graph."""
         eager, replayed = self.at(n)
         return eager.span_ns / replayed.span_ns
 
     def left_of_the_gain(self, small: int, large: int) -> str:
-        """The graph's gain with kernels of `large` elements beside that of `small` ones, in words."""
+        """Compare in words the graph's gain for `large` elements with its gain for `small` ones."""
         left = (self.times(large) - 1) / (self.times(small) - 1)
         return "about the same factor" if left > 0.75 else "half of it" if left > 0.25 else "almost nothing"
 

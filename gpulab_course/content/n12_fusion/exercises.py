@@ -75,7 +75,7 @@ def affine_flat(drawn: Draw, size: Any) -> ProgramCase:
 
 
 def affine_gelu(x: Any, w: Any, b: Any) -> Any:
-    """The reference: one kernel, which broadcasts."""
+    """The reference: one kernel with broadcasting."""
     kernel = session.cp().ElementwiseKernel(
         "float32 x, float32 w, float32 b", "float32 y", f"float v = x * w + b; y = {GELU};", "affine_gelu"
     )
@@ -98,8 +98,8 @@ def largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
 
 
 def largest_case(drawn: Draw, n: Any) -> ProgramCase:
-    """Numbers whose largest may be negative, or NaN, or infinite."""
-    # Of such a size at times that squares are infinite, or 0.
+    """Numbers whose largest absolute value may belong to a negative number, an infinity or NaN."""
+    # At times so large or small that squares are infinite, or 0.
     x = (drawn.rng.standard_normal(n) * 10.0 ** drawn.rng.choice((2, 36, -25))).astype(np.float32)
     if n > 1 and drawn.rng.random() < 0.3:
         x[int(drawn.rng.integers(n))] = -np.inf
@@ -136,7 +136,7 @@ def _largest(x: Any, wanted: Any, mistakes: Sequence[tuple[Any, str]] = ()) -> P
 
 
 def largest_of(*edges: float, at: int = 0, wanted: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Numbers between -1 and 1, and these from one index on, which decide."""
+    """Return a case of numbers between -1 and 1, with `edges` from index `at` on."""
 
     def case(drawn: Draw, n: Any) -> ProgramCase:
         x = drawn.rng.uniform(-1, 1, n).astype(np.float32)
@@ -150,7 +150,7 @@ def largest_of(*edges: float, at: int = 0, wanted: float) -> Callable[[Draw, Any
 
 
 def largest_flat(value: float) -> Callable[[Draw, Any], ProgramCase]:
-    """The same number throughout."""
+    """Return a case in which all numbers are equal."""
     return lambda drawn, n: _largest(np.full(n, value, np.float32), abs(value))
 
 
@@ -195,7 +195,7 @@ def _softmax(x: Any, scale: Any, bias: Any) -> Case:
 
 
 def softmax_like(scale: float, spread: float, biases: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Scores and biases up to so much on either side of 0, with such a scale."""
+    """Return a case with this scale, and with scores and biases in these ranges on both sides of 0."""
 
     def case(drawn: Draw, size: Any, block: Dim3) -> Case:
         x, bias = (
@@ -241,7 +241,7 @@ def _close(of: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
 
 
 def _overflows(m: Mistake) -> bool:
-    """Wrong are rows alone whose exponentials overflow, or are all 0, if nothing is subtracted."""
+    """Return whether only rows are wrong whose exponentials overflow or are all 0 without a subtraction."""
     if m.found is None or not m.wrong.any():
         return False
     largest = (m["x"] * m["scale"] + m["bias"]).max(axis=1)[m.wrong.any(axis=1)]
@@ -249,7 +249,7 @@ def _overflows(m: Mistake) -> bool:
 
 
 def _sums_to_one(m: Mistake) -> bool:
-    """Rows that are wrong add up to 1 all the same."""
+    """Return whether the wrong rows still add up to 1."""
     if m.found is None:
         return False
     rows = m.found[m.wrong.any(axis=1)].astype(np.float64)
@@ -278,7 +278,7 @@ _NUMBERS = {"int": int, "float": float, "bool": bool}
 
 
 def _argument(cp: Any, told: Told, turn: int) -> Any:
-    """A new array or number like this; every second array is laid out in another way."""
+    """Return a new array or number like the one described; every second array has another layout."""
     if told[0] == "number":
         return _NUMBERS[told[1]](told[2])
     with cp.cuda.Device(told[4]):
@@ -297,7 +297,7 @@ def _told(values: Sequence[Any]) -> list[Told]:
 
 
 def play(cached: Any, asks: Callable[..., Any], calls: Sequence[Sequence[Told]]) -> list[Any]:
-    """Where the answer is: what each call returns that goes by its cache, the last by another compiler's."""
+    """Run the answer in its own process: calls that use its cache, the last with another compiler."""
 
     def compiler(which: int) -> Any:
         def compile(*args: Any) -> Any:
@@ -320,7 +320,7 @@ def play(cached: Any, asks: Callable[..., Any], calls: Sequence[Sequence[Told]])
 
 
 class Compilers:
-    """What two compilers compiled, and which of their programs ran with what."""
+    """Record of the compilations of two compilers, and of the arguments with which their programs ran."""
 
     def __init__(self) -> None:
         self.made: list[tuple[int, list[Told]]] = []
@@ -507,7 +507,7 @@ def _grouped(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def _memory(steps: Sequence[Step]) -> dict[str, str]:
-    """In which array's memory each name lies."""
+    """Return for each name the array whose memory it uses."""
     found = {"x": "x"}
     for one in steps:
         found[one.name] = found[one.into] if one.into else one.name
@@ -515,7 +515,7 @@ def _memory(steps: Sequence[Step]) -> dict[str, str]:
 
 
 def _forbidden(group: Sequence[Step], later: Sequence[Step], memory: dict[str, str]) -> str:
-    """Why these steps are no kernel; empty if they are one."""
+    """Return why these steps cannot be one kernel; empty if they can."""
     reduced = [one.name for one in group if one.does == "reduce"]
     if any(one.does == "product" for one in group):
         return "a product is a kernel of its own"

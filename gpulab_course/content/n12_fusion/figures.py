@@ -17,7 +17,7 @@ H200 = Provenance("recorded", "NVIDIA H200", "CuPy 14.2, PyTorch 2.11")
 
 
 def recorded() -> dict[str, Any]:
-    """What ``recorded.json`` holds: times of chains of passes and of caches, and two fused functions."""
+    """Return ``recorded.json``: times of chains of passes and of caches, and two fused functions."""
     found: dict[str, Any] = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
     return found
 
@@ -33,7 +33,7 @@ class Shown(Table):
 
 
 def factors() -> Shown:
-    """How many times as fast one kernel is as so many passes, by elements."""
+    """Speedups of one kernel over several passes, by the number of elements."""
     rows = recorded()["passes"]
     lengths = sorted({row["n"] for row in rows})
     counts = sorted({row["passes"] for row in rows})
@@ -44,7 +44,7 @@ def factors() -> Shown:
 
 
 def factor(passes: int, elements: int) -> float:
-    """One of them."""
+    """Return the speedup of one kernel over `passes` passes."""
     row = next(r for r in recorded()["passes"] if (r["passes"], r["n"]) == (passes, elements))
     return float(row["ops_us"] / row["one_us"])
 
@@ -60,14 +60,14 @@ def one_launch() -> Shown:
 
 
 def caches() -> Shown:
-    """How long the first launch of a kernel takes, by where its code is found."""
+    """Times of the first launch of a kernel, by the cache in which its code is found."""
     found = recorded()["caches_ms"]
     rows = tuple((where, duration(1e6 * ms)) for where, ms in found.items())
     return Shown(f"First launch of a kernel, {H200.label}", ("its code is", "time"), rows)
 
 
 def cupyx_jit() -> str:
-    """What ``cupyx.jit`` made of a function, recorded."""
+    """Return the recorded code that ``cupyx.jit`` made of a function."""
     return str(recorded()["cupyx_jit"])
 
 
@@ -111,13 +111,13 @@ class WithSource(Shown):
 
 
 class Second(WithSource):
-    """A table of times with `SECOND`."""
+    """A table of times with the source of `SECOND`."""
 
     source = SECOND
 
 
 class Narrow(WithSource):
-    """A table of times with `NARROW`."""
+    """A table of times with the source of `NARROW`."""
 
     source = NARROW
 
@@ -136,7 +136,7 @@ def whole_layer() -> Shown:
 
 
 def whole_layer_memory() -> str:
-    """What Nsight Compute counted for the smallest of these layers."""
+    """Return the DRAM traffic that Nsight Compute counted for the smallest of these layers."""
     seen = recorded()["whole_layer_memory"]["kernels"]
     read = {name: size(counted["dram_read_bytes"]) for name, counted in seen.items()}
     return (
@@ -163,7 +163,7 @@ def narrow_layers() -> Shown:
 
 
 def symbols() -> Shown:
-    """How many programs ``torch.compile`` had made after each call, by the rows of its argument."""
+    """Numbers of programs that ``torch.compile`` had made after each call, by the rows of its argument."""
     rows = tuple(
         (row["option"], listing(row["sizes"]), listing(row["compiled_after_each_call"]))
         for row in recorded()["symbols"]
@@ -173,5 +173,5 @@ def symbols() -> Shown:
 
 
 def listing(numbers: list[int]) -> str:
-    """Numbers, one after the other."""
+    """Return numbers as text, separated by commas."""
     return ", ".join(map(str, numbers))

@@ -1,4 +1,4 @@
-r"""How large rounding errors are: typically, as steps of a random walk, and at worst.
+r"""Sizes of rounding errors: typical ones, as steps of a random walk, and the largest possible ones.
 
 With u the unit roundoff of a format (half the distance from 1 to the next number):
 
@@ -40,7 +40,7 @@ def mean_square_ulp(form: Format, mean: float = 0.0, spread: float = 1.0) -> flo
     powers = np.arange(max(top - 60, form.least_exponent), top + 1)
 
     def below(limit: float) -> float:
-        r"""How likely \\|s\\| is less than that."""
+        r"""Return the probability that \\|s\\| is less than `limit`."""
         high, low = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
         return (math.erf(high) - math.erf(low)) / 2
 
@@ -92,7 +92,7 @@ def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
 
 
 def sum_errors(numbers: Any, form: Format) -> Doubles:
-    """What the sums of each row (seeds, n) are off by, added from left to right and rounded each time."""
+    """Return the errors of the sum of each row (seeds, n), added from left to right and rounded each time."""
     x = form.round_all(numbers)
     held = x[:, 0].copy()
     for column in range(1, x.shape[1]):

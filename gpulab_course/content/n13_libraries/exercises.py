@@ -80,14 +80,14 @@ def _rounded(drawn: Draw, x: Singles, block: Dim3) -> Case:
 
 
 def _low_bits(m: Mistake) -> bool:
-    """Whether a NaN has bits that BF16 lacks, and no number is wrong."""
+    """Return whether a NaN has bits that BF16 lacks, and no number is wrong."""
     if m.found is None or (m.wrong & ~np.isnan(m["x"])).any():
         return False
     return bool((np.asarray(m.found).view(np.uint32) & 0xFFFF)[np.isnan(m["x"])].any())
 
 
 def _rounded_as(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -> Callable[[Mistake], bool]:
-    """Whether it is what another rule makes of finite numbers, and not right for them."""
+    """Return a predicate: whether finite numbers are wrong and were rounded by another rule."""
 
     def fits(m: Mistake) -> bool:
         if m.found is None or not m.wrong[np.isfinite(m["x"])].any():
@@ -105,7 +105,7 @@ def _tiny(x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _wrong_at(m: Mistake, which: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]) -> bool:
-    """Whether such numbers alone are wrong."""
+    """Return whether only numbers that `which` selects are wrong."""
     if m.found is None or m.wanted is None:
         return False
     found = np.asarray(m.found)
@@ -120,7 +120,7 @@ UNIT = 24  # every half is a whole number of 2**-24
 
 
 def exact_sum(x: Halves) -> float:
-    """The sum of halves, rounded once to FP32."""
+    """Return the sum of half-precision values, rounded once to FP32."""
     if not np.isfinite(x).all():
         with np.errstate(invalid="ignore"):
             return float(x.astype(np.float64).sum())
@@ -129,7 +129,7 @@ def exact_sum(x: Halves) -> float:
 
 
 def halfs_of(units: int) -> Halves:
-    """Halfs whose sum is so many units: as many as fit of the largest, then smaller ones."""
+    """Return half-precision values whose sum is so many units: large values first, then smaller ones."""
     most = 65504 << UNIT
     many, left = divmod(abs(units), most)
     found = [65504.0] * many
@@ -141,14 +141,17 @@ def halfs_of(units: int) -> Halves:
 
 
 def _between(rng: np.random.Generator, beside: int, sign: int, odd: int = 0) -> Halves:
-    """Halfs whose sum lies in the middle of two FP32 numbers, or `beside` it: behind an even or `odd` one."""
+    """Return half-precision values whose sum is halfway between two FP32 numbers, or `beside` units off.
+
+    The lower of the two numbers is even, or odd if `odd` is 1.
+    """
     # Beyond 2**54, where FP64 has every fourth number and FP32 every 2**31st.
     lower = 2 * int(rng.integers(1 << 22, (1 << 23) - 1)) + odd
     return rng.permutation(halfs_of(sign * ((lower << 31) + (1 << 30) + beside)))
 
 
 def _sums(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
-    """Name of the data, the data, and the sentence that a wrong sum of it earns."""
+    """Draw data for sums: their name, the data, and the feedback for a wrong sum."""
     n = 100_000 - 2 * int(rng.integers(0, 500))
     ones = int(rng.integers(50_000, 65_000)) | 1
     tiny = np.full(n, 2.0**-UNIT, np.float16)
@@ -269,7 +272,7 @@ _HIGH = np.uint32(0xFFFFE000)
 
 
 def on_tensor_cores(x: Any, y: Any) -> Singles:
-    """What tensor cores make of FP32 matrices by TF32: they never look at the lower 13 bits of x and y."""
+    """Multiply FP32 matrices as tensor cores do with TF32: without the lower 13 bits of x and y."""
     cut = [(np.ascontiguousarray(m, np.float32).view(np.uint32) & _HIGH).view(np.float32) for m in (x, y)]
     with np.errstate(over="ignore", invalid="ignore"):
         return (cut[0].astype(np.float64) @ cut[1].astype(np.float64)).astype(np.float32)
@@ -288,14 +291,14 @@ def in_three(a: Singles, b: Singles, product: Callable[[Any, Any], Singles] = on
 
 
 def _three(answer: Any, asks: Callable[..., Any], a: Singles, b: Singles) -> Any:
-    """Where the answer is: what it makes of a and b, and whether each stays; the judge multiplies."""
+    """Run the answer in its own process; return its result, and whether a and b are unchanged."""
     given = a.copy(), b.copy()
     found = answer(*given, lambda x, y: asks(np.asarray(x), np.asarray(y)))
     return [found, np.array_equal(given[0], a), np.array_equal(given[1], b)]
 
 
 def _of_products(found: Singles, products: Sequence[Singles], size: Any) -> bool:
-    """Whether it is a sum of multiples of the products, or of their blocks, but for roundings."""
+    """Return whether a result is, but for rounding, a sum of multiples of the products or their blocks."""
     m, n = found.shape
     terms = []
     for made in (turned for each in products for turned in (each, each.T)):
@@ -406,7 +409,7 @@ def _why(found: Singles, a: Singles, b: Singles) -> str:
 
 
 def _train(answer: Any, weights: Singles, grads: Sequence[Any], state: dict[str, Any]) -> list[Any]:
-    """Where the answer is: step after step, what became of the weights and of the scale."""
+    """Run the answer in its own process; return the weights and the scale after each step."""
     told: list[Any] = []
     w = weights.copy()
     for true in grads:
@@ -428,7 +431,7 @@ def _train(answer: Any, weights: Singles, grads: Sequence[Any], state: dict[str,
 
 
 def scaled_step(weights: Any, backward: Any, state: dict[str, Any]) -> Any:
-    """The reference."""
+    """The reference: one step with a loss scale that adapts."""
     grads = backward(state["scale"]).astype(np.float32) / np.float32(state["scale"])
     if not np.isfinite(grads).all():
         state["scale"] /= 2
@@ -472,7 +475,7 @@ def judge_lossscale(answer: Answer) -> str:
 def _gradients(
     rng: np.random.Generator, drawn: Sequence[tuple[str, Any]], state: dict[str, Any]
 ) -> list[Any]:
-    """Gradients, some of which become at the scale of their step what they are called."""
+    """Return gradients that become, at the scale of their step, what their kinds name."""
     made = []
     for kind, g in drawn:
         at = int(rng.integers(len(g)))

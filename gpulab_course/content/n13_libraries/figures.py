@@ -1,4 +1,4 @@
-"""What notebook 13 shows besides the laboratory's own views: counters that stop, and errors beside speeds."""
+"""Figures of notebook 13 in addition to the views of gpulab: counters that stop, errors and speeds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def count_by_ones(form: Format, most: int = 10_000) -> list[int]:
 
 
 def stops_at(form: Format) -> int:
-    """Where a counter of this format stops, however long it runs: the first power of two that loses 1.
+    """Return the value at which a counter of this format stops: the first power of two that loses 1.
 
     Below a power of two that still counts, numbers lie no further apart, so nothing in between stops.
     """
@@ -71,7 +71,7 @@ class Counters(View):
 
     @property
     def record(self) -> dict[str, int]:
-        """Where each counter ends."""
+        """The last value of each counter, by name."""
         return {name: held[-1] for name, held in self.counts.items()}
 
     def sentence(self) -> str:
@@ -107,13 +107,13 @@ class Counters(View):
 
 
 def recorded() -> Any:
-    """What an H200 did."""
+    """Return the record of an H200."""
     file = resources.files("gpulab_course.content.n13_libraries") / "recorded.json"
     return json.loads(file.read_text(encoding="utf-8"))
 
 
 def origin() -> Provenance:
-    """Where `recorded` comes from."""
+    """Return the provenance of `recorded`."""
     known = recorded()
     return Provenance("recorded", known["device"], f"PyTorch {known['torch']}")
 
@@ -168,7 +168,7 @@ def positive_sums(k: int = 4096) -> str:
 
 
 def tf32_rounding() -> str:
-    """What cuBLAS does with the bits that TF32 has no place for, on an H200."""
+    """Describe how cuBLAS on an H200 rounds the bits that TF32 cannot represent."""
     known = recorded()["tf32"]
     share = known["identity"]["PyTorch"]["nearest, ties to even"]
     return (

@@ -42,7 +42,7 @@ def random_words(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def words_from(first: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """From one counter on, by one key; without one, by any."""
+    """Return a case that starts at one counter, with this key or with a random one."""
     return lambda drawn, size, block: _words(
         first, keys or [int(key) for key in drawn.rng.integers(2**32, size=2)], size, block
     )
@@ -55,7 +55,7 @@ def _words(first: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
 
 
 def _words_as(m: Mistake, **other: Any) -> bool:
-    """Whether they are those of another way to compute them."""
+    """Return whether the words are the result of another way to compute them."""
     if m.found is None:
         return False
     made = philox_words(m["key0"] | m["key1"] << 32, m["first"], -(-m["n"] // 4), **other)
@@ -63,7 +63,7 @@ def _words_as(m: Mistake, **other: Any) -> bool:
 
 
 def _only_later_wrong(m: Mistake) -> bool:
-    """The first counters are right, those behind a carry are not."""
+    """Return whether the first counter is right, so that only counters after a carry are wrong."""
     return m.found is not None and m.wanted is not None and not m.wrong[:4].any()
 
 
@@ -95,7 +95,7 @@ def _summed(x: Any, grid: int) -> Case:
 
 
 def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Elements of these values alone."""
+    """Return a case of elements that have only these values."""
 
     def case(drawn: Draw, size: Any, block: Dim3) -> Case:
         x = drawn.rng.choice(np.array(values, np.float32), size)
@@ -115,12 +115,12 @@ def many_blocks(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _only_other_zeros(m: Mistake) -> bool:
-    """Wrong are the signs of zeros alone."""
+    """Return whether only signs of zeros are wrong."""
     return m.found is not None and m.wanted is not None and bool((m.found == m.wanted)[m.wrong].all())
 
 
 def _only_order(m: Mistake) -> bool:
-    """Each sum is right but for the roundings of another order."""
+    """Return whether each sum is right but for the rounding of another order."""
     if m.found is None or m.wanted is None:
         return False
     sizes = tile_tree(np.abs(m["x"])).astype(np.float64)
@@ -158,7 +158,7 @@ def _dropped(drawn: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: f
 
 
 def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """From one offset on, with one limit and one scale; every fifth element is one of the edges."""
+    """Return a case with this offset, limit and scale, in which every fifth element is one of the edges."""
 
     def case(drawn: Draw, size: Any, block: Dim3) -> Case:
         x = drawn.floats(size)
@@ -170,7 +170,7 @@ def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable
 
 
 def _times_zero(m: Mistake) -> bool:
-    """Wrong alone where an infinity or NaN is dropped."""
+    """Return whether only dropped infinities and NaNs are wrong."""
     if m.found is None or m.wanted is None:
         return False
     x = np.asarray(m["x"])[m.wrong]
@@ -180,7 +180,7 @@ def _times_zero(m: Mistake) -> bool:
 
 
 def _at_the_limit(m: Mistake) -> bool:
-    """Only elements are wrong whose word is `dropped`, or next to it."""
+    """Return whether only elements are wrong whose word is `dropped` or next to it."""
     if m.found is None or not m.wrong.any():
         return False
     key = m["key0"] | m["key1"] << 32
@@ -190,7 +190,7 @@ def _at_the_limit(m: Mistake) -> bool:
 
 
 def _mask_as(m: Mistake, offset: int, counter_bits: int = 64) -> bool:
-    """Whether it is the mask of another offset, or of a narrower counter."""
+    """Return whether the mask is that of another offset or of a narrower counter."""
     if m.found is None:
         return False
     key = m["key0"] | m["key1"] << 32
@@ -207,7 +207,7 @@ _GPUS = 2
 
 
 def _played(answer: Any, asks: Callable[..., Any], seed: int, draws: int) -> dict[str, Any]:
-    """Where the answer is: `twice` with generators of Python, NumPy and each GPU, and what follows.
+    """Run the answer in its own process: `twice` with generators of Python, NumPy and each GPU.
 
     What each run draws is told at once; what it should have drawn is not there before the answer is done.
     """
@@ -316,7 +316,7 @@ class Program:
 
 
 def _asked(answer: Any, asks: Callable[..., Any]) -> Any:
-    """Where the answer is: which switches it finds."""
+    """Run the answer in its own process; return the switches that it finds."""
     found = answer(lambda on=(): asks([str(name) for name in on]), SWITCHES)
     return sorted(map(str, found)) if isinstance(found, Set | list | tuple | np.ndarray) else found
 
@@ -329,7 +329,7 @@ def judge_needed(answer: Answer) -> str:
     cases += [tuple(name for name in SWITCHES if rng.random() < 0.5) for _ in range(4)]
     often = (0.95, 0.6, 0.35)
     seldom = (0.35,)
-    # Who looks five times misses one of ten seldom causes.
+    # Five runs miss one of ten rare causes.
     tried = [(causes, often) for causes in cases] + [(SWITCHES, seldom)] * 12
     for number, (causes, kinds) in enumerate(tried):
         shares = {name: float(rng.choice(kinds)) for name in causes}

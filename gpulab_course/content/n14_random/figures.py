@@ -1,4 +1,4 @@
-"""What notebook 14 shows besides the laboratory's own views: a roulette of sums, and what switches did."""
+"""Figures of notebook 14 in addition to the views of gpulab: a roulette of sums, and effects of switches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_BARS = 14
 
 
 def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
-    """What ``kernel(x, total, n)`` leaves in a float, run after run.
+    """Run ``kernel(x, total, n)`` several times and return the totals.
 
     On a virtual GPU each run has its blocks in another order; a real one has its own.
     """
@@ -38,7 +38,7 @@ def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
 
 
 class Roulette(View):
-    """How often each result came, program by program; the first one is open, the others wait for a click.
+    """The number of occurrences of each result, by program; the first is open, the others wait for a click.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Roulette(View):
 
     @property
     def record(self) -> dict[str, Counter[float]]:
-        """How often each result came."""
+        """The number of occurrences of each result, by program."""
         return {name: Counter(values) for name, values in self.results.items()}
 
     def sentence(self) -> str:
@@ -99,7 +99,7 @@ def _histogram(found: Counter[float]) -> Box:
 
 
 def recorded() -> Any:
-    """What an H200 did."""
+    """Return the record of an H200."""
     file = resources.files("gpulab_course.content.n14_random") / "recorded.json"
     return json.loads(file.read_text(encoding="utf-8"))
 

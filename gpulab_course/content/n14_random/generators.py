@@ -1,4 +1,4 @@
-"""Philox and a fixed tree in NumPy: what kernels of notebook 14 are compared with."""
+"""Philox and a fixed tree in NumPy, with which the kernels of notebook 14 are compared."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def _got(cp: Any, array: Any) -> Any:
 
 
 def _rung(answer: Any, many: int, brought: list[Any], how: Any) -> Told:
-    """Where the answer is: what each GPU holds afterwards, and what it cost."""
+    """Run the answer in its own process; return the contents of each GPU afterwards, and the costs."""
     with gpus(many) as made, tried(made, how) as said:
         parts = [made.put(gpu, array) for gpu, array in enumerate(brought)]
         _, told = made.called(lambda: answer(made.cp, list(parts), list(made.streams)))
@@ -159,7 +159,7 @@ def _arrays(rng: Any, many: int) -> list[npt.NDArray[Any]]:
 
 
 def _sent(answer: Any, arrays: list[Any], targets: list[int], turned: list[int], how: Any) -> Told:
-    """Where the answer is: what it returned, on which GPU, how aligned, and in how many messages."""
+    """Run the answer in its own process; return its arrays, their GPUs and alignment, and the messages."""
     with gpus(1 + max(targets)) as made, tried(made, how) as said:
         cp = made.cp
         with cp.cuda.Device(0):
@@ -229,7 +229,7 @@ def judge_broadcast(answer: Answer) -> str:
 
 
 def _exchanged(found: Sequence[npt.NDArray[Any]], arrays: Sequence[npt.NDArray[Any]]) -> bool:
-    """Whether these are the arrays in another order."""
+    """Return whether these are the right arrays in the wrong order."""
 
     def told(given: Sequence[npt.NDArray[Any]]) -> list[tuple[str, tuple[int, ...], bytes]]:
         return [(array.dtype.name, array.shape, array.tobytes()) for array in given]
@@ -277,7 +277,7 @@ def _arrived(shown: str, gpu: int, target: int, off: int, found: Any, wanted: An
 
 
 def _swapped(answer: Any, fields: list[list[Any]], how: Any) -> Told:
-    """Where the answer is: all parts afterwards, and whether opposite ways were free of each other."""
+    """Run the answer in its own process; return all parts, and whether opposite directions overlap."""
     rows = len(fields)
     cols = len(fields[0])
     with gpus(rows * cols) as made, tried(made, how) as said:
@@ -290,7 +290,7 @@ def _swapped(answer: Any, fields: list[list[Any]], how: Any) -> Told:
 
 
 def _bound(made: Gpus, rows: int, cols: int) -> list[int]:
-    """A GPU whose traffic with two opposite neighbours goes one after the other, if there is one."""
+    """Return a GPU whose transfers with two opposite neighbours are serialized, in a list; empty if none."""
     ways: list[tuple[Callable[[Any], int], Callable[[Any], int]]] = [
         (lambda c: int(c.source), lambda c: int(c.target)),
         (lambda c: int(c.target), lambda c: int(c.source)),
@@ -331,7 +331,7 @@ def judge_exchange(answer: Answer) -> str:
             [np.s_[i * h : i * h + h + 2, j * w : j * w + w + 2] for j in range(cols)] for i in range(rows)
         ]
         wanted = [[rim[cut] for cut in line] for line in cuts]
-        # What lies in the rims before is of no use; beyond the edge of the whole it is below -1, and stays.
+        # The rims' initial contents are of no use; beyond the edge of the whole they are below -1, and stay.
         fields = [[np.where(part < 0, part, -1).astype(kind) for part in line] for line in wanted]
         for old, new in zip(fields, wanted, strict=True):
             for a, b in zip(old, new, strict=True):
@@ -390,7 +390,7 @@ def _rim(shown: str, found: Any, wanted: Any) -> None:
 
 
 def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[list[int]]]]:
-    """Machines: words for it, GPUs, which are joined, and which ranks talk round in a ring."""
+    """Draw machines: a description, the number of GPUs, joined pairs, and rings of ranks that communicate."""
 
     def islands(sizes: Sequence[int]) -> set[tuple[int, ...]]:
         order = rng.permutation(sum(sizes)).tolist()
@@ -430,7 +430,7 @@ def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[lis
 
 
 def judge_place(answer: Answer) -> str:
-    """``place(gpus, joined, rings)``: a GPU for each rank, so that all who talk are joined."""
+    """``place(gpus, joined, rings)``: a GPU for each rank, such that ranks that communicate are joined."""
     must_be_a_function("place", answer.is_function, answer.kind)
     for words, many, joined, rings in _topologies(answer.rng):
         shown = f"place for {words}"
@@ -460,7 +460,7 @@ def _pairs(given: Sequence[Sequence[int]]) -> str:
 
 
 def _room(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """How far single precision may be off: by what roundings of the scores do to the weights."""
+    """Return the error allowed for single precision: the effect of rounded scores on the weights."""
     wide = np.abs(h.astype(np.float64))
     scores = (wide @ wide.T).max(axis=1, keepdims=True) / np.sqrt(h.shape[1])
     room: npt.NDArray[Any] = 2.0**-24 * (16 + 6 * scores) * wide.max(axis=0)
@@ -470,7 +470,7 @@ def _room(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _attention(
     h: npt.NDArray[Any], root: float = 0, first: bool = False, between: bool = False, last: bool = True
 ) -> npt.NDArray[Any]:
-    """The formula, or what becomes of it with another root and with gelu elsewhere."""
+    """Compute the formula, or a wrong variant with another root or with gelu in another place."""
 
     def gelu(x: npt.NDArray[Any], wanted: bool) -> npt.NDArray[Any]:
         return 0.5 * x * (1 + np.tanh(0.79788456 * (x + 0.044715 * x**3))) if wanted else x
@@ -483,7 +483,7 @@ def _attention(
 
 
 def _of_shards(out: Any, whole: npt.NDArray[Any], mine: slice) -> str:
-    """What is said of rows that are wrong: the cause where another formula makes them, else all steps."""
+    """Return the feedback for wrong rows: the cause if another formula explains them, else all steps."""
     if not np.isfinite(out).all():
         return "If exp overflows here, take it of a row's scores against all rows, less their maximum."
     rows, d = whole.shape
@@ -512,7 +512,7 @@ def _of_shards(out: Any, whole: npt.NDArray[Any], mine: slice) -> str:
 
 
 def _sharded(answer: Any, rows: list[Any], how: Any) -> Told:
-    """Where the answer is: what it returned, and on which GPU."""
+    """Run the answer in its own process; return its results and their GPUs."""
     with gpus(len(rows)) as made, tried(made, how) as said:
         cp = made.cp
         parts = [made.put(gpu, array) for gpu, array in enumerate(rows)]
@@ -520,7 +520,7 @@ def _sharded(answer: Any, rows: list[Any], how: Any) -> Told:
         result, told = made.called(lambda: answer(cp, list(parts)))
         outs = list(result) if isinstance(result, list | tuple) else [result]
         good = all(isinstance(out, cp.ndarray) for out in outs)
-        # As whoever goes on in each GPU's default stream reads them.
+        # As a caller that continues in each GPU's default stream reads them.
         told["found"] = [[out.device.id, _got(cp, out)] for out in outs] if good else None
         made.quiet()
         told["kept"] = [np.array_equal(_got(cp, part), row) for part, row in zip(parts, rows, strict=True)]

@@ -1,4 +1,4 @@
-"""What notebook 15 shows besides the laboratory's own views: rates, records, processes."""
+"""Figures of notebook 15 in addition to the views of gpulab: rates, records, processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WAYS = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
 
 
 def recorded(gpus: int = 2) -> Any:
-    """What so many GPUs of one host did: such as are in use where there is a record, else H200."""
+    """Return the record of `gpus` GPUs of one host: of the GPU in use if there is one, else of H200."""
     return (records_of(session.which_device().device, gpus) or records_of("H200", gpus))[0]
 
 
@@ -37,7 +37,7 @@ def published_gbps() -> float:
 
 
 def timed(work: Any) -> float:
-    """Milliseconds between two events around `work`, in the current stream of the current device."""
+    """Return the milliseconds between two events around `work`, in the current stream and device."""
     cp = session.cp()
     work()
     begin = cp.cuda.Event()
@@ -50,7 +50,7 @@ def timed(work: Any) -> float:
 
 
 def compared(*views: CollectiveView) -> Table:
-    """Collective operations, one a row."""
+    """Tabulate collective operations, one per row."""
     rows = tuple(
         (
             f"{view.record.operation}, {view.record.algorithm}",
@@ -70,7 +70,7 @@ def compared(*views: CollectiveView) -> Table:
 
 
 def prices() -> Table:
-    """What a step of a schedule costs, as it is modelled."""
+    """Tabulate the modelled costs of a step of a schedule."""
     each = session.step_prices()
     rows = (
         ("a step: its first copy, which waits for another GPU's event", "α", duration(each.step_ns)),
@@ -85,7 +85,7 @@ def prices() -> Table:
 
 
 def counted(*views: CollectiveView) -> Table:
-    """What each schedule's time is made of, by the prices above."""
+    """Tabulate the parts of each schedule's time, with the prices of `prices`."""
     each = session.step_prices()
     rows = []
     for view in views:
@@ -181,7 +181,7 @@ def recorded_copies() -> Table:
 
 
 def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
-    """Let `code` run in a process for each rank, and sum what they tell step by step.
+    """Run `code` in one process per rank, and sum the numbers that they print in each step.
 
     A process is told its rank, their number and the number of steps. In each step it prints a list of numbers
     and reads their sum over all ranks from its input; the last line that it prints comes back.

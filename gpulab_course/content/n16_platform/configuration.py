@@ -1,4 +1,4 @@
-"""What variables change, verified in processes of their own; PyTorch's as an H200 showed it."""
+"""Effects of environment variables, verified in separate processes; PyTorch's as recorded on an H200."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ print(json.dumps(seen))
 
 
 def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What a fresh process sees, with variables set before it starts, or after its first array.
+    """Return the state of a new process, with variables set before it starts, or after its first array.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def _changes(plain: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
 
 
 def on_an_h200() -> Table:
-    """What PyTorch's, CuPy's and CUDA's variables changed on an H200, from the record."""
+    """Tabulate the recorded effects of PyTorch's, CuPy's and CUDA's variables on an H200."""
     known = recorded()
     if not known:
         return Table(

@@ -50,14 +50,14 @@ _OTHERS = ((7, 0), (11, 0))
 
 
 def taken(targets: Iterable[str], capability: Capability) -> str | None:
-    """The target that a driver takes for a device, None if there is none."""
+    """Return the target that a driver uses for a device; None if there is none."""
     held = {Part.of(target): target for target in targets}
     part = chosen(held, capability)
     return held[part] if part else None
 
 
 def _why_taken(targets: Sequence[str], capability: Capability, found: Any, wanted: str | None) -> str:
-    """What to say of a wrong choice."""
+    """Return the feedback for a wrong choice."""
     if found is not None and not (isinstance(found, str) and found in targets):
         return "Return one of the targets, or None."
     if found is None:
@@ -133,7 +133,7 @@ def _all_taken(answer: Any, asked: Sequence[tuple[list[str], Capability]]) -> li
 
 
 def wheel(capabilities: Sequence[str]) -> list[str]:
-    """The shortest list of targets that runs at once on all of these, and on whatever comes."""
+    """Return the shortest list of targets that runs on all of these devices at once, and on later devices."""
     known = sorted(tuple(int(part) for part in text.split(".")) for text in capabilities)
     lowest: dict[int, int] = {}
     for major, minor in known:
@@ -206,7 +206,7 @@ MOST_RUNS = 60
 
 
 class Child:
-    """Stands for fresh processes with a program that looks about: hidden are which variables it minds, when.
+    """A model of new processes whose program depends on hidden variables, read at hidden times.
 
     Each effect is (what it changes, when it is read): at the ``"start"``, or each time (``"any"``). What
     differs by itself stays the same in the first `quiet` runs, and never much longer afterwards.
@@ -313,7 +313,7 @@ def _compare(shown: str, name: str, found: Any, effect: tuple[str, str] | None, 
 
 
 def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
-    """The reference."""
+    """The reference: the ten lines of torch.cuda, written with CuPy."""
     pool = cp.get_default_memory_pool()
     with cp.cuda.Device(index):
         before = pool.used_bytes()
@@ -331,7 +331,7 @@ def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
 
 
 def _translated(answer: Any, host: np.ndarray, index: int, held: int) -> dict[str, Any]:
-    """Where the answer is: what it returns and did, beside what the reference did.
+    """Run the answer in its own process; return its result and actions, and those of the reference.
 
     Of each GPU another program holds memory, of each as much as of no other; another one is current, and no
     current stream is the default.
@@ -373,7 +373,7 @@ def _current(cp: Any, device: int) -> int:
 
 
 def _seen(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
-    """What a program returns, as whoever called it reads it, and what it did."""
+    """Run a program; return its result, as its caller reads it, and what it did on the device."""
     from gpulab.lab.timeline import timeline
 
     with timeline() as seen:
@@ -494,7 +494,7 @@ def for_waves(code: str, width: int) -> str:
 
 
 def _waved(code: Any, launches: Sequence[tuple[int, int, int]], seed: int) -> list[dict[str, Any]]:
-    """Where the answer is: what the kernel leaves, launch by launch of (width, block, n)."""
+    """Run the answer in its own process; return the kernel's results for each launch (width, block, n)."""
     from gpulab.lab.kernels import count as counted
     from gpulab.lab.kernels import sanitize
 

@@ -1,4 +1,4 @@
-"""What notebook 16 shows besides the laboratory's own views: the matrix of artefacts and GPUs."""
+"""Figures of notebook 16 in addition to the views of gpulab: the matrix of artefacts and GPUs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def artefacts() -> dict[str, bytes]:
 
 
 def by_the_rules(name: str, gpu: str) -> str:
-    """What becomes of an artefact on a GPU of the table, by NVIDIA's published rules."""
+    """Return what NVIDIA's published rules predict for an artefact on a GPU of the table."""
     image = artefacts()[name]
     capability = GPUS[gpu]
     held = [
@@ -52,7 +52,7 @@ def by_the_rules(name: str, gpu: str) -> str:
 
 
 def load(name: str) -> tuple[str, str]:
-    """Load an artefact on the device in use, and run it: what became of it, and in what words.
+    """Load an artefact on the device in use and run it; return the outcome and a description.
 
     A virtual GPU runs no machine code: there ``"runs"`` says that it would be taken, and ``"compiles"`` that
     its PTX did run.
@@ -81,13 +81,16 @@ def _capability(cp: Any) -> tuple[int, int]:
 
 
 def recorded() -> Any:
-    """What an H200 did with each artefact and each variable; None where it is not recorded."""
+    """Return the record of an H200 for each artefact and each variable; None if there is none."""
     file = resources.files(__package__) / _RECORD
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def filled(text: str) -> dict[tuple[str, str], str]:
-    """A learner's matrix: a row an artefact, a letter a GPU, ``r`` runs, ``c`` compiles, ``-`` is refused."""
+    """Parse a learner's matrix: one row per artefact, one letter per GPU.
+
+    ``r`` means runs, ``c`` compiles, ``-`` refused.
+    """
     letters = {"r": RUNS, "c": COMPILES, "-": REFUSED, "–": REFUSED}
     found: dict[tuple[str, str], str] = {}
     for line in text.strip().splitlines():
@@ -103,7 +106,7 @@ def filled(text: str) -> dict[tuple[str, str], str]:
 
 
 class Matrix(View):
-    """Artefacts down, GPUs across: what runs, what is compiled first, what is refused, and what you said.
+    """A matrix of artefacts and GPUs: which run, compile first or are refused, and the learner's answers.
 
     Parameters
     ----------
@@ -127,7 +130,7 @@ class Matrix(View):
 
     @property
     def record(self) -> dict[str, dict[str, str]]:
-        """What becomes of each artefact on each GPU."""
+        """The outcome of each artefact on each GPU."""
         return {name: {gpu: self._at(name, gpu) for gpu in GPUS} for name in artefacts()}
 
     def _at(self, name: str, gpu: str) -> str:
@@ -136,7 +139,7 @@ class Matrix(View):
         )
 
     def right(self) -> tuple[int, int]:
-        """How many of the learner's cells hold, and how many there are."""
+        """Return the number of the learner's cells that are right, and the number of all of them."""
         return sum(self._at(*place) == said for place, said in self._mine.items()), len(self._mine)
 
     def sentence(self) -> str:
@@ -188,7 +191,7 @@ class Matrix(View):
 
 
 def loads() -> Table:
-    """Every artefact loaded on the device in use, beside what the rules say of a device like it."""
+    """Tabulate the outcome of every artefact on the device in use, and the rules for a device like it."""
     cp = session.cp()
     origin: Provenance = session.backend().provenance
     major, minor = _capability(cp)

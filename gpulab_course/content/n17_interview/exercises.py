@@ -40,7 +40,7 @@ _FIGURES = ("bytes", "operations", "memory_us", "compute_us", "us")
 
 
 def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, float]:
-    """What the exercise asks for."""
+    """Return the estimates that the exercise requires."""
     moved = (sum(map(math.prod, work["reads"])) + sum(map(math.prod, work["writes"]))) * work["bytes_each"]
     operations = 2 * work["multiply_adds"] + work["others"]
     memory_us = moved / card["gb_per_s"] / 1e3
@@ -303,7 +303,7 @@ _TELLS = {
 
 
 def argmax_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Where each row's largest element is, the first of several; -1 for an empty row."""
+    """The index of each row's largest element, the first of several; -1 for an empty row."""
     rows, cols = size
     least = _LEAST
     most = _MOST
@@ -348,7 +348,7 @@ def one_above(*others: int) -> Callable[[Draw, Any, Dim3], Case]:
 
 
 def several_largest(data: Draw, size: Any, block: Dim3) -> Case:
-    """Each row has its largest many times, or everywhere, at both ends of what an int holds and between."""
+    """Rows with their largest element in several places or everywhere, at both ends of an int and between."""
     rows, _ = size
     most = np.resize(np.array([_LEAST, -5, 0, _MOST, -1, 7], np.int32), (rows, 1))
     x = np.where(data.rng.random(size) < 0.5, most, _LEAST)
@@ -358,7 +358,7 @@ def several_largest(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def several_large(data: Draw, size: Any, block: Dim3) -> Case:
-    """The largest is the largest int, or next to it, and the others are the least ones."""
+    """Rows whose largest element is the largest int, or close to it, and whose others are the least ints."""
     rows, cols = size
     x = _LEAST + data.rng.integers(0, 3, size)
     x[np.arange(rows), data.rng.integers(0, cols, rows)] = _MOST - np.arange(rows) % 3
@@ -371,7 +371,7 @@ def _rows_and_empty_ones(rng: np.random.Generator, at_once: int) -> list[Any]:
 
 
 def _other_of_equals(m: Mistake) -> bool:
-    """Each answer points at an equally large element."""
+    """Return whether each answer points at an equally large element."""
     if m.found is None or m.wanted is None or m["cols"] == 0:
         return False
     x = np.asarray(m["x"])
@@ -381,12 +381,12 @@ def _other_of_equals(m: Mistake) -> bool:
 
 
 def _only_least(m: Mistake) -> bool:
-    """Wrong only where a row has nothing but the least int."""
+    """Return whether only rows are wrong that contain nothing but the least int."""
     return m.found is not None and m["cols"] > 0 and bool((m["x"].max(axis=1) == _LEAST)[m.wrong].all())
 
 
 def _negative_rows(m: Mistake) -> bool:
-    """Wrong only where a row has nothing above zero, and wrong in each such row of several numbers."""
+    """Return whether the wrong rows are those without a positive number and with several numbers."""
     if m.found is None or m["cols"] == 0:
         return False
     x = np.asarray(m["x"])
@@ -395,7 +395,7 @@ def _negative_rows(m: Mistake) -> bool:
 
 
 def _equal_floats(m: Mistake) -> bool:
-    """Each answer points at an element that is the largest one as a float, and not all of them as an int."""
+    """Return whether each answer points at an element that is the largest after conversion to float."""
     if m.found is None or m.wanted is None or m["cols"] == 0:
         return False
     x = np.asarray(m["x"], np.float32)
@@ -412,7 +412,7 @@ _CLOSE = 1.03
 
 
 class Bench:
-    """A laboratory with hidden truth: what a program takes on a device, in µs, in a setting."""
+    """A model with hidden properties: the time of a program on a device, in µs, in a setting."""
 
     def __init__(
         self,
@@ -435,7 +435,10 @@ class Bench:
         self.asked: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
 
     def __call__(self, device: str, setting: dict[str, int]) -> float:
-        """One run. What is not said of the setting is as on the bench: n = 2**20, block = 256 and so on."""
+        """Return the time of one run.
+
+        Parameters that are missing in the setting have their defaults: n = 2**20, block = 256 and so on.
+        """
         unknown = set(setting) - set(SETTING)
         if unknown:
             raise TypeError(f"run() has no {sorted(unknown)[0]!r}; there are {', '.join(SETTING)}.")
@@ -462,7 +465,7 @@ class Bench:
         return us * (slow if times == self._slow[key] else 1.0)
 
     def _factor(self, device: str, now: dict[str, int]) -> float:
-        """What the claimed change does: the hidden gain where it was claimed, the opposite elsewhere."""
+        """Return the claimed change's factor: the hidden gain in the claimed setting, or its inverse."""
         claimed, change, (_, to), setting, gain = self._claimed
         if now[change] != to:
             return 1.0
@@ -473,7 +476,7 @@ class Bench:
         return (1 / gain if here else gain) / base
 
     def _plain(self, now: dict[str, int], change: str) -> float:
-        """What the change would do by itself, taken out so that the hidden gain is all there is."""
+        """Return the factor of the change without the hidden gain; `_factor` divides by it."""
         (start, to) = self._claimed[2]
         if change not in ("block", "unroll", "n"):
             return 1.0
@@ -489,7 +492,7 @@ class Bench:
 
 
 def _settled(answer: Any, asks: Callable[..., Any], claim: dict[str, Any]) -> Any:
-    """Where the answer is: what it says."""
+    """Run the answer in its own process and return its result."""
 
     def run(device: str = "T4", **setting: int) -> Any:
         return asks(device, {name: int(value) for name, value in setting.items()})
@@ -498,7 +501,7 @@ def _settled(answer: Any, asks: Callable[..., Any], claim: dict[str, Any]) -> An
 
 
 def _claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
-    """Claims, and what is so: as many hold as do not."""
+    """Draw claims and their hidden gains; as many claims are true as false."""
     made = []
     for at in range(8):
         change, pair = rng.choice(
@@ -605,7 +608,7 @@ def decoding_step(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
 def attended_like(
     scale: float, far: float = 0, equal: bool = False, values: str = ""
 ) -> Callable[[Draw, Any, Dim3], Case]:
-    """Attention with such a scale, scores so far from 0, keys that are all equal, or values of one kind."""
+    """Attention with this scale, scores this far from 0, equal keys, or values of one kind."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         heads, tokens = size
@@ -648,7 +651,7 @@ def _attended(data: Draw, query: Any, keys: Any, values: Any, scale: Any) -> Cas
 
 
 def _attends_as(m: Mistake, scale: Any = None, lanes: int = 32) -> bool:
-    """Whether it is what another scale, or fewer of a score's products, make of it."""
+    """Return whether another scale, or fewer of a score's products, lead to this result."""
     if m.found is None or m.wanted is None:
         return False
     scores = np.einsum(

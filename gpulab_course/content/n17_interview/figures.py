@@ -1,4 +1,4 @@
-"""What notebook 17 shows: blocks an SM holds, two kernels of one symptom, and what bets cost."""
+"""Figures of notebook 17: resident blocks of an SM, two kernels with one symptom, and costs of bets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from virtualgpu.records import Provenance
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resident:
-    """How many blocks an SM of a device holds, and what each limit allows."""
+    """The number of resident blocks of an SM of a device, and the number that each limit allows."""
 
     device: Published
     blocks: int
@@ -44,7 +44,7 @@ class Resident:
 
 
 def resident(device: str, threads: int, shared_kib: int) -> Resident:
-    """Blocks of so many threads with so much dynamic shared memory that an SM of a device holds."""
+    """Return the blocks of this many threads and this much dynamic shared memory that fit on an SM."""
     with on(device) as cp:
         seen = session.backend().occupancy(kernel(cp, "resident"), threads, shared_kib << 10)
     return Resident(info(device), seen.blocks_per_sm, dict(seen.blocks_by_limit), seen.provenance)
@@ -64,12 +64,12 @@ class Pair:
 
     @property
     def provenance(self) -> Provenance:
-        """Where it comes from."""
+        """The provenance of the two diagnoses."""
         return self.found[0].provenance
 
     @property
     def alike(self) -> bool:
-        """Whether the symptom is the same, and the cause is not."""
+        """Return whether the symptom of both kernels is the same, but the cause differs."""
         one, other = self.found
         return one.bound == other.bound and (one.main is None) != (other.main is None)
 
@@ -92,7 +92,7 @@ class Pair:
 
 
 def same_symptom() -> Pair:
-    """A strided read and a plain one, both held by DRAM."""
+    """Compare a strided read and a plain one, both limited by DRAM."""
     found = []
     n = 1 << 20
     with on("T4") as cp:
@@ -108,14 +108,14 @@ def same_symptom() -> Pair:
 
 
 def bets(sure: Sequence[bool], right: int = 7) -> float:
-    """Calibration of answers of which the first `right` hold, each locked as sure or as a guess."""
+    """Return the calibration of answers, the first `right` of which are right, each a sure one or a guess."""
     wrong = [(CONFIDENCE[bet] - (at < right)) ** 2 for at, bet in enumerate(sure)]
     return 1 - sum(wrong) / len(wrong)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sheet(Saved):
-    """One page of numbers to know: of a device, run there, and of the learner's own answers."""
+    """One page of numbers to know: measured on a device, and from the learner's own answers."""
 
     tables: tuple[Table, ...]
 
@@ -134,7 +134,7 @@ class Sheet(Saved):
 
 
 def sheet() -> Sheet:
-    """A sheet for the pocket: numbers of the device in use, each with its origin, and what was answered."""
+    """Return a page of numbers: of the device in use, each with its origin, and the learner's answers."""
     backend = session.backend()
     cp = session.cp()
     of = backend.device_info()
@@ -184,7 +184,7 @@ def sheet() -> Sheet:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Costs:
-    """What kernels for 17-capstone cost, by name."""
+    """The costs of kernels for 17-capstone, by name."""
 
     table: Table
     loads: dict[str, int]
@@ -198,7 +198,7 @@ class Costs:
 
 
 def attend(file: str) -> str:
-    """The text of one of the room's kernels."""
+    """Return the text of one of the interview notebook's kernels."""
     return source(file)
 
 
@@ -206,7 +206,7 @@ _FIXED = ("grid", "launch")
 
 
 def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") -> Costs:
-    """What a kernel for 17-capstone costs next to a naive and a good one: modelled time, and counters.
+    """Compare the costs of a kernel for 17-capstone with a naive and a good one: modelled time, and counters.
 
     The last column leaves out what the contract fixes: the grid of one block per head, and the launch.
     """

@@ -106,7 +106,7 @@ def tokens(n: int, d: int, seed: int = 0) -> Floats:
 
 
 def reference(x: npt.ArrayLike) -> dict[str, Floats]:
-    """What each step gives for input `x` (n, d), by NumPy in float64; names as of `run`."""
+    """Compute the result of each step for input `x` (n, d), with NumPy in float64; names as in `run`."""
     x = np.asarray(x, dtype=np.float64)
     centred = x - x.mean(axis=1, keepdims=True)
     normed = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)

@@ -1,4 +1,4 @@
-"""The table that grows through the course: what each rung made of the block, and of a picture.
+"""The table that grows through the course: the effect of each notebook on the block and on a picture.
 
 It is computed anew whenever it is shown, on the device in use, and kept nowhere.
 """
@@ -23,7 +23,7 @@ _HEADINGS = ("notebook", "what changed", "block", "memory", "Life", "memory", "l
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a program takes on one rung: `SEQUENCES` of it, from the first launch to the last one's end."""
+    """Time, launches and memory of `SEQUENCES` sequences, in one version of the running example."""
 
     time_ns: int
     launches: int
@@ -32,7 +32,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One rung of the table."""
+    """One line of the table: one version of the running example."""
 
     number: str
     what: str
@@ -69,7 +69,7 @@ class Growth:
 
 
 def table(rung: str = RUNGS[-1].number) -> Growth:
-    """The rungs up to a notebook's, each run once more on the device in use.
+    """Return the table up to a notebook, with each version run again on the device in use.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _taken(program: Any, rung: str) -> Taken:
 def _player(
     cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any], rung: str
 ) -> Callable[[], None]:
-    """What plays them on the current GPU; where they are captured, by launching a graph."""
+    """Return a function that plays the sequences on the current GPU, as a graph if they are captured."""
     if not any(each.captured for each in up_to(rung)):
         return lambda: play(cp, streams, sequences)
     cp.cuda.Device().synchronize()

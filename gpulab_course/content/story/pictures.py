@@ -16,7 +16,7 @@ TILE = (16, 16)
 
 
 def mandelbrot(xp: Any, width: int = 384, height: int = 288, limit: int = 100) -> Any:
-    """Mandelbrot's set: how many turns, up to `limit`, each pixel's number stays near 0 (int32)."""
+    """Compute the Mandelbrot set: the iterations, up to `limit`, in which a pixel stays near 0 (int32)."""
     if xp is np:
         x, y = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
         c = (np.float32(-2.2) + np.float32(3.2) * x / width) + 1j * (

@@ -1,4 +1,4 @@
-"""What the notebooks make of the attention block, one rung each; rungs stay.
+"""The versions of the attention block, one per notebook; each includes the earlier ones.
 
 A rung says what it changes: kernels, arrays that serve twice, how the host hands the launches out. All that
 earlier rungs changed holds as well. Whoever adds one adds a line to `RUNGS`, at the place of its number.
@@ -19,7 +19,7 @@ Play = Callable[[Any, Sequence[Any], Sequence[Sequence[Step]]], None]
 
 
 def one_by_one(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Step]]) -> None:
-    """One sequence after the other, all in the first stream."""
+    """Launch one sequence after the other, all in the first stream."""
     with streams[0]:
         for steps in sequences:
             for step in steps:
@@ -27,7 +27,7 @@ def one_by_one(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Ste
 
 
 def step_by_step(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Step]]) -> None:
-    """A stream a sequence; the first step of all, then the second of all."""
+    """Launch the first step of all sequences, then the second of all, with one stream per sequence."""
     for steps in zip(*sequences, strict=True):
         for stream, step in zip(streams, steps, strict=True):
             with stream:
@@ -36,7 +36,7 @@ def step_by_step(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[S
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """What one notebook changes of the block.
+    """The changes that one notebook makes to the block.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ RUNGS = (
 
 
 def up_to(rung: str) -> tuple[Rung, ...]:
-    """The rungs that a notebook stands on, its own included; the notebook's number, such as ``"05"``."""
+    """Return the versions up to a notebook's own; `rung` is the notebook's number, such as ``"05"``."""
     found = tuple(each for each in RUNGS if each.number <= rung)
     if not found:
         raise ValueError(f"There is no rung {rung!r}; there are {', '.join(each.number for each in RUNGS)}.")
@@ -102,12 +102,12 @@ def up_to(rung: str) -> tuple[Rung, ...]:
 
 
 def played(rung: str) -> Play:
-    """How the host hands out the launches on this rung."""
+    """Return the function by which the host launches the kernels in this version."""
     return next(each.play for each in reversed(up_to(rung)) if each.play is not None)
 
 
 def captured(cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any]) -> Any:
-    """What `play` hands out as one graph: forks from the first stream, and joins to it."""
+    """Capture the launches of `play` as one graph, with forks from the first stream and joins to it."""
     first, *others = streams
     first.begin_capture()
     for stream in others:

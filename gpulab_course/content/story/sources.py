@@ -1,4 +1,4 @@
-"""The sources of the story's kernels, and the grids that cover their arrays."""
+"""The sources of the kernels of the running example, and the grids that cover their arrays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def source(file: str) -> str:
-    """CUDA C++ of the story: ``block.cu``, a rung's kernels, or ``pictures.cu``."""
+    """Return CUDA C++ of the running example: ``block.cu``, a notebook's kernels, or ``pictures.cu``."""
     return (Path(__file__).parent / "kernels" / file).read_text(encoding="utf-8")
 
 

@@ -24,7 +24,7 @@ class Kept:
     last: dict[str, Any] | None = None
 
     def after(self, score: float, well: bool, today: date, last: dict[str, Any]) -> Kept:
-        """After another answer: a miss is due in a day, what came back and held goes a box on."""
+        """Return the history after another answer: a miss is due in a day, a success moves up one box."""
         if not well:
             box: int | None = 0
         elif self.box is None:
@@ -95,6 +95,6 @@ def everything() -> dict[str, Kept]:
 
 
 def due(keys: list[str], today: date) -> list[str]:
-    """Those of the cards that are due, the longest overdue first."""
+    """Return the cards that are due, the longest overdue first."""
     found = {key: when for key in keys if (when := kept(key).due) is not None and when <= today}
     return sorted(found, key=lambda key: (found[key], key))

@@ -62,7 +62,7 @@ def _shown(thing: Table | str) -> str:
 
 
 def room(talk: Interview) -> Any:
-    """The form: question and lock, what was measured, the rubric, and the way to the next card."""
+    """Return the form of an interview: question, lock, measurement, rubric, and the way to the next card."""
     import ipywidgets as widgets
 
     box = widgets.VBox()
@@ -84,7 +84,7 @@ def room(talk: Interview) -> Any:
 
 
 def _asking(talk: Interview, show: Any) -> Form:
-    """A number or a choice, locked as sure or as a guess."""
+    """Return the form for a number or a choice, locked as sure or as a guess."""
     from gpulab_course.teach.forms import Form
 
     asked = talk.part
@@ -107,7 +107,7 @@ def _asking(talk: Interview, show: Any) -> Form:
 
 
 def _writing(talk: Interview, show: Any) -> Any:
-    """A kernel, written here or in a cell: ``answer(code)``."""
+    """Return the form for a kernel, written here or in a cell with ``answer(code)``."""
     import ipywidgets as widgets
 
     asked = talk.part
@@ -135,7 +135,7 @@ def _writing(talk: Interview, show: Any) -> Any:
 
 
 def _rubric(talk: Interview) -> Form:
-    """Words of one's own, then the points to tick."""
+    """Return the form for an answer in one's own words, and then for the points to tick."""
     from gpulab_course.teach.forms import Form
 
     drawn = talk.drawn

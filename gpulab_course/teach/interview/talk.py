@@ -53,12 +53,12 @@ class Interview:
 
     @property
     def card(self) -> Card:
-        """The card at hand."""
+        """The current card."""
         return self.cards[self.at]
 
     @property
     def drawn(self) -> Drawn:
-        """The card at hand with its parameters."""
+        """The current card with its parameters."""
         if self.at not in self._drawn:
             self._drawn[self.at] = self.card.drawn(self.seed)
             self._shown_s = time.monotonic()
@@ -77,7 +77,7 @@ class Interview:
 
     @property
     def ticked(self) -> tuple[int, ...]:
-        """Points of this card's rubric (from 0) that were made."""
+        """Points of this card's rubric (from 0) that were ticked."""
         return self._ticked.get(self.at, ())
 
     @property
@@ -233,7 +233,7 @@ class Interview:
         )
 
     def shown(self) -> list[Table | str]:
-        """Tables and code that stand beside the question at hand, and beside what was answered already."""
+        """Tables and code to display with the current question and with the last answer."""
         part = self.part
         last = self.outcomes[-1] if self.outcomes else None
         parts = [(part.table, part.code)] if part is not None else []

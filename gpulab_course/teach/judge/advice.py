@@ -12,7 +12,7 @@ from gpulab_course.teach.judge.exercise import Advice, Matcher, Mistake
 
 
 def fault(kind: str, array: str = "") -> Matcher:
-    """Stopped by a fault of that kind, at the parameter `array` if one is named."""
+    """Return a matcher for a stop by a fault of that kind, at the parameter `array` if one is named."""
     return lambda m: m.fault == kind and (not array or m.array == array)
 
 
@@ -20,61 +20,61 @@ out_of_bounds: Matcher = fault("out of bounds")
 
 
 def out_of_shared(m: Mistake) -> bool:
-    """Stopped by an access beyond the block's shared memory."""
+    """Return whether the kernel was stopped by an access beyond the block's shared memory."""
     return out_of_bounds(m) and "outside shared memory" in m.said
 
 
 def endless(m: Mistake) -> bool:
-    """Stopped since it took too long, whether or not something still came of it."""
+    """Return whether the kernel was stopped because it took too long."""
     return m.fault in ("endless", "too long")
 
 
 def hazard(*kinds: str) -> Matcher:
-    """The sanitizer found one of these kinds; without any, whatever it found."""
+    """Return a matcher for findings of the sanitizer: of one of these kinds, or of any if none is named."""
     return lambda m: m.stage == "hazards" and (not kinds or m.hazard in kinds)
 
 
 def in_stage(stage: str) -> Matcher:
-    """Failed in that stage."""
+    """Return a matcher for failures in that stage."""
     return lambda m: m.stage == stage
 
 
 def unchanged(m: Mistake) -> bool:
-    """The output holds what it held before, everywhere."""
+    """Return whether the whole output still has its initial contents."""
     return m.found is not None and m.start is not None and _same(m.found, m.start)
 
 
 def partly_unwritten(m: Mistake) -> bool:
-    """Wherever the output is wrong, it holds what it held before."""
+    """Return whether all wrong elements of the output still have their initial contents."""
     if m.found is None or m.start is None or not m.wrong.any():
         return False
     return _same(m.found[m.wrong], m.start[m.wrong])
 
 
 def not_finite(m: Mistake) -> bool:
-    """Among the wrong elements is one that is no finite number."""
+    """Return whether a wrong element is not a finite number."""
     return m.found is not None and not np.isfinite(m.found[m.wrong]).all()
 
 
 def nearly(m: Mistake) -> bool:
-    """Right but for roundings."""
+    """Return whether the output is right but for rounding."""
     if m.found is None or m.wanted is None:
         return False
     return bool(np.allclose(m.found, m.wanted, rtol=1e-4, atol=1e-30, equal_nan=True))
 
 
 def only_first(m: Mistake) -> bool:
-    """Element 0 is right, and nothing else was written."""
+    """Return whether element 0 is right, and no other element was written."""
     return partly_unwritten(m) and not m.wrong.flat[0] and bool(m.wrong.flat[1:].all())
 
 
 def written_twice(m: Mistake) -> bool:
-    """Right, but two threads wrote one element the same value (`KernelExercise.once`)."""
+    """Return whether two threads wrote the same value to one element (`KernelExercise.once`)."""
     return m.stage == "hazards" and m.hazard == "WAW"
 
 
 def tail_wrong(m: Mistake) -> bool:
-    """Wrong from some element on to the end, and right before it."""
+    """Return whether the output is wrong from some element to the end, and right before it."""
     if m.found is None or not m.wrong.size:
         return False
     wrong = m.wrong.ravel()
@@ -83,7 +83,7 @@ def tail_wrong(m: Mistake) -> bool:
 
 
 def holds(compute: Callable[[Mistake], Any]) -> Matcher:
-    """The output is what `compute` makes of the failure's inputs (``m["x"]``)."""
+    """Return a matcher for outputs that equal `compute` of the failure's inputs (``m["x"]``)."""
 
     def matches(m: Mistake) -> bool:
         if m.found is None:
@@ -95,19 +95,19 @@ def holds(compute: Callable[[Mistake], Any]) -> Matcher:
 
 
 def transposed(m: Mistake) -> bool:
-    """The output's rows are what its columns should be."""
+    """Return whether the output is the transpose of the expected output."""
     if m.found is None or m.wanted is None or m.wanted.ndim != 2:
         return False
     return _close(m.found.reshape(m.wanted.shape[::-1]).T, m.wanted)
 
 
 def times(factor: float) -> Matcher:
-    """The output is so many times what it should be."""
+    """Return a matcher for outputs that are `factor` times the expected output."""
     return lambda m: m.found is not None and m.wanted is not None and _close(m.found, factor * m.wanted)
 
 
 def both(*matchers: Matcher) -> Matcher:
-    """All of them."""
+    """Return a matcher that fits if all given matchers fit."""
     return lambda m: all(matcher(m) for matcher in matchers)
 
 
@@ -117,7 +117,7 @@ def either(*matchers: Matcher) -> Matcher:
 
 
 def not_(matcher: Matcher) -> Matcher:
-    """The other way round."""
+    """Return a matcher that fits if the given matcher does not fit."""
     return lambda m: not matcher(m)
 
 
@@ -139,7 +139,7 @@ def _close(one: Array, other: Any) -> bool:
 
 
 def _initial_contents(m: Mistake) -> bool:
-    # What was added to garbage that no kernel may count on.
+    # Values added to uninitialized memory, on which no kernel may rely.
     if m.found is None or m.start is None or m.wanted is None or m.name in m.case.values:
         return False
     if unchanged(m) or not np.isfinite(m.start).all() or _same(m.found, m.wanted):

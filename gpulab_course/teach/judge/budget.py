@@ -117,12 +117,12 @@ class Score:
 
     @property
     def figure(self) -> str:
-        """``2,048 sectors of global memory``."""
+        """The learner's count in words, such as ``2,048 sectors of global memory``."""
         return f"{self.yours:,} {filled(self.words, {'n': self.yours})}"
 
     @property
     def said(self) -> str:
-        """``2,048 sectors of global memory; naive 4,096, reference 512; your best 563``."""
+        """All counts: ``2,048 sectors of global memory; naive 4,096, reference 512; your best 563``."""
         others = [f"naive {self.naive:,}"] if self.naive is not None else []
         others.append(f"reference {self.reference:,}")
         best = f"; your best {self.best:,}" if self.best is not None else ""
@@ -130,7 +130,7 @@ class Score:
 
 
 def score(budget: Budget, yours: Costs, reference: Costs, naive: Costs | None) -> Score:
-    """The figures of one budget, read off three launches."""
+    """Return the score of one budget from the costs of the answer, the reference and the naive version."""
     words, read_off = COUNTERS[budget.counter]
     other = None if naive is None else read_off(naive)
     golf = budget.most is None and budget.least is None

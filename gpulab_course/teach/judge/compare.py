@@ -30,7 +30,7 @@ class Near:
 
 
 def values_of(expected: Array | Near) -> Array:
-    """The values alone, which carry the output's shape and type."""
+    """Return the values alone, which have the output's shape and type."""
     return expected.values if isinstance(expected, Near) else expected
 
 
@@ -42,7 +42,7 @@ def wrong_elements(found: Array, wanted: Array | Near) -> Array:
     near = wanted if isinstance(wanted, Near) else Near(values, np.abs(values))
     if found.dtype.kind not in "fiub":
         return np.full(values.shape, True)
-    with np.errstate(invalid="ignore"):  # of a signalling NaN, as memory that nobody wrote may hold
+    with np.errstate(invalid="ignore"):  # of a signalling NaN, as uninitialized memory may hold
         exact = values.astype(np.float64)
         actual = found.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -73,7 +73,7 @@ def unlike(name: str, found: Array, wanted: Array | Near) -> str:
 
 
 def first_wrong(name: str, found: Array, wanted: Array, wrong: Array) -> str:
-    """``y[3] is 0.5, it should be 1 (2 of 7 elements differ)``."""
+    """Describe the first wrong element: ``y[3] is 0.5, it should be 1 (2 of 7 elements differ)``."""
     first = tuple(int(axis[0]) for axis in np.nonzero(wrong)) if wrong.ndim else ()
     index = f"[{', '.join(map(str, first))}]" if first else ""
     count = f"{int(wrong.sum()):,} of {wrong.size:,} elements differ" if wrong.size > 1 else ""
@@ -90,5 +90,5 @@ def first_wrong(name: str, found: Array, wanted: Array, wrong: Array) -> str:
 
 
 def shown(value: Any) -> str:
-    """A number as a learner reads it."""
+    """Return a number as text for a learner."""
     return f"{int(value)}" if np.asarray(value).dtype.kind in "iub" else f"{float(value):.6g}"

@@ -136,7 +136,7 @@ def lengths(rng: np.random.Generator, at_once: int) -> list[Any]:
 
 
 def some_lengths(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """`lengths` without 0, for what is not defined without elements."""
+    """Sizes of `lengths` without 0, for results that are not defined without elements."""
     return [size for size in lengths(rng, at_once) if size != 0]
 
 

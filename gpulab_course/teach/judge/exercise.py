@@ -59,7 +59,7 @@ class Parameter:
         return cls(words[-1], kind, "*" in words, "const" in words)
 
     def scalar(self, value: Any) -> Any:
-        """A number as the kernel takes it."""
+        """Return a number in the type that the kernel takes."""
         return _SCALARS[self.type](value)
 
 

@@ -11,7 +11,7 @@ _SECTION = "scores"
 
 
 def best(exercise: Exercise) -> dict[str, int]:
-    """The best figures so far, by counter. Those of other rules are dropped, in the store as well.
+    """Return the best scores by counter; scores under other rules are dropped, in the store as well.
 
     What passed under them may be wrong by those of today, and no right answer could ever beat it.
     """

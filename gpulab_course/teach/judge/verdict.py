@@ -46,11 +46,11 @@ class Verdict:
 
     @property
     def failed_stage(self) -> str:
-        """The stage whose failure the message tells."""
+        """The stage whose failure the message describes."""
         return next((stage.name for stage in reversed(self.stages) if stage.state == "failed"), "")
 
     def _rows(self) -> list[StageResult]:
-        """What the table shows: the message stands above already, and what was not reached shares a row."""
+        """Return the rows of the table; all stages that were not reached share one row."""
         rows = [
             replace(stage, said="see above") if stage.said == self.message else stage
             for stage in self.stages

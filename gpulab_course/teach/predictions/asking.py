@@ -70,7 +70,7 @@ def _for_now(asked: PredictionQuestion, fields: dict[str, Value]) -> PredictionQ
 
 
 def _ordered(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Choices in an order that follows from the key, so that the right answer's position tells nothing.
+    """Return choices in an order that depends on the key, so that the position reveals nothing.
 
     The order is the same for all learners: a class can point at "the second". A scale such as "less than 2",
     "2 to 10", "more than 10" stays a scale, upwards or downwards.

@@ -198,12 +198,12 @@ class Reveal:
 
     @property
     def right(self) -> bool | None:
-        """Whether the prediction is right; None if there is none."""
+        """Return whether the prediction is right; None if there is no prediction."""
         predicted = self.prediction.value
         return None if predicted is None else self.prediction.scale.right(predicted, self.found)
 
     def compare(self) -> None:
-        """Let the prediction know whether it held."""
+        """Record in the prediction whether it was right."""
         if self.right is not None:
             self.prediction.settle(self.right)
 
@@ -283,7 +283,7 @@ def asking_form(prediction: Prediction) -> Form:
 
 
 def comparing_form(reveal: Reveal) -> Form:
-    """Hold the number back until the prediction above is locked, or the learner asks for it."""
+    """Hide the number until the prediction above is locked, or the learner requests it."""
     from gpulab_course.teach.forms import Form
 
     prediction = reveal.prediction

@@ -37,7 +37,7 @@ def dot_of(
     moved: str = "dram_bytes",
     peak: str = "",
 ) -> tuple[float, float, float]:
-    """Operations a byte, GFLOP/s and the share of the roof; what is named makes a known mistake."""
+    """Return operations per byte, GFLOP/s and the share of the ceiling; a keyword makes a known mistake."""
     run = launches[at]
     timed = launches[at if time_at is None else time_at]
     operations = fma * run["fma"] + run["add"] + run["mul"]
@@ -86,7 +86,7 @@ def _close(mine: float, wanted: float) -> bool:
 def _lesson(
     given: tuple[float, ...], launches: list[dict[str, float]], form: str, device: dict[str, Any]
 ) -> str:
-    """What a known mistake of which all three numbers are is told."""
+    """Return the feedback for a known mistake that leads to all three numbers."""
     intensity, rate, share = dot_of(launches, form, device)
     of_bandwidth = launches[0]["dram_bytes"] / launches[0]["time_ns"] / device["gbps"]
     right_so_far = _close(given[0], intensity) and _close(given[1], rate)
@@ -169,7 +169,7 @@ def held_shares(samples: Samples) -> tuple[float, float]:
 
 
 def cause_of(samples: Samples) -> tuple[str, float]:
-    """The right answer."""
+    """Return the right answer: the cause, and its share of the busy time."""
     power, heat = held_shares(samples)
     if max(power, heat) <= LEAST:
         return "no", 0.0
@@ -195,7 +195,7 @@ def judge_throttled(answer: Answer) -> str:
 
 
 def _of_share(given: float, samples: Samples) -> str:
-    """What is told of a share that is that of a known mistake."""
+    """Return the feedback for a share that a known mistake leads to."""
     cause, _ = cause_of(samples)
     mask = POWER if cause == "power" else HEAT
     busy = [one for one in samples[:-1] if one["utilization"] > 0]
@@ -223,7 +223,7 @@ def _of_share(given: float, samples: Samples) -> str:
 
 
 def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
-    """Sessions in words, their samples, and what who misreads them has missed."""
+    """Sessions with a description, their samples, and the feedback for a wrong answer."""
     boost = int(rng.integers(1200, 2600))
     limit = float(rng.integers(200, 900))
 
@@ -310,7 +310,7 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
 
 
 def _exact(*phases: tuple[int, int]) -> Samples:
-    """A busy GPU for so many seconds with each of these reasons, in samples of a second or less."""
+    """Return samples of a busy GPU with so many seconds per reason, at most a second apart."""
     bits = [reason for seconds, reason in phases for _ in range(seconds)]
     return [
         {

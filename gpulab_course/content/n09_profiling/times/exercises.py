@@ -23,7 +23,7 @@ from virtualgpu.records import Timeline
 _ANNOTATED = "annotated(layers)"
 
 
-# How layers are called, in turns: with a number by name, by position, all by name, with more of either.
+# Ways to call layers, in turn: with a number by name, by position, all by name, with more of either.
 _CALLS: tuple[Callable[[Any, float], tuple[tuple[Any, ...], dict[str, Any]]], ...] = (
     lambda x, gain: ((x,), {"gain": gain}),
     lambda x, gain: ((x, gain), {}),
@@ -37,12 +37,12 @@ def _given(number: int, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _noted(args: tuple[Any, ...], named: dict[str, Any]) -> str:
-    """What a layer is called with, but for the array."""
+    """Return the arguments of a layer without the array, as text."""
     return f"{args[1:]} {sorted((name, value) for name, value in named.items() if name != 'x')}"
 
 
 class _Stopped(BaseException):
-    """Such as Ctrl-C, which is no `Exception`."""
+    """An exception like Ctrl-C, which is not an `Exception`."""
 
 
 class _Layers:
@@ -89,7 +89,7 @@ class _Layers:
 def nvtx_seen(
     answer: Any, rounds: list[int], broken: int, threads: int, stopped: bool = False
 ) -> dict[str, Any]:
-    """Where the answer is: a model goes through its layers; what a profile says of them, and what was so."""
+    """Run a model's layers with the answer, in its own process; return what a profile shows and the truth."""
     cp = session.cp()
     barrier = threading.Barrier(threads) if threads > 1 else None
     error = _Stopped if stopped else LookupError
@@ -276,7 +276,7 @@ def staged(steps: list[Stage], host_us: float = 0.0) -> None:
 
 
 def first_seen(answer: Any, steps: list[Stage], host_us: float, faster: dict[str, float]) -> dict[str, Any]:
-    """Where the answer is: what it says of a profile, and what mending each kernel really buys."""
+    """Run the answer in its own process; return its choice and the gain from each faster kernel."""
     report = profile(staged, steps, host_us, warmup=1)
     found = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
     least = profile(staged, [(name, 0, 1, 0) for name in stages.NAMES], warmup=1).record
@@ -298,7 +298,7 @@ def _rows(report: ProfileReport) -> dict[str, tuple[int, int]]:
 
 
 def staged_drawn(rng: np.random.Generator) -> list[tuple[str, list[Stage], float, dict[str, float]]]:
-    """Programs in which what catches the eye is not what to mend."""
+    """Draw programs in which the most conspicuous kernel is not the one to improve."""
 
     def names() -> list[str]:
         return [str(name) for name in rng.permutation(stages.NAMES)]
@@ -374,7 +374,7 @@ def _judge_choice(told: dict[str, Any], faster: dict[str, float], what: str) -> 
 def _eye(
     name: str, walls: dict[str, float], kernels: dict[str, tuple[int, int]], faster: dict[str, float]
 ) -> str:
-    """What caught the eye instead of what counts."""
+    """Return a reason why a wrong choice looks right, as feedback."""
     most = {key: kernels[key][1] for key in walls}
     if name == max(faster, key=faster.__getitem__) and most[name] < max(most.values()):
         return ": how far a kernel is below its peak says nothing of how long the program waits for it"
@@ -415,7 +415,7 @@ FIRST = PythonExercise("09-first", "Which kernel first?", judge_first, level="wa
 
 # 09-timelines
 
-# What a program waits for, and the part of its time that may be left when that is mended.
+# Causes of a program's waits, each with the part of its time that may remain without the cause.
 CAUSES = {"launches": 0.5, "copies": 0.6, "waits": 0.8, "one stream": 0.9}
 _FAULTS = {
     "launches": "its kernels are shorter than the calls that launch them, so the host sets the pace",
@@ -462,7 +462,7 @@ PROGRAMS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
-    """What a program is called with."""
+    """Return arguments for a program."""
     cp = session.cp()
     rng = np.random.default_rng(seed)
 
@@ -481,7 +481,7 @@ def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
 
 
 def tried(answer: Any, key: str, seed: int) -> dict[str, Any]:
-    """Where the answer is: what it says of a program, and the program it makes of it."""
+    """Run the answer in its own process: the cause that it names for a program, and its new program."""
     if not isinstance(answer, dict) or key not in answer:
         return {"shape": False}
     pair = answer[key]
@@ -517,7 +517,7 @@ def tried(answer: Any, key: str, seed: int) -> dict[str, Any]:
 
 
 def _refilled(known: list[Any], given: Any) -> Any:
-    """The array that a program knows, with what it is given now; anything else as it is."""
+    """Return the array that a program knows, with new contents; return anything else unchanged."""
     for each in known:
         if isinstance(given, np.ndarray) and each.shape == given.shape:
             each[...] = given
@@ -526,7 +526,7 @@ def _refilled(known: list[Any], given: Any) -> Any:
 
 
 def _on_host(result: Any) -> Any:
-    """What arrays hold now, those of the device marked as such."""
+    """Return the present contents of arrays, with those of device arrays marked as `OnDevice`."""
     if isinstance(result, list | tuple):
         return [_on_host(each) for each in result]
     if isinstance(result, np.ndarray):
@@ -613,7 +613,7 @@ def _judge_results(key: str, found: Any, right: Any) -> None:
 
 
 def _values(result: Any) -> Any:
-    """Arrays wherever they are."""
+    """Return the contents of arrays, on the host or on a device."""
     if isinstance(result, list | tuple):
         return [_values(each) for each in result]
     return result.values if isinstance(result, OnDevice) else result

@@ -21,6 +21,6 @@ def _kernel(name: str, cp: Any) -> Any:
 
 
 def run(name: str, a: Any, rounds: int, blocks: int = 1) -> None:
-    """Give a stage to the current stream: some turns of ``v = 3.9 v (1 - v)`` for each element, in place."""
+    """Launch a stage in the current stream: iterate ``v = 3.9 v (1 - v)`` for each element, in place."""
     if a.size:
         _kernel(name, session.cp())((blocks,), (THREADS,), (a, np.int32(a.size), np.int32(rounds)))

@@ -20,7 +20,7 @@ _ASKED = "product(gemm, a, b, c, m, n, k, lda, ldb, ldc)"
 
 
 def multiply(product: Any, given: Sequence[Any], shape: Shape, leading: Shape) -> tuple[Any, list[Any]]:
-    """Where the answer is: what it left in memory, and which calls of the library it made."""
+    """Run the answer in its own process; return the memory that it left and its calls of the library."""
     a, b, c = (np.array(each) for each in given)
     named: dict[str, Any] = {"a": a, "b": b, "c": c}
     calls: list[Any] = []
@@ -124,7 +124,7 @@ class _Device:
 
 @dataclass(frozen=True, eq=False)
 class Stand:
-    """What a tuner may ask of an array, and no more."""
+    """The properties of an array that a tuner may use."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -158,7 +158,7 @@ _TUNER = "tuner(candidates, reference, timed)"
 
 
 class Candidates:
-    """What each candidate gives and takes for each kind of array; how often it was timed in each turn."""
+    """The results and times of each candidate for each kind of array, and how often it was timed."""
 
     def __init__(self, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]) -> None:
         self._kinds = {kind: at for at, kind in enumerate(dict.fromkeys(calls))}
@@ -167,7 +167,7 @@ class Candidates:
         self.timed: list[dict[str, int]] = []
 
     def __call__(self, asked: str, name: str, kind: Kind) -> Any:
-        """A turn begins, or a candidate or the reference runs, or a candidate is timed."""
+        """Handle a request: begin a call, run a candidate or the reference, or time a candidate."""
         if asked == "begins":
             self.timed.append({})
             return None
@@ -192,7 +192,7 @@ class Candidates:
 def play_tuner(
     tuner: Any, asks: Callable[..., Any], calls: Sequence[Kind], names: Sequence[str]
 ) -> list[str]:
-    """Where the answer is: each choice, the last of another tuner, for which all candidates are new."""
+    """Run the answer in its own process; return its choices, the last one from a new tuner."""
 
     def kind_of(x: Any) -> Kind:
         return np.dtype(x.dtype).name, tuple(map(int, x.shape)), int(x.device.id)
@@ -221,7 +221,7 @@ def play_tuner(
 
 
 def judge_tuner(answer: Answer) -> str:
-    """Kinds of arrays that differ in one thing each and want other candidates, and each of them again."""
+    """Judge a tuner on kinds of arrays with different best candidates, and on the same kinds again."""
     rng = answer.rng
     kinds = _kinds(rng)
     behaviour, best = _behaviour(rng, kinds)
@@ -310,7 +310,7 @@ def _kinds(rng: np.random.Generator) -> list[Kind]:
 def _behaviour(
     rng: np.random.Generator, kinds: Sequence[Kind]
 ) -> tuple[dict[str, dict[Kind, Behaviour]], dict[Kind, str]]:
-    """What every candidate does for each kind: of neighbours in the list another one is best."""
+    """Draw each candidate's behaviour for each kind of array; neighbouring kinds differ in the best one."""
     names = [str(name) for name in rng.permutation(_NAMES)[:4]]
     mistakes = cycle(str(name) for name in rng.permutation(list(_WRONG)))
     behaviour: dict[str, dict[Kind, Behaviour]] = {name: {} for name in names}
@@ -334,7 +334,7 @@ def _behaviour(
 
 
 def _delays(rng: np.random.Generator, turn: int, least: float) -> tuple[float, ...]:
-    """Factors of a call's time: of every four one is disturbed, and never two of three in a row.
+    """Return factors of a call's time: one of every four is disturbed, and never two of three in a row.
 
     Which one goes by turns, so that no call is undisturbed for all kinds. The fastest is delayed most.
     """

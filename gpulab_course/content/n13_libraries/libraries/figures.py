@@ -1,4 +1,4 @@
-"""What an H200 recorded about libraries: products in every format, cuBLAS's workspaces, PyTorch's tuner."""
+"""Figures of libraries, recorded on an H200: products by format, cuBLAS's workspaces, PyTorch's tuner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SMALLEST = 2048  # smaller products wait for the host
 
 
 def recorded() -> Any:
-    """What an H200 did."""
+    """Return the record of an H200."""
     file = resources.files("gpulab_course.content.n13_libraries.libraries") / "recorded.json"
     return json.loads(file.read_text(encoding="utf-8"))
 
@@ -61,13 +61,13 @@ def workspaces() -> Table:
 
 
 def workspace_cost() -> float:
-    """How many times as long the longest sums take without a workspace."""
+    """Return the time of the longest sums without a workspace, relative to that with one."""
     both = recorded()["workspace"]["products"]["64x64x65536 torch.float32"]
     return float(both["without"]["kernels_ns"] / both["with"]["kernels_ns"])
 
 
 def workspace() -> str:
-    """What the first product of each stream takes from PyTorch's allocator."""
+    """Describe how much memory the first product of each stream takes from PyTorch's allocator."""
     known = recorded()["workspace"]
     first, other = (size(known[key]) for key in ("first_product_bytes", "another_stream_bytes"))
     return _title(
@@ -76,7 +76,7 @@ def workspace() -> str:
 
 
 def tunable() -> str:
-    """What PyTorch's TunableOp had to choose from."""
+    """Describe the candidates among which PyTorch's TunableOp had to choose."""
     known = recorded()["tunable"]
     most = listed(known["candidates"])
     return _title(

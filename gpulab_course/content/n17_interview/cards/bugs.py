@@ -24,14 +24,14 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug: texts of the solution with what stands there instead; and kinds that are right to name as well."""
+    """A bug: parts of the solution with their replacements, and the kinds that are also right answers."""
 
     what: str
     changes: tuple[tuple[str, str], ...]
     also: tuple[str, ...] = ()
 
     def program(self, solution: str) -> str:
-        """The solution with the bug in it, and without comments, which tell what was meant."""
+        """Return the solution with the bug in it, without comments, which would reveal the intention."""
         for right, wrong in self.changes:
             assert solution.count(right) == 1, (self.what, right)
             solution = solution.replace(right, wrong)

@@ -42,13 +42,13 @@ class Hidden:
 
     @property
     def cause(self) -> str:
-        """What the laboratory finds first, by name."""
+        """The name of the first cause that the diagnosis finds."""
         main = self.found.main
         return NAMES[main.kind] if main else NOTHING
 
     @property
     def shown(self) -> Table:
-        """Its launch and its counters, as a profiler would tell them, without its source."""
+        """The launch and its counters as a profiler would show them, without the source."""
         of = info(self.case.device)
         found = self.found
         seen = self.counters
@@ -123,7 +123,7 @@ def hidden(rng: Random, cause: str) -> Hidden:
 
 
 def also_right(found: DiagnosisTable) -> tuple[str, ...]:
-    """Other causes that are nearly as worthwhile, and "nothing" where even the first is hardly worth it."""
+    """Return other causes of nearly the same gain, and "nothing" if even the first has hardly any."""
     main = found.main
     causes = [cause for cause in found.causes if cause.kind != "launch"]
     if main is None:
@@ -142,7 +142,7 @@ def look(case: Case) -> Hidden:
 
 
 def only(code: str, name: str) -> str:
-    """The source up to the other kernel of the pair."""
+    """Return the source of one kernel of the pair, without the other kernel."""
     head, _, rest = code.partition(f'extern "C" __global__ void {name}')
     return f'{head}extern "C" __global__ void {name}' + rest.partition('extern "C"')[0]
 

@@ -1,4 +1,4 @@
-"""What cards with kernels share: an exercise of the course judges the answer."""
+"""Common parts of cards with kernels, whose answers an exercise of the course judges."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from gpulab_course.teach.judge.verdict import Verdict
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Dim3
 
-# What an answer is worth that fails in a stage.
+# The worth of an answer that fails in a stage.
 _WORTH = {"results": 0.0, "orders": 0.25, "hazards": 0.35, "budget": 0.6, "parallelism": 0.5}
-# In an interview nobody counts instructions as closely as an exercise does. And with a launch of one's own a
+# An interview limits instructions less closely than an exercise does. And with a launch of one's own a
 # thread may compute several elements, so that few warps have more to do each.
 _SLACK = 6.0
 _BUSIEST = 40.0
@@ -47,7 +47,7 @@ def model(name: str) -> str:
 
 
 def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Outcome:
-    """Let the exercise judge a kernel, in all of its stages.
+    """Judge a kernel in all stages of an exercise.
 
     Raises
     ------
@@ -208,7 +208,7 @@ _STAGES = {"results": RESULTS, "orders": RACE, "hazards": MEMORY, "budget": COST
 
 
 def faults(name: str, code: str) -> tuple[list[str], Verdict]:
-    """What kinds of fault a wrong program has, the plainest first, and the judge's verdict.
+    """Return the kinds of fault of a wrong program, the plainest first, and the judge's verdict.
 
     The sanitizer looks at small launches for races and stray accesses; where it finds none, the stage of the
     judge that refuses the program decides.

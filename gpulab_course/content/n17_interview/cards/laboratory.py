@@ -1,4 +1,4 @@
-"""What cards share: devices to draw from, kernels of the room, and records by name."""
+"""Common parts of all cards: devices to draw from, kernels of the course, and records by name."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ BY_ARITHMETIC = "arithmetic"
 
 
 def a(name: str) -> str:
-    """The article that a device's name takes, spelt as it is spoken."""
+    """Return the article that a device's name takes, according to its pronunciation."""
     return "a" if name.startswith("T") else "an"
 
 
 def other(rng: Random, device: str) -> str:
-    """Another device, for the follow-up."""
+    """Draw another device for the follow-up question."""
     return rng.choice([name for name in DEVICES if name != device])
 
 
 @contextmanager
 def on(device: str) -> Iterator[Any]:
-    """A virtual GPU for a moment; gives its ``cp``."""
+    """Use a virtual GPU in a `with` block; yields its ``cp``."""
     with session.on_device(f"virtual:{device}") as cp:
         yield cp
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the cards take of a device's published data: GB/s; TFLOPS of FP32 without tensor cores, and of FP16 on
-    them (dense, sums in FP32)."""
+    """Published data of a device for the cards.
+
+    GB/s; TFLOPS of FP32 without tensor cores, and of FP16 on them (dense, sums in FP32).
+    """
 
     name: str
     sm_count: int
@@ -52,7 +54,7 @@ class Published:
 
 
 def info(device: str) -> Published:
-    """A device's data; each of those that the cards draw from has all of them."""
+    """Return the published data of a device from which the cards can draw."""
     of = session.table_info(device)
     values = {field.name: getattr(of, field.name) for field in fields(Published)}
     assert all(value is not None for value in values.values()), device
@@ -60,12 +62,12 @@ def info(device: str) -> Published:
 
 
 def published(device: str) -> Provenance:
-    """Where a device's data come from."""
+    """Return the provenance of a device's data."""
     return info(device).provenance
 
 
 def kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
-    """A kernel of this room, allowed so many bytes of dynamic shared memory."""
+    """Return a kernel of the interview notebook, allowed so many bytes of dynamic shared memory."""
     made = cp.RawModule(code=source("estimates.cu")).get_function(name)
     if shared_bytes > 48 << 10:
         made.max_dynamic_shared_size_bytes = shared_bytes
@@ -73,5 +75,5 @@ def kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
 
 
 def source(file: str) -> str:
-    """The text of one of this room's kernels."""
+    """Return the text of one of the interview notebook's kernels."""
     return (_KERNELS / file).read_text(encoding="utf-8")

@@ -37,29 +37,29 @@ _ALWAYS = (
 
 
 def climbed(ladder: str, rung: str, device: str) -> DiagnosisTable:
-    """One rung's diagnosis on a device."""
+    """Return the diagnosis of one kernel of a series on a device."""
     with on(device):
         work = kernels.launch(rung, *kernels.example(ladder, _SIZES[ladder]).arrays)
         return diagnosis(**work.step)
 
 
 def bound(found: DiagnosisTable) -> str:
-    """What holds it, by name; launches are left out, since a single kernel cannot avoid its own."""
+    """Return the name of the limit of a kernel, except for launches, which a single kernel cannot avoid."""
     worth = [cause for cause in found.worth_mending if cause.kind != "launch"]
     return NAMES[worth[0].kind] if worth else NOTHING
 
 
 def refuted(found: DiagnosisTable, later: list[DiagnosisTable]) -> bool:
-    """Whether a later rung shows that something was worth fixing where the diagnosis names nothing."""
+    """Return whether a later version shows a gain that the diagnosis, which names nothing, missed."""
     return bound(found) == NOTHING and any(found.time_ns >= WORTH * other.time_ns for other in later)
 
 
-# What a rung that makes this stage shorter has improved.
+# By stage, the cause that the next kernel has improved if it makes this stage shorter.
 _STAGES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency", "issue": "compute"}
 
 
 def also(found: DiagnosisTable, later: list[DiagnosisTable]) -> tuple[str, ...]:
-    """Other right answers: causes of nearly the same weight, and the unit that the next rung relieves."""
+    """Return other right answers: causes of nearly equal weight, and the unit relieved by the next kernel."""
     names = set(also_right(found))
     if any(found.time_ns >= WORTH * other.time_ns for other in later):
         names.discard(NOTHING)
@@ -117,7 +117,7 @@ def climb(rng: Random, ladder: str) -> Drawn:
 
 
 def _summary(times: dict[str, float]) -> str:
-    """What the ladder came to, from its times."""
+    """Summarize the results of the series from its times."""
     names = list(times)
     steps = list(itertools.pairwise(names))
     gain = times[names[0]] / min(times.values())

@@ -28,7 +28,7 @@ from virtualgpu.records import KernelCounters, KernelSource, KernelStats, Saniti
 WATCHDOG_S = 3.0
 PATIENT_WATCHDOG_S = 8.0
 IDLE_S = 1.0
-# Between two arrays lies so much that belongs to nobody: an access that leaves its array is a fault there.
+# The unowned gap between two arrays: an access that leaves its array is a fault there.
 _GAP_BYTES = 1 << 18
 _SHOWN_CHARACTERS = 70
 _BYTE_ORDER_MARK = "\ufeff"  # some editors put it before a text
@@ -118,7 +118,7 @@ class Bench:
 
     @contextmanager
     def order(self, order: str, seed: int) -> Iterator[None]:
-        """Let blocks run in another order for a while."""
+        """Run blocks in another order inside a `with` block."""
         with self.side.machine.keeping("block_order", "turns_seed"):
             self.side.machine.current_device.set_block_order(order, seed)
             yield
@@ -131,7 +131,7 @@ class Bench:
     def _observe(self, exercise: KernelExercise, case: Case, launch: Launch, what: Any) -> Any:
         try:
             with warnings.catch_warnings():
-                # What a GPU would take for another value, without a word, is another parameter list.
+                # A GPU would silently read another value, so this is another parameter list.
                 warnings.simplefilter("error", ArgumentWarning)
                 return self.side.observe(launch, what)
         except (TypeError, ArgumentWarning) as error:
@@ -143,7 +143,7 @@ class Bench:
 
 @contextmanager
 def bench() -> Iterator[Bench]:
-    """A bench for a while."""
+    """Make a bench for a `with` block."""
     with session.bench() as side:
         for device in side.machine.devices:
             device.watchdog_s = WATCHDOG_S
@@ -152,7 +152,7 @@ def bench() -> Iterator[Bench]:
 
 
 def read(exercise: KernelExercise, answer: Any) -> KernelSource:
-    """The kernel that an answer is.
+    """Return the kernel of an answer.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def _dynamic(source: KernelSource, case: Case) -> int:
 
 
 def short(text: str) -> str:
-    """A source line that leaves room for the sentence it stands in."""
+    """Return a source line shortened to fit into a sentence."""
     text = text.strip()
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 

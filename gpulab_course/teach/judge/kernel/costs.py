@@ -27,7 +27,7 @@ _WIDE = 32
 
 
 def counted(trial: Trial) -> list[Counted]:
-    """The launch of the score first, then two drawn from the answer's text, then the large ones."""
+    """Return the counted launches: that of the score first, then two random ones, then the large ones."""
     trial.counted = trial.counted or list(_count(trial))
     return trial.counted
 
@@ -50,7 +50,7 @@ def _count(trial: Trial) -> Iterator[Counted]:
             naive = None
         run = trial.run(case, "budget", counting=counting)
         yield Counted(case, budget.Costs(run.counters, stats), reference, naive)
-    # Where there are few columns, good and bad solutions leave most lanes idle.
+    # With few columns, good and bad solutions leave most lanes idle.
     large = [
         (case, counters) for case, counters in trial.large if all(np.atleast_1d(case.size)[1:2] >= _WIDE)
     ]
@@ -60,7 +60,7 @@ def _count(trial: Trial) -> Iterator[Counted]:
 
 
 def keep_budget(trial: Trial) -> str:
-    """Named counters beside the reference's and the naive version's."""
+    """Check the counters of the budgets, next to those of the reference and of the naive version."""
     budgets = trial.exercise.budgets
     if not budgets:
         return "this exercise has no budget."
@@ -82,7 +82,7 @@ def _asked(item: Budget, score: budget.Score) -> bool:
 
 
 def share_work(trial: Trial) -> str:
-    """Instructions, the busiest warp and the lanes at work beside the reference's: no serial kernel."""
+    """Check that the work is shared: instructions, busiest warp and active lanes next to the reference's."""
     for launch in counted(trial):
         said = _complaint(trial, launch)
         if said:
@@ -117,7 +117,7 @@ def _complaint(trial: Trial, launch: Counted) -> str:
 
 
 def _share_of_busiest(counters: KernelCounters) -> float:
-    """The busiest warp's share of all instructions: costly work, shared evenly, leaves it as it is."""
+    """Return the busiest warp's share of all instructions; evenly shared costly work does not change it."""
     return counters.longest_warp_instructions / max(1, counters.warp_instructions)
 
 

@@ -33,7 +33,7 @@ _AT_ONCE = (
     "to hold whatever they did meanwhile."
 )
 _Step = tuple[Stage, Callable[[Trial], str]]
-# What the sanitizer calls a value that a shuffle takes from a lane that is not there.
+# The sanitizer's name for a value that a shuffle takes from a missing lane.
 _ABSENT = "shuffle from an absent lane"
 # So many times the reference's instructions, and large sizes would take minutes.
 _HOPELESS = 40
@@ -80,7 +80,7 @@ def _judged(trial: Trial, steps: Sequence[_Step], begin: Callable[[], None]) -> 
 
 
 def results(trial: Trial) -> str:
-    """Small sizes with every block shape, every kind of data, and the exercise's table."""
+    """Check small sizes with every block shape, every kind of data, and the exercise's table."""
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases()]
     runs = [trial.run(case, "results", number) for number, case in enumerate(cases)]
     trial.hopeless = _hopeless(trial, cases, runs)
@@ -91,7 +91,7 @@ def results(trial: Trial) -> str:
 
 
 def large_results(trial: Trial) -> str:
-    """Large sizes with one shape each: last, for a race shows there by chance and elsewhere for sure."""
+    """Check large sizes with one shape each; last, because other stages find races more reliably."""
     if trial.hopeless:
         return "."
     sizes = []
@@ -103,14 +103,14 @@ def large_results(trial: Trial) -> str:
 
 
 def counted_results(trial: Trial) -> str:
-    """The launches in which costs are counted: what they leave has to be right as well."""
+    """Check the results of the launches in which costs are counted."""
     if trial.hopeless is None:
         counted(trial)
     return ""
 
 
 def orders(trial: Trial) -> str:
-    """Blocks in reverse, at random, and taking turns."""
+    """Check the results with blocks in reverse order, in random order, and taking turns."""
     for case in trial.order_cases():
         for order, seed, words in _ORDERS:
             with trial.bench.order(order, seed):
@@ -125,7 +125,7 @@ def orders(trial: Trial) -> str:
 
 
 def hazards(trial: Trial) -> str:
-    """Small launches of every block shape under the sanitizer's checks."""
+    """Check small launches of every block shape with the sanitizer."""
     cases = trial.hazard_cases()
     for case in cases:
         try:
@@ -158,14 +158,14 @@ def hazards(trial: Trial) -> str:
 
 
 def parallelism(trial: Trial) -> str:
-    """No serial kernel, and none whose threads repeat each other's work."""
+    """Check that the kernel is not serial, and that threads do not repeat each other's work."""
     if trial.hopeless is not None:
         raise trial.mistaken(trial.hopeless)
     return share_work(trial)
 
 
 def on_real_gpu(trial: Trial) -> str:
-    """The same launches on the real GPU: last, for a fault would end its context."""
+    """Check the same launches on the real GPU; last, because a fault would end its context."""
     cp: Any = session.real_cp()
     device = session.which_device().device
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases(), *trial.large_cases()]

@@ -83,7 +83,7 @@ class Trial:
         return [case] if case is not None and (np.prod(case.size) <= SMALL) == small else []
 
     def large_cases(self) -> Iterator[Case]:
-        """The others, each made when it is its turn."""
+        """Yield the large launches, each made when it is needed."""
         yield from self._again(False)
         yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > SMALL)
 
@@ -111,7 +111,7 @@ class Trial:
         return cases
 
     def order_cases(self) -> list[Case]:
-        """A middling and a larger launch of several blocks; of three waves where blocks may wait."""
+        """Return a medium and a larger launch of several blocks, and one of three waves if blocks wait."""
         several = [case for case in self.small_cases if prod(case.launch_grid) > 1]
         several.sort(key=lambda case: prod(case.launch_grid))
         chosen = self._again(True, "orders")
@@ -134,7 +134,7 @@ class Trial:
         return list({id(case): case for case in chosen}.values())
 
     def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
-        """A launch to try, with numbers of its own: a parameter drawn once would have one sign throughout."""
+        """Return a launch to try, with its own random numbers, so that scalar parameters vary in sign."""
         seed = [self.seed, *(int(side) for side in np.atleast_1d(size)), *block]
         return made_case(self.exercise, Draw(seed, kind), size, block)
 

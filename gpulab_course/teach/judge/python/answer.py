@@ -1,4 +1,4 @@
-"""An answer as the judge sees it: something to be asked, that answers with plain data."""
+"""An answer in its process, as the judge uses it: requests, and replies of plain data."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Answer:
         return self.calling("", *arguments)
 
     def calling(self, shown: str, *arguments: Any) -> Any:
-        """Call it; what it raises is told with the call as it is `shown`."""
+        """Call the function; an exception that it raises is reported with the call as in `shown`."""
         return self._asking(shown, child.call_it, *arguments)
 
     def value(self) -> Any:
-        """The answer itself, where it is a value."""
+        """The answer itself, if it is a value."""
         return self.ask(child.itself)
 
     def ask(
@@ -81,7 +81,7 @@ class Answer:
 
 
 def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
-    """Call a learner's function; what it raises becomes `NotYet` with the call spelled out.
+    """Call a learner's function; an exception that it raises becomes `NotYet` with the call spelled out.
 
     `shown` is how the call is written in messages, where its arguments would be too long.
 

@@ -1,4 +1,4 @@
-"""Python answers run in a process of their own: whatever they do there, the notebook lives on.
+"""Python answers that run in a process of their own, so that they cannot harm the notebook.
 
 The verdict is made here, of plain data that come from there. An answer may do what it likes with its own
 process; what it writes is a value, right or wrong, or it is nothing.
@@ -99,7 +99,7 @@ def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str
 
 @contextlib.contextmanager
 def _talk(device: str, limit_s: float) -> Iterator[Talk]:
-    """A process for an answer; what that prints is shown in the end."""
+    """Start a process for an answer; its printed lines are shown at the end."""
     with Talk(device, limit_s, modules=MODULES) as talk:
         try:
             yield talk
@@ -117,7 +117,7 @@ def _show_printed(talk: Talk) -> None:
 
 
 def let_cupy_be_found(_: Any) -> None:
-    """Let an answer's process find the virtual GPU as CuPy, if that is in use."""
+    """Make the virtual GPU importable as CuPy in an answer's process, if it is in use."""
     if session.real_cp() is None:
         import virtualgpu
 
@@ -143,7 +143,7 @@ def _put(talk: Talk, pickled: bytes, seed: int) -> Answer:
 
 @contextlib.contextmanager
 def _beside(device: str, limit_s: float) -> Iterator[Callable[[Any], Answer]]:
-    """A process that an answer does not reach."""
+    """Start a process that an answer cannot reach, for the judge's own programs."""
     import cloudpickle
 
     with Talk(device, 2 * limit_s, modules=MODULES) as talk:

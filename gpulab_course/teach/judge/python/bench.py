@@ -68,7 +68,7 @@ class Bench:
             )
 
     def pinned(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A copy in page-locked memory, which the caller keeps."""
+        """Return a copy in pinned memory, which the caller keeps."""
         memory = self.cp.cuda.alloc_pinned_memory(max(array.nbytes, 1))
         copy: npt.NDArray[Any] = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
         copy[...] = array
@@ -76,7 +76,7 @@ class Bench:
         return copy
 
     def pinned_of(self, array: Any) -> list[npt.NDArray[Any]]:
-        """The page-locked copies that were made of an array."""
+        """Return the pinned copies that were made of an array."""
         return [copy for source, copy in self._pinned if source is array]
 
     def read(self, result: Any) -> Any:

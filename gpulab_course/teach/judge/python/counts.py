@@ -54,12 +54,12 @@ class ProgramRecord:
 
     @property
     def working_kernels(self) -> list[Activity]:
-        """Kernels that the result rests on."""
+        """Return the kernels on which the result depends."""
         return self.flow.kernels(self.activities)
 
     @property
     def loose_kernels(self) -> int:
-        """Kernels that the host launched one by one."""
+        """Count the kernels that the host launched one by one."""
         return len([a for a in self.of_kind("CONCURRENT_KERNEL") if not a.graph_id])
 
     @property

@@ -22,7 +22,7 @@ class Flow:
     graph_launches: int = 0
 
     def kernels(self, activities: Iterable[Activity]) -> list[Activity]:
-        """Those of the activities that are kernels which the result rests on."""
+        """Return the kernels among the activities on which the result depends."""
         return [a for a in activities if a.kind == "CONCURRENT_KERNEL" and a.correlation_id in self.numbers]
 
 
@@ -77,7 +77,7 @@ def held_up(kernels: Sequence[Activity], activities: Sequence[Activity], stream_
 
 
 def _ordered(activities: Sequence[Activity]) -> tuple[dict[int, int], dict[int, int]]:
-    """By an activity's number its bit, and the bits of all that end before it, and its own."""
+    """Return for each activity number its bit, and the bits of the activity and of all that end before it."""
     bits: dict[int, int] = {}
     before: dict[int, int] = {}
     for a in activities:

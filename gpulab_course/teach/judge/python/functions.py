@@ -24,13 +24,13 @@ def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = 
 
 
 def must_be_a_function(name: str, is_one: bool, kind: str) -> None:
-    """Refuse what cannot be called."""
+    """Raise `NotYet` if an answer cannot be called."""
     if not is_one:
         raise NotYet(f"{name} should be a function, not {kind}; pass it without calling it.")
 
 
 def must_return(shown: str, result: Any) -> None:
-    """Refuse what a stub returns."""
+    """Raise `NotYet` if a call returned None or ``...``, as a stub does."""
     if result is None or result is ...:
         raise NotYet(f"{shown} returns nothing; replace the TODO and end with a return.")
 

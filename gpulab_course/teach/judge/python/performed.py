@@ -113,7 +113,7 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
 
 
 def _elsewhere(cp: Any, source: Any) -> Any:
-    """An array like another one, with nothing in it that anybody wants."""
+    """Return an array like another one, with meaningless contents."""
     array = cp.empty_like(source)
     array.fill(cp.nan if array.dtype.kind == "f" else 1)
     return array

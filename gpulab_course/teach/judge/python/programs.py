@@ -117,7 +117,7 @@ class _Trial:
         return self.exercise.case(Draw([self._seed, number, _HOWS.index(how)]), self.sizes[number])
 
     def run(self, program: Answer, number: int, how: How = "as given") -> Counts:
-        """`run` with one of the sizes, and the data that belong to how it is run."""
+        """Run a program with one of the sizes, on the data for this way to run it."""
         return self._run(program, self._case(number, how), how)
 
     def once_more(self, program: Answer) -> None:
@@ -142,8 +142,7 @@ class _Trial:
     def counted(
         self, put: Callable[[Any], Answer], yours: dict[int, Counts], checked: dict[int, Counts]
     ) -> tuple[tuple[Score, ...], str]:
-        """The figures at the last size, which are the score, and what is said of a budget that is not kept,
-        there or at another size."""
+        """Return the scores at the last size, and a message about a budget that is exceeded at any size."""
         exercise = self.exercise
         last = len(self.sizes) - 1
         reference = self._costs(put, exercise.reference)
@@ -192,7 +191,7 @@ def advised(exercise: ProgramExercise, said: str) -> str:
 def run(
     exercise: ProgramExercise, program: Answer, case: ProgramCase, how: How = "as given"
 ) -> Counts | None:
-    """Let a program be called on a fresh virtual device, and look at what it returned.
+    """Call a program on a fresh virtual device, and examine its result.
 
     Returns
     -------

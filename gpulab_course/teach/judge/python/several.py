@@ -54,7 +54,7 @@ class Gpus:
             return array.get()
 
     def quiet(self) -> None:
-        """Nothing runs any more."""
+        """Wait until no work is running."""
         for gpu in range(self.count):
             self.cp.cuda.Device(gpu).synchronize()
 

@@ -47,7 +47,7 @@ FAMILIES: dict[str, list[Family]] = {}
 
 
 def family(cause: str) -> Callable[[Family], Family]:
-    """A way to suffer from a cause."""
+    """Register a function that draws kernels with a cause."""
 
     def register(made: Family) -> Family:
         FAMILIES.setdefault(cause, []).append(made)
