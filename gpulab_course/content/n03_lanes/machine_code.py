@@ -21,3 +21,6 @@ def counts(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTabl
     except ToolMissingError:
         content = resources.files(__package__).joinpath(SHIPPED).read_bytes()
         return AsRunTable.of(io.read(content, SHIPPED), code=kernel.code)
+
+
+as_run = counts  # its name in learners' copies of notebook 03 of version 1.0
