@@ -1,16 +1,16 @@
 """Advice on how to make a program faster, from its timeline, with the expected gain.
 
-Each gain is what the one change saves if the rest stays as it is; those of several do not add up.
+Each gain is the time that this change alone saves. The gains of several changes do not add up.
 
-* *Pin*: pageable copies on the critical path, less what they would take at the speed of the timeline's own
-  pinned copies, or at `PINNED_GB_S`.
-* *Wait*: the device's idle times for which a line of the program that waits is to blame, and the small copies
-  that it waits for, which nobody needs if the value stays on the device.
-* *Graph*: its launch-bound idle times; the nodes of a graph follow each other by `GRAPH_NODE_NS` at least.
-* *Host*: its idle times while the host computed.
-* *Overlap*: of the operations on the critical path, all that do not belong to the engine that is busiest
-  there, if the work came in `PIECES` pieces of which each may overlap the next; nothing where they do.
-* *Stream*: gaps of streams that the default stream's rule made.
+* *Pin*: the time of pageable copies on the critical path, less the time that they would take at the speed of
+  the timeline's own pinned copies, or at `PINNED_GB_S`.
+* *Wait*: the device's idle times that a waiting line of the program causes, and the small copies for which it
+  waits, which are not needed if the value stays on the device.
+* *Graph*: the launch-bound idle times; the nodes of a graph start at least `GRAPH_NODE_NS` apart.
+* *Host*: the idle times during which the host computed.
+* *Overlap*: the operations on the critical path that do not run on the engine that is busiest there, if the
+  work came in `PIECES` pieces, each of which may overlap the next; nothing if they overlap already.
+* *Stream*: gaps of streams that the default stream's rule causes.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from gpulab.analysis.critical_path import critical_path
 from gpulab.analysis.flow import Flow
 from gpulab.analysis.gaps import gaps_of
 from gpulab.analysis.overlap import by_engine, by_stream, engine_of, pairs
-from gpulab.analysis.sentences import at_lines
+from gpulab.analysis.sentences import lines_text
 from gpulab.words import count, duration, listing, percent
 from virtualgpu.records import Activity, Advice, CopyKind, Gap, GapCause, PathStep, SourceLine, Timeline
 
-MOST = 4
+MAX_ADVICE = 4
 # Smallest gains that are worth a sentence.
-_LEAST_FRACTION = 0.02
-# A pinned buffer one way over PCIe 5.0 x16 (measured on an H200), and over what older GPUs have.
+_MIN_FRACTION = 0.02
+# Copies from a pinned buffer in one direction over PCIe 5.0 x16 (measured on an H200), and on older GPUs.
 PINNED_GB_S = 55.0
 _PINNED_GB_S_OF = {"T4": 13.0, "V100": 13.0, "A100": 26.0, "A10": 26.0, "A30": 26.0, "L4": 26.0, "RTX": 26.0}
-# Measured on an H200: 1.03 µs a node in a graph of 1,000.
+# Measured on an H200: 1.03 µs per node in a graph of 1,000 nodes.
 GRAPH_NODE_NS = 1_030
-_FEWEST_LAUNCHES = 10
+_MIN_LAUNCHES = 10
 PIECES = 4
-_OVERLAPS_WELL = 0.5
+_GOOD_OVERLAP = 0.5
 # Smaller copies take only the fixed time of a copy.
-_SMALLEST_COPY = 64 << 10
-_WAITS: tuple[GapCause, ...] = ("hidden synchronisation", "synchronisation")
+_MIN_COPY_BYTES = 64 << 10
+_WAIT_CAUSES: tuple[GapCause, ...] = ("hidden synchronisation", "synchronisation")
 
 
 def advice(timeline: Timeline) -> tuple[Advice, ...]:
-    """Return at most four pieces of advice, the one with the largest gain first; none if none apply.
+    """Return at most four pieces of advice, the one with the largest gain first.
 
-    A graph comes behind the waits that keep it from being captured.
+    Advice about a graph follows advice about waits, because a program with waits cannot be captured.
 
     Examples
     --------
@@ -54,155 +54,172 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
     """
     flow = Flow(timeline)
     path = critical_path(timeline)
-    device = [a for a in timeline.activities if engine_of(a) is not None]
-    idle = [gap for gap in gaps_of(flow, {"device": device}) if gap.before]
-    found = [
+    device_operations = [a for a in timeline.activities if engine_of(a) is not None]
+    idle_gaps = [gap for gap in gaps_of(flow, {"device": device_operations}) if gap.before]
+    candidates = [
         *_pin(flow, path),
-        *_waits(flow, idle),
-        *_graph(flow, idle),
-        *_host(idle),
+        *_waits(flow, idle_gaps),
+        *_graph(flow, idle_gaps),
+        *_host(idle_gaps),
         *_overlap(flow, path),
         *_stream(flow, gaps_of(flow, by_stream(timeline))),
     ]
-    whole = timeline.duration_ns
-    found = [each for each in found if each.gain_ns >= max(1, _LEAST_FRACTION * whole)]
+    total_ns = timeline.duration_ns
+    candidates = [piece for piece in candidates if piece.gain_ns >= max(1, _MIN_FRACTION * total_ns)]
     # A wait cannot be captured, so waits must be removed first.
-    waits = any(each.topic == "wait" for each in found)
-    found.sort(key=lambda each: (waits and each.topic == "graph", -each.gain_ns))
+    has_wait = any(piece.topic == "wait" for piece in candidates)
+    candidates.sort(key=lambda piece: (has_wait and piece.topic == "graph", -piece.gain_ns))
     return tuple(
-        Advice(each.topic, f"{each.text}: {_gain(each.gain_ns, whole)}.", each.gain_ns, each.sources)
-        for each in found[:MOST]
+        Advice(piece.topic, f"{piece.text}: {_gain(piece.gain_ns, total_ns)}.", piece.gain_ns, piece.sources)
+        for piece in candidates[:MAX_ADVICE]
     )
 
 
-def _gain(gain_ns: int, whole_ns: int) -> str:
-    return f"up to about {duration(gain_ns)} of {duration(whole_ns)} ({percent(gain_ns / whole_ns)})"
+def _gain(gain_ns: int, total_ns: int) -> str:
+    return f"up to about {duration(gain_ns)} of {duration(total_ns)} ({percent(gain_ns / total_ns)})"
 
 
-def _on_path(flow: Flow, path: Sequence[PathStep]) -> list[Activity]:
+def _path_operations(flow: Flow, path: Sequence[PathStep]) -> list[Activity]:
     return [flow.operations[step.correlation_id] for step in path if step.kind == "operation"]
 
 
 def _pin(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
-    copies = [a for a in _on_path(flow, path) if a.pinned is False and a.size_bytes >= _SMALLEST_COPY]
-    speeds = {kind: _pinned_gb_s(flow, kind) for kind in {copy.copy_kind for copy in copies}}
-    saved = 0.0
+    copies = [
+        a for a in _path_operations(flow, path) if a.pinned is False and a.size_bytes >= _MIN_COPY_BYTES
+    ]
+    speed_gb_s = {kind: _pinned_gb_s(flow, kind) for kind in {copy.copy_kind for copy in copies}}
+    saved_ns = 0.0
     lines = []
     for copy in copies:
-        likely_ns = copy.size_bytes / speeds[copy.copy_kind]
-        if likely_ns < copy.duration_ns:
-            saved += copy.duration_ns - likely_ns
-            lines.append(_line(flow, copy))
-    if saved:
-        copied = count(len(lines), "copy", "copies")
-        text = f"Pin the host's buffer of {copied} on the critical path{at_lines(lines)}, as "
+        pinned_ns = copy.size_bytes / speed_gb_s[copy.copy_kind]
+        if pinned_ns < copy.duration_ns:
+            saved_ns += copy.duration_ns - pinned_ns
+            lines.append(_issuing_line(flow, copy))
+    if saved_ns:
+        copies_text = count(len(lines), "copy", "copies")
+        text = f"Pin the host's buffer of {copies_text} on the critical path{lines_text(lines)}, as "
         text += "cupyx.empty_pinned makes one: then the copy is faster and the host need not wait for it"
-        yield Advice("pin", text, round(saved), _distinct(lines))
+        yield Advice("pin", text, round(saved_ns), _distinct_lines(lines))
 
 
 def _pinned_gb_s(flow: Flow, kind: CopyKind | None) -> float:
-    """The speed of pinned copies of one direction in this timeline, in bytes per ns."""
-    known = [a for a in flow.timeline.activities if a.copy_kind == kind and a.size_bytes >= _SMALLEST_COPY]
-    total_ns = sum(a.duration_ns for a in known if a.pinned)
+    """Return the speed of pinned copies of one direction in this timeline, in bytes per ns."""
+    copies = [a for a in flow.timeline.activities if a.copy_kind == kind and a.size_bytes >= _MIN_COPY_BYTES]
+    total_ns = sum(a.duration_ns for a in copies if a.pinned)
     if total_ns:
-        return sum(a.size_bytes for a in known if a.pinned) / total_ns
+        return sum(a.size_bytes for a in copies if a.pinned) / total_ns
     device = flow.timeline.provenance.device
     return next((speed for name, speed in _PINNED_GB_S_OF.items() if name in device), PINNED_GB_S)
 
 
-def _waits(flow: Flow, idle: Sequence[Gap]) -> Iterable[Advice]:
+def _waits(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
     by_line: dict[SourceLine | None, list[Gap]] = defaultdict(list)
-    for gap in idle:
-        if gap.cause in _WAITS:
+    for gap in idle_gaps:
+        if gap.cause in _WAIT_CAUSES:
             by_line[gap.source].append(gap)
     # A value that stays on the device needs no copy, nor the idle time before it.
     copies: dict[SourceLine | None, dict[int, Activity]] = defaultdict(dict)
-    for wait in (wait for waits in flow.waits.values() for wait in waits):
-        copy = wait.operation
-        if copy is not None and wait.asked and wait.asked.hidden and copy.size_bytes < _SMALLEST_COPY:
-            copies[wait.source][copy.correlation_id] = copy
-    before = {gap.before: gap.duration_ns for gap in idle}
-    for line, found in by_line.items():
-        gone = copies[line] if copies[line] and line is not None else {}
-        saved = _total(found) + sum(copy.duration_ns + before.get(n, 0) for n, copy in gone.items())
-        text = f"Remove the wait{at_lines([line])}, behind which the device stood idle {_times(found)}"
-        if any(gap.cause == "hidden synchronisation" for gap in found):
+    for waits in flow.waits.values():
+        for wait in waits:
+            copy = wait.operation
+            is_hidden = wait.synchronization is not None and wait.synchronization.hidden
+            if copy is not None and is_hidden and copy.size_bytes < _MIN_COPY_BYTES:
+                copies[wait.source][copy.correlation_id] = copy
+    idle_before_ns = {gap.before: gap.duration_ns for gap in idle_gaps}
+    for line, gaps in by_line.items():
+        removable_copies = copies[line] if copies[line] and line is not None else {}
+        saved_ns = _total_ns(gaps) + sum(
+            copy.duration_ns + idle_before_ns.get(number, 0) for number, copy in removable_copies.items()
+        )
+        text = f"Remove the wait{lines_text([line])}, behind which the device stood idle {_times_text(gaps)}"
+        if any(gap.cause == "hidden synchronisation" for gap in gaps):
             text += "; leave the value on the device, or fetch it once at the end"
-        yield Advice("wait", text, saved, _distinct([line]))
+        yield Advice("wait", text, saved_ns, _distinct_lines([line]))
 
 
-def _graph(flow: Flow, idle: Sequence[Gap]) -> Iterable[Advice]:
-    late = [gap for gap in idle if gap.cause == "launch-bound"]
-    launches = [gap for gap in late if not flow.operations[gap.before].graph_id]
-    if len(launches) >= _FEWEST_LAUNCHES:
+def _graph(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
+    launch_bound = [gap for gap in idle_gaps if gap.cause == "launch-bound"]
+    launches = [gap for gap in launch_bound if not flow.operations[gap.before].graph_id]
+    if len(launches) >= _MIN_LAUNCHES:
         lines = [gap.source for gap in launches]
-        what = "Capture the launches in a CUDA Graph"
-        if any(gap.cause in _WAITS for gap in idle):
-            what = "Once nothing waits between the launches, capture them in a CUDA Graph"
-        text = f"{what}{at_lines(lines)}: {_times(launches)} the device "
+        remedy = "Capture the launches in a CUDA Graph"
+        if any(gap.cause in _WAIT_CAUSES for gap in idle_gaps):
+            remedy = "Once nothing waits between the launches, capture them in a CUDA Graph"
+        text = f"{remedy}{lines_text(lines)}: {_times_text(launches)} the device "
         text += "stood idle because the host gives out work more slowly than it runs"
-        spaced = sum(max(0, GRAPH_NODE_NS - flow.operations[gap.before].duration_ns) for gap in launches)
-        yield Advice("graph", text, _total(launches) - spaced, _distinct(lines))
+        node_spacing_ns = sum(
+            max(0, GRAPH_NODE_NS - flow.operations[gap.before].duration_ns) for gap in launches
+        )
+        yield Advice("graph", text, _total_ns(launches) - node_spacing_ns, _distinct_lines(lines))
 
 
-def _host(idle: Sequence[Gap]) -> Iterable[Advice]:
-    found = [gap for gap in idle if gap.cause == "host computing"]
-    if found:
-        lines = [gap.source for gap in found]
-        text = f"Give out work before the host computes{at_lines(lines)}: {_times(found)} the device stood "
-        text += "idle meanwhile"
-        yield Advice("host", text, _total(found), _distinct(lines))
+def _host(idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
+    gaps = [gap for gap in idle_gaps if gap.cause == "host computing"]
+    if gaps:
+        lines = [gap.source for gap in gaps]
+        text = f"Give out work before the host computes{lines_text(lines)}: {_times_text(gaps)} the device "
+        text += "stood idle meanwhile"
+        yield Advice("host", text, _total_ns(gaps), _distinct_lines(lines))
 
 
 def _overlap(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
-    busy: Counter[str] = Counter()
-    for operation in _on_path(flow, path):
+    busy_ns: Counter[str] = Counter()
+    for operation in _path_operations(flow, path):
         engine = engine_of(operation)
-        if engine == "compute" or (engine in ("H2D", "D2H") and operation.size_bytes >= _SMALLEST_COPY):
-            busy[engine] += operation.duration_ns
-    if len(busy) < 2 or "compute" not in busy:
+        if engine == "compute" or (engine in ("H2D", "D2H") and operation.size_bytes >= _MIN_COPY_BYTES):
+            busy_ns[engine] += operation.duration_ns
+    if len(busy_ns) < 2 or "compute" not in busy_ns:
         return
-    engines = {name: found for name, found in by_engine(flow.timeline).items() if name.split()[0] in busy}
-    together = pairs(engines)
-    if all(pair.fraction >= _OVERLAPS_WELL for pair in together):
+    engines = {
+        name: operations
+        for name, operations in by_engine(flow.timeline).items()
+        if name.split()[0] in busy_ns
+    }
+    overlaps = pairs(engines)
+    if all(pair.fraction >= _GOOD_OVERLAP for pair in overlaps):
         return
-    (longest, _), *others = busy.most_common()
-    saved = sum(time_ns for _, time_ns in others) * (PIECES - 1) / PIECES
+    (longest, _), *others = busy_ns.most_common()
+    saved_ns = sum(time_ns for _, time_ns in others) * (PIECES - 1) / PIECES
     # Even with perfect overlap, a run is not shorter than the work of its busiest engine.
-    least_ns = max(max(pair.first_ns, pair.second_ns) for pair in together)
+    shortest_ns = max(max(pair.first_ns, pair.second_ns) for pair in overlaps)
     names = listing([longest, *(name for name, _ in others)])
     text = f"Let {names} overlap: cut the work into pieces, and give them to several streams in turn"
-    if any(a.pinned is False for a in _on_path(flow, path)):
+    if any(a.pinned is False for a in _path_operations(flow, path)):
         text += ", with pinned buffers"
-    yield Advice("overlap", text, round(min(saved, flow.timeline.duration_ns - least_ns)))
+    yield Advice("overlap", text, round(min(saved_ns, flow.timeline.duration_ns - shortest_ns)))
 
 
 def _stream(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
-    found = [gap for gap in gaps if gap.cause == "default stream"]
-    if found:
-        where = listing(list(dict.fromkeys(gap.where for gap in found)))
-        text = f"Make streams with cp.cuda.Stream(non_blocking=True), and leave the default stream: {where} "
-        text += f"waited {_times(found)} by its rule"
-        calls = [flow.call(flow.operations[gap.before]) for gap in found]
-        given = [
-            gap.start_ns if call is None else call.end_ns for gap, call in zip(found, calls, strict=True)
+    rule_gaps = [gap for gap in gaps if gap.cause == "default stream"]
+    if rule_gaps:
+        streams = listing(list(dict.fromkeys(gap.where for gap in rule_gaps)))
+        text = (
+            f"Make streams with cp.cuda.Stream(non_blocking=True), and leave the default stream: {streams} "
+        )
+        text += f"waited {_times_text(rule_gaps)} by its rule"
+        calls = [flow.call(flow.operations[gap.before]) for gap in rule_gaps]
+        issue_times = [
+            gap.start_ns if call is None else call.end_ns for gap, call in zip(rule_gaps, calls, strict=True)
         ]
-        saved = sum(gap.end_ns - max(gap.start_ns, ns) for gap, ns in zip(found, given, strict=True))
-        yield Advice("stream", text, saved)
+        saved_ns = sum(
+            gap.end_ns - max(gap.start_ns, issued_ns)
+            for gap, issued_ns in zip(rule_gaps, issue_times, strict=True)
+        )
+        yield Advice("stream", text, saved_ns)
 
 
-def _line(flow: Flow, operation: Activity) -> SourceLine | None:
+def _issuing_line(flow: Flow, operation: Activity) -> SourceLine | None:
     call = flow.call(operation)
     return None if call is None else call.source
 
 
-def _distinct(lines: Iterable[SourceLine | None]) -> tuple[SourceLine, ...]:
+def _distinct_lines(lines: Iterable[SourceLine | None]) -> tuple[SourceLine, ...]:
     return tuple(dict.fromkeys(line for line in lines if line is not None))
 
 
-def _total(gaps: Sequence[Gap]) -> int:
+def _total_ns(gaps: Sequence[Gap]) -> int:
     return sum(gap.duration_ns for gap in gaps)
 
 
-def _times(gaps: Sequence[Gap]) -> str:
+def _times_text(gaps: Sequence[Gap]) -> str:
     return count(len(gaps), "time")

@@ -1,10 +1,10 @@
 """The critical path: the chain of operations and host times that determines a timeline's duration.
 
-It is followed from the end backwards: an operation began when the last of these was there: what it had to
-follow, the call that gave it out, or its engine. A call was made when the host came to it, which
-had gone on from the last wait that held it up; and that ended with the operation it was waiting
-for. Each link begins when the one before it ends, so the links' times add up to the whole. To make the
-program faster, one of them has to become shorter.
+It is followed backwards from the end. An operation began when the last of three conditions was met: its
+predecessors had ended, its call had issued it, and its engine was free. The host made that call after it had
+continued from its last wait, which had ended with the operation that it waited for. Each link begins when the
+one before it ends, so the links' times add up to the timeline's duration. To make the program faster, one of
+the links has to become shorter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from virtualgpu.records import Activity, PathStep, SourceLine, StepKind, Timelin
 
 
 def critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
-    """Return the critical path in the order of time; its durations add up to the timeline's.
+    """Return the steps of the critical path in the order of time; their durations add up to the timeline's.
 
     Examples
     --------
@@ -29,6 +29,8 @@ def critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
 
 
 class _Walk:
+    """A walk through a timeline, from its end backwards, that collects the steps of the critical path."""
+
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._names = stream_names(flow.timeline)
@@ -36,11 +38,12 @@ class _Walk:
         self._seen: set[int] = set()
 
     def steps(self) -> tuple[PathStep, ...]:
+        """Return the steps of the critical path in the order of time."""
         timeline = self._flow.timeline
-        last = max(timeline.activities, key=lambda a: a.end_ns, default=None)
+        last_operation = max(timeline.activities, key=lambda a: a.end_ns, default=None)
         operation: Activity | None
-        if last is not None and last.end_ns >= timeline.end_ns:
-            operation = last
+        if last_operation is not None and last_operation.end_ns >= timeline.end_ns:
+            operation = last_operation
         else:
             calls = timeline.calls
             thread = max(calls, key=lambda call: call.end_ns).thread if calls else 0
@@ -53,66 +56,71 @@ class _Walk:
     def _operation(self, operation: Activity) -> Activity | None:
         """Add an operation to the path; return the operation before it, or None at the beginning."""
         flow = self._flow
-        begin_ns = self._flow.timeline.start_ns
-        where = self._names[operation.device_id, operation.stream_id]
-        start_ns = max(begin_ns, operation.start_ns)
+        timeline_start_ns = self._flow.timeline.start_ns
+        stream_name = self._names[operation.device_id, operation.stream_id]
+        start_ns = max(timeline_start_ns, operation.start_ns)
         call = flow.call(operation)
         self._add(
             "operation",
             operation.name,
             start_ns,
             operation.end_ns,
-            where,
+            stream_name,
             operation.correlation_id,
             call.source if call else None,
         )
         candidates = [*flow.before(operation), flow.engine_before(operation)]
-        possible = [
+        predecessors = [
             a
             for a in candidates
             if a is not None and a.end_ns <= start_ns and a.correlation_id not in self._seen
         ]
-        awaited = max(possible, key=lambda a: a.end_ns, default=None)
-        given_ns = begin_ns if call is None else min(call.end_ns, start_ns)
-        ready_ns = max(begin_ns, given_ns, awaited.end_ns if awaited else begin_ns)
-        self._add("start-up", f"start of {operation.name}", ready_ns, start_ns, where)
-        if awaited is not None and awaited.end_ns >= given_ns:
-            return awaited
-        return None if call is None else self._host(call.thread, given_ns)
+        last_predecessor = max(predecessors, key=lambda a: a.end_ns, default=None)
+        issued_ns = timeline_start_ns if call is None else min(call.end_ns, start_ns)
+        ready_ns = max(
+            timeline_start_ns, issued_ns, last_predecessor.end_ns if last_predecessor else timeline_start_ns
+        )
+        self._add("start-up", f"start of {operation.name}", ready_ns, start_ns, stream_name)
+        if last_predecessor is not None and last_predecessor.end_ns >= issued_ns:
+            return last_predecessor
+        return None if call is None else self._host(call.thread, issued_ns)
 
     def _host(self, thread: int, until_ns: int) -> Activity | None:
         """Add the host's time up to `until_ns`; return the operation that the host had waited for."""
         flow = self._flow
-        begin_ns = self._flow.timeline.start_ns
-        at_ns = until_ns
-        while (wait := flow.last_wait(thread, at_ns)) is not None:
+        timeline_start_ns = self._flow.timeline.start_ns
+        wait_limit_ns = until_ns
+        while (wait := flow.last_wait(thread, wait_limit_ns)) is not None:
             operation = wait.operation
             if (
                 operation is not None
-                and begin_ns < operation.end_ns <= until_ns
+                and timeline_start_ns < operation.end_ns <= until_ns
                 and operation.correlation_id not in self._seen
             ):
                 self._add_host(thread, operation.end_ns, until_ns)
                 return operation
-            at_ns = wait.end_ns - 1
-        self._add_host(thread, begin_ns, until_ns)
+            wait_limit_ns = wait.end_ns - 1
+        self._add_host(thread, timeline_start_ns, until_ns)
         return None
 
     def _add_host(self, thread: int, start_ns: int, end_ns: int) -> None:
+        """Add a step of the host, named after its calls or after the range that it ran."""
         calls = self._flow.calls_within(thread, start_ns, end_ns)
-        issuing = within_ns(calls, start_ns, end_ns)
-        lines: Counter[SourceLine] = Counter()
+        call_ns = within_ns(calls, start_ns, end_ns)
+        line_ns: Counter[SourceLine] = Counter()
         for call in calls:
             if call.source is not None:
-                lines[call.source] += 1 + call.end_ns - call.start_ns
-        names = Counter(call.name for call in calls)
+                line_ns[call.source] += 1 + call.end_ns - call.start_ns
+        call_counts = Counter(call.name for call in calls)
         name = "the host computes"
-        if calls and issuing * 2 >= end_ns - start_ns:
-            told = [f"{times:,} × {name}" if times > 1 else name for name, times in names.most_common(2)]
-            name = listing([*told, *(["others"] if len(names) > 2 else [])])
-        elif running := self._flow.running(thread, start_ns, end_ns):
-            name = f"the host runs {running}"
-        source = lines.most_common(1)[0][0] if lines else None
+        if calls and call_ns * 2 >= end_ns - start_ns:
+            call_texts = [
+                f"{count:,} × {name}" if count > 1 else name for name, count in call_counts.most_common(2)
+            ]
+            name = listing([*call_texts, *(["others"] if len(call_counts) > 2 else [])])
+        elif range_name := self._flow.running(thread, start_ns, end_ns):
+            name = f"the host runs {range_name}"
+        source = line_ns.most_common(1)[0][0] if line_ns else None
         self._add("host", name, start_ns, end_ns, "host", 0, source)
 
     def _add(
@@ -121,7 +129,7 @@ class _Walk:
         name: str,
         start_ns: int,
         end_ns: int,
-        where: str,
+        track: str,
         number: int = 0,
         source: SourceLine | None = None,
     ) -> None:
@@ -132,7 +140,7 @@ class _Walk:
                     name=name,
                     start_ns=start_ns,
                     end_ns=end_ns,
-                    where=where,
+                    where=track,
                     correlation_id=number,
                     source=source,
                 )

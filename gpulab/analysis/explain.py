@@ -9,11 +9,11 @@ from virtualgpu.records.acts import LEGACY, PER_THREAD
 
 
 def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
-    """Return the text for a stream in a sentence: the program's name for it, or its kind."""
+    """Return the words for a stream in a sentence: the program's name for it, or its kind."""
     device, handle = key
     if handle in LEGACY:
-        several = device or any(other for other, _ in names)
-        return f"the default stream of device {device}" if several else "the default stream"
+        has_many_devices = device or any(other for other, _ in names)
+        return f"the default stream of device {device}" if has_many_devices else "the default stream"
     if handle == PER_THREAD:
         return "the per-thread default stream"
     return names.get(key, f"stream 0x{handle:x}")
@@ -30,141 +30,153 @@ def stream_code(key: StreamKey, names: dict[StreamKey, str]) -> str:
 
 def hazard(
     kind: StreamHazardKind,
-    old: Use,
-    new: Use,
-    freed: SourceLine | None,
+    earlier: Use,
+    later: Use,
+    free_source: SourceLine | None,
     order: Order,
     names: dict[StreamKey, str],
     count: int = 1,
 ) -> StreamHazard:
-    """Return the finding for two uses, `old` issued first; `freed` is the free of the memory in between."""
-    first = _side(old, new, names)
-    second = _side(new, old, names)
-    array = new.region.array or old.region.array
-    if freed is not None:
-        array = old.region.array or array
-    called = array or "the same memory"
-    cause = _what(kind, first, second, old, called, freed) + _why(kind, old, new, order, names)
-    where, remedy = _remedy(kind, old, new, called, names)
+    """Return the finding for two uses of memory; `free_source` is the line of a free between them."""
+    earlier_use = _stream_use(earlier, later, names)
+    later_use = _stream_use(later, earlier, names)
+    array = later.region.array or earlier.region.array
+    if free_source is not None:
+        array = earlier.region.array or array
+    array_text = array or "the same memory"
+    cause = _conflict_text(kind, earlier_use, later_use, earlier, array_text, free_source) + _missing_order(
+        kind, earlier, later, order, names
+    )
+    code_place, remedy = _remedy(kind, earlier, later, array_text, names)
     return StreamHazard(
         kind=kind,
-        first=first,
-        second=second,
+        first=earlier_use,
+        second=later_use,
         array=array,
         cause=cause,
         remedy=remedy,
-        where=where,
+        where=code_place,
         count=count,
     )
 
 
-def _side(use: Use, other: Use, names: dict[StreamKey, str]) -> StreamUse:
-    key = _shown(use, other)
+def _stream_use(use: Use, counterpart: Use, names: dict[StreamKey, str]) -> StreamUse:
+    key = _displayed_stream(use, counterpart)
     if key is None:
         return StreamUse(use.name, use.region.memory, "", use.source, use.writes)
     return StreamUse(use.name, key[0], stream_words(key, names), use.source, use.writes)
 
 
-def _shown(use: Use, other: Use) -> StreamKey | None:
-    """Return the stream to name: within one launch of a graph, the stream in which the node was captured."""
-    return use.inner if use.launch and use.launch == other.launch else use.stream
+def _displayed_stream(use: Use, counterpart: Use) -> StreamKey | None:
+    """Return the stream to display: within one launch of a graph, the stream that captured the node."""
+    return use.inner if use.launch and use.launch == counterpart.launch else use.stream
 
 
-def _what(
+def _conflict_text(
     kind: StreamHazardKind,
-    first: StreamUse,
-    second: StreamUse,
-    old: Use,
+    earlier_use: StreamUse,
+    later_use: StreamUse,
+    earlier: Use,
     array: str,
-    freed: SourceLine | None,
+    free_source: SourceLine | None,
 ) -> str:
-    doing = f"{first.stream or 'the host'} may still be {'writing' if old.writes else 'reading'} it"
-    earlier = f"{doing} ({first.name}{_comma(first.source)})"
+    """Return the beginning of the cause: the uses that conflict, and where they were issued."""
+    activity = (
+        f"{earlier_use.stream or 'the host'} may still be {'writing' if earlier.writes else 'reading'} it"
+    )
+    pending = f"{activity} ({earlier_use.name}{_comma_line(earlier_use.source)})"
     if kind == "used after it was freed":
-        uses = f"{second.stream} uses {array} ({second.name}{_comma(second.source)})"
-        return f"{uses}, whose memory was given back or went to another array{_in(first.source)}: "
+        use = f"{later_use.stream} uses {array} ({later_use.name}{_comma_line(later_use.source)})"
+        return f"{use}, whose memory was given back or went to another array{_in_line(earlier_use.source)}: "
     if kind == "freed too early":
-        return f"{_capital(array)} is given back{_in(second.source)} while {earlier}: "
+        return f"{_capital(array)} is given back{_in_line(later_use.source)} while {pending}: "
     if kind == "reused too early":
-        again = f"{second.stream or 'the host'} uses its memory again ({second.name}{_comma(second.source)})"
-        return f"{_capital(array)} was given back{_in(freed)}, and {again} while {earlier}: "
-    if not second.stream:
-        return f"The host {second.name} ({array}{_comma(second.source)}) while {earlier}: "
-    verb = "writes" if second.writes else "reads"
-    uses = f"{_capital(second.stream)} {verb} {array} ({second.name}{_comma(second.source)})"
-    return f"{uses} while {earlier}: "
+        user = later_use.stream or "the host"
+        reuse = f"{user} uses its memory again ({later_use.name}{_comma_line(later_use.source)})"
+        return f"{_capital(array)} was given back{_in_line(free_source)}, and {reuse} while {pending}: "
+    if not later_use.stream:
+        return f"The host {later_use.name} ({array}{_comma_line(later_use.source)}) while {pending}: "
+    verb = "writes" if later_use.writes else "reads"
+    use = f"{_capital(later_use.stream)} {verb} {array} ({later_use.name}{_comma_line(later_use.source)})"
+    return f"{use} while {pending}: "
 
 
-def _why(kind: StreamHazardKind, old: Use, new: Use, order: Order, names: dict[StreamKey, str]) -> str:
+def _missing_order(
+    kind: StreamHazardKind, earlier: Use, later: Use, order: Order, names: dict[StreamKey, str]
+) -> str:
     """Return the reason why there is no order, including waits that have no effect."""
-    if kind == "used after it was freed" or old.stream is None:
+    if kind == "used after it was freed" or earlier.stream is None:
         return "its address is no longer its own."
-    if new.launch and new.launch == old.launch:
+    if later.launch and later.launch == earlier.launch:
         return "the graph has no edge that orders the two."
-    waits = order.waits_of_host if new.stream is None else order.waits(new.stream)
-    waiting = "the host" if new.stream is None else stream_words(new.stream, names)
+    waits = order.waits_of_host if later.stream is None else order.waits(later.stream)
+    waiter = "the host" if later.stream is None else stream_words(later.stream, names)
     for wait in waits:
-        found = _misguided(wait, old, waiting, names) if wait.at <= new.at else ""
-        if found:
-            return found
-    if kind == "freed too early" and new.stream is not None:
-        reuser = stream_words(new.stream, names)
+        reason = _useless_wait(wait, earlier, waiter, names) if wait.index <= later.index else ""
+        if reason:
+            return reason
+    if kind == "freed too early" and later.stream is not None:
+        reuser = stream_words(later.stream, names)
         return f"the pool may give the block to {reuser} again, which does not wait for that."
     return "nothing orders the two."
 
 
-def _misguided(wait: Wait, old: Use, waiting: str, names: dict[StreamKey, str]) -> str:
+def _useless_wait(wait: Wait, earlier: Use, waiter: str, names: dict[StreamKey, str]) -> str:
+    """Return why a wait does not order the later use after the earlier one, or an empty string."""
     if wait.stream is None:
-        return (
-            f"{waiting} waits{_in(wait.source)} for an event that was not recorded yet, which does nothing."
-        )
-    assert old.stream is not None
-    if wait.stream == old.stream:
-        if wait.recorded_at >= old.at:
+        line = _in_line(wait.source)
+        return f"{waiter} waits{line} for an event that was not recorded yet, which does nothing."
+    assert earlier.stream is not None
+    if wait.stream == earlier.stream:
+        if wait.record_index >= earlier.index:
             return ""
-        recorded = f"recorded{_in(wait.recorded)}, before that operation"
-        return f"the event that {waiting} waits for{_in(wait.source)} was {recorded}."
-    if wait.recorded_at > old.at:
-        other = stream_words(wait.stream, names)
-        missed = stream_words(old.stream, names)
-        return f"{waiting} waits{_in(wait.source)} for {other} only, which does not wait for {missed}."
+        position = f"recorded{_in_line(wait.record_source)}, before that operation"
+        return f"the event that {waiter} waits for{_in_line(wait.source)} was {position}."
+    if wait.record_index > earlier.index:
+        awaited = stream_words(wait.stream, names)
+        unordered = stream_words(earlier.stream, names)
+        return (
+            f"{waiter} waits{_in_line(wait.source)} for {awaited} only, which does not wait for {unordered}."
+        )
     return ""
 
 
 def _remedy(
-    kind: StreamHazardKind, old: Use, new: Use, array: str, names: dict[StreamKey, str]
+    kind: StreamHazardKind, earlier: Use, later: Use, array: str, names: dict[StreamKey, str]
 ) -> tuple[str, str]:
     """Return the remedy in words, and the code to add."""
-    earlier = _shown(old, new)
-    later = _shown(new, old)
-    if kind == "used after it was freed" or earlier is None:
+    first_stream = _displayed_stream(earlier, later)
+    second_stream = _displayed_stream(later, earlier)
+    if kind == "used after it was freed" or first_stream is None:
         return f"Keep {array} as long as something uses its address.", ""
-    first = stream_code(earlier, names)
-    if later is None:
-        return f"After {_line(old.source)} and before that, add:", f"{first}.synchronize()"
-    if earlier == later:
+    first_code = stream_code(first_stream, names)
+    if second_stream is None:
+        return f"After {_line(earlier.source)} and before that, add:", f"{first_code}.synchronize()"
+    if first_stream == second_stream:
         return "Add an edge from the first node to the second.", ""
-    second = stream_code(later, names)
-    code = f"{second}.wait_event({first}.record())"
-    if earlier[0] != later[0]:
-        code = f"with cp.cuda.Device({earlier[0]}): e = {first}.record()\n{second}.wait_event(e)"
+    second_code = stream_code(second_stream, names)
+    code = f"{second_code}.wait_event({first_code}.record())"
+    if first_stream[0] != second_stream[0]:
+        code = (
+            f"with cp.cuda.Device({first_stream[0]}): e = {first_code}.record()\n{second_code}.wait_event(e)"
+        )
     if kind in ("freed too early", "reused too early"):
-        return f"Keep {array} until {first} has done with it, or add before it is given back:", code
-    if old.source == new.source and old.source is not None:
-        return f"After {_line(old.source)} and before it runs again, add:", code
-    after = f"After {_line(old.source)} and before" if old.source else "Before"
-    return f"{after} {_line(new.source)}, add:", code
+        return f"Keep {array} until {first_code} has done with it, or add before it is given back:", code
+    if earlier.source == later.source and earlier.source is not None:
+        return f"After {_line(earlier.source)} and before it runs again, add:", code
+    position = f"After {_line(earlier.source)} and before" if earlier.source else "Before"
+    return f"{position} {_line(later.source)}, add:", code
 
 
 def _line(source: SourceLine | None) -> str:
     return f"line {source.line}" if source else "its line"
 
 
-def _in(source: SourceLine | None) -> str:
+def _in_line(source: SourceLine | None) -> str:
     return f" in line {source.line}" if source else ""
 
 
-def _comma(source: SourceLine | None) -> str:
+def _comma_line(source: SourceLine | None) -> str:
     return f", line {source.line}" if source else ""
 
 

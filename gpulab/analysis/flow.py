@@ -16,25 +16,25 @@ from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchr
 class Wait:
     """A wait of the host on one thread, with the operation that it waited for, if that is known.
 
-    ``asked`` is None for the call of a pageable copy, which is no wait in CUDA's sense.
+    ``synchronization`` is None for the call of a pageable copy, which CUDA does not record as a wait.
     """
 
     start_ns: int
     end_ns: int
     thread: int
     operation: Activity | None
-    asked: Synchronization | None
+    synchronization: Synchronization | None
     source: SourceLine | None
 
 
 class Flow:
-    """A timeline with indices for queries.
+    """A timeline with indices for queries about calls, waits, ranges and predecessors.
 
     Parameters
     ----------
     timeline
-        Where operations do not say what they followed, as in files of other tools, it is the one before
-        in their stream.
+        If its operations do not list their predecessors, as in files of other tools, each operation follows
+        the previous one in its stream.
     """
 
     def __init__(self, timeline: Timeline) -> None:
@@ -53,29 +53,30 @@ class Flow:
         """Return the call that issued an operation; for a node of a graph, the launch of the graph."""
         call = self._calls.get(activity.correlation_id)
         if call is None and activity.graph_id:
-            numbers, calls = self._graph_calls
-            at = bisect_right(numbers, activity.correlation_id) - 1
-            call = calls[at] if at >= 0 else None
+            call_numbers, calls = self._graph_calls
+            index = bisect_right(call_numbers, activity.correlation_id) - 1
+            call = calls[index] if index >= 0 else None
         return call
 
     @cached_property
     def _graph_calls(self) -> tuple[list[int], list[HostCall]]:
-        found = (
-            sorted(
-                (number, call)
-                for number, call in self._calls.items()
-                if (operation := self.operations.get(number)) is not None and operation.graph_id
-            )
-            if self._calls
-            else []
-        )
-        return [number for number, _ in found], [call for _, call in found]
+        """Return the calls that launched graphs, sorted by number, after a list of their numbers."""
+        graph_calls = []
+        for number, call in sorted(self._calls.items(), key=lambda item: item[0]):
+            operation = self.operations.get(number)
+            if operation is not None and operation.graph_id:
+                graph_calls.append((number, call))
+        return [number for number, _ in graph_calls], [call for _, call in graph_calls]
 
     def before(self, activity: Activity) -> list[Activity]:
-        """Return the operations of this timeline that had to end first."""
-        known = [self.operations[number] for number in activity.after if number in self.operations]
+        """Return the operations of this timeline that had to end before an operation could begin."""
+        predecessors = [self.operations[number] for number in activity.after if number in self.operations]
         previous = self._previous.get(activity.correlation_id)
-        return [previous] if not activity.after and previous is not None and not activity.graph_id else known
+        return (
+            [previous]
+            if not activity.after and previous is not None and not activity.graph_id
+            else predecessors
+        )
 
     def event_wait(self, activity: Activity, awaited: Activity) -> Synchronization | None:
         """Return the call that made an operation's stream wait for another's event, if there was one."""
@@ -86,177 +87,195 @@ class Flow:
 
     @cached_property
     def _event_waits(self) -> dict[tuple[int, int], list[Synchronization]]:
-        found: dict[tuple[int, int], list[Synchronization]] = {}
+        """Return each stream's waits for events, by device and stream."""
+        waits_of_stream: dict[tuple[int, int], list[Synchronization]] = {}
         for wait in self.timeline.synchronizations:
             if wait.type == "STREAM_WAIT_EVENT" and wait.stream_id is not None:
-                found.setdefault((wait.device_id, wait.stream_id), []).append(wait)
-        return found
+                waits_of_stream.setdefault((wait.device_id, wait.stream_id), []).append(wait)
+        return waits_of_stream
 
     # The host
 
     @cached_property
     def _calls_of(self) -> dict[int, tuple[list[HostCall], list[int], list[int]]]:
         """Return the outermost calls of each thread in their order, with their starts and ends."""
-        found: dict[int, list[HostCall]] = {}
+        calls_of_thread: dict[int, list[HostCall]] = {}
         for call in sorted(self.timeline.calls, key=lambda c: (c.start_ns, -c.end_ns)):
-            mine = found.setdefault(call.thread, [])
-            if not mine or call.start_ns >= mine[-1].end_ns or call.end_ns > mine[-1].end_ns:
-                mine.append(call)
+            outermost = calls_of_thread.setdefault(call.thread, [])
+            if not outermost or call.start_ns >= outermost[-1].end_ns or call.end_ns > outermost[-1].end_ns:
+                outermost.append(call)
         return {
             thread: (calls, [c.start_ns for c in calls], [c.end_ns for c in calls])
-            for thread, calls in found.items()
+            for thread, calls in calls_of_thread.items()
         }
 
     @cached_property
     def waits(self) -> dict[int, list[Wait]]:
         """Return the waits of each thread, sorted by end; waits that took no time are left out."""
-        threads = {(call.end_ns, call.source): call.thread for call in self.timeline.calls}
-        ends = sorted(self.timeline.activities, key=lambda a: a.end_ns)
-        times = [activity.end_ns for activity in ends]
-        main = self.timeline.calls[0].thread if self.timeline.calls else 0
-        found: dict[int, list[Wait]] = {}
-        copies = set()
-        for asked in self.timeline.synchronizations:
-            if asked.type == "STREAM_WAIT_EVENT" or asked.end_ns <= asked.start_ns:
+        thread_of_call = {(call.end_ns, call.source): call.thread for call in self.timeline.calls}
+        operations_by_end = sorted(self.timeline.activities, key=lambda a: a.end_ns)
+        end_times = [activity.end_ns for activity in operations_by_end]
+        main_thread = self.timeline.calls[0].thread if self.timeline.calls else 0
+        waits_of_thread: dict[int, list[Wait]] = {}
+        copies_with_wait = set()
+        for synchronization in self.timeline.synchronizations:
+            if (
+                synchronization.type == "STREAM_WAIT_EVENT"
+                or synchronization.end_ns <= synchronization.start_ns
+            ):
                 continue
-            thread = threads.get((asked.end_ns, asked.source), main)
-            operation = self._ended_by(asked, ends, times)
-            is_copy = asked.hidden and operation is not None and operation.copy_kind == "HtoD"
+            thread = thread_of_call.get((synchronization.end_ns, synchronization.source), main_thread)
+            operation = self._ended_by(synchronization, operations_by_end, end_times)
+            is_copy = synchronization.hidden and operation is not None and operation.copy_kind == "HtoD"
             if is_copy and operation is not None:
-                copies.add(operation.correlation_id)
-            found.setdefault(thread, []).append(
+                copies_with_wait.add(operation.correlation_id)
+            waits_of_thread.setdefault(thread, []).append(
                 Wait(
-                    asked.start_ns, asked.end_ns, thread, operation, None if is_copy else asked, asked.source
+                    synchronization.start_ns,
+                    synchronization.end_ns,
+                    thread,
+                    operation,
+                    None if is_copy else synchronization,
+                    synchronization.source,
                 )
             )
         for call in self.timeline.calls:
             copy = self.operations.get(call.correlation_id)
             if copy is None or copy.pinned is not False or copy.copy_kind != "HtoD":
                 continue
-            if copy.start_ns < copy.end_ns <= call.end_ns and copy.correlation_id not in copies:
-                begun = max(call.start_ns, copy.start_ns)
-                found.setdefault(call.thread, []).append(
-                    Wait(begun, call.end_ns, call.thread, copy, None, call.source)
+            if copy.start_ns < copy.end_ns <= call.end_ns and copy.correlation_id not in copies_with_wait:
+                start_ns = max(call.start_ns, copy.start_ns)
+                waits_of_thread.setdefault(call.thread, []).append(
+                    Wait(start_ns, call.end_ns, call.thread, copy, None, call.source)
                 )
-        for waits in found.values():
-            waits.sort(key=lambda wait: wait.end_ns)
-        return found
+        for thread_waits in waits_of_thread.values():
+            thread_waits.sort(key=lambda wait: wait.end_ns)
+        return waits_of_thread
 
-    def _ended_by(self, asked: Synchronization, ends: list[Activity], times: list[int]) -> Activity | None:
+    def _ended_by(
+        self, synchronization: Synchronization, operations_by_end: list[Activity], end_times: list[int]
+    ) -> Activity | None:
         """Return the operation whose end ended a wait, or None if all had ended before it began."""
-        named = [self.operations[number] for number in asked.after if number in self.operations]
-        if named:
-            last = max(named, key=lambda a: a.end_ns)
-            return last if last.end_ns > asked.start_ns else None
-        for at in range(bisect_right(times, asked.end_ns) - 1, -1, -1):
-            operation = ends[at]
-            if operation.end_ns <= asked.start_ns:
+        predecessors = [
+            self.operations[number] for number in synchronization.after if number in self.operations
+        ]
+        if predecessors:
+            last = max(predecessors, key=lambda a: a.end_ns)
+            return last if last.end_ns > synchronization.start_ns else None
+        for index in range(bisect_right(end_times, synchronization.end_ns) - 1, -1, -1):
+            operation = operations_by_end[index]
+            if operation.end_ns <= synchronization.start_ns:
                 return None
-            if operation.device_id == asked.device_id and asked.stream_id in (None, operation.stream_id):
+            if operation.device_id == synchronization.device_id and synchronization.stream_id in (
+                None,
+                operation.stream_id,
+            ):
                 return operation
         return None
 
     def last_wait(self, thread: int, until_ns: int) -> Wait | None:
         """Return the last wait of a thread that ended by a time, or None."""
         waits = self.waits.get(thread, [])
-        at = bisect_right(waits, until_ns, key=lambda wait: wait.end_ns) - 1
-        return waits[at] if at >= 0 else None
+        index = bisect_right(waits, until_ns, key=lambda wait: wait.end_ns) - 1
+        return waits[index] if index >= 0 else None
 
     def waits_within(self, thread: int, start_ns: int, end_ns: int) -> list[Wait]:
         """Return the waits of a thread for known operations that overlap an interval or end at its start."""
         waits = self.waits.get(thread, [])
-        found = []
-        for at in range(bisect_left(waits, start_ns, key=lambda wait: wait.end_ns), len(waits)):
-            if waits[at].start_ns >= end_ns:
+        overlapping = []
+        for index in range(bisect_left(waits, start_ns, key=lambda wait: wait.end_ns), len(waits)):
+            if waits[index].start_ns >= end_ns:
                 break
-            if waits[at].operation is not None:
-                found.append(waits[at])
-        return found
+            if waits[index].operation is not None:
+                overlapping.append(waits[index])
+        return overlapping
 
     def calls_within(self, thread: int, start_ns: int, end_ns: int) -> list[HostCall]:
         """Return the calls of a thread that lie at least partly within an interval."""
         calls, starts, ends = self._calls_of.get(thread, ([], [], []))
-        found = calls[bisect_left(ends, start_ns) : bisect_left(starts, end_ns)]
-        return [call for call in found if call.end_ns > start_ns or call.start_ns == call.end_ns]
+        candidates = calls[bisect_left(ends, start_ns) : bisect_left(starts, end_ns)]
+        return [call for call in candidates if call.end_ns > start_ns or call.start_ns == call.end_ns]
 
     def running(self, thread: int, start_ns: int, end_ns: int) -> str:
-        """Return the innermost range of a profiler's file that covers at least half of a thread's interval.
+        """Return the name of the innermost range that covers at least half of a thread's interval.
 
-        Of a stretch with many, it is the one with the most time of its own, and others.
+        Only files of other profilers have such ranges. If no range covers half, it is the range with the most
+        time of its own, with the words "and others".
         """
-        ranges, starts, outer = self._ranges_of.get(thread, ([], [], []))
+        ranges, starts, parents = self._ranges_of.get(thread, ([], [], []))
         middle_ns = (start_ns + end_ns) // 2
-        at = bisect_right(starts, middle_ns) - 1
-        while at >= 0:
-            here = ranges[at]
-            inside_ns = min(here.end_ns, end_ns) - max(here.start_ns, start_ns)
-            if here.end_ns > middle_ns and 2 * inside_ns >= end_ns - start_ns:
-                return here.name
-            at = outer[at]
-        own: Counter[str] = Counter()
-        for at in range(bisect_left(starts, start_ns), bisect_left(starts, end_ns)):
-            length_ns = min(ranges[at].end_ns, end_ns) - ranges[at].start_ns
-            own[ranges[at].name] += length_ns
-            if outer[at] >= 0 and starts[outer[at]] >= start_ns:
-                own[ranges[outer[at]].name] -= length_ns
-        return f"{own.most_common(1)[0][0]} and others" if own else ""
+        index = bisect_right(starts, middle_ns) - 1
+        while index >= 0:
+            candidate = ranges[index]
+            covered_ns = min(candidate.end_ns, end_ns) - max(candidate.start_ns, start_ns)
+            if candidate.end_ns > middle_ns and 2 * covered_ns >= end_ns - start_ns:
+                return candidate.name
+            index = parents[index]
+        own_ns: Counter[str] = Counter()
+        for index in range(bisect_left(starts, start_ns), bisect_left(starts, end_ns)):
+            length_ns = min(ranges[index].end_ns, end_ns) - ranges[index].start_ns
+            own_ns[ranges[index].name] += length_ns
+            if parents[index] >= 0 and starts[parents[index]] >= start_ns:
+                own_ns[ranges[parents[index]].name] -= length_ns
+        return f"{own_ns.most_common(1)[0][0]} and others" if own_ns else ""
 
     @cached_property
     def _ranges_of(self) -> dict[int, tuple[list[NvtxRange], list[int], list[int]]]:
         """Return the ranges of each thread in another tool's file, with their starts and enclosing ranges."""
-        found: dict[int, tuple[list[NvtxRange], list[int], list[int]]] = {}
+        ranges_of_thread: dict[int, tuple[list[NvtxRange], list[int], list[int]]] = {}
         ranges = self.timeline.ranges if self.timeline.method == "file" else ()
-        for each in sorted(ranges, key=lambda r: (r.start_ns, -r.end_ns)):
-            if not each.is_mark:
-                mine, starts, outer = found.setdefault(each.thread, ([], [], []))
-                around = len(mine) - 1
-                while around >= 0 and mine[around].end_ns <= each.start_ns:
-                    around = outer[around]
-                mine.append(each)
-                starts.append(each.start_ns)
-                outer.append(around)
-        return found
+        for marker in sorted(ranges, key=lambda r: (r.start_ns, -r.end_ns)):
+            if not marker.is_mark:
+                thread_ranges, starts, parents = ranges_of_thread.setdefault(marker.thread, ([], [], []))
+                parent = len(thread_ranges) - 1
+                while parent >= 0 and thread_ranges[parent].end_ns <= marker.start_ns:
+                    parent = parents[parent]
+                thread_ranges.append(marker)
+                starts.append(marker.start_ns)
+                parents.append(parent)
+        return ranges_of_thread
 
     # The device
 
     @cached_property
     def _by_engine(self) -> dict[tuple[int, str | None], tuple[list[Activity], list[int]]]:
-        found: dict[tuple[int, str | None], list[Activity]] = {}
+        """Return the operations of each device and engine, sorted by end, and their ends."""
+        by_engine: dict[tuple[int, str | None], list[Activity]] = {}
         for activity in sorted(self.timeline.activities, key=lambda a: a.end_ns):
-            found.setdefault((activity.device_id, engine_of(activity)), []).append(activity)
-        return {key: (activities, [a.end_ns for a in activities]) for key, activities in found.items()}
+            by_engine.setdefault((activity.device_id, engine_of(activity)), []).append(activity)
+        return {key: (activities, [a.end_ns for a in activities]) for key, activities in by_engine.items()}
 
     def engine_before(self, activity: Activity) -> Activity | None:
         """Return the operation on the same engine that ended last before this one began."""
         engine = engine_of(activity)
         if engine is None:
             return None
-        others, ends = self._by_engine[activity.device_id, engine]
-        at = bisect_right(ends, activity.start_ns) - 1
-        return others[at] if at >= 0 and others[at] is not activity else None
+        operations, ends = self._by_engine[activity.device_id, engine]
+        index = bisect_right(ends, activity.start_ns) - 1
+        return operations[index] if index >= 0 and operations[index] is not activity else None
 
 
 def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[int, int, Activity | None]]:
     """Return the intervals of a span in which no operation ran, with the operation that ended each."""
-    found: list[tuple[int, int, Activity | None]] = []
+    intervals: list[tuple[int, int, Activity | None]] = []
     free_ns = start_ns
     for activity in sorted(activities, key=lambda a: (a.start_ns, a.end_ns)):
         if activity.start_ns > free_ns:
-            found.append((free_ns, activity.start_ns, activity))
+            intervals.append((free_ns, activity.start_ns, activity))
         free_ns = max(free_ns, activity.end_ns)
     if activities and end_ns > free_ns:
-        found.append((free_ns, end_ns, None))
-    return found
+        intervals.append((free_ns, end_ns, None))
+    return intervals
 
 
 def within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> int:
-    """Return the time of an interval that is within a call or a wait."""
+    """Return how much of an interval is covered by calls or waits, in ns."""
     total_ns = 0
     free_ns = start_ns
     for span in spans if len(spans) < 2 else sorted(spans, key=lambda span: span.start_ns):
-        begin = max(span.start_ns, free_ns)
-        end = min(span.end_ns, end_ns)
-        if end > begin:
-            total_ns += end - begin
-            free_ns = end
+        begin_ns = max(span.start_ns, free_ns)
+        covered_end_ns = min(span.end_ns, end_ns)
+        if covered_end_ns > begin_ns:
+            total_ns += covered_end_ns - begin_ns
+            free_ns = covered_end_ns
     return total_ns

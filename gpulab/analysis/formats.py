@@ -1,8 +1,9 @@
 """Formats of floating-point numbers: their bits, their neighbours, and rounding to the nearest, ties to even.
 
-All of it is exact: numbers are fractions or float64 arrays, and each is rounded once. The formats and their
-special values: IEEE 754-2019 (FP64, FP32, FP16), Google's BF16, NVIDIA's TF32 (PTX ISA, "Alternate
-floating-point data formats"), and Micikevicius et al., "FP8 formats for deep learning", 2022 (E4M3, E5M2).
+The results are exact: numbers are fractions or float64 arrays, and each is rounded once. Sources of the
+formats and their special values: IEEE 754-2019 (FP64, FP32, FP16), Google's BF16, NVIDIA's TF32 (PTX ISA,
+"Alternate floating-point data formats"), and Micikevicius et al., "FP8 formats for deep learning", 2022
+(E4M3, E5M2).
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class Format:
     Parameters
     ----------
     name
-        Such as ``"BF16"``.
+        Name of the format, such as ``"BF16"``.
     exponent_bits, fraction_bits
-        How many of each.
+        Number of bits of each.
     has_infinity
-        False for E4M3: its highest exponent holds numbers, too, and only a fraction of ones there is NaN.
+        False for E4M3: its highest exponent is used for numbers, too, and only a fraction of ones is NaN.
 
     Examples
     --------
@@ -57,7 +58,7 @@ class Format:
 
     @property
     def least_exponent(self) -> int:
-        """The exponent, as a power of two, of the smallest normal number and of all subnormal ones."""
+        """Exponent of two of the smallest normal number and of all subnormal numbers."""
         return 1 - self.bias
 
     @cached_property
@@ -83,14 +84,14 @@ class Format:
 
     @property
     def roundoff(self) -> float:
-        """u: the largest relative error of rounding a number in the normal range, 2**-(fraction bits + 1)."""
+        """Largest relative error of rounding a number in the normal range: u = 2**-(fraction bits + 1)."""
         return 2.0 ** -(self.fraction_bits + 1)
 
     def code(self, number: Number) -> int:
-        """Return the bits of the nearest number; of two equally near numbers, those of the even one.
+        """Return the bits of the nearest number of this format; of two equally near numbers, the even one.
 
-        Beyond the largest by half a step or more it is infinity, or NaN where there is none. Zero keeps its
-        sign if it is a float's.
+        A number that exceeds the largest by half a step or more becomes infinity, or NaN if the format has no
+        infinity. Zero keeps its sign if it is a float.
         """
         sign = 0
         if isinstance(number, float):
@@ -98,87 +99,92 @@ class Format:
             if math.isnan(number):
                 return self._signed(0, self._nan)
             if math.isinf(number):
-                return self._signed(sign, self._beyond)
+                return self._signed(sign, self._overflow)
         exact = Fraction(number)
         sign = sign or int(exact < 0)
         exact = abs(exact)
         if not exact:
             return self._signed(sign, 0)
-        power = exact.numerator.bit_length() - exact.denominator.bit_length()
-        if exact < Fraction(2) ** power:
-            power -= 1
-        power = max(power, self.least_exponent)
-        # round() of a Fraction takes the even one of two. A fraction that is rounded up to 2 carries into the
-        # exponent, as the bits themselves do.
-        steps = round(exact / Fraction(2) ** (power - self.fraction_bits))
-        found = (power - self.least_exponent << self.fraction_bits) + steps
-        return self._signed(sign, found if found <= self._top else self._beyond)
+        exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
+        if exact < Fraction(2) ** exponent:
+            exponent -= 1
+        exponent = max(exponent, self.least_exponent)
+        # round() of a Fraction rounds a tie to the even number. A fraction that is rounded up to 2 carries
+        # into the exponent, as the bits themselves do.
+        significand = round(exact / Fraction(2) ** (exponent - self.fraction_bits))
+        magnitude = (exponent - self.least_exponent << self.fraction_bits) + significand
+        return self._signed(sign, magnitude if magnitude <= self._top else self._overflow)
 
     def value(self, code: int) -> Fraction | float:
-        """Return the number of these bits: exact, or an infinity, NaN or a negative zero as a float."""
+        """Return the number that bits represent; infinities, NaN and a negative zero are floats."""
         sign = -1 if code >> self.bits - 1 else 1
         exponent = code >> self.fraction_bits & (1 << self.exponent_bits) - 1
         fraction = code & (1 << self.fraction_bits) - 1
-        size = code & (1 << self.bits - 1) - 1
-        if size > self._top:
+        magnitude = code & (1 << self.bits - 1) - 1
+        if magnitude > self._top:
             return sign * math.inf if self.has_infinity and not fraction else math.nan
-        if not size and sign < 0:
+        if not magnitude and sign < 0:
             return -0.0
-        hidden = (1 << self.fraction_bits) if exponent else 0
+        hidden_bit = (1 << self.fraction_bits) if exponent else 0
         power = max(exponent, 1) - self.bias - self.fraction_bits
-        return sign * (hidden + fraction) * Fraction(2) ** power
+        return sign * (hidden_bit + fraction) * Fraction(2) ** power
 
     def round(self, number: Number) -> float:
-        """Return the nearest number of this format, as a float, which represents all of them exactly."""
+        """Return the number of this format that is nearest to `number`, as a float."""
         return float(self.value(self.code(number)))
 
     def neighbours(self, number: Number) -> tuple[float, float]:
-        """Return the next numbers below and above the rounded `number`; for NaN, NaN twice."""
-        here = self.round(number)
-        if math.isnan(here):
-            return here, here
-        size = self.code(abs(here))
-        away = self._at(size + 1)
-        toward = self._at(size - 1) if size else -self.smallest
-        return (-away, -toward) if here < 0 else (toward, away)
+        """Return this format's numbers directly below and above the rounded `number`; for NaN, two NaN."""
+        nearest = self.round(number)
+        if math.isnan(nearest):
+            return nearest, nearest
+        magnitude = self.code(abs(nearest))
+        larger = self._float_of(magnitude + 1)
+        smaller = self._float_of(magnitude - 1) if magnitude else -self.smallest
+        return (-larger, -smaller) if nearest < 0 else (smaller, larger)
 
     def parts(self, code: int) -> tuple[str, str, str]:
-        """Return sign, exponent and fraction as strings of bits."""
+        """Return the sign, exponent and fraction of bits as strings of zeros and ones."""
         text = f"{code:0{self.bits}b}"
         return text[0], text[1 : 1 + self.exponent_bits], text[1 + self.exponent_bits :]
 
     def round_all(self, numbers: npt.ArrayLike) -> Doubles:
         """Round each number of an array (float64) to this format, as float64.
 
-        The same rule as `round`, for many at once. FP64 gives what it gets.
+        The rule is the same as that of `round`. FP64 returns a copy.
         """
         with np.errstate(invalid="ignore"):  # of signalling NaN
             x = np.asarray(numbers, np.float64)
         if self.fraction_bits >= 52:
             return x.copy()
-        _, power = np.frexp(x)  # x = m 2**power, m in [0.5, 1)
-        step = np.maximum(power - 1, self.least_exponent) - self.fraction_bits
+        _, exponents = np.frexp(x)  # x = m 2**power, m in [0.5, 1)
+        step_exponents = np.maximum(exponents - 1, self.least_exponent) - self.fraction_bits
         with np.errstate(invalid="ignore"):
-            found = np.ldexp(np.rint(np.ldexp(x, -step)), step)
-        beyond = np.inf if self.has_infinity else np.nan
-        over = np.abs(found) > self.largest
-        return np.where(np.isfinite(x) & ~over, found, np.where(np.isnan(x), x, np.copysign(beyond, x)))
+            rounded = np.ldexp(np.rint(np.ldexp(x, -step_exponents)), step_exponents)
+        overflow_value = np.inf if self.has_infinity else np.nan
+        overflows = np.abs(rounded) > self.largest
+        return np.where(
+            np.isfinite(x) & ~overflows, rounded, np.where(np.isnan(x), x, np.copysign(overflow_value, x))
+        )
 
     @property
-    def _beyond(self) -> int:
+    def _overflow(self) -> int:
         """Bits of the value after the largest number: infinity, or NaN."""
         return self._top + 1
 
     @property
     def _nan(self) -> int:
+        """Bits of a quiet NaN without its sign."""
         quiet = 1 << self.fraction_bits - 1 if self.has_infinity else 0
         return self._top + 1 + quiet
 
-    def _at(self, size: int) -> float:
-        return float(self.value(min(size, self._beyond)))
+    def _float_of(self, magnitude: int) -> float:
+        """Return the non-negative number of these bits; bits beyond the largest number are limited."""
+        return float(self.value(min(magnitude, self._overflow)))
 
-    def _signed(self, sign: int, size: int) -> int:
-        return sign << self.bits - 1 | size
+    def _signed(self, sign: int, magnitude: int) -> int:
+        """Return bits with a sign bit."""
+        return sign << self.bits - 1 | magnitude
 
 
 FP64 = Format("FP64", 11, 52)
@@ -193,22 +199,22 @@ FORMATS = (FP64, FP32, TF32, BF16, FP16, E4M3, E5M2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounded:
-    """A number in a format.
+    """A number, rounded to a format, with its neighbours in that format.
 
     Attributes
     ----------
     form : Format
         The format.
-    given : Fraction or float
-        The number as it was asked for; a float where it is infinite, NaN or a zero.
+    number : Fraction or float
+        The number before rounding; a float if it is infinite, NaN or zero.
     code : int
         The bits of the nearest number.
     value, below, above : float
-        That number, and the next ones on both sides.
+        The nearest number, and the next numbers below and above it.
     """
 
     form: Format
-    given: Number
+    number: Number
     code: int
     value: float
     below: float
@@ -216,16 +222,18 @@ class Rounded:
 
     @classmethod
     def of(cls, number: Number, form: Format) -> Rounded:
-        """Round a number."""
+        """Round a number to a format."""
         code = form.code(number)
         below, above = form.neighbours(number)
         return cls(
-            form=form, given=number, code=code, value=float(form.value(code)), below=below, above=above
+            form=form, number=number, code=code, value=float(form.value(code)), below=below, above=above
         )
 
     @property
     def error(self) -> float | None:
-        """Difference of the nearest number and the given number; None if one of them is not finite."""
-        if not math.isfinite(self.value) or (isinstance(self.given, float) and not math.isfinite(self.given)):
+        """Rounding error: the nearest number minus the number; None if one of them is not finite."""
+        if not math.isfinite(self.value) or (
+            isinstance(self.number, float) and not math.isfinite(self.number)
+        ):
             return None
-        return float(Fraction(self.value) - Fraction(self.given))
+        return float(Fraction(self.value) - Fraction(self.number))

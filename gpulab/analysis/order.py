@@ -1,9 +1,10 @@
 """Order of operations between streams, graphs and the host: vector clocks.
 
 Every stream is a chain of operations in a fixed order, and so is the host; a graph's branches are chains of
-the stream that launches it. A clock tells for each chain how many of its operations are known to have ended
-(C. Fidge, "Timestamps in message-passing systems that preserve the partial ordering", 1988). What gives order
-follows the CUDA C++ Programming Guide: "Streams", "Events", "Default Stream", "Peer-to-Peer Memory Copy".
+the stream that launches it. A clock contains for each chain how many of its operations are known to have
+ended (C. Fidge, "Timestamps in message-passing systems that preserve the partial ordering", 1988). The rules
+of order follow the CUDA C++ Programming Guide: "Streams", "Events", "Default Stream", "Peer-to-Peer Memory
+Copy".
 Threads of the host count as one, in the order in which they called.
 """
 
@@ -22,40 +23,44 @@ StreamKey = tuple[int, int]  # device, handle
 
 HOST_CHAIN: Chain = "host"
 # The host waits for a copy right after it was issued, so only this many operations are kept by number.
-_KEPT_NUMBERS = 256
+_MAX_NUMBERS = 256
 # Number of waits that are kept for each stream, to explain findings.
-_KEPT_WAITS = 64
+_MAX_WAITS = 64
 
 
-def join(into: Clock, other: Clock) -> None:
-    """Merge another clock into a clock."""
+def join(target: Clock, other: Clock) -> None:
+    """Raise each tick of the target clock to at least the tick of the other clock."""
     for chain, tick in other.items():
-        if into.get(chain, 0) < tick:
-            into[chain] = tick
+        if target.get(chain, 0) < tick:
+            target[chain] = tick
 
 
 @dataclass(slots=True)
 class Moment:
-    """Position of an operation: the `tick`-th of its `chain`, with the clock of all that it follows."""
+    """Position of an operation: its chain, its number `tick` in it, and the clock of its predecessors."""
 
     chain: Chain
     tick: int
     clock: Clock
 
     def before(self, clock: Clock) -> bool:
-        """Return whether an operation with this clock comes after this one."""
+        """Return whether this operation is known to have ended before an operation with this clock."""
         return clock.get(self.chain, 0) >= self.tick
 
 
 @dataclass(slots=True)
 class Wait:
-    """A wait, to explain findings; ``stream`` is where the event was recorded, None if it was not."""
+    """A wait for an event or a stream, kept to explain findings.
 
-    at: int
+    ``stream`` is the stream in which the event was recorded, or None if it was not recorded.
+    ``index`` and ``record_index`` are the positions of the wait and the recording among the acts.
+    """
+
+    index: int
     source: SourceLine | None
     stream: StreamKey | None
-    recorded_at: int = 0
-    recorded: SourceLine | None = None
+    record_index: int = 0
+    record_source: SourceLine | None = None
 
 
 @dataclass(slots=True)
@@ -63,7 +68,7 @@ class _Stream:
     key: StreamKey
     blocking: bool = True
     clock: Clock = field(default_factory=dict)
-    waits: deque[Wait] = field(default_factory=lambda: deque(maxlen=_KEPT_WAITS))
+    waits: deque[Wait] = field(default_factory=lambda: deque(maxlen=_MAX_WAITS))
 
     @property
     def is_legacy(self) -> bool:
@@ -74,33 +79,34 @@ class _Stream:
 class _Event:
     clock: Clock
     stream: StreamKey
-    at: int
+    index: int
     source: SourceLine | None
 
 
 class Order:
-    """Clocks of a program, updated act by act.
+    """Vector clocks of a program's streams and host, updated act by act.
 
     Attributes
     ----------
     host : dict
-        What the host knows to have ended.
-    at : int
-        How many acts there were.
+        Clock of the operations that the host knows to have ended.
+    index : int
+        Number of acts so far.
     waits_of_host : deque of Wait
         The events and streams that the host waited for.
     """
 
     def __init__(self) -> None:
         self.host: Clock = {}
-        self.at = 0
-        self.waits_of_host: deque[Wait] = deque(maxlen=_KEPT_WAITS)
+        self.index = 0
+        self.waits_of_host: deque[Wait] = deque(maxlen=_MAX_WAITS)
         self._streams: dict[StreamKey, _Stream] = {}
         self._events: dict[int, _Event] = {}
         self._numbers: dict[int, Clock] = {}
-        self._launched: dict[int, Clock] = {}  # by graph, the clock after its last launch
+        self._graph_clocks: dict[int, Clock] = {}  # by graph, the clock after its last launch
 
     def announce(self, act: NewStream) -> None:
+        """Register a stream and whether the default stream's rule applies to it."""
         self._stream((act.device_id, act.stream_id)).blocking = act.blocking
 
     def waits(self, key: StreamKey) -> Iterable[Wait]:
@@ -116,12 +122,12 @@ class Order:
         stream = self._stream((act.device_id, act.stream_id))
         clock = self._ready(stream)
         # In the legacy default stream, a peer copy waits for both devices, and they for it.
-        others = [self._stream((device, 0)) for device in devices if stream.is_legacy]
-        for other in others:
+        legacy_streams = [self._stream((device, 0)) for device in devices if stream.is_legacy]
+        for other in legacy_streams:
             join(clock, self._ready(other))
         moment = self._tick(stream.key, clock)
         stream.clock = clock
-        for other in others:
+        for other in legacy_streams:
             other.clock = dict(other.clock)  # a copy, because operations refer to the old one
             join(other.clock, clock)
         self._remember(act.number, clock)
@@ -135,58 +141,60 @@ class Order:
 
     def host_use(self) -> Moment:
         """Add an operation of the host."""
-        moment = self._tick(HOST_CHAIN, self.host)
-        return Moment(moment.chain, moment.tick, dict(self.host))
+        tick_moment = self._tick(HOST_CHAIN, self.host)
+        return Moment(tick_moment.chain, tick_moment.tick, dict(self.host))
 
     def graph(self, act: GraphLaunch) -> list[Moment]:
         """Add the nodes of a graph that is launched in a stream."""
         stream = self._stream((act.device_id, act.stream_id))
-        base = self._ready(stream)
-        join(base, self._launched.get(act.graph_id, {}))
-        before: dict[int, list[int]] = {}
-        for first, second in act.edges:
-            before.setdefault(second, []).append(first)
+        start_clock = self._ready(stream)
+        join(start_clock, self._graph_clocks.get(act.graph_id, {}))
+        predecessors: dict[int, list[int]] = {}
+        for source, target in act.edges:
+            predecessors.setdefault(target, []).append(source)
         moments: list[Moment] = []
-        after = dict(base)
-        branches = 0
+        end_clock = dict(start_clock)
+        branch_count = 0
         for number in range(len(act.nodes)):
-            follows = [moments[first] for first in before.get(number, ())]
-            clock = dict(base)
-            for moment in follows:
+            previous = [moments[source] for source in predecessors.get(number, ())]
+            clock = dict(start_clock)
+            for moment in previous:
                 join(clock, moment.clock)
             chain: Chain = None
-            if not follows and not moments:
+            if not previous and not moments:
                 chain = stream.key
-            for moment in follows:
+            for moment in previous:
                 # A node can continue the chain of its predecessor if that is still the last of the chain.
-                if chain is None and after.get(moment.chain) == moment.tick:
+                if chain is None and end_clock.get(moment.chain) == moment.tick:
                     chain = moment.chain
             if chain is None:
-                chain = (stream.key, branches)
-                branches = branches + 1
+                chain = (stream.key, branch_count)
+                branch_count = branch_count + 1
             moments.append(self._tick(chain, clock))
-            join(after, clock)
+            join(end_clock, clock)
             self._remember(act.nodes[number].number, clock)
-        stream.clock = after
+        stream.clock = end_clock
         if act.graph_id:
             # "Each launch is ordered behind any previous launches of graphExec" (CUDA Runtime API).
-            self._launched[act.graph_id] = after
+            self._graph_clocks[act.graph_id] = end_clock
         return moments
 
     def record(self, act: EventRecord) -> None:
+        """Record an event in a stream."""
         stream = self._stream((act.device_id, act.stream_id))
         stream.clock = self._ready(stream)
-        self._events[act.event_id] = _Event(dict(stream.clock), stream.key, self.at, act.source)
+        self._events[act.event_id] = _Event(dict(stream.clock), stream.key, self.index, act.source)
 
     def wait(self, act: EventWait) -> None:
+        """Order a stream after the operations before an event."""
         stream = self._stream((act.device_id, act.stream_id))
         event = self._events.get(act.event_id)
         if event is None:
-            stream.waits.append(Wait(self.at, act.source, None))
+            stream.waits.append(Wait(self.index, act.source, None))
             return
         stream.clock = self._ready(stream)
         join(stream.clock, event.clock)
-        stream.waits.append(Wait(self.at, act.source, event.stream, event.at, event.source))
+        stream.waits.append(Wait(self.index, act.source, event.stream, event.index, event.source))
 
     def host_wait(self, act: HostWait) -> None:
         """Record that the host waited for an operation, or a query reported its end."""
@@ -197,14 +205,14 @@ class Order:
         elif act.scope == "stream":
             stream = self._stream((act.device_id, act.stream_id))
             join(self.host, self._ready(stream) if stream.is_legacy else stream.clock)
-            self.waits_of_host.appendleft(Wait(self.at, act.source, stream.key, self.at))
+            self.waits_of_host.appendleft(Wait(self.index, act.source, stream.key, self.index))
         elif act.scope == "event":
             event = self._events.get(act.event_id)
             if event is None:
-                self.waits_of_host.appendleft(Wait(self.at, act.source, None))
+                self.waits_of_host.appendleft(Wait(self.index, act.source, None))
             else:
                 join(self.host, event.clock)
-                wait = Wait(self.at, act.source, event.stream, event.at, event.source)
+                wait = Wait(self.index, act.source, event.stream, event.index, event.source)
                 self.waits_of_host.appendleft(wait)
         else:
             join(self.host, self._numbers.get(act.number, {}))
@@ -237,5 +245,5 @@ class Order:
 
     def _remember(self, number: int, clock: Clock) -> None:
         self._numbers[number] = clock
-        while len(self._numbers) > _KEPT_NUMBERS:
+        while len(self._numbers) > _MAX_NUMBERS:
             del self._numbers[next(iter(self._numbers))]

@@ -1,10 +1,10 @@
 """Overlap: the time in which two engines, or two streams, were busy at the same time.
 
 An engine or a stream is *busy* while at least one of its operations runs: the union of their intervals
-``[start, end)``. Two are busy together for ``|A ∩ B| = |A| + |B| - |A ∪ B|``, each of them the length of
-a union, which one sweep over the sorted intervals gives. The overlap in percent is that time over the shorter
-of the two busy times, so that 100 % means: all that could be hidden behind the other was. Operations
-that take no time count for nothing.
+``[start, end)``. Two are busy together for ``|A ∩ B| = |A| + |B| - |A ∪ B|``. Each term is the length of a
+union, which one pass over the sorted intervals computes. The overlap in percent is that time divided by the
+shorter of the two busy times, so 100 % means that the shorter one was completely hidden. Operations that take
+no time are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENGINES = {"CONCURRENT_KERNEL": "compute", "MEMSET": "memset", "RANGE": "range"
 ENGINES = ("compute", "H2D", "D2H", "D2D", "P2P", "memset", "range", "other copies")
 
 # Largest number of streams that are compared: the number of pairs grows with its square.
-MOST_STREAMS = 64
+MAX_STREAMS = 64
 
 Intervals = npt.NDArray[np.int64]
 
@@ -40,40 +40,40 @@ def engine_of(activity: Activity) -> str | None:
 
 def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
     """Return the names of the streams by device and stream; they name the device if there are several."""
-    told = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
-    keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *told))
-    several = len({device for device, _ in keys}) > 1
-    found: dict[tuple[int, int], str] = {}
-    taken: set[str] = set()
+    given_names = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
+    keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *given_names))
+    has_many_devices = len({device for device, _ in keys}) > 1
+    names: dict[tuple[int, int], str] = {}
+    used_names: set[str] = set()
     for key in keys:
-        name = told.get(key, f"stream {key[1]}") + (f" of device {key[0]}" if several else "")
-        found[key] = f"{name} ({key[1]})" if name in taken else name
-        taken.add(found[key])
-    return found
+        name = given_names.get(key, f"stream {key[1]}") + (f" of device {key[0]}" if has_many_devices else "")
+        names[key] = f"{name} ({key[1]})" if name in used_names else name
+        used_names.add(names[key])
+    return names
 
 
 def by_engine(timeline: Timeline) -> dict[str, list[Activity]]:
-    """Return the operations of each engine in the order of `ENGINES`; keys name the device if needed."""
-    several = len({a.device_id for a in timeline.activities}) > 1
-    found: dict[tuple[int, int], list[Activity]] = {}
+    """Return the operations of each engine in the order of `ENGINES`; with several devices, per device."""
+    has_many_devices = len({a.device_id for a in timeline.activities}) > 1
+    operations: dict[tuple[int, int], list[Activity]] = {}
     for activity in timeline.activities:
         engine = engine_of(activity)
         if engine is not None:
-            found.setdefault((activity.device_id, ENGINES.index(engine)), []).append(activity)
+            operations.setdefault((activity.device_id, ENGINES.index(engine)), []).append(activity)
     return {
-        ENGINES[engine] + (f" of device {device}" if several else ""): found[device, engine]
-        for device, engine in sorted(found)
+        ENGINES[engine] + (f" of device {device}" if has_many_devices else ""): operations[device, engine]
+        for device, engine in sorted(operations)
     }
 
 
 def by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
-    """Return the device operations of each stream, in the order of the streams' first ones."""
+    """Return the device operations of each stream, sorted by the streams' first operations."""
     names = stream_names(timeline)
-    found: dict[tuple[int, int], list[Activity]] = {}
+    operations: dict[tuple[int, int], list[Activity]] = {}
     for activity in timeline.activities:
         if engine_of(activity) is not None:
-            found.setdefault((activity.device_id, activity.stream_id), []).append(activity)
-    return {names[key]: found[key] for key in found}
+            operations.setdefault((activity.device_id, activity.stream_id), []).append(activity)
+    return {names[key]: operations[key] for key in operations}
 
 
 def intervals(activities: Sequence[Activity | NvtxRange]) -> Intervals:
@@ -95,27 +95,27 @@ def union(spans: Intervals) -> Intervals:
 
 
 def length_ns(spans: Intervals) -> int:
-    """Return the length of the union in ns."""
-    joined = union(spans)
-    return int((joined[1] - joined[0]).sum())
+    """Return the length of the union of intervals in ns."""
+    disjoint = union(spans)
+    return int((disjoint[1] - disjoint[0]).sum())
 
 
 def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
-    """Return the overlap of each pair of groups."""
-    joined = {name: union(intervals(activities)) for name, activities in groups.items()}
-    busy = {name: int((spans[1] - spans[0]).sum()) for name, spans in joined.items()}
-    found = []
+    """Return the overlap of each pair of groups of operations."""
+    unions = {name: union(intervals(activities)) for name, activities in groups.items()}
+    busy_ns = {name: int((spans[1] - spans[0]).sum()) for name, spans in unions.items()}
+    overlaps = []
     for first, second in combinations(groups, 2):
-        either = length_ns(np.concatenate([joined[first], joined[second]], axis=1))
-        both = busy[first] + busy[second] - either
-        found.append(Overlap(first, second, busy[first], busy[second], both))
-    return tuple(found)
+        either_ns = length_ns(np.concatenate([unions[first], unions[second]], axis=1))
+        both_ns = busy_ns[first] + busy_ns[second] - either_ns
+        overlaps.append(Overlap(first, second, busy_ns[first], busy_ns[second], both_ns))
+    return tuple(overlaps)
 
 
 def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
     """Return the overlap of each pair of engines, then of each pair of streams.
 
-    See the module's text for what is busy, and percent of what. Of more streams than `MOST_STREAMS`
+    The module's docstring defines "busy" and the percentage. If there are more than `MAX_STREAMS` streams,
     those with the most operations are compared.
 
     Examples
@@ -124,6 +124,6 @@ def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
     62.5
     """
     streams = by_stream(timeline)
-    most = {*sorted(streams, key=lambda name: -len(streams[name]))[:MOST_STREAMS]}
-    compared = {name: streams[name] for name in streams if name in most}
+    busiest = {*sorted(streams, key=lambda name: -len(streams[name]))[:MAX_STREAMS]}
+    compared = {name: streams[name] for name in streams if name in busiest}
     return (*pairs(by_engine(timeline)), *pairs(compared))

@@ -38,35 +38,36 @@ def profile(
     timeline
         What was recorded.
     name
-        What ran, for captions.
+        Name of the program, for captions.
     occupancy
-        Tells a kernel's occupancy, 0 to 1; None where it is not known.
+        Function that returns a kernel's occupancy, 0 to 1, or None if it is not known.
     by_shape
-        Whether launches of one kernel with other grids and blocks are told apart.
+        Whether launches of one kernel with different grids or blocks are listed separately.
     before_bytes, peak_bytes
-        Of the memory pool, where they are known.
+        Size of the memory pool before the program and at its peak, if known.
 
     Examples
     --------
     >>> profile(timeline).kernels[0].device_time_total_ns
     """
     flow = Flow(timeline)
-    ran = timeline.activities
+    operations = timeline.activities
     kernels = _groups(
-        (a for a in ran if a.kind == "CONCURRENT_KERNEL"),
+        (a for a in operations if a.kind == "CONCURRENT_KERNEL"),
         lambda a: (a.name, a.grid, a.block) if by_shape else (a.name, None, None),
     )
     copies = _groups(
-        (a for a in ran if a.kind in ("MEMCPY", "MEMCPY2", "MEMSET")), lambda a: (a.copy_kind, a.pinned)
+        (a for a in operations if a.kind in ("MEMCPY", "MEMCPY2", "MEMSET")),
+        lambda a: (a.copy_kind, a.pinned),
     )
     return Profile(
         provenance=timeline.provenance,
         method=timeline.method,
         name=name,
         wall_ns=timeline.duration_ns,
-        busy_ns=overlap.length_ns(overlap.intervals(ran)),
-        kernels=_longest([_kernel(group, occupancy) for group in kernels]),
-        copies=_longest([_copy(group) for group in copies]),
+        busy_ns=overlap.length_ns(overlap.intervals(operations)),
+        kernels=_sorted_by_device_time([_kernel(group, occupancy) for group in kernels]),
+        copies=_sorted_by_device_time([_copy(group) for group in copies]),
         waits=_waits(timeline),
         ranges=_ranges(flow),
         lines=_lines(flow),
@@ -77,13 +78,13 @@ def profile(
 
 
 def _groups(items: Iterable[T], key: Callable[[T], K]) -> list[list[T]]:
-    found: dict[K, list[T]] = {}
+    groups: dict[K, list[T]] = {}
     for item in items:
-        found.setdefault(key(item), []).append(item)
-    return list(found.values())
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
 
 
-def _longest(rows: list[T]) -> tuple[T, ...]:
+def _sorted_by_device_time(rows: list[T]) -> tuple[T, ...]:
     return tuple(sorted(rows, key=lambda row: -row.device_time_total_ns))  # type: ignore[attr-defined]
 
 
@@ -96,7 +97,7 @@ def _kernel(group: Sequence[Activity], occupancy: Callable[[Activity], float | N
         device_time_total_ns=_device_ns(group),
         grid=grid,
         block=block,
-        occupancy=_mean(group, occupancy),
+        occupancy=_mean_occupancy(group, occupancy),
         moved_bytes=_sum([a.moved_bytes for a in group]),
         flop=_sum([a.flop for a in group]),
     )
@@ -117,35 +118,40 @@ def _device_ns(group: Iterable[Activity]) -> int:
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    """Return the sum, or None if a value is not known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    """Return the sum of values, or None if one of them is not known."""
+    known_values = [value for value in values if value is not None]
+    return sum(known_values) if len(known_values) == len(values) else None
 
 
-def _mean(group: Sequence[Activity], occupancy: Callable[[Activity], float | None]) -> float | None:
-    """Return the mean over the device time, or None if the value of a launch is not known."""
-    whole = weighted = 0.0
-    for same in _groups(group, lambda a: (a.block, a.registers_per_thread, a.shared_bytes)):
-        each = occupancy(same[0])
-        weight = _device_ns(same) or 1
-        if each is None:
+def _mean_occupancy(group: Sequence[Activity], occupancy: Callable[[Activity], float | None]) -> float | None:
+    """Return the mean occupancy, weighted by device time, or None if that of a launch is not known."""
+    total_ns = weighted_sum = 0.0
+    for launches in _groups(group, lambda a: (a.block, a.registers_per_thread, a.shared_bytes)):
+        launch_occupancy = occupancy(launches[0])
+        weight_ns = _device_ns(launches) or 1
+        if launch_occupancy is None:
             return None
-        whole = whole + weight
-        weighted = weighted + weight * each
-    return weighted / whole
+        total_ns = total_ns + weight_ns
+        weighted_sum = weighted_sum + weight_ns * launch_occupancy
+    return weighted_sum / total_ns
 
 
 def _lines(flow: Flow) -> tuple[ProfiledLine, ...]:
-    """Return the source lines that issued work to the device."""
-    found: dict[SourceLine, list[Activity]] = {}
+    """Return the source lines that issued work to the device, with the work's device time."""
+    operations_by_line: dict[SourceLine, list[Activity]] = {}
     for activity in flow.timeline.activities:
         call = flow.call(activity)
         if call is not None and call.source is not None:
-            found.setdefault(call.source, []).append(activity)
-    return _longest(
+            operations_by_line.setdefault(call.source, []).append(activity)
+    return _sorted_by_device_time(
         [
-            ProfiledLine(source, tuple(dict.fromkeys(a.name for a in given)), len(given), _device_ns(given))
-            for source, given in found.items()
+            ProfiledLine(
+                source,
+                tuple(dict.fromkeys(a.name for a in operations)),
+                len(operations),
+                _device_ns(operations),
+            )
+            for source, operations in operations_by_line.items()
         ]
     )
 
@@ -157,42 +163,49 @@ def _waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
     )
     rows = [
         ProfiledWait(
-            key=same[0].name or same[0].type,
-            source=same[0].source,
-            hidden=same[0].hidden,
-            count=len(same),
-            cpu_time_total_ns=sum(wait.end_ns - wait.start_ns for wait in same),
+            key=waits[0].name or waits[0].type,
+            source=waits[0].source,
+            hidden=waits[0].hidden,
+            count=len(waits),
+            cpu_time_total_ns=sum(wait.end_ns - wait.start_ns for wait in waits),
         )
-        for same in groups
+        for waits in groups
     ]
     return tuple(sorted(rows, key=lambda row: -row.cpu_time_total_ns))
 
 
 def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
-    """Return the ranges by name; an operation belongs to the ranges around the call that issued it."""
+    """Return the ranges by name; each contains the operations that were issued within it."""
     timeline = flow.timeline
-    given: dict[int, list[tuple[int, Activity]]] = {}
+    issued: dict[int, list[tuple[int, Activity]]] = {}
     for activity in timeline.activities:
         call = flow.call(activity)
         if call is not None:
-            given.setdefault(call.thread, []).append((call.start_ns, activity))
-    for calls in given.values():
-        calls.sort(key=lambda pair: (pair[0], pair[1].correlation_id))
-    starts = {thread: [start for start, _ in calls] for thread, calls in given.items()}
+            issued.setdefault(call.thread, []).append((call.start_ns, activity))
+    for thread_calls in issued.values():
+        thread_calls.sort(key=lambda pair: (pair[0], pair[1].correlation_id))
+    starts = {thread: [start for start, _ in thread_calls] for thread, thread_calls in issued.items()}
     rows = []
-    for same in _groups((each for each in timeline.ranges if not each.is_mark), lambda each: each.name):
-        inside: dict[int, Activity] = {}
-        for one in same:
-            times = starts.get(one.thread, [])
-            first, last = (bisect_left(times, time) for time in (one.start_ns, one.end_ns))
-            inside.update((a.correlation_id, a) for _, a in given.get(one.thread, [])[first:last])
+    for ranges_of_name in _groups(
+        (time_range for time_range in timeline.ranges if not time_range.is_mark),
+        lambda time_range: time_range.name,
+    ):
+        operations: dict[int, Activity] = {}
+        for time_range in ranges_of_name:
+            call_starts = starts.get(time_range.thread, [])
+            first_index, last_index = (
+                bisect_left(call_starts, time_ns) for time_ns in (time_range.start_ns, time_range.end_ns)
+            )
+            operations.update(
+                (a.correlation_id, a) for _, a in issued.get(time_range.thread, [])[first_index:last_index]
+            )
         rows.append(
             ProfiledRange(
-                key=same[0].name,
-                count=len(same),
-                cpu_time_total_ns=overlap.length_ns(overlap.intervals(same)),
-                device_time_total_ns=_device_ns(inside.values()) if timeline.calls else None,
-                operations=len(inside),
+                key=ranges_of_name[0].name,
+                count=len(ranges_of_name),
+                cpu_time_total_ns=overlap.length_ns(overlap.intervals(ranges_of_name)),
+                device_time_total_ns=_device_ns(operations.values()) if timeline.calls else None,
+                operations=len(operations),
             )
         )
     return tuple(sorted(rows, key=lambda row: -row.cpu_time_total_ns))

@@ -17,19 +17,24 @@ _KINDS = {
 _COPIES = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
 
 
-def what_ran(activities: Sequence[Activity]) -> str:
-    """Return the number of operations in words: ``3 kernels, 2 copies (1 H2D, 1 D2H)``, or ``nothing``."""
-    kinds = Counter("COPY" if a.kind in ("MEMCPY", "MEMCPY2") else a.kind for a in activities)
-    directions = Counter(_COPIES.get(a.copy_kind, "other") for a in activities if a.copy_kind)
-    parts = [count(kinds[kind], *words) for kind, words in _KINDS.items() if kinds[kind]]
-    if kinds["COPY"]:
-        told = ", ".join(f"{number:,} {way}" for way, number in sorted(directions.items()))
-        parts.insert(min(1, kinds["CONCURRENT_KERNEL"]), f"{count(kinds['COPY'], 'copy', 'copies')} ({told})")
+def operations_text(activities: Sequence[Activity]) -> str:
+    """Return the numbers of operations in words: ``3 kernels, 2 copies (1 H2D, 1 D2H)``, or ``nothing``."""
+    kind_counts = Counter("COPY" if a.kind in ("MEMCPY", "MEMCPY2") else a.kind for a in activities)
+    direction_counts = Counter(_COPIES.get(a.copy_kind, "other") for a in activities if a.copy_kind)
+    parts = [count(kind_counts[kind], *words) for kind, words in _KINDS.items() if kind_counts[kind]]
+    if kind_counts["COPY"]:
+        directions_text = ", ".join(
+            f"{number:,} {direction}" for direction, number in sorted(direction_counts.items())
+        )
+        parts.insert(
+            min(1, kind_counts["CONCURRENT_KERNEL"]),
+            f"{count(kind_counts['COPY'], 'copy', 'copies')} ({directions_text})",
+        )
     return listing(parts) if parts else "nothing"
 
 
 def sentence(timeline: Timeline) -> str:
-    """Return one sentence with the duration, the operations, and the origin of the times.
+    """Return one sentence with a timeline's duration, its operations, and the origin of its times.
 
     Examples
     --------
@@ -38,30 +43,30 @@ def sentence(timeline: Timeline) -> str:
     """
     streams = {(a.device_id, a.stream_id) for a in timeline.activities}
     devices = {device for device, _ in streams}
-    waits = sum(s.type != "STREAM_WAIT_EVENT" for s in timeline.synchronizations)
-    ran = what_ran(timeline.activities)
+    wait_count = sum(s.type != "STREAM_WAIT_EVENT" for s in timeline.synchronizations)
+    operations = operations_text(timeline.activities)
     if streams:
-        ran += f" in {count(len(streams), 'stream')}"
+        operations += f" in {count(len(streams), 'stream')}"
     if len(devices) > 1:
-        ran += f" of {count(len(devices), 'device')}"
+        operations += f" of {count(len(devices), 'device')}"
     if not streams and timeline.method == "file":
-        ran = "no work of a GPU"
-    told = [ran, *([f"{count(waits, 'wait')} of the host"] if waits else [])]
+        operations = "no work of a GPU"
+    clauses = [operations, *([f"{count(wait_count, 'wait')} of the host"] if wait_count else [])]
     if not streams and timeline.ranges:
-        told.append(f"{count(len(timeline.ranges), 'range')} of the host")
+        clauses.append(f"{count(len(timeline.ranges), 'range')} of the host")
     if timeline.lost:
-        told.append(f"{count(timeline.lost, 'record')} lost")
+        clauses.append(f"{count(timeline.lost, 'record')} lost")
     origin = timeline.provenance.label
     note = f" {timeline.note}" if not streams and timeline.note else ""
-    return f"Timeline of {duration(timeline.duration_ns)}, {origin}: {'; '.join(told)}.{note}"
+    return f"Timeline of {duration(timeline.duration_ns)}, {origin}: {'; '.join(clauses)}.{note}"
 
 
-def at_lines(lines: Sequence[SourceLine | None]) -> str:
-    """Return `` in cell [3], line 2 (`x = y`)`` or `` in cell [3], lines 2 and 5``; empty if not known."""
-    known = list(dict.fromkeys(line for line in lines if line is not None))
-    if not known:
+def lines_text(lines: Sequence[SourceLine | None]) -> str:
+    """Return source lines in words, such as `` in cell [3], line 2 (`x = y`)``; empty if none is known."""
+    known_lines = list(dict.fromkeys(line for line in lines if line is not None))
+    if not known_lines:
         return ""
-    if len(known) == 1:
-        return f" in {known[0]}" + (f" (`{known[0].text}`)" if known[0].text else "")
-    named = [str(line) for line in known[:3]]
-    return f" in {listing([*named, *(['others'] if len(known) > 3 else [])])}"
+    if len(known_lines) == 1:
+        return f" in {known_lines[0]}" + (f" (`{known_lines[0].text}`)" if known_lines[0].text else "")
+    line_names = [str(line) for line in known_lines[:3]]
+    return f" in {listing([*line_names, *(['others'] if len(known_lines) > 3 else [])])}"

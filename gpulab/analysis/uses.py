@@ -13,7 +13,7 @@ from gpulab.analysis.order import Clock, Moment, StreamKey
 from virtualgpu.records import SourceLine
 from virtualgpu.records.acts import Region
 
-# Steps that NumPy may take to decide whether two strided regions meet; after that they count as meeting.
+# Limit on NumPy's steps when it decides whether two strided regions overlap; beyond it, they do.
 _MAX_WORK: Any = 20_000  # NumPy's stubs know only its two special values
 _MAX_ITEM_BYTES = 2**31 - 1
 
@@ -22,16 +22,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Use of one region by one operation, with its order, stream and source line."""
+    """Use of one memory region by one operation, with its order, stream and source line.
+
+    ``launch`` and ``inner`` are set for nodes of graphs: the number of the launch, and the stream in which
+    the node was captured.
+    """
 
     region: Region
     writes: bool
     moment: Moment
-    at: int
+    index: int  # of its act in the program
     name: str
     stream: StreamKey | None  # None: the host
     source: SourceLine | None
-    launch: int = 0  # of a graph's node, with the stream it was captured in
+    launch: int = 0
     inner: StreamKey | None = None
     atomic: bool = False  # an atomic use is also a write
 
@@ -40,28 +44,28 @@ class Use:
         return (self.writes or other.writes) and not (self.atomic and other.atomic)
 
     def hides(self, other: Use) -> bool:
-        """Return whether each use that clashes with an earlier use of the bytes clashes with this one."""
+        """Return whether every later use that clashes with an earlier use also clashes with this one."""
         if self.atomic:
             return other.atomic
         return self.writes or not other.writes
 
 
-class _Somewhere:
+class _AddressedArray:
     """Stand-in for an array at an address, for NumPy's overlap test. Its memory is never read."""
 
     def __init__(self, region: Region) -> None:
-        item = region.item_bytes
+        item_bytes = region.item_bytes
         shape = region.shape
         strides = region.strides
-        if item > _MAX_ITEM_BYTES or not shape:
-            shape = (*shape, item)
+        if item_bytes > _MAX_ITEM_BYTES or not shape:
+            shape = (*shape, item_bytes)
             strides = (*strides, 1)
-            item = 1
+            item_bytes = 1
         self.__array_interface__ = {
             "data": (region.address, False),
             "shape": shape,
             "strides": strides,
-            "typestr": f"|V{item}",
+            "typestr": f"|V{item_bytes}",
             "version": 3,
         }
 
@@ -76,7 +80,7 @@ def overlap(a: Region, b: Region) -> bool:
     if not a.shape and not b.shape:
         return True
     try:
-        return np.shares_memory(_Somewhere(a).array(), _Somewhere(b).array(), max_work=_MAX_WORK)
+        return np.shares_memory(_AddressedArray(a).array(), _AddressedArray(b).array(), max_work=_MAX_WORK)
     except np.exceptions.TooHardError:
         return True
 
@@ -88,48 +92,51 @@ def covers(a: Region, b: Region) -> bool:
     return (a.address, a.item_bytes, a.shape, a.strides) == (b.address, b.item_bytes, b.shape, b.strides)
 
 
-class Places(Generic[T]):
-    """Items at regions of one memory, which are found by the bytes that they may share.
+class RegionMap(Generic[T]):
+    """Items at regions of one memory, with a search for items that may overlap a region.
 
-    They are kept by the size of their place, in powers of two: what meets a range begins less than that
-    before it.
+    They are grouped by the size of their region, rounded up to a power of two: an item that overlaps a range
+    begins less than that size before it.
     """
 
     def __init__(self) -> None:
         self._sizes: dict[int, tuple[list[int], dict[int, list[T]]]] = {}  # starts, and items by start
 
-    def meeting(self, region: Region) -> list[list[T]]:
-        """Return lists of items that may meet a region; each list can be changed in place."""
+    def overlapping(self, region: Region) -> list[list[T]]:
+        """Return lists of the items that may overlap a region; each list can be changed in place."""
         start = region.start
         end = region.end
-        found = []
-        for size, (starts, lists) in self._sizes.items():
-            first = bisect_right(starts, start - (1 << size))
-            last = bisect_left(starts, end)
-            for at in starts[first:last]:
-                members = lists[at]
-                if members:
-                    found.append(members)
+        lists_found = []
+        for size, (starts, items_by_start) in self._sizes.items():
+            first_index = bisect_right(starts, start - (1 << size))
+            last_index = bisect_left(starts, end)
+            for item_start in starts[first_index:last_index]:
+                items = items_by_start[item_start]
+                if items:
+                    lists_found.append(items)
                 else:
-                    del lists[at], starts[bisect_left(starts, at)]
-        return found
+                    del items_by_start[item_start], starts[bisect_left(starts, item_start)]
+        return lists_found
 
-    def add(self, region: Region, thing: T) -> None:
+    def add(self, region: Region, item: T) -> None:
         """Add an item at a region."""
         start = region.start
-        starts, lists = self._sizes.setdefault((region.end - start).bit_length(), ([], {}))
-        if start not in lists:
-            lists[start] = []
+        starts, items_by_start = self._sizes.setdefault((region.end - start).bit_length(), ([], {}))
+        if start not in items_by_start:
+            items_by_start[start] = []
             insort(starts, start)
-        lists[start].append(thing)
+        items_by_start[start].append(item)
 
 
 @dataclass(slots=True)
 class Block:
-    """A freed or allocated block, and its time. After a free, ``clock`` is what its next owner follows."""
+    """A freed or allocated block, with the index of that act.
+
+    After a free, ``clock`` is the clock that the block's next owner must follow.
+    """
 
     region: Region
-    at: int
+    index: int
     source: SourceLine | None
     clock: Clock = field(default_factory=dict)
     is_private: bool = False
@@ -142,7 +149,7 @@ class Blocks:
         self._starts: list[int] = []
         self._blocks: dict[int, Block] = {}
 
-    def meeting(self, region: Region) -> list[Block]:
+    def overlapping(self, region: Region) -> list[Block]:
         """Return the blocks that overlap a region."""
         first, last = self._span(region)
         return [self._blocks[start] for start in self._starts[first:last]]
@@ -150,9 +157,9 @@ class Blocks:
     def take(self, region: Region) -> list[Block]:
         """Remove the blocks that overlap a region, and return them."""
         first, last = self._span(region)
-        taken = [self._blocks.pop(start) for start in self._starts[first:last]]
+        removed = [self._blocks.pop(start) for start in self._starts[first:last]]
         del self._starts[first:last]
-        return taken
+        return removed
 
     def put(self, block: Block) -> None:
         """Add a block and remove the blocks that it overlaps."""
@@ -161,6 +168,7 @@ class Blocks:
         self._blocks[block.region.start] = block
 
     def _span(self, region: Region) -> tuple[int, int]:
+        """Return the range of the indices of the blocks that overlap a region."""
         first = max(bisect_right(self._starts, region.start) - 1, 0)
         if first < len(self._starts) and self._blocks[self._starts[first]].region.end <= region.start:
             first += 1

@@ -149,7 +149,7 @@ def test_a_file_that_is_none_is_refused(data: bytes, words: str) -> None:
 
 
 def test_the_number_of_records_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpulab.analysis.files.compute_sanitizer.MOST_RECORDS", 5)
+    monkeypatch.setattr("gpulab.analysis.files.compute_sanitizer.MAX_RECORDS", 5)
     (hazard,) = read(file(*[record(PAST_END, 4)] * 9), "memory")
     assert hazard.count == 5
 

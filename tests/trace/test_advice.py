@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
-from gpulab.analysis.advice import MOST, advice
+from gpulab.analysis.advice import MAX_ADVICE, advice
 from tests.trace.programs import MODELLED, Step, simulate
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
@@ -149,7 +149,7 @@ def test_there_are_few_and_the_first_saves_most() -> None:
             cp.cuda.Device().synchronize()
 
     found = advice(recorded(work))
-    assert 0 < len(found) <= MOST
+    assert 0 < len(found) <= MAX_ADVICE
     assert [a.gain_ns for a in found] == sorted((a.gain_ns for a in found), reverse=True)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gpulab.analysis.cupti import kinds, layout
 from gpulab.analysis.cupti.names import kernel_name
-from gpulab.analysis.cupti.records import Records, Seen
+from gpulab.analysis.cupti.records import HostInfo, Records
 from gpulab.analysis.cupti.stream_order import StreamOrder, within_graph
 
 # offsetof of each field, in bytes, by gcc from cupti_activity.h of CUDA 12.9, 13.0 and 13.5, which agree, and
@@ -284,7 +284,7 @@ def parts(*records: bytes, **seen: Any) -> Any:
     offsets = [sum(map(len, records[:at])) for at in range(len(records))]
     read = Records(lambda domain: {1: "cudaMemsetAsync", 2: "cudaFree"} if domain == 2 else {1: "cuMemsetD8"})
     read.add(memoryview(ctypes.create_string_buffer(data, len(data))).cast("B"), offsets)
-    return read.parts(Seen(**seen))
+    return read.parts(HostInfo(**seen))
 
 
 class TestParts:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
-from gpulab.analysis.overlap import MOST_STREAMS, by_engine, by_stream, length_ns, overlap
+from gpulab.analysis.overlap import MAX_STREAMS, by_engine, by_stream, length_ns, overlap
 from tests.trace.programs import MODELLED
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
@@ -203,9 +203,9 @@ def test_of_many_streams_those_with_the_most_operations_are_compared() -> None:
     ]
     order = tuple(sorted(activities, key=lambda a: a.start_ns))
     found = overlap(Timeline(provenance=MODELLED, method="model", start_ns=0, end_ns=5000, activities=order))
-    assert len(found) == MOST_STREAMS * (MOST_STREAMS - 1) // 2
+    assert len(found) == MAX_STREAMS * (MAX_STREAMS - 1) // 2
     names = {name for pair in found for name in (pair.first, pair.second)}
-    assert names == {f"stream {stream}" for stream in range(200 - MOST_STREAMS, 200)}
+    assert names == {f"stream {stream}" for stream in range(200 - MAX_STREAMS, 200)}
 
 
 def test_engines_of_two_devices_are_apart(machine: Machine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpulab.analysis.sentences import at_lines, sentence
+from gpulab.analysis.sentences import lines_text, sentence
 from tests.trace.programs import Step, simulate
 from virtualgpu.records import SourceLine, Timeline
 
@@ -39,11 +39,11 @@ def test_copies_are_told_by_direction() -> None:
 
 def test_lines_are_named_up_to_three() -> None:
     first, *rest = lines = [SourceLine("cell [1]", number, "") for number in range(1, 5)]
-    assert at_lines([None]) == at_lines([]) == ""
-    assert at_lines([first, None, first]) == " in cell [1], line 1"
-    assert at_lines([replace(first, text="x = y")]) == " in cell [1], line 1 (`x = y`)"
-    assert at_lines(rest) == " in cell [1], line 2, cell [1], line 3 and cell [1], line 4"
-    assert at_lines(lines) == " in cell [1], line 1, cell [1], line 2, cell [1], line 3 and others"
+    assert lines_text([None]) == lines_text([]) == ""
+    assert lines_text([first, None, first]) == " in cell [1], line 1"
+    assert lines_text([replace(first, text="x = y")]) == " in cell [1], line 1 (`x = y`)"
+    assert lines_text(rest) == " in cell [1], line 2, cell [1], line 3 and cell [1], line 4"
+    assert lines_text(lines) == " in cell [1], line 1, cell [1], line 2, cell [1], line 3 and others"
 
 
 def test_ranges_host_functions_and_copies_of_no_known_way_are_told() -> None:

@@ -246,7 +246,7 @@ def test_an_atomic_operation_does_not_hide_the_write_before_it() -> None:
 
 def test_the_latest_releases_are_known_however_many_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two writes without order, the finding says that the memory had been given back between them."""
-    monkeypatch.setattr(hazards, "_KEPT_RELEASES", 4)
+    monkeypatch.setattr(hazards, "_MAX_RELEASES", 4)
     x = Region(0, BASE, 4)
     others = [Region(0, BASE + 0x100 * at, 4) for at in range(1, 13)]
     for before in range(10):

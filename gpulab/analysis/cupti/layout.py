@@ -1,7 +1,7 @@
 """Offsets of the fields of CUPTI's records (cupti_activity.h, CUDA 12.9 to 13.5).
 
-Each version of a record appends fields to the one before, so the offsets hold while sizes grow; CUPTI itself
-tells where a record ends.
+Each version of a record appends fields to the previous version, so the offsets stay the same while sizes
+grow. CUPTI itself reports where a record ends.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from gpulab.analysis.cupti import kinds as cupti
 
 
 def _layout(**fields: tuple[str, int]) -> np.dtype[Any]:
+    """Return the NumPy type of a record from the type and offset of each field."""
     formats = [kind for kind, _ in fields.values()]
     offsets = [offset for _, offset in fields.values()]
     size = max(offset + np.dtype(kind).itemsize for kind, offset in fields.values())
@@ -133,20 +134,20 @@ LAYOUTS: dict[int, np.dtype[Any]] = {
 
 def read(data: memoryview, offsets: list[int]) -> dict[int, list[tuple[Any, ...]]]:
     """Return the records of a buffer by kind, each as a tuple in the order of its layout's fields."""
-    raw = np.frombuffer(data, np.uint8)
+    bytes_ = np.frombuffer(data, np.uint8)
     starts = np.asarray(offsets, np.int64)
-    kinds = _gather(raw, starts, np.dtype("u4"))
-    found: dict[int, list[tuple[Any, ...]]] = {}
+    kinds = _gather(bytes_, starts, np.dtype("u4"))
+    records: dict[int, list[tuple[Any, ...]]] = {}
     for kind in np.unique(kinds).tolist():
         if kind in LAYOUTS:
-            found[kind] = _gather(raw, starts[kinds == kind], LAYOUTS[kind]).tolist()
-    return found
+            records[kind] = _gather(bytes_, starts[kinds == kind], LAYOUTS[kind]).tolist()
+    return records
 
 
 def _gather(
-    raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], layout: np.dtype[Any]
+    bytes_: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], layout: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    """Copy one record of `layout` from each of `starts`, shape (n,)."""
-    rows = raw[starts[:, None] + np.arange(layout.itemsize)]
-    found: npt.NDArray[Any] = rows.view(layout).reshape(-1)
-    return found
+    """Return the records of type `layout` that begin at `starts`, shape (n,)."""
+    rows = bytes_[starts[:, None] + np.arange(layout.itemsize)]
+    records: npt.NDArray[Any] = rows.view(layout).reshape(-1)
+    return records

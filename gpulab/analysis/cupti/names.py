@@ -5,43 +5,47 @@ from __future__ import annotations
 import ctypes
 import functools
 
-_LONG = 60
+_MAX_LENGTH = 60
 
 
 @functools.lru_cache(4096)
 def kernel_name(symbol: str) -> str:
-    """A kernel's name from its symbol: ``_Z4axpyIfEvPT_`` is ``axpy<float>``.
+    """Return a kernel's name from its symbol: ``_Z4axpyIfEvPT_`` becomes ``axpy<float>``.
 
-    Of a long one, such as CUB's, neither namespaces nor template arguments are told.
+    A long name, such as CUB's, loses its namespaces and template arguments.
     """
     name = demangled(symbol) if symbol.startswith("_Z") else symbol
     depth = 0
     end = len(name)
     start = 0
-    last = 0
-    open_at = len(name)
-    for at, letter in enumerate(name):
-        if letter in "<[{" or (letter == "(" and (depth or _is_part(name, at))):
-            open_at = at if letter == "<" and not depth else open_at
+    base_start = 0
+    template_start = len(name)
+    for index, letter in enumerate(name):
+        if letter in "<[{" or (letter == "(" and (depth or _is_bracket_of_name(name, index))):
+            template_start = index if letter == "<" and not depth else template_start
             depth += 1
         elif letter in ">]}" or (letter == ")" and depth):
             depth -= 1
         elif letter == "(" and not depth:
-            end = at
+            end = index
             break
         elif letter == " " and not depth:
-            start = last = at + 1  # the text before it was the return type
+            start = base_start = index + 1  # the text before it was the return type
         elif letter == ":" and not depth:
-            last = at + 1
-            open_at = len(name)
-    if end - start > _LONG:
-        return f"{name[last : min(open_at, end)]}<...>" if open_at < end else name[last:end]
+            base_start = index + 1
+            template_start = len(name)
+    if end - start > _MAX_LENGTH:
+        return (
+            f"{name[base_start : min(template_start, end)]}<...>"
+            if template_start < end
+            else name[base_start:end]
+        )
     return name[start:end] or symbol
 
 
-def _is_part(name: str, at: int) -> bool:
-    """Return whether a bracket belongs to the name, and does not begin the parameters."""
-    return name.startswith("(anonymous", at) or name.endswith("operator", 0, at)
+def _is_bracket_of_name(name: str, index: int) -> bool:
+    """Return whether the bracket at an index belongs to the name, and does not begin the parameters."""
+    return name.startswith("(anonymous", index) or name.endswith("operator", 0, index)
 
 
 def demangled(symbol: str) -> str:
@@ -52,12 +56,12 @@ def demangled(symbol: str) -> str:
         return symbol
     library.__cxa_demangle.restype = ctypes.c_void_p
     status = ctypes.c_int()
-    found = library.__cxa_demangle(symbol.encode(), None, None, ctypes.byref(status))
-    if status.value != 0 or not found:
+    address = library.__cxa_demangle(symbol.encode(), None, None, ctypes.byref(status))
+    if status.value != 0 or not address:
         return symbol
     try:
-        return ctypes.string_at(found).decode(errors="replace")
+        return ctypes.string_at(address).decode(errors="replace")
     finally:
         free = ctypes.CDLL(None).free
         free.argtypes = [ctypes.c_void_p]
-        free(found)
+        free(address)

@@ -55,19 +55,19 @@ _END = 4
 _ARGB = 2
 _NON_BLOCKING = 2  # CUpti_ActivityStreamFlag
 # Calls that wait for the device implicitly, because they free memory that work may still use.
-_FREEING = frozenset({"cudaFree", "cudaFreeHost", "cudaHostUnregister"})
+_FREEING_CALLS = frozenset({"cudaFree", "cudaFreeHost", "cudaHostUnregister"})
 # A source line with one of these waits explicitly.
-_ASKING = ("synchronize", "get_elapsed_time")
+_WAITING_WORDS = ("synchronize", "get_elapsed_time")
 
 LineOf = Callable[[int, int, str], SourceLine | None]
 
 
 @dataclass(slots=True)
-class Seen:
-    """Information about a recording that the host has and CUPTI's records lack.
+class HostInfo:
+    """Information about a recording that the host has and that CUPTI's records do not contain.
 
-    ``streams`` are the program's by CUPTI's number. ``threads`` gives Python's identifier of a thread from
-    the system's.
+    ``streams`` are the program's streams by CUPTI's number. ``threads`` maps the system's identifier of a
+    thread to Python's. ``line`` returns the source line of a call of a thread at a time.
     """
 
     streams: Mapping[int, StreamInfo] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Parts:
-    """A timeline's contents. ``unfinished`` counts operations without times."""
+    """Contents of a timeline that is built from records. ``unfinished`` counts operations without times."""
 
     activities: list[Activity] = field(default_factory=list)
     calls: list[HostCall] = field(default_factory=list)
@@ -99,12 +99,12 @@ class _Operation:
     correlation: int
     start: int
     end: int
-    rest: dict[str, Any]
+    fields: dict[str, Any]
     number: int = 0
 
 
 class Records:
-    """Collects the records of a recording and makes the parts of a timeline from them."""
+    """Collection of the records of a recording, from which the parts of a timeline are built."""
 
     def __init__(self, call_names: Callable[[int], Mapping[int, str]]) -> None:
         self._call_names = call_names
@@ -112,61 +112,64 @@ class Records:
         self._strings: dict[int, str] = {}
 
     def add(self, data: memoryview, offsets: list[int]) -> None:
-        """Add a buffer of CUPTI; its pointers to names must still be valid."""
+        """Add the records of one of CUPTI's buffers; its pointers to names must still be valid."""
         for kind, rows in read(data, offsets).items():
             self._rows[kind] += rows
 
     def take_events(self, count: int) -> list[int]:
         """Remove the last `count` events; return the streams in which they were recorded, in order."""
         events = sorted(self._rows[cupti.CUDA_EVENT])
-        kept = len(events) - count
-        self._rows[cupti.CUDA_EVENT] = events[:kept]
-        return [stream for _, _, stream, _, _ in events[kept:]]
+        remaining_count = len(events) - count
+        self._rows[cupti.CUDA_EVENT] = events[:remaining_count]
+        return [stream for _, _, stream, _, _ in events[remaining_count:]]
 
-    def parts(self, seen: Seen) -> Parts:
+    def parts(self, host_info: HostInfo) -> Parts:
+        """Build the parts of a timeline from all records."""
         parts = Parts()
         operations = self._operations(parts)
         calls = self._calls()
-        first: dict[int, _Operation] = {}
+        first_of_call: dict[int, _Operation] = {}
         by_correlation: dict[int, list[_Operation]] = defaultdict(list)
         for number, operation in enumerate(operations, 1):
             operation.number = number
-            first.setdefault(operation.correlation, operation)
+            first_of_call.setdefault(operation.correlation, operation)
             by_correlation[operation.correlation].append(operation)
         for name, start, end, thread, correlation in calls:
-            operation_ = first.get(correlation)
-            launched = operation_.name if operation_ and operation_.kind == "CONCURRENT_KERNEL" else name
-            source = seen.line(thread, start, launched)
-            number = operation_.number if operation_ else 0
-            parts.calls.append(HostCall(name, start, end, seen.threads.get(thread, thread), number, source))
-        by_call = {call[4]: made for call, made in zip(calls, parts.calls, strict=True)}
-        self._streams(parts, operations, seen)
-        self._follow(parts, by_correlation, by_call, seen)
-        self._hidden(parts, operations, by_call)
+            issued = first_of_call.get(correlation)
+            display_name = issued.name if issued and issued.kind == "CONCURRENT_KERNEL" else name
+            source = host_info.line(thread, start, display_name)
+            number = issued.number if issued else 0
+            parts.calls.append(
+                HostCall(name, start, end, host_info.threads.get(thread, thread), number, source)
+            )
+        by_call = {call[4]: host_call for call, host_call in zip(calls, parts.calls, strict=True)}
+        self._streams(parts, operations, host_info)
+        self._follow(parts, by_correlation, by_call, host_info)
+        self._add_hidden_waits(parts, operations, by_call)
         parts.synchronizations.sort(key=lambda wait: wait.start_ns)
-        parts.ranges = self._ranges(seen)
+        parts.ranges = self._ranges(host_info)
         return parts
 
     # One kind after the other
 
     def _operations(self, parts: Parts) -> list[_Operation]:
-        """Return every operation that has times, in the order of the calls."""
-        made: list[_Operation] = []
+        """Return the operations that have times, in the order of the calls."""
+        operations: list[_Operation] = []
         for row in self._rows[cupti.CONCURRENT_KERNEL]:
             start, end, device, context, stream, correlation, graph, node, name = row[:9]
             grid = row[9:12]
             block = row[12:15]
-            static = row[15]
-            dynamic = row[16]
-            rest = {
+            static_shared = row[15]
+            dynamic_shared = row[16]
+            fields = {
                 "grid": grid,
                 "block": block,
-                "shared_bytes": static + dynamic,
+                "shared_bytes": static_shared + dynamic_shared,
                 "graph_id": graph,
                 "graph_node_id": node,
                 "registers_per_thread": row[17],
             }
-            made.append(
+            operations.append(
                 _Operation(
                     "CONCURRENT_KERNEL",
                     kernel_name(self._string(name)),
@@ -175,46 +178,48 @@ class Records:
                     correlation,
                     start,
                     end,
-                    rest,
+                    fields,
                 )
             )
         copies = [("MEMCPY", row) for row in self._rows[cupti.MEMCPY]]
         copies += [("MEMCPY2", row) for row in self._rows[cupti.MEMCPY2]]
-        for activity, row in copies:
-            start, end, device, context, stream, correlation, graph, node, how, source, target, size = row
-            copy = "PtoP" if activity == "MEMCPY2" else _COPIES.get(how)
-            if copy is None:
+        for kind_name, row in copies:
+            start, end, device, context, stream, correlation, graph, node, direction, source, target, size = (
+                row
+            )
+            copy_kind = "PtoP" if kind_name == "MEMCPY2" else _COPIES.get(direction)
+            if copy_kind is None:
                 continue
-            host = {"HtoD": source, "DtoH": target}.get(copy)
-            rest = {
+            host_memory = {"HtoD": source, "DtoH": target}.get(copy_kind)
+            fields = {
                 "size_bytes": size,
-                "copy_kind": copy,
+                "copy_kind": copy_kind,
                 "graph_id": graph,
                 "graph_node_id": node,
-                "pinned": {_PAGEABLE: False, _PINNED: True}.get(host or 0),
+                "pinned": {_PAGEABLE: False, _PINNED: True}.get(host_memory or 0),
             }
-            made.append(
+            operations.append(
                 _Operation(
-                    "MEMCPY" if activity == "MEMCPY" else "MEMCPY2",
-                    f"memcpy {copy}",
+                    "MEMCPY" if kind_name == "MEMCPY" else "MEMCPY2",
+                    f"memcpy {copy_kind}",
                     device,
                     (context, stream),
                     correlation,
                     start,
                     end,
-                    rest,
+                    fields,
                 )
             )
         for row in self._rows[cupti.MEMSET]:
             start, end, device, context, stream, correlation, graph, node, size = row
-            rest = {"size_bytes": size, "graph_id": graph, "graph_node_id": node}
-            made.append(
-                _Operation("MEMSET", "memset", device, (context, stream), correlation, start, end, rest)
+            fields = {"size_bytes": size, "graph_id": graph, "graph_node_id": node}
+            operations.append(
+                _Operation("MEMSET", "memset", device, (context, stream), correlation, start, end, fields)
             )
         for kind in (cupti.HOST_LAUNCH, cupti.GRAPH_HOST_NODE):
             for start, end, device, context, stream, correlation, *graph in self._rows[kind]:
-                rest = dict(zip(("graph_id", "graph_node_id"), graph, strict=False))
-                made.append(
+                fields = dict(zip(("graph_id", "graph_node_id"), graph, strict=False))
+                operations.append(
                     _Operation(
                         "HOST_LAUNCH",
                         "host function",
@@ -223,15 +228,15 @@ class Records:
                         correlation,
                         start,
                         end,
-                        rest,
+                        fields,
                     )
                 )
-        known = [operation for operation in made if operation.start and operation.end]
-        parts.unfinished = len(made) - len(known)
-        return sorted(known, key=lambda operation: (operation.correlation, operation.start))
+        complete = [operation for operation in operations if operation.start and operation.end]
+        parts.unfinished = len(operations) - len(complete)
+        return sorted(complete, key=lambda operation: (operation.correlation, operation.start))
 
     def _calls(self) -> list[tuple[str, int, int, int, int]]:
-        """Return name, start, end, thread and correlation of each call; of nested calls the outer one."""
+        """Return name, start, end, thread and correlation of each call, without calls nested in others."""
         calls: dict[int, tuple[str, int, int, int, int]] = {}
         for domain, kind in ((cupti.DRIVER_API, cupti.DRIVER), (cupti.RUNTIME_API, cupti.RUNTIME)):
             names = self._call_names(domain)
@@ -240,18 +245,25 @@ class Records:
                     calls[correlation] = names.get(cbid, f"call {cbid}"), start, end, thread, correlation
         return sorted(calls.values(), key=lambda call: (call[1], call[4]))
 
-    def _streams(self, parts: Parts, operations: Sequence[_Operation], seen: Seen) -> None:
-        created = {stream: (flag, priority) for _, stream, priority, flag in self._rows[cupti.STREAM]}
-        own = {operation.stream[1] for operation in operations if not operation.rest.get("graph_id")}
-        used = dict.fromkeys((operation.device, operation.stream[1]) for operation in operations)
-        for device, stream in sorted(used):
-            info = seen.streams.get(stream)
+    def _streams(self, parts: Parts, operations: Sequence[_Operation], host_info: HostInfo) -> None:
+        """Add the streams that operations used; the driver's own streams are branches of graphs."""
+        created_streams = {stream: (flag, priority) for _, stream, priority, flag in self._rows[cupti.STREAM]}
+        program_streams = {
+            operation.stream[1] for operation in operations if not operation.fields.get("graph_id")
+        }
+        used_streams = dict.fromkeys((operation.device, operation.stream[1]) for operation in operations)
+        for device, stream in sorted(used_streams):
+            info = host_info.streams.get(stream)
             if info is None:
-                flag, priority = created.get(stream, (0, 0))
-                # CUPTI gives its priority as an unsigned number.
+                flag, priority = created_streams.get(stream, (0, 0))
+                # CUPTI stores the priority as an unsigned number.
                 priority -= (1 << 32) if priority >= 1 << 31 else 0
                 # A graph's branches run in streams of the driver.
-                name = f"stream {stream} (destroyed)" if stream in own else f"branch of a graph ({stream})"
+                name = (
+                    f"stream {stream} (destroyed)"
+                    if stream in program_streams
+                    else f"branch of a graph ({stream})"
+                )
                 info = StreamInfo(device, stream, name, flag == _NON_BLOCKING, priority)
             parts.streams.append(info)
 
@@ -260,57 +272,64 @@ class Records:
         parts: Parts,
         by_correlation: Mapping[int, list[_Operation]],
         by_call: Mapping[int, HostCall],
-        seen: Seen,
+        host_info: HostInfo,
     ) -> None:
-        """Replay operations, events and waits in the order of the calls."""
+        """Add operations and waits, with their predecessors, by a replay in the order of the calls."""
         contexts = {
             operation.stream[0]: operation.device for group in by_correlation.values() for operation in group
         }
-        non_blocking = {info.stream_id for info in parts.streams if info.non_blocking}
-        legacy = {number for number, info in seen.streams.items() if info.name == "default stream"}
+        non_blocking_numbers = {info.stream_id for info in parts.streams if info.non_blocking}
+        legacy_numbers = {
+            number for number, info in host_info.streams.items() if info.name == "default stream"
+        }
         order = StreamOrder(
-            legacy={(context, stream) for context in contexts for stream in legacy},
-            non_blocking={(context, stream) for context in contexts for stream in non_blocking},
+            legacy={(context, stream) for context in contexts for stream in legacy_numbers},
+            non_blocking={(context, stream) for context in contexts for stream in non_blocking_numbers},
         )
-        happened: list[tuple[int, int, Any]] = [
+        acts: list[tuple[int, int, Any]] = [
             (correlation, 0, group) for correlation, group in by_correlation.items()
         ]
-        happened += [(row[0], 1, row) for row in self._rows[cupti.CUDA_EVENT]]
-        happened += [(row[3], 2, row) for row in self._rows[cupti.SYNCHRONIZATION]]
-        for correlation, what, item in sorted(happened, key=lambda each: each[:2]):
-            if what == 0:
-                self._ran(parts, order, item)
-            elif what == 1:
+        acts += [(row[0], 1, row) for row in self._rows[cupti.CUDA_EVENT]]
+        acts += [(row[3], 2, row) for row in self._rows[cupti.SYNCHRONIZATION]]
+        for correlation, act_type, item in sorted(acts, key=lambda act: act[:2]):
+            if act_type == 0:
+                self._add_operations(parts, order, item)
+            elif act_type == 1:
                 _, context, stream, _, sync = item
                 order.record((context, stream), sync)
             else:
-                self._waited(parts, order, item, by_call.get(correlation), contexts)
+                self._add_wait(parts, order, item, by_call.get(correlation), contexts)
 
     @staticmethod
-    def _ran(parts: Parts, order: StreamOrder, group: list[_Operation]) -> None:
-        if group[0].rest.get("graph_id"):
+    def _add_operations(parts: Parts, order: StreamOrder, group: list[_Operation]) -> None:
+        if group[0].fields.get("graph_id"):
             parts.graphs = True
-            spans = sorted(((each.number, each.start, each.end) for each in group), key=lambda span: span[1:])
+            spans = sorted(
+                ((operation.number, operation.start, operation.end) for operation in group),
+                key=lambda span: span[1:],
+            )
             after = order.graph(group[0].stream, spans)
         else:
-            after = {each.number: order.operation(each.stream, each.number) for each in group}
-        for each in group:
+            after = {
+                operation.number: order.operation(operation.stream, operation.number) for operation in group
+            }
+        for operation in group:
             parts.activities.append(
                 Activity(
-                    kind=each.kind,
-                    name=each.name,
-                    device_id=each.device,
-                    stream_id=each.stream[1],
-                    correlation_id=each.number,
-                    start_ns=each.start,
-                    end_ns=each.end,
-                    after=after[each.number],
-                    **each.rest,
+                    kind=operation.kind,
+                    name=operation.name,
+                    device_id=operation.device,
+                    stream_id=operation.stream[1],
+                    correlation_id=operation.number,
+                    start_ns=operation.start,
+                    end_ns=operation.end,
+                    after=after[operation.number],
+                    **operation.fields,
                 )
             )
 
     @staticmethod
-    def _waited(
+    def _add_wait(
         parts: Parts,
         order: StreamOrder,
         row: tuple[int, ...],
@@ -325,33 +344,33 @@ class Records:
             start = call.start_ns
             end = call.end_ns
         device = contexts.get(context, 0)
-        waiting = None if stream == _NONE else stream
+        waiting_stream = None if stream == _NONE else stream
         event_id = 0 if event == _NONE else event
         source = call.source if call is not None else None
         if _WAITS[kind] == "STREAM_WAIT_EVENT":
-            of, after = order.wait((context, stream), sync)
+            event_stream, after = order.wait((context, stream), sync)
             parts.synchronizations.append(
                 Synchronization(
                     type="STREAM_WAIT_EVENT",
                     device_id=device,
-                    stream_id=waiting,
+                    stream_id=waiting_stream,
                     start_ns=start,
                     end_ns=end,
                     name=name,
                     event_id=event_id,
-                    event_stream_id=None if of is None else of[1],
+                    event_stream_id=None if event_stream is None else event_stream[1],
                     after=after,
                     source=source,
                 )
             )
             return
-        hidden = source is not None and not any(word in source.text for word in _ASKING)
-        after = order.frontier((context, stream)) if waiting is not None else ()
+        hidden = source is not None and not any(word in source.text for word in _WAITING_WORDS)
+        after = order.frontier((context, stream)) if waiting_stream is not None else ()
         parts.synchronizations.append(
             Synchronization(
                 type=_WAITS[kind],
                 device_id=device,
-                stream_id=waiting,
+                stream_id=waiting_stream,
                 start_ns=start,
                 end_ns=end,
                 name=name,
@@ -363,94 +382,99 @@ class Records:
         )
 
     @staticmethod
-    def _hidden(parts: Parts, operations: list[_Operation], by_call: Mapping[int, HostCall]) -> None:
-        """Add waits that CUPTI does not report: in copies to pageable memory, in calls that free memory."""
-        for each in operations:
-            call = by_call.get(each.correlation)
-            if call is None or each.kind != "MEMCPY":
+    def _add_hidden_waits(
+        parts: Parts, operations: list[_Operation], by_call: Mapping[int, HostCall]
+    ) -> None:
+        """Add waits that CUPTI does not report: copies to pageable memory, and calls that free memory."""
+        for operation in operations:
+            call = by_call.get(operation.correlation)
+            if call is None or operation.kind != "MEMCPY":
                 continue
-            staged = each.rest["copy_kind"] == "DtoH" and each.rest["pinned"] is False
-            if (staged or call.name == "cudaMemcpy") and call.end_ns >= each.end:
+            is_staged = operation.fields["copy_kind"] == "DtoH" and operation.fields["pinned"] is False
+            if (is_staged or call.name == "cudaMemcpy") and call.end_ns >= operation.end:
                 parts.synchronizations.append(
                     Synchronization(
                         type="STREAM_SYNCHRONIZE",
-                        device_id=each.device,
-                        stream_id=each.stream[1],
+                        device_id=operation.device,
+                        stream_id=operation.stream[1],
                         start_ns=call.start_ns,
                         end_ns=call.end_ns,
                         name=call.name,
-                        after=(each.number,),
+                        after=(operation.number,),
                         hidden=True,
                         source=call.source,
                     )
                 )
-        freeing = [(correlation, call) for correlation, call in by_call.items() if call.name in _FREEING]
-        told = {(wait.name, wait.start_ns) for wait in parts.synchronizations}
-        by_end = sorted(operations, key=lambda each: each.end)
-        ends = [each.end for each in by_end]
-        for correlation, call in freeing:
-            waited_for = [
-                each
-                for each in by_end[bisect_right(ends, call.start_ns) : bisect_right(ends, call.end_ns)]
-                if each.correlation < correlation
+        freeing_calls = [
+            (correlation, call) for correlation, call in by_call.items() if call.name in _FREEING_CALLS
+        ]
+        reported = {(wait.name, wait.start_ns) for wait in parts.synchronizations}
+        by_end = sorted(operations, key=lambda operation: operation.end)
+        ends = [operation.end for operation in by_end]
+        for correlation, call in freeing_calls:
+            awaited = [
+                operation
+                for operation in by_end[bisect_right(ends, call.start_ns) : bisect_right(ends, call.end_ns)]
+                if operation.correlation < correlation
             ]
-            if waited_for and (call.name, call.start_ns) not in told:
-                last = waited_for[-1]
+            if awaited and (call.name, call.start_ns) not in reported:
+                last_operation = awaited[-1]
                 parts.synchronizations.append(
                     Synchronization(
                         type="CONTEXT_SYNCHRONIZE",
-                        device_id=last.device,
+                        device_id=last_operation.device,
                         stream_id=None,
                         start_ns=call.start_ns,
                         end_ns=call.end_ns,
                         name=call.name,
-                        after=(last.number,),
+                        after=(last_operation.number,),
                         hidden=True,
                         source=call.source,
                     )
                 )
 
-    def _ranges(self, seen: Seen) -> list[NvtxRange]:
-        """Return NVTX ranges that ended, and marks. The end of a range refers to it by number only."""
+    def _ranges(self, host_info: HostInfo) -> list[NvtxRange]:
+        """Return the NVTX ranges that ended, and marks. The end of a range refers to it by number only."""
         colors = {number: color for flags, number, color in self._rows[cupti.MARKER_DATA] if flags & _ARGB}
-        open_: dict[int, tuple[str, int, int, int]] = {}
+        open_ranges: dict[int, tuple[str, int, int, int]] = {}
         depths: dict[int, int] = defaultdict(int)
-        made: list[NvtxRange] = []
+        ranges: list[NvtxRange] = []
         for flags, time, number, object_kind, thread, name, _ in sorted(
             self._rows[cupti.MARKER], key=lambda row: row[1]
         ):
-            of = seen.threads.get(thread, thread) if object_kind == _OF_THREAD else 0
+            owner_thread = host_info.threads.get(thread, thread) if object_kind == _OF_THREAD else 0
             if flags & _MARK:
-                made.append(
+                ranges.append(
                     NvtxRange(
                         name=self._string(name),
                         color=colors.get(number),
                         start_ns=time,
                         end_ns=time,
-                        thread=of,
-                        depth=depths[of],
+                        thread=owner_thread,
+                        depth=depths[owner_thread],
                         is_mark=True,
                     )
                 )
             elif flags & _BEGIN:
-                open_[number] = self._string(name), time, of, depths[of]
-                depths[of] += 1
-            elif number in open_:  # the flag of an end is missing in some versions
-                label, start, of, depth = open_.pop(number)
-                depths[of] -= 1
-                made.append(
+                open_ranges[number] = self._string(name), time, owner_thread, depths[owner_thread]
+                depths[owner_thread] += 1
+            elif number in open_ranges:  # the flag of an end is missing in some versions
+                label, start, owner_thread, depth = open_ranges.pop(number)
+                depths[owner_thread] -= 1
+                ranges.append(
                     NvtxRange(
                         name=label,
                         color=colors.get(number),
                         start_ns=start,
                         end_ns=time,
-                        thread=of,
+                        thread=owner_thread,
                         depth=depth,
                     )
                 )
-        return sorted(made, key=lambda each: (each.start_ns, each.depth))
+        return sorted(ranges, key=lambda marker: (marker.start_ns, marker.depth))
 
     def _string(self, address: int) -> str:
+        """Return the C string at an address; an empty string for address 0."""
         text = self._strings.get(address)
         if text is None:
             text = ctypes.string_at(address).decode(errors="replace") if address else ""

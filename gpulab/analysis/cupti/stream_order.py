@@ -7,20 +7,20 @@ from collections.abc import Collection, Sequence
 from gpulab.analysis.order import Chain, Clock, Moment, Order
 from virtualgpu.records.acts import EventRecord, EventWait, GraphLaunch, NewStream, Work
 
-# Context and number of a stream, as CUPTI gives them.
+# Context and number of a stream in CUPTI's records.
 StreamKey = tuple[int, int]
 _LEGACY = 0
 
 
 class StreamOrder:
-    """Follows the streams of a recording; its methods must be called in the order of the program's calls.
+    """Order of a recording's operations; its methods must be called in the order of the program's calls.
 
     Parameters
     ----------
     legacy
         The legacy default streams.
     non_blocking
-        Streams that the rule of the default stream leaves alone.
+        Streams to which the rule of the default stream does not apply.
     """
 
     def __init__(self, legacy: Collection[StreamKey], non_blocking: Collection[StreamKey]) -> None:
@@ -28,36 +28,41 @@ class StreamOrder:
         self._legacy = legacy
         for context, stream in non_blocking:
             self._order.announce(NewStream(context, stream, blocking=False))
-        self._ran: dict[tuple[Chain, int], tuple[int, Clock]] = {}
+        self._positions: dict[tuple[Chain, int], tuple[int, Clock]] = {}
         self._newest: tuple[StreamKey | None, int] = None, 0
         self._events: dict[int, tuple[StreamKey, tuple[int, ...]]] = {}
 
     def operation(self, stream: StreamKey, number: int) -> tuple[int, ...]:
-        """Add operation `number` to a stream; return the operations that it must follow."""
+        """Add an operation to a stream; return the numbers of the operations that it must follow."""
         # An operation right after another one of the same stream follows only that one.
         after = (self._newest[1],) if self._newest[0] == stream else self.frontier(stream)
-        self._note(self._order.work(self._work(stream, number)), number)
+        self._remember(self._order.work(self._work(stream, number)), number)
         self._newest = stream, number
         return after
 
     def graph(self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
-        """Add a graph launch; return the operations that each of its nodes must follow, as observed.
+        """Add a graph launch; return the operations that each of its nodes followed in the recording.
 
         Parameters
         ----------
         stream
-            Where it is launched.
+            The stream in which it is launched.
         spans
             Number, start and end of each node, by their starts.
         """
         self._newest = None, 0
         after = within_graph(spans, self.frontier(stream))
-        places = {number: at for at, (number, _, _) in enumerate(spans)}
+        index_of_node = {number: index for index, (number, _, _) in enumerate(spans)}
         nodes = tuple(self._work(stream, number) for number, _, _ in spans)
-        edges = tuple((places[n], at) for number, at in places.items() for n in after[number] if n in places)
+        edges = tuple(
+            (index_of_node[predecessor], index)
+            for number, index in index_of_node.items()
+            for predecessor in after[number]
+            if predecessor in index_of_node
+        )
         moments = self._order.graph(GraphLaunch(*self._key(stream), nodes, edges))
         for (number, _, _), moment in zip(spans, moments, strict=True):
-            self._note(moment, number)
+            self._remember(moment, number)
         return after
 
     def record(self, stream: StreamKey, sync_id: int) -> None:
@@ -67,7 +72,7 @@ class StreamOrder:
         self._order.record(EventRecord(sync_id, *self._key(stream)))
 
     def wait(self, stream: StreamKey, sync_id: int) -> tuple[StreamKey | None, tuple[int, ...]]:
-        """Let a stream wait for an event; return the event's stream and the operations that it stands for."""
+        """Let a stream wait for an event; return the event's stream and the operations before the event."""
         self._newest = None, 0
         self._order.wait(EventWait(sync_id, *self._key(stream)))
         return self._events.get(sync_id, (None, ()))
@@ -75,12 +80,20 @@ class StreamOrder:
     def frontier(self, stream: StreamKey) -> tuple[int, ...]:
         """Return the operations that the next operation of a stream must follow directly."""
         clock = self._order.next_in(self._key(stream))
-        last = [(*self._ran[place], place) for place in clock.items() if place in self._ran]
+        ended = [
+            (*self._positions[position], position)
+            for position in clock.items()
+            if position in self._positions
+        ]
         return tuple(
             sorted(
                 number
-                for number, _, (chain, tick) in last
-                if not any(other.get(chain, 0) >= tick for n, other, _ in last if n != number)
+                for number, _, (chain, tick) in ended
+                if not any(
+                    other_clock.get(chain, 0) >= tick
+                    for other_number, other_clock, _ in ended
+                    if other_number != number
+                )
             )
         )
 
@@ -91,29 +104,33 @@ class StreamOrder:
         device, handle = self._key(stream)
         return Work(number=number, name="", device_id=device, stream_id=handle)
 
-    def _note(self, moment: Moment, number: int) -> None:
-        self._ran[moment.chain, moment.tick] = number, moment.clock
+    def _remember(self, moment: Moment, number: int) -> None:
+        self._positions[moment.chain, moment.tick] = number, moment.clock
 
 
 def within_graph(
-    spans: Sequence[tuple[int, int, int]], before: tuple[int, ...]
+    spans: Sequence[tuple[int, int, int]], launch_predecessors: tuple[int, ...]
 ) -> dict[int, tuple[int, ...]]:
-    """Return the observed order of a graph's nodes: each follows the node that ended last before it began.
+    """Return for each node of a graph the node that ended last before it began.
 
-    CUPTI does not tell a graph's edges.
+    CUPTI does not report a graph's edges.
 
     Parameters
     ----------
     spans
         Number, start and end of each node, by their starts.
     before
-        What the graph's launch had to follow.
+        The operations that the graph's launch had to follow.
     """
     after: dict[int, tuple[int, ...]] = {}
     by_end = sorted(spans, key=lambda span: span[2])
-    ended = -1
+    last_ended = -1
     for number, start, _ in spans:
-        while ended + 1 < len(by_end) and by_end[ended + 1][2] <= start and by_end[ended + 1][0] != number:
-            ended += 1
-        after[number] = before if ended < 0 else (by_end[ended][0],)
+        while (
+            last_ended + 1 < len(by_end)
+            and by_end[last_ended + 1][2] <= start
+            and by_end[last_ended + 1][0] != number
+        ):
+            last_ended += 1
+        after[number] = launch_predecessors if last_ended < 0 else (by_end[last_ended][0],)
     return after

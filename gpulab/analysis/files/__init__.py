@@ -1,6 +1,6 @@
-"""Timelines as files of Chrome trace events, which Perfetto opens, and such files of other tools.
+"""Files of Chrome trace events, which Perfetto opens, written by gpulab or other tools, as timelines.
 
-Beside them what NVIDIA's command-line tools write: `compute_sanitizer` and `ncu`.
+`compute_sanitizer` and `ncu` read the output of NVIDIA's command-line tools.
 
 The format is the "Trace Event Format" (Google, 2016): a JSON object with ``traceEvents``, or the array alone.
 """

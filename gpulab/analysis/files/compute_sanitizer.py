@@ -1,7 +1,7 @@
 """Read reports of NVIDIA's compute-sanitizer (``--xml --save FILE``) as records of `gl.sanitize`.
 
-The file names elements of NVIDIA's choosing, and is read as if anybody had written it: of limited size and
-depth, without document types and entities, and with whatever is missing left out.
+Files are not trusted: their size and depth are limited, document types and entities are refused, and missing
+elements are left out.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 CHECKER = "compute-sanitizer"
 # The tool's options for each of our checks; the path of its file follows.
 OPTIONS = {
-    name: ("--tool", tool, *more, "--print-limit", "10000", "--xml", "--save")
-    for name, tool, *more in (
+    check: ("--tool", tool, *options, "--print-limit", "10000", "--xml", "--save")
+    for check, tool, *options in (
         ("memory", "memcheck", "--report-api-errors", "no"),
         ("race", "racecheck", "--racecheck-report", "hazard"),
         ("init", "initcheck"),
         ("sync", "synccheck"),
     )
 }
-MOST_BYTES = 16 << 20
-MOST_RECORDS = 20_000
-_DEPTH = 32
-_TEXT = 300  # largest number of characters of a message
+MAX_BYTES = 16 << 20
+MAX_RECORDS = 20_000
+_MAX_DEPTH = 32
+_MAX_MESSAGE = 300  # largest number of characters of a message
 _ROOT = "ComputeSanitizerOutput"
-# The tool's words, and the hazard of our reports; the first match is used.
+# Patterns of the tool's messages, and the kind of hazard in our reports; the first match is used.
 _KINDS = (
     (r"misaligned", "misaligned"),
     (r"stack overflow", "stack overflow"),
@@ -68,7 +68,7 @@ class SanitizerFileError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """One tool's run of a launch: its findings, the error of the program, or why it did not run."""
+    """One tool's run of a launch: its findings, the error of the program, or why the tool did not run."""
 
     tool: str
     hazards: tuple[Hazard, ...] = ()
@@ -77,51 +77,51 @@ class ToolRun:
 
     @property
     def is_fault(self) -> bool:
-        """Return whether the program raised an error that a kernel caused, rather than failed to start."""
+        """Whether the program raised an error that a kernel caused; otherwise it failed to start."""
         return bool(_FAULT.search(self.raised))
 
 
 def refusal(text: str) -> str:
-    """Return the reason why the tool checked nothing, in its own words; empty if it did check."""
-    found = _REFUSAL.search(text)
-    return f"{found[1].rstrip('. ')}; install a CUDA Toolkit that knows this GPU and driver" if found else ""
+    """Return the reason why the tool checked nothing, in its own words, or an empty string if it checked."""
+    match = _REFUSAL.search(text)
+    return f"{match[1].rstrip('. ')}; install a CUDA Toolkit that knows this GPU and driver" if match else ""
 
 
-def joined(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerReport:
-    """Return a launch's report with the findings of the tools, or with the reason if none of them ran.
+def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerReport:
+    """Return a launch's report with the findings of the tools, or with the reason why none of them ran.
 
     Raises
     ------
     GpulabError
         If the launch did not begin, and so nothing was checked.
     """
-    for each in runs:
-        if each.raised and not each.is_fault:
-            raise GpulabError(f"Under {CHECKER} the launch did not begin: {each.raised}")
-    lost = dict.fromkeys(each.why_not for each in runs if each.why_not)
-    done = [each for each in runs if not each.why_not]
-    if not done:
-        return replace(report, tools=(), unavailable="; ".join(lost))
+    for run in runs:
+        if run.raised and not run.is_fault:
+            raise GpulabError(f"Under {CHECKER} the launch did not begin: {run.raised}")
+    failures = dict.fromkeys(run.why_not for run in runs if run.why_not)
+    completed = [run for run in runs if not run.why_not]
+    if not completed:
+        return replace(report, tools=(), unavailable="; ".join(failures))
     return replace(
         report,
-        tools=tuple(each.tool for each in done),
-        hazards=tuple(hazard for each in done for hazard in each.hazards),
-        fault=next((each.raised.partition("\n")[0][:120] for each in done if each.raised), ""),
-        left_out=" ".join([_LIMITS, *(f"Not done: {why}." for why in lost)]),
+        tools=tuple(run.tool for run in completed),
+        hazards=tuple(hazard for run in completed for hazard in run.hazards),
+        fault=next((run.raised.partition("\n")[0][:120] for run in completed if run.raised), ""),
+        left_out=" ".join([_LIMITS, *(f"Not done: {failure}." for failure in failures)]),
     )
 
 
 def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Hazard, ...]:
-    """Return the findings of a file; equal findings are one, with the number of reports.
+    """Return the findings of a file; equal findings are merged and counted.
 
     Parameters
     ----------
     data
-        The file.
+        The contents of the file.
     tool
-        Which check wrote it, by our name: ``memory``, ``race``, ``init`` or ``sync``.
+        The check that wrote it: ``memory``, ``race``, ``init`` or ``sync``.
     code, kernel
-        The kernel's source, for the text of lines, and its name where the file has none.
+        The kernel's source, for the text of lines, and its name, in case the file does not contain it.
 
     Raises
     ------
@@ -129,19 +129,19 @@ def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Haza
         If it cannot be read.
     """
     lines = code.split("\n")
-    found: dict[tuple[object, ...], Hazard] = {}
+    hazards: dict[tuple[object, ...], Hazard] = {}
     for number, record in enumerate(_parsed(data).iter("record")):
-        if number >= MOST_RECORDS:
+        if number >= MAX_RECORDS:
             break
         hazard = _hazard(record, tool, lines, kernel)
         if hazard is None:
             continue
-        first = hazard.first.line if hazard.first else 0
-        key = hazard.kind, hazard.space, hazard.second.line, first, hazard.severity
-        before = found.get(key)
-        found[key] = hazard if before is None else replace(before, count=before.count + 1)
-    order = {"error": 0, "warning": 1, "info": 2}
-    return tuple(sorted(found.values(), key=lambda each: order[each.severity]))
+        first_line = hazard.first.line if hazard.first else 0
+        key = hazard.kind, hazard.space, hazard.second.line, first_line, hazard.severity
+        earlier = hazards.get(key)
+        hazards[key] = hazard if earlier is None else replace(earlier, count=earlier.count + 1)
+    severity_order = {"error": 0, "warning": 1, "info": 2}
+    return tuple(sorted(hazards.values(), key=lambda finding: severity_order[finding.severity]))
 
 
 def _parsed(data: bytes) -> Element:
@@ -150,11 +150,11 @@ def _parsed(data: bytes) -> Element:
     Raises
     ------
     SanitizerFileError
-        If it is too large or too deep, has a document type or entities, or is no such file.
+        If it is too large or too deep, has a document type or entities, or is not such a file.
     """
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise SanitizerFileError(
-            f"The file of {CHECKER} has {len(data):,} bytes, and {MOST_BYTES:,} are read: check a smaller "
+            f"The file of {CHECKER} has {len(data):,} bytes, and {MAX_BYTES:,} are read: check a smaller "
             "launch, or one tool at a time."
         )
     builder = TreeBuilder()
@@ -169,7 +169,7 @@ def _parsed(data: bytes) -> Element:
     def begin(tag: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
-        if depth > _DEPTH or (depth == 1 and tag != _ROOT):
+        if depth > _MAX_DEPTH or (depth == 1 and tag != _ROOT):
             raise SanitizerFileError(f"This is no file of {CHECKER}: <{tag[:40]}> stands at depth {depth}.")
         builder.start(tag, attributes)
 
@@ -193,13 +193,15 @@ def _parsed(data: bytes) -> Element:
 
 def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Hazard | None:
     """Return the hazard of a record, or None for a host error, which only follows from a fault."""
-    said = _texts(record.find("what")) or _texts(record)
-    text = " ".join(said)
-    kind = next((ours for words, ours in _KINDS if re.search(words, text, re.IGNORECASE)), "")
+    fragments = _texts(record.find("what")) or _texts(record)
+    text = " ".join(fragments)
+    kind = next(
+        (hazard_kind for pattern, hazard_kind in _KINDS if re.search(pattern, text, re.IGNORECASE)), ""
+    )
     places = _places(record, lines)
     if not kind and ((record.findtext("kind") or "").lower().startswith("api") or not places):
         return None
-    sites = [
+    message_places = [
         Place(
             int(line),
             _line(lines, int(line)),
@@ -208,28 +210,34 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
         )
         for _, x, y, z, line in _SITE.findall(text)[:2]
     ]
-    if tool == "race" and len(sites) < 2 and len(places) > 1:
-        sites = places[:2]
-    first = sites[0] if tool == "race" and len(sites) == 2 else None
-    second = sites[1] if first else next(iter((*places, *sites)), Place(0, "", (0, 0, 0), (0, 0, 0)))
+    if tool == "race" and len(message_places) < 2 and len(places) > 1:
+        message_places = places[:2]
+    first = message_places[0] if tool == "race" and len(message_places) == 2 else None
+    second = (
+        message_places[1]
+        if first
+        else next(iter((*places, *message_places)), Place(0, "", (0, 0, 0), (0, 0, 0)))
+    )
     space = _SPACE.search(text)
     # The tool checks for races in shared memory only, but its records do not name the memory.
-    where = space[1] if space else (record.findtext("what/space") or "").strip("_")
-    where = where or ("shared" if tool == "race" else "")
-    told = ": ".join(filter(None, (record.findtext(f"what/{tag}") for tag in ("text", "exception", "type"))))
-    warns = "warn" in f"{record.findtext('level') or ''} {text[:40]}".lower()
+    space_name = space[1] if space else (record.findtext("what/space") or "").strip("_")
+    space_name = space_name or ("shared" if tool == "race" else "")
+    message = ": ".join(
+        filter(None, (record.findtext(f"what/{tag}") for tag in ("text", "exception", "type")))
+    )
+    is_warning = "warn" in f"{record.findtext('level') or ''} {text[:40]}".lower()
     return Hazard(
         tool=tool,
         kind=kind or text[:60].strip() or "unknown",
-        severity="warning" if warns else "error",
-        space=where.lower()[:20],
+        severity="warning" if is_warning else "error",
+        space=space_name.lower()[:20],
         kernel=(record.findtext("where/func") or kernel)[:200],
         first=first,
         second=second,
         address=_address(record),
         array="",
         count=1,
-        message=(told or text)[:_TEXT],
+        message=(message or text)[:_MAX_MESSAGE],
     )
 
 
@@ -238,38 +246,38 @@ def _texts(element: Element | None) -> list[str]:
 
 
 def _places(record: Element, lines: Sequence[str]) -> list[Place]:
-    """Return the lines of device code that a record names, each with its thread and block."""
+    """Return the lines of device code in a record, each with its thread and block."""
     threads, blocks = (list(_indices(record, tag)) for tag in ("threadIdx", "blockIdx"))
-    inside = [part for part in record if part.tag != "hostStack"]
-    found = []
-    for number, element in enumerate(line for part in inside for line in part.iter("line")):
-        line = _whole(element.text)
+    device_parts = [part for part in record if part.tag != "hostStack"]
+    places = []
+    for number, element in enumerate(line for part in device_parts for line in part.iter("line")):
+        line = _integer(element.text)
         thread, block = (
-            each[min(number, len(each) - 1)] if each else (0, 0, 0) for each in (threads, blocks)
+            indices[min(number, len(indices) - 1)] if indices else (0, 0, 0) for indices in (threads, blocks)
         )
-        found.append(Place(line, _line(lines, line), block, thread))
-    if not found and threads:
-        found.append(Place(0, "", blocks[0] if blocks else (0, 0, 0), threads[0]))
-    return found
+        places.append(Place(line, _line(lines, line), block, thread))
+    if not places and threads:
+        places.append(Place(0, "", blocks[0] if blocks else (0, 0, 0), threads[0]))
+    return places
 
 
 def _indices(record: Element, tag: str) -> Iterator[Dim3]:
     for element in record.iter(tag):
-        x, y, z = (_whole(element.findtext(axis)) for axis in "xyz")
+        x, y, z = (_integer(element.findtext(axis)) for axis in "xyz")
         yield x, y, z
 
 
 def _address(record: Element) -> int | None:
     for tag in ("accessAddress", "address", "errorAddress"):
         for element in record.iter(tag):
-            return _whole(element.text)
+            return _integer(element.text)
     return None
 
 
-def _whole(text: str | None) -> int:
-    """Return a number of at most 64 bits, decimal or hexadecimal in the file; 0 for anything else."""
-    found = re.fullmatch(r"\s*(0x[0-9a-fA-F]{1,16}|\d{1,19})\s*", text or "")
-    return int(found[1], 0 if found[1].startswith("0x") else 10) if found else 0
+def _integer(text: str | None) -> int:
+    """Return the decimal or hexadecimal integer in a text, of at most 64 bits, or 0 for other text."""
+    match = re.fullmatch(r"\s*(0x[0-9a-fA-F]{1,16}|\d{1,19})\s*", text or "")
+    return int(match[1], 0 if match[1].startswith("0x") else 10) if match else 0
 
 
 def _line(lines: Sequence[str], line: int) -> str:

@@ -1,7 +1,7 @@
 """Read trace events one by one, from files of any size; events are not kept after they are read.
 
-JSON takes up to thirty times its size in Python's memory, and a file of a few hundred kB may unpack to
-hundreds of MB.
+Parsed JSON takes up to thirty times the size of its text in Python's memory, and a compressed file of a few
+hundred kB can contain hundreds of MB.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any, NoReturn, Self
 
 from virtualgpu.records.io import TraceFormatError
 
-# Limits in characters: a file, packed or not; one event; and everything that is not an event.
+# Limits in characters: a file, compressed or not; one event; and everything that is not an event.
 MAX_BYTES = 512 << 20
 MAX_PART = 4 << 20
 MAX_ABOUT = 8 << 20
 _PIECE = 1 << 20
 _GZIP = b"\x1f\x8b"
-_OTHERS = {
+_OTHER_FORMATS = {
     b"SQLite format 3\0": "an SQLite database, as nsys exports it",
     b"PK\x03\x04": "a zip archive",
     b"\x0a": "a trace of Perfetto's own format",
 }
-_TEXT = (b"\x0a",)  # JSON may begin like this
+_TEXT_SIGNATURES = (b"\x0a",)  # JSON may begin like this
 _SPACE = re.compile(r"[ \t\n\r]*")
 _EVENTS = "traceEvents"
 
@@ -40,14 +40,14 @@ def _refuse(constant: str) -> NoReturn:
 
 
 class Document:
-    """A file of trace events during reading: an object with ``traceEvents``, or the array alone.
+    """Reader of a file of trace events: an object with ``traceEvents``, or the array alone.
 
     Attributes
     ----------
     about : dict
-        What the object holds beside its events, as far as it has been read.
+        The object's values other than its events, as far as they have been read.
     has_events : bool
-        Whether an array of events has been met.
+        Whether an array of events has been read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,10 +57,10 @@ class Document:
         self._path = path
         self._scan = json.JSONDecoder(parse_constant=_refuse).scan_once  # type: ignore[attr-defined]
         self._text = ""
-        self._at = 0
-        self._passed = 0
-        self._kept = 0
-        self._ended = False
+        self._index = 0
+        self._dropped_characters = 0
+        self._about_characters = 0
+        self._is_at_end = False
         self._files = ExitStack()
 
     def __enter__(self) -> Self:
@@ -68,7 +68,11 @@ class Document:
         self._head = file.peek(16)[:16]
         if self._head.startswith(_GZIP):
             file = self._files.enter_context(gzip.GzipFile(fileobj=file))
-        elif any(self._head.startswith(begin) for begin in _OTHERS if begin not in _TEXT):
+        elif any(
+            self._head.startswith(signature)
+            for signature in _OTHER_FORMATS
+            if signature not in _TEXT_SIGNATURES
+        ):
             self._files.close()
             self._refuse_bytes(None)
         self._file = io.TextIOWrapper(file, "utf-8-sig", newline="")
@@ -80,20 +84,20 @@ class Document:
         self._files.close()
 
     def events(self) -> Iterator[Any]:
-        """Yield all events in the file's order; ``about`` is complete at the end.
+        """Yield all events in the file's order; ``about`` is complete after the last one.
 
         Raises
         ------
         TraceFormatError
-            If the file is empty, damaged, too large or no JSON.
+            If the file is empty, damaged, too large or not JSON.
         """
         try:
-            begin = self._next()
-            if not begin:
+            first_character = self._next()
+            if not first_character:
                 raise TraceFormatError(f"{self._name} is empty.")
-            if begin == "[":
+            if first_character == "[":
                 yield from self._array(alone=True)
-            elif begin == "{":
+            elif first_character == "{":
                 yield from self._object()
             else:
                 self._value(MAX_PART)
@@ -103,85 +107,86 @@ class Document:
             raise TraceFormatError(f"{self._name} is no trace: its parts are nested too deeply.") from error
 
     def _object(self) -> Iterator[Any]:
-        self._at += 1
+        """Yield the events of an object, and store its other values in ``about``."""
+        self._index += 1
         if self._next() == "}":
-            self._at += 1
+            self._index += 1
             return
         while True:
             key = self._value(MAX_PART)
             if not isinstance(key, str) or self._next() != ":":
                 self._fail()
-            self._at += 1
+            self._index += 1
             if key == _EVENTS and self._next() == "[":
                 yield from self._array(alone=False)
             else:
-                before = self._passed + self._at
-                self.about[key] = self._value(MAX_ABOUT - self._kept)
-                self._kept += self._passed + self._at - before
-            after = self._next()
-            self._at += 1
-            if after == "}":
+                value_start = self._dropped_characters + self._index
+                self.about[key] = self._value(MAX_ABOUT - self._about_characters)
+                self._about_characters += self._dropped_characters + self._index - value_start
+            delimiter = self._next()
+            self._index += 1
+            if delimiter == "}":
                 return
-            if after != ",":
+            if delimiter != ",":
                 self._fail()
 
     def _array(self, *, alone: bool) -> Iterator[Any]:
-        """Yield the elements of an array; if it is the whole file, its end may be missing."""
+        """Yield the elements of an array; if the array is the whole file, its end may be missing."""
         self.has_events = True
-        self._at += 1
+        self._index += 1
         element: Any = None
         if self._next() == "]":
-            self._at += 1
+            self._index += 1
             return
         while True:
             element = self._value(MAX_PART)
             yield element
-            after = self._next()
-            if after == ",":
-                self._at += 1
-                after = self._next()
-                if after:
+            delimiter = self._next()
+            if delimiter == ",":
+                self._index += 1
+                delimiter = self._next()
+                if delimiter:
                     continue
-            if not after and alone and isinstance(element, dict):
+            if not delimiter and alone and isinstance(element, dict):
                 return
-            if after != "]":
+            if delimiter != "]":
                 self._fail()
-            self._at += 1
+            self._index += 1
             return
 
     def _next(self) -> str:
-        """Return the next character that is not a space; an empty string at the end."""
+        """Return the next character that is not a space, or an empty string at the end."""
         while True:
-            found = _SPACE.match(self._text, self._at)
-            assert found is not None
-            self._at = found.end()
-            if self._at < len(self._text):
-                return self._text[self._at]
+            spaces = _SPACE.match(self._text, self._index)
+            assert spaces is not None
+            self._index = spaces.end()
+            if self._index < len(self._text):
+                return self._text[self._index]
             if not self._more():
                 return ""
 
-    def _value(self, most: int) -> Any:
-        """Return the value at this position, of a limited number of characters."""
+    def _value(self, max_characters: int) -> Any:
+        """Return the JSON value at this position, of a limited number of characters."""
         self._next()
         while True:
             try:
-                value, end = self._scan(self._text, self._at)
+                value, end = self._scan(self._text, self._index)
                 if end < len(self._text) or not isinstance(value, (int, float)) or not self._more():
-                    if end - self._at > most:
+                    if end - self._index > max_characters:
                         self._too_large()
-                    self._at = end
+                    self._index = end
                     return value
             except (StopIteration, json.JSONDecodeError) as error:
-                if len(self._text) - self._at > most:
+                if len(self._text) - self._index > max_characters:
                     self._too_large()
                 if not self._more():
-                    self._fail("", error.pos if isinstance(error, json.JSONDecodeError) else self._at)
+                    self._fail("", error.pos if isinstance(error, json.JSONDecodeError) else self._index)
             except ValueError as error:
                 self._fail(str(error))
 
     def _more(self) -> bool:
-        """Read the next piece; return whether there was one."""
-        if self._ended:
+        """Read the next piece of the file; return whether there was one."""
+        if self._is_at_end:
             return False
         try:
             piece = self._file.read(_PIECE)
@@ -191,20 +196,27 @@ class Document:
             raise TraceFormatError(f"{self._name} is damaged: its compressed data breaks off.") from error
         except (gzip.BadGzipFile, zlib.error) as error:
             raise TraceFormatError(f"{self._name} is damaged: its compressed data cannot be read.") from error
-        self._passed += self._at
-        self._text = self._text[self._at :] + piece
-        self._at = 0
-        self._ended = not piece
-        if self._passed + len(self._text) > MAX_BYTES:
+        self._dropped_characters += self._index
+        self._text = self._text[self._index :] + piece
+        self._index = 0
+        self._is_at_end = not piece
+        if self._dropped_characters + len(self._text) > MAX_BYTES:
             raise TraceFormatError(
                 f"{self._name} holds more than {MAX_BYTES >> 20} MB; record a shorter stretch of the program."
             )
         return bool(piece)
 
     def _refuse_bytes(self, error: Exception | None) -> NoReturn:
-        what = next((what for begin, what in _OTHERS.items() if self._head.startswith(begin)), "no text")
+        description = next(
+            (
+                description
+                for signature, description in _OTHER_FORMATS.items()
+                if self._head.startswith(signature)
+            ),
+            "no text",
+        )
         raise TraceFormatError(
-            f"{self._name} is {what}, and gpulab opens Chrome trace events: export the trace as JSON."
+            f"{self._name} is {description}, and gpulab opens Chrome trace events: export the trace as JSON."
         ) from error
 
     def _too_large(self) -> NoReturn:
@@ -213,9 +225,9 @@ class Document:
             f"{MAX_PART >> 20} MB, and is no trace."
         )
 
-    def _fail(self, why: str = "", at: int | None = None) -> NoReturn:
-        place = self._passed + (self._at if at is None else at)
+    def _fail(self, reason: str = "", text_index: int | None = None) -> NoReturn:
+        position = self._dropped_characters + (self._index if text_index is None else text_index)
         raise TraceFormatError(
-            f"{self._name} is damaged or no JSON: it cannot be read at character {place:,}"
-            f"{f' ({why})' if why else ''}."
+            f"{self._name} is damaged or no JSON: it cannot be read at character {position:,}"
+            f"{f' ({reason})' if reason else ''}."
         )

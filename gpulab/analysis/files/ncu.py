@@ -44,7 +44,10 @@ OPTIONS = (
     ",".join(METRICS),
     "--log-file",
 )
-"""For counters as the program's own launches have them; the path of the file follows."""
+"""Options of ncu to count a program's launches without changing clocks or caches.
+
+The path of the output file must follow.
+"""
 
 
 @dataclass(slots=True)
@@ -76,61 +79,68 @@ def parse_csv(text: str) -> list[Launch]:
 
 
 def refusal(text: str) -> str:
-    """Return the reason why ncu counted nothing, in its own words; empty if it counted."""
+    """Return the reason why ncu counted nothing, in its own words, or an empty string if it counted."""
     if '"ID"' in text:
         return ""
-    said = next(
+    message = next(
         (line.partition("==ERROR==")[2].strip() for line in text.splitlines() if "==ERROR==" in line), ""
     )
-    return next((why for word, why in _REFUSALS.items() if word in text), said[:200])
+    return next((reason for word, reason in _REFUSALS.items() if word in text), message[:200])
 
 
-def with_counters(profile: Profile, data: bytes, raised: str, why_not: str) -> Profile:
+def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:
     """Return a profile with the counters that ncu wrote, or with the reason why there are none."""
-    if why := why_not or (raised and f"in a process of its own the function raised {raised}"):
-        return replace(profile, no_counters=f"not available on this machine: {why}")
-    found = counters(parse_csv(data.decode(errors="replace")))
-    return replace(profile, counters=found, no_counters="" if found else "no kernel ran")
+    if reason := unavailable_reason or (error and f"in a process of its own the function raised {error}"):
+        return replace(profile, no_counters=f"not available on this machine: {reason}")
+    kernel_counters = counters(parse_csv(data.decode(errors="replace")))
+    return replace(profile, counters=kernel_counters, no_counters="" if kernel_counters else "no kernel ran")
 
 
 def counters(launches: Sequence[Launch]) -> tuple[HardwareCounters, ...]:
-    """Return counters by kernel, under the names of `gpulab.timeline`; the longest kernel first."""
+    """Return the sums of counters of each kernel, sorted by time; the longest kernel comes first."""
     kernels: dict[str, list[Launch]] = {}
     for launch in launches:
         kernels.setdefault(kernel_name(launch.printed or launch.kernel), []).append(launch)
-    ordered = sorted(kernels.items(), key=lambda item: -_sum(item[1], DURATION))
-    return tuple(_of(key, ran) for key, ran in ordered)
+    sorted_kernels = sorted(kernels.items(), key=lambda item: -_sum(item[1], DURATION))
+    return tuple(_kernel_counters(key, kernel_launches) for key, kernel_launches in sorted_kernels)
 
 
-def _of(key: str, ran: Sequence[Launch]) -> HardwareCounters:
+def _kernel_counters(key: str, launches: Sequence[Launch]) -> HardwareCounters:
     return HardwareCounters(
         key=key,
-        count=len(ran),
-        sectors=_whole(ran, *_SECTORS),
-        dram_bytes=_whole(ran, *_DRAM),
-        warp_instructions=_whole(ran, _INSTRUCTIONS),
-        flop=_whole(ran, *_FLOP),
-        l1_hit_rate=_rate(ran, _L1),
-        l2_hit_rate=_rate(ran, _L2),
-        time_ns=_whole(ran, DURATION),
+        count=len(launches),
+        sectors=_weighted_sum(launches, *_SECTORS),
+        dram_bytes=_weighted_sum(launches, *_DRAM),
+        warp_instructions=_weighted_sum(launches, _INSTRUCTIONS),
+        flop=_weighted_sum(launches, *_FLOP),
+        l1_hit_rate=_rate(launches, _L1),
+        l2_hit_rate=_rate(launches, _L2),
+        time_ns=_weighted_sum(launches, DURATION),
     )
 
 
-def _sum(ran: Sequence[Launch], metric: str) -> float:
-    return sum(launch.metrics.get(metric, 0.0) for launch in ran)
+def _sum(launches: Sequence[Launch], metric: str) -> float:
+    return sum(launch.metrics.get(metric, 0.0) for launch in launches)
 
 
-def _whole(ran: Sequence[Launch], *metrics: str) -> int | None:
-    """Return the sum of metrics over launches, or None if none of them was counted."""
-    if not any(metric in launch.metrics for launch in ran for metric in metrics):
+def _weighted_sum(launches: Sequence[Launch], *metrics: str) -> int | None:
+    """Return the sum of metrics over launches, or None if none was counted; an FMA counts as two FLOP."""
+    if not any(metric in launch.metrics for launch in launches for metric in metrics):
         return None
-    return round(sum(_sum(ran, metric) * _FLOP.get(metric, 1) for metric in metrics))
+    return round(sum(_sum(launches, metric) * _FLOP.get(metric, 1) for metric in metrics))
 
 
-def _rate(ran: Sequence[Launch], metric: str) -> float | None:
-    """Return a rate of 0 to 1 as a mean over time, or None if it was not counted."""
-    told = [launch for launch in ran if metric in launch.metrics]
-    weights = [launch.metrics.get(DURATION, 1.0) for launch in told]
-    if not told or not sum(weights):
+def _rate(launches: Sequence[Launch], metric: str) -> float | None:
+    """Return a rate, 0 to 1, as a mean weighted by time, or None if it was not counted."""
+    counted = [launch for launch in launches if metric in launch.metrics]
+    weights = [launch.metrics.get(DURATION, 1.0) for launch in counted]
+    if not counted or not sum(weights):
         return None
-    return sum(w * each.metrics[metric] for w, each in zip(weights, told, strict=True)) / sum(weights) / 100
+    return (
+        sum(
+            weight * counted_launch.metrics[metric]
+            for weight, counted_launch in zip(weights, counted, strict=True)
+        )
+        / sum(weights)
+        / 100
+    )

@@ -1,7 +1,7 @@
 """Open a trace file of gpulab, of the PyTorch profiler or of another tool that writes Chrome trace events.
 
-Files come from anywhere: nothing in them is executed, sizes and depths are bounded, and what does not fit
-is either left out and counted, or ends in an error that says so.
+Files are not trusted: nothing in them is executed, and sizes and depths are limited. Contents that exceed a
+limit are left out and counted, or raise an error.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from gpulab.analysis.files.write import FORMAT
 from virtualgpu.records import Timeline
 from virtualgpu.records.io import TraceFormatError
 
-# Events of another tool's file that are shown and analysed within seconds.
-MOST_EVENTS = 100_000
+# Number of events of another tool's file that can be shown and analysed within seconds.
+MAX_EVENTS = 100_000
 
 
-def open_file(path: str | Path, most_events: int = MOST_EVENTS) -> Timeline:
+def open_file(path: str | Path, most_events: int = MAX_EVENTS) -> Timeline:
     """Read a timeline from a file.
 
-    Times of a file that gpulab saved are exactly those of the record. What it had measured is recorded now,
-    on the day that it was saved. What other tools wrote is recorded on the device that they name; of more
-    than `most_events` the first are read, and the timeline's note says so.
+    The times of a file that gpulab saved are exactly those of the record. A measured timeline becomes a
+    recorded one, with the day on which it was saved. A timeline of another tool is recorded on the device
+    that the file names. If it has more than `most_events` events, the first ones are read, and the timeline's
+    note reports that.
 
     Raises
     ------
@@ -35,7 +36,7 @@ def open_file(path: str | Path, most_events: int = MOST_EVENTS) -> Timeline:
     FileNotFoundError
         If there is no such file.
     TraceFormatError
-        If the file holds no timeline, is damaged, or is too large.
+        If the file does not contain a timeline, is damaged, or is too large.
     """
     path = Path(path)
     name = path.name
@@ -46,22 +47,22 @@ def open_file(path: str | Path, most_events: int = MOST_EVENTS) -> Timeline:
     try:
         with Document(path) as document:
             events = document.events()
-            first = list(islice(events, 1))
+            first_event = list(islice(events, 1))
             if _is_ours(document.about):
-                return ours.timeline(document.about, chain(first, events), name)
-            found = foreign.read(chain(first, events), most_events, name)
-        if _is_ours(document.about):  # which came after the events
-            with Document(path) as again:
-                return ours.timeline(document.about, again.events(), name)
+                return ours.timeline(document.about, chain(first_event, events), name)
+            contents = foreign.read(chain(first_event, events), most_events, name)
+        if _is_ours(document.about):  # the header came after the events
+            with Document(path) as second_document:
+                return ours.timeline(document.about, second_document.events(), name)
         if not document.has_events:
             raise TraceFormatError(
                 f"{name} holds no trace events; choose a file that a profiler has exported."
             )
-        return foreign.timeline(found, document.about, name)
+        return foreign.timeline(contents, document.about, name)
     except (OverflowError, RecursionError) as error:
         raise TraceFormatError(f"{name} is damaged: a number in it is too large to be a time.") from error
 
 
-def _is_ours(about: dict[str, Any]) -> bool:
-    other = about.get("otherData")
-    return isinstance(other, dict) and other.get("format") == FORMAT
+def _is_ours(header: dict[str, Any]) -> bool:
+    other_data = header.get("otherData")
+    return isinstance(other_data, dict) and other_data.get("format") == FORMAT

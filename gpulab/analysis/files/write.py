@@ -1,9 +1,9 @@
-"""A timeline as Chrome trace events: a process for each device and one for the host, a track for each stream.
+"""Write a timeline as Chrome trace events: a process per device, one for the host, a track per stream.
 
-Times are in µs with three decimals, counted from the timeline's start, which ``otherData`` has in ns: so
-nothing is lost, though CUPTI's own times have more digits than a double. What else a record holds stands in
-the ``args`` of its event. Arrows (flow events) lead from a call to its operation and from an operation to
-those of other streams that had to wait for it.
+Times are in µs with three decimals, counted from the timeline's start, which ``otherData`` contains in ns. No
+digit is lost in this way, although CUPTI's own times have more digits than a double. The other fields of a
+record are the ``args`` of its event. Arrows (flow events) lead from a call to its operation, and from an
+operation to operations of other streams that had to wait for it.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ CATEGORIES = {
     "HOST_LAUNCH": "host_function",
     "RANGE": "event_range",
 }
-# The cat of the host's events.
+# Categories (`cat`) of the host's events.
 RUNTIME = "cuda_runtime"
 DRIVER = "cuda_driver"
 SYNC = "cuda_sync"
 NVTX = "user_annotation"
 _LAUNCH_ARROW = "ac2g"
 _WAIT_ARROW = "after"
-_IN_THE_EVENT = frozenset({"name", "start_ns", "end_ns"})
+_EVENT_FIELDS = frozenset({"name", "start_ns", "end_ns"})
 
 Event = dict[str, Any]
 
 
 def save(timeline: Timeline, path: str | Path) -> Path:
-    """Write a timeline; compressed if the name ends in ``.gz``.
+    """Write a timeline to a file, which is compressed if its name ends in ``.gz``.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def save(timeline: Timeline, path: str | Path) -> Path:
 
 
 def document(timeline: Timeline) -> dict[str, Any]:
-    """Return the contents of the file."""
+    """Return a timeline as the contents of a file: the header and the events."""
     origin = timeline.provenance
     return {
         "displayTimeUnit": "ns",
@@ -79,52 +79,55 @@ def document(timeline: Timeline) -> dict[str, Any]:
 
 
 def _events(timeline: Timeline) -> Iterator[Event]:
-    base = timeline.start_ns
+    """Yield the names of tracks, then the slices, then the arrows."""
+    timeline_start_ns = timeline.start_ns
     tracks = _Tracks(timeline)
-    places: dict[int, tuple[int, int, Activity]] = {}
-    body: list[Event] = []
+    slice_of_operation: dict[int, tuple[int, int, Activity]] = {}
+    events: list[Event] = []
     for activity in timeline.activities:
         pid, tid = tracks.of_stream(activity)
-        places[activity.correlation_id] = pid, tid, activity
-        body.append(_slice(activity, CATEGORIES[activity.kind], pid, tid, base))
+        slice_of_operation[activity.correlation_id] = pid, tid, activity
+        events.append(_slice(activity, CATEGORIES[activity.kind], pid, tid, timeline_start_ns))
     calls: list[tuple[HostCall, int]] = []
     for call in timeline.calls:
         tid = tracks.of_host("CUDA calls", call.thread, call.start_ns, call.end_ns)
         is_driver = call.name.startswith("cu") and call.name[2:3].isupper()
-        body.append(_slice(call, DRIVER if is_driver else RUNTIME, HOST_PID, tid, base))
+        events.append(_slice(call, DRIVER if is_driver else RUNTIME, HOST_PID, tid, timeline_start_ns))
         if call.correlation_id:
             calls.append((call, tid))
     for wait in timeline.synchronizations:
         tid = tracks.of_host("waits", 0, wait.start_ns, wait.end_ns)
-        body.append(_slice(wait, SYNC, HOST_PID, tid, base))
-    for marked in timeline.ranges:
-        tid = tracks.of_host("NVTX", marked.thread, marked.start_ns, marked.end_ns, nests=True)
-        body.append(_slice(marked, NVTX, HOST_PID, tid, base))
-        if marked.is_mark:
-            del body[-1]["dur"]
-            body[-1].update(ph="i", s="t")
+        events.append(_slice(wait, SYNC, HOST_PID, tid, timeline_start_ns))
+    for marker in timeline.ranges:
+        tid = tracks.of_host("NVTX", marker.thread, marker.start_ns, marker.end_ns, nests=True)
+        events.append(_slice(marker, NVTX, HOST_PID, tid, timeline_start_ns))
+        if marker.is_mark:
+            del events[-1]["dur"]
+            events[-1].update(ph="i", s="t")
     yield from tracks.names()
-    yield from body
+    yield from events
     for call, tid in calls:
-        if call.correlation_id in places:
-            pid, track, operation = places[call.correlation_id]
-            begins = (pid, track, operation.start_ns - base)
-            given = (HOST_PID, tid, call.start_ns - base)
-            yield from _arrow(_LAUNCH_ARROW, call.correlation_id, given, begins)
+        if call.correlation_id in slice_of_operation:
+            pid, track, operation = slice_of_operation[call.correlation_id]
+            operation_start = (pid, track, operation.start_ns - timeline_start_ns)
+            call_start = (HOST_PID, tid, call.start_ns - timeline_start_ns)
+            yield from _arrow(_LAUNCH_ARROW, call.correlation_id, call_start, operation_start)
     arrows = 0
-    for pid, tid, activity in places.values():
+    for pid, tid, activity in slice_of_operation.values():
         for number in activity.after:
-            before = places.get(number)
-            if before is not None and before[:2] != (pid, tid):
+            predecessor = slice_of_operation.get(number)
+            if predecessor is not None and predecessor[:2] != (pid, tid):
                 arrows += 1
-                ends = max(before[2].start_ns, before[2].end_ns - 1) - base  # within the slice
-                begins = (pid, tid, activity.start_ns - base)
-                yield from _arrow(_WAIT_ARROW, arrows, (*before[:2], ends), begins)
+                predecessor_end = (
+                    max(predecessor[2].start_ns, predecessor[2].end_ns - 1) - timeline_start_ns
+                )  # within the slice
+                operation_start = (pid, tid, activity.start_ns - timeline_start_ns)
+                yield from _arrow(_WAIT_ARROW, arrows, (*predecessor[:2], predecessor_end), operation_start)
 
 
-def _slice(record: Any, category: str, pid: int, tid: int, base: int) -> Event:
-    start = record.start_ns
-    args = _args(record, _IN_THE_EVENT)
+def _slice(record: Any, category: str, pid: int, tid: int, timeline_start_ns: int) -> Event:
+    start_ns = record.start_ns
+    args = _args(record, _EVENT_FIELDS)
     if not record.name:
         args["name"] = ""
     return {
@@ -133,8 +136,8 @@ def _slice(record: Any, category: str, pid: int, tid: int, base: int) -> Event:
         "name": record.name or getattr(record, "type", category),
         "pid": pid,
         "tid": tid,
-        "ts": _us(start - base),
-        "dur": _us(record.end_ns - start),
+        "ts": _us(start_ns - timeline_start_ns),
+        "dur": _us(record.end_ns - start_ns),
         "args": args,
     }
 
@@ -142,7 +145,7 @@ def _slice(record: Any, category: str, pid: int, tid: int, base: int) -> Event:
 def _arrow(
     category: str, number: int, source: tuple[int, int, int], target: tuple[int, int, int]
 ) -> Iterator[Event]:
-    """Yield the events of an arrow between slices; each end is a process, a track and a time."""
+    """Yield the two events of an arrow between slices; each end is a process, a track and a time."""
     common = {"cat": category, "name": category, "id": number}
     yield {"ph": "s", "pid": source[0], "tid": source[1], "ts": _us(source[2]), **common}
     yield {"ph": "f", "bp": "e", "pid": target[0], "tid": target[1], "ts": _us(target[2]), **common}
@@ -152,20 +155,20 @@ def _us(time_ns: int) -> float:
     return time_ns / 1_000
 
 
-def _args(record: Any, but: frozenset[str] = frozenset()) -> dict[str, Any]:
+def _args(record: Any, excluded: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the fields of a record that differ from their defaults, without those in `but`."""
-    found = {}
+    args = {}
     for field in fields(record):
         value = getattr(record, field.name)
-        if field.name not in but and value != field.default:
-            found[field.name] = (
+        if field.name not in excluded and value != field.default:
+            args[field.name] = (
                 [value.file, value.line, value.text] if isinstance(value, SourceLine) else value
             )
-    return found
+    return args
 
 
 class _Tracks:
-    """Assigns tracks: slices of one track must nest, so slices that overlap otherwise get another track."""
+    """Assignment of slices to tracks: slices that overlap without nesting get different tracks."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -178,16 +181,19 @@ class _Tracks:
         name = self._names[activity.device_id, activity.stream_id]
         return pid, self._track(pid, name, 0, activity.start_ns, activity.end_ns, False)
 
-    def of_host(self, what: str, thread: int, start_ns: int, end_ns: int, nests: bool = False) -> int:
-        return self._track(HOST_PID, what, thread, start_ns, end_ns, nests)
+    def of_host(self, label: str, thread: int, start_ns: int, end_ns: int, nests: bool = False) -> int:
+        return self._track(HOST_PID, label, thread, start_ns, end_ns, nests)
 
     def _track(self, pid: int, name: str, thread: int, start_ns: int, end_ns: int, nests: bool) -> int:
-        lanes = self._ends.setdefault((pid, name, thread), [])
-        at = next((at for at, ends in enumerate(lanes) if _fits(ends, start_ns, end_ns, nests)), len(lanes))
-        if at == len(lanes):
-            lanes.append([])
-        lanes[at].append(end_ns)
-        return self._tids.setdefault((pid, name, thread, at), len(self._tids) + 1)
+        lane_ends = self._ends.setdefault((pid, name, thread), [])
+        lane = next(
+            (lane for lane, open_ends in enumerate(lane_ends) if _fits(open_ends, start_ns, end_ns, nests)),
+            len(lane_ends),
+        )
+        if lane == len(lane_ends):
+            lane_ends.append([])
+        lane_ends[lane].append(end_ns)
+        return self._tids.setdefault((pid, name, thread, lane), len(self._tids) + 1)
 
     def names(self) -> Iterable[Event]:
         device = self._timeline.provenance.device
@@ -196,22 +202,22 @@ class _Tracks:
             dict.fromkeys(thread for pid, _, thread, _ in self._tids if pid == HOST_PID and thread)
         )
         for pid, name in {**processes, HOST_PID: "host"}.items():
-            yield _named(pid, 0, "process_name", name=name)
-            yield _named(pid, 0, "process_labels", labels=self._timeline.provenance.label)
-            yield _named(pid, 0, "process_sort_index", sort_index=0 if pid == HOST_PID else pid)
+            yield _metadata(pid, 0, "process_name", name=name)
+            yield _metadata(pid, 0, "process_labels", labels=self._timeline.provenance.label)
+            yield _metadata(pid, 0, "process_sort_index", sort_index=0 if pid == HOST_PID else pid)
         for (pid, name, thread, lane), tid in self._tids.items():
-            number = f" of thread {threads.index(thread) + 1}" if thread and len(threads) > 1 else ""
-            more = f" ({lane + 1})" if lane else ""
-            yield _named(pid, tid, "thread_name", name=f"{name}{number}{more}")
-            yield _named(pid, tid, "thread_sort_index", sort_index=tid)
+            thread_text = f" of thread {threads.index(thread) + 1}" if thread and len(threads) > 1 else ""
+            lane_text = f" ({lane + 1})" if lane else ""
+            yield _metadata(pid, tid, "thread_name", name=f"{name}{thread_text}{lane_text}")
+            yield _metadata(pid, tid, "thread_sort_index", sort_index=tid)
 
 
-def _fits(ends: list[int], start_ns: int, end_ns: int, nests: bool) -> bool:
-    """Return whether a slice fits on a track; if it may nest, also within slices that have not ended."""
-    while ends and ends[-1] <= start_ns:
-        ends.pop()
-    return not ends or (nests and end_ns <= ends[-1])
+def _fits(open_ends: list[int], start_ns: int, end_ns: int, nests: bool) -> bool:
+    """Return whether a slice fits on a track: after all slices, or, if it may nest, within an open slice."""
+    while open_ends and open_ends[-1] <= start_ns:
+        open_ends.pop()
+    return not open_ends or (nests and end_ns <= open_ends[-1])
 
 
-def _named(pid: int, tid: int, what: str, **args: Any) -> Event:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
+def _metadata(pid: int, tid: int, event_name: str, **args: Any) -> Event:
+    return {"ph": "M", "name": event_name, "pid": pid, "tid": tid, "args": args}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.analysis.files.compute_sanitizer import CHECKER, OPTIONS, ToolRun, joined, read, refusal
+from gpulab.analysis.files.compute_sanitizer import CHECKER, OPTIONS, ToolRun, read, refusal, with_findings
 from gpulab.lab.faults.jobs import Call
 from gpulab.lab.faults.under import LIMIT_S, run
 from virtualgpu.protocol import Hazards, Launch
@@ -41,7 +41,7 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
         return ToolRun(tool, () if why_not else read(data, tool, source.code, source.name), raised, why_not)
 
     with ThreadPoolExecutor(len(OPTIONS)) as pool:
-        return joined(report, tuple(pool.map(one, report.tools)))
+        return with_findings(report, tuple(pool.map(one, report.tools)))
 
 
 def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...], shared_bytes: int) -> None:

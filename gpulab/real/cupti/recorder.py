@@ -14,7 +14,7 @@ import cupy
 from cupy.cuda import runtime
 
 from gpulab.analysis.cupti import kinds
-from gpulab.analysis.cupti.records import Parts, Records, Seen
+from gpulab.analysis.cupti.records import HostInfo, Parts, Records
 from gpulab.real.cupti import library as cupti
 from gpulab.real.driver import rows
 from gpulab.words import count
@@ -122,13 +122,13 @@ class CuptiRecorder:
             readings.append((after - before, there - (before + after) // 2))
         return min(readings)[1]
 
-    def _seen(self, streams: dict[int, StreamInfo]) -> Seen:
+    def _seen(self, streams: dict[int, StreamInfo]) -> HostInfo:
         ahead = self._ahead_ns
         line = self._lines.line
         threads = {
             alive.native_id: alive.ident for alive in threading.enumerate() if alive.native_id and alive.ident
         }
-        return Seen(streams, threads, lambda thread, time_ns, call: line(thread, time_ns - ahead, call))
+        return HostInfo(streams, threads, lambda thread, time_ns, call: line(thread, time_ns - ahead, call))
 
 
 @contextlib.contextmanager

@@ -237,11 +237,11 @@ def _text(value: Number, form: Format | None = None) -> str:
 
 def _error(rounded: Rounded) -> str:
     if rounded.error is None:
-        return "too large" if _finite(rounded.given) else "none"
-    exact = Fraction(rounded.value) - Fraction(rounded.given)
+        return "too large" if _finite(rounded.number) else "none"
+    exact = Fraction(rounded.value) - Fraction(rounded.number)
     if not exact:
         return "0"
-    share = float(100 * abs(exact / Fraction(rounded.given)))
+    share = float(100 * abs(exact / Fraction(rounded.number)))
     percent = f"{share:.2g}" if share < 99.5 else f"{share:.0f}"
     by = f"{rounded.error:+.3g}" if rounded.error else "less than FP64 tells"
     return f"{by} ({percent} %)".replace("-", "\N{MINUS SIGN}")
