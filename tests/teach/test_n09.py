@@ -15,10 +15,10 @@ def test_one_block_is_a_hundred_per_cent_and_one_sm() -> None:
     view = figures.BusySms(recorded_session())
     assert "100 % GPU utilization, 0.76 % of the SMs" in view.sentence()
     one = view.png()
-    view.at = len(figures.SPINS) - 1
+    view.launch_index = len(figures.SPINS) - 1
     assert "100 % of the SMs active" in view.sentence()
     assert view.png() != one
-    assert view.pictured == {"at": view.at}
+    assert view.pictured == {"launch_index": view.launch_index}
 
 
 def test_nvidia_smi_and_the_monitor_tell_of_the_same_seconds() -> None:

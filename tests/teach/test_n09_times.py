@@ -61,7 +61,7 @@ def test_the_last_program_keeps_one_stream_busy_and_its_remedy_several() -> None
     right = next(
         one.answer for one in times.DECLARED if one.exercise_id == "09-timelines" and isinstance(one, Right)
     )
-    told = exercises.tried(right, "D", 3)
+    told = exercises.run_pair(right, "D", 3)
     assert told["before/counts"]["one stream"] == 1
     assert told["after/counts"]["one stream"] > 1
     assert told["after"] < told["before"]

@@ -1,4 +1,4 @@
-"""Figures of notebook 09 in addition to the views of gpulab: how few SMs are busy."""
+"""Figures of notebook 09 in addition to the views of gpulab: the number of busy SMs."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _COLUMNS = 44
 
 
 # --- a session ------------------------------------------------------------------------------------------
-def with_counters(watched: Monitor) -> Monitor:
-    """A monitor, or the recorded one where its GPU does not count its SMs."""
-    return watched if watched.record.mean("sm_active") is not None else Monitor(record=recorded_session())
+def with_counters(monitor: Monitor) -> Monitor:
+    """Return a monitor, or the recorded one if the monitor's GPU does not count its active SMs."""
+    return monitor if monitor.record.mean("sm_active") is not None else Monitor(record=recorded_session())
 
 
 class BusySms(Steered):
     """The utilization that ``nvidia-smi`` reports and the number of busy SMs, for launches that only spin."""
 
-    at = traitlets.Int(0).tag(sync=True, echo_update=False)
+    launch_index = traitlets.Int(0).tag(sync=True, echo_update=False)
 
     def __init__(self, record: LoadSamples) -> None:
         self._record = record
@@ -52,34 +52,37 @@ class BusySms(Steered):
             caption=f"Medians of each launch, {record.provenance.label}. As many SMs are lit as work.",
             source=record.provenance.source,
         )
-        texts = [spinning(*each).removeprefix("spin: ") for each in SPINS]
-        self.controls = [slider("Blocks that spin", "at", range(len(SPINS)), texts).wire()]
-        self.pictured = {"at": self.at}
+        texts = [spinning(*spin).removeprefix("spin: ") for spin in SPINS]
+        self.controls = [slider("Blocks that spin", "launch_index", range(len(SPINS)), texts).wire()]
+        self.pictured = {"launch_index": self.launch_index}
         self.redraw()
-        self.observe(self._moved, "at")
+        self.observe(self._moved, "launch_index")
 
     @property
     def record(self) -> LoadSamples:
+        """The samples of the GPU's load that are shown."""
         return self._record
 
-    def _moved(self, _: Any) -> None:
+    def _moved(self, _change: Any) -> None:
         with self._lock, self.hold_sync():
             self.redraw()
-            self.answer({"at": self.at})
+            self.answer({"launch_index": self.launch_index})
 
     def _figures(self) -> tuple[float, float, float]:
-        mine = self._record.within(spinning(*SPINS[self.at]))
+        """Return the medians of utilization, active SMs and occupancy in percent, for the chosen launch."""
+        samples = self._record.within(spinning(*SPINS[self.launch_index]))
         # NVML's utilization is a mean of its own, which lags: the first readings speak of the launch before.
-        busy, active, held = (
-            float(np.nanmedian(mine[name])) for name in ("utilization", "sm_active", "sm_occupancy")
+        utilization, active_share, occupancy = (
+            float(np.nanmedian(samples[name])) for name in ("utilization", "sm_active", "sm_occupancy")
         )
-        return busy, active, held
+        return utilization, active_share, occupancy
 
     def sentence(self) -> str:
-        busy, active, held = (number(value, 2) for value in self._figures())
+        """Return the shown values in one sentence."""
+        utilization, active_share, occupancy = (number(value, 2) for value in self._figures())
         return (
-            f"{spinning(*SPINS[self.at])}: {busy} % GPU utilization, {active} % of the SMs active, "
-            f"{held} % of their warps held; {self._record.provenance.label}."
+            f"{spinning(*SPINS[self.launch_index])}: {utilization} % GPU utilization, {active_share} % of "
+            f"the SMs active, {occupancy} % of their warps held; {self._record.provenance.label}."
         )
 
     def describe(self) -> str:
@@ -93,37 +96,37 @@ class BusySms(Steered):
             {"label": name, "share": value / 100, "value": f"{number(value, 2)} %", "colour": colour}
             for name, value, colour in zip(names, self._figures(), colours, strict=True)
         ]
-        lit = round(self._figures()[1] / 100 * sms)  # which ones, no counter says
-        place = np.arange(sms)
-        x = place % _COLUMNS
-        y = place // _COLUMNS * float(_SIDE_PX)
+        active_sms = round(self._figures()[1] / 100 * sms)  # which ones, no counter says
+        index = np.arange(sms)
+        x = index % _COLUMNS
+        y = index // _COLUMNS * float(_SIDE_PX)
         cells = Rects(
             x * 1.0,
             x + 1.0,
             y,
             y + _SIDE_PX - 3,
-            (place >= lit).astype(np.int64),
+            (index >= active_sms).astype(np.int64),
             ["accent", "grid"],
             inset=1.5,
         )
-        high = float(y.max()) + _SIDE_PX
+        height = float(y.max()) + _SIDE_PX
         return column(
             bars(rows, label=0.2),
-            plot(high, (0, _COLUMNS), cells, label=f"{lit} of {sms} SMs active"),
-            words(f"{lit} of {sms} SMs", "note"),
+            plot(height, (0, _COLUMNS), cells, label=f"{active_sms} of {sms} SMs active"),
+            words(f"{active_sms} of {sms} SMs", "note"),
         )
 
 
 # --- profiles -------------------------------------------------------------------------------------------
 def profiled(loop: Callable[[Any, Any], object]) -> ProfileReport:
-    """A profile of a loop over two small arrays; on the virtual GPU where CUPTI is missing."""
+    """Return a profile of a loop over two small arrays, on the virtual GPU if CUPTI is missing."""
 
-    def here(cp: Any) -> ProfileReport:
+    def profile_on(cp: Any) -> ProfileReport:
         x, loss = (cp.full(2048, 0.5, cp.float32) for _ in range(2))
         return profile(loop, x, loss, warmup=1)
 
     try:
-        return here(session.cp())
+        return profile_on(session.cp())
     except GpulabError:
         with session.on_device("virtual:A100") as cp:
-            return here(cp)
+            return profile_on(cp)

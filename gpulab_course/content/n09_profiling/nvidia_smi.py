@@ -9,7 +9,7 @@ from gpulab.views.tables import Table
 
 
 def wrote(tool: str) -> Table:
-    """Return the output of ``"dmon"`` or ``"query"``, one line per phase: the line of its second second."""
+    """Return the output of ``"dmon"`` or ``"query"``, one line per phase, from the phase's second second."""
     text = resources.files(__package__).joinpath("smi.json").read_text(encoding="utf-8")
     data = json.loads(text)
     rows = tuple((phase, *cells) for phase, cells in data[tool]["rows"])

@@ -1,4 +1,4 @@
-"""The programs that notebook 09's monitor watches: they spin, stream and multiply for a few seconds each."""
+"""Programs that notebook 09's monitor watches: they spin, stream and multiply for a few seconds each."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _SECONDS = 2.0
 
 
 def spinning(blocks: int, threads: int) -> str:
-    """Return the name of a phase in which so many blocks spin."""
+    """Return the name of the phase in which blocks of this number and size spin."""
     return f"spin: {blocks} {'block' if blocks == 1 else 'blocks'} of {threads:,}"
 
 
 def phases() -> list[tuple[str, Callable[[], object]]]:
-    """Return the programs to watch, by name; none on a virtual GPU, which has no sensors."""
+    """Return the programs to watch with their names; none on a virtual GPU, which has no sensors."""
     if session.which_device().kind == "virtual":
         return []
     cp = session.cp()
@@ -52,35 +52,37 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
     small = cp.zeros(1024, cp.float32)
     ones = cp.ones((8192, 8192), cp.float16)
     random = cp.random.default_rng(9).standard_normal(ones.size, dtype=cp.float32).astype(cp.float16)
-    half = random.reshape(ones.shape)
-    out = cp.empty_like(ones)
-    wait = cp.cuda.Device().synchronize
+    half_matrix = random.reshape(ones.shape)
+    product = cp.empty_like(ones)
+    synchronize = cp.cuda.Device().synchronize
     blocks = 8 * session.backend().device_info().sm_count
 
-    def spins(blocks: int, threads: int) -> Callable[[], object]:
-        return lambda: (spin((blocks,), (threads,), (np.int64(_SECONDS * 1e9),)), wait())
+    def spin_program(blocks: int, threads: int) -> Callable[[], object]:
+        return lambda: (spin((blocks,), (threads,), (np.int64(_SECONDS * 1e9),)), synchronize())
 
-    def repeated(what: Callable[[], object], times: int, pause_s: float = 0.0) -> Callable[[], object]:
+    def repeat(
+        operation: Callable[[], object], repetitions: int, pause_s: float = 0.0
+    ) -> Callable[[], object]:
         def run() -> None:
-            until = time.perf_counter() + _SECONDS
-            while time.perf_counter() < until:
+            end_s = time.perf_counter() + _SECONDS
+            while time.perf_counter() < end_s:
                 time.sleep(pause_s)
-                for _ in range(times):
-                    what()
-                wait()
+                for _ in range(repetitions):
+                    operation()
+                synchronize()
 
         return run
 
     programs: list[tuple[str, Callable[[], object]]] = [
-        (ADDITION, repeated(lambda: cp.add(x, 1, out=x), 20)),
-        (ADDITION_WIDE, repeated(lambda: add_one((blocks,), (256,), (x, np.int64(x.size // 4))), 20)),
-        (ONES, repeated(lambda: cp.matmul(ones, ones, out=out), 20)),
-        (PRODUCT, repeated(lambda: cp.matmul(half, half, out=out), 20)),
-        (LOADER, repeated(lambda: cp.matmul(half, half, out=out), 4, pause_s=0.03)),
-        (SMALL, repeated(lambda: cp.add(small, 1, out=small), 2000)),
+        (ADDITION, repeat(lambda: cp.add(x, 1, out=x), 20)),
+        (ADDITION_WIDE, repeat(lambda: add_one((blocks,), (256,), (x, np.int64(x.size // 4))), 20)),
+        (ONES, repeat(lambda: cp.matmul(ones, ones, out=product), 20)),
+        (PRODUCT, repeat(lambda: cp.matmul(half_matrix, half_matrix, out=product), 20)),
+        (LOADER, repeat(lambda: cp.matmul(half_matrix, half_matrix, out=product), 4, pause_s=0.03)),
+        (SMALL, repeat(lambda: cp.add(small, 1, out=small), 2000)),
     ]
     return [
         ("idle", lambda: time.sleep(_SECONDS)),
-        *((spinning(*each), spins(*each)) for each in SPINS),
+        *((spinning(*each), spin_program(*each)) for each in SPINS),
         *programs,
     ]

@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from gpulab_course.content.n09_profiling.readings.exercises import HEAT, LEAST, POWER, dot_of, held_shares
+from gpulab_course.content.n09_profiling.readings.exercises import (
+    HEAT,
+    LEAST_SHARE,
+    POWER,
+    dot_of,
+    throttled_shares,
+)
 from tests.answers import Right, Wrong
 
 
@@ -89,14 +95,14 @@ def _by_times(launches: Any, form: str, device: Any) -> tuple[float, float, floa
 
 
 _ROOFLINES: tuple[Wrong | Right, ...] = (
-    Wrong("09-roofline", "requested bytes", _mistaken(moved="requested_bytes"), "", "caches serve a part"),
-    Wrong("09-roofline", "bytes from L2", _mistaken(moved="l2_bytes"), "", "not those that memory moved"),
+    Wrong("09-roofline", "requested bytes", _mistaken(bytes_field="requested_bytes"), "", "caches serve a part"),
+    Wrong("09-roofline", "bytes from L2", _mistaken(bytes_field="l2_bytes"), "", "not those that memory moved"),
     Wrong("09-roofline", "an FMA as one operation", _mistaken(fma=1), "", "two operations"),
     Wrong("09-roofline", "FP32's peak for every format", _mistaken(peak="float32"), "", "format in which the kernel"),
     Wrong("09-roofline", "tensor cores' peak", _mistaken(peak="float16"), "", "format in which the kernel"),
     Wrong("09-roofline", "FP64's peak for every format", _mistaken(peak="float64"), "", "format in which the kernel"),
-    Wrong("09-roofline", "the warm launch", _mistaken(at=1), "", "found its data in L2"),
-    Wrong("09-roofline", "cold bytes, warm time", _mistaken(time_at=1), "", "belong to the same launch"),
+    Wrong("09-roofline", "the warm launch", _mistaken(launch_index=1), "", "found its data in L2"),
+    Wrong("09-roofline", "cold bytes, warm time", _mistaken(time_index=1), "", "belong to the same launch"),
     Wrong("09-roofline", "the best of both launches", _best_of_both, "", "found its data in L2"),
     Wrong("09-roofline", "the sum of both launches", _both, "", "it should be"),
     Wrong("09-roofline", "share of the flat part", _flat, "", "intensity times bandwidth, not the peak"),
@@ -118,7 +124,7 @@ Verdict = tuple[str, float]
 
 
 def _throttled(
-    samples: Any, power: int = POWER, heat: int = HEAT, least: float = LEAST, busy_only: bool = True,
+    samples: Any, power: int = POWER, heat: int = HEAT, least: float = LEAST_SHARE, busy_only: bool = True,
     lasts: Callable[[Any, Any], float] = lambda one, following: following["time_s"] - one["time_s"],
 ) -> Verdict:
     """The right answer, of which a part can be had wrong."""
@@ -191,8 +197,8 @@ def _of_the_whole(samples: Any) -> Verdict:
 
 def _together(samples: Any) -> Verdict:
     """Power and heat add up to more than a tenth."""
-    power, heat = held_shares(samples)
-    if power + heat <= LEAST:
+    power, heat = throttled_shares(samples)
+    if power + heat <= LEAST_SHARE:
         return "no", 0.0
     return ("power", power) if power > heat else ("heat", heat)
 

@@ -1,4 +1,4 @@
-"""Pieces of work for these exercises: kernels whose time is easy to choose."""
+"""Stages for the exercises on time: kernels whose duration is easy to choose."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _kernel(name: str, cp: Any) -> Any:
     return cp.RawKernel(code, name)
 
 
-def run(name: str, a: Any, rounds: int, blocks: int = 1) -> None:
+def run(name: str, values: Any, rounds: int, blocks: int = 1) -> None:
     """Launch a stage in the current stream: iterate ``v = 3.9 v (1 - v)`` for each element, in place."""
-    if a.size:
-        _kernel(name, session.cp())((blocks,), (THREADS,), (a, np.int32(a.size), np.int32(rounds)))
+    if values.size:
+        _kernel(name, session.cp())((blocks,), (THREADS,), (values, np.int32(values.size), np.int32(rounds)))
