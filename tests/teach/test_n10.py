@@ -15,7 +15,7 @@ from gpulab_course.teach.judge.python.memory_use import MemoryUse
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("size", [0, *exercises._ODD, *range(MIB - 1500, MIB + 1500, 499)])
+@pytest.mark.parametrize("size", [0, *exercises._EDGE_SIZES, *range(MIB - 1500, MIB + 1500, 499)])
 def test_the_four_numbers_are_those_of_both_pools(size: int) -> None:
     cp = gl.use_device("virtual:A100").cp
     own = cp.cuda.MemoryPool()
@@ -128,8 +128,8 @@ def test_a_block_that_another_stream_had_is_seen_wherever_it_overlaps() -> None:
                         block[1] = 1
             return super().malloc(size, stream)
 
-    asks = (pool.Ask("malloc", 0, 4096), pool.Ask("free", 0), pool.Ask("malloc", 1, 512, 1))
+    asks = (pool.Request("malloc", 0, 4096), pool.Request("free", 0), pool.Request("malloc", 1, 512, 1))
     with pytest.raises(NotYet, match="stream 0 has used"):
-        pool_rules.look_at(asks, tuple(pool.drive(Shares, asks)))
-    more = (*asks, pool.Ask("free", 1), pool.Ask("empty"))
-    pool_rules.look_at(more, tuple(pool.drive(pool.MyPool, more)))
+        pool_rules.check_log(asks, tuple(pool.drive(Shares, asks)))
+    more = (*asks, pool.Request("free", 1), pool.Request("empty"))
+    pool_rules.check_log(more, tuple(pool.drive(pool.MyPool, more)))

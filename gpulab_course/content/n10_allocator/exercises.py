@@ -38,7 +38,7 @@ _MEMORY = (
 
 # 10-predict
 
-_ODD = (
+_EDGE_SIZES = (
     1,
     511,
     512,
@@ -61,21 +61,27 @@ _ODD = (
 
 
 def round_up(size: int, unit: int) -> int:
-    """Return the next multiple."""
+    """Return the next multiple of `unit` that is at least `size`."""
     return -(-size // unit) * unit
 
 
 def after_one(size: int) -> tuple[int, int, int, int]:
-    """The reference: used and reserved bytes in CuPy's pool and in PyTorch's, after one allocation."""
-    block = round_up(size, 512)
+    """Return the used and reserved bytes of CuPy's pool and of PyTorch's after one allocation (reference)."""
+    block_bytes = round_up(size, 512)
     if not size:
         return 0, 0, 0, 0
-    segment = 2 * MIB if block <= MIB else 20 * MIB if block < 10 * MIB else round_up(block, 2 * MIB)
-    cut = block <= MIB or segment - block > MIB  # no piece of a large segment is left that is small
-    return block, block, block if cut else segment, segment
+    if block_bytes <= MIB:
+        segment_bytes = 2 * MIB
+    elif block_bytes < 10 * MIB:
+        segment_bytes = 20 * MIB
+    else:
+        segment_bytes = round_up(block_bytes, 2 * MIB)
+    # A large segment is not split if the remainder would be small.
+    is_split = block_bytes <= MIB or segment_bytes - block_bytes > MIB
+    return block_bytes, block_bytes, block_bytes if is_split else segment_bytes, segment_bytes
 
 
-_PARTS = (
+_PART_NAMES = (
     "used in CuPy's pool",
     "reserved by CuPy's pool",
     "used in PyTorch's pool",
@@ -84,42 +90,43 @@ _PARTS = (
 
 
 def judge_after_one(answer: Answer) -> str:
-    """Sizes around every limit, and some at random."""
+    """Judge `after_one` with sizes around every limit and with random sizes."""
     rng = answer.rng
-    page = 2 * MIB * int(rng.integers(6, 40))
-    parts = (-1, 1, 512, 513, MIB - 512, MIB, MIB + 512)
-    ends = [whole - part for whole in (20 * MIB, page) for part in parts]
+    large_size = 2 * MIB * int(rng.integers(6, 40))
+    offsets = (-1, 1, 512, 513, MIB - 512, MIB, MIB + 512)
+    edge_sizes = [size - offset for size in (20 * MIB, large_size) for offset in offsets]
     sizes = [
         0,
-        *_ODD,
-        *ends,
+        *_EDGE_SIZES,
+        *edge_sizes,
         *(int(n) for n in rng.integers(1, 64 * MIB, 40)),
         *map(int, rng.integers(1, MIB, 20)),
     ]
     for size in sizes:
-        found = call(answer, size, name="after_one")
-        right = after_one(size)
-        four = parts_of(found)
-        if four is None or len(four) != 4 or not all(map(is_number, four)):
+        result = call(answer, size, name="after_one")
+        expected_parts = after_one(size)
+        values = parts_of(result)
+        if values is None or len(values) != 4 or not all(map(is_number, values)):
             raise NotYet(f"after_one({size:,}) should return four numbers, as a tuple.")
-        for part, got, wanted in zip(_PARTS, four, right, strict=True):
-            if got != wanted:
-                said = f"after {size:,} bytes, {wanted:,} are {part}; you say {spelt(got)}."
-                raise NotYet(f"{said}{_why(size, part)}")
+        for part_name, value, expected in zip(_PART_NAMES, values, expected_parts, strict=True):
+            if value != expected:
+                message = f"after {size:,} bytes, {expected:,} are {part_name}; you say {spelt(value)}."
+                raise NotYet(f"{message}{_size_lesson(size, part_name)}")
     return "right for every size: blocks are rounded to 512 bytes, and segments are another matter."
 
 
-def _why(size: int, part: str) -> str:
+def _size_lesson(size: int, part_name: str) -> str:
+    """Return the feedback for a wrong number of bytes."""
     if size == 0:
         return " No bytes take no block, and no segment."
-    if "used in PyTorch" in part and after_one(size)[2] != after_one(size)[0]:
+    if "used in PyTorch" in part_name and after_one(size)[2] != after_one(size)[0]:
         return " A large block is cut only where more than 1 MiB would be left; here it is used whole."
-    if "reserved by PyTorch" not in part:
+    if "reserved by PyTorch" not in part_name:
         return " Blocks are multiples of 512 bytes, and CuPy takes a segment of just that size."
-    block = round_up(size, 512)
-    if block <= MIB:
+    block_bytes = round_up(size, 512)
+    if block_bytes <= MIB:
         return " Up to 1 MiB, the block itself included, PyTorch takes a segment of 2 MiB."
-    if block < 10 * MIB:
+    if block_bytes < 10 * MIB:
         return " Between 1 and 10 MiB PyTorch takes 20 MiB, so that there is something to split."
     return " From 10 MiB on PyTorch rounds up to 2 MiB."
 
@@ -131,9 +138,9 @@ PREDICT = PythonExercise("10-predict", "Used and reserved, in both pools", judge
 
 
 def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
-    """Elements, and how large they are; with a negative factor they are on one side of 0."""
-    some = int(rng.integers(50_000, 99_000))
-    small = (
+    """Return pairs of a number of elements and their scale; a negative scale keeps them on one side of 0."""
+    size = int(rng.integers(50_000, 99_000))
+    small_sizes = (
         (1, 1.0),
         (2, 1e8),
         (33, 0.375),
@@ -142,30 +149,30 @@ def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
         (int(rng.integers(64, 1000)), -2.5),
         (int(rng.integers(1001, 2000)), -0.5),
     )
-    return *small, (some, 1.0), (100_000, 1.0)
+    return *small_sizes, (size, 1.0), (100_000, 1.0)
 
 
-def scale_case(drawn: Draw, size: tuple[int, float]) -> ProgramCase:
-    """Numbers that lie far from each other, or all alike, or on one side of 0; fractions among them."""
+def scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
+    """Draw numbers far apart, equal, or on one side of 0, some of them fractions."""
     n, factor = size
-    x = drawn.whole(n, -1000, 1000) * np.float32(factor)
+    x = random_data.whole(n, -1000, 1000) * np.float32(factor)
     if n == 33:
         x[:] = -7.25
     elif factor < 0:
         x = (1 + np.abs(x)) * np.float32(-1 if n < 1000 else 1)
     elif n > 1:
         x[:2] = -1000 * factor, min(0.1, 1000 * factor)
-    wide = x.astype(np.float64)
-    low = wide.min()
-    high = wide.max()
-    right = (wide - low) / max(high - low, 1.0) * 2 - 1
+    x64 = x.astype(np.float64)
+    low = x64.min()
+    high = x64.max()
+    expected = (x64 - low) / max(high - low, 1.0) * 2 - 1
     label = f"scaled(x) with {counted(n, 'element')}"
-    near = Near(right.astype(np.float32), 1.0, 8)
+    near = Near(expected.astype(np.float32), 1.0, 8)
     return ProgramCase((x,), near, True, label, place="device", unchanged=True)
 
 
 def scaled(x: Any) -> Any:
-    """The reference: one new array, changed in place."""
+    """Scale numbers to -1 to 1 with one new array that is changed in place (reference)."""
     cp = session.cp()
     low = x.min()
     high = x.max()
@@ -177,7 +184,7 @@ def scaled(x: Any) -> Any:
 
 
 def scaled_at_length(x: Any) -> Any:
-    """The naive version: each step keeps its array."""
+    """Scale numbers to -1 to 1 with a new array for each step (naive version)."""
     cp = session.cp()
     low = x.min()
     high = x.max()
@@ -219,41 +226,44 @@ KEPT = 1000
 
 
 def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Numbers of windows, each with the length of the windows."""
-    some = int(rng.integers(4, 7))
+    """Return pairs of a number of windows and their length."""
+    count = int(rng.integers(4, 7))
     n = int(rng.integers(60_000, 90_000))
-    return (1, 1), (1, 1000), (2, 33), (some, n), (3, 100_000), (8, 1 << 19)
+    return (1, 1), (1, 1000), (2, 33), (count, n), (3, 100_000), (8, 1 << 19)
 
 
-def fit_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
-    """One array, and windows of it to look at; the largest number lies at an end, and may be negative."""
+def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
+    """Draw an array and windows of it, whose largest magnitudes are at the ends and may be negative."""
     count, n = size
-    x = drawn.floats(2 * n) * np.float32(100)
-    starts = drawn.rng.integers(0, n + 1, count)
-    first = starts.min()
-    last = starts.max()
+    x = random_data.floats(2 * n) * np.float32(100)
+    starts = random_data.rng.integers(0, n + 1, count)
+    first_start = starts.min()
+    last_start = starts.max()
     # Only the window that begins first contains its first element, and only the last one its last.
-    x[last + n - 1] = 2000
+    x[last_start + n - 1] = 2000
     if count > 1:
-        starts[:] = np.where((starts == first) & (np.arange(count) != starts.argmin()), last, starts)
-        starts[starts.argmin()] = first = 0
-        x[first] = -3000
+        starts[:] = np.where(
+            (starts == first_start) & (np.arange(count) != starts.argmin()), last_start, starts
+        )
+        first_start = 0
+        starts[starts.argmin()] = first_start
+        x[first_start] = -3000
     if count > 3:  # two windows are the same
-        _, one, other, *_ = starts.argsort()
-        starts[one] = starts[other]
-    found = np.array([np.sqrt(np.abs(x[s : s + n])).max() for s in starts], np.float32)
-    right = np.repeat(found[:, None], KEPT, axis=1)
+        _, first_index, second_index, *_ = starts.argsort()
+        starts[first_index] = starts[second_index]
+    maxima = np.array([np.sqrt(np.abs(x[s : s + n])).max() for s in starts], np.float32)
+    expected = np.repeat(maxima[:, None], KEPT, axis=1)
     label = f"tops(x, starts, {n:,}) with {counted(count, 'window')}"
-    given = x, tuple(map(int, starts)), n
-    return ProgramCase(given, right, True, label, place="device", unchanged=True)
+    arguments = x, tuple(map(int, starts)), n
+    return ProgramCase(arguments, expected, True, label, place="device", unchanged=True)
 
 
-def with_little_room(bench: Any, program: Any, x: Any, starts: tuple[int, ...], n: int) -> Any:
+def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[int, ...], n: int) -> Any:
     """Call a program with memory for the input, one window, a third of a window, and the result."""
-    cp_pool = bench.cp.get_default_memory_pool()
+    cp_pool = recorder.cp.get_default_memory_pool()
     cp_pool.free_all_blocks()
-    room = 1.34 * 4 * n + 2 * len(starts) * 8 * KEPT + 64 * KIB
-    cp_pool.set_limit(size=int(cp_pool.total_bytes() + room))
+    free_bytes = 1.34 * 4 * n + 2 * len(starts) * 8 * KEPT + 64 * KIB
+    cp_pool.set_limit(size=int(cp_pool.total_bytes() + free_bytes))
     try:
         return program(x, starts, n)
     finally:
@@ -261,27 +271,27 @@ def with_little_room(bench: Any, program: Any, x: Any, starts: tuple[int, ...], 
 
 
 def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """The reference: allocate the kept arrays first, and use one workspace again and again."""
+    """Compute the windows' maxima with one workspace, after the results are allocated (reference)."""
     cp = session.cp()
     kept = cp.empty((len(starts), KEPT), np.float32)
-    work = cp.empty(n, np.float32)
-    for row, start in zip(kept, starts, strict=True):
-        cp.abs(x[start : start + n], out=work)
-        cp.sqrt(work, out=work)
-        row[...] = work.max()
+    workspace = cp.empty(n, np.float32)
+    for output_row, start in zip(kept, starts, strict=True):
+        cp.abs(x[start : start + n], out=workspace)
+        cp.sqrt(workspace, out=workspace)
+        output_row[...] = workspace.max()
     return kept
 
 
 def tops_as_given(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """The program as given: kept arrays are allocated in memory that was just freed."""
+    """Compute the windows' maxima as in the exercise: results are allocated in memory that was just freed."""
     cp = session.cp()
     kept = []
     for start in starts:
-        work = cp.abs(x[start : start + n])
-        cp.sqrt(work, out=work)
-        top = work.max()
-        del work
-        kept.append(cp.full(KEPT, top, np.float32))
+        workspace = cp.abs(x[start : start + n])
+        cp.sqrt(workspace, out=workspace)
+        maximum = workspace.max()
+        del workspace
+        kept.append(cp.full(KEPT, maximum, np.float32))
     return cp.stack(kept)
 
 
@@ -294,7 +304,7 @@ FIT = ProgramExercise(
     None,
     kind="repair",
     sizes=fit_sizes,
-    calls=with_little_room,
+    calls=call_with_limited_memory,
     checked=True,
     budgets=(
         Budget(
@@ -315,48 +325,48 @@ FIT = ProgramExercise(
 
 
 def side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Sizes of inputs: small ones, a random one, and that of the score."""
+    """Return sizes of inputs: small ones, a random one, and the size that is scored."""
     return 1, 33, 1000, int(rng.integers(5_000, 90_000)), 100_000
 
 
-def side_case(drawn: Draw, n: int) -> ProgramCase:
-    """A long way on a side stream, a short one on the main one."""
-    x = drawn.floats(n) * np.float32(100)
-    long = Near(x * np.float32(2) + np.float32(40), np.abs(x) * 2 + 40)
+def side_case(random_data: Draw, n: int) -> ProgramCase:
+    """Draw an input with the results of a long path on a side stream and a short one on the main stream."""
+    x = random_data.floats(n) * np.float32(100)
+    side_result = Near(x * np.float32(2) + np.float32(40), np.abs(x) * 2 + 40)
     label = f"both(x) with {counted(n, 'element')}"
-    return ProgramCase((x,), (long, x * np.float32(3)), True, label, place="device", unchanged=True)
+    return ProgramCase((x,), (side_result, x * np.float32(3)), True, label, place="device", unchanged=True)
 
 
 def both(x: Any) -> Any:
-    """The reference: memory that the side stream reads is kept until the join."""
+    """Run both paths and keep the memory that the side stream reads until the join (reference)."""
     cp = session.cp()
-    main = cp.cuda.get_current_stream()
-    side = cp.cuda.Stream(non_blocking=True)
+    main_stream = cp.cuda.get_current_stream()
+    side_stream = cp.cuda.Stream(non_blocking=True)
     doubled = x * 2
-    side.wait_event(main.record())
-    with side:
+    side_stream.wait_event(main_stream.record())
+    with side_stream:
         y = doubled + 20
         y += 20
-        done = side.record()
+        side_event = side_stream.record()
     z = x * 3
-    main.wait_event(done)
+    main_stream.wait_event(side_event)
     return y, z
 
 
 def both_as_given(x: Any) -> Any:
-    """As given: `doubled` is freed on the main stream while the side stream reads it."""
+    """Run both paths as in the exercise: `doubled` is freed while the side stream reads it."""
     cp = session.cp()
-    main = cp.cuda.get_current_stream()
-    side = cp.cuda.Stream(non_blocking=True)
+    main_stream = cp.cuda.get_current_stream()
+    side_stream = cp.cuda.Stream(non_blocking=True)
     doubled = x * 2
-    side.wait_event(main.record())
-    with side:
+    side_stream.wait_event(main_stream.record())
+    with side_stream:
         y = doubled + 20
         y += 20
-        done = side.record()
+        side_event = side_stream.record()
     del doubled
     z = x * 3
-    main.wait_event(done)
+    main_stream.wait_event(side_event)
     return y, z
 
 
@@ -388,17 +398,20 @@ SIDE = ProgramExercise(
 # 10-pool
 
 
-def pool_case(drawn: Draw, count: int) -> ProgramCase:
-    """A trace of requests; what the pool did is looked at afterwards."""
-    asks = pool.trace(drawn, count)
+def pool_case(random_data: Draw, count: int) -> ProgramCase:
+    """Draw a trace of requests; the pool's actions are checked afterwards."""
+    requests = pool.trace(random_data, count)
     return ProgramCase(
-        (asks,), lambda log: pool_rules.look_at(asks, log), False, f"a trace of {len(asks)} requests"
+        (requests,),
+        lambda log: pool_rules.check_log(requests, log),
+        False,
+        f"a trace of {len(requests)} requests",
     )
 
 
-def driven(bench: Any, program: Callable[..., Any], asks: tuple[pool.Ask, ...]) -> Any:
-    """Run a trace on two pools, and count their calls of the driver."""
-    return bench.watched(lambda: pool.drive(program, asks))
+def run_recorded(recorder: Any, program: Callable[..., Any], requests: tuple[pool.Request, ...]) -> Any:
+    """Run a trace on two pools and count their driver calls."""
+    return recorder.watched(lambda: pool.drive(program, requests))
 
 
 POOL = ProgramExercise(
@@ -409,7 +422,7 @@ POOL = ProgramExercise(
     pool.MyPool,
     level="stretch",
     sizes=(1, 40, 300),
-    calls=driven,
+    calls=run_recorded,
     budgets=(
         Budget(
             "driver_calls",
@@ -425,43 +438,43 @@ POOL = ProgramExercise(
 
 
 def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
-    """Tokens, their length, and how large they are."""
-    ragged = int(rng.integers(66, 127))
-    some = int(rng.integers(129, 192))
-    small = (1, 4, 1.0), (33, 8, 0.9), (64, 16, 16.0), (65, 4, 1.0), (ragged, 4, 32.0)
-    return *small, (some, 16, 1.0), (512, 16, 1.0)
+    """Return numbers of tokens, their length, and their scale."""
+    odd_count = int(rng.integers(66, 127))
+    count = int(rng.integers(129, 192))
+    small_sizes = (1, 4, 1.0), (33, 8, 0.9), (64, 16, 16.0), (65, 4, 1.0), (odd_count, 4, 32.0)
+    return *small_sizes, (count, 16, 1.0), (512, 16, 1.0)
 
 
-def rows_case(drawn: Draw, size: tuple[int, int, float]) -> ProgramCase:
-    """Tokens (n, d), and what attention makes of them; large ones have scores whose powers are infinite."""
+def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
+    """Draw tokens (n, d) and their attention; the exponentials of large tokens' scores overflow."""
     n, d, factor = size
-    h = (drawn.whole((n, d), -3, 4) / 4 * factor).astype(np.float32)
+    h = (random_data.whole((n, d), -3, 4) / 4 * factor).astype(np.float32)
     scores = h.astype(np.float64) @ h.T / np.sqrt(d)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    right = (powers / powers.sum(axis=1, keepdims=True)) @ h
-    near = Near(right.astype(np.float32), factor, 64)
+    expected = (powers / powers.sum(axis=1, keepdims=True)) @ h
+    near = Near(expected.astype(np.float32), factor, 64)
     label = f"attend(h) with {counted(n, 'token')}"
     return ProgramCase((h,), near, True, label, place="device", unchanged=True)
 
 
 def attend(h: Any) -> Any:
-    """The reference: 64 rows of scores at a time, changed in place."""
+    """Compute attention for 64 rows of scores at a time, in place (reference)."""
     cp = session.cp()
     n, d = h.shape
     out = cp.empty_like(h)
-    for first in range(0, n, 64):
-        scores = h[first : first + 64] @ h.T
+    for start in range(0, n, 64):
+        scores = h[start : start + 64] @ h.T
         scores *= np.float32(d**-0.5)
         scores -= scores.max(axis=1, keepdims=True)
         cp.exp(scores, out=scores)
         scores /= scores.sum(axis=1, keepdims=True)
-        cp.matmul(scores, h, out=out[first : first + 64])
+        cp.matmul(scores, h, out=out[start : start + 64])
         del scores
     return out
 
 
 def attend_at_once(h: Any) -> Any:
-    """The naive version: all scores at once, and a new array for each step."""
+    """Compute attention with all scores at once and a new array for each step (naive version)."""
     cp = session.cp()
     scores = h @ h.T * np.float32(h.shape[1] ** -0.5)
     powers = cp.exp(scores - scores.max(axis=1, keepdims=True))

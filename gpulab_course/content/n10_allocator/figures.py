@@ -23,22 +23,25 @@ def device_used_bytes() -> int:
 
 
 def levels() -> dict[str, int]:
-    """Bytes in use now: of arrays, of the default pool, of the device."""
+    """Return the bytes in use: by arrays, by the default pool, and on the device."""
     pool = session.cp().get_default_memory_pool()
     return {"used": pool.used_bytes(), "reserved": pool.total_bytes(), "device": device_used_bytes()}
 
 
-def in_a_thread(work: Callable[[], Any]) -> Any:
+def in_a_thread(function: Callable[[], Any]) -> Any:
     """Run a function in another thread and return its result."""
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(work()))
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
     thread.join()
-    return found[0] if found else None
+    return results[0] if results else None
 
 
 def tetris(limit_bytes: int = int(2.2 * GIB), piece_bytes: int = 205 * MIB) -> list[Any]:
-    """Fill a segment with ten arrays and free every other one; what is left in use.
+    """Fill a segment with ten arrays, free every other one, and return the others.
+
+    The pool is limited first, and a workspace of the whole limit is allocated and freed, as a program's first
+    step might do.
 
     The pool is limited first, and a workspace of the whole limit is made and freed, as a program's first
     step might.
@@ -54,28 +57,28 @@ def tetris(limit_bytes: int = int(2.2 * GIB), piece_bytes: int = 205 * MIB) -> l
 
 
 def settings_try(cp: Any) -> None:
-    """Requests that leave fragments: buffers a little larger each time, one that splits a freed buffer."""
+    """Make requests that leave fragments: growing buffers, and one that splits a freed buffer."""
     for size in (21, 23, 25, 27):
         buffer = cp.empty(size * MIB, dtype=cp.uint8)
         del buffer
-    large = cp.empty(64 * MIB, dtype=cp.uint8)
-    del large
-    stays = cp.empty(30 * MIB, dtype=cp.uint8)
-    large = cp.empty(64 * MIB, dtype=cp.uint8)
-    del large, stays
+    large_buffer = cp.empty(64 * MIB, dtype=cp.uint8)
+    del large_buffer
+    small_buffer = cp.empty(30 * MIB, dtype=cp.uint8)
+    large_buffer = cp.empty(64 * MIB, dtype=cp.uint8)
+    del large_buffer, small_buffer
 
 
-def with_settings(trace: Any, *several: dict[str, Any]) -> str:
-    """Tabulate the memory that PyTorch's allocator reserves for a trace, and its calls of the driver."""
+def with_settings(trace: Any, *variants: dict[str, Any]) -> str:
+    """Tabulate the memory that PyTorch's allocator reserves for a trace, and its driver calls."""
     rows = []
-    for settings in ({}, *several):
-        found = trace.replayed("PyTorch", **settings).statistics().nested()
+    for settings in ({}, *variants):
+        statistics = trace.replayed("PyTorch", **settings).statistics().nested()
         rows.append(
             (
                 ", ".join(f"{name}:{value}" for name, value in settings.items()) or "the defaults",
-                f"{found['reserved_bytes']['all']['peak'] // MIB:,} MiB",
-                str(found["num_device_alloc"]),
-                str(found["num_device_free"]),
+                f"{statistics['reserved_bytes']['all']['peak'] // MIB:,} MiB",
+                str(statistics["num_device_alloc"]),
+                str(statistics["num_device_free"]),
             )
         )
     headings = ("PYTORCH_CUDA_ALLOC_CONF", "reserved, peak", "calls for memory", "calls that give it back")
@@ -87,10 +90,10 @@ def tokens(n: int, d: int = 32) -> Any:
     return session.cp().asarray(story.reference(story.attention.tokens(n, d))["normed"])
 
 
-def attention(h: Any) -> Any:
-    """Attention in plain steps, each of which makes an array (n, n)."""
+def attention(tokens: Any) -> Any:
+    """Compute attention in plain steps, each of which allocates an (n, n) array."""
     cp = session.cp()
-    scores = h @ h.T * np.float32(h.shape[1] ** -0.5)
+    scores = tokens @ tokens.T * np.float32(tokens.shape[1] ** -0.5)
     powers = cp.exp(scores - scores.max(axis=1, keepdims=True))
     weights = powers / powers.sum(axis=1, keepdims=True)
-    return weights @ h
+    return weights @ tokens

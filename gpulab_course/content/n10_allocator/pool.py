@@ -1,4 +1,4 @@
-"""The reference pool, traces of requests to a pool, and a driver that records all calls."""
+"""The reference pool, traces of requests to a pool, and a driver that records its calls."""
 
 from __future__ import annotations
 
@@ -14,67 +14,72 @@ UNIT_BYTES = 512
 
 
 class MyPool:
-    """The reference: best fit, blocks split and joined within their segment, free blocks by stream."""
+    """The reference pool: best fit, splitting and joining within a segment, free blocks per stream."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
         self.blocks: dict[int, list[Any]] = {}  # address -> [size, stream, segment, free]
 
     def malloc(self, size: int, stream: int) -> int:
+        """Return the address of a block of at least `size` bytes for a stream."""
         size = -(-size // UNIT_BYTES) * UNIT_BYTES
-        fits = [
+        candidates = [
             (block[0], address)
             for address, block in self.blocks.items()
             if block[3] and block[1] == stream and block[0] >= size
         ]
-        if not fits:
+        if not candidates:
             address = int(self.driver.malloc(size))
             self.blocks[address] = [size, stream, address, False]
             return address
-        whole, address = min(fits)
+        free_size, address = min(candidates)
         segment = self.blocks[address][2]
         self.blocks[address] = [size, stream, segment, False]
-        if whole > size:
-            self.blocks[address + size] = [whole - size, stream, segment, True]
+        if free_size > size:
+            self.blocks[address + size] = [free_size - size, stream, segment, True]
         return address
 
     def free(self, address: int) -> None:
+        """Mark a block as free and join it with its free neighbours."""
         block = self.blocks.get(address)
         if block is None or block[3]:
             raise ValueError(f"no block in use starts at {address:#x}")
         block[3] = True
-        after = self.blocks.get(address + block[0])
-        if after is not None and after[3] and after[2] == block[2]:
+        right_block = self.blocks.get(address + block[0])
+        if right_block is not None and right_block[3] and right_block[2] == block[2]:
             del self.blocks[address + block[0]]
-            block[0] += after[0]
-        for before, other in self.blocks.items():
-            if other[3] and other[2] == block[2] and before + other[0] == address:
-                other[0] += block[0]
+            block[0] += right_block[0]
+        for left_address, left_block in self.blocks.items():
+            if left_block[3] and left_block[2] == block[2] and left_address + left_block[0] == address:
+                left_block[0] += block[0]
                 del self.blocks[address]
                 break
 
     def empty_cache(self) -> None:
-        starts = {block[2] for block in self.blocks.values()}
-        for segment in starts:
-            whole = [a for a, block in self.blocks.items() if block[2] == segment]
-            if len(whole) == 1 and self.blocks[segment][3]:
+        """Return all segments that are completely free to the driver."""
+        segments = {block[2] for block in self.blocks.values()}
+        for segment in segments:
+            addresses = [a for a, block in self.blocks.items() if block[2] == segment]
+            if len(addresses) == 1 and self.blocks[segment][3]:
                 del self.blocks[segment]
                 self.driver.free(segment)
 
 
 class NoPool:
-    """The naive version: every allocation and every release is a call of the driver."""
+    """The naive version: every allocation and every release calls the driver."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
         self.sizes: dict[int, int] = {}
 
     def malloc(self, size: int, stream: int) -> int:
+        """Return the address of a new segment."""
         address = int(self.driver.malloc(size))
         self.sizes[address] = size
         return address
 
     def free(self, address: int) -> None:
+        """Return a segment to the driver."""
         if address not in self.sizes:
             raise ValueError("not mine")
         del self.sizes[address]
@@ -85,8 +90,12 @@ class NoPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One request of a trace.
+class Request:
+    """One request to a pool.
+
+    ``malloc``: allocate `size` bytes as allocation `number`; ``free``: free that allocation; ``refuse``: free
+    the address `size` bytes after that allocation's start, which must raise an error; ``empty``: call
+    `empty_cache`. ``pool`` is 0 or 1, the index of one of two independent pools.
 
     ``malloc`` of ``size`` bytes as number so and so; ``free`` of that number; ``refuse``: a free of what lies
     ``size`` bytes behind that number's start, which is to raise an error; ``empty``: `empty_cache`. ``pool``
@@ -100,108 +109,114 @@ class Ask:
     pool: int = 0
 
 
-def trace(drawn: Draw, count: int) -> tuple[Ask, ...]:
+def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
     """Draw requests to a pool: small puzzles of splitting, joining and choosing, then random requests."""
-    rng = drawn.rng
+    rng = random_data.rng
     unit = UNIT_BYTES
     number = 0
-    asks: list[Ask] = []
+    requests: list[Request] = []
     # Streams are told apart as a whole, not by some of their bits.
-    some = int(rng.integers(1, 9))
-    streams = 0, some, some + (1 << int(rng.integers(2, 21)))
-    other = streams[2]
+    base_stream = int(rng.integers(1, 9))
+    streams = 0, base_stream, base_stream + (1 << int(rng.integers(2, 21)))
+    far_stream = streams[2]
 
-    def malloc(size: int, stream: int = 0, pool: int = 0) -> int:
+    def allocate(size: int, stream: int = 0, pool: int = 0) -> int:
         nonlocal number
-        asks.append(Ask("malloc", number, size, stream, pool))
+        requests.append(Request("malloc", number, size, stream, pool))
         number += 1
         return number - 1
 
-    def free(*numbers: int, pool: int = 0) -> None:
-        asks.extend(Ask("free", each, pool=pool) for each in numbers)
+    def release(*numbers: int, pool: int = 0) -> None:
+        requests.extend(Request("free", number, pool=pool) for number in numbers)
 
     # Sizes are rounded: what was 100 bytes serves 500, and never 513.
-    first = malloc(100)
-    free(first)
-    asks.append(Ask("refuse", first))
-    free(malloc(500))
-    asks += [Ask("empty"), Ask("refuse", first)]  # of which the driver has the segment back
+    small = allocate(100)
+    release(small)
+    requests.append(Request("refuse", small))
+    release(allocate(500))
+    requests += [Request("empty"), Request("refuse", small)]  # of which the driver has the segment back
     if count > 1:
         # Cut one segment into four, free them in the order of a puzzle, and ask for the whole again.
-        free(malloc(64 * unit))
-        four = [malloc(16 * unit) for _ in range(4)]
-        asks.append(Ask("refuse", four[1], unit))
-        free(*(four[k] for k in rng.permutation(4)))
-        asks.append(Ask("refuse", four[2]))
-        whole = malloc(64 * unit), malloc(64 * unit)
-        free(*whole)
+        release(allocate(64 * unit))
+        quarters = [allocate(16 * unit) for _ in range(4)]
+        requests.append(Request("refuse", quarters[1], unit))
+        release(*(quarters[k] for k in rng.permutation(4)))
+        requests.append(Request("refuse", quarters[2]))
+        halves = allocate(64 * unit), allocate(64 * unit)
+        release(*halves)
         # Two segments lie side by side: no block may reach from one into the other.
-        free(malloc(65 * unit))
+        release(allocate(65 * unit))
         # To the last multiple: what is left of a block serves what just fits.
-        asks.append(Ask("empty"))
-        free(malloc(64 * unit))
-        for one, rest in (
+        requests.append(Request("empty"))
+        release(allocate(64 * unit))
+        for first_size, second_size in (
             (1, 63 * unit),
             (unit + 1, 62 * unit),
             (3 * unit, 61 * unit - 1),
             (63 * unit, 1),
             (62 * unit - 1, 2 * unit),
         ):
-            free(malloc(one), malloc(rest))
-        asks.append(Ask("empty"))
+            release(allocate(first_size), allocate(second_size))
+        requests.append(Request("empty"))
         # The smallest that fits, whichever lies first and whichever was freed last.
         for _ in range(3):
             sizes = [int(n) * unit for n in rng.permutation([9, 14, 20, 31])]
-            parts = [malloc(size) for size in sizes]
-            free(*(parts[k] for k in rng.permutation(4)))
-            free(*[malloc(int(n)) for n in rng.permutation([9 * unit - 7, 10 * unit, 15 * unit, 21 * unit])])
-            asks.append(Ask("empty"))
+            parts = [allocate(size) for size in sizes]
+            release(*(parts[k] for k in rng.permutation(4)))
+            release(
+                *[allocate(int(n)) for n in rng.permutation([9 * unit - 7, 10 * unit, 15 * unit, 21 * unit])]
+            )
+            requests.append(Request("empty"))
         # The same within one segment, with blocks in use between.
-        free(malloc(100 * unit))
-        parts = [malloc(int(n) * unit) for n in (30, 1, 12, 1, 20, 1, 35)]
-        free(*(parts[k] for k in rng.permutation([0, 2, 4, 6])))
-        free(*[malloc(int(n) * unit) for n in rng.permutation([11, 19, 29])], parts[1], parts[3], parts[5])
-        asks.append(Ask("empty"))
+        release(allocate(100 * unit))
+        parts = [allocate(int(n) * unit) for n in (30, 1, 12, 1, 20, 1, 35)]
+        release(*(parts[k] for k in rng.permutation([0, 2, 4, 6])))
+        release(
+            *[allocate(int(n) * unit) for n in rng.permutation([11, 19, 29])], parts[1], parts[3], parts[5]
+        )
+        requests.append(Request("empty"))
         # Neighbours on both sides, on the left, on the right.
-        free(malloc(48 * unit))
-        parts = [malloc(8 * unit) for _ in range(6)]
-        free(parts[0], parts[2], parts[1])
-        left = malloc(24 * unit)
-        free(parts[5], parts[4])
-        right = malloc(16 * unit)
-        free(left, right, parts[3])
+        release(allocate(48 * unit))
+        parts = [allocate(8 * unit) for _ in range(6)]
+        release(parts[0], parts[2], parts[1])
+        left_block = allocate(24 * unit)
+        release(parts[5], parts[4])
+        right_block = allocate(16 * unit)
+        release(left_block, right_block, parts[3])
         # A segment with one block in use stays; one that is free as a whole does not.
-        kept = malloc(20 * unit), malloc(20 * unit)
-        large = malloc(90 * unit)
-        free(kept[0], large)
-        asks.append(Ask("empty"))
-        free(kept[1])
-        asks.append(Ask("empty"))
+        pair = allocate(20 * unit), allocate(20 * unit)
+        large = allocate(90 * unit)
+        release(pair[0], large)
+        requests.append(Request("empty"))
+        release(pair[1])
+        requests.append(Request("empty"))
         # Streams apart, and two pools.
-        free(malloc(16 * unit, other))
-        free(malloc(16 * unit, 0))
-        free(malloc(16 * unit, other))
-        free(malloc(40 * unit, pool=1), pool=1)
-        free(malloc(16 * unit, other, 1), malloc(40 * unit, pool=1), pool=1)
-        free(malloc(40 * unit))
-        asks += [Ask("empty", pool=1), Ask("empty")]
-    alive: list[int] = []
+        release(allocate(16 * unit, far_stream))
+        release(allocate(16 * unit, 0))
+        release(allocate(16 * unit, far_stream))
+        release(allocate(40 * unit, pool=1), pool=1)
+        release(allocate(16 * unit, far_stream, 1), allocate(40 * unit, pool=1), pool=1)
+        release(allocate(40 * unit))
+        requests += [Request("empty", pool=1), Request("empty")]
+    live_numbers: list[int] = []
     for _ in range(count if count > 1 else 0):
         if rng.random() < 0.02:
-            asks.append(Ask("empty"))
-        elif alive and rng.random() < 0.47:
-            free(alive.pop(int(rng.integers(len(alive)))))
+            requests.append(Request("empty"))
+        elif live_numbers and rng.random() < 0.47:
+            release(live_numbers.pop(int(rng.integers(len(live_numbers)))))
         else:
             size = int(rng.integers(1, 9)) * int(rng.choice([100, unit, 4 * unit, 40 * unit]))
-            alive.append(malloc(size + int(rng.integers(-1, 2)), int(rng.choice(streams))))
-    free(*alive)
-    if alive:
-        asks.append(Ask("refuse", alive[-1]))
-    return (*asks, Ask("empty"))
+            live_numbers.append(allocate(size + int(rng.integers(-1, 2)), int(rng.choice(streams))))
+    release(*live_numbers)
+    if live_numbers:
+        requests.append(Request("refuse", live_numbers[-1]))
+    return (*requests, Request("empty"))
 
 
 class Driver:
-    """The device's ``malloc(size)`` and ``free(address)`` for a pool, with a record of the calls.
+    """The device's ``malloc(size)`` and ``free(address)`` for a pool; all calls are recorded.
+
+    Segments are adjacent, as they may be on a device.
 
     Segments lie side by side, as they may on a device.
     """
@@ -209,32 +224,32 @@ class Driver:
     def __init__(self, start: int) -> None:
         self._runtime = session.cp().cuda.runtime
         self._next = start
-        self._at: dict[int, int] = {}  # address for the pool: the device's
-        self.noted: list[tuple[Any, ...]] = []
+        self._pointers: dict[int, int] = {}  # address for the pool: the device's
+        self.calls: list[tuple[Any, ...]] = []
 
     def malloc(self, size: int) -> int:
-        """A segment of `size` bytes."""
+        """Return the address of a new segment of `size` bytes."""
         size = int(size)
         if size <= 0:
             raise ValueError(f"the driver is asked for {size} bytes")
         pointer = self._runtime.malloc(size)
         address = self._next
         self._next = self._next + -(-size // UNIT_BYTES) * UNIT_BYTES
-        self._at[address] = pointer
-        self.noted.append(("malloc", size, address))
+        self._pointers[address] = pointer
+        self.calls.append(("malloc", size, address))
         return address
 
     def free(self, address: int) -> None:
-        """Give a segment back."""
-        if address not in self._at:
-            self.noted.append(("no segment",))
+        """Return a segment to the device."""
+        if address not in self._pointers:
+            self.calls.append(("no segment",))
             raise ValueError("that address starts no segment, or was given back before")
-        self._runtime.free(self._at.pop(address))
-        self.noted.append(("free", int(address)))
+        self._runtime.free(self._pointers.pop(address))
+        self.calls.append(("free", int(address)))
 
 
-def drive(make_pool: Callable[[Any], Any], asks: tuple[Ask, ...]) -> list[tuple[Any, ...]]:
-    """Send the requests of a trace to two pools, until one raises.
+def drive(make_pool: Callable[[Any], Any], requests: tuple[Request, ...]) -> list[tuple[Any, ...]]:
+    """Send the requests of a trace to two pools until one of them raises an unexpected error.
 
     Returns
     -------
@@ -247,32 +262,36 @@ def drive(make_pool: Callable[[Any], Any], asks: tuple[Ask, ...]) -> list[tuple[
     pools: list[Any] = []
     starts: dict[int, Any] = {}
 
-    def did(driver: Driver, function: Any, *arguments: Any) -> Any:
-        said = ""
+    def record_call(driver: Driver, function: Any, *arguments: Any) -> Any:
+        error_text = ""
         returned = None
-        before = len(driver.noted)
+        first_call = len(driver.calls)
         try:
             returned = function(*arguments)
         except Exception as error:
-            said = unexpected(error)
-        log.append((said, returned, driver.noted[before:]))
+            error_text = unexpected(error)
+        log.append((error_text, returned, driver.calls[first_call:]))
         return returned
 
     for driver in drivers:
-        pools.append(did(driver, make_pool, driver))
+        pools.append(record_call(driver, make_pool, driver))
         log[-1] = log[-1][0], None, log[-1][2]
-    for ask in asks:
-        if log[-1][0] and (len(log) <= len(drivers) or asks[len(log) - len(drivers) - 1].kind != "refuse"):
+    for request in requests:
+        if log[-1][0] and (
+            len(log) <= len(drivers) or requests[len(log) - len(drivers) - 1].kind != "refuse"
+        ):
             break
-        driver = drivers[ask.pool]
-        pool = pools[ask.pool]
-        if ask.kind == "empty":
-            did(driver, lambda pool=pool: pool.empty_cache())
-        elif ask.kind == "malloc":
-            starts[ask.number] = did(driver, lambda *a, pool=pool: pool.malloc(*a), ask.size, ask.stream)
-            if type(starts[ask.number]) is not int and not hasattr(starts[ask.number], "__index__"):
+        driver = drivers[request.pool]
+        pool = pools[request.pool]
+        if request.kind == "empty":
+            record_call(driver, lambda pool=pool: pool.empty_cache())
+        elif request.kind == "malloc":
+            starts[request.number] = record_call(
+                driver, lambda *a, pool=pool: pool.malloc(*a), request.size, request.stream
+            )
+            if type(starts[request.number]) is not int and not hasattr(starts[request.number], "__index__"):
                 break
         else:
-            address = starts[ask.number] + (ask.size if ask.kind == "refuse" else 0)
-            did(driver, lambda *a, pool=pool: pool.free(*a), address)
+            address = starts[request.number] + (request.size if request.kind == "refuse" else 0)
+            record_call(driver, lambda *a, pool=pool: pool.free(*a), address)
     return log

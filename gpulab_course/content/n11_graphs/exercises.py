@@ -66,10 +66,12 @@ def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), some), (4096, 20)
 
 
-def replay_case(drawn: Draw, size: Any) -> ProgramCase:
+def replay_case(random_data: Draw, size: Any) -> ProgramCase:
     """Some rounds of `one_round`, none among them."""
     n, rounds = size
-    x = drawn.floats(n) * np.float32(1000) + np.float32(drawn.rng.choice([-100_000, 100, 100_000]))
+    x = random_data.floats(n) * np.float32(1000) + np.float32(
+        random_data.rng.choice([-100_000, 100, 100_000])
+    )
     one = _after(x, 1)
     mistakes = [
         (
@@ -133,16 +135,17 @@ def serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
     return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, count, asked), (1000, 4, 12)
 
 
-def serve_case(drawn: Draw, size: Any) -> ProgramCase:
+def serve_case(random_data: Draw, size: Any) -> ProgramCase:
     """Requests for batches, some of which are requested twice."""
     n, count, asked = size
-    batches = drawn.floats((count, n)) * np.float32(100) - np.float32(3)
+    batches = random_data.floats((count, n)) * np.float32(100) - np.float32(3)
     batches[:, -1] = 1 + np.arange(count)  # cut off nowhere
-    requests = [*reversed(range(count)), *(drawn.rng.integers(0, count, max(asked - count, 0)).tolist())][
-        :asked
-    ]
+    requests = [
+        *reversed(range(count)),
+        *(random_data.rng.integers(0, count, max(asked - count, 0)).tolist()),
+    ][:asked]
     if asked > count > 2:  # the last is neither that of the first request nor batch 0
-        requests[-1] = int(drawn.rng.integers(1, count - 1))
+        requests[-1] = int(random_data.rng.integers(1, count - 1))
     answers = np.maximum(batches * 2, 0) + 1
     wanted = answers[requests]
     mistakes = (
@@ -226,10 +229,10 @@ def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return (1, 1), (33, 3), (int(rng.integers(100, 3000)), int(rng.integers(5, 9))), (2048, 4)
 
 
-def fork_case(drawn: Draw, size: Any) -> ProgramCase:
+def fork_case(random_data: Draw, size: Any) -> ProgramCase:
     """Some inputs, one launch each: multiples of a quarter, so that results are exact."""
     n, count = size
-    inputs = drawn.whole((count, n), -4000, 4000) / np.float32(4) + np.float32(7)
+    inputs = random_data.whole((count, n), -4000, 4000) / np.float32(4) + np.float32(7)
     lefts = 5 * inputs + 2
     rights = 5 - 2 * inputs
     wanted = lefts - rights
@@ -329,10 +332,10 @@ def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return (1, 1), (257, 3), (n, rounds), (1000, 9)
 
 
-def noise_case(drawn: Draw, size: Any) -> ProgramCase:
+def noise_case(random_data: Draw, size: Any) -> ProgramCase:
     """Rounds of noise."""
     n, rounds = size
-    seed = int(drawn.rng.integers(1, 1 << 31))
+    seed = int(random_data.rng.integers(1, 1 << 31))
     if rounds > 1:  # unsigned, and more than an int holds
         seed += 1 << 31
     more = hashed(seed, rounds + 1, n)

@@ -44,10 +44,10 @@ def affine_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return (1, 1), (1, 33), (a, 1), (a, b), (b, 257), (300, 128)
 
 
-def affine_case(drawn: Draw, size: Any) -> ProgramCase:
+def affine_case(random_data: Draw, size: Any) -> ProgramCase:
     """Rows, and a factor and an offset for each column."""
-    x = (drawn.rng.standard_normal(size) * 3).astype(np.float32)
-    w, b = (drawn.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
+    x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
+    w, b = (random_data.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
     return _affine(x, w, b)
 
 
@@ -60,17 +60,17 @@ def _affine(x: Any, w: Any, b: Any) -> ProgramCase:
     return ProgramCase((x, w, b), near, True, label, place="device", unchanged=True)
 
 
-def affine_far(drawn: Draw, size: Any) -> ProgramCase:
+def affine_far(random_data: Draw, size: Any) -> ProgramCase:
     """Values of every size in each column, an infinity and NaN among them."""
     sizes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
-    v = drawn.rng.permutation([*sizes, *-sizes, 0.0, -0.0, 1e-20, np.inf, np.nan])
-    w = drawn.rng.choice((-2, -1, -0.5, 0.5, 1, 2), size[1]).astype(np.float32)
+    v = random_data.rng.permutation([*sizes, *-sizes, 0.0, -0.0, 1e-20, np.inf, np.nan])
+    w = random_data.rng.choice((-2, -1, -0.5, 0.5, 1, 2), size[1]).astype(np.float32)
     return _affine((v[:, None] / w).astype(np.float32), w, np.zeros(size[1], np.float32))
 
 
-def affine_flat(drawn: Draw, size: Any) -> ProgramCase:
+def affine_flat(random_data: Draw, size: Any) -> ProgramCase:
     """Columns whose factor or offset, or both, are 0."""
-    x = (drawn.rng.standard_normal(size) * 3).astype(np.float32)
+    x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     return _affine(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
 
 
@@ -97,16 +97,16 @@ def largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
     return 0, 1, 2, 31, int(rng.integers(400, 900)), int(rng.integers(1100, 3000)), 20_000
 
 
-def largest_case(drawn: Draw, n: Any) -> ProgramCase:
+def largest_case(random_data: Draw, n: Any) -> ProgramCase:
     """Numbers whose largest absolute value may belong to a negative number, an infinity or NaN."""
     # At times so large or small that squares are infinite, or 0.
-    x = (drawn.rng.standard_normal(n) * 10.0 ** drawn.rng.choice((2, 36, -25))).astype(np.float32)
-    if n > 1 and drawn.rng.random() < 0.3:
-        x[int(drawn.rng.integers(n))] = -np.inf
+    x = (random_data.rng.standard_normal(n) * 10.0 ** random_data.rng.choice((2, 36, -25))).astype(np.float32)
+    if n > 1 and random_data.rng.random() < 0.3:
+        x[int(random_data.rng.integers(n))] = -np.inf
     wanted: Any = np.float32(np.abs(x).max(initial=0))
     mistakes = []
     if n > 1:
-        x = -np.abs(x) if drawn.rng.random() < 0.7 else x
+        x = -np.abs(x) if random_data.rng.random() < 0.7 else x
         mistakes = [
             (
                 np.asarray(x.max()),
@@ -116,7 +116,7 @@ def largest_case(drawn: Draw, n: Any) -> ProgramCase:
         ]
     if n in (31,) or n > 1000:
         kept = float(np.abs(x).max())
-        x[int(drawn.rng.integers(0, n - 1))] = np.nan
+        x[int(random_data.rng.integers(0, n - 1))] = np.nan
         wanted = np.float32(np.nan)
         mistakes = [
             (
@@ -138,8 +138,8 @@ def _largest(x: Any, wanted: Any, mistakes: Sequence[tuple[Any, str]] = ()) -> P
 def largest_of(*edges: float, at: int = 0, wanted: float) -> Callable[[Draw, Any], ProgramCase]:
     """Return a case of numbers between -1 and 1, with `edges` from index `at` on."""
 
-    def case(drawn: Draw, n: Any) -> ProgramCase:
-        x = drawn.rng.uniform(-1, 1, n).astype(np.float32)
+    def case(random_data: Draw, n: Any) -> ProgramCase:
+        x = random_data.rng.uniform(-1, 1, n).astype(np.float32)
         first = at % n
         x[first : first + len(edges)] = edges[: n - first]
         kept = np.asarray(np.nanmax(np.abs(x), initial=0))
@@ -151,7 +151,7 @@ def largest_of(*edges: float, at: int = 0, wanted: float) -> Callable[[Draw, Any
 
 def largest_flat(value: float) -> Callable[[Draw, Any], ProgramCase]:
     """Return a case in which all numbers are equal."""
-    return lambda drawn, n: _largest(np.full(n, value, np.float32), abs(value))
+    return lambda random_data, n: _largest(np.full(n, value, np.float32), abs(value))
 
 
 def largest(x: Any) -> Any:
@@ -171,15 +171,15 @@ def largest_at_length(x: Any) -> Any:
 # 12-softmax
 
 
-def softmax_case(drawn: Draw, size: Any, block: Dim3) -> Case:
+def softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Scaled and shifted scores, and the softmax of each row of them."""
     rows, cols = size
-    x = drawn.rng.uniform(-3, 3, size) + drawn.rng.choice((0, 0, 60, -60, 900, -3000), (rows, 1))
-    steep = drawn.rng.random(rows) < 0.3
-    x[steep] += np.linspace(0, 150, cols)[:: drawn.rng.choice((1, -1))]
-    x = np.rint(x).astype(np.float32) if drawn.kind == draw.DUPLICATES else x.astype(np.float32)
-    scale = np.float32(drawn.rng.choice((0.125, 0.5, 1, 2)))
-    bias = drawn.rng.uniform(-4, 4, cols).astype(np.float32)
+    x = random_data.rng.uniform(-3, 3, size) + random_data.rng.choice((0, 0, 60, -60, 900, -3000), (rows, 1))
+    steep = random_data.rng.random(rows) < 0.3
+    x[steep] += np.linspace(0, 150, cols)[:: random_data.rng.choice((1, -1))]
+    x = np.rint(x).astype(np.float32) if random_data.kind == draw.DUPLICATES else x.astype(np.float32)
+    scale = np.float32(random_data.rng.choice((0.125, 0.5, 1, 2)))
+    bias = random_data.rng.uniform(-4, 4, cols).astype(np.float32)
     return _softmax(x, scale, bias)
 
 
@@ -197,9 +197,9 @@ def _softmax(x: Any, scale: Any, bias: Any) -> Case:
 def softmax_like(scale: float, spread: float, biases: float) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a case with this scale, and with scores and biases in these ranges on both sides of 0."""
 
-    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+    def case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x, bias = (
-            drawn.rng.uniform(-most, most, shape).astype(np.float32)
+            random_data.rng.uniform(-most, most, shape).astype(np.float32)
             for most, shape in ((spread, size), (biases, size[1]))
         )
         return _softmax(x, np.float32(scale), bias)
@@ -207,17 +207,17 @@ def softmax_like(scale: float, spread: float, biases: float) -> Callable[[Draw, 
     return case
 
 
-def softmax_level(drawn: Draw, size: Any, block: Dim3) -> Case:
+def softmax_level(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Rows of equal scores, each further from 0 than the one before, on both sides."""
     x = (-2.0) ** np.arange(3, 3 + 9 * size[0], 9)[:, None] * np.ones(size)
     return _softmax(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
-def softmax_steep(drawn: Draw, size: Any, block: Dim3) -> Case:
+def softmax_steep(random_data: Draw, size: Any, block: Dim3) -> Case:
     """The largest score in the first column, in the last one and in others, far above all others."""
-    x = drawn.rng.uniform(-3, 3, size)
-    at = np.r_[0, size[1] - 1, drawn.rng.integers(0, size[1], size[0] - 2)]
-    x[np.arange(size[0]), at] += drawn.rng.choice((12, 200), size[0])
+    x = random_data.rng.uniform(-3, 3, size)
+    at = np.r_[0, size[1] - 1, random_data.rng.integers(0, size[1], size[0] - 2)]
+    x[np.arange(size[0]), at] += random_data.rng.choice((12, 200), size[0])
     return _softmax(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 

@@ -42,39 +42,39 @@ Halves = npt.NDArray[np.float16]
 _ODD = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF, 0xFFC00000], np.uint32)
 
 
-def to_bf16(drawn: Draw, size: Any, block: Dim3) -> Case:
+def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Numbers with any lower bits, exact ties of both kinds, those next to ties, and what rounds up to ∞."""
-    x = drawn.floats(size, moved=True)
+    x = random_data.floats(size, moved=True)
     bits = x.view(np.uint32)
-    if drawn.kind in (draw.RANDOM, draw.EXTREME):
-        chosen = drawn.rng.integers(0, 8, size)
+    if random_data.kind in (draw.RANDOM, draw.EXTREME):
+        chosen = random_data.rng.integers(0, 8, size)
         low = np.array([0x8000, 0x7FFF, 0x8001, 0xFFFF, 0, 1])
         tied = (bits & np.uint32(0xFFFF0000)) | low[np.minimum(chosen, 5)].astype(np.uint32)
         bits = np.where(chosen < 6, tied, bits)
-        edge = drawn.rng.choice(
+        edge = random_data.rng.choice(
             np.array([0x7F7F7FFF, 0x7F7F8000, 0xFF7FC000, 0x007F8000, 0x00008000], np.uint32), size
         )
-        bits = np.where(drawn.rng.random(size) < 0.05, edge, bits)
-    if drawn.kind == draw.NAN:
-        odd = drawn.rng.choice(_ODD, size)
+        bits = np.where(random_data.rng.random(size) < 0.05, edge, bits)
+    if random_data.kind == draw.NAN:
+        odd = random_data.rng.choice(_ODD, size)
         bits = np.where(np.isnan(x), odd, bits)
-    return _rounded(drawn, bits.view(np.float32), block)
+    return _rounded(random_data, bits.view(np.float32), block)
 
 
-def bf16_edges(drawn: Draw, size: Any, block: Dim3) -> Case:
+def bf16_edges(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Both ends and the middle of every kind of number, with either sign, in an order that is drawn."""
     upper = np.array(
         [0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7E, 0x7F7F, 0x7F80, 0x7F81, 0x7FBF, 0x7FC0, 0x7FFF]
     )
     lower = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xC000, 0xFFFF])
     bits = (upper[:, None] << 16 | lower).ravel()
-    x = drawn.rng.permutation(np.r_[bits, bits | 1 << 31]).astype(np.uint32).view(np.float32)
-    return _rounded(drawn, x, block)
+    x = random_data.rng.permutation(np.r_[bits, bits | 1 << 31]).astype(np.uint32).view(np.float32)
+    return _rounded(random_data, x, block)
 
 
-def _rounded(drawn: Draw, x: Singles, block: Dim3) -> Case:
+def _rounded(random_data: Draw, x: Singles, block: Dim3) -> Case:
     size = x.size
-    grid = int(drawn.rng.integers(1, draw.blocks_for(size, block[0]) + 2))
+    grid = int(random_data.rng.integers(1, draw.blocks_for(size, block[0]) + 2))
     wanted = BF16.round_all(x).astype(np.float32)
     return Case(grid, {"x": x, "n": size}, {"y": Near(wanted, 0.0, ulps=0, zero_bits=0xFFFF)})
 

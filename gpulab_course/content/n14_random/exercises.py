@@ -33,9 +33,9 @@ from virtualgpu.records import Dim3
 # 14-philox
 
 
-def random_words(drawn: Draw, size: Any, block: Dim3) -> Case:
+def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Words of Philox from a counter on that soon carries; keys with and without their highest bit."""
-    rng = drawn.rng
+    rng = random_data.rng
     first = int(rng.choice([0, 5, 2**32 - 3, 2**31 - 2, 2**40 + 2**32 - 7])) + int(rng.integers(3))
     keys = [int(rng.choice([0, 1, 2**31, 2**32 - 1, int(rng.integers(2**32))])) for _ in range(2)]
     return _words(first, keys, size, block)
@@ -43,8 +43,8 @@ def random_words(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 def words_from(first: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a case that starts at one counter, with this key or with a random one."""
-    return lambda drawn, size, block: _words(
-        first, keys or [int(key) for key in drawn.rng.integers(2**32, size=2)], size, block
+    return lambda random_data, size, block: _words(
+        first, keys or [int(key) for key in random_data.rng.integers(2**32, size=2)], size, block
     )
 
 
@@ -70,24 +70,24 @@ def _only_later_wrong(m: Mistake) -> bool:
 # 14-sum
 
 
-def tile_sums(drawn: Draw, size: Any, block: Dim3) -> Case:
+def tile_sums(random_data: Draw, size: Any, block: Dim3) -> Case:
     """The sum of each 256 elements, in the order of one tree; any number of blocks walks over the tiles."""
-    x = drawn.floats(size)
+    x = random_data.floats(size)
     x[~np.isfinite(x)] = 1
-    if drawn.kind == draw.RANDOM:
-        x = x * np.float32(10.0) ** drawn.rng.integers(-3, 4, size).astype(np.float32)
+    if random_data.kind == draw.RANDOM:
+        x = x * np.float32(10.0) ** random_data.rng.integers(-3, 4, size).astype(np.float32)
     tiles = -(-size // 256)
     # A whole tile of -0 has the sum -0; of infinities and NaN a tile has one, or they would all be NaN.
-    lone = np.arange(tiles) * 256 + drawn.rng.integers(0, 256, tiles)
-    lone = lone[(lone < size) & (drawn.rng.random(tiles) < 0.7)]
-    if drawn.kind == draw.ZEROS:
-        x[: size // 512 * 256] = drawn.rng.choice((0.0, -0.0, -0.0), 1)
+    lone = np.arange(tiles) * 256 + random_data.rng.integers(0, 256, tiles)
+    lone = lone[(lone < size) & (random_data.rng.random(tiles) < 0.7)]
+    if random_data.kind == draw.ZEROS:
+        x[: size // 512 * 256] = random_data.rng.choice((0.0, -0.0, -0.0), 1)
         x[size // 256 * 256 :] = -0.0
-    elif drawn.kind == draw.INFINITE:
-        x[lone] = drawn.rng.choice((np.inf, -np.inf), lone.size)
-    elif drawn.kind == draw.NAN:
+    elif random_data.kind == draw.INFINITE:
+        x[lone] = random_data.rng.choice((np.inf, -np.inf), lone.size)
+    elif random_data.kind == draw.NAN:
         x[lone] = np.nan
-    return _summed(x, int(drawn.rng.integers(1, tiles + 3)))
+    return _summed(x, int(random_data.rng.integers(1, tiles + 3)))
 
 
 def _summed(x: Any, grid: int) -> Case:
@@ -97,21 +97,21 @@ def _summed(x: Any, grid: int) -> Case:
 def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a case of elements that have only these values."""
 
-    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
-        x = drawn.rng.choice(np.array(values, np.float32), size)
-        return _summed(x, int(drawn.rng.integers(1, -(-size // 256) + 3)))
+    def case(random_data: Draw, size: Any, block: Dim3) -> Case:
+        x = random_data.rng.choice(np.array(values, np.float32), size)
+        return _summed(x, int(random_data.rng.integers(1, -(-size // 256) + 3)))
 
     return case
 
 
-def many_warps(drawn: Draw, size: Any, block: Dim3) -> Case:
+def many_warps(random_data: Draw, size: Any, block: Dim3) -> Case:
     """A block for each tile, and with blocks of 1,024 threads more warps than 16 bits count."""
-    return _summed(drawn.floats(size), -(-size // 256))
+    return _summed(random_data.floats(size), -(-size // 256))
 
 
-def many_blocks(drawn: Draw, size: Any, block: Dim3) -> Case:
+def many_blocks(random_data: Draw, size: Any, block: Dim3) -> Case:
     """More blocks than 16 bits count, most of them without a tile."""
-    return _summed(drawn.floats(size), 2**16 + 40)
+    return _summed(random_data.floats(size), 2**16 + 40)
 
 
 def _only_other_zeros(m: Mistake) -> bool:
@@ -131,19 +131,19 @@ def _only_order(m: Mistake) -> bool:
 # 14-dropout
 
 
-def dropout(drawn: Draw, size: Any, block: Dim3) -> Case:
+def dropout(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Dropout of x by the words from an offset on, with a grid of any size."""
-    rng = drawn.rng
-    x = drawn.floats(size)
+    rng = random_data.rng
+    x = random_data.floats(size)
     far = int(rng.integers(2**55, 2**62))
     offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far])) + int(rng.integers(4))
     # Mostly one of the words itself, or the next number: the first is kept, the other dropped.
     dropped = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
-    return _dropped(drawn, x, block, offset, str(dropped), float(rng.uniform(0.3, 9)))
+    return _dropped(random_data, x, block, offset, str(dropped), float(rng.uniform(0.3, 9)))
 
 
-def _dropped(drawn: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: float) -> Case:
-    rng = drawn.rng
+def _dropped(random_data: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: float) -> Case:
+    rng = random_data.rng
     size = x.size
     key = int(rng.integers(2**64, dtype=np.uint64))
     words = philox_words(key, offset // 4, size // 4 + 2).ravel()[offset % 4 :][:size]
@@ -160,11 +160,11 @@ def _dropped(drawn: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: f
 def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a case with this offset, limit and scale, in which every fifth element is one of the edges."""
 
-    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
-        x = drawn.floats(size)
+    def case(random_data: Draw, size: Any, block: Dim3) -> Case:
+        x = random_data.floats(size)
         if edges:
-            x[::5] = drawn.rng.choice(np.array(edges, np.float32), x[::5].size)
-        return _dropped(drawn, x, block, offset, limit, scale)
+            x[::5] = random_data.rng.choice(np.array(edges, np.float32), x[::5].size)
+        return _dropped(random_data, x, block, offset, limit, scale)
 
     return case
 

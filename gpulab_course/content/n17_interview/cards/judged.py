@@ -129,8 +129,8 @@ def with_launch(of: KernelExercise, grid: Any, block: Any) -> KernelExercise:
 
     def launched(make: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make)
-        def case(drawn: Draw, size: Any, _: Dim3) -> Case:
-            usual = make(drawn, size, shipped)
+        def case(random_data: Draw, size: Any, _: Dim3) -> Case:
+            usual = make(random_data, size, shipped)
             usual.block = shipped
             if blocks_of is None:
                 return usual
