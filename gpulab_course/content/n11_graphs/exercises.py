@@ -38,7 +38,7 @@ _ONE_GRAPH = Budget(
 
 
 def noise_source() -> str:
-    """CUDA C++ of the kernels ``noise`` and ``advance``."""
+    """Return the CUDA C++ of the kernels ``noise`` and ``advance``."""
     return (Path(__file__).parent / "kernels" / "noise.cu").read_text(encoding="utf-8")
 
 
@@ -46,36 +46,37 @@ def noise_source() -> str:
 
 
 def one_round(x: Any) -> None:
-    """Three small kernels that change `x` in place."""
+    """Launch three small kernels that change `x` in place."""
     cp = session.cp()
     cp.multiply(x, 0.5, out=x)
     cp.add(x, 1, out=x)
     cp.negative(x, out=x)
 
 
-def _after(x: npt.NDArray[np.float32], rounds: int) -> npt.NDArray[np.float32]:
+def _relax_on_host(x: npt.NDArray[np.float32], rounds: int) -> npt.NDArray[np.float32]:
+    """Return `x` after this number of rounds, computed by NumPy."""
     for _ in range(rounds):
         x = -(x * np.float32(0.5) + np.float32(1))
     return x
 
 
 def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Elements and rounds, none among them."""
+    """Return pairs of elements and rounds; one pair has no rounds."""
     n = int(rng.integers(1000, 5000))
-    some = int(rng.integers(14, 20))
-    return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), some), (4096, 20)
+    rounds = int(rng.integers(14, 20))
+    return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), rounds), (4096, 20)
 
 
 def replay_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Some rounds of `one_round`, none among them."""
+    """Draw elements and compute them after some rounds of `one_round`, or after none."""
     n, rounds = size
     x = random_data.floats(n) * np.float32(1000) + np.float32(
         random_data.rng.choice([-100_000, 100, 100_000])
     )
-    one = _after(x, 1)
+    first_round = _relax_on_host(x, 1)
     mistakes = [
         (
-            _after(x, rounds + 1),
+            _relax_on_host(x, rounds + 1),
             (
                 "A round more has run: warm up on a copy, and give the stream that captures all of the work "
                 "(with stream: …)."
@@ -87,11 +88,11 @@ def replay_case(random_data: Draw, size: Any) -> ProgramCase:
     if rounds > 1:
         mistakes += [
             (
-                _after(x, rounds - 1),
+                _relax_on_host(x, rounds - 1),
                 ("One round is missing: capturing is no round, so launch as often as there are rounds."),
             ),
             (
-                one,
+                first_round,
                 (
                     "Every launch began with the same x: write into x itself (out=x or x[...] = …), "
                     "because a graph knows addresses, not names."
@@ -99,12 +100,12 @@ def replay_case(random_data: Draw, size: Any) -> ProgramCase:
             ),
         ]
     label = f"relax(x, {rounds}, one_round) with {n:,} elements"
-    wanted = _after(x, rounds)
-    return ProgramCase((x, rounds, one_round), wanted, True, label, tuple(mistakes), place="device")
+    expected = _relax_on_host(x, rounds)
+    return ProgramCase((x, rounds, one_round), expected, True, label, tuple(mistakes), place="device")
 
 
 def relax(x: Any, rounds: int, one_round: Any) -> Any:
-    """The reference: capture one round, launch it so many times."""
+    """Capture one round and launch the graph once per round (reference)."""
     cp = session.cp()
     one_round(x.copy())
     stream = cp.cuda.Stream(non_blocking=True)
@@ -120,7 +121,7 @@ def relax(x: Any, rounds: int, one_round: Any) -> Any:
 
 
 def relax_eagerly(x: Any, rounds: int, one_round: Any) -> Any:
-    """The naive version: three launches a round."""
+    """Launch three kernels per round (naive version)."""
     for _ in range(rounds):
         one_round(x)
     return x
@@ -130,34 +131,33 @@ def relax_eagerly(x: Any, rounds: int, one_round: Any) -> Any:
 
 
 def serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
-    """Elements of a batch, batches and requests."""
-    n, count, asked = (int(rng.integers(low, 2 * low)) for low in (100, 3, 7))
-    return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, count, asked), (1000, 4, 12)
+    """Return elements per batch, batches, and requests."""
+    n, count, request_count = (int(rng.integers(low, 2 * low)) for low in (100, 3, 7))
+    return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, count, request_count), (1000, 4, 12)
 
 
 def serve_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Requests for batches, some of which are requested twice."""
-    n, count, asked = size
+    """Draw batches and requests; some batches are requested twice."""
+    n, count, request_count = size
     batches = random_data.floats((count, n)) * np.float32(100) - np.float32(3)
     batches[:, -1] = 1 + np.arange(count)  # cut off nowhere
-    requests = [
-        *reversed(range(count)),
-        *(random_data.rng.integers(0, count, max(asked - count, 0)).tolist()),
-    ][:asked]
-    if asked > count > 2:  # the last is neither that of the first request nor batch 0
+    repeated = random_data.rng.integers(0, count, max(request_count - count, 0)).tolist()
+    requests = [*reversed(range(count)), *repeated]
+    requests = requests[:request_count]
+    if request_count > count > 2:  # the last is neither that of the first request nor batch 0
         requests[-1] = int(random_data.rng.integers(1, count - 1))
     answers = np.maximum(batches * 2, 0) + 1
-    wanted = answers[requests]
+    expected = answers[requests]
     mistakes = (
         (
-            np.broadcast_to(answers[requests[-1]], wanted.shape),
+            np.broadcast_to(answers[requests[-1]], expected.shape),
             (
                 "All rows are the last answer: the graph writes to one array again and again, so copy it "
                 "before the next launch."
             ),
         ),
         (
-            np.broadcast_to(answers[0], wanted.shape),
+            np.broadcast_to(answers[0], expected.shape),
             (
                 "All rows are the answer to batch 0, on which the graph was captured: another array "
                 "under the same name changes nothing; copy each batch into the captured one with x[...] "
@@ -165,19 +165,19 @@ def serve_case(random_data: Draw, size: Any) -> ProgramCase:
             ),
         ),
         (
-            np.broadcast_to(answers[requests[0]], wanted.shape),
+            np.broadcast_to(answers[requests[0]], expected.shape),
             (
                 "All rows are the answer to the first request, on which the graph was captured: copy "
                 "each batch into the captured input with x[...] = batch."
             ),
         ),
     )
-    label = f"serve(batches, requests) with {count} batches of {n:,} and {asked} requests"
-    return ProgramCase((batches, requests), wanted, True, label, mistakes, place="device", unchanged=True)
+    label = f"serve(batches, requests) with {count} batches of {n:,} and {request_count} requests"
+    return ProgramCase((batches, requests), expected, True, label, mistakes, place="device", unchanged=True)
 
 
 def serve(batches: Any, requests: list[int]) -> Any:
-    """The reference: a static input, a static output, one launch a request."""
+    """Launch one graph with a static input and a static output per request (reference)."""
     cp = session.cp()
     x = batches[0].copy()
     answers = cp.empty((len(requests), x.size), dtype=x.dtype)
@@ -190,10 +190,10 @@ def serve(batches: Any, requests: list[int]) -> Any:
         clipped = cp.maximum(doubled, 0)
         y = clipped + 1
         graph = stream.end_capture()
-        for row, number in enumerate(requests):
+        for index, number in enumerate(requests):
             x[...] = batches[number]
             graph.launch(stream)
-            answers[row] = y
+            answers[index] = y
     stream.synchronize()
     return answers
 
@@ -202,7 +202,7 @@ def serve(batches: Any, requests: list[int]) -> Any:
 
 
 def left(x: Any, out: Any) -> None:
-    """Four small kernels: ``out = 5 x + 2``."""
+    """Launch four small kernels: ``out = 5 x + 2``."""
     cp = session.cp()
     cp.multiply(x, 2, out=out)
     cp.add(out, 1, out=out)
@@ -211,7 +211,7 @@ def left(x: Any, out: Any) -> None:
 
 
 def right(x: Any, out: Any) -> None:
-    """Four small kernels: ``out = 5 - 2 x``."""
+    """Launch four small kernels: ``out = 5 - 2 x``."""
     cp = session.cp()
     cp.negative(x, out=out)
     cp.add(out, 1, out=out)
@@ -220,40 +220,40 @@ def right(x: Any, out: Any) -> None:
 
 
 def join(a: Any, b: Any, out: Any) -> None:
-    """One small kernel: ``out = a - b``."""
+    """Launch one small kernel: ``out = a - b``."""
     session.cp().subtract(a, b, out=out)
 
 
 def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Elements of an input, and inputs."""
+    """Return pairs of the elements of an input and the number of inputs."""
     return (1, 1), (33, 3), (int(rng.integers(100, 3000)), int(rng.integers(5, 9))), (2048, 4)
 
 
 def fork_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Some inputs, one launch each: multiples of a quarter, so that results are exact."""
+    """Draw inputs for one launch each: multiples of a quarter, so that results are exact."""
     n, count = size
     inputs = random_data.whole((count, n), -4000, 4000) / np.float32(4) + np.float32(7)
-    lefts = 5 * inputs + 2
-    rights = 5 - 2 * inputs
-    wanted = lefts - rights
+    left_results = 5 * inputs + 2
+    right_results = 5 - 2 * inputs
+    expected = left_results - right_results
     mistakes = (
         (
-            np.broadcast_to(wanted[-1], wanted.shape),
+            np.broadcast_to(expected[-1], expected.shape),
             ("All rows are the last result: copy the output before the next launch overwrites it."),
         ),
         (
-            np.broadcast_to(wanted[0], wanted.shape),
+            np.broadcast_to(expected[0], expected.shape),
             ("All rows are the first result: copy each input into the captured one with x[...] = row."),
         ),
         (
-            lefts - rights[0],
+            left_results - right_results[0],
             (
                 "The right branch has run only once, at the capture: its stream never joined. Let it wait "
                 "for an event of the capturing stream first."
             ),
         ),
         (
-            lefts[0] - rights,
+            left_results[0] - right_results,
             (
                 "The left branch has run only once, at the capture: its stream never joined. Let it wait for "
                 "an event of the capturing stream first."
@@ -261,52 +261,58 @@ def fork_case(random_data: Draw, size: Any) -> ProgramCase:
         ),
     )
     label = f"branches(inputs, left, right, join) with {count} inputs of {n:,}"
-    given = inputs, left, right, join
-    return ProgramCase(given, wanted, True, label, mistakes, place="device", unchanged=True)
+    arguments = inputs, left, right, join
+    return ProgramCase(arguments, expected, True, label, mistakes, place="device", unchanged=True)
 
 
 def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
-    """The reference: fork by one event, join by another."""
+    """Fork the branches with one event and join them with another (reference)."""
     cp = session.cp()
-    x, a, b, c = (inputs[0].copy() for _ in range(4))
+    x, left_result, right_result, result = (inputs[0].copy() for _ in range(4))
     results = cp.empty_like(inputs)
-    left(x, a), right(x, b), join(a, b, c)
-    one = cp.cuda.Stream(non_blocking=True)
-    two = cp.cuda.Stream(non_blocking=True)
-    one.wait_event(cp.cuda.get_current_stream().record())
-    with one:
-        one.begin_capture()
-        two.wait_event(one.record())
-        left(x, a)
-        with two:
-            right(x, b)
-        one.wait_event(two.record())
-        join(a, b, c)
-        graph = one.end_capture()
-        for row, given in enumerate(inputs):
-            x[...] = given
-            graph.launch(one)
-            results[row] = c
-    one.synchronize()
+    left(x, left_result)
+    right(x, right_result)
+    join(left_result, right_result, result)
+    main_stream = cp.cuda.Stream(non_blocking=True)
+    side_stream = cp.cuda.Stream(non_blocking=True)
+    main_stream.wait_event(cp.cuda.get_current_stream().record())
+    with main_stream:
+        main_stream.begin_capture()
+        side_stream.wait_event(main_stream.record())
+        left(x, left_result)
+        with side_stream:
+            right(x, right_result)
+        main_stream.wait_event(side_stream.record())
+        join(left_result, right_result, result)
+        graph = main_stream.end_capture()
+        for index, values in enumerate(inputs):
+            x[...] = values
+            graph.launch(main_stream)
+            results[index] = result
+    main_stream.synchronize()
     return results
 
 
 def branches_in_line(inputs: Any, left: Any, right: Any, join: Any) -> Any:
-    """The naive version: one branch after the other."""
+    """Capture one branch after the other (naive version)."""
     cp = session.cp()
-    x, a, b, c = (inputs[0].copy() for _ in range(4))
+    x, left_result, right_result, result = (inputs[0].copy() for _ in range(4))
     results = cp.empty_like(inputs)
-    left(x, a), right(x, b), join(a, b, c)
+    left(x, left_result)
+    right(x, right_result)
+    join(left_result, right_result, result)
     stream = cp.cuda.Stream(non_blocking=True)
     stream.wait_event(cp.cuda.get_current_stream().record())
     with stream:
         stream.begin_capture()
-        left(x, a), right(x, b), join(a, b, c)
+        left(x, left_result)
+        right(x, right_result)
+        join(left_result, right_result, result)
         graph = stream.end_capture()
-        for row, given in enumerate(inputs):
-            x[...] = given
+        for index, values in enumerate(inputs):
+            x[...] = values
             graph.launch(stream)
-            results[row] = c
+            results[index] = result
     stream.synchronize()
     return results
 
@@ -315,45 +321,47 @@ def branches_in_line(inputs: Any, left: Any, right: Any, join: Any) -> Any:
 
 
 def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
-    """Compute the numbers that ``noise.cu`` draws, one row per round."""
-    i = np.arange(n, dtype=np.uint64)
-    r = np.arange(rounds, dtype=np.uint64)[:, None]
+    """Return the random numbers of ``noise.cu``, one row per round."""
+    indices = np.arange(n, dtype=np.uint64)
+    round_numbers = np.arange(rounds, dtype=np.uint64)[:, None]
     mask = np.uint64(0xFFFF_FFFF)
-    h = (np.uint64(seed) + r * np.uint64(0x9E3779B9) + i * np.uint64(0x85EBCA6B)) & mask
-    h = ((h ^ h >> np.uint64(16)) * np.uint64(0x85EBCA6B)) & mask
-    h = ((h ^ h >> np.uint64(13)) * np.uint64(0xC2B2AE35)) & mask
-    return (h ^ h >> np.uint64(16)).astype(np.uint32)
+    hashes = (
+        np.uint64(seed) + round_numbers * np.uint64(0x9E3779B9) + indices * np.uint64(0x85EBCA6B)
+    ) & mask
+    hashes = ((hashes ^ hashes >> np.uint64(16)) * np.uint64(0x85EBCA6B)) & mask
+    hashes = ((hashes ^ hashes >> np.uint64(13)) * np.uint64(0xC2B2AE35)) & mask
+    return (hashes ^ hashes >> np.uint64(16)).astype(np.uint32)
 
 
 def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draws in a round, and rounds."""
+    """Return pairs of draws per round and rounds."""
     n = int(rng.integers(3_000, 9_000))
     rounds = int(rng.integers(6, 12))
     return (1, 1), (257, 3), (n, rounds), (1000, 9)
 
 
 def noise_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Rounds of noise."""
+    """Draw a seed and compute the noise of each round."""
     n, rounds = size
     seed = int(random_data.rng.integers(1, 1 << 31))
     if rounds > 1:  # unsigned, and more than an int holds
         seed += 1 << 31
-    more = hashed(seed, rounds + 1, n)
-    wanted = more[:-1]
+    rows = hashed(seed, rounds + 1, n)
+    expected = rows[:-1]
     mistakes = (
         (
-            np.broadcast_to(wanted[0], wanted.shape),
+            np.broadcast_to(expected[0], expected.shape),
             (
                 "Every launch drew round 0: the number of the round was fixed at the capture. Keep it in "
                 "device memory, and let a kernel of the graph advance it."
             ),
         ),
         (
-            np.broadcast_to(wanted[-1], wanted.shape),
+            np.broadcast_to(expected[-1], expected.shape),
             ("All rows are the last round: copy the output before the next launch overwrites it."),
         ),
         (
-            more[1:],
+            rows[1:],
             (
                 "The rows are one round ahead: advance the round after the draw, and do not let the warm-up "
                 "advance it."
@@ -361,34 +369,34 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
         ),
     )
     label = f"draws(source, seed, rounds, n) with {rounds} rounds of {n:,}"
-    given = noise_source(), seed, rounds, n
-    return ProgramCase(given, wanted, label=label, mistakes=mistakes, place="device")
+    arguments = noise_source(), seed, rounds, n
+    return ProgramCase(arguments, expected, label=label, mistakes=mistakes, place="device")
 
 
 def draws(source: str, seed: int, rounds: int, n: int) -> Any:
-    """The reference: the graph draws and advances the round."""
+    """Launch a graph per round that draws and advances the round number (reference)."""
     cp = session.cp()
     noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
-    now = cp.zeros(1, dtype=cp.uint32)
-    out = cp.empty(n, dtype=cp.uint32)
+    round_number = cp.zeros(1, dtype=cp.uint32)
+    numbers = cp.empty(n, dtype=cp.uint32)
     rows = cp.empty((rounds, n), dtype=cp.uint32)
     shape = (-(-n // 256),), (256,)
 
-    def one() -> None:
-        noise(*shape, (now, np.uint32(seed), out, np.int32(n)))
-        advance((1,), (1,), (now,))
+    def draw_round() -> None:
+        noise(*shape, (round_number, np.uint32(seed), numbers, np.int32(n)))
+        advance((1,), (1,), (round_number,))
 
-    one()
-    now.fill(0)
+    draw_round()
+    round_number.fill(0)
     stream = cp.cuda.Stream(non_blocking=True)
     stream.wait_event(cp.cuda.get_current_stream().record())
     with stream:
         stream.begin_capture()
-        one()
+        draw_round()
         graph = stream.end_capture()
-        for row in range(rounds):
+        for index in range(rounds):
             graph.launch(stream)
-            rows[row] = out
+            rows[index] = numbers
     stream.synchronize()
     return rows
 

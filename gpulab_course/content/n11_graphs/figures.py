@@ -26,19 +26,19 @@ MODES = {
 
 
 def busy_share(record: Timeline) -> float:
-    """Part of the time from the first operation's start to the last one's end in which any of them ran."""
+    """Return the share of a timeline in which at least one operation ran."""
     return busy_ns(record) / max(1, record.span_ns)
 
 
 def kernels_span_ns(record: Timeline) -> int:
-    """Return the time from the first kernel's start to the last one's end."""
-    kernels = [a for a in record.activities if a.kind == "CONCURRENT_KERNEL"]
-    return max(a.end_ns for a in kernels) - min(a.start_ns for a in kernels)
+    """Return the time from the first kernel's start to the last kernel's end."""
+    kernels = [kernel for kernel in record.activities if kernel.kind == "CONCURRENT_KERNEL"]
+    return max(kernel.end_ns for kernel in kernels) - min(kernel.start_ns for kernel in kernels)
 
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """The host's time to make a graph, and the time that each launch of it saves."""
+    """The host's time to make a graph, and the time that each launch of the graph saves."""
 
     capture_us: float
     end_us: float
@@ -47,44 +47,44 @@ class BreakEven:
 
     @property
     def launches(self) -> int:
-        """The number of launches after which the graph has saved the time to make it, on the host."""
-        saved = self.eager_us - self.launch_us
-        return math.ceil((self.capture_us + self.end_us) / saved) if saved > 0 else 0
+        """The number of launches that save as much host time as making the graph took; 0 if none do."""
+        saved_us = self.eager_us - self.launch_us
+        return math.ceil((self.capture_us + self.end_us) / saved_us) if saved_us > 0 else 0
 
 
 def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
-    """Time, by the host's clock, what a graph of ``work(x)`` costs and saves."""
+    """Measure, by the host's clock, the costs and the savings of a graph of ``work(x)``."""
     stream = session.cp().cuda.Stream(non_blocking=True)
     session.cp().cuda.get_current_stream().synchronize()
 
-    def took_us(call: Callable[[], Any]) -> float:
-        """Return the shortest of five times, because other work of the host can delay a call."""
+    def shortest_us(call: Callable[[], Any]) -> float:
+        """Return the shortest of five times; other work of the host can delay a call."""
         times = []
         for _ in range(5):
             stream.synchronize()
-            begun = clocks.host_ms()
+            start_ms = clocks.host_ms()
             call()
-            times.append(1e3 * (clocks.host_ms() - begun))
+            times.append(1e3 * (clocks.host_ms() - start_ms))
         return min(times)
 
     with stream:
         work(x)  # warm up
-        eager_us = took_us(lambda: work(x))
+        eager_us = shortest_us(lambda: work(x))
         stream.synchronize()
-        begun = clocks.host_ms()
+        start_ms = clocks.host_ms()
         stream.begin_capture()
         work(x)
-        captured = clocks.host_ms()
+        capture_end_ms = clocks.host_ms()
         graph = stream.end_capture()
-        ended = clocks.host_ms()
+        end_ms = clocks.host_ms()
         graph.launch(stream)  # the first one also uploads the graph
-        launch_us = took_us(lambda: graph.launch(stream))
+        launch_us = shortest_us(lambda: graph.launch(stream))
         stream.synchronize()
-    return BreakEven(1e3 * (captured - begun), 1e3 * (ended - captured), eager_us, launch_us)
+    return BreakEven(1e3 * (capture_end_ms - start_ms), 1e3 * (end_ms - capture_end_ms), eager_us, launch_us)
 
 
 def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking: bool = False) -> str:
-    """Give work to a stream that captures: ``"captured"``, or what refused it.
+    """Run work in a stream that captures; return ``"captured"`` or the error.
 
     Parameters
     ----------
@@ -104,30 +104,30 @@ def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking:
     stream = cuda.Stream(non_blocking=not blocking)
     with stream:
         stream.begin_capture(getattr(cuda.runtime, MODES[mode]))
-        said = "captured"
-        lost = ""
+        outcome = "captured"
+        suffix = ""
         try:
             work(stream)
         except Exception as error:
-            said = f"{type(error).__name__}: {str(error).split('. ')[0].splitlines()[0].rstrip('.')}"
+            outcome = f"{type(error).__name__}: {str(error).split('. ')[0].splitlines()[0].rstrip('.')}"
         try:
             stream.end_capture()
         except Exception:
-            lost = "; the capture is lost"
-    return said + lost
+            suffix = "; the capture is lost"
+    return outcome + suffix
 
 
 def forty(x: Any) -> None:
-    """Forty kernels that add 1 to every element."""
+    """Launch forty kernels that add 1 to every element."""
     cp = session.cp()
     for _ in range(40):
         cp.add(x, 1, out=x)
 
 
-def film(n: int) -> tuple[Timeline, Timeline]:
-    """`forty` kernels over `n` float32, launched one by one and as a graph; both after a warm-up."""
+def film(elements: int) -> tuple[Timeline, Timeline]:
+    """Return timelines of `forty` launched one by one and as a graph, after a warm-up."""
     cp = session.cp()
-    x = cp.zeros(n, dtype=cp.float32)
+    x = cp.zeros(elements, dtype=cp.float32)
     stream = cp.cuda.Stream(non_blocking=True)
     cp.cuda.get_current_stream().synchronize()
     with stream:
@@ -137,17 +137,17 @@ def film(n: int) -> tuple[Timeline, Timeline]:
         graph = stream.end_capture()
         graph.launch(stream)
         stream.synchronize()
-        with timeline() as eager:
+        with timeline() as eager_timeline:
             forty(x)
             stream.synchronize()
-        with timeline() as replayed:
+        with timeline() as graph_timeline:
             graph.launch(stream)
             stream.synchronize()
-    return eager.record, replayed.record
+    return eager_timeline.record, graph_timeline.record
 
 
 class Film(SteeredTimeline):
-    """Forty kernels launched one by one above the same as a graph, with a slider for their size."""
+    """Timelines of forty kernels launched one by one and as a graph, with a slider for their size."""
 
     elements = traitlets.Int().tag(sync=True)
 
@@ -156,35 +156,38 @@ class Film(SteeredTimeline):
         self._here = session.here()
         super().__init__(*self._films[sizes[0]], names=NAMES)
         self.elements = sizes[0]
-        texts = [f"{n:,} floats" for n in sizes]
+        texts = [f"{count:,} floats" for count in sizes]
         self.steer(boxes.slider("Elements a kernel", "elements", sizes, texts))
 
-    def at(self, n: int) -> tuple[Timeline, Timeline]:
-        """Return the two timelines of `n` elements, which are run at the first call."""
-        if n not in self._films:
+    def timelines_of(self, elements: int) -> tuple[Timeline, Timeline]:
+        """Return the two timelines of this number of elements; they are recorded at the first call."""
+        if elements not in self._films:
             with self._here():
-                self._films[n] = film(n)
-        return self._films[n]
+                self._films[elements] = film(elements)
+        return self._films[elements]
 
-    def times(self, n: int) -> float:
-        """Return the time of the separate launches relative to that of the graph."""
-        eager, replayed = self.at(n)
-        return eager.span_ns / replayed.span_ns
+    def times(self, elements: int) -> float:
+        """Return the duration of the separate launches relative to that of the graph."""
+        eager, graph = self.timelines_of(elements)
+        return eager.span_ns / graph.span_ns
 
     def left_of_the_gain(self, small: int, large: int) -> str:
-        """Compare in words the graph's gain for `large` elements with its gain for `small` ones."""
-        left = (self.times(large) - 1) / (self.times(small) - 1)
-        return "about the same factor" if left > 0.75 else "half of it" if left > 0.25 else "almost nothing"
+        """Compare the graph's gain for `large` elements with its gain for `small` ones, in words."""
+        remaining_share = (self.times(large) - 1) / (self.times(small) - 1)
+        if remaining_share > 0.75:
+            return "about the same factor"
+        return "half of it" if remaining_share > 0.25 else "almost nothing"
 
     def chosen(self) -> str:
+        """Return the name of the shown timelines."""
         return f"The film of {self.elements:,} elements"
 
     def show_chosen(self) -> None:
-        """Show the two films of so many elements."""
-        eager, replayed = self.at(self.elements)
+        """Show the two timelines of the chosen number of elements."""
+        eager, graph = self.timelines_of(self.elements)
         summary = (
             f"{self.elements:,} floats a kernel: {eager.span_ns / 1e3:,.0f} µs one by one, "
-            f"{replayed.span_ns / 1e3:,.0f} µs as a graph, {self.times(self.elements):.1f} times shorter; "
-            f"a kernel is under way for {busy_share(eager):.0%} and {busy_share(replayed):.0%} of it."
+            f"{graph.span_ns / 1e3:,.0f} µs as a graph, {self.times(self.elements):.1f} times shorter; "
+            f"a kernel is under way for {busy_share(eager):.0%} and {busy_share(graph):.0%} of it."
         )
-        self.show(eager, replayed, names=NAMES, summary=summary)
+        self.show(eager, graph, names=NAMES, summary=summary)

@@ -39,71 +39,72 @@ from virtualgpu.records import Dim3
 
 
 def affine_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Rows and columns."""
-    a, b = (int(n) for n in rng.integers(3, 90, 2))
-    return (1, 1), (1, 33), (a, 1), (a, b), (b, 257), (300, 128)
+    """Return pairs of rows and columns."""
+    rows, columns = (int(n) for n in rng.integers(3, 90, 2))
+    return (1, 1), (1, 33), (rows, 1), (rows, columns), (columns, 257), (300, 128)
 
 
 def affine_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Rows, and a factor and an offset for each column."""
+    """Draw rows, and a factor and an offset for each column."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
-    w, b = (random_data.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
-    return _affine(x, w, b)
+    factors, offsets = (random_data.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
+    return _affine(x, factors, offsets)
 
 
-def _affine(x: Any, w: Any, b: Any) -> ProgramCase:
-    v = x.astype(np.float64) * w + b
+def _affine(x: Any, factors: Any, offsets: Any) -> ProgramCase:
+    """Return the case of a matrix with these factors and offsets."""
+    values = x.astype(np.float64) * factors + offsets
     with np.errstate(over="ignore", invalid="ignore"):
-        wanted = v / (1 + np.exp(v * (v * v * -0.0713548 - 1.5957691)))
-        near = Near(wanted.astype(np.float32), np.abs(x * w) + np.abs(b) + 1e-4, ulps=16)
+        expected = values / (1 + np.exp(values * (values * values * -0.0713548 - 1.5957691)))
+        near = Near(expected.astype(np.float32), np.abs(x * factors) + np.abs(offsets) + 1e-4, ulps=16)
     label = f"fused_gelu(x, w, b) with {x.shape[0]} × {x.shape[1]} elements"
-    return ProgramCase((x, w, b), near, True, label, place="device", unchanged=True)
+    return ProgramCase((x, factors, offsets), near, True, label, place="device", unchanged=True)
 
 
 def affine_far(random_data: Draw, size: Any) -> ProgramCase:
-    """Values of every size in each column, an infinity and NaN among them."""
-    sizes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
-    v = random_data.rng.permutation([*sizes, *-sizes, 0.0, -0.0, 1e-20, np.inf, np.nan])
-    w = random_data.rng.choice((-2, -1, -0.5, 0.5, 1, 2), size[1]).astype(np.float32)
-    return _affine((v[:, None] / w).astype(np.float32), w, np.zeros(size[1], np.float32))
+    """Draw values of every magnitude in each column, with an infinity and NaN among them."""
+    magnitudes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
+    values = random_data.rng.permutation([*magnitudes, *-magnitudes, 0.0, -0.0, 1e-20, np.inf, np.nan])
+    factors = random_data.rng.choice((-2, -1, -0.5, 0.5, 1, 2), size[1]).astype(np.float32)
+    return _affine((values[:, None] / factors).astype(np.float32), factors, np.zeros(size[1], np.float32))
 
 
 def affine_flat(random_data: Draw, size: Any) -> ProgramCase:
-    """Columns whose factor or offset, or both, are 0."""
+    """Draw columns whose factor or offset, or both, are 0."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     return _affine(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
 
 
-def affine_gelu(x: Any, w: Any, b: Any) -> Any:
-    """The reference: one kernel with broadcasting."""
+def affine_gelu(x: Any, factors: Any, offsets: Any) -> Any:
+    """Compute the layer with one elementwise kernel that broadcasts (reference)."""
     kernel = session.cp().ElementwiseKernel(
         "float32 x, float32 w, float32 b", "float32 y", f"float v = x * w + b; y = {GELU};", "affine_gelu"
     )
-    return kernel(x, w, b)
+    return kernel(x, factors, offsets)
 
 
-def affine_at_length(x: Any, w: Any, b: Any) -> Any:
-    """The naive version: a pass for each operation."""
+def affine_at_length(x: Any, factors: Any, offsets: Any) -> Any:
+    """Compute the layer with one pass per operation (naive version)."""
     cp = session.cp()
-    v = x * w + b
-    return v / (1 + cp.exp(v * (v * v * -0.0713548 - 1.5957691)))
+    values = x * factors + offsets
+    return values / (1 + cp.exp(values * (values * values * -0.0713548 - 1.5957691)))
 
 
 # 12-maxabs
 
 
 def largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Elements, none among them."""
+    """Return numbers of elements; the first is 0."""
     return 0, 1, 2, 31, int(rng.integers(400, 900)), int(rng.integers(1100, 3000)), 20_000
 
 
 def largest_case(random_data: Draw, n: Any) -> ProgramCase:
-    """Numbers whose largest absolute value may belong to a negative number, an infinity or NaN."""
+    """Draw numbers whose largest magnitude may belong to a negative number, an infinity or NaN."""
     # At times so large or small that squares are infinite, or 0.
     x = (random_data.rng.standard_normal(n) * 10.0 ** random_data.rng.choice((2, 36, -25))).astype(np.float32)
     if n > 1 and random_data.rng.random() < 0.3:
         x[int(random_data.rng.integers(n))] = -np.inf
-    wanted: Any = np.float32(np.abs(x).max(initial=0))
+    expected: Any = np.float32(np.abs(x).max(initial=0))
     mistakes = []
     if n > 1:
         x = -np.abs(x) if random_data.rng.random() < 0.7 else x
@@ -115,47 +116,48 @@ def largest_case(random_data: Draw, n: Any) -> ProgramCase:
             (np.asarray(np.abs(x.max())), "Take absolute values before they are compared, not after."),
         ]
     if n in (31,) or n > 1000:
-        kept = float(np.abs(x).max())
+        finite_maximum = float(np.abs(x).max())
         x[int(random_data.rng.integers(0, n - 1))] = np.nan
-        wanted = np.float32(np.nan)
+        expected = np.float32(np.nan)
         mistakes = [
             (
-                np.asarray(np.float32(kept)),
+                np.asarray(np.float32(finite_maximum)),
                 "One element is NaN, and it was lost: a comparison with NaN is never true.",
             ),
         ]
     if n == 0:
         mistakes = [(np.asarray(np.float32(-np.inf)), "The largest of no absolute values is 0: begin there.")]
-    return _largest(x, wanted, mistakes)
+    return _largest(x, expected, mistakes)
 
 
-def _largest(x: Any, wanted: Any, mistakes: Sequence[tuple[Any, str]] = ()) -> ProgramCase:
+def _largest(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]] = ()) -> ProgramCase:
+    """Return the case of an array with this largest absolute value."""
     label = f"largest(x) with {x.size:,} elements"
-    wanted = np.asarray(np.float32(wanted))
-    return ProgramCase((x,), wanted, True, label, tuple(mistakes), place="device", unchanged=True)
+    expected = np.asarray(np.float32(expected))
+    return ProgramCase((x,), expected, True, label, tuple(mistakes), place="device", unchanged=True)
 
 
-def largest_of(*edges: float, at: int = 0, wanted: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a case of numbers between -1 and 1, with `edges` from index `at` on."""
+def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw, Any], ProgramCase]:
+    """Return a function that makes cases of numbers between -1 and 1, with `edges` from an index on."""
 
-    def case(random_data: Draw, n: Any) -> ProgramCase:
+    def make_case(random_data: Draw, n: Any) -> ProgramCase:
         x = random_data.rng.uniform(-1, 1, n).astype(np.float32)
-        first = at % n
-        x[first : first + len(edges)] = edges[: n - first]
-        kept = np.asarray(np.nanmax(np.abs(x), initial=0))
-        lost = kept, "One element is NaN, and it was lost: a comparison with NaN is never true."
-        return _largest(x, wanted, [lost] if np.isnan(wanted) else ())
+        start = index % n
+        x[start : start + len(edges)] = edges[: n - start]
+        finite_maximum = np.asarray(np.nanmax(np.abs(x), initial=0))
+        lost_nan = finite_maximum, "One element is NaN, and it was lost: a comparison with NaN is never true."
+        return _largest(x, expected, [lost_nan] if np.isnan(expected) else ())
 
-    return case
+    return make_case
 
 
 def largest_flat(value: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a case in which all numbers are equal."""
+    """Return a function that makes cases in which all numbers are equal."""
     return lambda random_data, n: _largest(np.full(n, value, np.float32), abs(value))
 
 
 def largest(x: Any) -> Any:
-    """The reference: one reduction that maps."""
+    """Compute the largest absolute value with one reduction that maps (reference)."""
     kernel = session.cp().ReductionKernel(
         "float32 x", "float32 y", "fabsf(x)", "(a != a || a > b) ? a : b", "y = a", "0", "largest"
     )
@@ -163,7 +165,7 @@ def largest(x: Any) -> Any:
 
 
 def largest_at_length(x: Any) -> Any:
-    """The naive version: absolute values in memory, then their largest."""
+    """Store the absolute values and compute their maximum (naive version)."""
     cp = session.cp()
     return cp.abs(x).max() if x.size else cp.zeros((), cp.float32)
 
@@ -172,80 +174,85 @@ def largest_at_length(x: Any) -> Any:
 
 
 def softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Scaled and shifted scores, and the softmax of each row of them."""
-    rows, cols = size
+    """Draw scores, a scale and biases, and compute the softmax of each row."""
+    rows, columns = size
     x = random_data.rng.uniform(-3, 3, size) + random_data.rng.choice((0, 0, 60, -60, 900, -3000), (rows, 1))
-    steep = random_data.rng.random(rows) < 0.3
-    x[steep] += np.linspace(0, 150, cols)[:: random_data.rng.choice((1, -1))]
+    steep_rows = random_data.rng.random(rows) < 0.3
+    x[steep_rows] += np.linspace(0, 150, columns)[:: random_data.rng.choice((1, -1))]
     x = np.rint(x).astype(np.float32) if random_data.kind == draw.DUPLICATES else x.astype(np.float32)
     scale = np.float32(random_data.rng.choice((0.125, 0.5, 1, 2)))
-    bias = random_data.rng.uniform(-4, 4, cols).astype(np.float32)
+    bias = random_data.rng.uniform(-4, 4, columns).astype(np.float32)
     return _softmax(x, scale, bias)
 
 
 def _softmax(x: Any, scale: Any, bias: Any) -> Case:
-    rows, cols = x.shape
-    wide = (x * np.float32(scale)).astype(np.float64) + bias
-    powers = np.exp(wide - wide.max(axis=1, keepdims=True))
-    wanted = powers / powers.sum(axis=1, keepdims=True)
-    error = np.abs(x * scale).max(axis=1, keepdims=True) + np.abs(bias).max() + 40
-    near = Near(wanted.astype(np.float32), wanted * error + 1e-6, ulps=8)
-    values = {"x": x, "bias": bias, "scale": scale, "rows": rows, "cols": cols}
-    return Case(rows, values, {"y": near}, 4 * cols)
+    """Return the case of scores with this scale and bias."""
+    rows, columns = x.shape
+    scores = (x * np.float32(scale)).astype(np.float64) + bias
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    expected = powers / powers.sum(axis=1, keepdims=True)
+    error_scale = np.abs(x * scale).max(axis=1, keepdims=True) + np.abs(bias).max() + 40
+    near = Near(expected.astype(np.float32), expected * error_scale + 1e-6, ulps=8)
+    values = {"x": x, "bias": bias, "scale": scale, "rows": rows, "cols": columns}
+    return Case(rows, values, {"y": near}, 4 * columns)
 
 
-def softmax_like(scale: float, spread: float, biases: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a case with this scale, and with scores and biases in these ranges on both sides of 0."""
+def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[Draw, Any, Dim3], Case]:
+    """Return a function that makes cases with this scale and these ranges of scores and biases."""
 
-    def case(random_data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x, bias = (
-            random_data.rng.uniform(-most, most, shape).astype(np.float32)
-            for most, shape in ((spread, size), (biases, size[1]))
+            random_data.rng.uniform(-limit, limit, shape).astype(np.float32)
+            for limit, shape in ((spread, size), (bias_spread, size[1]))
         )
         return _softmax(x, np.float32(scale), bias)
 
-    return case
+    return make_case
 
 
 def softmax_level(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Rows of equal scores, each further from 0 than the one before, on both sides."""
+    """Draw rows of equal scores, each row further from 0 than the one before."""
     x = (-2.0) ** np.arange(3, 3 + 9 * size[0], 9)[:, None] * np.ones(size)
     return _softmax(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
 def softmax_steep(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """The largest score in the first column, in the last one and in others, far above all others."""
+    """Draw rows whose largest score, in the first, the last or another column, is far above the others."""
     x = random_data.rng.uniform(-3, 3, size)
-    at = np.r_[0, size[1] - 1, random_data.rng.integers(0, size[1], size[0] - 2)]
-    x[np.arange(size[0]), at] += random_data.rng.choice((12, 200), size[0])
+    peak_columns = np.r_[0, size[1] - 1, random_data.rng.integers(0, size[1], size[0] - 2)]
+    x[np.arange(size[0]), peak_columns] += random_data.rng.choice((12, 200), size[0])
     return _softmax(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
-def _rows(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """(rows, columns): few and many columns, around a warp and a block, and long rows."""
+def _rows(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Return (rows, columns): few and many columns, around a warp and a block, and long rows."""
     a, b = (int(n) for n in rng.integers(2, 40, 2))
-    wide = int(rng.integers(1025, 2200))
-    some, many, few = (int(rng.integers(*limits)) for limits in ((34, 300), (513, 1000), (73, 95)))
-    short = [(6, 64), (1, 1), (3, 1), (a, 31), (5, 32), (b, 33), (7, some)]
-    return [*short, (4, many), (2, wide), (3, 4 * 1024 + a), (900, few)]
+    wide_columns = int(rng.integers(1025, 2200))
+    columns, many_columns, few_columns = (
+        int(rng.integers(*limits)) for limits in ((34, 300), (513, 1000), (73, 95))
+    )
+    short_rows = [(6, 64), (1, 1), (3, 1), (a, 31), (5, 32), (b, 33), (7, columns)]
+    return [*short_rows, (4, many_columns), (2, wide_columns), (3, 4 * 1024 + a), (900, few_columns)]
 
 
 def _unscaled(m: Mistake) -> Any:
-    v = m["x"].astype(np.float64)
-    powers = np.exp(v - v.max(axis=1, keepdims=True))
+    """Return the softmax without scale and bias."""
+    x64 = m["x"].astype(np.float64)
+    powers = np.exp(x64 - x64.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-def _close(of: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
-    return lambda m: m.found is not None and np.allclose(m.found, of(m), rtol=1e-3, atol=1e-5)
+def _matches(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
+    """Return a predicate: whether the result is that of a known mistake."""
+    return lambda m: m.found is not None and np.allclose(m.found, compute(m), rtol=1e-3, atol=1e-5)
 
 
 def _overflows(m: Mistake) -> bool:
     """Return whether only rows are wrong whose exponentials overflow or are all 0 without a subtraction."""
     if m.found is None or not m.wrong.any():
         return False
-    largest = (m["x"] * m["scale"] + m["bias"]).max(axis=1)[m.wrong.any(axis=1)]
-    return advice.not_finite(m) and bool(((largest > 80) | (largest < -80)).all())
+    largest_scores = (m["x"] * m["scale"] + m["bias"]).max(axis=1)[m.wrong.any(axis=1)]
+    return advice.not_finite(m) and bool(((largest_scores > 80) | (largest_scores < -80)).all())
 
 
 def _sums_to_one(m: Mistake) -> bool:
@@ -260,9 +267,9 @@ def _sums_to_one(m: Mistake) -> bool:
 
 
 _DEVICES = 3
-Told = tuple[Any, ...]  # ("array", dtype, shape, contiguous, device), or ("number", type, value)
+Description = tuple[Any, ...]  # ("array", dtype, shape, contiguous, device), or ("number", type, value)
 _FIELDS = ("kind", "dtype", "shape", "contiguity", "device")
-_LOST = {
+_KEY_LESSONS = {
     "dtype": "Code for one dtype reads wrong numbers from another: the dtype belongs in the key.",
     "shape": "The code has the shape in it, all of it: another shape needs other code.",
     "contiguity": "Code for a contiguous array computes other addresses: ask x.flags.c_contiguous.",
@@ -277,17 +284,22 @@ _LOST = {
 _NUMBERS = {"int": int, "float": float, "bool": bool}
 
 
-def _argument(cp: Any, told: Told, turn: int) -> Any:
-    """Return a new array or number like the one described; every second array has another layout."""
-    if told[0] == "number":
-        return _NUMBERS[told[1]](told[2])
-    with cp.cuda.Device(told[4]):
-        if told[3]:
-            return cp.empty((2, *told[2]), told[1])[1] if turn % 2 else cp.empty(told[2], told[1])
-        return cp.empty((*told[2], 2 + turn % 2), told[1])[..., 0]
+def _argument(cp: Any, description: Description, repetition: int) -> Any:
+    """Return a new array or number that fits a description; every second array has another layout."""
+    if description[0] == "number":
+        return _NUMBERS[description[1]](description[2])
+    with cp.cuda.Device(description[4]):
+        if description[3]:
+            return (
+                cp.empty((2, *description[2]), description[1])[1]
+                if repetition % 2
+                else cp.empty(description[2], description[1])
+            )
+        return cp.empty((*description[2], 2 + repetition % 2), description[1])[..., 0]
 
 
-def _told(values: Sequence[Any]) -> list[Told]:
+def _descriptions(values: Sequence[Any]) -> list[Description]:
+    """Describe arrays and numbers."""
     return [
         ("array", value.dtype.name, value.shape, value.flags.c_contiguous, value.device.id)
         if hasattr(value, "device")
@@ -296,115 +308,129 @@ def _told(values: Sequence[Any]) -> list[Told]:
     ]
 
 
-def play(cached: Any, asks: Callable[..., Any], calls: Sequence[Sequence[Told]]) -> list[Any]:
-    """Run the answer in its own process: calls that use its cache, the last with another compiler."""
+def call_caches(
+    cached: Any, request: Callable[..., Any], calls: Sequence[Sequence[Description]]
+) -> list[Any]:
+    """Run the answer in its own process: make calls with its cache, the last one with another compiler."""
 
-    def compiler(which: int) -> Any:
+    def make_cache(index: int) -> Any:
         def compile(*args: Any) -> Any:
-            number = asks("compiled", which, _told(args))
-            return lambda *later: asks("ran", number, _told(later))
+            number = request("compiled", index, _descriptions(args))
+            return lambda *arguments: request("ran", number, _descriptions(arguments))
 
-        made = cached(compile)
-        if not callable(made):
+        function = cached(compile)
+        if not callable(function):
             raise NotYet("cached(compile) should return a function that calls what compile(*args) gives.")
-        return made
+        return function
 
     with on_device("virtual:T4", count=_DEVICES) as cp:
-        caches = compiler(0), compiler(1)
-        turns = Counter[Told]()
-        found = []
-        for each in calls:
-            turns.update(each)
-            found.append(caches[each is calls[-1]](*(_argument(cp, one, turns[one]) for one in each)))
-        return found
+        caches = make_cache(0), make_cache(1)
+        repetitions = Counter[Description]()
+        results = []
+        for call in calls:
+            repetitions.update(call)
+            results.append(
+                caches[call is calls[-1]](
+                    *(_argument(cp, description, repetitions[description]) for description in call)
+                )
+            )
+        return results
 
 
 class Compilers:
-    """Record of the compilations of two compilers, and of the arguments with which their programs ran."""
+    """A record of what two compilers compiled and of the arguments with which their programs ran."""
 
     def __init__(self) -> None:
-        self.made: list[tuple[int, list[Told]]] = []
-        self.ran: list[tuple[int, list[Told]]] = []
+        self.made: list[tuple[int, list[Description]]] = []
+        self.ran: list[tuple[int, list[Description]]] = []
 
-    def __call__(self, what: str, number: int, args: list[Told]) -> int:
-        """Note that a compiler compiled or a program ran; its number, or that of its run."""
-        known = self.made if what == "compiled" else self.ran
-        known.append((number, args))
-        return len(known) - 1
+    def __call__(self, action: str, number: int, args: list[Description]) -> int:
+        """Record a compilation or a run, and return its number."""
+        entries = self.made if action == "compiled" else self.ran
+        entries.append((number, args))
+        return len(entries) - 1
 
 
 def judge_cached(answer: Answer) -> str:
-    """Pairs of calls that differ in one thing, and calls that come again."""
+    """Judge ``cached(compile)`` with pairs of calls that differ in one property, and with repeated calls."""
     must_be_a_function("cached", answer.is_function, answer.kind)
     calls = _calls(answer.rng)
-    seen = Compilers()
+    compilers = Compilers()
     calls.append(list(calls[0]))  # of the other compiler
-    found = answer.ask(play, calls, shown="cached(compile)", back=seen)
-    for at, (each, run) in enumerate(zip(calls, found, strict=True)):
-        if not is_whole(run) or not 0 <= run < len(seen.ran):
-            raise NotYet(f"{_spelt(each)} returns {spelt(run)}: return what the program returns.")
-        number, got = seen.ran[run]
-        which, have = seen.made[number]
-        if got != each:
+    results = answer.ask(call_caches, calls, shown="cached(compile)", back=compilers)
+    for index, (request, run_number) in enumerate(zip(calls, results, strict=True)):
+        if not is_whole(run_number) or not 0 <= run_number < len(compilers.ran):
+            raise NotYet(
+                f"{_call_text(request)} returns {spelt(run_number)}: return what the program returns."
+            )
+        program, run_arguments = compilers.ran[run_number]
+        compiler, compiled_arguments = compilers.made[program]
+        if run_arguments != request:
             raise NotYet("The program was called with other arguments than the call: pass on all of them.")
-        if which != (at == len(calls) - 1):
+        if compiler != (index == len(calls) - 1):
             raise NotYet(
                 "cached(compile) was called for two compilers, and one ran the other's program: each cache "
                 "has programs of its own."
             )
-        if have != each:
+        if compiled_arguments != request:
             raise NotYet(
-                f"{_spelt(each)} ran the program that was compiled for {_spelt(have)}. {_why(have, each)}"
+                f"{_call_text(request)} ran the program that was compiled for "
+                f"{_call_text(compiled_arguments)}. {_key_lesson(compiled_arguments, request)}"
             )
-        if run < at:
+        if run_number < index:
             raise NotYet(
-                f"{_spelt(each)} came again, and got what an earlier call had returned: keep programs, not "
-                "their results; what is in the arrays may have changed."
+                f"{_call_text(request)} came again, and got what an earlier call had returned: keep "
+                "programs, not their results; what is in the arrays may have changed."
             )
-        if run > at:
+        if run_number > index:
             raise NotYet("A program ran more than once for one call.")
-    made = sum(not which for which, _ in seen.made)
-    distinct = len({tuple(each) for each in calls})
-    if made > distinct:
+    compilations = sum(not compiler for compiler, _ in compilers.made)
+    distinct = len({tuple(call) for call in calls})
+    if compilations > distinct:
         raise NotYet(
-            f"{len(calls)} calls compiled {made} programs; {distinct} are enough: the same dtype, "
+            f"{len(calls)} calls compiled {compilations} programs; {distinct} are enough: the same dtype, "
             "shape, layout and device are one key, whatever array it is, and earlier programs stay."
         )
     return f"{distinct} programs for {len(calls)} calls, and none ran what was not made for it."
 
 
-def _calls(rng: np.random.Generator) -> list[list[Told]]:
-    rows, cols = (int(n) for n in rng.integers(2, 40, 2))
+def _calls(rng: np.random.Generator) -> list[list[Description]]:
+    """Draw calls, each as descriptions of its arguments."""
+    rows, columns = (int(n) for n in rng.integers(2, 40, 2))
 
-    def array(*shape: int, dtype: str = "float32", contiguous: bool = True, device: int = 0) -> Told:
+    def array(*shape: int, dtype: str = "float32", contiguous: bool = True, device: int = 0) -> Description:
         return "array", dtype, shape, contiguous, device
 
-    def number(value: float) -> Told:
+    def number(value: float) -> Description:
         return "number", type(value).__name__, value
 
-    base = array(rows, cols)
-    other = array(cols)
-    near = [
-        array(rows, cols, dtype="float16"),
-        array(rows + 1, cols),
-        array(cols, rows + 2 * (rows == cols)),
-        array(rows, cols, contiguous=False),
-        array(rows, cols, device=1),
-        array(rows * cols),
-        array(rows, cols, device=2),
-        array(rows, cols, dtype="int32"),
+    base = array(rows, columns)
+    other = array(columns)
+    neighbours = [
+        array(rows, columns, dtype="float16"),
+        array(rows + 1, columns),
+        array(columns, rows + 2 * (rows == columns)),
+        array(rows, columns, contiguous=False),
+        array(rows, columns, device=1),
+        array(rows * columns),
+        array(rows, columns, device=2),
+        array(rows, columns, dtype="int32"),
         array(1, 11),
         array(11, 1),
         array(),
         array(1),
         array(1, 1),
-        array(rows, cols, dtype="uint32"),
-        array(1, rows, cols),
+        array(rows, columns, dtype="uint32"),
+        array(1, rows, columns),
     ]
-    second = [array(cols, dtype="float16"), array(cols, contiguous=False), array(cols, device=1)]
+    second_arguments = [
+        array(columns, dtype="float16"),
+        array(columns, contiguous=False),
+        array(columns, device=1),
+    ]
     calls = [[base, other], [base, other]]
-    for one in near:
-        calls += [[one, other], [base, one], [base, other]]
+    for neighbour in neighbours:
+        calls += [[neighbour, other], [base, neighbour], [base, other]]
     fraction = float(rng.uniform(1, 2))
     # Pairs that are equal, or become so in fewer digits or bits, or that have one hash.
     numbers = (
@@ -434,36 +460,43 @@ def _calls(rng: np.random.Generator) -> list[list[Told]]:
     calls += [[base, number(value)] for value in numbers]
     pairs = ((1, 2), (2, 1), (1, -1), (-1, 1), (-1, -2), (-2, -2), (1.0, 2), (12, 0), (1, 20))
     calls += [[number(a), number(b)] for a, b in pairs]
-    calls += [[array(rows, cols, contiguous=False)], [array(rows, cols)]] * 2
-    calls += [[base, one] for one in second] + [[base, other, one] for one in (base, *second, number(1))]
+    calls += [[array(rows, columns, contiguous=False)], [array(rows, columns)]] * 2
+    calls += [[base, neighbour] for neighbour in second_arguments] + [
+        [base, other, neighbour] for neighbour in (base, *second_arguments, number(1))
+    ]
     calls += [[number(1), base], [base], [other, base], [base, number(1)], [base, other]]
     calls += [calls[int(k)] for k in rng.integers(0, len(calls), 12)]
     return calls
 
 
-def _why(have: Sequence[Told], wanted: Sequence[Told]) -> str:
-    if len(have) != len(wanted):
-        return _LOST["count"]
-    for mine, right in zip(have, wanted, strict=True):
-        if mine[0] != right[0]:
-            return _LOST["kind"]
-        if mine != right and mine[0] == "number":
-            return _LOST["number"]
-        for field, a, b in zip(_FIELDS, mine, right, strict=False):
-            if a != b:
-                return _LOST[field]
+def _key_lesson(compiled: Sequence[Description], requested: Sequence[Description]) -> str:
+    """Return the feedback for a property that is missing in the cache's key."""
+    if len(compiled) != len(requested):
+        return _KEY_LESSONS["count"]
+    for compiled_argument, requested_argument in zip(compiled, requested, strict=True):
+        if compiled_argument[0] != requested_argument[0]:
+            return _KEY_LESSONS["kind"]
+        if compiled_argument != requested_argument and compiled_argument[0] == "number":
+            return _KEY_LESSONS["number"]
+        for field, compiled_value, requested_value in zip(
+            _FIELDS, compiled_argument, requested_argument, strict=False
+        ):
+            if compiled_value != requested_value:
+                return _KEY_LESSONS[field]
     return ""
 
 
-def _spelt(call: Sequence[Told]) -> str:
-    def one(told: Told) -> str:
-        if told[0] == "number":
-            return repr(told[2])
-        layout = "" if told[3] else ", not contiguous"
-        device = f", device {told[4]}" if told[4] else ""
-        return f"{told[1]} {tuple(told[2])}{layout}{device}"
+def _call_text(call: Sequence[Description]) -> str:
+    """Return the arguments of a call as text."""
 
-    return f"({'; '.join(map(one, call))})"
+    def argument_text(description: Description) -> str:
+        if description[0] == "number":
+            return repr(description[2])
+        layout = "" if description[3] else ", not contiguous"
+        device = f", device {description[4]}" if description[4] else ""
+        return f"{description[1]} {tuple(description[2])}{layout}{device}"
+
+    return f"({'; '.join(map(argument_text, call))})"
 
 
 # 12-fuses
@@ -471,7 +504,10 @@ def _spelt(call: Sequence[Told]) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a program: what it is called and does (map, shift, reduce or product), and what it reads.
+    """A step of a program: its name, its operation and its inputs.
+
+    ``does`` is map, shift, reduce or product. A shift is a map that reads other elements than the one it
+    writes; ``into`` is the array in whose memory a map stores its result, in place.
 
     A shift is a map that reads other elements than the one it writes; ``into`` is the array in whose memory a
     map stores, in place.
@@ -484,111 +520,122 @@ class Step:
 
 
 def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
-    """The reference: each step joins the kernel before it, unless the rules of the notebook forbid it.
+    """Return the steps of each kernel: a step joins the previous one unless a rule forbids it (reference).
 
     Rules: a product is alone. A kernel holds maps and at most one reduction. What a reduction gives is not
     there before the kernel's end, so that nothing in the same kernel reads it. What is reduced in a kernel,
     and needed outside, would have to be stored by it, and a reduction's kernel stores its result alone: in
     place neither. What a shift reads is no other thread's work of the same kernel, by whatever name.
     """
-    return [[one.name for one in group] for group in _grouped(steps)]
+    return [[step.name for step in group] for group in _groups(steps)]
 
 
-def _grouped(steps: Sequence[Step]) -> list[list[Step]]:
+def _groups(steps: Sequence[Step]) -> list[list[Step]]:
+    """Return the steps of each kernel."""
     groups: list[list[Step]] = []
     memory = _memory(steps)
-    for at, step in enumerate(steps):
-        joined = [*groups[-1], step] if groups else [step]
-        if groups and not _forbidden(joined, steps[at + 1 :], memory):
-            groups[-1] = joined
+    for index, step in enumerate(steps):
+        candidate = [*groups[-1], step] if groups else [step]
+        if groups and not _conflict(candidate, steps[index + 1 :], memory):
+            groups[-1] = candidate
         else:
             groups.append([step])
     return groups
 
 
 def _memory(steps: Sequence[Step]) -> dict[str, str]:
-    """Return for each name the array whose memory it uses."""
-    found = {"x": "x"}
-    for one in steps:
-        found[one.name] = found[one.into] if one.into else one.name
-    return found
+    """Return the array whose memory each name uses."""
+    memory = {"x": "x"}
+    for step in steps:
+        memory[step.name] = memory[step.into] if step.into else step.name
+    return memory
 
 
-def _forbidden(group: Sequence[Step], later: Sequence[Step], memory: dict[str, str]) -> str:
-    """Return why these steps cannot be one kernel; empty if they can."""
-    reduced = [one.name for one in group if one.does == "reduce"]
-    if any(one.does == "product" for one in group):
+def _conflict(group: Sequence[Step], later_steps: Sequence[Step], memory: dict[str, str]) -> str:
+    """Return the reason why these steps cannot be one kernel; empty if they can."""
+    reductions = [step.name for step in group if step.does == "reduce"]
+    if any(step.does == "product" for step in group):
         return "a product is a kernel of its own"
-    if len(reduced) > 1:
+    if len(reductions) > 1:
         return "a kernel has one reduction at most"
-    if any(name in one.reads for one in group for name in reduced):
+    if any(name in step.reads for step in group for name in reductions):
         return "what a reduction gives is complete only at the kernel's end"
-    names = {one.name for one in group} - {*reduced}
-    if reduced and (group[-1].does != "reduce" or names & {name for one in later for name in one.reads}):
+    names = {step.name for step in group} - {*reductions}
+    if reductions and (
+        group[-1].does != "reduce" or names & {name for step in later_steps for name in step.reads}
+    ):
         return "a kernel that ends in a reduction stores its result alone, and other values are needed later"
-    if reduced and any(one.into for one in group):
+    if reductions and any(step.into for step in group):
         return "a kernel that ends in a reduction stores its result alone, and nothing in place"
-    shifted = {memory[name] for one in group if one.does == "shift" for name in one.reads}
-    if any(one.into and memory[one.name] in shifted for one in group):
+    shifted_memory = {memory[name] for step in group if step.does == "shift" for name in step.reads}
+    if any(step.into and memory[step.name] in shifted_memory for step in group):
         return (
             "a shift reads other elements of memory that the same kernel changes in place: other threads "
             "have changed it already, or have not yet, whatever the array is called"
         )
-    if any(memory[one.name] in shifted for one in group):
+    if any(memory[step.name] in shifted_memory for step in group):
         return "a shift reads other elements than its own, which other threads of the same kernel make"
     return ""
 
 
 def judge_kernels(answer: Answer) -> str:
-    """Named programs first, then random ones."""
+    """Judge `kernels` with named programs first and then with random ones."""
     rng = answer.rng
     programs = [*_NAMED.values(), *(_program(rng, int(rng.integers(2, 9))) for _ in range(60))]
     for steps in programs:
-        given = [(one.name, one.does, one.reads, one.into) for one in steps]
-        shown = f"kernels({'; '.join(map(_shown, steps))})"
-        found = call(answer, given, name="kernels", shown=shown)
-        groups = [[str(name) for name in group] for group in found] if _is_groups(found) else None
+        descriptions = [(step.name, step.does, step.reads, step.into) for step in steps]
+        call_text = f"kernels({'; '.join(map(_step_text, steps))})"
+        result = call(answer, descriptions, name="kernels", shown=call_text)
+        groups = [[str(name) for name in group] for group in result] if _is_groups(result) else None
         if groups is None:
-            raise NotYet(f"{shown} should return lists of names, a list for each kernel.")
-        if [name for group in groups for name in group] != [one.name for one in steps]:
-            raise NotYet(f"{shown} should name every step once, in the order of the program; it is {groups}.")
-        wanted = kernels_of(steps)
-        if groups != wanted:
-            raise NotYet(f"{shown} is {wanted}, not {groups}: {_difference(steps, groups)}.")
+            raise NotYet(f"{call_text} should return lists of names, a list for each kernel.")
+        if [name for group in groups for name in group] != [step.name for step in steps]:
+            raise NotYet(
+                f"{call_text} should name every step once, in the order of the program; it is {groups}."
+            )
+        expected = kernels_of(steps)
+        if groups != expected:
+            raise NotYet(f"{call_text} is {expected}, not {groups}: {_difference(steps, groups)}.")
     return "every kernel as long as it may be, and none longer."
 
 
-def _shown(step: Step) -> str:
+def _step_text(step: Step) -> str:
+    """Return a step as text."""
     return f"{step.name} = {step.does}({', '.join(step.reads)})" + (f" into {step.into}" if step.into else "")
 
 
-def _is_groups(found: Any) -> bool:
-    lists = (list, tuple)
-    return isinstance(found, lists) and all(isinstance(one, lists) and one for one in found)
+def _is_groups(value: Any) -> bool:
+    """Return whether a value is a list of lists that are not empty."""
+    list_types = (list, tuple)
+    return isinstance(value, list_types) and all(isinstance(group, list_types) and group for group in value)
 
 
 def _difference(steps: Sequence[Step], groups: Sequence[Sequence[str]]) -> str:
-    by_name = {one.name: one for one in steps}
+    """Return the feedback for wrong groups."""
+    by_name = {step.name: step for step in steps}
     memory = _memory(steps)
     for group in groups:
-        last = max(at for at, one in enumerate(steps) if one.name in group)
-        why = _forbidden([by_name[name] for name in group], steps[last + 1 :], memory)
-        if why:
-            return why
+        last_index = max(index for index, step in enumerate(steps) if step.name in group)
+        conflict = _conflict([by_name[name] for name in group], steps[last_index + 1 :], memory)
+        if conflict:
+            return conflict
     return "more steps fit into one kernel"
 
 
 def _program(rng: np.random.Generator, length: int) -> list[Step]:
+    """Draw a program."""
     steps: list[Step] = []
-    for at in range(length):
-        does = str(rng.choice(("map", "map", "map", "shift", "reduce", "product")))
-        known = ["x", *(one.name for one in steps)]
-        latest = known[-1] if rng.random() < 0.8 else str(rng.choice(known))
-        more = (str(rng.choice(known)),) if does == "map" and rng.random() < 0.4 else ()
-        reads = tuple(dict.fromkeys((latest, *more)))
-        whole = [name for name in reads if name not in {one.name for one in steps if one.does == "reduce"}]
-        into = whole[-1] if does == "map" and whole and rng.random() < 0.4 else None
-        steps.append(Step("abcdefghi"[at], does, reads, into))
+    for index in range(length):
+        operation = str(rng.choice(("map", "map", "map", "shift", "reduce", "product")))
+        names = ["x", *(step.name for step in steps)]
+        main_input = names[-1] if rng.random() < 0.8 else str(rng.choice(names))
+        second_input = (str(rng.choice(names)),) if operation == "map" and rng.random() < 0.4 else ()
+        reads = tuple(dict.fromkeys((main_input, *second_input)))
+        stored_inputs = [
+            name for name in reads if name not in {step.name for step in steps if step.does == "reduce"}
+        ]
+        into = stored_inputs[-1] if operation == "map" and stored_inputs and rng.random() < 0.4 else None
+        steps.append(Step("abcdefghi"[index], operation, reads, into))
     return steps
 
 
@@ -680,14 +727,14 @@ EXERCISES = (
             Row("0 and −0 throughout", largest_flat(-0.0), (40,)),
             Row("all equal, below 0", largest_flat(-2.5), (1, 700)),
             Row("all tiny", largest_flat(1e-30), (300,)),
-            Row("the largest float, below 0", largest_of(-3.4e38, wanted=3.4e38), (50, 1000)),
-            Row("−∞", largest_of(-np.inf, at=-1, wanted=np.inf), (1, 33, 3000)),
-            Row("∞", largest_of(np.inf, at=5, wanted=np.inf), (33,)),
-            Row("NaN as its first element", largest_of(np.nan, wanted=np.nan), (1, 32, 2000)),
-            Row("NaN as its last element", largest_of(np.nan, at=-1, wanted=np.nan), (31, 2000)),
-            Row("NaN before ∞", largest_of(np.nan, np.inf, at=7, wanted=np.nan), (64, 1500)),
-            Row("NaN after −∞", largest_of(-np.inf, np.nan, at=7, wanted=np.nan), (64, 1500)),
-            Row("NaN below 0", largest_of(-np.nan, np.nan, at=3, wanted=np.nan), (64,)),
+            Row("the largest float, below 0", largest_of(-3.4e38, expected=3.4e38), (50, 1000)),
+            Row("−∞", largest_of(-np.inf, index=-1, expected=np.inf), (1, 33, 3000)),
+            Row("∞", largest_of(np.inf, index=5, expected=np.inf), (33,)),
+            Row("NaN as its first element", largest_of(np.nan, expected=np.nan), (1, 32, 2000)),
+            Row("NaN as its last element", largest_of(np.nan, index=-1, expected=np.nan), (31, 2000)),
+            Row("NaN before ∞", largest_of(np.nan, np.inf, index=7, expected=np.nan), (64, 1500)),
+            Row("NaN after −∞", largest_of(-np.inf, np.nan, index=7, expected=np.nan), (64, 1500)),
+            Row("NaN below 0", largest_of(-np.nan, np.nan, index=3, expected=np.nan), (64,)),
             Row("NaN throughout", largest_flat(np.nan), (40,)),
         ),
         budgets=(
@@ -738,7 +785,7 @@ EXERCISES = (
             Advice(advice.out_of_bounds, "A row has cols elements, and so has its place in shared memory."),
             Advice(advice.written_twice, "Every element belongs to one thread."),
             Advice(advice.hazard("RAW", "WAR", "WAW"), _SHARED),
-            Advice(_close(_unscaled), "This is the softmax of x: scale and bias come first."),
+            Advice(_matches(_unscaled), "This is the softmax of x: scale and bias come first."),
             Advice(_overflows, "expf overflows from 89 on: subtract the row's largest score first."),
             Advice(
                 advice.partly_unwritten,

@@ -1,4 +1,4 @@
-"""Figures of notebook 12: what an H200 took, recorded, and the dots of a function on the roofline."""
+"""Figures of notebook 12: times recorded on an H200, and functions on the roofline."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ H200 = Provenance("recorded", "NVIDIA H200", "CuPy 14.2, PyTorch 2.11")
 
 
 def recorded() -> dict[str, Any]:
-    """Return ``recorded.json``: times of chains of passes and of caches, and two fused functions."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
-    return found
+    """Return ``recorded.json``: times of chains of passes, of caches, and of fused functions."""
+    record: dict[str, Any] = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
+    return record
 
 
-class Shown(Table):
+class DisplayedTable(Table):
     """A table that displays itself."""
 
     def __repr__(self) -> str:
@@ -32,15 +32,18 @@ class Shown(Table):
         return self.html()
 
 
-def factors() -> Shown:
-    """Speedups of one kernel over several passes, by the number of elements."""
+def factors() -> DisplayedTable:
+    """Tabulate the speedup of one kernel over several passes, by the number of elements."""
     rows = recorded()["passes"]
     lengths = sorted({row["n"] for row in rows})
     counts = sorted({row["passes"] for row in rows})
-    by = {(row["n"], row["passes"]): row["ops_us"] / row["one_us"] for row in rows}
-    cells = [(f"{n:,} elements", *(f"{by[n, k]:.1f}" for k in counts)) for n in lengths]
+    speedups = {(row["n"], row["passes"]): row["ops_us"] / row["one_us"] for row in rows}
+    cells = [
+        (f"{elements:,} elements", *(f"{speedups[elements, passes]:.1f}" for passes in counts))
+        for elements in lengths
+    ]
     headings = ("passes", *map(str, counts))
-    return Shown(f"Times as fast in one kernel, {H200.label}", headings, tuple(cells))
+    return DisplayedTable(f"Times as fast in one kernel, {H200.label}", headings, tuple(cells))
 
 
 def factor(passes: int, elements: int) -> float:
@@ -49,25 +52,27 @@ def factor(passes: int, elements: int) -> float:
     return float(row["ops_us"] / row["one_us"])
 
 
-def one_launch() -> Shown:
-    """``cp.fuse`` of a softmax over one long row: CuPy makes one cooperative kernel of it."""
-    found = recorded()["softmax_of_one_row"]
+def one_launch() -> DisplayedTable:
+    """Tabulate ``cp.fuse`` of a softmax over one long row, which CuPy makes one cooperative kernel."""
+    record = recorded()["softmax_of_one_row"]
     rows = (
-        ("as written", number(len(found["ops"])), duration(1e3 * found["ops_us"])),
-        ("cp.fuse", number(len(found["fused"])), duration(1e3 * found["fused_us"])),
+        ("as written", number(len(record["ops"])), duration(1e3 * record["ops_us"])),
+        ("cp.fuse", number(len(record["fused"])), duration(1e3 * record["fused_us"])),
     )
-    return Shown(f"Softmax of {found['n']:,} elements, {H200.label}", ("", "launches", "time"), rows)
+    return DisplayedTable(
+        f"Softmax of {record['n']:,} elements, {H200.label}", ("", "launches", "time"), rows
+    )
 
 
-def caches() -> Shown:
-    """Times of the first launch of a kernel, by the cache in which its code is found."""
-    found = recorded()["caches_ms"]
-    rows = tuple((where, duration(1e6 * ms)) for where, ms in found.items())
-    return Shown(f"First launch of a kernel, {H200.label}", ("its code is", "time"), rows)
+def caches() -> DisplayedTable:
+    """Tabulate the time of a kernel's first launch by the cache in which its code is found."""
+    times_ms = recorded()["caches_ms"]
+    rows = tuple((cache, duration(1e6 * ms)) for cache, ms in times_ms.items())
+    return DisplayedTable(f"First launch of a kernel, {H200.label}", ("its code is", "time"), rows)
 
 
 def cupyx_jit() -> str:
-    """Return the recorded code that ``cupyx.jit`` made of a function."""
+    """Return the CUDA code, as recorded, that ``cupyx.jit`` generated for a function."""
     return str(recorded()["cupyx_jit"])
 
 
@@ -100,8 +105,8 @@ def one(x, w, g, y, K: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, STEP: 
 """
 
 
-class WithSource(Shown):
-    """A table with the source of a kernel that it times, folded."""
+class TableWithSource(DisplayedTable):
+    """A table with the folded source of a kernel that it times."""
 
     source = ""
 
@@ -110,44 +115,44 @@ class WithSource(Shown):
         return f"{self.html()}<details><summary>Source</summary>{source}</details>"
 
 
-class Second(WithSource):
+class SecondKernelTable(TableWithSource):
     """A table of times with the source of `SECOND`."""
 
     source = SECOND
 
 
-class Narrow(WithSource):
+class NarrowLayersTable(TableWithSource):
     """A table of times with the source of `NARROW`."""
 
     source = NARROW
 
 
-def whole_layer() -> Shown:
-    """Times of a product, layer norm and GELU: a library's product and a second kernel, or one kernel."""
+def whole_layer() -> DisplayedTable:
+    """Tabulate the times of a matrix multiplication, layer norm and GELU in two kernels and in one."""
     rows = tuple(
         (
             f"{row['rows']:,} × {row['k']:,}",
-            *(duration(1e3 * us) for us in (row["two_us"], row["one_us"]["8"], row["one_us"]["4"])),
+            *(duration(1e3 * time_us) for time_us in (row["two_us"], row["one_us"]["8"], row["one_us"]["4"])),
         )
         for row in recorded()["whole_layer"]
     )
     headings = ("x", "cuBLAS and second_kernel", "one_kernel", "one_kernel, ROWS = 4")
-    return Second(f"Product, layer norm and GELU, 1,024 columns, {H200.label}", headings, rows)
+    return SecondKernelTable(f"Product, layer norm and GELU, 1,024 columns, {H200.label}", headings, rows)
 
 
 def whole_layer_memory() -> str:
     """Return the DRAM traffic that Nsight Compute counted for the smallest of these layers."""
-    seen = recorded()["whole_layer_memory"]["kernels"]
-    read = {name: size(counted["dram_read_bytes"]) for name, counted in seen.items()}
+    kernels = recorded()["whole_layer_memory"]["kernels"]
+    dram_reads = {name: size(counters["dram_read_bytes"]) for name, counters in kernels.items()}
     return (
-        f"one_kernel read {read['one_kernel']} of DRAM; cuBLAS's product and second_kernel read "
-        f"{read['product']} and {read['second_kernel']}; {H200.label}, by Nsight Compute"
+        f"one_kernel read {dram_reads['one_kernel']} of DRAM; cuBLAS's product and second_kernel read "
+        f"{dram_reads['product']} and {dram_reads['second_kernel']}; {H200.label}, by Nsight Compute"
     )
 
 
-def narrow_layers() -> Shown:
-    """Times of the same layer with square weights, on tensor cores, in one kernel and in two."""
-    found = recorded()["narrow_layers"]
+def narrow_layers() -> DisplayedTable:
+    """Tabulate the times of the layer with square weights on tensor cores, in two kernels and in one."""
+    record = recorded()["narrow_layers"]
     rows = tuple(
         (
             f"{row['columns']:,}",
@@ -156,22 +161,22 @@ def narrow_layers() -> Shown:
             duration(1e3 * row["one_us"]),
             f"{row['two_us'] / row['one_us']:.2f} ×",
         )
-        for row in found["layers"]
+        for row in record["layers"]
     )
-    title = f"Layers in BF16, Triton {found['triton']}, {H200.label}"
-    return Narrow(title, ("columns", "rows", "two kernels", "one kernel", "times as fast"), rows)
+    title = f"Layers in BF16, Triton {record['triton']}, {H200.label}"
+    return NarrowLayersTable(title, ("columns", "rows", "two kernels", "one kernel", "times as fast"), rows)
 
 
-def symbols() -> Shown:
-    """Numbers of programs that ``torch.compile`` had made after each call, by the rows of its argument."""
+def symbols() -> DisplayedTable:
+    """Tabulate the number of programs that ``torch.compile`` had compiled after each call."""
     rows = tuple(
-        (row["option"], listing(row["sizes"]), listing(row["compiled_after_each_call"]))
+        (row["option"], comma_separated(row["sizes"]), comma_separated(row["compiled_after_each_call"]))
         for row in recorded()["symbols"]
     )
     headings = ("option", "rows in each call", "programs after each call")
-    return Shown(f"torch.compile and changing sizes, {H200.label}", headings, rows)
+    return DisplayedTable(f"torch.compile and changing sizes, {H200.label}", headings, rows)
 
 
-def listing(numbers: list[int]) -> str:
+def comma_separated(numbers: list[int]) -> str:
     """Return numbers as text, separated by commas."""
     return ", ".join(map(str, numbers))
