@@ -93,7 +93,7 @@ def test_exact_sums_and_the_reference_product() -> None:
     x = (rng.standard_normal(5000) * 2.0 ** rng.integers(-20, 12, 5000)).astype(np.float16)
     assert exercises.exact_sum(x) == float(np.float32(math.fsum(x.tolist())))
     a, b = (rng.standard_normal((40, 40)).astype(np.float32) for _ in range(2))
-    assert exercises.error_in_u(exercises.in_three(a, b), a, b) < exercises.error_in_u(a @ b, a, b) * 2
+    assert exercises.error_in_u(exercises.three_products(a, b), a, b) < exercises.error_in_u(a @ b, a, b) * 2
     assert exercises.error_in_u(exercises.on_tensor_cores(a, b), a, b) > 100
 
 

@@ -31,25 +31,25 @@ from gpulab.analysis.formats import FP32, Format
 Doubles = npt.NDArray[np.float64]
 
 
-def mean_square_ulp(form: Format, mean: float = 0.0, spread: float = 1.0) -> float:
-    """E[ulp(s)^2] of a normally distributed s, its standard deviation `spread`."""
+def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.0) -> float:
+    """Return E[ulp(s)^2] of a normally distributed s with the standard deviation `spread`."""
     if not spread:
-        _, power = math.frexp(mean)
-        return float(4.0 ** (max(power - 1, form.least_exponent) - form.fraction_bits))
-    top = math.frexp(abs(mean) + 10 * spread)[1]
-    powers = np.arange(max(top - 60, form.least_exponent), top + 1)
+        _, exponent = math.frexp(mean)
+        return float(4.0 ** (max(exponent - 1, number_format.least_exponent) - number_format.fraction_bits))
+    top_exponent = math.frexp(abs(mean) + 10 * spread)[1]
+    exponents = np.arange(max(top_exponent - 60, number_format.least_exponent), top_exponent + 1)
 
     def below(limit: float) -> float:
         r"""Return the probability that \\|s\\| is less than `limit`."""
-        high, low = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
-        return (math.erf(high) - math.erf(low)) / 2
+        upper, lower = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
+        return (math.erf(upper) - math.erf(lower)) / 2
 
-    share = np.diff([0.0, *(below(2.0 ** int(power + 1)) for power in powers)])
-    return float((share * 4.0 ** (powers - form.fraction_bits)).sum())
+    probabilities = np.diff([0.0, *(below(2.0 ** int(exponent + 1)) for exponent in exponents)])
+    return float((probabilities * 4.0 ** (exponents - number_format.fraction_bits)).sum())
 
 
-def walk_rms(n: int, form: Format, mean: float = 0.0, spread: float = 1.0) -> float:
-    """RMS error of the sum of n random numbers, added one after the other and rounded each time.
+def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1.0) -> float:
+    """Return the RMS error of a sum of n random numbers, added one by one and rounded each time.
 
     Parameters
     ----------
@@ -62,21 +62,23 @@ def walk_rms(n: int, form: Format, mean: float = 0.0, spread: float = 1.0) -> fl
         deviation sqrt(i) spread.
     """
     # Partial sums change slowly: a few hundred places of i, each standing for its neighbours.
-    edges = np.unique(np.geomspace(2, n + 1, 400).astype(int)) if n > 400 else np.arange(2, n + 2)
-    total = 0.0
-    for low, high in itertools.pairwise(edges):
-        i = (low + high - 1) / 2
-        total += (high - low) * mean_square_ulp(form, i * mean, math.sqrt(i) * spread)
-    return math.sqrt(total / 12)
+    bounds = np.unique(np.geomspace(2, n + 1, 400).astype(int)) if n > 400 else np.arange(2, n + 2)
+    sum_squares = 0.0
+    for start, end in itertools.pairwise(bounds):
+        middle = (start + end - 1) / 2
+        sum_squares += (end - start) * mean_square_ulp(
+            number_format, middle * mean, math.sqrt(middle) * spread
+        )
+    return math.sqrt(sum_squares / 12)
 
 
-def worst_share(n: int, form: Format) -> float:
-    """The largest error of a sum of n numbers as a share of the sum of their absolute values: (n - 1) u."""
-    return (n - 1) * form.roundoff
+def worst_share(n: int, number_format: Format) -> float:
+    """Return the largest error of a sum of n numbers relative to the sum of their magnitudes: (n - 1) u."""
+    return (n - 1) * number_format.roundoff
 
 
 def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
-    """RMS error of an element of a product of matrices of standard normal numbers, as a share of its RMS.
+    """Return the RMS error of an element of a product of standard normal matrices, relative to its RMS.
 
     Parameters
     ----------
@@ -87,15 +89,15 @@ def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
     sums
         What each partial sum is rounded to.
     """
-    rounded = k * 2 * mean_square_ulp(inputs) / 12
-    return math.sqrt((rounded + walk_rms(k, sums) ** 2) / k)
+    input_error = k * 2 * mean_square_ulp(inputs) / 12
+    return math.sqrt((input_error + walk_rms(k, sums) ** 2) / k)
 
 
-def sum_errors(numbers: Any, form: Format) -> Doubles:
+def sum_errors(numbers: Any, number_format: Format) -> Doubles:
     """Return the errors of the sum of each row (seeds, n), added from left to right and rounded each time."""
-    x = form.round_all(numbers)
-    held = x[:, 0].copy()
+    x = number_format.round_all(numbers)
+    sums = x[:, 0].copy()
     for column in range(1, x.shape[1]):
-        held = form.round_all(held + x[:, column])
+        sums = number_format.round_all(sums + x[:, column])
     # Exact sums: of numbers of at most FP32's bits a double's errors are far below what is measured.
-    return np.asarray(held - np.array([math.fsum(row) for row in x]))
+    return np.asarray(sums - np.array([math.fsum(row) for row in x]))

@@ -359,7 +359,7 @@ _THREES = (
     Wrong("13-tf32x3", "float64 in the end", lambda a, b, product: _three(_near)(a, b, product).astype(np.float64), "", "keep FP32"),
     Wrong("13-tf32x3", "b becomes its small part", _in_place_of_b, "", "changes b, which belongs to its caller"),
     Wrong("13-tf32x3", "transposed", lambda a, b, product: _three(_near)(a, b, product).T, "", "return the product"),
-    Right("13-tf32x3", "the reference", exercises.in_three),
+    Right("13-tf32x3", "the reference", exercises.three_products),
     Right("13-tf32x3", "big ones first", lambda a, b, product: (lambda a1, b1: product(a1, b1) + product(a1, b - b1)
           + product(a - a1, b1))(_near(a), _near(b))),
     Right("13-tf32x3", "two products", _two_products),

@@ -1,4 +1,4 @@
-"""A product as BLAS has it: column-major, flat memory, leading dimensions, and checks before it runs."""
+"""A matrix product with BLAS's interface: column-major, flat memory, leading dimensions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 def gemm(
     trans_a: str, trans_b: str, m: int, n: int, k: int, a: Any, lda: int, b: Any, ldb: int, c: Any, ldc: int
 ) -> None:
-    """Write op(A) @ op(B) into C: all three column-major, C with m rows and n columns.
+    """Write op(A) @ op(B) into C, which has m rows and n columns; all matrices are column-major.
 
     As ``cublasSgemm`` with alpha = 1 and beta = 0 (cuBLAS documentation, "cublas<t>gemm()").
 
@@ -42,20 +42,24 @@ def gemm(
         raise ValueError("trans_a and trans_b are 'N' or 'T'.")
     if min(m, n, k) < 0:
         raise ValueError(f"m, n and k are not negative; they are {m}, {n} and {k}.")
-    left = _matrix("a", a, (m, k) if trans_a == "N" else (k, m), lda)
-    right = _matrix("b", b, (k, n) if trans_b == "N" else (n, k), ldb)
-    into = _matrix("c", c, (m, n), ldc)
-    into[...] = (left if trans_a == "N" else left.T) @ (right if trans_b == "N" else right.T)
+    a_matrix = _matrix("a", a, (m, k) if trans_a == "N" else (k, m), lda)
+    b_matrix = _matrix("b", b, (k, n) if trans_b == "N" else (n, k), ldb)
+    c_matrix = _matrix("c", c, (m, n), ldc)
+    c_matrix[...] = (a_matrix if trans_a == "N" else a_matrix.T) @ (
+        b_matrix if trans_b == "N" else b_matrix.T
+    )
 
 
-def _matrix(name: str, memory: Any, shape: tuple[int, int], leading: int) -> Any:
-    """A column-major matrix in flat memory."""
+def _matrix(name: str, memory: Any, shape: tuple[int, int], leading_dimension: int) -> Any:
+    """Return a view of flat memory as a column-major matrix."""
     rows, columns = shape
-    if leading < max(1, rows):
-        raise ValueError(f"ld{name} is {leading}, and the columns of {name} have {rows} elements.")
+    if leading_dimension < max(1, rows):
+        raise ValueError(f"ld{name} is {leading_dimension}, and the columns of {name} have {rows} elements.")
     if not isinstance(memory, np.ndarray) or memory.ndim != 1:
         raise ValueError(f"{name} is flat memory: a NumPy array of one dimension.")
-    if rows and columns and leading * (columns - 1) + rows > memory.size:
-        raise ValueError(f"{name} ends after {memory.size} elements, within column {memory.size // leading}.")
-    item = memory.strides[0] if memory.size else 0
-    return np.lib.stride_tricks.as_strided(memory, shape, (item, leading * item))
+    if rows and columns and leading_dimension * (columns - 1) + rows > memory.size:
+        raise ValueError(
+            f"{name} ends after {memory.size} elements, within column {memory.size // leading_dimension}."
+        )
+    stride = memory.strides[0] if memory.size else 0
+    return np.lib.stride_tricks.as_strided(memory, shape, (stride, leading_dimension * stride))

@@ -16,79 +16,93 @@ from gpulab_course.teach.judge import Answer, NotYet, PythonExercise
 
 Shape = tuple[int, int, int]
 _PARAMETERS = ("trans_a", "trans_b", "m", "n", "k", "a", "lda", "b", "ldb", "c", "ldc")
-_ASKED = "product(gemm, a, b, c, m, n, k, lda, ldb, ldc)"
+_PRODUCT_CALL = "product(gemm, a, b, c, m, n, k, lda, ldb, ldc)"
 
 
-def multiply(product: Any, given: Sequence[Any], shape: Shape, leading: Shape) -> tuple[Any, list[Any]]:
-    """Run the answer in its own process; return the memory that it left and its calls of the library."""
-    a, b, c = (np.array(each) for each in given)
-    named: dict[str, Any] = {"a": a, "b": b, "c": c}
+def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape) -> tuple[Any, list[Any]]:
+    """Run the answer in its own process; return the resulting memory and the library calls."""
+    a, b, c = (np.array(matrix) for matrix in matrices)
+    arrays: dict[str, Any] = {"a": a, "b": b, "c": c}
     calls: list[Any] = []
 
-    def watched(*args: Any, **kwargs: Any) -> None:
-        told: dict[str, Any] = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
-        for which in "abc":
-            memory = told.get(which)
-            told[which] = "", 0, 0
-            for name, own in named.items():
-                if isinstance(memory, np.ndarray) and np.shares_memory(own, memory):
-                    start = (memory.ctypes.data - own.ctypes.data) // own.itemsize
-                    told[which] = name, start, start + memory.size
-        calls.append([told.get(name) for name in _PARAMETERS])
+    def recorded_gemm(*args: Any, **kwargs: Any) -> None:
+        arguments: dict[str, Any] = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
+        for argument in "abc":
+            memory = arguments.get(argument)
+            arguments[argument] = "", 0, 0
+            for name, array in arrays.items():
+                if isinstance(memory, np.ndarray) and np.shares_memory(array, memory):
+                    start = (memory.ctypes.data - array.ctypes.data) // array.itemsize
+                    arguments[argument] = name, start, start + memory.size
+        calls.append([arguments.get(name) for name in _PARAMETERS])
         gemm(*args, **kwargs)
 
-    product(watched, a, b, c, *shape, *leading)
-    unchanged = np.array_equal(a, given[0]) and np.array_equal(b, given[1])
+    product(recorded_gemm, a, b, c, *shape, *leading)
+    unchanged = np.array_equal(a, matrices[0]) and np.array_equal(b, matrices[1])
     return [c, unchanged], calls
 
 
 def judge_product(answer: Answer) -> str:
-    """Square matrices, then others, with and without space behind their rows."""
-    for shape, leading in _products(answer.rng):
+    """Judge `product` with square matrices, then with others, with and without padding after their rows."""
+    for shape, leading_dimensions in _products(answer.rng):
         m, n, k = shape
-        lda, ldb, ldc = leading
-        given = [_memory(answer.rng, rows, ld) for rows, ld in ((m, lda), (k, ldb), (m, ldc))]
-        a, b, c = (each.reshape(-1, ld) for each, ld in zip(given, leading, strict=True))
-        wanted = c.copy()
-        wanted[:, :n] = a[:, :k] @ b[:, :n]
+        lda, ldb, ldc = leading_dimensions
+        matrices = [
+            _memory(answer.rng, rows, leading_dimension)
+            for rows, leading_dimension in ((m, lda), (k, ldb), (m, ldc))
+        ]
+        a, b, c = (
+            matrix.reshape(-1, leading_dimension)
+            for matrix, leading_dimension in zip(matrices, leading_dimensions, strict=True)
+        )
+        expected = c.copy()
+        expected[:, :n] = a[:, :k] @ b[:, :n]
         sizes = f"m={m}, n={n}, k={k}, lda={lda}, ldb={ldb}, ldc={ldc}"
-        shown = _ASKED.replace("m, n, k, lda, ldb, ldc", sizes)
-        (found, unchanged), calls = answer.ask(multiply, given, shape, leading, shown=shown)
+        call_text = _PRODUCT_CALL.replace("m, n, k, lda, ldb, ldc", sizes)
+        (memory, unchanged), calls = answer.ask(
+            multiply, matrices, shape, leading_dimensions, shown=call_text
+        )
         if not calls:
-            raise NotYet(f"{shown} never called gemm: let the library compute the product.")
-        if any(part[0] == "" for call in calls for part in call[5:10:2]):
+            raise NotYet(f"{call_text} never called gemm: let the library compute the product.")
+        if any(argument[0] == "" for call in calls for argument in call[5:10:2]):
             raise NotYet(
-                f"{shown} gave gemm memory that is neither a nor b nor c. No copy is needed: read by "
+                f"{call_text} gave gemm memory that is neither a nor b nor c. No copy is needed: read by "
                 "columns, each of them is its own transpose already."
             )
         if not unchanged:
-            raise NotYet(f"{shown} changed a or b, which are only read.")
+            raise NotYet(f"{call_text} changed a or b, which are only read.")
         if len(calls) > 1:
-            raise NotYet(f"{shown} called gemm {len(calls)} times; one call computes the whole product.")
-        mine = np.asarray(found).reshape(-1, ldc)
-        if not np.array_equal(mine, wanted):
-            raise NotYet(f"{shown} {_wrong_product(mine, wanted, a[:, :k], b[:, :n], shape)}")
-        again = dict(zip("abc", (np.array(each) for each in given), strict=True))
-        args: Any = [again[p[0]][p[1] : p[2]] if isinstance(p, tuple) else p for p in calls[0]]
+            raise NotYet(f"{call_text} called gemm {len(calls)} times; one call computes the whole product.")
+        result = np.asarray(memory).reshape(-1, ldc)
+        if not np.array_equal(result, expected):
+            raise NotYet(f"{call_text} {_product_lesson(result, expected, a[:, :k], b[:, :n], shape)}")
+        replay_arrays = dict(zip("abc", (np.array(matrix) for matrix in matrices), strict=True))
+        args: Any = [
+            replay_arrays[argument[0]][argument[1] : argument[2]] if isinstance(argument, tuple) else argument
+            for argument in calls[0]
+        ]
         gemm(*args)
-        if not np.array_equal(again["c"].reshape(-1, ldc), wanted):
-            raise NotYet(f"{shown}: gemm did not compute what is in c: let the library compute the product.")
+        if not np.array_equal(replay_arrays["c"].reshape(-1, ldc), expected):
+            raise NotYet(
+                f"{call_text}: gemm did not compute what is in c: let the library compute the product."
+            )
     return "one call, no copy, for every shape and leading dimension."
 
 
-def _wrong_product(mine: Any, wanted: Any, a: Any, b: Any, shape: Shape) -> str:
+def _product_lesson(result: Any, expected: Any, a: Any, b: Any, shape: Shape) -> str:
+    """Return the feedback for a wrong product."""
     m, n, k = shape
-    if not np.array_equal(mine[:, n:], wanted[:, n:]):
+    if not np.array_equal(result[:, n:], expected[:, n:]):
         return "wrote into the space behind c's rows: from one row's begin to the next it is ldc elements."
-    flat = mine[:, :n].ravel()
-    right = a @ b
-    if m == n and np.array_equal(mine[:, :n], right.T):
+    elements = result[:, :n].ravel()
+    product = a @ b
+    if m == n and np.array_equal(result[:, :n], product.T):
         return "left the transpose of a @ b in c: gemm writes columns where c has rows."
-    if m == n == k and np.array_equal(mine[:, :n], b @ a):
+    if m == n == k and np.array_equal(result[:, :n], b @ a):
         return (
             "left b @ a in c: to the library both are transposed, and so are what it takes first and second."
         )
-    if np.isin(flat, right.ravel()).all() and m != n:
+    if np.isin(elements, product.ravel()).all() and m != n:
         return (
             "left the elements of a @ b in other places: which of m and n are the rows of what gemm writes?"
         )
@@ -98,20 +112,26 @@ def _wrong_product(mine: Any, wanted: Any, a: Any, b: Any, shape: Shape) -> str:
 
 
 def _products(rng: np.random.Generator) -> list[tuple[Shape, Shape]]:
-    s = int(rng.integers(2, 7))
-    found: list[tuple[Shape, Shape]] = [((s, s, s), (s, s, s))]
-    some = [tuple(int(x) for x in rng.permutation(np.arange(2, 12))[:3]) for _ in range(4)]
-    shapes = [*some, (1, some[0][0], some[0][1]), (some[1][0], 1, some[1][1]), (some[2][0], some[2][1], 1)]
-    for m, n, k in (*shapes, (s, s, s + 1), (s, s, s)):
-        found.append(((m, n, k), (k, n, n)))
-        more = [int(x) for x in rng.integers(1, 6, 3)]
-        found.append(((m, n, k), (k + more[0], n + more[1], n + more[2])))
-    return found
+    """Draw shapes and leading dimensions."""
+    side = int(rng.integers(2, 7))
+    cases: list[tuple[Shape, Shape]] = [((side, side, side), (side, side, side))]
+    random_shapes = [tuple(int(x) for x in rng.permutation(np.arange(2, 12))[:3]) for _ in range(4)]
+    shapes = [
+        *random_shapes,
+        (1, random_shapes[0][0], random_shapes[0][1]),
+        (random_shapes[1][0], 1, random_shapes[1][1]),
+        (random_shapes[2][0], random_shapes[2][1], 1),
+    ]
+    for m, n, k in (*shapes, (side, side, side + 1), (side, side, side)):
+        cases.append(((m, n, k), (k, n, n)))
+        padding = [int(x) for x in rng.integers(1, 6, 3)]
+        cases.append(((m, n, k), (k + padding[0], n + padding[1], n + padding[2])))
+    return cases
 
 
-def _memory(rng: np.random.Generator, rows: int, leading: int) -> Any:
-    """Whole numbers, so that sums are exact in any order."""
-    return rng.integers(-40, 40, rows * leading).astype(np.float32)
+def _memory(rng: np.random.Generator, rows: int, leading_dimension: int) -> Any:
+    """Draw integers, so that sums are exact in any order."""
+    return rng.integers(-40, 40, rows * leading_dimension).astype(np.float32)
 
 
 # 13-tuner
@@ -123,7 +143,7 @@ class _Device:
 
 
 @dataclass(frozen=True, eq=False)
-class Stand:
+class ArrayDescription:
     """The properties of an array that a tuner may use."""
 
     dtype: np.dtype[Any]
@@ -144,53 +164,53 @@ Behaviour = tuple[
     float, float, tuple[float, ...], str
 ]  # first call's µs, later ones' µs, delays, how it is wrong
 _NAMES = ("blocked", "naive", "split k", "tiles of 16", "tiles of 32", "vectorized")
-_RIGHT = (1.0, -2.5, 3.25, 0.125, 12.0)
-_WRONG = {
-    "last": (*_RIGHT[:-1], 12.5),
-    "first": (1.5, *_RIGHT[1:]),
-    "nan": (*_RIGHT[:2], float("nan"), *_RIGHT[3:]),
-    "scaled": _RIGHT,  # all of it by 1 %
-    "short": _RIGHT[:-1],
-    "exchanged": (_RIGHT[1], _RIGHT[0], *_RIGHT[2:]),
+_EXPECTED = (1.0, -2.5, 3.25, 0.125, 12.0)
+_WRONG_RESULTS = {
+    "last": (*_EXPECTED[:-1], 12.5),
+    "first": (1.5, *_EXPECTED[1:]),
+    "nan": (*_EXPECTED[:2], float("nan"), *_EXPECTED[3:]),
+    "scaled": _EXPECTED,  # all of it by 1 %
+    "short": _EXPECTED[:-1],
+    "exchanged": (_EXPECTED[1], _EXPECTED[0], *_EXPECTED[2:]),
 }
-_MOST_TIMED = 60  # of one candidate and kind
+_MAX_TIMINGS = 60  # of one candidate and kind
 _TUNER = "tuner(candidates, reference, timed)"
 
 
 class Candidates:
-    """The results and times of each candidate for each kind of array, and how often it was timed."""
+    """The results and times of each candidate for each kind of array, and the number of its timings."""
 
     def __init__(self, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]) -> None:
-        self._kinds = {kind: at for at, kind in enumerate(dict.fromkeys(calls))}
+        self._kinds = {kind: index for index, kind in enumerate(dict.fromkeys(calls))}
         self._behaviour = behaviour
         self._timed_so_far: dict[tuple[str, Kind], int] = {}
         self.timed: list[dict[str, int]] = []
 
-    def __call__(self, asked: str, name: str, kind: Kind) -> Any:
+    def __call__(self, request: str, name: str, kind: Kind) -> Any:
         """Handle a request: begin a call, run a candidate or the reference, or time a candidate."""
-        if asked == "begins":
+        if request == "begins":
             self.timed.append({})
             return None
-        if name not in self._behaviour and asked != "reference":
+        if name not in self._behaviour and request != "reference":
             raise ValueError(f"There is no candidate {name!r}.")
         if kind not in self._kinds:
             raise ValueError(f"There is no array of {kind[0]} {kind[1]} on device {kind[2]} here.")
-        at = self._kinds[kind]
-        if asked == "reference":
-            return [one + at for one in _RIGHT]
-        cold, warm, delays, wrong = self._behaviour[name][kind]
-        if asked == "runs":
+        index = self._kinds[kind]
+        if request == "reference":
+            return [value + index for value in _EXPECTED]
+        cold_us, warm_us, delays, mistake = self._behaviour[name][kind]
+        if request == "runs":
             error = 1 + 1e-7 * (list(self._behaviour).index(name) + 1)  # another order of the same sums
-            error *= 1.01 if wrong == "scaled" else 1
-            return [error * (one + at) for one in _WRONG.get(wrong, _RIGHT)]
+            error *= 1.01 if mistake == "scaled" else 1
+            return [error * (value + index) for value in _WRONG_RESULTS.get(mistake, _EXPECTED)]
         number = self._timed_so_far.get((name, kind), 0)
         self._timed_so_far[name, kind] = number + 1
         self.timed[-1][name] = self.timed[-1].get(name, 0) + 1
-        return cold if number == 0 else warm * delays[(number - 1) % len(delays)]
+        return cold_us if number == 0 else warm_us * delays[(number - 1) % len(delays)]
 
 
-def play_tuner(
-    tuner: Any, asks: Callable[..., Any], calls: Sequence[Kind], names: Sequence[str]
+def call_tuner(
+    tuner: Any, request: Callable[..., Any], calls: Sequence[Kind], names: Sequence[str]
 ) -> list[str]:
     """Run the answer in its own process; return its choices, the last one from a new tuner."""
 
@@ -198,26 +218,26 @@ def play_tuner(
         return np.dtype(x.dtype).name, tuple(map(int, x.shape)), int(x.device.id)
 
     def candidate(name: str) -> Any:
-        return lambda x: asks("runs", name, kind_of(x))
+        return lambda x: request("runs", name, kind_of(x))
 
-    def made() -> Any:
+    def make_chooser() -> Any:
         candidates = {name: candidate(name) for name in names}
         choose = tuner(
             candidates,
-            lambda x: asks("reference", "", kind_of(x)),
-            lambda name, x: asks("timed", str(name), kind_of(x)),
+            lambda x: request("reference", "", kind_of(x)),
+            lambda name, x: request("timed", str(name), kind_of(x)),
         )
         if not callable(choose):
             raise NotYet(f"{_TUNER} should return a function, choose(x).")
         return choose
 
-    def chosen(choose: Any, kind: Kind) -> str:
-        asks("begins", "", kind)
-        name = choose(Stand(np.dtype(kind[0]), kind[1], _Device(kind[2])))
+    def record_choice(choose: Any, kind: Kind) -> str:
+        request("begins", "", kind)
+        name = choose(ArrayDescription(np.dtype(kind[0]), kind[1], _Device(kind[2])))
         return name if isinstance(name, str) else repr(name)
 
-    choose = made()
-    return [*(chosen(choose, kind) for kind in calls), chosen(made(), calls[0])]
+    choose = make_chooser()
+    return [*(record_choice(choose, kind) for kind in calls), record_choice(make_chooser(), calls[0])]
 
 
 def judge_tuner(answer: Answer) -> str:
@@ -225,73 +245,84 @@ def judge_tuner(answer: Answer) -> str:
     rng = answer.rng
     kinds = _kinds(rng)
     behaviour, best = _behaviour(rng, kinds)
-    calls = [*kinds, *(kinds[int(at)] for at in rng.integers(0, len(kinds), 10))]
+    calls = [*kinds, *(kinds[int(index)] for index in rng.integers(0, len(kinds), 10))]
     candidates = Candidates(calls, behaviour)
-    found = answer.ask(play_tuner, calls, list(behaviour), shown=_TUNER, back=candidates)
-    seen: list[Kind] = []
-    for kind, chosen, timed in zip(calls, found[:-1], candidates.timed[:-1], strict=True):
-        new = kind not in seen
-        shown = f"for {_spelt(kind)} choose(x)"
-        if chosen not in behaviour:
-            raise NotYet(f"{shown} returns {chosen}; it should return the name of a candidate.")
-        if chosen != best[kind] or (new and not timed):
-            raise NotYet(f"{shown} is {chosen!r}: {_why(kind, chosen, timed, seen, behaviour, best)}")
-        if not new and timed:
+    choices = answer.ask(call_tuner, calls, list(behaviour), shown=_TUNER, back=candidates)
+    earlier_kinds: list[Kind] = []
+    for kind, choice, timings in zip(calls, choices[:-1], candidates.timed[:-1], strict=True):
+        is_new = kind not in earlier_kinds
+        call_text = f"for {_kind_text(kind)} choose(x)"
+        if choice not in behaviour:
+            raise NotYet(f"{call_text} returns {choice}; it should return the name of a candidate.")
+        if choice != best[kind] or (is_new and not timings):
             raise NotYet(
-                f"{shown} timed candidates again, although it has chosen for such an array: keep the choice."
+                f"{call_text} is {choice!r}: "
+                f"{_choice_lesson(kind, choice, timings, earlier_kinds, behaviour, best)}"
             )
-        if new and set(timed) < {name for name in behaviour if not behaviour[name][kind][3]}:
+        if not is_new and timings:
             raise NotYet(
-                f"{shown} did not time every candidate whose result is right; another could be faster."
+                f"{call_text} timed candidates again, although it has chosen for such an array: keep the "
+                "choice."
             )
-        if max(timed.values(), default=0) > _MOST_TIMED:
+        if is_new and set(timings) < {name for name in behaviour if not behaviour[name][kind][3]}:
             raise NotYet(
-                f"{shown} timed one candidate {max(timed.values())} times: the median of a few calls will do."
+                f"{call_text} did not time every candidate whose result is right; another could be faster."
             )
-        seen.append(kind)
+        if max(timings.values(), default=0) > _MAX_TIMINGS:
+            raise NotYet(
+                f"{call_text} timed one candidate {max(timings.values())} times: the median of a few calls "
+                "will do."
+            )
+        earlier_kinds.append(kind)
     if not candidates.timed[-1]:
         raise NotYet(f"{_TUNER} keeps choices for all tuners: each has candidates, and choices, of its own.")
     return "results first, medians of warm calls, and one choice for each device, dtype and shape."
 
 
-def _why(
+def _choice_lesson(
     kind: Kind,
-    chosen: str,
-    timed: dict[str, int],
-    seen: Sequence[Kind],
+    choice: str,
+    timings: dict[str, int],
+    earlier_kinds: Sequence[Kind],
     behaviour: dict[str, dict[Kind, Behaviour]],
     best: dict[Kind, str],
 ) -> str:
-    if not timed and not seen:
+    """Return the feedback for a wrong choice."""
+    if not timings and not earlier_kinds:
         return "that was chosen without timing a candidate: time each whose result is right."
-    if not timed and kind not in seen:
-        for earlier in reversed(seen):
-            differ = [
-                name for name, a, b in zip(("dtype", "shape", "device"), earlier, kind, strict=True) if a != b
+    if not timings and kind not in earlier_kinds:
+        for earlier_kind in reversed(earlier_kinds):
+            differences = [
+                name
+                for name, earlier_value, value in zip(
+                    ("dtype", "shape", "device"), earlier_kind, kind, strict=True
+                )
+                if earlier_value != value
             ]
-            if best[earlier] == chosen and len(differ) == 1:
-                return f"the choice of {_spelt(earlier)}. The {differ[0]} belongs in the key."
+            if best[earlier_kind] == choice and len(differences) == 1:
+                return f"the choice of {_kind_text(earlier_kind)}. The {differences[0]} belongs in the key."
         return "that was chosen for another kind of array. Device, dtype and shape belong in the key."
-    wrong = behaviour[chosen][kind][3]
-    if wrong == "nan":
+    mistake = behaviour[choice][kind][3]
+    if mistake == "nan":
         return "fast, and one element is NaN. No comparison with NaN is true: ask whether elements are close."
-    if wrong:
+    if mistake:
         return (
             "fast, and wrong. Before it is timed, compare all of its result with the reference's, each time."
         )
-    most = max(timed.values(), default=0)
-    if most <= 1:
+    max_timings = max(timings.values(), default=0)
+    if max_timings <= 1:
         return "by its first call. That one compiles: call once before you time."
-    if most == 2:
+    if max_timings == 2:
         return "by one call after the first. Any single one may be disturbed: take the median of several."
-    why = "Warm up first, then take the median: a disturbed call spoils a mean."
-    return f"not the fastest; {best[kind]!r} is. {why}"
+    advice = "Warm up first, then take the median: a disturbed call spoils a mean."
+    return f"not the fastest; {best[kind]!r} is. {advice}"
 
 
 def _kinds(rng: np.random.Generator) -> list[Kind]:
+    """Draw kinds of arrays that differ from one base kind."""
     rows, columns = (64 * int(n) for n in rng.permutation(np.arange(1, 30))[:2])
     base: Kind = ("float32", (rows, columns), 0)
-    near: list[Kind] = [
+    neighbours: list[Kind] = [
         ("float16", (rows, columns), 0),
         ("float64", (rows, columns), 0),
         ("float32", (rows, columns), 1),
@@ -303,8 +334,8 @@ def _kinds(rng: np.random.Generator) -> list[Kind]:
         ("float32", (rows + 1, columns), 0),
         ("float32", (rows, columns - 1), 0),
     ]
-    order = rng.permutation(len(near))
-    return [base, *(near[int(at)] for at in order)]
+    order = rng.permutation(len(neighbours))
+    return [base, *(neighbours[int(index)] for index in order)]
 
 
 def _behaviour(
@@ -312,41 +343,47 @@ def _behaviour(
 ) -> tuple[dict[str, dict[Kind, Behaviour]], dict[Kind, str]]:
     """Draw each candidate's behaviour for each kind of array; neighbouring kinds differ in the best one."""
     names = [str(name) for name in rng.permutation(_NAMES)[:4]]
-    mistakes = cycle(str(name) for name in rng.permutation(list(_WRONG)))
+    mistakes = cycle(str(name) for name in rng.permutation(list(_WRONG_RESULTS)))
     behaviour: dict[str, dict[Kind, Behaviour]] = {name: {} for name in names}
     best: dict[Kind, str] = {}
-    for at, kind in enumerate(kinds):
-        ranked = [names[(at + int(n)) % 4] for n in (0, *rng.permutation([1, 2, 3]))]
-        best[kind] = ranked[0]
-        wrong = dict.fromkeys(names, "")
-        if at % 3 != 2:
-            wrong[ranked[1]] = next(mistakes)
-        for rank, name in enumerate(ranked):
-            warm = float(rng.uniform(20, 400)) if rank == 0 else 0.0
+    for index, kind in enumerate(kinds):
+        ranking = [names[(index + int(n)) % 4] for n in (0, *rng.permutation([1, 2, 3]))]
+        best[kind] = ranking[0]
+        mistake_of = dict.fromkeys(names, "")
+        if index % 3 != 2:
+            mistake_of[ranking[1]] = next(mistakes)
+        for rank, name in enumerate(ranking):
+            warm_us = float(rng.uniform(20, 400)) if rank == 0 else 0.0
             if rank:
-                fastest = behaviour[ranked[0]][kind][1]
-                warm = fastest * (0.5 if wrong[name] else 1.1 + 0.2 * rank)
+                fastest_us = behaviour[ranking[0]][kind][1]
+                warm_us = fastest_us * (0.5 if mistake_of[name] else 1.1 + 0.2 * rank)
             # The fastest one compiles longest.
-            cold = float(40_000 * (1 - 0.2 * rank) * rng.uniform(0.95, 1.05))
+            cold_us = float(40_000 * (1 - 0.2 * rank) * rng.uniform(0.95, 1.05))
             # Whichever single call of the fastest is looked at, for some kinds it is a disturbed one.
-            behaviour[name][kind] = cold, warm, _delays(rng, at + rank, 3 if rank else 15), wrong[name]
+            behaviour[name][kind] = (
+                cold_us,
+                warm_us,
+                _delays(rng, index + rank, 3 if rank else 15),
+                mistake_of[name],
+            )
     return behaviour, best
 
 
-def _delays(rng: np.random.Generator, turn: int, least: float) -> tuple[float, ...]:
+def _delays(rng: np.random.Generator, phase: int, smallest: float) -> tuple[float, ...]:
     """Return factors of a call's time: one of every four is disturbed, and never two of three in a row.
 
     Which one goes by turns, so that no call is undisturbed for all kinds. The fastest is delayed most.
     """
-    found: list[float] = []
+    factors: list[float] = []
     for _ in range(20):
         group = rng.uniform(0.99, 1.01, 4)
-        group[turn // 4 % 2] *= rng.uniform(least, 2 * least)
-        found += [float(one) for one in group]
-    return tuple(np.roll(found, turn % 4).tolist())
+        group[phase // 4 % 2] *= rng.uniform(smallest, 2 * smallest)
+        factors += [float(factor) for factor in group]
+    return tuple(np.roll(factors, phase % 4).tolist())
 
 
-def _spelt(kind: Kind) -> str:
+def _kind_text(kind: Kind) -> str:
+    """Return a kind of array as text."""
     return f"{kind[0]} {'×'.join(map(str, kind[1]))} on device {kind[2]}"
 
 

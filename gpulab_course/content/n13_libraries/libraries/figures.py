@@ -18,33 +18,37 @@ def recorded() -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def _title(what: str) -> str:
-    known = recorded()
-    return f"{what}, PyTorch {known['versions']['PyTorch']}, recorded on an {known['device']}"
+def _title(subject: str) -> str:
+    """Return a table's title with the versions and the device of the record."""
+    record = recorded()
+    return f"{subject}, PyTorch {record['versions']['PyTorch']}, recorded on an {record['device']}"
 
 
 def ladder() -> Table:
-    """TFLOP/s of square products by format, each the mean of several in a row, the median of five such."""
+    """Tabulate the TFLOP/s of square products by format: the median of five means of several in a row."""
     # PyTorch's product of bytes wants the second factor column-major; it was recorded row-major.
     times = {(dtype, n): time_ns for dtype, n, time_ns in recorded()["gemm"] if dtype != "int8"}
+    formats = dict.fromkeys(dtype for dtype, _ in times)
     sizes = sorted({n for _, n in times if n >= _SMALLEST})
-    rows = tuple(
-        (dtype, *(number(2 * n**3 / ns / 1e3) if (ns := times.get((dtype, n))) else NOTHING for n in sizes))
-        for dtype in dict.fromkeys(dtype for dtype, _ in times)
-    )
+
+    def rate(dtype: str, n: int) -> str:
+        time_ns = times.get((dtype, n))
+        return number(2 * n**3 / time_ns / 1e3) if time_ns else NOTHING
+
+    rows = tuple((dtype, *(rate(dtype, n) for n in sizes)) for dtype in formats)
     return Table(_title("Products in TFLOP/s"), ("format", *(f"{n:,}³" for n in sizes)), rows)
 
 
 def workspaces() -> Table:
-    """Products with and without memory that cuBLAS may use for itself."""
-    known = recorded()["workspace"]["products"]
+    """Tabulate products with and without memory that cuBLAS may use as a workspace."""
+    products = recorded()["workspace"]["products"]
     rows = []
-    for name, both in known.items():
-        with_ns, without_ns = (both[how]["kernels_ns"] for how in ("with", "without"))
-        kernels = [str(len(both[how]["kernels"])) for how in ("with", "without")]
+    for name, measurements in products.items():
+        with_ns, without_ns = (measurements[variant]["kernels_ns"] for variant in ("with", "without"))
+        kernels = [str(len(measurements[variant]["kernels"])) for variant in ("with", "without")]
         shape, dtype = name.replace("torch.", "").split()
-        times = f"{number(without_ns / with_ns)} ×"
-        m, n, k = (f"{int(one):,}" for one in shape.split("x"))
+        ratio = f"{number(without_ns / with_ns)} ×"
+        m, n, k = (f"{int(extent):,}" for extent in shape.split("x"))
         rows.append(
             (
                 f"{m} × {n} × {k}",
@@ -53,7 +57,7 @@ def workspaces() -> Table:
                 duration(with_ns),
                 kernels[1],
                 duration(without_ns),
-                times,
+                ratio,
             )
         )
     headings = ("m × n × k", "dtype", "kernels with", "time", "kernels without", "time", "times as long")
@@ -62,29 +66,30 @@ def workspaces() -> Table:
 
 def workspace_cost() -> float:
     """Return the time of the longest sums without a workspace, relative to that with one."""
-    both = recorded()["workspace"]["products"]["64x64x65536 torch.float32"]
-    return float(both["without"]["kernels_ns"] / both["with"]["kernels_ns"])
+    measurements = recorded()["workspace"]["products"]["64x64x65536 torch.float32"]
+    return float(measurements["without"]["kernels_ns"] / measurements["with"]["kernels_ns"])
 
 
 def workspace() -> str:
     """Describe how much memory the first product of each stream takes from PyTorch's allocator."""
-    known = recorded()["workspace"]
-    first, other = (size(known[key]) for key in ("first_product_bytes", "another_stream_bytes"))
+    record = recorded()["workspace"]
+    first_size, other_size = (size(record[key]) for key in ("first_product_bytes", "another_stream_bytes"))
     return _title(
-        f"The first product of a process allocates {first}, the first of another stream {other} more"
+        f"The first product of a process allocates {first_size}, the first of another stream {other_size} "
+        "more"
     )
 
 
 def tunable() -> str:
     """Describe the candidates among which PyTorch's TunableOp had to choose."""
-    known = recorded()["tunable"]
-    most = listed(known["candidates"])
+    record = recorded()["tunable"]
+    counts = listed(record["candidates"])
     return _title(
-        f"torch.cuda.tunable: {known['tuned']} choices out of {most} candidates each, all of them named "
-        f"{listed(known['names'])}; at most {known['max_tuning_duration_ms']} ms a candidate by default"
+        f"torch.cuda.tunable: {record['tuned']} choices out of {counts} candidates each, all of them named "
+        f"{listed(record['names'])}; at most {record['max_tuning_duration_ms']} ms a candidate by default"
     )
 
 
 def listed(values: list[Any]) -> str:
-    """Values in a sentence."""
+    """Return values as text, separated by commas."""
     return ", ".join(map(str, values))
