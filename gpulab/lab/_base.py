@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 
 from gpulab import session
 from gpulab.sampler import check_rate
-from gpulab.views._saving import Saved, Writers, as_json, text_writer
+from gpulab.views._saving import Savable, Writers, as_json, text_writer
 from virtualgpu.errors import GpulabError
 
 if TYPE_CHECKING:
     from gpulab.session.choose import DeviceChoice
     from gpulab.views._base import View
-    from gpulab.views.tables import Shown
+    from gpulab.views.tables import RecordTable
 
 Bundle = tuple[dict[str, Any], dict[str, Any]]
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Pictured(Saved):
+class Pictured(Savable):
     """Object that is displayed as a picture: a view or tables, which `_make_picture` makes once."""
 
     _made: Any = None
 
-    def _make_picture(self) -> View | Shown[Any]:
+    def _make_picture(self) -> View | RecordTable[Any]:
         raise NotImplementedError
 
-    def _picture(self) -> View | Shown[Any]:
-        picture: View | Shown[Any] = self._make_picture() if self._made is None else self._made
+    def _picture(self) -> View | RecordTable[Any]:
+        picture: View | RecordTable[Any] = self._make_picture() if self._made is None else self._made
         self._made = picture
         return picture
 
@@ -175,7 +175,7 @@ class Recorded(Pictured, Generic[R]):
     def _picture(self) -> Any:
         picture: Any = super()._picture()
         if self._display:
-            picture.ended = self.stop
+            picture.on_close = self.stop
         return picture
 
     def _writers(self) -> Writers:

@@ -1,7 +1,7 @@
 """Views: pictures of records, interactive in JupyterLab and PNG everywhere else.
 
-A view takes records and nothing else: it neither measures nor runs anything itself. What it needs
-beyond its records (a trace at another block size, live readings) it asks of a function it was given.
+A view takes records and nothing else: it does not measure or run anything itself. If it needs more than its
+records, such as a trace at another block size or live readings, it calls a function that it was given.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Widgets and matplotlib take long to import: pay for them with the first view, not before.
+    # Widgets and matplotlib take long to import, so they are imported with the first view.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return load(_HOMES[name], name)

@@ -1,4 +1,4 @@
-"""Base class of views: a widget that is also a picture and a sentence."""
+"""Base class of views: widgets that also have a static picture and a sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from gpulab.views._saving import Saved, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.views.parts import page, palette, picture
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
@@ -28,44 +28,45 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "((?:\.{1,2}|gpulab)/[\w./]+\.js)"
 
 
 def module_text(name: str, folder: Traversable = _HERE) -> str:
-    """Return the ES module ``<name>.js`` with the modules that it imports put in front of it.
+    """Return the ES module ``<name>.js``, preceded by the modules that it imports.
 
-    A widget ships one module, and its code must work offline: imports are therefore joined here, and a
-    module imported twice is joined once. A module in a `folder` of another package imports this package's
+    A widget ships one module, and its code must work offline. The imports are therefore joined here; a module
+    that is imported twice is included once. A module in a `folder` of another package imports this package's
     parts as ``gpulab/parts/frame.js``.
     """
-    joined: dict[str, str] = {}
+    modules: dict[str, str] = {}
 
     def join(path: str, text: str) -> None:
-        for imported in _IMPORT.findall(text):
-            inner = imported.removeprefix("gpulab/")
-            if inner == imported:
-                inner = normpath(f"{dirname(path)}/{imported}")
-            if inner not in joined:
-                join(inner, _HERE.joinpath(inner).read_text(encoding="utf-8"))
-        joined[path] = _IMPORT.sub("", text)
+        for import_path in _IMPORT.findall(text):
+            module_path = import_path.removeprefix("gpulab/")
+            if module_path == import_path:
+                module_path = normpath(f"{dirname(path)}/{import_path}")
+            if module_path not in modules:
+                join(module_path, _HERE.joinpath(module_path).read_text(encoding="utf-8"))
+        modules[path] = _IMPORT.sub("", text)
 
     join(f"{name}.js", (folder / f"{name}.js").read_text(encoding="utf-8"))
-    *shared, main = joined.values()
+    *imported_modules, main_module = modules.values()
     return "\n".join(
-        [re.sub(r"^export (?!default)", "", text, flags=re.MULTILINE) for text in shared] + [main]
+        [re.sub(r"^export (?!default)", "", text, flags=re.MULTILINE) for text in imported_modules]
+        + [main_module]
     )
 
 
 def style_text(name: str) -> str:
-    """Return the style sheet of a view: the colours, ``parts/parts.css``, and its own if there is one."""
+    """Return the style sheet of a view: the colours, ``parts/parts.css``, and its own sheet if it has one."""
     sheets = [_HERE.joinpath(f"{part}.css") for part in ("parts/parts", name)]
-    return palette.css() + "\n".join(s.read_text(encoding="utf-8") for s in sheets if s.is_file())
+    return palette.css() + "\n".join(sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.is_file())
 
 
-class View(anywidget.AnyWidget, Tabular, Saved):
+class View(anywidget.AnyWidget, Tabular, Savable):
     """Widget with a sentence (``repr``), a text (``describe()``), and a PNG and a page of the same content.
 
-    Subclasses implement `record`, `sentence`, `describe` and `draw`, and call `redraw` once their record
-    is there. One whose browser side is more than its display list names a module of its own
-    (``class DeviceCard(View, module="device/card")``). Callbacks from the browser may come on any
-    thread: they hold ``self._lock`` and run inside ``self._reporting(...)``, which shows an error in
-    the widget instead of raising it.
+    Subclasses implement `record`, `sentence`, `describe` and `draw`, and call `redraw` as soon as they have
+    their record. A view with its own browser code names its module
+    (``class DeviceCard(View, module="device/card")``). Callbacks from the browser may come on any thread:
+    they hold ``self._lock`` and run inside ``self._reporting(...)``, which shows an error in the widget
+    instead of raising it.
     """
 
     _esm = module_text("parts/view")
@@ -81,7 +82,7 @@ class View(anywidget.AnyWidget, Tabular, Saved):
     scene = traitlets.Dict().tag(sync=True)
     data = traitlets.Bytes(b"").tag(sync=True)
 
-    ended: Callable[[], object] | None = None
+    on_close: Callable[[], object] | None = None
     """A function that is called when the view is closed."""
 
     def __init_subclass__(cls, module: str = "", **kwargs: Any) -> None:
@@ -93,11 +94,11 @@ class View(anywidget.AnyWidget, Tabular, Saved):
     def __init__(self, **traits: Any) -> None:
         self._lock = threading.RLock()
         super().__init__(view_name=re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(self).__name__).lower(), **traits)
-        close_those_of_earlier_runs(self)
+        close_widgets_of_earlier_runs(self)
 
     @property
     def record(self) -> Any:
-        """The record that is shown, or a tuple of records."""
+        """The displayed record, or a tuple of records."""
         raise NotImplementedError
 
     def sentence(self) -> str:
@@ -117,7 +118,7 @@ class View(anywidget.AnyWidget, Tabular, Saved):
         raise NotImplementedError
 
     def redraw(self, **traits: Any) -> None:
-        """Send the browser the present result of `draw`, and other traits in the same message."""
+        """Send the current result of `draw` to the browser, with other traits in the same message."""
         scene, data = pack(self.draw())
         with self.hold_sync():
             self.scene = scene
@@ -126,7 +127,7 @@ class View(anywidget.AnyWidget, Tabular, Saved):
                 setattr(self, name, value)
 
     def png(self) -> bytes:
-        """The static picture as PNG, at twice its nominal pixels so that it stays sharp."""
+        """Return the static picture as PNG, at twice its nominal size so that it stays sharp."""
         with self._lock:
             return picture.png(self.draw(), self.title, self.caption)
 
@@ -136,9 +137,9 @@ class View(anywidget.AnyWidget, Tabular, Saved):
             traits_by_name = {
                 name: trait for name, trait in self.traits(sync=True).items() if not name.startswith("_")
             }
-            outer = {"layout", "tabbable", "tooltip", "comm"}
-            sent = {name: getattr(self, name) for name in traits_by_name if name not in outer}
-            return page.page(sent, str(self._esm), str(self._css), self.title, self.describe(), self.png())
+            widget_traits = {"layout", "tabbable", "tooltip", "comm"}
+            values = {name: getattr(self, name) for name in traits_by_name if name not in widget_traits}
+            return page.page(values, str(self._esm), str(self._css), self.title, self.describe(), self.png())
 
     def _writers(self) -> Writers:
         page_of = text_writer(self.html)
@@ -148,11 +149,11 @@ class View(anywidget.AnyWidget, Tabular, Saved):
         return self.sentence()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return widget and sentence; the picture is a separate output, created after the widget is sent.
+        """Return the widget and its sentence; the picture becomes a separate output after the cell.
 
-        That output stays hidden beside a live widget (``parts.css``) and stands in for one that cannot
-        be shown: in an export, on a web page, in a notebook opened without its kernel. Where no cell runs
-        that could show it, the bundle holds it, too.
+        That output is hidden next to a live widget (``parts.css``). It replaces a widget that cannot be
+        shown: in an export, on a web page, or in a notebook without its kernel. If no cell runs, the picture
+        is part of this bundle.
         """
         if self.comm is None:
             return self._picture_bundle()
@@ -163,16 +164,18 @@ class View(anywidget.AnyWidget, Tabular, Saved):
         return {**data, **widget}, metadata
 
     def _picture_bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the sentence and the picture as data and metadata of an output."""
         try:
-            drawn = self.png()
+            image = self.png()
         except Exception as error:  # the widget must be shown even if the picture fails
             return {"text/plain": f"{self!r}\n(no picture: {type(error).__name__}: {error})"}, {}
-        width, height = picture.nominal_size(drawn)
-        data = {"text/plain": repr(self), "image/png": base64.b64encode(drawn).decode("ascii")}
+        width, height = picture.nominal_size(image)
+        data = {"text/plain": repr(self), "image/png": base64.b64encode(image).decode("ascii")}
         sizes = {"width": width, "height": height, "alt": repr(self)}
         return data, {"image/png": sizes, **palette.NEEDS_LIGHT}
 
     def _show_picture(self) -> None:
+        """Publish the picture as a separate output of the current cell."""
         from IPython.core.getipython import get_ipython
 
         shell: Any = get_ipython()
@@ -180,30 +183,30 @@ class View(anywidget.AnyWidget, Tabular, Saved):
         shell.display_pub.publish(data=data, metadata=metadata)
 
     def close(self) -> None:
-        """Close the live view. Its picture and text are still displayed."""
+        """Close the live view; its picture and text are still displayed."""
         super().close()
         self.layout.close()
         # ipywidgets blanks this hook on close; the class's own still gives picture and text.
         self.__dict__.pop("_repr_mimebundle_", None)
-        if self.ended is not None:
-            self.ended()
+        if self.on_close is not None:
+            self.on_close()
 
     @contextmanager
-    def _reporting(self, doing: str) -> Iterator[None]:
-        """Show an error of the code inside as text in the widget; clear the last one on success."""
+    def _reporting(self, action: str) -> Iterator[None]:
+        """Show an error of the enclosed code as text in the widget; remove the last error on success."""
         try:
             yield
         except Exception as error:
-            self.error = f"{doing} failed. {type(error).__name__}: {error}"
+            self.error = f"{action} failed. {type(error).__name__}: {error}"
         else:
             self.error = ""
 
 
-def close_those_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
+def close_widgets_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
     """Close the widgets of earlier runs of the same notebook cell, which are no longer visible.
 
-    The list of open widgets belongs to the IPython shell and lives there. Cells are told apart by
-    the id the front end sends with each request; without one nothing is closed.
+    The IPython shell holds the list of open widgets. Cells are identified by the id that the front end sends
+    with each request; without an id, nothing is closed.
     """
     from IPython.core.getipython import get_ipython
 
@@ -213,18 +216,18 @@ def close_those_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
     run = request.get("header", {}).get("msg_id")
     if not cell or not run:
         return
-    kept: list[tuple[str, str, anywidget.AnyWidget]] = []
-    for other_cell, other_run, other in getattr(shell, "_gpulab_views", ()):
+    open_widgets: list[tuple[str, str, anywidget.AnyWidget]] = []
+    for other_cell, other_run, other_widget in getattr(shell, "_gpulab_views", ()):
         if other_cell == cell and other_run != run:
-            other.close()
-            other.layout.close()
-        elif other.comm is not None:
-            kept.append((other_cell, other_run, other))
-    shell._gpulab_views = [*kept, (cell, run, widget)]
+            other_widget.close()
+            other_widget.layout.close()
+        elif other_widget.comm is not None:
+            open_widgets.append((other_cell, other_run, other_widget))
+    shell._gpulab_views = [*open_widgets, (cell, run, widget)]
 
 
 def after_cell(work: Callable[[], object]) -> bool:
-    """Run a function after the current notebook cell has shown its result; False if no cell runs."""
+    """Run a function after the current notebook cell has shown its result; return False if no cell runs."""
     from IPython.core.displaypub import CapturingDisplayPublisher
     from IPython.core.getipython import get_ipython
 
@@ -238,10 +241,10 @@ def after_cell(work: Callable[[], object]) -> bool:
     ):
         return False
 
-    def after(*_: Any) -> None:
-        shell.events.unregister("post_run_cell", after)
+    def run_work(*_: Any) -> None:
+        shell.events.unregister("post_run_cell", run_work)
         if shell.get_parent().get("header", {}).get("msg_id") == header.get("msg_id"):
             work()
 
-    shell.events.register("post_run_cell", after)
+    shell.events.register("post_run_cell", run_work)
     return True

@@ -1,4 +1,4 @@
-"""Charts that need no interaction: drawn by matplotlib, and shown as an image with alternative text."""
+"""Charts without interaction: drawn by matplotlib, and shown as an image with alternative text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
-from gpulab.views._saving import Saved, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.views.parts import palette
 from gpulab.views.tables import Table, Tabular
 from gpulab.words import number
@@ -39,26 +39,26 @@ CAPTION_CHARACTERS = 150
 SMALL_POINTS = 7.2
 _PALETTE_COLOURS = 160
 # matplotlib's settings belong to the whole process.
-_drawing = threading.Lock()
+_drawing_lock = threading.Lock()
 
 
 def colour(name: str) -> str:
-    """Return a colour of the palette, for the background of matplotlib's present settings."""
-    ground = matplotlib.rcParams["axes.facecolor"]
-    dark = sum(to_rgb(ground)) < 1.5
-    return palette.COLOURS[name][dark]
+    """Return a colour of the palette, in the theme of matplotlib's current background."""
+    background = matplotlib.rcParams["axes.facecolor"]
+    is_dark = sum(to_rgb(background)) < 1.5
+    return palette.COLOURS[name][is_dark]
 
 
-def number_ticks(ax: Axes, which: Literal["x", "y"], multiples: Sequence[float]) -> None:
-    """Ticks of a logarithmic axis as plain numbers."""
-    axis = ax.xaxis if which == "x" else ax.yaxis
+def number_ticks(ax: Axes, direction: Literal["x", "y"], multiples: Sequence[float]) -> None:
+    """Format the ticks of a logarithmic axis as plain numbers."""
+    axis = ax.xaxis if direction == "x" else ax.yaxis
     axis.set_major_locator(LogLocator(subs=multiples))
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axis.set_minor_locator(NullLocator())
 
 
-class FigureView(Tabular, Saved):
-    """A chart drawn by matplotlib, with a sentence (``repr``), a text (``describe()``), a PNG and a page.
+class FigureView(Tabular, Savable):
+    """Chart drawn by matplotlib, with a sentence (``repr``), a text (``describe()``), a PNG and a page.
 
     Subclasses implement `record`, `sentence`, `describe` and `painters`.
 
@@ -67,7 +67,7 @@ class FigureView(Tabular, Saved):
     title
         The heading of the chart.
     caption
-        What is shown, and where the numbers come from.
+        The contents of the chart, and the origin of its numbers.
     source
         The source of the numbers, such as ``"measured"``.
     """
@@ -83,7 +83,7 @@ class FigureView(Tabular, Saved):
 
     @property
     def record(self) -> Any:
-        """The record that is shown, or a tuple of records."""
+        """The displayed record, or a tuple of records."""
         raise NotImplementedError
 
     def sentence(self) -> str:
@@ -95,15 +95,15 @@ class FigureView(Tabular, Saved):
         raise NotImplementedError
 
     def painters(self) -> Sequence[Painter]:
-        """Functions that draw the panels, from left to right, each on its axes."""
+        """Return the functions that draw the panels, from left to right, each on its axes."""
         raise NotImplementedError
 
     def tables(self) -> tuple[Table, ...]:
-        """The numbers of the chart."""
+        """Return the numbers of the chart as tables."""
         return ()
 
     def notes(self) -> Sequence[str]:
-        """Sentences that are shown above the caption."""
+        """Return sentences that are shown above the caption."""
         return ()
 
     def plot(self, ax: Any = None) -> Any:
@@ -129,23 +129,23 @@ class FigureView(Tabular, Saved):
 
             return self._compose(pyplot.figure(figsize=(WIDTH_IN, self.height_in)))
         axes = np.ravel(ax)
-        for painter, panel in zip(self.painters(), axes, strict=False):
-            painter(panel)
+        for painter, panel_axes in zip(self.painters(), axes, strict=False):
+            painter(panel_axes)
         axes[0].set_title(f"{self.title}\n{fill(self.caption, 70)}", loc="left", fontsize="small")
         return ax
 
     def _compose(self, figure: Figure) -> Any:
-        """Draw panels, title and caption on an empty figure; return the axes."""
+        """Draw the panels, title and caption on an empty figure; return the axes."""
         figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, wspace=0.04)
         axes = figure.subplots(1, len(self.widths), width_ratios=self.widths, squeeze=False)[0]
-        for painter, panel in zip(self.painters(), axes, strict=True):
-            painter(panel)
+        for painter, panel_axes in zip(self.painters(), axes, strict=True):
+            painter(panel_axes)
         figure.suptitle(self.title, x=0.013, ha="left", weight="bold", fontsize=11)
-        below = "\n".join(
+        footer = "\n".join(
             line for text in (" ".join(self.notes()), self.caption) for line in wrap(text, CAPTION_CHARACTERS)
         )
         figure.supxlabel(
-            below,
+            footer,
             x=0.013,
             ha="left",
             fontsize=SMALL_POINTS,
@@ -155,28 +155,28 @@ class FigureView(Tabular, Saved):
 
     @contextmanager
     def _figure(self, theme: Theme) -> Iterator[Any]:
-        """The chart on a canvas, in the colours of a theme."""
-        with _drawing, style.context(["default", _settings(theme)]):
+        """Draw the chart on a canvas, in the colours of a theme."""
+        with _drawing_lock, style.context(["default", _settings(theme)]):
             figure = Figure(figsize=(WIDTH_IN, self.height_in), dpi=DPI * SHARPNESS)
             self._compose(figure)
             yield FigureCanvasAgg(figure)
 
     def png(self, theme: Theme = "light") -> bytes:
-        """The chart as PNG, 900 nominal pixels wide, for light or dark paper."""
+        """Return the chart as PNG, 900 nominal pixels wide, for a light or dark background."""
         with self._figure(theme) as canvas:
             canvas.draw()
-            drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+            image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
         buffer = io.BytesIO()
-        drawn.quantize(_PALETTE_COLOURS, dither=Image.Dither.NONE).save(buffer, "PNG")
+        image.quantize(_PALETTE_COLOURS, dither=Image.Dither.NONE).save(buffer, "PNG")
         return buffer.getvalue()
 
     def html(self) -> str:
         """Return a page that works on its own: the chart, its tables and its description."""
-        dark = f"background: {palette.COLOURS['bg'][1]}; color: {palette.COLOURS['fg'][1]}"
-        ground = f"@media (prefers-color-scheme: dark) {{ body {{ {dark} }} }}"
+        dark_style = f"background: {palette.COLOURS['bg'][1]}; color: {palette.COLOURS['fg'][1]}"
+        dark_rule = f"@media (prefers-color-scheme: dark) {{ body {{ {dark_style} }} }}"
         return (
             f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}'
-            f"</title><style>body {{ font-family: system-ui, sans-serif }}\n{ground}</style></head>\n"
+            f"</title><style>body {{ font-family: system-ui, sans-serif }}\n{dark_rule}</style></head>\n"
             f"<body>{self._repr_html_()}<details><summary>Description</summary>"
             f"<pre>{html.escape(self.describe())}</pre></details></body></html>\n"
         )
@@ -184,7 +184,7 @@ class FigureView(Tabular, Saved):
     def _writers(self) -> Writers:
         page = text_writer(self.html)
 
-        def drawing(path: Path) -> None:
+        def save_drawing(path: Path) -> None:
             with self._figure("light") as canvas:
                 canvas.figure.savefig(path)
 
@@ -192,8 +192,8 @@ class FigureView(Tabular, Saved):
             ".html": page,
             ".htm": page,
             ".png": lambda path: path.write_bytes(self.png()),
-            ".svg": drawing,
-            ".pdf": drawing,
+            ".svg": save_drawing,
+            ".pdf": save_drawing,
         }
 
     def __repr__(self) -> str:
@@ -202,28 +202,28 @@ class FigureView(Tabular, Saved):
     def _repr_html_(self) -> str:
         return self._html(self.png("light"))
 
-    def _html(self, light: bytes) -> str:
+    def _html(self, light_png: bytes) -> str:
         """Return the image, with a dark version for dark pages, and the folded tables."""
-        name = f"gl-figure-{hashlib.sha256(light).hexdigest()[:10]}"
-        dark = palette.in_dark(f"img.{name}", f"content: url({_data_url(self.png('dark'))})")
+        name = f"gl-figure-{hashlib.sha256(light_png).hexdigest()[:10]}"
+        dark_rule = palette.in_dark(f"img.{name}", f"content: url({_data_url(self.png('dark'))})")
         image = (
             f'<img class="{name}" width="{WIDTH_IN * DPI:.0f}" style="max-width:100%" '
-            f'alt="{html.escape(self.describe())}" src="{_data_url(light)}">'
+            f'alt="{html.escape(self.describe())}" src="{_data_url(light_png)}">'
         )
         tables = "".join(
             f"<details><summary>{html.escape(table.title)}</summary>{table.html()}</details>"
             for table in self.tables()
         )
-        return f"<div><style>{dark}</style>{image}{tables}</div>"
+        return f"<div><style>{dark_rule}</style>{image}{tables}</div>"
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        light = self.png("light")
+        light_png = self.png("light")
         data = {
             "text/plain": repr(self),
-            "text/html": self._html(light),
-            "image/png": base64.b64encode(light).decode("ascii"),
+            "text/html": self._html(light_png),
+            "image/png": base64.b64encode(light_png).decode("ascii"),
         }
-        height = Image.open(io.BytesIO(light)).height // SHARPNESS
+        height = Image.open(io.BytesIO(light_png)).height // SHARPNESS
         sizes = {"width": round(WIDTH_IN * DPI), "height": height, "alt": self.describe()}
         return data, {"image/png": sizes, **palette.NEEDS_LIGHT}
 
@@ -233,7 +233,7 @@ def _data_url(png: bytes) -> str:
 
 
 def _settings(theme: Theme) -> dict[str, Any]:
-    """Settings of matplotlib in the colours of a theme."""
+    """Return matplotlib's settings in the colours of a theme."""
     index = ("light", "dark").index(theme)
     fg, muted, bg, rule, grid = (
         palette.COLOURS[name][index] for name in ("fg", "muted", "bg", "rule", "grid")

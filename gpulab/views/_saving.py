@@ -1,4 +1,4 @@
-"""Saving of views and tables: `save` chooses the format by the ending of the file's name."""
+"""Saving of views and tables: `save` chooses the format by the extension of the file's name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import numpy as np
 Writers = Mapping[str, Callable[[Path], object]]
 
 
-class Saved:
-    """A base class of objects that can be saved. Subclasses define `_writers`, by ending."""
+class Savable:
+    """Base class of objects that can be saved. Subclasses define a writer for each extension."""
 
     __slots__ = ()
 
     def _writers(self) -> Writers:
+        """Return the functions that write a file, by extension."""
         raise NotImplementedError
 
     def save(self, path: str | Path) -> Path:
@@ -29,8 +30,8 @@ class Saved:
         Parameters
         ----------
         path
-            ``x.html``: a page that works alone; what else there is, such as ``x.png`` or ``x.json``, is in
-            the message of an ending that is not known.
+            ``x.html`` is a page that works alone. The error message for an unknown extension lists the other
+            formats, such as ``x.png`` or ``x.json``.
 
         Returns
         -------
@@ -40,55 +41,56 @@ class Saved:
         Raises
         ------
         ValueError
-            For another ending; the message lists those that there are.
+            For an unknown extension; the message lists the known ones.
         """
         path = Path(path)
         writers = self._writers()
-        for ending, write in writers.items():
-            if path.name.lower().endswith(ending):
-                write(path)
+        for extension, writer in writers.items():
+            if path.name.lower().endswith(extension):
+                writer(path)
                 return path
-        *most, last = writers
-        endings = f"{', '.join(most)} or {last}" if most else last
-        raise ValueError(f"It is saved as {endings}, not as {path.name!r}.")
+        *others, last = writers
+        extensions = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(f"It is saved as {extensions}, not as {path.name!r}.")
 
 
 def text_writer(text: Callable[[], str]) -> Callable[[Path], object]:
-    """Return a writer of the text that a function returns."""
+    """Return a function that writes the text of another function to a file."""
     return lambda path: path.write_text(text(), encoding="utf-8")
 
 
 def as_json(record: Any) -> str:
-    """A record as JSON: arrays as lists, NaN as null."""
+    """Return a record as JSON: arrays as lists, NaN as null."""
     return data_as_json(asdict(record), indent=1)
 
 
 def data_as_json(data: Any, indent: int | None = None) -> str:
-    """Dictionaries and arrays as JSON: arrays as lists, NaN as null."""
+    """Return dictionaries and arrays as JSON: arrays as lists, NaN as null."""
     return json.dumps(_tree(data), indent=indent, ensure_ascii=False)
 
 
 def plain(value: float) -> int | float | None:
-    """Return a number as it is written to files: integral values without a fraction, NaN as nothing."""
+    """Return a number for files: integral values as int; None for NaN and infinities."""
     if not math.isfinite(value):
         return None
     return int(value) if value.is_integer() else value
 
 
 def _tree(value: Any) -> Any:
+    """Return a value with arrays and tuples as lists, and NaN as None."""
     if isinstance(value, np.ndarray):
-        return [_tree(each) for each in value.tolist()]
+        return [_tree(item) for item in value.tolist()]
     if isinstance(value, float):
         return plain(value)
     if isinstance(value, dict):
-        return {key: _tree(each) for key, each in value.items()}
+        return {key: _tree(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_tree(each) for each in value]
+        return [_tree(item) for item in value]
     return value
 
 
 def csv_writer(columns: Sequence[str], rows: Callable[[], Iterable[Sequence[Any]]]) -> Callable[[Path], None]:
-    """Saves rows of readings under their columns' names."""
+    """Return a function that writes rows to a CSV file under the columns' names."""
 
     def write(path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The waves of a launch and its occupancy, in words and bars."""
+"""Waves of a launch and its occupancy, in words and bars."""
 
 from __future__ import annotations
 
@@ -14,70 +14,72 @@ from gpulab.words import count, duration, listing, number, percent
 from virtualgpu.records import Occupancy
 from virtualgpu.records.launch.waves import LaunchWaves
 
-MOST_DRAWN = 1 << 16
+MAX_DRAWN_BLOCKS = 1 << 16
 
 
 class Waves(LaunchWaves):
-    """The waves of a launch, and its numbers in words."""
+    """Waves of a launch, with its numbers in words."""
 
     def wave_words(self) -> str:
-        """The waves in words: ``2 full waves and a tail of 40 blocks (31 % full)``."""
+        """Return the waves in words: ``2 full waves and a tail of 40 blocks (31 % full)``."""
         if not self.trace.blocks_per_wave:
             return "no block fits on an SM"
         share = percent(self.tail_blocks / self.trace.blocks_per_wave)
         if not self.full_waves:
             return f"less than one wave ({share} of the blocks that fit at once)"
-        full = count(self.full_waves, "full wave")
-        tail = f" and a tail of {count(self.tail_blocks, 'block')} ({share} full)"
-        return full + tail if self.tail_blocks else full
+        full_text = count(self.full_waves, "full wave")
+        tail_text = f" and a tail of {count(self.tail_blocks, 'block')} ({share} full)"
+        return full_text + tail_text if self.tail_blocks else full_text
 
     def numbers(self) -> list[list[str]]:
-        """Rows of ``[term, value, detail]`` for a panel."""
+        """Return rows of ``[term, value, detail]`` for a panel."""
         trace = self.trace
-        fit = self.trace.occupancy
+        occupancy = self.trace.occupancy
         median = float(np.median(trace.end_ns - trace.start_ns)) if trace.end_ns.size else 0.0
-        per_wave = f"{count(trace.sm_count, 'SM')} × {count(fit.blocks_per_sm, 'block')}"
-        tail = (
+        per_wave_text = f"{count(trace.sm_count, 'SM')} × {count(occupancy.blocks_per_sm, 'block')}"
+        tail_text = (
             f"{percent(self.tail_blocks / trace.blocks_per_wave)} full"
             if self.tail_blocks and self.full_waves
             else "none"
         )
         return [
             ["Blocks in the grid", number(self.blocks), f"of {count(math.prod(trace.block), 'thread')}"],
-            ["Blocks at once (one wave)", number(trace.blocks_per_wave), per_wave],
-            ["Waves", _wave_count(trace.waves), f"tail: {tail}"],
+            ["Blocks at once (one wave)", number(trace.blocks_per_wave), per_wave_text],
+            ["Waves", _wave_count(trace.waves), f"tail: {tail_text}"],
             ["Span", duration(trace.span_ns), f"a block {duration(median)}"],
             [
                 "Theoretical occupancy",
-                percent(fit.fraction),
-                f"{fit.warps_per_sm} of {count(fit.max_warps_per_sm, 'warp')}",
+                percent(occupancy.fraction),
+                f"{occupancy.warps_per_sm} of {count(occupancy.max_warps_per_sm, 'warp')}",
             ],
             ["Achieved occupancy", percent(self.achieved), self.achieved_where],
         ]
 
     @cached_property
     def sms(self) -> npt.NDArray[np.int32]:
-        """The SMs that ran a block, in order."""
+        """Numbers of the SMs that ran a block, in order."""
         return np.unique(self.trace.sm_id)
 
     @property
     def idle_sms(self) -> int:
+        """Number of SMs that ran no block."""
         return max(0, self.trace.sm_count - int(self.sms.size))
 
     @cached_property
     def achieved(self) -> float:
+        """Achieved occupancy, as an average over busy SMs."""
         return self.trace.achieved_occupancy
 
     @property
     def achieved_where(self) -> str:
-        """Return the average in words: over busy SMs, and over the whole device."""
+        """Explanation of the average: it is over busy SMs; the value for the whole device follows."""
         return f"busy SMs; device {percent(self.trace.achieved_on_device)}"
 
     @cached_property
-    def drawn(self) -> Waves:
-        """Return these waves, or a sample of each SM's blocks if there are too many to draw."""
-        fewer = self.trace.thinned(MOST_DRAWN)
-        return self if fewer is self.trace else Waves(fewer)
+    def sample(self) -> Waves:
+        """These waves, or waves with a sample of each SM's blocks if there are too many to draw."""
+        sample = self.trace.thinned(MAX_DRAWN_BLOCKS)
+        return self if sample is self.trace else Waves(sample)
 
 
 def _wave_count(waves: float) -> str:
@@ -86,8 +88,8 @@ def _wave_count(waves: float) -> str:
         return number(waves)
     if waves < 0.1:
         return f"{waves:.2g}"
-    hides_a_tail = round(waves, 2).is_integer() and not float(waves).is_integer()
-    return f"{waves:.3f}" if hides_a_tail else f"{waves:.2f}"
+    hides_tail = round(waves, 2).is_integer() and not float(waves).is_integer()
+    return f"{waves:.3f}" if hides_tail else f"{waves:.2f}"
 
 
 def occupancy_words(fit: Occupancy) -> str:
@@ -95,22 +97,22 @@ def occupancy_words(fit: Occupancy) -> str:
 
 
 def limiter_words(fit: Occupancy) -> str:
-    """Return the limits in words, ``limited by registers``, or that no block fits."""
+    """Return the limits of occupancy in words: ``limited by registers``, or that no block fits."""
     if not fit.blocks_per_sm:
         return f"no block fits: {listing(fit.limiters)}" if fit.limiters else "no block fits"
     return f"limited by {listing(fit.limiters)}" if fit.limiters else "no single limit"
 
 
 def limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Return one bar per limit: the blocks per SM that it alone would allow, with a mark if it decides.
+    """Return one bar per limit: the blocks per SM that this limit alone allows, with a mark if it decides.
 
-    The limit on blocks fills a bar, for what is above it can never be reached.
+    A full bar represents the hardware's limit on blocks, because larger values cannot be reached.
     """
-    most = max(fit.blocks_by_limit.values(), default=1)
-    full = max(1, min(most, fit.blocks_by_limit.get("blocks", most)))
+    highest_blocks = max(fit.blocks_by_limit.values(), default=1)
+    full_bar_blocks = max(1, min(highest_blocks, fit.blocks_by_limit.get("blocks", highest_blocks)))
     rows = []
     for limit, blocks in fit.blocks_by_limit.items():
-        bar: dict[str, Any] = {"label": limit, "share": blocks / full, "value": number(blocks)}
+        bar: dict[str, Any] = {"label": limit, "share": blocks / full_bar_blocks, "value": number(blocks)}
         if limit in fit.limiters:
             bar |= {"mark": "◀ limits", "strong": True, "colour": (colours or {}).get(limit, "accent")}
         rows.append(bar)

@@ -11,7 +11,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from gpulab.views._base import close_those_of_earlier_runs, module_text
+from gpulab.views._base import close_widgets_of_earlier_runs, module_text
 from gpulab.views.parts import palette
 
 _HERE = files("gpulab_course.teach")
@@ -51,7 +51,7 @@ class Form(anywidget.AnyWidget):
         react: Callable[[dict[str, Any]], None],
     ) -> None:
         super().__init__(form=form, facts=facts, state=state())
-        close_those_of_earlier_runs(self)
+        close_widgets_of_earlier_runs(self)
         self._now = state
         self._react = react
         self.on_msg(self._hear)

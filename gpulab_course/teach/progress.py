@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
 
-from gpulab.views._saving import Saved, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.views.tables import Table
 from gpulab.words import count
 from gpulab_course.teach.interview import again
@@ -81,7 +81,7 @@ class NotebookProgress:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Progress(Saved):
+class Progress(Savable):
     """The progress of a learner, by notebook.
 
     Examples

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.views.tables.diagnosis import NAMES, NOTEBOOKS, WORTH
+from gpulab.views.tables.diagnosis import MIN_GAIN, NAMES, NOTEBOOKS
 from tests.causes import table
 
 SEED = 11
@@ -34,7 +34,7 @@ def test_what_is_told_gains_enough_and_comes_in_order() -> None:
     row = table.row(SEED, "occupancy", 0)
     told = row.found.worth_mending
     assert told
-    assert all(cause.gain >= WORTH for cause in told)
+    assert all(cause.gain >= MIN_GAIN for cause in told)
     assert [cause.remaining for cause in told] == sorted((c.remaining for c in told), reverse=True)
 
 

@@ -241,7 +241,7 @@ def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
 def test_what_ends_with_a_view_ends_once_it_is_closed() -> None:
     view = MAKERS["few blocks"]()
     ended = []
-    view.ended = lambda: ended.append(view.comm)
+    view.on_close = lambda: ended.append(view.comm)
     view.close()
     assert ended == [None]
     assert view.layout.comm is None

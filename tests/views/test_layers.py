@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpulab.views.parts import dag as dags
-from gpulab.views.parts.dag import Shown, dag
+from gpulab.views.parts.dag import DrawnNode, dag
 from gpulab.views.parts.layers import Layers, layers
 
 Edge = tuple[int, int]
@@ -32,7 +32,7 @@ def crossings(segments: Sequence[tuple[int, float, float]]) -> int:
 def segments_of(found: Layers, edges: Sequence[Edge]) -> list[tuple[int, float, float]]:
     return [
         (found.layer[first] + step, *pair)
-        for (first, _), way in zip(edges, found.ways, strict=True)
+        for (first, _), way in zip(edges, found.paths, strict=True)
         for step, pair in enumerate(itertools.pairwise(way))
     ]
 
@@ -58,7 +58,7 @@ def test_every_edge_leads_to_a_later_layer_and_nodes_of_one_keep_apart(seed: int
     places: dict[int, list[float]] = {}
     for node, layer in enumerate(found.layer):
         places.setdefault(layer, []).append(found.row[node])
-    for (first, _), way in zip(edges, found.ways, strict=True):
+    for (first, _), way in zip(edges, found.paths, strict=True):
         for step, row in enumerate(way[1:-1], 1):
             places[found.layer[first] + step].append(row)
     for rows in places.values():
@@ -121,7 +121,7 @@ def test_a_circle_is_refused() -> None:
 
 def test_a_long_chain_goes_on_in_the_next_band() -> None:
     count = 3 * dags.COLUMNS + 2
-    nodes = {str(n): Shown(str(n), members=(n,)) for n in range(count)}
+    nodes = {str(n): DrawnNode(str(n), members=(n,)) for n in range(count)}
     box = dag(nodes, [(str(n), str(n + 1)) for n in range(count - 1)], label="chain")
     item = box.items[0].wire()
     assert [round(float(x)) for x in item["x0"]] == [n % dags.COLUMNS for n in range(count)]
@@ -130,8 +130,8 @@ def test_a_long_chain_goes_on_in_the_next_band() -> None:
 
 
 def test_a_high_graph_has_lower_nodes() -> None:
-    nodes = {str(n): Shown(str(n), detail="d") for n in range(10)}
-    high, low = (dag(nodes, [], label="fan", most_px=most) for most in (1000, 250))
+    nodes = {str(n): DrawnNode(str(n), detail="d") for n in range(10)}
+    high, low = (dag(nodes, [], label="fan", max_height_px=most) for most in (1000, 250))
     assert low.height < 0.6 * high.height
     assert set(high.items[0].detail) == {"d"}
     assert set(low.items[0].detail) == {""}

@@ -20,7 +20,7 @@ from gpulab.views.parts.dag import dag
 from gpulab.views.parts.items import Line, Rects, Spans
 from gpulab.views.parts.pack import pack
 from gpulab.views.parts.page import NOTE, page
-from gpulab.views.parts.plot_picture import said
+from gpulab.views.parts.plot_picture import element_sentence
 from gpulab.views.parts.plots import lane_grid, plot, x_axis
 from gpulab.words import number
 from tests.views import synthetic
@@ -167,9 +167,9 @@ def test_a_picture_has_a_frame_and_letters_keep_their_smooth_edges() -> None:
         rgb("rule")
     }
     assert {shown.getpixel(at) for at in ((2, 2), (wide - 3, high - 3))} == {rgb("bg")}
-    for text, ground in itertools.product(picture._LETTERS, picture._GROUNDS):
+    for text, ground in itertools.product(picture._TEXT_COLOURS, picture._BACKGROUNDS):
         ramp = np.linspace(rgb(text), rgb(ground), 28)[np.newaxis].round().astype(np.uint8)
-        kept = np.asarray(Image.open(io.BytesIO(picture.encoded(Image.fromarray(ramp)))).convert("RGB"))
+        kept = np.asarray(Image.open(io.BytesIO(picture.encode(Image.fromarray(ramp)))).convert("RGB"))
         assert np.abs(kept.astype(int) - ramp).max() <= 26, (text, ground)
 
 
@@ -191,8 +191,8 @@ def test_pieces_make_sentences() -> None:
         ["x1", "time", "x0"],
         ["row", ["", " late"]],
     ]
-    assert said(item, 0, pieces) == "Block 2 on SM 3 for 1.23 µs"
-    assert said(item, 1, pieces) == "Block 12,345 on SM 7 for 4.1 ms late"
+    assert element_sentence(item, 0, pieces) == "Block 2 on SM 3 for 1.23 µs"
+    assert element_sentence(item, 1, pieces) == "Block 12,345 on SM 7 for 4.1 ms late"
 
 
 @pytest.mark.parametrize("limit", [1, 7, 12.4, 108, 9_080, 1_000_000])
@@ -204,7 +204,7 @@ def test_ticks_come_in_finenesses_and_stay_inside(limit: float, zoom: bool) -> N
     assert all(step * (len(texts) - 1) <= limit * 1.001 for step, texts in levels)
     assert 2 <= len(levels[0][1]) <= 5
     assert len(levels[-1][1]) > (2 * 64 if zoom else 5), "two ticks in sight at the strongest zoom"
-    whole = x_axis(0, 12, number, "x", whole=True).levels
+    whole = x_axis(0, 12, number, "x", integers_only=True).levels
     assert min(step for step, _ in whole) == 1
 
 

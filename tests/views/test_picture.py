@@ -9,7 +9,7 @@ from PIL import Image, ImageChops
 
 from gpulab.views.parts import boxes, palette, picture
 from gpulab.views.parts.boxes import Box, column, fold, legend, matrix, numbers, row, switch, table, words
-from gpulab.views.parts.pen import SHARPNESS, Pen, shortened, text_width, wrapped
+from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width, wrap
 
 
 class Noted(Pen):
@@ -156,12 +156,12 @@ def test_a_matrix_has_a_bar_below_each_share() -> None:
 
 def test_texts_break_at_words_and_are_cut_with_a_sign() -> None:
     two = text_width("one two", 11)
-    assert wrapped("one two three", two, 11) == ["one two", "three"]
-    assert wrapped("one two", two - 1, 11) == ["one", "two"]
-    assert wrapped("one\ntwo", 999, 11) == ["one", "two"]
-    assert wrapped("endless", 1, 11) == ["endless"]
-    assert shortened("one two", two, 11) == "one two"
-    cut = shortened("one two", two - 1, 11)
+    assert wrap("one two three", two, 11) == ["one two", "three"]
+    assert wrap("one two", two - 1, 11) == ["one", "two"]
+    assert wrap("one\ntwo", 999, 11) == ["one", "two"]
+    assert wrap("endless", 1, 11) == ["endless"]
+    assert shorten("one two", two, 11) == "one two"
+    cut = shorten("one two", two - 1, 11)
     assert cut.endswith("…")
     assert "one two".startswith(cut[:-1])
     assert text_width(cut, 11) <= two - 1 < text_width("one two"[: len(cut)] + "…", 11)
@@ -188,7 +188,7 @@ def test_an_outline_has_its_colour_and_leaves_what_is_within() -> None:
 @pytest.mark.parametrize("turn", [False, True])
 def test_turned_text_reads_upwards_around_its_place(turn: bool) -> None:
     pen = Pen(120, 120)
-    pen.text(60, 50, "HHHHHH", size=12, anchor="middle", turn=turn)
+    pen.text(60, 50, "HHHHHH", size=12, anchor="middle", vertical=turn)
     left, top, right, bottom = inked(pen)
     assert (bottom - top > right - left) == turn
     assert ((left + right) / 2, (top + bottom) / 2) == pytest.approx((60, 50), abs=1.5)

@@ -218,5 +218,5 @@ def curve(maps: Maps) -> Plot:
         Labels(refused[points], 0 * points + 5, ["▼"] * points.size, anchor="middle", colour="error"),
         label="Memory over all steps",
         left=LEFT_PX,
-        below=3,
+        below_px=3,
     )

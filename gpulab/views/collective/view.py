@@ -22,52 +22,56 @@ ROW_PX = 32
 STEPS_PX = 30
 LEFT_PX = 46
 RIGHT_PX = 106
-_HIDDEN = "the library tells neither chunks nor steps"
+_HIDDEN_TEXT = "the library tells neither chunks nor steps"
 # Columns of such a record, in microseconds.
 SCHEDULES = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
 LIBRARIES = {"nccl_us": "NCCL with NVLS off", "torch_us": "torch.distributed, NVLS off"}
-HOT = 1.5  # times the mean of all ports, and more than the data
+HOT_FACTOR = 1.5  # times the mean of all ports, and more than the data
 
 
 class CollectiveView(View):
-    """The chunks of each GPU after each step of a collective operation, and the traffic of its ports.
+    """View of the chunks of each GPU after each step of a collective operation, and its ports' traffic.
 
     Parameters
     ----------
     record
         The operation.
-    known
-        What was recorded of as many such GPUs, as `gpulab.lab.links.records` has it; shown beside the rest
-        where it is of the same operation and size.
+    recordings
+        Recordings of the same number of such GPUs, in the format of `gpulab.lab.links.records`. Those of the
+        same operation and size are shown below the picture.
 
     Attributes
     ----------
     step
-        How many steps have been made of what is shown.
+        Number of steps after which the state is shown.
     """
 
     step = traitlets.Int(0).tag(sync=True, echo_update=False)
 
-    def __init__(self, record: Collective, known: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, record: Collective, recordings: Sequence[Mapping[str, Any]] = ()) -> None:
         self._collective = record
-        self._beside = " ".join(filter(None, (_recorded(record, each) for each in known)))
-        self._held = record.states
-        self._ways: tuple[Over, ...] = tuple(dict.fromkeys(c.over for c in record.traffic.crossings))
-        clock = "without the host's share"
+        self._recorded_text = " ".join(
+            filter(None, (_recorded_text(record, recording) for recording in recordings))
+        )
+        self._states = record.states
+        self._links: tuple[Over, ...] = tuple(
+            dict.fromkeys(crossing.over for crossing in record.traffic.crossings)
+        )
+        clock_text = "without the host's share"
         if record.provenance.source == "measured":
-            clock = "by the host's clock"
+            clock_text = "by the host's clock"
         if record.in_one_go_ns:
-            clock += f"; as one CUDA graph, in which they may overlap, {duration(record.in_one_go_ns)}"
+            clock_text += f"; as one CUDA graph, in which they may overlap, {duration(record.in_one_go_ns)}"
         if record.from_host_ns:
-            clock += f"; without waiting between steps, from Python, {duration(record.from_host_ns)}"
-        steps = f"Steps one after another, {clock}"
+            clock_text += f"; without waiting between steps, from Python, {duration(record.from_host_ns)}"
+        steps_text = f"Steps one after another, {clock_text}"
         if record.opaque:
-            steps = f"One call of {record.algorithm}, between events"
+            steps_text = f"One call of {record.algorithm}, between events"
             if record.provenance.source == "modelled":
-                steps += ", after records with NVLink SHARP (NVLS) off"
+                steps_text += ", after records with NVLink SHARP (NVLS) off"
         super().__init__(
             title=f"{record.operation}, {record.algorithm}, {record.gpus} GPUs",
-            caption=f"{steps}; times {record.provenance.label}. Bytes are {record.bytes_are}.",
+            caption=f"{steps_text}; times {record.provenance.label}. Bytes are {record.bytes_are}.",
             source=record.provenance.source,
             step=(len(record.steps) + 1) // 2,
         )
@@ -80,56 +84,61 @@ class CollectiveView(View):
 
     def sentence(self) -> str:
         record = self._collective
-        wrong = [rank for rank, right in enumerate(record.right) if not right]
-        text = f"GPU {wrong[0]} ends with something else" if wrong else "every result is right"
-        many = "one call" if record.opaque else count(len(record.steps), "step")
-        whole = " in one go" if record.in_one_go_ns or record.from_host_ns else ""
+        wrong_ranks = [rank for rank, is_right in enumerate(record.right) if not is_right]
+        result_text = (
+            f"GPU {wrong_ranks[0]} ends with something else" if wrong_ranks else "every result is right"
+        )
+        count_text = "one call" if record.opaque else count(len(record.steps), "step")
+        mode_text = " in one go" if record.in_one_go_ns or record.from_host_ns else ""
         return (
             f"{record.operation} of {size(record.size_bytes)} on {record.gpus} GPUs by {record.algorithm}: "
-            f"{many}, {duration(record.time_ns)}{whole}, {number(record.volume)} times the "
-            f"data through the busiest port over {listing(self._ways) or 'none'}, {record.bytes_are}; "
-            f"{text}; {record.provenance.label}."
+            f"{count_text}, {duration(record.time_ns)}{mode_text}, {number(record.volume)} times the "
+            f"data through the busiest port over {listing(self._links) or 'none'}, {record.bytes_are}; "
+            f"{result_text}; {record.provenance.label}."
         )
 
     def describe(self) -> str:
-        lines = [self.sentence(), *([self._beside] if self._beside else [])]
-        for at, step in enumerate(self._collective.steps, 1):
-            lines.append(
-                f"Step {at}, {duration(step.time_ns)}: {'; '.join(map(_told, step.moves)) or _HIDDEN}."
-            )
-        out, into = self._passed(len(self._collective.steps))
-        lines += [
-            f"GPU {rank}: {size(out[rank])} out, {size(into[rank])} in. {self._ends(rank)}"
-            for rank in range(self._collective.gpus)
-        ]
+        lines = [self.sentence(), *([self._recorded_text] if self._recorded_text else [])]
+        for step_number, step in enumerate(self._collective.steps, 1):
+            moves = "; ".join(map(_move_text, step.moves)) or _HIDDEN_TEXT
+            lines.append(f"Step {step_number}, {duration(step.time_ns)}: {moves}.")
+        sent_bytes, received_bytes = self._port_bytes(len(self._collective.steps))
+        for rank in range(self._collective.gpus):
+            traffic = f"{size(sent_bytes[rank])} out, {size(received_bytes[rank])} in"
+            lines.append(f"GPU {rank}: {traffic}. {self._result_sentence(rank)}")
         return "\n".join(lines)
 
-    def _ends(self, rank: int) -> str:
+    def _result_sentence(self, rank: int) -> str:
+        """Return a sentence about the result of a GPU: right, or its first wrong chunk."""
         if self._collective.right[rank]:
             return "Its result is right."
-        for chunk, parts in enumerate(self._held[-1][rank]):
-            wanted = self._collective.expected_parts(rank, chunk)
-            if wanted not in (None, parts):
+        for chunk, parts in enumerate(self._states[-1][rank]):
+            expected = self._collective.expected_parts(rank, chunk)
+            if expected not in (None, parts):
                 return f"Its chunk {chunk} is {_sum(parts)}."
         return "Its result is wrong."
 
-    def _passed(self, steps: int) -> tuple[list[int], list[int]]:
-        """Bytes out of and into each GPU in the first steps."""
+    def _port_bytes(self, steps: int) -> tuple[list[int], list[int]]:
+        """Return the bytes that each GPU sent, and those that it received, in the first steps."""
         record = self._collective
-        ends = [*record.begins, len(record.traffic.crossings)]
-        out = [0] * record.gpus
-        into = [0] * record.gpus
-        for each in record.traffic.crossings[: ends[steps]]:
-            out[each.source] += each.size_bytes
-            into[each.target] += each.size_bytes
-        return out, into
+        step_ends = [*record.begins, len(record.traffic.crossings)]
+        sent_bytes = [0] * record.gpus
+        received_bytes = [0] * record.gpus
+        for crossing in record.traffic.crossings[: step_ends[steps]]:
+            sent_bytes[crossing.source] += crossing.size_bytes
+            received_bytes[crossing.target] += crossing.size_bytes
+        return sent_bytes, received_bytes
 
     def draw(self) -> Box:
         record = self._collective
-        cases = {at: self._shown(at) for at in range(len(record.steps) + 1)}
-        wrong = [f"GPU {r} is wrong. {self._ends(r)}" for r, right in enumerate(record.right) if not right]
+        cases = {step: self._state(step) for step in range(len(record.steps) + 1)}
+        wrong_texts = [
+            f"GPU {rank} is wrong. {self._result_sentence(rank)}"
+            for rank, is_right in enumerate(record.right)
+            if not is_right
+        ]
         return column(
-            words(" ".join(wrong[:2]), "strong") if wrong else None,
+            words(" ".join(wrong_texts[:2]), "strong") if wrong_texts else None,
             self._steps(),
             switch("step", self.step, cases),
             legend(
@@ -139,7 +148,7 @@ class CollectiveView(View):
                     ("accent", "finished chunk, a colour each"),
                 ]
             ),
-            words(self._beside, "note") if self._beside else None,
+            words(self._recorded_text, "note") if self._recorded_text else None,
             words("Click a step, or focus the steps and use the arrow keys.", "note", only="page"),
         )
 
@@ -148,7 +157,7 @@ class CollectiveView(View):
         positions = np.arange(len(steps) + 1)
         sentences = ["before the first step"]
         sentences += [
-            f"after step {index}, which takes {duration(s.time_ns)}" for index, s in enumerate(steps, 1)
+            f"after step {index}, which takes {duration(step.time_ns)}" for index, step in enumerate(steps, 1)
         ]
         names = ["begin", *(str(index) for index in positions[1:])]
         return plot(
@@ -172,59 +181,69 @@ class CollectiveView(View):
             chosen=int(self.step),
         )
 
-    def _shown(self, at: int) -> Box:
+    def _state(self, step_count: int) -> Box:
+        """Return the state after a number of steps: headline, chunks and ports."""
         record = self._collective
-        if at == 0:
-            told = f"Before the first step: each GPU holds {size(record.size_bytes)} of its own."
+        if step_count == 0:
+            headline = f"Before the first step: each GPU holds {size(record.size_bytes)} of its own."
         else:
-            step = record.steps[at - 1]
-            whole = duration(step.time_ns)
-            told = f"Step {at} of {len(record.steps)}: {count(len(step.moves), 'chunk')} on the way, {whole}."
+            step = record.steps[step_count - 1]
+            time_text = duration(step.time_ns)
+            chunks_text = f"{count(len(step.moves), 'chunk')} on the way"
+            headline = f"Step {step_count} of {len(record.steps)}: {chunks_text}, {time_text}."
             if step.copies_ns:
-                port = f"{duration(step.copies_ns)} for the busiest port, {whole} with what is added."
-                told = told.replace(f"{whole}.", port)
+                port_text = (
+                    f"{duration(step.copies_ns)} for the busiest port, {time_text} with what is added."
+                )
+                headline = headline.replace(f"{time_text}.", port_text)
             if record.opaque:
-                told = f"After the call, {whole}: {_HIDDEN}."
+                headline = f"After the call, {time_text}: {_HIDDEN_TEXT}."
         return column(
-            words(told, "strong"),
-            row(self._chunks(at), self._ports(at), weights=[1.6, 1], least=[420, 230]),
+            words(headline, "strong"),
+            row(self._chunks(step_count), self._ports(step_count), weights=[1.6, 1], least=[420, 230]),
         )
 
-    def _chunks(self, at: int) -> Box:
+    def _chunks(self, step_count: int) -> Box:
         record = self._collective
         chunks = len(record.chunk_bytes)
         gap = 0.002 * chunks
-        moves = record.steps[at - 1].moves if at else ()
-        came = {(move.target, move.chunk) for move in moves}
+        moves = record.steps[step_count - 1].moves if step_count else ()
+        received_chunks = {(move.target, move.chunk) for move in moves}
         cells = []
         frames = []
-        palette = [*COLOURS, *(f"{c}-pale" for c in COLOURS)]
-        said = []
-        written: dict[str, list[tuple[float, float, str, float]]] = {}
+        palette = [*COLOURS, *(f"{name}-pale" for name in COLOURS)]
+        sentences = []
+        texts_by_colour: dict[str, list[tuple[float, float, str, float]]] = {}
         for rank in range(record.gpus):
             top = ROW_PX * rank
             for chunk in range(chunks):
-                parts = self._held[at][rank][chunk]
-                done = parts == self._finished(chunk)
-                colour = chunk % len(COLOURS) + (0 if done else len(COLOURS))
-                box = (chunk + 2 * gap, chunk + 1 - 2 * gap, top + 4, top + ROW_PX - 4)
-                if (rank, chunk) in came:
-                    frames.append((chunk + 0.5 * gap, chunk + 1 - 0.5 * gap, box[2] - 3, box[3] + 3, 0))
-                cells.append((*box, colour))
-                written.setdefault(ink(palette[colour]), []).append(
+                parts = self._states[step_count][rank][chunk]
+                is_finished = parts == self._finished(chunk)
+                colour = chunk % len(COLOURS) + (0 if is_finished else len(COLOURS))
+                chunk_box = (chunk + 2 * gap, chunk + 1 - 2 * gap, top + 4, top + ROW_PX - 4)
+                if (rank, chunk) in received_chunks:
+                    frames.append(
+                        (chunk + 0.5 * gap, chunk + 1 - 0.5 * gap, chunk_box[2] - 3, chunk_box[3] + 3, 0)
+                    )
+                cells.append((*chunk_box, colour))
+                texts_by_colour.setdefault(ink(palette[colour]), []).append(
                     (chunk + 0.5, top + ROW_PX / 2, f"{_sum(parts)}\n{_short(parts)}", 0.9)
                 )
-                said.append(f"GPU {rank}, chunk {chunk}: {_sum(parts)}{', finished' if done else ''}")
-        items: list[Item | None] = [_rects(cells, palette, said)]
+                sentences.append(
+                    f"GPU {rank}, chunk {chunk}: {_sum(parts)}{', finished' if is_finished else ''}"
+                )
+        items: list[Item | None] = [_rects(cells, palette, sentences)]
         items += [_rects(frames, ["fg"])] if frames else []
-        items += [_rects(_framed(cells, frames), palette)] if frames else []
-        items += [texts(each, colour=colour, size=10) for colour, each in written.items()]
+        items += [_rects(_framed_cells(cells, frames), palette)] if frames else []
+        items += [texts(rows, colour=colour, size=10) for colour, rows in texts_by_colour.items()]
         ranks = range(record.gpus)
-        middle = [ROW_PX * (rank + 0.5) for rank in ranks]
-        sends = [_sends([move for move in moves if move.source == rank]) for rank in ranks]
+        middles = [ROW_PX * (rank + 0.5) for rank in ranks]
+        sending_texts = [_sending_text([move for move in moves if move.source == rank]) for rank in ranks]
         items += [
-            Labels([0.0] * record.gpus, middle, [f"GPU {r}" for r in ranks], anchor="end", dx=-5, pin=True),
-            Labels([float(chunks)] * record.gpus, middle, sends, dx=6, size=10, colour="muted"),
+            Labels(
+                [0.0] * record.gpus, middles, [f"GPU {rank}" for rank in ranks], anchor="end", dx=-5, pin=True
+            ),
+            Labels([float(chunks)] * record.gpus, middles, sending_texts, dx=6, size=10, colour="muted"),
         ]
         return plot(
             ROW_PX * record.gpus,
@@ -232,96 +251,102 @@ class CollectiveView(View):
             *items,
             left=LEFT_PX,
             right=RIGHT_PX,
-            label=f"Chunks of each GPU after {count(at, 'step')}",
+            label=f"Chunks of each GPU after {count(step_count, 'step')}",
             hint="Point at a chunk, or use the arrow keys: whose sum is it?",
         )
 
     def _finished(self, chunk: int) -> Parts | None:
-        """Return the contents of a finished chunk."""
-        every = (self._collective.expected_parts(rank, chunk) for rank in range(self._collective.gpus))
-        return next((parts for parts in every if parts is not None), None)
+        """Return the contributions in a finished chunk."""
+        expected = (self._collective.expected_parts(rank, chunk) for rank in range(self._collective.gpus))
+        return next((parts for parts in expected if parts is not None), None)
 
-    def _ports(self, at: int) -> Box:
+    def _ports(self, step_count: int) -> Box:
         record = self._collective
-        out, into = self._passed(at)
-        most = record.traffic.busiest_bytes or 1
-        mean = (sum(out) + sum(into)) / (2 * record.gpus)
+        sent_bytes, received_bytes = self._port_bytes(step_count)
+        busiest_bytes = record.traffic.busiest_bytes or 1
+        mean_bytes = (sum(sent_bytes) + sum(received_bytes)) / (2 * record.gpus)
         rows = []
         for rank in range(record.gpus):
-            for way, moved in (("out", out[rank]), ("in", into[rank])):
-                hot = moved > max(HOT * mean, record.size_bytes)
+            for direction, moved_bytes in (("out", sent_bytes[rank]), ("in", received_bytes[rank])):
+                is_hot = moved_bytes > max(HOT_FACTOR * mean_bytes, record.size_bytes)
                 rows.append(
                     {
-                        "label": f"GPU {rank} {way}",
-                        "share": moved / most,
-                        "value": size(moved),
-                        "mark": "hot" if hot else "",
-                        "colour": "error" if hot else "accent" if way == "out" else "accent-2",
+                        "label": f"GPU {rank} {direction}",
+                        "share": moved_bytes / busiest_bytes,
+                        "value": size(moved_bytes),
+                        "mark": "hot" if is_hot else "",
+                        "colour": "error" if is_hot else "accent" if direction == "out" else "accent-2",
                     }
                 )
-        data = f"{number(max(*out, *into) / record.size_bytes)} times the data"
-        return column(words(f"Busiest port so far: {data}", "note"), bars(rows, label=0.27))
+        volume_text = f"{number(max(*sent_bytes, *received_bytes) / record.size_bytes)} times the data"
+        return column(words(f"Busiest port so far: {volume_text}", "note"), bars(rows, label=0.27))
 
 
 def _rects(cells: Sequence[tuple[float, ...]], colours: Sequence[str], sentences: Sequence[str] = ()) -> Item:
     x0, x1, y0, y1, colour = (list(rect) for rect in zip(*cells, strict=True))
-    more = speaking(sentences) if sentences else {}
-    return Rects(x0, x1, y0, y1, [int(c) for c in colour], list(colours), **more)
+    options = speaking(sentences) if sentences else {}
+    return Rects(x0, x1, y0, y1, [int(index) for index in colour], list(colours), **options)
 
 
-def _framed(
+def _framed_cells(
     cells: Sequence[tuple[float, ...]], frames: Sequence[tuple[float, ...]]
 ) -> list[tuple[float, ...]]:
-    """Return the cells that have a frame, again, so that they are drawn above it."""
-    places = {(int(x0), round(y0)) for x0, _, y0, *_ in frames}
-    return [cell for cell in cells if (int(cell[0]), round(cell[2] - 3)) in places]
+    """Return the cells that have a frame, so that they can be drawn again above it."""
+    frame_positions = {(int(x0), round(y0)) for x0, _, y0, *_ in frames}
+    return [cell for cell in cells if (int(cell[0]), round(cell[2] - 3)) in frame_positions]
 
 
 def _sum(parts: Parts) -> str:
     """Return the GPUs that contributed, as text: ``0+1+2``, ``all 8``, ``2×0``."""
-    if len(parts) > 2 and all(n == 1 for n in parts):
+    if len(parts) > 2 and all(times == 1 for times in parts):
         return f"all {len(parts)}"
-    named = [f"{n}×{rank}" if n > 1 else str(rank) for rank, n in enumerate(parts) if n]
-    if len(named) > 2 and set(parts) <= {0, 1}:
-        ranks = [rank for rank, n in enumerate(parts) if n]
+    texts = [f"{times}×{rank}" if times > 1 else str(rank) for rank, times in enumerate(parts) if times]
+    if len(texts) > 2 and set(parts) <= {0, 1}:
+        ranks = [rank for rank, times in enumerate(parts) if times]
         if ranks[-1] - ranks[0] == len(ranks) - 1:
             return f"{ranks[0]}…{ranks[-1]}"
-    return "+".join(named)
+    return "+".join(texts)
 
 
 def _short(parts: Parts) -> str:
-    """Return the number of contributions, where there is no room for their names."""
+    """Return the number of contributions, for chunks without space for their names."""
     return count(sum(parts), "part")
 
 
-def _sends(moves: Sequence[Move]) -> str:
+def _sending_text(moves: Sequence[Move]) -> str:
     if not moves:
         return ""
-    chunks, targets = ({getattr(m, name) for m in moves} for name in ("chunk", "target"))
-    what = f"chunk {min(chunks)}" if len(chunks) == 1 else f"{len(chunks)} {noun(len(chunks), 'chunk')}"
-    return f"{what} to GPU {min(targets)}" if len(targets) == 1 else f"{what} to {len(targets)} GPUs"
+    chunks, targets = ({getattr(move, name) for move in moves} for name in ("chunk", "target"))
+    chunk_text = f"chunk {min(chunks)}" if len(chunks) == 1 else f"{len(chunks)} {noun(len(chunks), 'chunk')}"
+    return (
+        f"{chunk_text} to GPU {min(targets)}" if len(targets) == 1 else f"{chunk_text} to {len(targets)} GPUs"
+    )
 
 
-def _told(move: Move) -> str:
-    how = "adds it" if move.add else "takes it"
-    return f"GPU {move.source} sends chunk {move.chunk}, GPU {move.target} {how}"
+def _move_text(move: Move) -> str:
+    action = "adds it" if move.add else "takes it"
+    return f"GPU {move.source} sends chunk {move.chunk}, GPU {move.target} {action}"
 
 
-def _recorded(record: Collective, known: Mapping[str, Any]) -> str:
-    """Return the recorded time of the same operation; empty if it was not recorded."""
-    rows = [row for row in known["all_reduce"] if row["size_bytes"] == record.size_bytes]
+def _recorded_text(record: Collective, recording: Mapping[str, Any]) -> str:
+    """Return the recorded times of the same operation as a sentence; empty if it was not recorded."""
+    rows = [row for row in recording["all_reduce"] if row["size_bytes"] == record.size_bytes]
     if record.operation != "all-reduce" or not rows:
         return ""
     row = rows[0]
-    told = []
-    for head, ending in (("as one CUDA graph", "us"), ("message by message from Python", "python_us")):
-        times = {words: row.get(f"{name}_{ending}") for name, words in SCHEDULES.items()}
-        told.append((head, times))
-    told.append((f"{known['ranks']}", {words: row.get(name) for name, words in LIBRARIES.items()}))
-    lists = [
-        f"{head}: {', '.join(f'{words} {duration(1000 * us)}' for words, us in times.items() if us)}"
-        for head, times in told
-        if any(times.values())
-    ]
-    gpus = f"{record.gpus} {known['device']}"
+    times_by_method = []
+    for method, suffix in (("as one CUDA graph", "us"), ("message by message from Python", "python_us")):
+        times_us = {schedule: row.get(f"{name}_{suffix}") for name, schedule in SCHEDULES.items()}
+        times_by_method.append((method, times_us))
+    times_by_method.append(
+        (f"{recording['ranks']}", {schedule: row.get(name) for name, schedule in LIBRARIES.items()})
+    )
+    lists = []
+    for method, times_us in times_by_method:
+        texts = [
+            f"{schedule} {duration(1000 * time_us)}" for schedule, time_us in times_us.items() if time_us
+        ]
+        if texts:
+            lists.append(f"{method}: {', '.join(texts)}")
+    gpus = f"{record.gpus} {recording['device']}"
     return f"Recorded on {gpus}, {size(record.size_bytes)}, {'; '.join(lists)}." if lists else ""

@@ -12,7 +12,7 @@ from gpulab.views.graph import graph_text
 from gpulab.views.graph.folding import Group, groups
 from gpulab.views.parts import boxes
 from gpulab.views.parts.boxes import Box, Plot, column, legend
-from gpulab.views.parts.dag import Shown, dag
+from gpulab.views.parts.dag import DrawnNode, dag
 from gpulab.views.timeline.chart import chart, lanes_of, legend_entries
 from gpulab.views.timeline.lanes import ENGINES, NOBODY, OF_DEVICE
 from gpulab.words import count, listing, number
@@ -117,31 +117,31 @@ class GraphView(View):
             arrows,
             label=f"{graph_text.sentence(self.graph, self.name)} Tab and arrow keys go from node to node.",
             trait="node",
-            most_px=self._most_px,
+            max_height_px=self._most_px,
             marked=dangling,
             hint=f"{HINT}{' there and in the timeline' if self.panels else ''}{unfolds}.",
         )
 
-    def _arrays(self) -> dict[str, Shown]:
+    def _arrays(self) -> dict[str, DrawnNode]:
         """Return arrays that the graph reads although their names refer to others by now."""
         shown = {}
         for array in self.graph.dangling:
             name = array.array.name
             say = graph_text.dangling_sentence(array)
             old = graph_text.first_elements(array.in_graph)
-            shown[_old(array)] = Shown(f"old {name}", "error-bg", "hexagon", old, say, mark="error")
+            shown[_old(array)] = DrawnNode(f"old {name}", "error-bg", "hexagon", old, say, mark="error")
             if array.address_now is not None:
                 new = graph_text.first_elements(array.now)
-                shown[f"{name} now"] = Shown(f"{name} now", "grid", "hexagon", new, say)
+                shown[f"{name} now"] = DrawnNode(f"{name} now", "grid", "hexagon", new, say)
         return shown
 
-    def _nodes(self) -> dict[str, Shown]:
+    def _nodes(self) -> dict[str, DrawnNode]:
         hit = {node for found in self.graph.dangling for node in found.nodes}
         return {str(at): self._node(group, hit) for at, group in enumerate(self.groups)}
 
-    def _node(self, group: Group, hit: Collection[int] = ()) -> Shown:
+    def _node(self, group: Group, hit: Collection[int] = ()) -> DrawnNode:
         text, detail = graph_text.group_text(group)
-        return Shown(
+        return DrawnNode(
             text,
             self._colour(group),
             SHAPES.get(group.pattern[0].kind, "hexagon"),

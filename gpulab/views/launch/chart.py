@@ -171,7 +171,7 @@ def _legend(shown: list[Waves]) -> Box:
     """Return the meanings of the colours that occur."""
     several = any(waves.full_waves > 1 for waves in shown)
     tail = any(waves.in_tail.any() for waves in shown)
-    sampled = max(waves.drawn.trace.sampled for waves in shown)
+    sampled = max(waves.sample.trace.sampled for waves in shown)
     return legend(
         [
             ("accent", "odd waves" if several else "first wave"),
@@ -271,10 +271,10 @@ def _chart(waves: Waves, span_ns: int, most_px: float, narrow: bool = False) -> 
 
 def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
     ground = None
-    if waves.drawn is not waves:
+    if waves.sample is not waves:
         sm, begin, end = waves.trace.busy(waves.trace.span_ns / 2000)
         ground = {"row": np.searchsorted(sms, sm).astype(np.int32), "x0": begin, "x1": end, "colour": "other"}
-    waves = waves.drawn
+    waves = waves.sample
     trace = waves.trace
     order = waves.order
     # Four bytes hold times up to 2.1 s exactly, and halve what a slider sends.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, fold, words
-from gpulab.views.parts.dag import Shown, dag
+from gpulab.views.parts.dag import DrawnNode, dag
 from gpulab.words import count, listing
 from virtualgpu.records.libraries.layers import LAYERS, Followed
 
@@ -64,7 +64,7 @@ class LayersView(View):
         )
 
     def _stack(self, each: Followed) -> Box:
-        nodes: dict[str, Shown] = {}
+        nodes: dict[str, DrawnNode] = {}
         edges: list[tuple[str, str]] = []
         above: list[str] = []
         for layer, symbols, colour in zip(LAYERS, each.layers, COLOURS, strict=True):
@@ -73,7 +73,7 @@ class LayersView(View):
                 key = f"{layer} {symbol}"
                 library, _, name = symbol.rpartition(": ")
                 short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-                nodes[key] = Shown(
+                nodes[key] = DrawnNode(
                     short, colour, "box", library or layer, f"{layer}: {_named(symbol, calls)}"
                 )
                 here.append(key)
@@ -85,7 +85,7 @@ class LayersView(View):
             if len(symbols) > MOST
         ]
         note = " ".join(filter(None, (each.note, f"Not drawn: {listing(more)}." if more else "")))
-        picture = dag(nodes, edges, label=_told(each), most_px=_PX)
+        picture = dag(nodes, edges, label=_told(each), max_height_px=_PX)
         return column(picture, words(note, "note")) if note else picture
 
 

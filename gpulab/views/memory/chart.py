@@ -213,7 +213,7 @@ def _plot(record: MemorySamples, label: str) -> Box:
         text = memory_text.BEYOND.format(size=size(beyond))
         items.append(Labels([0.0], [MARKS_PX + 16.0], [text], dx=6))
     items += [y_ticks([7, 20], memory_text.ROWS, (0.0, end)), *_marks(record, end), Time(bottom)]
-    return axes.plot(*items, label=label, left=LEFT_PX, right=14, below=AXIS_PX)
+    return axes.plot(*items, label=label, left=LEFT_PX, right=14, below_px=AXIS_PX)
 
 
 def _highest(values: Any, bounds: Any) -> Any:

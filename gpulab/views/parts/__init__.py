@@ -1,39 +1,40 @@
-"""Parts that views are made of: one display list, painted by Python (PNG) and by one canvas painter.
+"""Parts of views: one display list, which Python paints as PNG and the browser paints on a canvas.
 
 The contract
 ------------
-A view's picture is a tree of *boxes*, frozen dataclasses whose fields are what the browser gets, with NumPy
-arrays where there are many numbers. `pack` makes dictionaries of them and moves the arrays into one binary
-buffer (``unpack`` in ``frame.js`` puts typed arrays back); `picture.png` paints the same tree with Pillow.
-Neither knows any view. Words, tick texts and figures are made in Python; the browser paints, zooms, pans,
-points at things and sends traits.
+A view's picture is a tree of *boxes*. These are frozen dataclasses, and the browser receives their fields;
+many numbers are NumPy arrays. `pack` converts boxes to dictionaries and moves the arrays into one binary
+buffer (``unpack`` in ``frame.js`` restores them as typed arrays). `picture.png` paints the same tree with
+Pillow. Neither knows any view. Python makes the words, the tick texts and the numbers; the browser paints,
+zooms, pans, shows sentences and sends traits.
 
-Boxes (module `boxes`) stack (`column`), stand side by side and wrap where it is narrow (`row`), or
-hold something: `words`, `legend`, `numbers` (term, value, detail), `bars`, `table`, `plot`; `switch`
-shows the case of a trait's value, `slider` sets a trait (browser only), `fold` opens and closes. A box
-with ``only`` is in the ``"page"`` or the ``"picture"`` alone. The browser makes text boxes DOM (so they
-can be read aloud and copied) and a plot a canvas.
+Boxes (module `boxes`) are stacked (`column`), or placed side by side and wrapped if there is little space
+(`row`), or have contents: `words`, `legend`, `numbers` (term, value, detail), `bars`, `table`, `plot`.
+`switch` shows the case for a trait's value, `slider` sets a trait (browser only), `fold` opens and closes. A
+box with ``only`` is in the ``"page"`` or the ``"picture"`` alone. In the browser, text boxes are DOM elements
+(so they can be read aloud and copied), and a plot is a canvas.
 
-A plot has a height in pixels, margins ``left`` and ``right`` in pixels, and a ``domain``: the data
-units that its width stands for. *Items* in it have x in these units and y in pixels from the plot's
-top; the painters scale x, so a page is laid out anew without Python, and text keeps its size. Items are
-the frozen dataclasses of module `items` (`plots` makes some of them), their fields what the browser gets:
-`Spans` (intervals over rows, merged pixel by pixel, 100,000 and more), `Rects`, `Line` (or area),
-`Rules` (segments), `Labels` (text), `Ticks` (in several finenesses, for zooming). `lane_grid` is
-made of these; `dag` (module `dag`) has an item of its own, nodes that are walked and picked. `Tracks` are
-intervals of any number over rows of their own heights, zoomed to any depth, with a search, over
-`Time`. Charts stand on `axes`.
+A plot has a height in pixels, margins ``left`` and ``right`` in pixels, and a ``domain``: the range of data
+units that its width represents. Its *items* have x in these units and y in pixels from the plot's top. The
+painters scale x, so the browser can change the layout without Python, and text keeps its size. Items are the
+frozen dataclasses of module `items` (`plots` makes some of them), and the browser receives their fields:
+`Spans` (100,000 intervals and more over rows, merged pixel by pixel), `Rects`, `Line` (or area), `Rules`
+(segments), `Labels` (text), `Ticks` (at several distances, for zooming). `lane_grid` consists of these. `dag`
+(module `dag`) has its own item: nodes that can be selected, also by keys. `Tracks` are any number of
+intervals over rows of individual heights, over a `Time` axis, with unlimited zoom and a search. Charts have
+`axes`.
 
 Colours are names of `palette.COLOURS` (``accent``, ``tail``, ``muted`` …), resolved in each theme.
 
-An item with ``say`` can be pointed at and walked with the arrow keys. Its sentence is a list of pieces:
-a string is itself, ``[column]`` a whole number, ``[column, texts]`` the text with that number (a list,
-or the name of one in the item), ``[column, "time"]`` a time in nanoseconds, less that of a third, if any;
-the columns are arrays with one element a span or rect, an item's `columns` or its own.
-``[column, "moved", end, start]`` is a size in bytes and the rate at which it was moved, or nothing where it
-is 0.
+The elements of an item with ``say`` can be pointed at, and selected with the arrow keys. ``say`` is the
+sentence of an element as a list of pieces. A string represents itself, ``[column]`` an integer, and
+``[column, texts]`` the text with that number (in a list, or in a list of the item with that name).
+``[column, "time"]`` is a time in nanoseconds, from which a third column is subtracted, if there is one.
+Columns are arrays with one value per element, in the item's `columns` or its fields. ``[column, "moved", end,
+start]`` is a size in bytes and the rate at which it was moved, or nothing if the size is 0.
 
-A plot with ``trait`` and ``values`` sends the value of what is clicked or walked to, and outlines what
-the trait holds; ``marks`` are texts above it. Tracks with ``picks`` tie several traits to columns:
-a node chosen in a `dag` with ``trait="node"`` is outlined in tracks with ``picks={"node": "node"}``.
+A plot with ``trait`` and ``values`` sends the value of the element that is selected, and outlines the element
+of the trait's current value; ``marks`` are texts above it. Tracks with ``picks`` connect several traits to
+columns: a node that is selected in a `dag` with ``trait="node"`` is outlined in tracks with
+``picks={"node": "node"}``.
 """

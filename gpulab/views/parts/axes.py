@@ -17,25 +17,25 @@ from gpulab.words import number
 TICKS_PX = 11
 NAME_PX = 29
 BELOW_PX = 40
-# half of a point: its height, and its width as a share of the axis
+# Half the size of a point's mark: its height, and its width as a share of the axis.
 MARK_PX = 3
 MARK_SHARE = 0.004
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The values along one side of a chart.
+    """One axis of a chart: its range, ticks, name and scale.
 
     Parameters
     ----------
     low, high
-        Those at its ends: left and right, or bottom and top.
+        The values at its ends: left and right, or bottom and top.
     ticks
-        Value -> its text.
+        The text of each tick, by its value.
     name
-        What the axis shows.
+        The name of the axis.
     base
-        Of the logarithm by which values stand, 2 or 10; 0 for values that stand by themselves.
+        Base of the logarithm of a logarithmic axis, 2 or 10; 0 for a linear axis.
     grid
         Whether lines lead from the ticks across the chart.
     """
@@ -47,48 +47,49 @@ class Axis:
     base: int = 0
     grid: bool = False
 
-    def places(self, values: Any) -> Any:
-        """Return the positions of values: themselves or their logarithms."""
+    def positions(self, values: Any) -> Any:
+        """Return the positions of values: the values themselves or their logarithms."""
         scales: dict[int, Callable[[Any], Any]] = {0: np.asarray, 2: np.log2, 10: np.log10}
         return scales[self.base](values)
 
     @property
     def domain(self) -> tuple[float, float]:
-        """The two ends of the axis, in positions."""
-        return float(self.places(self.low)), float(self.places(self.high))
+        """Positions of the two ends of the axis."""
+        return float(self.positions(self.low)), float(self.positions(self.high))
 
 
-def log_axis(least: float, most: float, name: str, marks: Sequence[int] = (1, 2, 5)) -> Axis:
-    """An axis around an interval: `marks` times powers of ten, at least two of them, with lines."""
-    powers = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 2)
-    candidates = [m * 10.0**p for p in powers for m in marks]
-    first = max(index for index, mark in enumerate(candidates) if mark <= least)
-    last = min(index for index, mark in enumerate(candidates) if mark >= most)
-    ticks = {index: number(index) for index in candidates[first : max(last, first + 1) + 1]}
+def log_axis(low: float, high: float, name: str, multiples: Sequence[int] = (1, 2, 5)) -> Axis:
+    """Return a logarithmic axis around an interval; its ticks are `multiples` times powers of ten."""
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    candidates = [multiple * 10.0**power for power in powers for multiple in multiples]
+    first = max(candidate_index for candidate_index, candidate in enumerate(candidates) if candidate <= low)
+    last = min(candidate_index for candidate_index, candidate in enumerate(candidates) if candidate >= high)
+    ticks = {value: number(value) for value in candidates[first : max(last, first + 1) + 1]}
     return Axis(min(ticks), max(ticks), ticks, name, 10, grid=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Two axes around `height` pixels that begin `top` pixels below a plot's upper edge."""
+    """The horizontal and vertical axis of a chart, `height` pixels high, `top` pixels below a plot's top."""
 
-    across: Axis
-    up: Axis
+    horizontal: Axis
+    vertical: Axis
     height: float
     top: float
 
     @property
     def bottom(self) -> float:
+        """Pixels from the plot's upper edge to the horizontal axis."""
         return self.top + self.height
 
     def x(self, values: Any) -> Any:
-        """Values in the plot's data units."""
-        return self.across.places(values)
+        """Return the positions of values on the horizontal axis, in the plot's data units."""
+        return self.horizontal.positions(values)
 
     def y(self, values: Any) -> Any:
-        """Values in pixels from the plot's upper edge."""
-        low, high = self.up.domain
-        return self.bottom - self.height * (self.up.places(values) - low) / (high - low)
+        """Return the positions of values on the vertical axis, in pixels from the plot's upper edge."""
+        low, high = self.vertical.domain
+        return self.bottom - self.height * (self.vertical.positions(values) - low) / (high - low)
 
     def points(
         self,
@@ -98,16 +99,16 @@ class Axes:
         colour: str | Sequence[int] = "accent",
         colours: Sequence[str] = (),
     ) -> Item:
-        """Return a mark for each pair of values, with a sentence that is shown when it is selected."""
-        low, high = self.across.domain
-        places = self.x(x)
-        heights = self.y(y)
-        half = MARK_SHARE * (high - low)
+        """Return a mark for each pair of values, with the sentence that is shown when it is selected."""
+        low, high = self.horizontal.domain
+        centres = self.x(x)
+        centres_y = self.y(y)
+        half_width = MARK_SHARE * (high - low)
         return Rects(
-            places - half,
-            places + half,
-            heights - MARK_PX,
-            heights + MARK_PX,
+            centres - half_width,
+            centres + half_width,
+            centres_y - MARK_PX,
+            centres_y + MARK_PX,
             colour,
             colours,
             **speaking(sentences),
@@ -115,33 +116,33 @@ class Axes:
 
     def grid(self) -> list[Item | None]:
         """Return grid lines, which are drawn below everything else."""
-        low, high = self.across.domain
-        x = self.x([*self.across.ticks])
-        y = self.y([*self.up.ticks])
+        low, high = self.horizontal.domain
+        x = self.x([*self.horizontal.ticks])
+        y = self.y([*self.vertical.ticks])
         return [
-            Rules(0 * y + low, y, 0 * y + high, y, "grid") if self.up.grid else None,
-            Rules(x, 0 * x + self.top, x, 0 * x + self.bottom, "grid") if self.across.grid else None,
+            Rules(0 * y + low, y, 0 * y + high, y, "grid") if self.vertical.grid else None,
+            Rules(x, 0 * x + self.top, x, 0 * x + self.bottom, "grid") if self.horizontal.grid else None,
         ]
 
     def sides(self, left: int) -> list[Item]:
-        """Return names and texts of the ticks; `left` pixels are reserved for the vertical axis."""
-        domain = self.across.domain
-        across = self.across
-        up = self.up
+        """Return the names of the axes and the texts of the ticks; the left margin has `left` pixels."""
+        domain = self.horizontal.domain
+        across = self.horizontal
+        up = self.vertical
         x = self.x([*across.ticks])
         y = self.y([*up.ticks])
-        # Where no line leads to them they need not stand beside what is above or below the chart.
+        # Without grid lines, the texts can move away from items above or below the chart.
         y = y if up.grid else np.clip(y, self.top + 2, self.bottom - 4)
-        below = self.bottom + TICKS_PX
-        centre = [sum(domain) / 2]
+        text_y = self.bottom + TICKS_PX
+        centre_x = [sum(domain) / 2]
         return [
             y_ticks(y, [*up.ticks.values()], domain),
             y_name(up.name, self.top + self.height / 2, domain, left),
-            Labels(x, 0 * x + below, [*across.ticks.values()], anchor="middle", spread=True),
-            Labels(centre, [self.bottom + NAME_PX], [across.name], anchor="middle", colour="muted"),
+            Labels(x, 0 * x + text_y, [*across.ticks.values()], anchor="middle", spread=True),
+            Labels(centre_x, [self.bottom + NAME_PX], [across.name], anchor="middle", colour="muted"),
         ]
 
-    def plot(self, *items: Item | None, left: int, below: float = BELOW_PX, **more: Any) -> Plot:
-        """Return a plot of `items` with a grid and axis texts; `below` pixels are for the horizontal axis."""
-        drawn = [*self.grid(), *items, *self.sides(left)]
-        return plot(self.bottom + below, self.across.domain, *drawn, left=left, **more)
+    def plot(self, *items: Item | None, left: int, below_px: float = BELOW_PX, **options: Any) -> Plot:
+        """Return a plot of `items` with axes; the horizontal axis' texts take `below_px` pixels."""
+        all_items = [*self.grid(), *items, *self.sides(left)]
+        return plot(self.bottom + below_px, self.horizontal.domain, *all_items, left=left, **options)

@@ -1,4 +1,4 @@
-"""Boxes: the layout of a view, for the page and for the picture alike."""
+"""Boxes: dataclasses for the layout of a view, on the page and in the picture."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpulab.views.parts.items import Item
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """The base class of boxes.
+    """Base class of boxes.
 
     Parameters
     ----------
     only
-        ``"page"`` or ``"picture"``: where it is, if not in both.
+        ``"page"`` or ``"picture"`` for a box that is only in one of them.
     name
-        By which a view's own JavaScript finds it.
+        The name by which a view's own JavaScript finds the box.
     """
 
     kind: ClassVar[str]
@@ -27,13 +27,13 @@ class Box:
 
     def wire(self) -> dict[str, Any]:
         """Return the box in the browser's format, without values that are None."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values = {box_field.name: getattr(self, box_field.name) for box_field in fields(self)}
         return {"box": self.kind, **{name: value for name, value in values.items() if value is not None}}
 
 
 @dataclass(frozen=True)
 class Column(Box):
-    """Boxes in a column."""
+    """Boxes below each other."""
 
     kind = "column"
     boxes: list[Box]
@@ -42,7 +42,7 @@ class Column(Box):
 
 @dataclass(frozen=True)
 class Row(Box):
-    """Boxes side by side, widths by `weights`; those under their `least` pixels wrap."""
+    """Boxes side by side, with widths by `weights`; they wrap if they have less than `least` pixels."""
 
     kind = "row"
     boxes: list[Box]
@@ -54,7 +54,7 @@ class Row(Box):
 
 @dataclass(frozen=True)
 class Words(Box):
-    """A paragraph."""
+    """A paragraph of text."""
 
     kind = "words"
     text: str
@@ -63,7 +63,7 @@ class Words(Box):
 
 @dataclass(frozen=True)
 class Legend(Box):
-    """Colours and what they mean."""
+    """Colours and their meanings."""
 
     kind = "legend"
     entries: list[list[str]]
@@ -71,7 +71,7 @@ class Legend(Box):
 
 @dataclass(frozen=True)
 class Terms(Box):
-    """Terms with a value and a detail each."""
+    """Terms, each with a value and a detail."""
 
     kind = "numbers"
     rows: list[list[str]]
@@ -108,7 +108,7 @@ class Matrix(Box):
 
 @dataclass(frozen=True)
 class Switch(Box):
-    """Switch between several boxes, by the value of a trait."""
+    """Several boxes, of which one is shown, depending on the value of a trait."""
 
     kind = "switch"
     trait: str
@@ -118,7 +118,7 @@ class Switch(Box):
 
 @dataclass(frozen=True)
 class Fold(Box):
-    """A box that the learner opens and closes."""
+    """A box that the learner can open and close."""
 
     kind = "fold"
     summary: str
@@ -128,7 +128,7 @@ class Fold(Box):
 
 @dataclass(frozen=True)
 class Slider(Box):
-    """Sets a trait to one of `values`, shown as `texts`."""
+    """A slider that sets a trait to one of `values`, displayed as `texts`."""
 
     kind = "slider"
     label: str
@@ -144,13 +144,13 @@ class Plot(Box):
     Parameters
     ----------
     most_zoom
-        How many times as wide it can be shown.
+        Largest magnification.
     hint
-        What is said below it until something is pointed at.
+        Text below the plot until an element is pointed at.
     trait, values, chosen
-        What is clicked or walked to sends its value; `chosen` is outlined.
+        The trait that receives the value of the selected element; the element `chosen` is outlined.
     marks, mark_y
-        Texts above what is chosen, and how high they stand in pixels.
+        Texts above the selected element, and their y in pixels.
     """
 
     kind = "plot"
@@ -170,9 +170,9 @@ class Plot(Box):
     mark_y: float | None = None
 
 
-def column(*boxes: Box | None, gap: int = 6, **more: Any) -> Box:
-    """Put boxes below each other; None is left out."""
-    return Column([box for box in boxes if box is not None], gap, **more)
+def column(*boxes: Box | None, gap: int = 6, **options: Any) -> Box:
+    """Return a box with boxes below each other; None is left out."""
+    return Column([box for box in boxes if box is not None], gap, **options)
 
 
 def row(
@@ -181,63 +181,68 @@ def row(
     least: Sequence[int] = (),
     gap: int = 20,
     above: bool = False,
-    **more: Any,
+    **options: Any,
 ) -> Box:
-    """Put boxes side by side, widths by `weights`.
+    """Return a box with boxes side by side, with widths by `weights`.
 
-    Where one would be under its `least` pixels they wrap, to below or `above` the first.
+    If one would have less than its `least` pixels, they wrap, to below or `above` the first.
     """
-    many = len(boxes)
-    return Row(list(boxes), gap, above, weights or [1] * many, least or [200] * many, **more)
+    count = len(boxes)
+    return Row(list(boxes), gap, above, weights or [1] * count, least or [200] * count, **options)
 
 
-def words(text: str, style: str = "plain", **more: Any) -> Box:
-    """A paragraph; `style` is plain, heading, note, strong or mono."""
-    return Words(text, style, **more)
+def words(text: str, style: str = "plain", **options: Any) -> Box:
+    """Return a paragraph; `style` is plain, heading, note, strong or mono."""
+    return Words(text, style, **options)
 
 
-def legend(entries: Iterable[tuple[str, str]], **more: Any) -> Box:
-    """Colours and what they mean."""
-    return Legend([list(entry) for entry in entries], **more)
+def legend(entries: Iterable[tuple[str, str]], **options: Any) -> Box:
+    """Return a legend: colours and their meanings."""
+    return Legend([list(entry) for entry in entries], **options)
 
 
-def numbers(rows: Iterable[Sequence[str]], least: int = 150, **more: Any) -> Box:
-    """Terms with their values and a detail each, in as many columns of `least` pixels as there is room."""
-    return Terms([list(each) for each in rows], least, **more)
+def numbers(rows: Iterable[Sequence[str]], least: int = 150, **options: Any) -> Box:
+    """Return terms, each with a value and a detail, in columns of at least `least` pixels."""
+    return Terms([list(cells) for cells in rows], least, **options)
 
 
-def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **more: Any) -> Box:
-    """Horizontal bars: ``label``, ``share`` (0 to 1, None for no bar), ``value`` as text; optional ``mark``
-    (words after the value), ``strong``, ``colour``, ``title``. Labels take the share `label` of the width."""
-    return Bars([dict(each) for each in rows], label, **more)
+def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **options: Any) -> Box:
+    """Return horizontal bars, one for each row; labels take the share `label` of the width.
 
-
-def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), title: str = "", **more: Any) -> Box:
-    """Return rows of text; the first cell names its row, the last one is on the right."""
-    return Cells([list(each) for each in rows], list(headings), title, **more)
-
-
-def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **more: Any) -> Box:
-    """Rows (``label``, ``cells``, ``strong``, ``title``) under headings.
-
-    A cell is a text, and the share of its bar or None.
+    A row has ``label``, ``share`` (0 to 1, None for no bar), ``value`` as text, and optionally ``mark``
+    (words after the value), ``strong``, ``colour`` and ``title``.
     """
-    return Matrix([dict(each) for each in rows], list(headings), **more)
+    return Bars([dict(bar) for bar in rows], label, **options)
 
 
-def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **more: Any) -> Box:
+def table(
+    rows: Iterable[Sequence[str]], headings: Sequence[str] = (), title: str = "", **options: Any
+) -> Box:
+    """Return a table of text; the first cell names its row, and the last column is on the right."""
+    return Cells([list(cells) for cells in rows], list(headings), title, **options)
+
+
+def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **options: Any) -> Box:
+    """Return a matrix: rows (``label``, ``cells``, ``strong``, ``title``) of texts and bars under headings.
+
+    A cell is a text and the share of its bar, or None.
+    """
+    return Matrix([dict(cells) for cells in rows], list(headings), **options)
+
+
+def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **options: Any) -> Box:
     """Return a box that shows one of several boxes, by the value of a trait."""
-    return Switch(trait, str(chosen), {str(value): box for value, box in cases.items()}, **more)
+    return Switch(trait, str(chosen), {str(value): box for value, box in cases.items()}, **options)
 
 
-def fold(summary: str, inner: Box, *, opened: bool = True, **more: Any) -> Box:
-    """A box that the learner opens and closes; in a picture it is open."""
-    return Fold(summary, inner, opened, **more)
+def fold(summary: str, inner: Box, *, opened: bool = True, **options: Any) -> Box:
+    """Return a box that the learner can open and close; in a picture it is open."""
+    return Fold(summary, inner, opened, **options)
 
 
 def slider(label: str, trait: str, values: Sequence[int], texts: Sequence[str]) -> Slider:
-    """Sets `trait` to one of `values` (evenly spaced), shown as `texts`; of two it is a switch.
+    """Return a slider that sets `trait` to one of `values`, displayed as `texts`.
 
-    Python answers with a new picture; the view is a `Steered` one.
+    With two values it is a switch. Python replies with a new picture; the view must be a `Steered` view.
     """
     return Slider(label, trait, list(values), list(texts), only="page")

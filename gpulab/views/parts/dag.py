@@ -1,4 +1,7 @@
-"""A graph of work as a plot: nodes in layers from left to right, arrows between, long chains in bands."""
+"""A graph of work as a plot: nodes in layers from left to right, connected by arrows.
+
+Graphs of many layers continue in bands below each other.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from gpulab.views.parts.items import Item, Nodes, Rules
 from gpulab.views.parts.layers import Layers, layers
 
 COLUMNS = 7
-LEAST_COLUMNS = 5
-ROOM = 0.74  # of a column, for the node; the rest is for arrows
+MIN_COLUMNS = 5
+NODE_WIDTH = 0.74  # share of a column's width; the rest is for arrows
 NODE_PX = 34
 GAP_PX = 12
 LOW_PX = 18
@@ -28,23 +31,23 @@ SHAPES = ("box", "copy", "set", "round", "hexagon")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A node as it is drawn.
+class DrawnNode:
+    """Appearance of a node in a drawing.
 
     Parameters
     ----------
     text, detail
         Its name, and a smaller line below it.
     colour
-        A colour's name.
+        The name of its colour.
     shape
         One of `SHAPES`.
     say
-        What is told of it when it is pointed at.
+        The sentence that is shown when the node is selected.
     members
-        Numbers that it stands for: those of a trait that choose it.
+        Numbers that the node represents: the trait's values that select it.
     mark
-        Outlined in this colour.
+        The name of the colour of its outline; without one, the node has no outline.
     """
 
     text: str
@@ -60,151 +63,162 @@ Leg = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """An arrow: pieces of a line, x in columns and y in pixels, the last with the head."""
+class _Arrow:
+    """An arrow: segments of a line, x in columns and y in pixels; the last segment has the head."""
 
     ends: tuple[int, int]
     legs: list[Leg]
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
-    """Positions of nodes and arrows."""
+class _Positions:
+    """Positions of nodes and arrows, and the height of the plot."""
 
     x: list[float]
     y: list[float]
-    ways: list[_Way]
+    arrows: list[_Arrow]
     height: float
 
 
 def dag(
-    nodes: Mapping[str, tuple[str, str] | Shown],
+    nodes: Mapping[str, tuple[str, str] | DrawnNode],
     edges: Sequence[tuple[str, str]],
     *,
     label: str,
     trait: str = "",
-    most_px: float = math.inf,
+    max_height_px: float = math.inf,
     marked: Collection[str | tuple[str, str]] = (),
-    **more: Any,
+    **options: Any,
 ) -> Plot:
     """Draw nodes in layers, each as far left as its predecessors allow, with arrows between them.
 
     Parameters
     ----------
     nodes
-        Name of each -> what is drawn, or (text, colour name).
+        The appearance of each node by name, or (text, colour name).
     edges
-        Pairs (before, after).
+        Pairs of names (source, target).
     label
-        Read aloud.
+        Text for screen readers.
     trait
-        Gets a node's first member when it is clicked or Enter is pressed, and outlines the node that its
-        value belongs to.
-    most_px
-        Nodes are lower where the plot would be higher than this.
+        The trait that receives a node's first member on a click or Enter; the node with the trait's value is
+        outlined.
+    max_height_px
+        If the plot would be higher than this, the nodes become lower.
     marked
-        Arrows that are red, as pairs, and nodes all of whose arrows are.
+        Edges, as pairs, that are red, and names of nodes from which all edges are red.
 
     Raises
     ------
     ValueError
-        If the edges form a circle.
+        If the edges form a cycle.
     """
-    number = {name: index for index, name in enumerate(nodes)}
-    shown = [node if isinstance(node, Shown) else Shown(*node) for node in nodes.values()]
-    pairs = [(number[first], number[then]) for first, then in edges]
-    placed = layers(len(shown), pairs)
-    high = NODE_PX
-    places = _places(placed, pairs, NODE_PX, GAP_PX)
-    if places.height > most_px:
-        high = LOW_PX
-        places = _places(placed, pairs, LOW_PX, LOW_GAP_PX)
-    columns = min(COLUMNS, max(LEAST_COLUMNS, max(placed.layer, default=0) + 1))
-    several = max(placed.layer, default=0) >= COLUMNS
-    colours = sorted({node.colour for node in shown} | {node.mark for node in shown if node.mark})
-    owner = {member: index for index, node in enumerate(shown) for member in node.members}
-    left = np.array(places.x)
-    top = np.array(places.y)
+    index_of_name = {name: index for index, name in enumerate(nodes)}
+    node_list = [node if isinstance(node, DrawnNode) else DrawnNode(*node) for node in nodes.values()]
+    index_edges = [(index_of_name[source], index_of_name[target]) for source, target in edges]
+    node_layers = layers(len(node_list), index_edges)
+    node_height = NODE_PX
+    positions = _positions(node_layers, index_edges, NODE_PX, GAP_PX)
+    if positions.height > max_height_px:
+        node_height = LOW_PX
+        positions = _positions(node_layers, index_edges, LOW_PX, LOW_GAP_PX)
+    columns = min(COLUMNS, max(MIN_COLUMNS, max(node_layers.layer, default=0) + 1))
+    has_many_bands = max(node_layers.layer, default=0) >= COLUMNS
+    colours = sorted({node.colour for node in node_list} | {node.mark for node in node_list if node.mark})
+    node_of_member = {member: index for index, node in enumerate(node_list) for member in node.members}
+    left = np.array(positions.x)
+    top = np.array(positions.y)
     names = [*nodes]
-    red = {
-        pair for pair in pairs if not {names[pair[0]], (names[pair[0]], names[pair[1]])}.isdisjoint(marked)
+    red_edges = {
+        edge
+        for edge in index_edges
+        if not {names[edge[0]], (names[edge[0]], names[edge[1]])}.isdisjoint(marked)
     }
     return plots.plot(
-        places.height,
-        (-0.13 if several else -0.02, columns - 1 + ROOM + (0.15 if several else 0.02)),
+        positions.height,
+        (-0.13 if has_many_bands else -0.02, columns - 1 + NODE_WIDTH + (0.15 if has_many_bands else 0.02)),
         Nodes(
             x0=left,
-            x1=left + ROOM,
+            x1=left + NODE_WIDTH,
             y0=top,
-            y1=top + high,
-            colour=[colours.index(node.colour) for node in shown],
+            y1=top + node_height,
+            colour=[colours.index(node.colour) for node in node_list],
             colours=colours,
-            mark=[colours.index(node.mark) if node.mark else -1 for node in shown],
-            shape=[SHAPES.index(node.shape) for node in shown],
-            text=[node.text for node in shown],
-            detail=[node.detail if high == NODE_PX else "" for node in shown],
+            mark=[colours.index(node.mark) if node.mark else -1 for node in node_list],
+            shape=[SHAPES.index(node.shape) for node in node_list],
+            text=[node.text for node in node_list],
+            detail=[node.detail if node_height == NODE_PX else "" for node in node_list],
             say=[["node", "says"]],
             columns={
-                "node": np.arange(len(shown)),
-                "says": [node.say or node.text for node in shown],
-                "first": [node.members[0] if node.members else -1 for node in shown],
-                "owner": [owner.get(member, -1) for member in range(max(owner, default=-1) + 1)],
-                "layer": list(placed.layer),
+                "node": np.arange(len(node_list)),
+                "says": [node.say or node.text for node in node_list],
+                "first": [node.members[0] if node.members else -1 for node in node_list],
+                "owner": [
+                    node_of_member.get(member, -1) for member in range(max(node_of_member, default=-1) + 1)
+                ],
+                "layer": list(node_layers.layer),
                 "picks": trait,
             },
         ),
-        *_arrows([way for way in places.ways if way.ends not in red], "muted", 1),
-        *_arrows([way for way in places.ways if way.ends in red], "error", 2),
+        *_arrows([arrow for arrow in positions.arrows if arrow.ends not in red_edges], "muted", 1),
+        *_arrows([arrow for arrow in positions.arrows if arrow.ends in red_edges], "error", 2),
         label=label,
         name="dag",
-        **more,
+        **options,
     )
 
 
-def _arrows(ways: Sequence[_Way], colour: str, width: float) -> list[Item]:
-    lines = np.array([leg for way in ways for leg in way.legs[:-1]] or np.empty((0, 4)))
-    heads = np.array([way.legs[-1] for way in ways] or np.empty((0, 4)))
+def _arrows(arrows: Sequence[_Arrow], colour: str, width: float) -> list[Item]:
+    lines = np.array([leg for arrow in arrows for leg in arrow.legs[:-1]] or np.empty((0, 4)))
+    heads = np.array([arrow.legs[-1] for arrow in arrows] or np.empty((0, 4)))
     return [
         Rules(legs[:, 0], legs[:, 1], legs[:, 2], legs[:, 3], colour, width, arrow=legs is heads)
         for legs in (lines, heads)
     ]
 
 
-def _places(found: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap_px: float) -> _Places:
-    """Return positions in pixels: bands of `COLUMNS` layers, one below the other."""
-    pitch = node_px + gap_px
-    bands = max(found.layer, default=-1) // COLUMNS + 1
-    ways = [
-        [*zip(range(found.layer[first], found.layer[then] + 1), way, strict=True)]
-        for (first, then), way in zip(edges, found.ways, strict=True)
+def _positions(
+    node_layers: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap_px: float
+) -> _Positions:
+    """Return positions in pixels, in bands of `COLUMNS` layers, one below the other."""
+    row_pitch = node_px + gap_px
+    bands = max(node_layers.layer, default=-1) // COLUMNS + 1
+    paths = [
+        [*zip(range(node_layers.layer[source], node_layers.layer[target] + 1), path, strict=True)]
+        for (source, target), path in zip(edges, node_layers.paths, strict=True)
     ]
     # A band keeps the order of its rows, without the empty rows above it.
-    rows: list[list[float]] = [[] for _ in range(bands)]
-    for layer, row in (*zip(found.layer, found.row, strict=True), *(spot for way in ways for spot in way)):
-        rows[layer // COLUMNS].append(row)
+    rows_of_band: list[list[float]] = [[] for _ in range(bands)]
+    for layer, row in (
+        *zip(node_layers.layer, node_layers.row, strict=True),
+        *(point for path in paths for point in path),
+    ):
+        rows_of_band[layer // COLUMNS].append(row)
     tops = []
     y = EDGE_PX
-    for band in rows:
-        tops.append(y - min(band) * pitch)
-        y += (max(band) - min(band) + 1) * pitch + BAND_PX
+    for band in rows_of_band:
+        tops.append(y - min(band) * row_pitch)
+        y += (max(band) - min(band) + 1) * row_pitch + BAND_PX
 
-    def place(layer: int, row: float) -> tuple[float, float]:
-        return float(layer % COLUMNS), tops[layer // COLUMNS] + row * pitch
+    def position(layer: int, row: float) -> tuple[float, float]:
+        return float(layer % COLUMNS), tops[layer // COLUMNS] + row * row_pitch
 
     arrows = []
-    for ends, way in zip(edges, ways, strict=True):
+    for ends, path in zip(edges, paths, strict=True):
         legs: list[Leg] = []
-        for here, there in pairwise(way):
-            (x0, y0), (x1, y1) = place(*here), place(*there)
+        for point, next_point in pairwise(path):
+            (x0, y0), (x1, y1) = position(*point), position(*next_point)
             y0 = y0 + node_px / 2
             y1 = y1 + node_px / 2
             if x1 > x0:
-                legs.append((x0 + ROOM, y0, x1, y1))
+                legs.append((x0 + NODE_WIDTH, y0, x1, y1))
             else:  # on the next band: out at the right, in again at the left
-                legs += [(x0 + ROOM, y0, x0 + ROOM + 0.12, y0), (-0.12, y1, x1, y1)]
-            if there is not way[-1]:
-                legs.append((x1, y1, x1 + ROOM, y1))
-        arrows.append(_Way(ends, legs))
-    at = [place(layer, row) for layer, row in zip(found.layer, found.row, strict=True)]
+                legs += [(x0 + NODE_WIDTH, y0, x0 + NODE_WIDTH + 0.12, y0), (-0.12, y1, x1, y1)]
+            if next_point is not path[-1]:
+                legs.append((x1, y1, x1 + NODE_WIDTH, y1))
+        arrows.append(_Arrow(ends, legs))
+    node_positions = [
+        position(layer, row) for layer, row in zip(node_layers.layer, node_layers.row, strict=True)
+    ]
     height = max(y - BAND_PX - gap_px, node_px) + EDGE_PX
-    return _Places([x for x, _ in at], [top for _, top in at], arrows, height)
+    return _Positions([x for x, _ in node_positions], [top for _, top in node_positions], arrows, height)

@@ -1,4 +1,4 @@
-"""Items of a plot: the data of each kind, for the painters of the page and of the picture."""
+"""Items of a plot: dataclasses with the data that the painters of the page and the picture need."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy.typing as npt
 
 Numbers = Sequence[float] | npt.NDArray[Any]
 Column = npt.NDArray[Any]
-MOST_POINTS = 4096
+MAX_LINE_POINTS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """The base class of items.
+    """Base class of items of a plot.
 
     Parameters
     ----------
     say
         The sentence of each span, rectangle or node, in pieces (see `gpulab.views.parts`).
     columns
-        What the pieces name beside the item's own: arrays and texts.
+        Arrays and texts for these pieces, in addition to the item's own fields.
     """
 
     kind: ClassVar[str]
@@ -31,36 +31,42 @@ class Item:
     columns: Mapping[str, Any] = field(default_factory=dict)
 
     def column(self, name: str) -> Any:
-        """Return one of `columns`, or an attribute of the item."""
+        """Return the column of this name: one of `columns`, or a field of the item."""
         return self.columns[name] if name in self.columns else getattr(self, name)
 
     def wire(self) -> dict[str, Any]:
         """Return the item in the browser's format."""
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "columns"}
+        values = {
+            item_field.name: getattr(self, item_field.name)
+            for item_field in fields(self)
+            if item_field.name != "columns"
+        }
         if not self.say:
-            del own["say"]
-        return {"item": self.kind, **own, **self.columns}
+            del values["say"]
+        return {"item": self.kind, **values, **self.columns}
 
 
 @dataclass(frozen=True)
 class Spans(Item):
-    """Intervals over `rows` rows between `top` and `top + height`, in order of their start `x0`.
+    """Intervals over `rows` rows of equal height, in order of their start `x0`.
 
     Parameters
     ----------
     row, lane
-        Row of each and place in it, from 0; what lies outside is not drawn.
+        Row of each interval, and lane within the row, from 0. Intervals in other rows are not drawn.
+    top, height
+        Pixels from the plot's top to the first row, and the height of all rows.
     colour
-        Index into `colours` of each; `ground` is what no interval covers.
+        Index into `colours` of each interval; `ground` is the colour of the background.
     joined
-        Leave no gap between rows and neighbours.
+        Whether there is no gap between rows and between neighbours.
     busy
-        Stretches (``row``, ``x0``, ``x1``) in a ``colour`` of their own under the intervals: what an item
-        that holds only some of them leaves out.
+        Intervals (``row``, ``x0``, ``x1``) in one ``colour`` below the others, for an item that contains only
+        a sample of its intervals.
     written
-        Written into intervals that have room for it, in pieces like ``say``.
+        Text inside intervals that have enough space for it, in pieces like ``say``.
     row_names
-        With them a click or Enter shows one row alone.
+        Names of the rows. If there are any, a click or Enter shows one row alone.
     """
 
     kind = "spans"
@@ -83,23 +89,24 @@ class Spans(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Tracks(Item):
-    """Very many intervals over rows of their own heights, zoomed to any depth, in order of their start.
+    """Any number of intervals over rows of individual heights, in order of their start, with unlimited zoom.
 
-    A pixel has the colour of what takes most of it, pale where its row was busy for less than half of it.
-    The plot gets a search among ``names`` and a toolbar. It is the first item of its plot.
+    A pixel has the colour that covers most of it; the colour is pale if the row was busy for less than half
+    of the pixel. The plot gets a toolbar and a search among ``names``. Tracks are the first item of their
+    plot.
 
     Parameters
     ----------
     row, lane
-        Row of each and place in it, from 0; the intervals of one place do not overlap.
+        Row of each interval, and lane within the row, from 0; the intervals of one lane do not overlap.
     colour
-        Index into `colours` of each; these are among `palette.PALE`.
+        Index into `colours` of each interval; the colours are among `palette.PALE`.
     tops, heights, lanes, row_names
-        Of each row: pixels from the plot's top, pixels, places side by side in it, and its name.
+        Of each row: pixels from the plot's top, height in pixels, number of lanes, and name.
     columns
-        ``name`` (index into ``names``) is searched, its ``shorts`` written where there is room. ``picks``
-        (trait -> column) ties traits to what is clicked: those intervals are outlined of which every
-        trait that is not -1 equals the column.
+        ``name`` (index into ``names``) is searched; its ``shorts`` are written where there is enough space.
+        ``picks`` (trait -> column) connects traits to clicks: an interval is outlined if every trait that is
+        not -1 equals its column.
     """
 
     kind = "tracks"
@@ -118,9 +125,11 @@ class Tracks(Item):
 
 @dataclass(frozen=True)
 class Rects(Item):
-    """Rectangles, `inset` pixels narrower on the left and right; `colour` is one name or indices into
-    `colours`. An `outline` is drawn where it is at least 4 pixels wide; with `hatch` they are filled with
-    slanted lines."""
+    """Rectangles in one colour, or in `colours` by index.
+
+    They are `inset` pixels narrower on the left and right. With `outline`, only outlines of rectangles that
+    are at least 4 pixels wide are drawn; with `hatch`, the rectangles are filled with slanted lines.
+    """
 
     kind = "rects"
     x0: Numbers
@@ -141,9 +150,9 @@ class Rects(Item):
 
 @dataclass(frozen=True)
 class Line(Item):
-    """A line through points; `step` makes it a staircase, `fill` colours the area down to y = `base`.
+    """Line through points; `step` makes it a staircase, `fill` colours the area down to y = `base`.
 
-    A staircase of very many points keeps the highest and the last of each of `MOST_POINTS` stretches.
+    Of a staircase with very many points, the highest and the last of `MAX_LINE_POINTS` intervals are kept.
     """
 
     kind = "line"
@@ -158,8 +167,8 @@ class Line(Item):
     def __post_init__(self) -> None:
         xs = np.asarray(self.x, np.float64)
         ys = np.asarray(self.y, np.float32)
-        if self.step and xs.size > 2 * MOST_POINTS:
-            bounds = np.linspace(0, xs.size, MOST_POINTS, endpoint=False).astype(np.int64)
+        if self.step and xs.size > 2 * MAX_LINE_POINTS:
+            bounds = np.linspace(0, xs.size, MAX_LINE_POINTS, endpoint=False).astype(np.int64)
             highest = np.minimum.reduceat(ys, bounds)  # y grows downwards
             last = np.append(bounds[1:], xs.size) - 1
             xs, ys = (np.column_stack(pair).ravel() for pair in ((xs[bounds], xs[last]), (highest, ys[last])))
@@ -169,7 +178,7 @@ class Line(Item):
 
 @dataclass(frozen=True)
 class Rules(Item):
-    """Straight segments, dashed or with an arrow's head.
+    """Straight segments, optionally dashed or with an arrow's head.
 
     If `most` is not 0, they are hidden while more than `most` of them are visible.
     """
@@ -188,21 +197,21 @@ class Rules(Item):
 
 @dataclass(frozen=True)
 class Labels(Item):
-    """Texts, their vertical middle at `y` and their `anchor` (start, middle, end) at `x` plus `dx` pixels.
+    """Texts with their vertical middle at `y` and their `anchor` (start, middle, end) at `x` + `dx` pixels.
 
     Parameters
     ----------
     room
-        Data units that each text may take: one that does not fit is left out. A text may have shorter
-        forms after a line break, the first that fits is taken.
+        Largest width of each text in data units; a text that does not fit is left out. A text may have
+        shorter forms after line breaks; the first that fits is used.
     spread
-        Leave out a text that would touch the last one drawn.
+        Leave out a text that would touch the previous one.
     turn
-        Read upwards (a y axis' name).
+        Write upwards, as for the name of a y axis.
     pin
-        Stay where they are when the plot is zoomed, as the names of rows do.
+        Keep the position when the plot is zoomed, as for the names of rows.
     of_rows
-        They go when one row is shown alone.
+        Hide the texts when one row is shown alone.
     """
 
     kind = "labels"
@@ -224,7 +233,7 @@ class Labels(Item):
 
 @dataclass(frozen=True)
 class Ticks(Item):
-    """Ticks below y in several finenesses (step and texts), and a title with its shorter forms."""
+    """Ticks below y at several distances (step and texts), and a title with its shorter forms."""
 
     kind = "axis"
     y: float
@@ -234,7 +243,7 @@ class Ticks(Item):
 
 @dataclass(frozen=True)
 class Time(Item):
-    """Ticks of a time in nanoseconds below y, whatever is in sight; its zero is at `since`."""
+    """Ticks of a time in nanoseconds below y, for any zoom; `since` names the event at time zero."""
 
     kind = "time"
     y: float
@@ -243,7 +252,7 @@ class Time(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes(Item):
-    """Nodes of a graph that are walked and picked; `dag` makes them."""
+    """Nodes of a graph that can be selected, also by keys; `dag` makes them."""
 
     kind = "nodes"
     x0: Column

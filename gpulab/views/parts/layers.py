@@ -1,8 +1,9 @@
 """Positions of a graph's nodes: in layers from left to right, with few crossings.
 
-Layers by longest path, orders by weighted medians swept forth and back, heights by the neighbours' mean: the
-steps of Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of Hierarchical System Structures"
-(1981), as Gansner et al. have them in "A Technique for Drawing Directed Graphs" (1993).
+Layers come from longest paths, orders from weighted medians in sweeps in both directions, and heights from
+the mean of the neighbours. These are the steps of Sugiyama, Tagawa and Toda, "Methods for Visual
+Understanding of Hierarchical System Structures" (1981), as in Gansner et al., "A Technique for Drawing
+Directed Graphs" (1993).
 """
 
 from __future__ import annotations
@@ -14,54 +15,54 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 SWEEPS = 12
-MOST_EXCHANGED = 60
-MOST_TRIED = 200
+MAX_EXCHANGE_NODES = 60
+MAX_TRIAL_NODES = 200
 
 Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Positions of nodes: ``layer`` and ``row`` (0 is the top; fractions occur) of each.
+    """Positions of nodes (layer and row; row 0 is the top, fractions occur) and paths of edges.
 
-    ``ways`` has, for each edge, the rows that it passes in the layers from its start to its end: an edge over
-    several layers has a place of its own in each, so that it goes behind no node.
+    ``paths`` contains, for each edge, its rows in the layers from its start to its end. An edge over several
+    layers has its own row in each of them, so that no node hides it.
     """
 
     layer: tuple[int, ...]
     row: tuple[float, ...]
-    ways: tuple[tuple[float, ...], ...]
+    paths: tuple[tuple[float, ...], ...]
 
 
 def layers(count: int, edges: Sequence[Edge]) -> Layers:
-    """Return positions of `count` nodes with these edges (before, after).
+    """Return the positions of `count` nodes with these edges (source, target).
 
     Raises
     ------
     ValueError
-        If the edges form a circle.
+        If the edges form a cycle.
     """
-    before: dict[int, list[int]] = {node: [] for node in range(count)}
-    for first, then in edges:
-        before[then].append(first)
+    predecessors: dict[int, list[int]] = {node: [] for node in range(count)}
+    for source, target in edges:
+        predecessors[target].append(source)
     layer: dict[int, int] = {}
     try:
-        for node in TopologicalSorter(before).static_order():
-            layer[node] = max((layer[first] + 1 for first in before[node]), default=0)
+        for node in TopologicalSorter(predecessors).static_order():
+            layer[node] = max((layer[source] + 1 for source in predecessors[node]), default=0)
     except CycleError:
         raise ValueError("The edges form a circle; a graph of work has none.") from None
-    # An edge over several layers becomes a chain of places.
+    # An edge over several layers becomes a chain of dummy nodes.
     chains: list[list[int]] = []
-    for first, then in edges:
-        between = range(layer[first] + 1, layer[then])
-        places = range(len(layer), len(layer) + len(between))
-        layer.update(zip(places, between, strict=True))
-        chains.append([first, *places, then])
+    for source, target in edges:
+        passed_layers = range(layer[source] + 1, layer[target])
+        dummy_nodes = range(len(layer), len(layer) + len(passed_layers))
+        layer.update(zip(dummy_nodes, passed_layers, strict=True))
+        chains.append([source, *dummy_nodes, target])
     steps = [step for chain in chains for step in pairwise(chain)]
     order: list[list[int]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
-    for node, at in layer.items():
-        order[at].append(node)
-    order = _with_few_crossings(order, steps)
+    for node, node_layer in layer.items():
+        order[node_layer].append(node)
+    order = _reduce_crossings(order, steps)
     row = _rows(order, steps)
     return Layers(
         tuple(layer[node] for node in range(count)),
@@ -71,61 +72,63 @@ def layers(count: int, edges: Sequence[Edge]) -> Layers:
 
 
 def crossings(order: Sequence[Sequence[int]], steps: Sequence[Edge]) -> int:
-    """Return the number of crossings of edges between neighbouring layers."""
-    place = {node: index for nodes in order for index, node in enumerate(nodes)}
-    number = {node: index for index, nodes in enumerate(order) for node in nodes}
-    between: dict[int, list[Edge]] = {}
-    for first, then in steps:
-        between.setdefault(number[first], []).append((place[first], place[then]))
+    """Return the number of crossings of edges, where edges connect neighbouring layers."""
+    position = {node: index for nodes in order for index, node in enumerate(nodes)}
+    layer_of = {node: index for index, nodes in enumerate(order) for node in nodes}
+    edges_by_layer: dict[int, list[Edge]] = {}
+    for source, target in steps:
+        edges_by_layer.setdefault(layer_of[source], []).append((position[source], position[target]))
     count = 0
-    for pairs in between.values():
-        ends: list[int] = []
-        for _, end in sorted(pairs):
-            count += len(ends) - bisect_left(ends, end + 1)
-            insort(ends, end)
+    for pairs in edges_by_layer.values():
+        targets: list[int] = []
+        for _, target_position in sorted(pairs):
+            count += len(targets) - bisect_left(targets, target_position + 1)
+            insort(targets, target_position)
     return count
 
 
 def _neighbours(steps: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
     left: dict[int, list[int]] = {}
     right: dict[int, list[int]] = {}
-    for first, then in steps:
-        right.setdefault(first, []).append(then)
-        left.setdefault(then, []).append(first)
+    for source, target in steps:
+        right.setdefault(source, []).append(target)
+        left.setdefault(target, []).append(source)
     return left, right
 
 
-def _with_few_crossings(order: list[list[int]], steps: Sequence[Edge]) -> list[list[int]]:
-    """Return the best result of several sweeps, in which no exchange of two neighbours saves a crossing."""
+def _reduce_crossings(initial_order: list[list[int]], steps: Sequence[Edge]) -> list[list[int]]:
+    """Return the order of nodes with the fewest crossings among the results of several sweeps."""
     left, right = _neighbours(steps)
-    best = order
-    fewest = crossings(order, steps)
-    starts = [(weigh, back) for weigh in (_median, _mean) for back in (False, True)]
-    for weigh, back in starts if len(left) <= MOST_TRIED else starts[:1]:
-        now = [list(nodes) for nodes in order]
+    best_order = initial_order
+    fewest = crossings(initial_order, steps)
+    settings = [(centre, is_backward) for centre in (_median, _mean) for is_backward in (False, True)]
+    for centre, is_backward in settings if len(left) <= MAX_TRIAL_NODES else settings[:1]:
+        candidate = [list(nodes) for nodes in initial_order]
         for sweep in range(SWEEPS if fewest else 0):
-            forth = (sweep % 2 == 0) is not back
-            for at in range(1, len(now)) if forth else range(len(now) - 2, -1, -1):
-                beside = now[at - 1] if forth else now[at + 1]
-                place = {node: place for place, node in enumerate(beside)}
-                near = left if forth else right
+            is_forward = (sweep % 2 == 0) is not is_backward
+            for index in range(1, len(candidate)) if is_forward else range(len(candidate) - 2, -1, -1):
+                fixed_layer = candidate[index - 1] if is_forward else candidate[index + 1]
+                position = {node: position for position, node in enumerate(fixed_layer)}
+                neighbours = left if is_forward else right
                 weight = {
-                    node: weigh([place[each] for each in near[node]]) if node in near else float(here)
-                    for here, node in enumerate(now[at])
+                    node: centre([position[neighbour] for neighbour in neighbours[node]])
+                    if node in neighbours
+                    else float(node_index)
+                    for node_index, node in enumerate(candidate[index])
                 }
-                now[at].sort(key=weight.__getitem__)
-                _exchange(now, at, left, right)
-            found = crossings(now, steps)
-            if found < fewest:
-                best = [list(nodes) for nodes in now]
-                fewest = found
-    last = fewest + 1
-    while fewest < last:
-        for at in range(len(best)):
-            _exchange(best, at, left, right)
-        last = fewest
-        fewest = crossings(best, steps)
-    return best
+                candidate[index].sort(key=weight.__getitem__)
+                _exchange(candidate, index, left, right)
+            crossing_count = crossings(candidate, steps)
+            if crossing_count < fewest:
+                best_order = [list(nodes) for nodes in candidate]
+                fewest = crossing_count
+    previous_crossings = fewest + 1
+    while fewest < previous_crossings:
+        for index in range(len(best_order)):
+            _exchange(best_order, index, left, right)
+        previous_crossings = fewest
+        fewest = crossings(best_order, steps)
+    return best_order
 
 
 def _median(values: Sequence[float]) -> float:
@@ -135,59 +138,74 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _exchange(
-    order: list[list[int]], at: int, left: dict[int, list[int]], right: dict[int, list[int]]
+    order: list[list[int]], index: int, left: dict[int, list[int]], right: dict[int, list[int]]
 ) -> None:
     """Exchange neighbours within a layer while that saves crossings."""
-    beside = [
-        (near, order[other]) for near, other in ((left, at - 1), (right, at + 1)) if 0 <= other < len(order)
+    adjacent = [
+        (neighbours, order[adjacent_index])
+        for neighbours, adjacent_index in ((left, index - 1), (right, index + 1))
+        if 0 <= adjacent_index < len(order)
     ]
-    places = [(near, {node: place for place, node in enumerate(nodes)}) for near, nodes in beside]
+    positions = [
+        (neighbours, {node: position for position, node in enumerate(nodes)})
+        for neighbours, nodes in adjacent
+    ]
 
     def crossed(a: int, b: int) -> int:
-        """Crossings of the edges of two nodes, the first one above."""
+        """Return the number of crossings of the edges of two nodes, if the first one is above the second."""
         return sum(
-            place[i] > place[j] for near, place in places for i in near.get(a, ()) for j in near.get(b, ())
+            position[i] > position[j]
+            for neighbours, position in positions
+            for i in neighbours.get(a, ())
+            for j in neighbours.get(b, ())
         )
 
-    nodes = order[at]
-    for _ in range(len(nodes) if len(nodes) <= MOST_EXCHANGED else 0):
-        changed = False
-        for place in range(len(nodes) - 1):
-            a = nodes[place]
-            b = nodes[place + 1]
+    nodes = order[index]
+    for _ in range(len(nodes) if len(nodes) <= MAX_EXCHANGE_NODES else 0):
+        has_changed = False
+        for position in range(len(nodes) - 1):
+            a = nodes[position]
+            b = nodes[position + 1]
             if crossed(b, a) < crossed(a, b):
-                nodes[place], nodes[place + 1], changed = b, a, True
-        if not changed:
+                nodes[position], nodes[position + 1], has_changed = b, a, True
+        if not has_changed:
             return
 
 
 def _rows(order: list[list[int]], steps: Sequence[Edge]) -> dict[int, float]:
-    """Return heights: each near the mean of its neighbours, in order and at least a row apart."""
+    """Return the row of each node: near the mean of its neighbours, in order, at least one row apart."""
     left, right = _neighbours(steps)
-    row = {node: float(at) for nodes in order for at, node in enumerate(nodes)}
+    row = {node: float(index) for nodes in order for index, node in enumerate(nodes)}
     for sweep in range(SWEEPS):
-        near = (left, right)[sweep % 2]
+        neighbours = (left, right)[sweep % 2]
         for nodes in order if sweep % 2 == 0 else reversed(order):
-            wanted = [_mean([row[each] for each in near[n]]) if n in near else row[n] for n in nodes]
-            row.update(zip(nodes, _apart(wanted), strict=True))
-    least = min(row.values(), default=0.0)
-    return {node: place - least for node, place in row.items()}
+            ideal = [
+                _mean([row[neighbour] for neighbour in neighbours[member]])
+                if member in neighbours
+                else row[member]
+                for member in nodes
+            ]
+            row.update(zip(nodes, _spaced_rows(ideal), strict=True))
+    top_row = min(row.values(), default=0.0)
+    return {node: position - top_row for node, position in row.items()}
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _apart(wanted: list[float]) -> list[float]:
-    """Return heights in the same order, at least 1 apart, nearest to the given ones by least squares."""
-    blocks: list[tuple[float, int]] = []  # mean of what its members want of the block's start, and how many
-    for at, place in enumerate(wanted):
-        mean = place - at
+def _spaced_rows(ideal: list[float]) -> list[float]:
+    """Return rows in the same order, at least 1 apart, nearest to the ideal ones by least squares."""
+    blocks: list[
+        tuple[float, int]
+    ] = []  # mean of the starts that are ideal for its members, and their number
+    for index, position in enumerate(ideal):
+        mean = position - index
         size = 1
         while blocks and blocks[-1][0] > mean:
-            other, many = blocks.pop()
-            mean = (mean * size + other * many) / (size + many)
-            size = size + many
+            other_mean, other_size = blocks.pop()
+            mean = (mean * size + other_mean * other_size) / (size + other_size)
+            size = size + other_size
         blocks.append((mean, size))
     starts = [mean for mean, size in blocks for _ in range(size)]
-    return [start + at for at, start in enumerate(starts)]
+    return [start + index for index, start in enumerate(starts)]

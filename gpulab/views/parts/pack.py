@@ -1,4 +1,4 @@
-"""A display list for the browser: JSON, and one binary buffer with its arrays."""
+"""Conversion of a display list for the browser: JSON, and one binary buffer with its arrays."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from gpulab.views.parts.items import Item
 ALIGNMENT_BYTES = 8
 
 
-def _kind(column: npt.NDArray[Any]) -> np.dtype[Any]:
-    """Return the type for the browser: integers get 4 bytes or become doubles, to avoid BigInt64Array."""
+def _wire_type(column: npt.NDArray[Any]) -> np.dtype[Any]:
+    """Return the type of a column in the browser: 8-byte integers become 4-byte ones or doubles."""
     if column.dtype == np.bool_:
         return np.dtype(np.uint8)
     if column.dtype != np.int64:
         return column.dtype
-    fits = not column.size or max(-int(column.min()), int(column.max())) < 1 << 31
-    return np.dtype(np.int32 if fits else np.float64)
+    fits_int32 = not column.size or max(-int(column.min()), int(column.max())) < 1 << 31
+    return np.dtype(np.int32 if fits_int32 else np.float64)
 
 
 def pack(tree: Any) -> tuple[Any, bytes]:
-    """Move the NumPy arrays of `tree` into one buffer.
+    """Convert `tree` to JSON, with its NumPy arrays in one buffer.
 
     Returns
     -------
     tree, data
-        Each array has become ``{"$": [type code, offset in bytes, number of elements]}``, its elements
-        little-endian at a multiple of 8 bytes, as typed arrays require. An array that occurs twice is
-        there once. ``unpack`` in ``frame.js`` reads it.
+        In the tree, an array is ``{"$": [type code, offset in bytes, number of elements]}``. In the data, its
+        elements are little-endian and start at a multiple of 8 bytes, as typed arrays require. An array that
+        occurs twice in the tree is stored once. ``unpack`` in ``frame.js`` reads both.
     """
     pieces: list[bytes] = []
-    places: dict[int, dict[str, list[str | int]]] = {}
-    kept: list[Any] = []  # so that no id is reused during the traversal
+    references: dict[int, dict[str, list[str | int]]] = {}
+    kept_arrays: list[Any] = []  # so that no id is reused during the traversal
     offset = 0
 
-    def walk(node: Any) -> Any:
+    def convert(node: Any) -> Any:
         nonlocal offset
         if isinstance(node, Item | Box):
             node = node.wire()
         if isinstance(node, dict):
-            return {str(key): walk(value) for key, value in node.items()}
+            return {str(key): convert(value) for key, value in node.items()}
         if isinstance(node, (list, tuple)):
-            return [walk(value) for value in node]
+            return [convert(value) for value in node]
         if isinstance(node, np.generic):
             return node.item()
         if not isinstance(node, np.ndarray):
             return node
-        if id(node) not in places:
-            kind = _kind(node)
+        if id(node) not in references:
+            kind = _wire_type(node)
             piece = np.ascontiguousarray(node, dtype=kind.newbyteorder("<")).tobytes()
             padding = -len(piece) % ALIGNMENT_BYTES
-            places[id(node)] = {"$": [f"{kind.kind}{kind.itemsize}", offset, int(node.size)]}
-            kept.append(node)
+            references[id(node)] = {"$": [f"{kind.kind}{kind.itemsize}", offset, int(node.size)]}
+            kept_arrays.append(node)
             pieces.extend((piece, bytes(padding)))
             offset += len(piece) + padding
-        return places[id(node)]
+        return references[id(node)]
 
-    return walk(tree), b"".join(pieces)
+    return convert(tree), b"".join(pieces)

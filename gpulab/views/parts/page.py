@@ -1,6 +1,6 @@
-"""A page that shows one view on its own: no kernel, no network, no other files.
+"""HTML page with one view, which needs no kernel, no network and no other files.
 
-The view fills the window; with ``?notebook`` behind the page's address it is laid out as in a notebook.
+The view fills the window; with ``?notebook`` after the page's address it has the layout of a notebook.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ for (const [name, value] of Object.entries(traits)) {{
   if (value?.$bytes === undefined) continue;
   traits[name] = new DataView(Uint8Array.from(atob(value.$bytes), (c) => c.charCodeAt(0)).buffer);
 }}
-const heard = new Map();
+const listeners = new Map();
 gpulabView.render({{
   el: document.getElementById("view"),
   model: {{
@@ -36,12 +36,13 @@ gpulabView.render({{
     set(name, value) {{
       if (traits[name] === value) return;
       traits[name] = value;
-      [...(heard.get(`change:${{name}}`) ?? [])].forEach((listener) => listener());
+      [...(listeners.get(`change:${{name}}`) ?? [])].forEach((listener) => listener());
     }},
     save_changes() {{}},
     send() {{}},
-    on: (event, listener) => heard.set(event, [...(heard.get(event) ?? []), listener]),
-    off: (event, listener) => heard.set(event, (heard.get(event) ?? []).filter((each) => each !== listener)),
+    on: (event, listener) => listeners.set(event, [...(listeners.get(event) ?? []), listener]),
+    off: (event, listener) =>
+      listeners.set(event, (listeners.get(event) ?? []).filter((other) => other !== listener)),
   }},
 }});
 </script></body></html>
@@ -56,23 +57,23 @@ def page(
     Parameters
     ----------
     traits
-        What the browser reads: JSON values, and bytes.
+        The values that the browser reads: JSON values, and bytes.
     module
         The view's ES module, without imports.
     description, picture
         The view in words and as PNG, for a reader without scripts.
     """
-    sent = {
+    values = {
         name: {"$bytes": base64.b64encode(value).decode("ascii")} if isinstance(value, bytes) else value
         for name, value in traits.items()
     }
     # A "<" inside a script could end it.
-    text = json.dumps(sent | {"saved": NOTE}, ensure_ascii=False).replace("<", "\\u003c")
+    traits_text = json.dumps(values | {"saved": NOTE}, ensure_ascii=False).replace("<", "\\u003c")
     return _PAGE.format(
         title=html.escape(title, quote=True),
         css=css,
         words=html.escape(description),
         picture=base64.b64encode(picture).decode("ascii"),
         module=module.replace("export default", "const gpulabView ="),
-        traits=text,
+        traits=traits_text,
     )

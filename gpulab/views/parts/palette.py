@@ -1,8 +1,9 @@
-"""Colours by name, in the light and the dark theme; the only place that defines colours."""
+"""Colours by name, in the light and the dark theme; all colours are defined here."""
 
 from __future__ import annotations
 
-# Okabe and Ito's colours, told apart by every common kind of colour vision, lighter in the dark.
+# Okabe and Ito's colours, which are distinct for every common kind of colour vision; lighter in the dark
+# theme.
 COLOURS: dict[str, tuple[str, str]] = {
     "fg": ("#1f2328", "#e6edf3"),
     "muted": ("#57606a", "#a5b0bb"),
@@ -32,8 +33,8 @@ COLOURS: dict[str, tuple[str, str]] = {
     "error": ("#a40e26", "#ffb1ba"),
     "error-bg": ("#ffebe9", "#4a1a20"),
 }
-# The 32 lanes of a warp, in the order of the rainbow (OKLCH 0.74 0.135, hue 262 down to -38), alike in both
-# themes: neighbours look alike, so that a stride shows.
+# The 32 lanes of a warp, in the order of the rainbow (OKLCH 0.74 0.135, hue 262 down to -38), equal in both
+# themes. Neighbours have similar colours, so that a stride is visible.
 LANES = (
     "#7baaff",
     "#68affd",
@@ -77,26 +78,32 @@ for _state, _name in LANE_STATES.items():
     COLOURS[f"lane-{_state}"] = COLOURS[_name]
     COLOURS[f"on-lane-{_state}"] = COLOURS.get(f"on-{_name}", COLOURS["muted"])
 PALE = ("accent", "accent-2", "good", "warn", "purple", "tail", "other", "muted", "error", "range")
-"""Colours that have a pale form, ``NAME-pale``, two fifths of them on the ground of a row (``panel``)."""
+"""Colours with a pale form, ``NAME-pale``: 40 % of the colour on the background of a row (``panel``)."""
 
 
-def _mixed(colour: str, ground: str, share: float) -> str:
-    pairs = zip(bytes.fromhex(colour[1:]), bytes.fromhex(ground[1:]), strict=True)
-    return "#" + bytes(round(share * a + (1 - share) * b) for a, b in pairs).hex()
+def _mix(colour: str, background: str, share: float) -> str:
+    byte_pairs = zip(bytes.fromhex(colour[1:]), bytes.fromhex(background[1:]), strict=True)
+    return (
+        "#"
+        + bytes(
+            round(share * colour_byte + (1 - share) * background_byte)
+            for colour_byte, background_byte in byte_pairs
+        ).hex()
+    )
 
 
 for _name in PALE:
-    _light, _dark = (_mixed(COLOURS[_name][at], COLOURS["panel"][at], 0.4) for at in (0, 1))
+    _light, _dark = (_mix(COLOURS[_name][_theme], COLOURS["panel"][_theme], 0.4) for _theme in (0, 1))
     COLOURS[f"{_name}-pale"] = (_light, _dark)
-# Taken from the page where it has them, so that a view stands on the notebook's own ground.
+# Colours that the page can define, so that a view has the notebook's own background.
 _FROM_PAGE = {
     "fg": "var(--jp-ui-font-color0, var(--vscode-editor-foreground, {}))",
     "bg": "var(--jp-layout-color1, var(--vscode-editor-background, {}))",
 }
 NEEDS_LIGHT = {"needs_background": "light"}
-"""Metadata of an output with a picture on light paper."""
-# JupyterLab makes a class of it: where the theme is dark the picture is shown with its lightness turned
-# round and its hues as they were.
+"""Metadata of an output with a picture on a light background."""
+# JupyterLab turns the metadata into a CSS class. In a dark theme, the picture's lightness is inverted and its
+# hues stay.
 _PICTURES = (
     'body[data-jp-theme-light="false"] .jp-RenderedImage img.jp-needs-light-background '
     "{ filter: invert(0.87) hue-rotate(180deg); }"
@@ -112,12 +119,12 @@ def light(name: str) -> str:
 
 
 def ink(name: str) -> str:
-    """Return the text colour for a background of this colour."""
+    """Return the name of the text colour for a background of this colour."""
     return f"on-{name}" if f"on-{name}" in COLOURS else "fg"
 
 
 def in_dark(selector: str, declarations: str) -> str:
-    """Return a style for the elements of `selector` on a page with a dark theme."""
+    """Return a style rule for the elements of `selector` on a page with a dark theme."""
     return (
         f"{_DARK.format(selector)} {{ {declarations} }}\n"
         f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK.format(selector)} {{ {declarations} }} }}\n"
@@ -125,11 +132,12 @@ def in_dark(selector: str, declarations: str) -> str:
 
 
 def css(root: str = ".gpulab-view") -> str:
-    """Return the colours as variables ``--gl-NAME`` of the elements of `root`, in both themes."""
-    light, dark = (
+    """Return a style sheet with the colours as variables ``--gl-NAME`` of `root`, in both themes."""
+    light_rules, dark_rules = (
         " ".join(
-            f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(pair[at])};" for name, pair in COLOURS.items()
+            f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(pair[theme])};"
+            for name, pair in COLOURS.items()
         )
-        for at in (0, 1)
+        for theme in (0, 1)
     )
-    return f"{root} {{ {light} }}\n{in_dark(root, dark)}{_PICTURES}\n"
+    return f"{root} {{ {light_rules} }}\n{in_dark(root, dark_rules)}{_PICTURES}\n"

@@ -1,4 +1,4 @@
-"""Drawing with Pillow in nominal pixels and colour names; text in the fonts that matplotlib brings."""
+"""Drawing with Pillow in nominal pixels and colour names; text in the fonts that matplotlib ships."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from PIL import Image, ImageDraw, ImageFont
 
 from gpulab.views.parts import palette
 
-# Twice the pixels, so that a picture stays sharp where a page shows it larger.
+# Factor of the pixels, so that an enlarged picture stays sharp.
 SHARPNESS = 2
 _ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
 
 
 @cache
 def font(size: float, weight: str = "normal") -> ImageFont.FreeTypeFont:
-    """DejaVu as matplotlib brings it, so that pictures are the same on every machine."""
-    found = find_spec("matplotlib")
-    assert found is not None
-    assert found.origin is not None
+    """Return matplotlib's DejaVu font, so that pictures are the same on every machine."""
+    module = find_spec("matplotlib")
+    assert module is not None
+    assert module.origin is not None
     name = {"bold": "DejaVuSans-Bold", "mono": "DejaVuSansMono"}.get(weight, "DejaVuSans")
-    path = Path(found.origin).parent / "mpl-data" / "fonts" / "ttf" / f"{name}.ttf"
-    # Basic layout: nothing here is written from right to left or ligated, and it is far quicker.
+    path = Path(module.origin).parent / "mpl-data" / "fonts" / "ttf" / f"{name}.ttf"
+    # Basic layout is much faster, and no text here needs right-to-left layout or ligatures.
     return ImageFont.truetype(str(path), size * SHARPNESS, layout_engine=ImageFont.Layout.BASIC)
 
 
@@ -33,8 +33,8 @@ def text_width(text: str, size: float, weight: str = "normal") -> float:
     return font(size, weight).getlength(text) / SHARPNESS
 
 
-def wrapped(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
-    """Break a text into lines no wider than `width`; a single longer word stays whole."""
+def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
+    """Break a text into lines of at most `width` pixels; a longer word is not broken."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
         line = ""
@@ -49,7 +49,7 @@ def wrapped(text: str, width: float, size: float, weight: str = "normal") -> lis
     return lines
 
 
-def shortened(text: str, width: float, size: float, weight: str = "normal") -> str:
+def shorten(text: str, width: float, size: float, weight: str = "normal") -> str:
     """Return `text`, cut with an ellipsis if it is too wide."""
     if text_width(text, size, weight) <= width:
         return text
@@ -59,7 +59,7 @@ def shortened(text: str, width: float, size: float, weight: str = "normal") -> s
 
 
 class Pen:
-    """Draws in nominal pixels and colour names."""
+    """Image on which shapes and texts are drawn in nominal pixels and colour names."""
 
     def __init__(self, width: float, height: float) -> None:
         self.image = Image.new(
@@ -68,21 +68,26 @@ class Pen:
         self.draw = ImageDraw.Draw(self.image)
 
     def rect(self, x0: float, y0: float, x1: float, y1: float, colour: str) -> None:
-        """A filled rectangle, at least a pixel wide and high."""
-        a, b, c, d = (round(v * SHARPNESS) for v in (x0, y0, x1, y1))
-        self.draw.rectangle((a, b, max(a, c - 1), max(b, d - 1)), fill=palette.light(colour))
+        """Draw a filled rectangle, at least a pixel wide and high."""
+        left, top, right, bottom = (round(coordinate * SHARPNESS) for coordinate in (x0, y0, x1, y1))
+        self.draw.rectangle(
+            (left, top, max(left, right - 1), max(top, bottom - 1)), fill=palette.light(colour)
+        )
 
     def outline(self, x0: float, y0: float, x1: float, y1: float, colour: str, width: float = 2) -> None:
-        box = tuple(round(v * SHARPNESS) for v in (x0, y0, x1, y1))
-        self.draw.rectangle(box, outline=palette.light(colour), width=round(width * SHARPNESS))
+        """Draw the outline of a rectangle."""
+        corners = tuple(round(v * SHARPNESS) for v in (x0, y0, x1, y1))
+        self.draw.rectangle(corners, outline=palette.light(colour), width=round(width * SHARPNESS))
 
     def line(self, points: list[tuple[float, float]], colour: str, width: float = 1) -> None:
-        flat = [(x * SHARPNESS, y * SHARPNESS) for x, y in points]
+        """Draw a line through points."""
+        scaled = [(x * SHARPNESS, y * SHARPNESS) for x, y in points]
         self.draw.line(
-            flat, fill=palette.light(colour), width=max(1, round(width * SHARPNESS)), joint="curve"
+            scaled, fill=palette.light(colour), width=max(1, round(width * SHARPNESS)), joint="curve"
         )
 
     def polygon(self, points: list[tuple[float, float]], colour: str) -> None:
+        """Draw a filled polygon."""
         self.draw.polygon([(x * SHARPNESS, y * SHARPNESS) for x, y in points], fill=palette.light(colour))
 
     def text(
@@ -95,10 +100,10 @@ class Pen:
         weight: str = "normal",
         colour: str = "fg",
         anchor: str = "start",
-        turn: bool = False,
+        vertical: bool = False,
     ) -> None:
-        """Text with its vertical middle at y; turned, it reads upwards around (x, y)."""
-        if not turn:
+        """Draw a text with its vertical middle at y; a vertical text reads upwards, centred at (x, y)."""
+        if not vertical:
             self.draw.text(
                 (x * SHARPNESS, y * SHARPNESS),
                 text,
@@ -107,10 +112,10 @@ class Pen:
                 anchor=_ANCHORS[anchor],
             )
             return
-        wide = round(text_width(text, size, weight) * SHARPNESS) + 4
-        high = round(size * 1.5 * SHARPNESS)
-        slip = Image.new("L", (wide, high), 0)
-        ImageDraw.Draw(slip).text((wide / 2, high / 2), text, 255, font(size, weight), anchor="mm")
-        slip = slip.transpose(Image.Transpose.ROTATE_90)
-        place = (round(x * SHARPNESS - high / 2), round(y * SHARPNESS - wide / 2))
-        self.image.paste(palette.light(colour), place, slip)
+        width_px = round(text_width(text, size, weight) * SHARPNESS) + 4
+        height_px = round(size * 1.5 * SHARPNESS)
+        mask = Image.new("L", (width_px, height_px), 0)
+        ImageDraw.Draw(mask).text((width_px / 2, height_px / 2), text, 255, font(size, weight), anchor="mm")
+        mask = mask.transpose(Image.Transpose.ROTATE_90)
+        corner = (round(x * SHARPNESS - height_px / 2), round(y * SHARPNESS - width_px / 2))
+        self.image.paste(palette.light(colour), corner, mask)

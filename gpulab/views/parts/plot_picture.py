@@ -1,4 +1,4 @@
-"""Items of a plot on the static picture: the same as ``plot.js`` paints on a canvas."""
+"""Painters of a plot's items on the static picture; ``plot.js`` paints the same on a canvas."""
 
 from __future__ import annotations
 
@@ -13,118 +13,133 @@ from PIL import Image
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Line, Nodes, Rects, Rules, Spans, Ticks, Time, Tracks
-from gpulab.views.parts.pen import SHARPNESS, Pen, shortened, text_width
+from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width
 from gpulab.views.parts.tracks_picture import Scale, paint_time, paint_tracks
 from gpulab.words import duration, number, size
 
 ROW_GAP_FROM_PX = 6
-LEAST_NAMED_PX = 13
+MIN_NAMED_PX = 13
 SLANT_PX = 8
 HATCH_PX = 5
-LEAST_OUTLINED_PX = 4
+MIN_OUTLINED_PX = 4
 
 
 def paint_plot(pen: Pen, box: Plot, left: float, top: float, width: float) -> None:
-    """Paint every item, and the outline and mark of what is chosen."""
+    """Paint every item, and the outline and mark of the selected element."""
     scale = Scale(box, left, top, width)
     for item in box.items:
         _PAINTERS[type(item)](pen, item, scale)
     if box.chosen is not None:
-        _chosen(pen, box, box.chosen, scale)
+        _selection(pen, box, box.chosen, scale)
 
 
 def _spans(pen: Pen, item: Spans, scale: Scale) -> None:
     width = max(1, round(scale.width * SHARPNESS))
     rows = item.rows
-    above = round(item.top * SHARPNESS)
-    high = item.height / rows
-    lanes = max(1, min(item.lanes, int(high * SHARPNESS)))
-    joined = bool(item.joined)
+    top_px = round(item.top * SHARPNESS)
+    row_height = item.height / rows
+    lanes = max(1, min(item.lanes, int(row_height * SHARPNESS)))
+    is_joined = bool(item.joined)
     row = np.asarray(item.row, np.int64)
     start, end = (np.asarray(item.column(name), np.float64) - scale.low for name in ("x0", "x1"))
-    seen = (row >= 0) & (row < rows)
-    row = row[seen]
-    start = start[seen]
-    end = end[seen]
+    is_visible = (row >= 0) & (row < rows)
+    row = row[is_visible]
+    start = start[is_visible]
+    end = end[is_visible]
     key = row * lanes
     if item.lane is not None:
-        key = key + np.asarray(item.lane, np.int64)[seen] * lanes // item.lanes
-    colour = np.asarray(item.colour, np.int64)[seen] + 1
-    first = np.clip(np.floor(start * scale.px * SHARPNESS).astype(np.int64), 0, width - 1)
-    last = np.minimum(width, np.maximum(first + 1, np.floor(end * scale.px * SHARPNESS).astype(np.int64)))
+        key = key + np.asarray(item.lane, np.int64)[is_visible] * lanes // item.lanes
+    colour = np.asarray(item.colour, np.int64)[is_visible] + 1
+    first_px = np.clip(np.floor(start * scale.px * SHARPNESS).astype(np.int64), 0, width - 1)
+    last_px = np.minimum(
+        width, np.maximum(first_px + 1, np.floor(end * scale.px * SHARPNESS).astype(np.int64))
+    )
     # An interval inside a pixel that is already painted changes nothing.
     order = np.argsort(key, kind="stable")
-    reach = key[order] * (width + 1) + last[order]
-    new = np.ones(reach.size, bool)
-    new[1:] = reach[1:] > np.maximum.accumulate(reach)[:-1]
-    kept = np.sort(order[new])
-    last = last - ((last - first > 5) & (not joined))
+    end_key = key[order] * (width + 1) + last_px[order]
+    is_new = np.ones(end_key.size, bool)
+    is_new[1:] = end_key[1:] > np.maximum.accumulate(end_key)[:-1]
+    kept_indices = np.sort(order[is_new])
+    last_px = last_px - ((last_px - first_px > 5) & (not is_joined))
     image = np.zeros(rows * lanes * width, np.uint8)
     if busy := item.busy:
-        edges = (
-            np.clip((np.asarray(busy[x]) - scale.low) * scale.px * SHARPNESS, 0, width) for x in ("x0", "x1")
+        busy_edges = (
+            np.clip((np.asarray(busy[end]) - scale.low) * scale.px * SHARPNESS, 0, width)
+            for end in ("x0", "x1")
         )
-        for at, begin, until in zip(
-            busy["row"].tolist(), *(e.astype(int).tolist() for e in edges), strict=True
+        for index, span_start, busy_end in zip(
+            busy["row"].tolist(), *(edge.astype(int).tolist() for edge in busy_edges), strict=True
         ):
-            image.reshape(rows, lanes, width)[at, :, begin:until] = len(item.colours) + 1
-    columns = (key * width + first, key * width + last, colour)
-    for begin, end_, shade in zip(*(each[kept].tolist() for each in columns), strict=True):
-        image[begin:end_] = shade
+            image.reshape(rows, lanes, width)[index, :, span_start:busy_end] = len(item.colours) + 1
+    pixel_columns = (key * width + first_px, key * width + last_px, colour)
+    for span_start, span_end, shade in zip(
+        *(values[kept_indices].tolist() for values in pixel_columns), strict=True
+    ):
+        image[span_start:span_end] = shade
     picture = image.reshape(rows * lanes, width)
-    paper = np.zeros((max(1, round((item.top + item.height) * SHARPNESS) - above), width), np.uint8)
-    inner = high - (1 if high > ROW_GAP_FROM_PX and not joined else 0)
-    for at in range(rows * lanes):
-        base = item.top + at // lanes * high
-        # The grain keeps the end of a row and the start of the next, equal but for rounding, on one pixel.
-        edge = [round((base + (at % lanes + i) * inner / lanes) * SHARPNESS + 1e-6) - above for i in (0, 1)]
-        tall = max(1, edge[1] - edge[0])
-        paper[edge[0] : edge[0] + tall - (SHARPNESS // 2 if tall > 4 * SHARPNESS and not joined else 0)] = (
-            picture[at]
-        )
-    pixels = Image.fromarray(paper)
-    pixels.putpalette(b"".join(bytes.fromhex(palette.light(name)[1:]) for name in _grounds(item)))
-    pen.image.paste(
-        pixels.convert("RGB"), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + above)
+    pixels_by_height = np.zeros(
+        (max(1, round((item.top + item.height) * SHARPNESS) - top_px), width), np.uint8
     )
-    if item.written and high / item.lanes >= LEAST_NAMED_PX:
-        _span_names(pen, item, scale, high, inner)
+    inner_height = row_height - (1 if row_height > ROW_GAP_FROM_PX and not is_joined else 0)
+    for index in range(rows * lanes):
+        row_top = item.top + index // lanes * row_height
+        # Adding 1e-6 keeps the end of a row and the start of the next one on one pixel despite rounding.
+        lane_top, lane_bottom = (
+            round((row_top + (index % lanes + side) * inner_height / lanes) * SHARPNESS + 1e-6) - top_px
+            for side in (0, 1)
+        )
+        lane_height = max(1, lane_bottom - lane_top)
+        gap = SHARPNESS // 2 if lane_height > 4 * SHARPNESS and not is_joined else 0
+        pixels_by_height[lane_top : lane_top + lane_height - gap] = picture[index]
+    bitmap = Image.fromarray(pixels_by_height)
+    bitmap.putpalette(b"".join(bytes.fromhex(palette.light(name)[1:]) for name in _span_colours(item)))
+    pen.image.paste(
+        bitmap.convert("RGB"), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + top_px)
+    )
+    if item.written and row_height / item.lanes >= MIN_NAMED_PX:
+        _span_names(pen, item, scale, row_height, inner_height)
 
 
-def _grounds(item: Spans) -> list[str]:
+def _span_colours(item: Spans) -> list[str]:
+    """Return the colours of an item's pixels: the background, its colours, and the colour of busy time."""
     return [item.ground, *item.colours, *([item.busy["colour"]] if item.busy else [])]
 
 
-def _span_names(pen: Pen, item: Spans, scale: Scale, high: float, inner: float) -> None:
-    """Draw the names of spans that have room for them."""
+def _span_names(pen: Pen, item: Spans, scale: Scale, row_height: float, inner_height: float) -> None:
+    """Draw the texts of spans that have enough space for them."""
     lane = item.lane if item.lane is not None else np.zeros(len(item.row), int)
-    span = inner / item.lanes
+    lane_height = inner_height / item.lanes
     inks = [palette.ink(name) for name in item.colours]
     for index, (x0, x1) in enumerate(zip(item.x0.tolist(), item.x1.tolist(), strict=True)):
-        room = (x1 - x0) * scale.px - 6
-        if room >= 6 and text_width(text := said(item, index, item.written), 11) <= room:
-            y = scale.top + item.top + item.row[index] * high + (lane[index] + 0.5) * span
+        text_room = (x1 - x0) * scale.px - 6
+        if (
+            text_room >= 6
+            and text_width(text := element_sentence(item, index, item.written), 11) <= text_room
+        ):
+            y = scale.top + item.top + item.row[index] * row_height + (lane[index] + 0.5) * lane_height
             pen.text(scale.x(x0) + 3, y, text, colour=inks[int(item.colour[index])])
 
 
-def said(item: Item, at: int, pieces: Sequence[Any]) -> str:
-    """Return the text of several pieces, as ``said`` in ``plot.js``."""
+def element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
+    """Return the sentence of an item's element from its pieces, as ``elementSentence`` in ``plot.js``."""
     texts = []
     for piece in pieces:
         if isinstance(piece, str):
             texts.append(piece)
             continue
-        column, *named = piece
-        value = int(item.column(column)[at])
-        if named[:1] == ["time"]:
-            texts.append(duration(value - sum(int(item.column(other)[at]) for other in named[1:])))
+        column, *options = piece
+        value = int(item.column(column)[index])
+        if options[:1] == ["time"]:
+            texts.append(duration(value - sum(int(item.column(other)[index]) for other in options[1:])))
             continue
-        if named[:1] == ["moved"]:
-            took = max(1, int(item.column(named[1])[at]) - int(item.column(named[2])[at]))
-            texts.append(f", {size(value)} at {number(value / took)} GB/s" if value else "")
+        if options[:1] == ["moved"]:
+            duration_ns = max(1, int(item.column(options[1])[index]) - int(item.column(options[2])[index]))
+            texts.append(f", {size(value)} at {number(value / duration_ns)} GB/s" if value else "")
             continue
-        among = item.column(named[0]) if named and isinstance(named[0], str) else named[0] if named else None
-        texts.append(f"{value:,}" if among is None else among[value])
+        choices = options[0] if options else None
+        if isinstance(choices, str):
+            choices = item.column(choices)
+        texts.append(f"{value:,}" if choices is None else choices[value])
     return "".join(texts)
 
 
@@ -133,7 +148,7 @@ def _rects(pen: Pen, item: Rects, scale: Scale) -> None:
         left = scale.x(x0) + item.inset
         right = max(left + 1, scale.x(x1) - item.inset)
         if item.outline:
-            if right - left >= LEAST_OUTLINED_PX:
+            if right - left >= MIN_OUTLINED_PX:
                 pen.outline(left, scale.top + y0, right, scale.top + y1, item.colours[int(colour)], 1)
             continue
         if item.hatch:
@@ -143,10 +158,10 @@ def _rects(pen: Pen, item: Rects, scale: Scale) -> None:
 
 
 def _hatch(pen: Pen, left: float, right: float, top: float, bottom: float, colour: str) -> None:
-    """Slanted lines across a rectangle, in one pattern over all of them."""
+    """Draw slanted lines across a rectangle; the lines of adjacent rectangles continue each other."""
     offset = (left + top) // HATCH_PX * HATCH_PX
     while offset < right + bottom:
-        # Where x + y is `at`, inside.
+        # The part of the line x + y = `offset` inside the rectangle.
         upper = max(top, offset - right)
         lower = min(bottom, offset - left)
         if upper < lower:
@@ -164,8 +179,8 @@ def _line(pen: Pen, item: Line, scale: Scale) -> None:
         ys = np.repeat(ys, 2)[:-1]
     points = list(zip(xs.tolist(), ys.tolist(), strict=True))
     if item.fill:
-        base = scale.top + item.base
-        pen.polygon([(points[0][0], base), *points, (points[-1][0], base)], item.fill)
+        base_y = scale.top + item.base
+        pen.polygon([(points[0][0], base_y), *points, (points[-1][0], base_y)], item.fill)
     if item.width:
         pen.line(points, item.colour, item.width)
 
@@ -174,77 +189,83 @@ def _rules(pen: Pen, item: Rules, scale: Scale) -> None:
     if item.most and len(item.x0) > item.most:
         return
     for x0, y0, x1, y1 in zip(item.x0, item.y0, item.x1, item.y1, strict=True):
-        a = (scale.x(x0), scale.top + y0)
-        b = (scale.x(x1), scale.top + y1)
-        length = math.dist(a, b)
+        start = (scale.x(x0), scale.top + y0)
+        end = (scale.x(x1), scale.top + y1)
+        length = math.dist(start, end)
         if item.dash and length:
-            ux = (b[0] - a[0]) / length
-            uy = (b[1] - a[1]) / length
-            for index in np.arange(0, length, 7).tolist():
-                to = min(length, index + 4)
+            ux = (end[0] - start[0]) / length
+            uy = (end[1] - start[1]) / length
+            for offset in np.arange(0, length, 7).tolist():
+                dash_end = min(length, offset + 4)
                 pen.line(
-                    [(a[0] + ux * index, a[1] + uy * index), (a[0] + ux * to, a[1] + uy * to)],
+                    [
+                        (start[0] + ux * offset, start[1] + uy * offset),
+                        (start[0] + ux * dash_end, start[1] + uy * dash_end),
+                    ],
                     item.colour,
                     item.width,
                 )
         else:
-            pen.line([a, b], item.colour, item.width)
+            pen.line([start, end], item.colour, item.width)
         if item.arrow:
-            angle = math.atan2(b[1] - a[1], b[0] - a[0])
-            wings = [(b[0] + 8 * math.cos(angle + t), b[1] + 8 * math.sin(angle + t)) for t in (2.7, -2.7)]
-            pen.polygon([b, *wings], item.colour)
+            angle = math.atan2(end[1] - start[1], end[0] - start[0])
+            wings = [
+                (end[0] + 8 * math.cos(angle + turn), end[1] + 8 * math.sin(angle + turn))
+                for turn in (2.7, -2.7)
+            ]
+            pen.polygon([end, *wings], item.colour)
 
 
 def _labels(pen: Pen, item: Labels, scale: Scale) -> None:
     weight = "mono" if item.mono else item.weight
     size = item.size - (1 if item.mono else 0)
-    reached: dict[float, float] = {}
+    right_edges: dict[float, float] = {}
     for index, forms in enumerate(item.text):
-        choices = forms.split("\n")
+        fitting_forms = forms.split("\n")
         if item.room is not None:
-            room = item.room[index] * scale.px - 4
-            choices = [form for form in choices if text_width(form, size, weight) <= room]
-        if not choices or not choices[0]:
+            max_width = item.room[index] * scale.px - 4
+            fitting_forms = [form for form in fitting_forms if text_width(form, size, weight) <= max_width]
+        if not fitting_forms or not fitting_forms[0]:
             continue
         x = scale.x(item.x[index]) + item.dx
         y = float(item.y[index])
-        wide = text_width(choices[0], size, weight)
-        left = x - {"start": 0, "middle": wide / 2, "end": wide}[item.anchor]
-        if item.spread and left < reached.get(y, -math.inf) + 6:
+        width = text_width(fitting_forms[0], size, weight)
+        left = x - {"start": 0, "middle": width / 2, "end": width}[item.anchor]
+        if item.spread and left < right_edges.get(y, -math.inf) + 6:
             continue
-        reached[y] = left + wide
+        right_edges[y] = left + width
         pen.text(
             x,
             scale.top + y,
-            choices[0],
+            fitting_forms[0],
             size=size,
             weight=weight,
             colour=item.colour,
             anchor=item.anchor,
-            turn=item.turn,
+            vertical=item.turn,
         )
 
 
 def _axis(pen: Pen, item: Ticks, scale: Scale) -> None:
-    chosen = item.levels[0]
+    selected_level = item.levels[0]
     for level in item.levels:
         texts = level[1]
         if level[0] * scale.px >= 16 + max(text_width(texts[-1], 11), text_width(texts[len(texts) // 2], 11)):
-            chosen = level
+            selected_level = level
     y = scale.top + item.y
     right = scale.left + scale.width
     pen.rect(scale.left, y, right, y + 1, "muted")
-    for index, text in enumerate(chosen[1]):
-        x = scale.x(index * chosen[0])
+    for index, text in enumerate(selected_level[1]):
+        x = scale.x(index * selected_level[0])
         if x > right + 1:
             break
         pen.rect(x, y, x + 1, y + 4, "muted")
         pen.text(min(x, right + scale.box.right - text_width(text, 11) / 2), y + 12, text, anchor="middle")
-    title = next((t for t in item.title if text_width(t, 11) <= scale.width), item.title[-1])
+    title = next((form for form in item.title if text_width(form, 11) <= scale.width), item.title[-1])
     pen.text(scale.left, y + 26, title, colour="muted")
 
 
-def _chosen(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
+def _selection(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
     item = next(item for item in box.items if isinstance(item, Rects) and item.say)
     left = scale.x(item.x0[index]) + item.inset
     right = scale.x(item.x1[index]) - item.inset
@@ -253,14 +274,14 @@ def _chosen(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
     pen.outline(left - 1, top - 1, right + 1, bottom + 1, "fg")
     if not box.marks:
         return
-    late = left > scale.left + scale.width / 2
-    mark = f"{box.marks[index]} ▼" if late else f"▼ {box.marks[index]}"
+    is_right_half = left > scale.left + scale.width / 2
+    mark = f"{box.marks[index]} ▼" if is_right_half else f"▼ {box.marks[index]}"
     pen.text(
-        (left + right) / 2 + (5 if late else -5),
+        (left + right) / 2 + (5 if is_right_half else -5),
         scale.top + (box.mark_y or 0),
         mark,
         weight="bold",
-        anchor="end" if late else "start",
+        anchor="end" if is_right_half else "start",
     )
 
 
@@ -276,22 +297,22 @@ def _nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
         if mark >= 0:
             pen.polygon(_outline(shape, left - 3, top - 3, right + 3, bottom + 3), item.colours[mark])
         pen.polygon(_outline(shape, left, top, right, bottom), colour)
-        room = right - left - 10 - (SLANT_PX if shape in (1, 2, 4) else 0)
-        lines = [(words, px) for words, px in ((text, 11), (detail, 10)) if words]
-        for line, (words, px) in enumerate(lines):
+        text_width_px = right - left - 10 - (SLANT_PX if shape in (1, 2, 4) else 0)
+        lines = [(line_text, font_px) for line_text, font_px in ((text, 11), (detail, 10)) if line_text]
+        for line, (line_text, font_px) in enumerate(lines):
             middle = (top + bottom) / 2 + (line - (len(lines) - 1) / 2) * 14
             pen.text(
                 (left + right) / 2,
                 middle,
-                shortened(words, room, px),
-                size=px,
+                shorten(line_text, text_width_px, font_px),
+                size=font_px,
                 colour=palette.ink(colour),
                 anchor="middle",
             )
 
 
 def _outline(shape: int, left: float, top: float, right: float, bottom: float) -> list[tuple[float, float]]:
-    """Return the corners of a node, as ``outline`` in ``dag.js``."""
+    """Return the corners of a node's shape; ``outline`` in ``dag.js`` is equal."""
     slant = min(SLANT_PX, (right - left) / 4)
     middle = (top + bottom) / 2
     if shape == 1:
@@ -315,9 +336,12 @@ def _outline(shape: int, left: float, top: float, right: float, bottom: float) -
         (left + radius, top + radius, 180),
     )
     return [
-        (x + radius * math.cos(math.radians(turn + part)), y + radius * math.sin(math.radians(turn + part)))
-        for x, y, turn in arcs
-        for part in range(0, 91, 15)
+        (
+            x + radius * math.cos(math.radians(start_degrees + degrees)),
+            y + radius * math.sin(math.radians(start_degrees + degrees)),
+        )
+        for x, y, start_degrees in arcs
+        for degrees in range(0, 91, 15)
     ]
 
 

@@ -14,7 +14,7 @@ from gpulab.views.parts.items import Item, Labels, Numbers, Rects, Spans, Ticks
 from gpulab.words import time_unit
 
 AXIS_PX = 34
-FINEST = 64
+MAX_ZOOM = 64
 
 
 def plot(
@@ -25,43 +25,45 @@ def plot(
     left: int = 8,
     right: int = 8,
     zoom: bool = False,
-    **more: Any,
+    **options: Any,
 ) -> Plot:
-    """Return a plot `height` pixels high whose width represents `domain`; `label` is read aloud.
+    """Return a plot `height` pixels high whose width represents `domain`; screen readers read `label`.
 
-    With `zoom`, ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change what is in sight; at most
-    64 times as wide, or ``most_zoom`` times.
+    With `zoom`, the keys ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change the visible
+    interval, up to a magnification of 64 or ``most_zoom``.
     """
     low, high = map(float, domain)
-    drawn = [item for item in items if item is not None]
-    return Plot(height, [low, high if high > low else low + 1], left, right, label, zoom, drawn, **more)
+    visible_items = [item for item in items if item is not None]
+    return Plot(
+        height, [low, high if high > low else low + 1], left, right, label, zoom, visible_items, **options
+    )
 
 
-def _columns(rows: Sequence[Sequence[Any]], many: int) -> list[list[Any]]:
-    return [*map(list, zip(*rows, strict=True))] or [[] for _ in range(many)]
+def _columns(rows: Sequence[Sequence[Any]], column_count: int) -> list[list[Any]]:
+    return [*map(list, zip(*rows, strict=True))] or [[] for _ in range(column_count)]
 
 
-def boxes(rows: Sequence[Sequence[Any]], colours: Sequence[str], **more: Any) -> Item:
-    """Rectangles as rows: x0, x1, y0, y1 and the number of its colour."""
+def boxes(rows: Sequence[Sequence[Any]], colours: Sequence[str], **options: Any) -> Item:
+    """Return rectangles from rows of x0, x1, y0, y1 and the index of the colour."""
     x0, x1, y0, y1, colour = _columns(rows, 5)
-    return Rects(x0, x1, y0, y1, colour, colours, **more)
+    return Rects(x0, x1, y0, y1, colour, colours, **options)
 
 
-def texts(rows: Sequence[Sequence[Any]], **more: Any) -> Item:
-    """Texts around their places, as rows: x, y, text and the data units that it may take."""
+def texts(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
+    """Return centred texts from rows of x, y, text and its largest width in data units."""
     x, y, text, room = _columns(rows, 4)
-    return Labels(x, y, text, **{"anchor": "middle", "room": room, **more})
+    return Labels(x, y, text, **{"anchor": "middle", "room": room, **options})
 
 
-def nice_step(raw: float) -> float:
-    """Return the smallest of 1, 2, 5 times a power of ten that is not below `raw`."""
-    power = 10.0 ** math.floor(math.log10(raw))
-    return next(m * power for m in (1, 2, 5, 10) if m * power >= raw * (1 - 1e-9))
+def nice_step(minimum: float) -> float:
+    """Return the smallest number of at least `minimum` that is 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(minimum))
+    return next(multiple * power for multiple in (1, 2, 5, 10) if multiple * power >= minimum * (1 - 1e-9))
 
 
-def nice_ticks(limit: float, wanted: int) -> list[float]:
-    """Return round positions from 0 to `limit`, about `wanted` of them."""
-    step = nice_step(limit / wanted) if limit > 0 else math.inf
+def nice_ticks(limit: float, tick_count: int) -> list[float]:
+    """Return about `tick_count` round positions from 0 to `limit`."""
+    step = nice_step(limit / tick_count) if limit > 0 else math.inf
     return [i * step for i in range(int(limit / step * 1.0001) + 1)] if limit > 0 else [0.0]
 
 
@@ -73,25 +75,25 @@ def x_axis(
     *,
     scale: float = 1,
     zoom: bool = False,
-    whole: bool = False,
+    integers_only: bool = False,
 ) -> Item:
-    """Ticks from 0 to `limit` below y, in several finenesses of which the painter takes one that fits.
+    """Return ticks from 0 to `limit` below y, at several distances; the painter uses one that fits.
 
     Parameters
     ----------
     text
-        Writes a tick's value, given in units of `scale`.
+        Function that returns the text of a tick's value in units of `scale`.
     title
-        What the axis shows; shorter forms follow after a line break.
+        The name of the axis; shorter forms follow after line breaks.
     zoom
-        Also ticks so fine that the plot can be zoomed.
-    whole
-        No ticks between whole numbers (of `scale`).
+        Whether to add ticks for a plot that can be zoomed.
+    integers_only
+        Whether ticks are at integers (of `scale`) only.
     """
     levels: list[tuple[float, list[str]]] = []
     step = nice_step(limit / scale / 2) if limit > 0 else 1.0
-    finest = limit / scale / (FINEST * 5 if zoom else 12)
-    while limit > 0 and step >= finest and (not whole or step >= 1):
+    finest = limit / scale / (MAX_ZOOM * 5 if zoom else 12)
+    while limit > 0 and step >= finest and (not integers_only or step >= 1):
         ticks = [step_index * step for step_index in range(int(limit / scale / step * 1.0001) + 1)]
         levels.append((step * scale, [text(tick) for tick in ticks]))
         step = nice_step(step / 2.6)
@@ -99,9 +101,9 @@ def x_axis(
 
 
 def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, list[tuple[float, str]]]:
-    """The axis' name and its ticks, position and text, from `low` to `high` ns; ``plot.js`` has the same.
+    """Return a time axis' name and its ticks, position and text, from `low` to `high` ns, as in ``plot.js``.
 
-    Where the times would be long beside what is in sight, they are told from a round time before it.
+    If the times are large compared with the visible interval, they are counted from a round time before it.
     """
     unit, scale = time_unit(high - low)
     larger = scale * 1000
@@ -109,43 +111,46 @@ def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, 
     base = math.floor(low / larger) * larger if scale < 1e9 else 0.0
     step = max(1.0, nice_step((high - low) / max(1.0, count)))
     digits = max(0, -math.floor(math.log10(step / scale) + 1e-9))
-    first = math.ceil((low - base) / step - 1e-9)
-    last = math.floor((high - base) / step + 1e-9)
-    ticks = [(base + tick * step, f"{tick * step / scale:,.{digits}f}") for tick in range(first, last + 1)]
-    after = f" + {base / larger:,.0f} {larger_unit}" if base else ""
-    return f"time since {since}{after} ({unit})", ticks
+    first_tick = math.ceil((low - base) / step - 1e-9)
+    last_tick = math.floor((high - base) / step + 1e-9)
+    ticks = [
+        (base + tick * step, f"{tick * step / scale:,.{digits}f}")
+        for tick in range(first_tick, last_tick + 1)
+    ]
+    base_text = f" + {base / larger:,.0f} {larger_unit}" if base else ""
+    return f"time since {since}{base_text} ({unit})", ticks
 
 
 def speaking(sentences: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments that give each of an item's spans or rects its own sentence."""
+    """Return the arguments of an item that give each of its spans or rectangles its own sentence."""
     return {"columns": {"which": [*range(len(sentences))]}, "say": [["which", sentences]]}
 
 
 def y_ticks(
     positions: Numbers, texts: Sequence[str], domain: tuple[float, float], of_rows: bool = False
 ) -> Item:
-    """Texts left of a plot, at heights in pixels; those `of_rows` go when one row is shown alone."""
-    at = [float(domain[0])] * len(texts)
-    return Labels(at, list(positions), texts, anchor="end", dx=-5, pin=True, of_rows=of_rows)
+    """Return texts left of a plot, at y in pixels; with `of_rows` they are hidden when one row is alone."""
+    x = [float(domain[0])] * len(texts)
+    return Labels(x, list(positions), texts, anchor="end", dx=-5, pin=True, of_rows=of_rows)
 
 
 def y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows: bool = False) -> Item:
-    """The name of a y axis, read upwards at the left edge, its middle at y; `of_rows` as in `y_ticks`."""
-    at = [float(domain[0])]
-    return Labels(at, [y], [text], anchor="middle", dx=8 - left, turn=True, pin=True, of_rows=of_rows)
+    """Return the name of a y axis, written upwards at the left edge, with its middle at y."""
+    x = [float(domain[0])]
+    return Labels(x, [y], [text], anchor="middle", dx=8 - left, turn=True, pin=True, of_rows=of_rows)
 
 
 def lane_grid(
-    states: npt.NDArray[Any], colours: Sequence[str], *, top: float, row_height: float, **more: Any
+    states: npt.NDArray[Any], colours: Sequence[str], *, top: float, row_height: float, **options: Any
 ) -> Item:
-    """Draw lanes over steps: `states` (lanes, steps) index `colours`; equal neighbours are merged.
+    """Return the states of lanes over steps as spans; `states` (lanes, steps) are indices into `colours`.
 
     The plot's domain is (0, steps).
     """
     rows, steps = states.shape
-    change = np.ones((rows, steps), bool)
-    change[:, 1:] = states[:, 1:] != states[:, :-1]
-    row, start = np.nonzero(change)
+    is_start = np.ones((rows, steps), bool)
+    is_start[:, 1:] = states[:, 1:] != states[:, :-1]
+    row, start = np.nonzero(is_start)
     end = np.append(start[1:], steps)
     end[np.append(row[1:] != row[:-1], True)] = steps
     order = np.argsort(start, kind="stable")
@@ -159,5 +164,5 @@ def lane_grid(
         top=top,
         height=rows * row_height,
         joined=True,
-        **more,
+        **options,
     )

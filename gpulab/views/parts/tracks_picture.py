@@ -1,4 +1,4 @@
-"""Tracks and their time axis on the static picture: the same as ``tracks.js`` paints on a canvas."""
+"""Painters of tracks and their time axis on the static picture; ``tracks.js`` paints the same on a canvas."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from PIL import Image
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Time, Tracks
-from gpulab.views.parts.pen import SHARPNESS, Pen, shortened, text_width
+from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width
 from gpulab.views.parts.plots import time_ticks
 
-LEAST_NAMED_PX = 11
-LEAST_NAME_PX = 26
+MIN_NAMED_PX = 11
+MIN_NAME_PX = 26
 TICK_PX = 72
 
 
@@ -31,6 +31,7 @@ class Scale:
         self.px: float = self.width / (self.high - self.low)
 
     def x(self, value: float) -> float:
+        """Return the position of a value in nominal pixels from the picture's left edge."""
         return float(self.left + (value - self.low) * self.px)
 
 
@@ -42,29 +43,29 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
         for name in ("x0", "x1")
     )
     colour = np.asarray(item.colour, np.int64)
-    firsts = np.concatenate([[0], np.cumsum(item.lanes)])
-    key = firsts[np.asarray(item.row, np.int64)] + np.asarray(item.lane, np.int64)
+    first_lanes = np.concatenate([[0], np.cumsum(item.lanes)])
+    key = first_lanes[np.asarray(item.row, np.int64)] + np.asarray(item.lane, np.int64)
     inks = [item.ground, *(f"{name}{pale}" for name in item.colours for pale in ("", "-pale"))]
     left = round(scale.left * SHARPNESS)
-    above = round(scale.top * SHARPNESS)
+    top_px = round(scale.top * SHARPNESS)
     labels: list[tuple[int, float]] = []
-    for row, (top, high, lanes) in enumerate(zip(item.tops, item.heights, item.lanes, strict=True)):
+    for row, (top, height, lanes) in enumerate(zip(item.tops, item.heights, item.lanes, strict=True)):
         for lane in range(lanes):
-            intervals = np.flatnonzero(key == firsts[row] + lane)
-            y0, y1 = (round((top + index * high / lanes) * SHARPNESS + 1e-6) for index in (lane, lane + 1))
+            intervals = np.flatnonzero(key == first_lanes[row] + lane)
+            y0, y1 = (round((top + index * height / lanes) * SHARPNESS + 1e-6) for index in (lane, lane + 1))
             y1 -= lanes > 1 and y1 - y0 > 4 * SHARPNESS
-            line = Image.fromarray(
+            row_image = Image.fromarray(
                 _shades(starts[intervals], ends[intervals], colour[intervals], width)[np.newaxis]
             )
-            line.putpalette(b"".join(bytes.fromhex(palette.light(name)[1:]) for name in inks))
-            pen.image.paste(line.convert("RGB").resize((width, y1 - y0)), (left, above + y0))
-            if high / lanes >= LEAST_NAMED_PX:
-                long = intervals[(ends - starts)[intervals] > LEAST_NAME_PX * SHARPNESS].tolist()
-                labels += [(index, (y0 + y1) / 2 / SHARPNESS) for index in long]
+            row_image.putpalette(b"".join(bytes.fromhex(palette.light(name)[1:]) for name in inks))
+            pen.image.paste(row_image.convert("RGB").resize((width, y1 - y0)), (left, top_px + y0))
+            if height / lanes >= MIN_NAMED_PX:
+                named_intervals = intervals[(ends - starts)[intervals] > MIN_NAME_PX * SHARPNESS].tolist()
+                labels += [(index, (y0 + y1) / 2 / SHARPNESS) for index in named_intervals]
     for index, middle in labels:
         x0 = max(scale.left, scale.x(item.x0[index]))
         x1 = scale.x(item.x1[index])
-        text = shortened(item.column("shorts")[item.column("name")[index]], x1 - x0 - 7, 11)
+        text = shorten(item.column("shorts")[item.column("name")[index]], x1 - x0 - 7, 11)
         if len(text) > 3 or "…" not in text:
             ink = palette.ink(item.colours[int(colour[index])])
             pen.text(x0 + 3, scale.top + middle, text, colour=ink)
@@ -73,21 +74,23 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
 def _shades(
     starts: npt.NDArray[Any], ends: npt.NDArray[Any], colour: npt.NDArray[Any], width: int
 ) -> npt.NDArray[Any]:
-    """Return the shade of each pixel: 0 for the ground, 1 + 2 × colour, and one more if it is pale."""
+    """Return the shade of each pixel: 0 for the background, else 1 + 2 × colour, plus 1 if it is pale."""
     ends = np.maximum(ends - ((ends - starts) > 5), starts + 1e-3)  # intervals of length 0 are visible, too
-    cover = np.zeros((int(colour.max(initial=0)) + 1, width))
+    coverage = np.zeros((int(colour.max(initial=0)) + 1, width))
     for shade in np.unique(colour).tolist():
         intervals = colour == shade
-        # How much lies left of each pixel's edge: it grows along the intervals and rests between them.
+        # Total length of the intervals left of each pixel's edge.
         edges = np.maximum.accumulate(np.column_stack((starts[intervals], ends[intervals])).ravel())
-        grown = np.concatenate([[0], np.cumsum(np.diff(edges) * (np.arange(edges.size - 1) % 2 == 0))])
-        cover[shade] = np.diff(np.interp(np.arange(width + 1), edges, grown))
-    whole = cover.sum(axis=0)
-    return np.where(whole > 0, 1 + 2 * cover.argmax(axis=0) + (whole < 0.5), 0).astype(np.uint8)
+        cumulative = np.concatenate([[0], np.cumsum(np.diff(edges) * (np.arange(edges.size - 1) % 2 == 0))])
+        coverage[shade] = np.diff(np.interp(np.arange(width + 1), edges, cumulative))
+    total_coverage = coverage.sum(axis=0)
+    return np.where(total_coverage > 0, 1 + 2 * coverage.argmax(axis=0) + (total_coverage < 0.5), 0).astype(
+        np.uint8
+    )
 
 
 def paint_time(pen: Pen, item: Time, scale: Scale) -> None:
-    """The axis, its ticks and its name."""
+    """Paint a time axis with its ticks and its name."""
     title, ticks = time_ticks(scale.low, scale.high, scale.width / TICK_PX, item.since)
     y = scale.top + item.y
     right = scale.left + scale.width

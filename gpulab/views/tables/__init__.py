@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import zip_longest
 from typing import Any, Generic, Self, TypeVar
 
-from gpulab.views._saving import Saved, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.words import number
 
 Record = TypeVar("Record")
@@ -25,7 +25,7 @@ _NUMBER_START = frozenset("0123456789-–<")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
+    """Column of a table: its heading, its name in a data frame, and its format.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Column:
     name
         The name of the column in a data frame, with the unit: ``time_ns``. The heading if it is empty.
     show
-        Returns the text of a value. None is shown as a dash.
+        Function that returns the text of a value. None is shown as a dash.
     """
 
     heading: str
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value with a text of its own, where the column's format does not fit."""
+    """Value with its own text, used instead of the column's format."""
 
     value: Any
     text: str
@@ -52,14 +52,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """Rows of raw values under columns. Values become text when the table is shown.
+    """Table of raw values under columns; the values become text when the table is shown.
 
     Parameters
     ----------
     title
         The caption of the table.
     columns
-        A `Column` each, or a heading for values that `str` can show.
+        The columns: each is a `Column`, or a heading for values that `str` can show.
     rows
         The raw values. Columns in which every text begins with a digit are aligned right.
     inner
@@ -82,14 +82,14 @@ class Table:
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """The headings of the columns that are shown."""
+        """Headings of the visible columns."""
         return tuple(self._columns()[index].heading for index in self._shown_columns())
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
-        """The texts of the rows and columns that are shown."""
-        kept = self._shown_columns()
-        return tuple(tuple(row[index] for index in kept) for row in self._texts())
+        """Texts of the visible rows and columns."""
+        column_indices = self._shown_columns()
+        return tuple(tuple(row[index] for index in column_indices) for row in self._texts())
 
     def to_pandas(self) -> Any:
         """Return the raw values of all rows and columns as a `pandas.DataFrame`.
@@ -110,24 +110,24 @@ class Table:
         return pandas.DataFrame(rows, columns=names)
 
     def text(self) -> str:
-        """The table in fixed-width characters."""
+        """Return the table in fixed-width characters."""
         headings = self.headings
         cells = self.cells
         widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-        right = self._right()
+        right_aligned = self._right_aligned()
         lines = [self.title] if self.title else []
-        lines.append(_line(headings, widths, right))
+        lines.append(_line(headings, widths, right_aligned))
         lines.append("  ".join("-" * width for width in widths))
-        lines += [_line(row, widths, right) for row in cells]
+        lines += [_line(row, widths, right_aligned) for row in cells]
         return "\n".join(lines)
 
     def html(self) -> str:
-        """The table as HTML that follows the page's own colours."""
+        """Return the table as HTML in the page's own colours."""
         # A number stays next to its unit.
-        aligns = ["right;white-space:nowrap" if right else "left" for right in self._right()]
+        aligns = ["right;white-space:nowrap" if right else "left" for right in self._right_aligned()]
         headings = self.headings
         head = "".join(
-            f'<th scope="col" style="text-align:{align.partition(";")[0]}">{_breaking(heading)}</th>'
+            f'<th scope="col" style="text-align:{align.partition(";")[0]}">{_html_heading(heading)}</th>'
             for heading, align in zip(headings, aligns, strict=True)
         )
         body = "".join(
@@ -137,7 +137,7 @@ class Table:
                 for cell, align, heading in zip(row, aligns, headings, strict=True)
             )
             + "</tr>"
-            + (self._opened(inner) if inner else "")
+            + (self._inner_row(inner) if inner else "")
             for row, inner in zip_longest(self.cells, self.inner)
         )
         caption = (
@@ -145,8 +145,8 @@ class Table:
             if self.title
             else ""
         )
-        inside = f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-        return f'<table style="font-size:12px">{inside}</table>'
+        contents = f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+        return f'<table style="font-size:12px">{contents}</table>'
 
     def __repr__(self) -> str:
         return self.text()
@@ -158,7 +158,7 @@ class Table:
         return [Column(column) if isinstance(column, str) else column for column in self.columns]
 
     def _texts(self) -> list[tuple[str, ...]]:
-        """The texts of the rows that are shown, with all columns."""
+        """Return the texts of the visible rows, with all columns."""
         rows = list(self.rows[: self.most])
         if self.rest and len(rows) < len(self.rows):
             rows.append(self.rest)
@@ -166,28 +166,30 @@ class Table:
         return [tuple(_text(value, show) for value, show in zip(row, shows, strict=True)) for row in rows]
 
     def _shown_columns(self) -> list[int]:
-        """The indices of the columns that are shown."""
+        """Return the indices of the visible columns."""
         if not self.hide_empty:
             return list(range(len(self.columns)))
         return [
             index for index, texts in enumerate(zip(*self._texts(), strict=True)) if set(texts) != {NOTHING}
         ]
 
-    def _opened(self, inner: Table) -> str:
-        kept = self._shown_columns()
-        same = replace(
+    def _inner_row(self, inner: Table) -> str:
+        """Return the HTML of a row that opens to show an inner table."""
+        column_indices = self._shown_columns()
+        visible_part = replace(
             inner,
             title="",
-            columns=tuple(inner.columns[index] for index in kept),
-            rows=tuple(tuple(row[index] for index in kept) for row in inner.rows),
+            columns=tuple(inner.columns[index] for index in column_indices),
+            rows=tuple(tuple(row[index] for index in column_indices) for row in inner.rows),
         )
         summary = f"<summary>{html.escape(inner.title)}</summary>"
         return (
-            f'<tr><td></td><td colspan="{len(kept) - 1}" style="text-align:left">'
-            f"<details>{summary}{same.html()}</details></td></tr>"
+            f'<tr><td></td><td colspan="{len(column_indices) - 1}" style="text-align:left">'
+            f"<details>{summary}{visible_part.html()}</details></td></tr>"
         )
 
-    def _right(self) -> list[bool]:
+    def _right_aligned(self) -> list[bool]:
+        """Return for each visible column whether it is aligned right: all of its texts begin with a digit."""
         columns = list(zip(*self.cells, strict=True)) or [()] * len(self.headings)
         return [
             bool(column) and all(not cell or cell[0] in _NUMBER_START for cell in column)
@@ -209,16 +211,16 @@ def _import_pandas() -> Any:
         raise ImportError(message, name="pandas") from error
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    padded = []
-    for cell, width, at_right in zip(cells, widths, right, strict=True):
+def _line(cells: Sequence[str], widths: Sequence[int], right_aligned: Sequence[bool]) -> str:
+    padded_cells = []
+    for cell, width, is_right in zip(cells, widths, right_aligned, strict=True):
         space = " " * (width - len(cell))
-        padded.append(space + cell if at_right else cell + space)
-    return "  ".join(padded).rstrip()
+        padded_cells.append(space + cell if is_right else cell + space)
+    return "  ".join(padded_cells).rstrip()
 
 
-def _breaking(heading: str) -> str:
-    """Return a heading as HTML; long names of nvidia-smi may break at a dot or an underscore."""
+def _html_heading(heading: str) -> str:
+    """Return a heading as HTML; long names of nvidia-smi can break at a dot or an underscore."""
     return re.sub(r"(?<=\w)([._])(?=\w)", r"\1<wbr>", html.escape(heading))
 
 
@@ -235,40 +237,40 @@ def short(text: str, column: int = 1) -> str:
         return text
     begin = max(0, min(index - SOURCE_CHARACTERS // 3, len(text) - SOURCE_CHARACTERS))
     end = begin + SOURCE_CHARACTERS
-    before = "…" if begin else ""
-    after = "…" if end < len(text) else ""
-    return before + text[begin + len(before) : end - len(after)] + after
+    leading = "…" if begin else ""
+    trailing = "…" if end < len(text) else ""
+    return leading + text[begin + len(leading) : end - len(trailing)] + trailing
 
 
 SOURCE = Column("source", show=short)
-"""A column of source lines: shortened when shown, whole in a data frame."""
+"""Column of source lines, which are shortened when shown, and complete in a data frame."""
 
 
 def place(code: str, line: int, text: str, column: int = 1, access: bool = False) -> tuple[int | None, Cell]:
     """Return the number of a source line (1-based) and its text, or `text` if `code` has no such line.
 
-    NVRTC reports the column of the first statement of a line. Where a line is too long to be shown whole and
-    the place is an `access` to memory, the part around its first subscript is shown instead.
+    NVRTC reports the column of the first statement of a line. If a line is too long to be shown completely
+    and is an `access` to memory, the part around its first subscript is shown instead.
     """
     lines = code.split("\n")  # as NVRTC counts them: at no other character
-    whole = lines[line - 1] if 1 <= line <= len(lines) else ""
-    if access and (subscript := _ACCESS.search(whole, max(0, column - 1))):
+    line_text = lines[line - 1] if 1 <= line <= len(lines) else ""
+    if access and (subscript := _ACCESS.search(line_text, max(0, column - 1))):
         column = subscript.start() + 1
-    return line or None, Cell(whole.strip() or text, short(whole, column) or text)
+    return line or None, Cell(line_text.strip() or text, short(line_text, column) or text)
 
 
 def times(count: int, name: str) -> str:
-    """Return a name with its count: ``LDG``, ``4 × LDG``."""
+    """Return a name with its count, such as ``4 × LDG``; a count of 1 is omitted."""
     return f"{number(count)} × {name}" if count > 1 else name
 
 
 class Tabular:
-    """A base class of objects that have tables."""
+    """Base class of objects that have tables."""
 
     __slots__ = ()
 
     def tables(self) -> tuple[Table, ...]:
-        """The tables, in the order in which they are shown."""
+        """Return the tables, in the order in which they are shown."""
         raise NotImplementedError
 
     def to_pandas(self, title: str = "") -> Any:
@@ -277,7 +279,7 @@ class Tabular:
         Parameters
         ----------
         title
-            How the title of the table begins, such as ``"Copies"``. The first table if it is empty.
+            The beginning of the table's title, such as ``"Copies"``. If it is empty, the first table.
 
         Returns
         -------
@@ -302,12 +304,12 @@ class Tabular:
         raise ValueError(f"This {kind} has no table {title!r}. Its tables are: {titles}.")
 
     def _all_tables(self) -> tuple[Table, ...]:
-        """The tables that `to_pandas` can return."""
+        """Return the tables that `to_pandas` can return."""
         return self.tables()
 
 
-class Texts(Saved):
-    """A base class of objects that display as tables and sentences: as text, as a page, and in files."""
+class Texts(Savable):
+    """Base class of objects that are displayed as tables and sentences: as text, as a page, and in files."""
 
     __slots__ = ()
 
@@ -325,29 +327,29 @@ class Texts(Saved):
         return repr(self)
 
 
-class Shown(Tabular, Texts, Generic[Record]):
-    """A record that displays as tables: a subclass of this one and, second, of the record's own class."""
+class RecordTable(Tabular, Texts, Generic[Record]):
+    """Base class of records that are displayed as tables; the second base class is the record's own class."""
 
     __slots__ = ()
 
     @classmethod
-    def of(cls, record: Record, **more: str) -> Self:
-        """Return a displayable copy of the record, with texts to show next to it."""
-        return cls(**_values_of(cls, record), **more)
+    def of(cls, record: Record, **texts: str) -> Self:
+        """Return a copy of the record that is displayed as tables, with additional texts."""
+        return cls(**_values_of(cls, record), **texts)
 
     @property
     def record(self) -> Record:
-        """Return the record alone."""
-        alone: Record = type(self).__bases__[1](**_values_of(type(self), self))
-        return alone
+        """The record without its display."""
+        plain_record: Record = type(self).__bases__[1](**_values_of(type(self), self))
+        return plain_record
 
     @property
     def caption(self) -> str:
-        """A line above the tables: the subject, and the origin of the numbers."""
+        """Line above the tables: the subject, and the origin of the numbers."""
         raise NotImplementedError
 
     def sentences(self) -> Sequence[str]:
-        """Sentences that complete the tables."""
+        """Return sentences that complete the tables."""
         return ()
 
     def __repr__(self) -> str:
@@ -364,5 +366,5 @@ class Shown(Tabular, Texts, Generic[Record]):
         return f'<div role="group"><p>{html.escape(self.caption)}</p>{tables}{sentences}</div>'
 
 
-def _values_of(shown: type[Any], record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(shown.__bases__[1])}
+def _values_of(table_class: type[Any], record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(table_class.__bases__[1])}

@@ -1,4 +1,4 @@
-"""The result of ``gl.machine_code`` as tables: counts of PTX and machine code, and their differences."""
+"""Display of ``gl.machine_code``: counts of PTX and machine code, and their differences, as tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Cell, Column, Shown, Table, place, times
+from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, place, times
 from gpulab.words import number, shape
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
@@ -17,26 +17,26 @@ _RUN = Column("as run", "executed", number)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AsRunTable(Shown[AsRun], AsRun):
-    """Counts of one launch as written and as run, shown as tables. ``code`` is the source."""
+class AsRunTable(RecordTable[AsRun], AsRun):
+    """Tables of the counts of one launch, as written (PTX) and as run. ``code`` is the source."""
 
     code: str = ""
 
     @property
     def caption(self) -> str:
-        """The launch, and the origin of the counts."""
+        """Line with the launch and the origin of the counts."""
         launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         return (
             f"{launch}; as written (PTX) and as run (machine code for {self.target}); {self.provenance.label}"
         )
 
     def tables(self) -> tuple[Table, ...]:
-        """Totals, then source lines with their accesses and branches."""
+        """Return the totals, then source lines with their accesses and branches."""
         by_line = (self._accesses(), self._branches())
         return self._totals(), *(table for table in by_line if table.rows)
 
     def sentences(self) -> tuple[str, ...]:
-        """Explain each difference between PTX and machine code in a sentence."""
+        """Return a sentence for each difference between PTX and machine code."""
         sentences = list(self.differences) or [
             "The machine code accesses memory and branches as the PTX does."
         ]
@@ -49,18 +49,27 @@ class AsRunTable(Shown[AsRun], AsRun):
         rows: list[tuple[Any, ...]] = []
         for space in ("global", "shared", "local", "generic"):
             for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
-                chosen = [a for a in self.accesses if a.space == space and a.kind == kind]
-                if not chosen:
+                matches = [
+                    access for access in self.accesses if access.space == space and access.kind == kind
+                ]
+                if not matches:
                     continue
-                written = sum(a.written for a in chosen)
-                requests, executed = (
+                written_count = sum(access.written for access in matches)
+                request_count, execution_count = (
                     self.total(counter, space, kind) for counter in ("requests", "executions")
                 )
-                rows.append((f"{space} {name}", written, _known(executed), _known(requests)))
+                rows.append(
+                    (
+                        f"{space} {name}",
+                        written_count,
+                        _known_or_text(execution_count),
+                        _known_or_text(request_count),
+                    )
+                )
         if self.branches:
-            written = sum(branch.written for branch in self.branches)
-            divergent = _known(self.divergent_branches)
-            rows.append(("divergent branches", written, divergent, Cell(None, "")))
+            written_count = sum(branch.written for branch in self.branches)
+            divergent_count = _known_or_text(self.divergent_branches)
+            rows.append(("divergent branches", written_count, divergent_count, Cell(None, "")))
         columns = ("counter", _WRITTEN, _RUN, Column("with an active lane", "active_requests", number))
         return Table("", columns, tuple(rows))
 
@@ -70,16 +79,16 @@ class AsRunTable(Shown[AsRun], AsRun):
             groups.setdefault((access.line, access.space, access.kind), []).append(access)
         rows = []
         for (line, space, kind), members in groups.items():
-            written = Counter(_opcode(member.text) for member in members)
+            ptx_opcodes = Counter(_opcode(member.text) for member in members)
             opcodes = Counter(member.opcode for member in members if member.opcode)
             rows.append(
                 (
                     *place(self.code, line, members[0].text, members[0].column, access=True),
                     f"{space} {kind}",
-                    _times(written),
+                    _counted_names(ptx_opcodes),
                     sum(member.written for member in members),
-                    _times(opcodes) or "none",
-                    _known(_sum([member.executions for member in members])),
+                    _counted_names(opcodes) or "none",
+                    _known_or_text(_sum([member.executions for member in members])),
                 )
             )
         columns = ("line", SOURCE, "access", "PTX", _WRITTEN, "machine code", _RUN)
@@ -99,24 +108,24 @@ class AsRunTable(Shown[AsRun], AsRun):
             *place(self.code, first.line, first.text, first.column),
             times(len(branches), "bra"),
             sum(branch.written for branch in branches),
-            _times(opcodes) or "none",
-            _known(_sum([branch.divergent for branch in branches])),
+            _counted_names(opcodes) or "none",
+            _known_or_text(_sum([branch.divergent for branch in branches])),
         )
 
 
 def _opcode(text: str) -> str:
-    """``ld.global.f32`` of an instruction's text, without a predicate."""
+    """Return the opcode of a PTX instruction, such as ``ld.global.f32``, without a predicate."""
     words = text.split()
     return words[1] if words[0].startswith("@") else words[0]
 
 
-def _times(names: Counter[str]) -> str:
+def _counted_names(names: Counter[str]) -> str:
     return ", ".join(times(count, name) for name, count in sorted(names.items()))
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    return None if None in values else sum(v for v in values if v is not None)
+    return None if None in values else sum(value for value in values if value is not None)
 
 
-def _known(value: int | None) -> Any:
+def _known_or_text(value: int | None) -> Any:
     return Cell(None, _NOT_KNOWN) if value is None else value

@@ -1,4 +1,4 @@
-"""The result of ``gl.count`` as tables: totals, then memory accesses and branches by source line."""
+"""Display of ``gl.count``: totals, then memory accesses and branches by source line, as tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, Shown, Table, place, times
+from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, place, times
 from gpulab.words import count, number, shape
 from virtualgpu.records import (
     SECTOR_BYTES,
@@ -43,29 +43,34 @@ Counted = TypeVar("Counted", AccessCounters, BranchCounters)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CounterTable(Shown[KernelCounters], KernelCounters):
-    """The counters of one launch, shown as tables. ``code`` is the source that lines refer to."""
+class CounterTable(RecordTable[KernelCounters], KernelCounters):
+    """Tables of the counters of one launch. ``code`` is the source to which lines refer."""
 
     code: str = ""
     note: str = ""
 
     @property
     def caption(self) -> str:
+        """Line with the launch and the origin of the counters."""
         launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         if self.shared_bytes:
             launch += f", {count(self.shared_bytes, 'byte')} of shared memory a block"
         return f"{launch}; {self.provenance.label}" + (f". {self.note}" if self.note else "")
 
     def tables(self) -> tuple[Table, ...]:
-        """Totals, then memory accesses and branches by line where there are any.
+        """Return the totals, then memory accesses and branches by line, if there are any.
 
-        The compiler copies loop bodies: copies that never ran are left out, those that ran stand in an
-        inner table.
+        The compiler copies loop bodies. Copies that never ran are left out; the others are in an inner table.
         """
         accesses = _by_line(
-            self.accesses, lambda a: (a.line, a.space, a.kind), lambda a: a.requests, self._access_row
+            self.accesses,
+            lambda access: (access.line, access.space, access.kind),
+            lambda access: access.requests,
+            self._access_row,
         )
-        branches = _by_line(self.branches, lambda b: b.line, lambda b: b.executed, self._branch_row)
+        branches = _by_line(
+            self.branches, lambda branch: branch.line, lambda branch: branch.executed, self._branch_row
+        )
         by_line = (
             _table("Memory accesses", _ACCESS, accesses, "accesses"),
             _table("Conditional branches", _BRANCH, branches, "branches"),
@@ -73,14 +78,14 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
         return self._totals(), *(table for table in by_line if table.rows)
 
     def _totals(self) -> Table:
-        lanes = self.lane_efficiency
+        lane_efficiency = self.lane_efficiency
         rows: list[tuple[Any, ...]] = [
             ("warp instructions", self.warp_instructions, "issued, summed over all warps"),
             ("thread instructions", self.thread_instructions, "one for each active lane"),
             (
                 "lane efficiency",
-                _share(lanes),
-                f"{lanes * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average",
+                _share(lane_efficiency),
+                f"{lane_efficiency * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average",
             ),
         ]
         for kind, operations in self.flops.items():
@@ -96,16 +101,18 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
         for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
             requests = self.total("requests", "global", kind)
             if requests:
-                sectors, best = (self.total(c, "global", kind) for c in ("sectors", "ideal_sectors"))
-                per_request = f"{sectors / requests:.2f} a request, at best {best / requests:.2f}"
+                sectors, ideal_sectors = (
+                    self.total(counter, "global", kind) for counter in ("sectors", "ideal_sectors")
+                )
+                per_request = f"{sectors / requests:.2f} a request, at best {ideal_sectors / requests:.2f}"
                 meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {per_request}"
                 rows.append((f"global {name}", requests, meaning))
-        shared = self.total("requests", "shared")
-        if shared:
-            waves = self.total("wavefronts", "shared")
+        shared_requests = self.total("requests", "shared")
+        if shared_requests:
+            wavefronts = self.total("wavefronts", "shared")
             conflicts = self.total("bank_conflicts", "shared")
-            meaning = f"requests, {count(waves, 'wavefront')}, {count(conflicts, 'bank conflict')}"
-            rows.append(("shared accesses", shared, meaning))
+            meaning = f"requests, {count(wavefronts, 'wavefront')}, {count(conflicts, 'bank conflict')}"
+            rows.append(("shared accesses", shared_requests, meaning))
         if self.caches is not None:
             rows += _cache_rows(self.caches)
         if self.branches:
@@ -118,7 +125,7 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
         first = accesses[0]
         sizes = " and ".join(map(str, sorted({access.size_bytes for access in accesses})))
         in_sectors = first.space not in ("shared", "const")
-        requests, sectors, best, conflicts = (
+        requests, sectors, ideal_sectors, conflicts = (
             sum(getattr(access, name) for access in accesses)
             for name in ("requests", "sectors", "ideal_sectors", "bank_conflicts")
         )
@@ -127,7 +134,7 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
             f"{times(len(accesses), f'{first.space} {first.kind}')}, {sizes} B",
             requests,
             sectors if in_sectors else None,
-            best if in_sectors else None,
+            ideal_sectors if in_sectors else None,
             sectors / max(1, requests) if in_sectors else None,
             self._l1_hit_rate(accesses),
             conflicts if first.space == "shared" else None,
@@ -143,8 +150,12 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
 
     def _branch_row(self, branches: Sequence[BranchCounters]) -> tuple[Any, ...]:
         first = branches[0]
-        where = place(self.code, first.line, first.text, first.column)
-        return (*where, sum(b.executed for b in branches), sum(b.divergent for b in branches))
+        location = place(self.code, first.line, first.text, first.column)
+        return (
+            *location,
+            sum(branch.executed for branch in branches),
+            sum(branch.divergent for branch in branches),
+        )
 
 
 def _share(fraction: float) -> Cell:
@@ -152,10 +163,10 @@ def _share(fraction: float) -> Cell:
 
 
 def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
-    """Rows of the cache model: none of it is counted."""
-    start = "from empty caches" if caches.start == "cold" else "with what was left in L2"
-    part = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
-    method = f"modelled {start}{part}"
+    """Return the rows of the cache model, whose numbers are modelled, not counted."""
+    start_text = "from empty caches" if caches.start == "cold" else "with what was left in L2"
+    part_text = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
+    method = f"modelled {start_text}{part_text}"
     rows: list[tuple[Any, ...]] = []
     for name, rate, hits, sectors, origin in (
         ("L1 hit rate", caches.l1_hit_rate, caches.l1_hit_sectors, caches.l1_sectors, "of loads"),
@@ -176,19 +187,19 @@ def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
 
 
 def _by_line(
-    counted: Iterable[Counted],
+    counters: Iterable[Counted],
     key: Callable[[Counted], Hashable],
-    ran: Callable[[Counted], int],
+    executions: Callable[[Counted], int],
     row: Callable[[Sequence[Counted]], tuple[Any, ...]],
 ) -> list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
-    """Return a row for all that share a key, with a row for each member.
+    """Return a row for each group of counters with the same key, with a row for each member.
 
-    Members that never ran are left out, except where none ran.
+    Members that never ran are left out, unless no member of the group ran.
     """
     groups: dict[Hashable, list[Counted]] = {}
-    for member in counted:
+    for member in counters:
         groups.setdefault(key(member), []).append(member)
-    members = [[member for member in group if ran(member)] or group[:1] for group in groups.values()]
+    members = [[member for member in group if executions(member)] or group[:1] for group in groups.values()]
     return [(row(group), [row([member]) for member in group]) for group in members]
 
 
@@ -198,7 +209,7 @@ def _table(
     lines: list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]],
     kind: str,
 ) -> Table:
-    """A table with a row per line, and an inner table where a line has several members."""
+    """Return a table with a row per line, and an inner table for lines with several members."""
     inner = tuple(
         Table(f"the {len(members)} {kind} of line {row[0] or NOTHING} one by one", columns, tuple(members))
         if len(members) > 1

@@ -1,22 +1,22 @@
-"""The result of ``gl.diagnose`` as sentences, the most profitable remedy first."""
+"""Display of ``gl.diagnose``: the causes of a launch's time, the most profitable remedy first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gpulab._deprecated import old_property
-from gpulab.views.tables import SOURCE, Cell, Column, Shown, Table, place
+from gpulab._deprecated import old_method, old_property
+from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, place
 from gpulab.words import count, duration, listing, noun, number, percent, shape
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
-WORTH = 1.25
-"""The least speedup for which a remedy is worth an hour of work."""
+MIN_GAIN = 1.25
+"""Smallest speedup for which a remedy is worth an hour of work."""
 
-COMMON: Mapping[CauseKind, float] = {"tail": 1.025, "in flight": 1.08, "latency": 1.08}
-"""Causes that most kernels have to some degree must cost this factor more."""
-UNEVEN = 1.5
-"""The longest block over the mean from which on it is its length that is told, and not the waves."""
+COMMON_FACTORS: Mapping[CauseKind, float] = {"tail": 1.025, "in flight": 1.08, "latency": 1.08}
+"""Factors on the smallest speedup, for causes that most kernels have to some degree."""
+UNEVEN_FACTOR = 1.5
+"""Ratio of the longest block to the mean from which a tail is explained by that block, not by waves."""
 
 NOTEBOOKS: Mapping[CauseKind, str] = {
     "launch": "11a",
@@ -70,11 +70,11 @@ PIPES = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
-    """Reasons for the time of a launch.
+class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
+    """Causes of the time of a launch, with remedies.
 
-    ``code`` is the source that lines refer to, ``baseline`` another launch that it is compared with, and
-    ``measured_ns`` a real GPU's time.
+    ``code`` is the source to which lines refer, ``baseline`` is another launch for comparison, and
+    ``measured_ns`` is the time on a real GPU.
     """
 
     code: str = ""
@@ -82,29 +82,31 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
     measured_ns: float = 0.0
     baseline: LaunchCosts | None = None
 
-    # Not a field: it has no annotation.
+    # No fields: they have no annotations.
     beside = old_property("beside", "baseline")
+    told = old_method("told", "explanation")
 
     @property
     def worth_mending(self) -> tuple[Cause, ...]:
-        """Causes whose remedy makes the launch 1.25 times as fast or more, the most profitable first.
+        """Causes whose remedy makes the launch at least 1.25 times as fast, the most profitable first.
 
-        What waits for others (latency) has to gain as much once the others are mended, too.
+        A cause that depends on others (latency) must gain as much also after the others are fixed.
         """
         return tuple(
             cause
             for cause in self.causes
             if (cause.gain if cause.kind == "tail" else min(cause.gain, cause.remaining))
-            >= WORTH * COMMON.get(cause.kind, 1.0)
+            >= MIN_GAIN * COMMON_FACTORS.get(cause.kind, 1.0)
         )
 
     @property
     def main(self) -> Cause | None:
-        """The most profitable cause; None if no cause is worth fixing."""
+        """Most profitable cause, or None if no cause is worth fixing."""
         return next(iter(self.worth_mending), None)
 
     @property
     def caption(self) -> str:
+        """Line with the launch and its modelled and measured times."""
         launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         measured = f"; measured: {duration(self.measured_ns)}" if self.measured_ns else ""
         return f"{launch}; {duration(self.time_ns)} {self.provenance.label}{measured}" + (
@@ -112,7 +114,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         )
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the causes that are worth fixing, with their lines and gains."""
+        """Return a table of the causes that are worth fixing, with their lines and gains."""
         rows = tuple(
             (
                 NAMES[cause.kind],
@@ -135,35 +137,37 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
 
     def sentences(self) -> list[str]:
         """Return the verdict, each cause with its remedy, and the changes compared with another launch."""
-        return [self.verdict, *map(self.told, self.worth_mending), *self._spilled(), *self._changes()]
+        return [self.verdict, *map(self.explanation, self.worth_mending), *self._spilled(), *self._changes()]
 
     @property
     def verdict(self) -> str:
-        """The main cause and the limit of the launch, in a sentence."""
+        """Sentence with the main cause and the limit of the launch."""
         share = percent(min(1.0, self.stages[self.bound] / self.time_ns))
-        name, does = _bound(self.bound)
-        bound = f"{name}: {share} of its time {does}"
+        name, limit_text = _bound(self.bound)
+        bound_text = f"{name}: {share} of its time {limit_text}"
         if self.main is not None:
             others = len(self.worth_mending) - 1
-            then = f", and {count(others, 'lesser cause')}" if others else ""
-            return f"Main cause: {NAMES[self.main.kind]}{then}. As it is, the kernel is {bound}."
-        only = (
+            others_text = f", and {count(others, 'lesser cause')}" if others else ""
+            return f"Main cause: {NAMES[self.main.kind]}{others_text}. As it is, the kernel is {bound_text}."
+        hint = (
             " Only fewer bytes would help: narrower types, or one kernel with the one before or after it."
             if self.bound == "DRAM"
             else ""
         )
-        return f"Nothing worth mending. The kernel is {bound}.{only}"
+        return f"Nothing worth mending. The kernel is {bound_text}.{hint}"
 
-    def told(self, cause: Cause) -> str:
-        """Return a cause in up to three sentences: location, counts, ceiling, remedy and gain."""
+    def explanation(self, cause: Cause) -> str:
+        """Return the explanation of a cause: location, counts, ceiling, remedy and gain."""
         line, source = self._place(cause)
-        where = f"Line {line}, {source.text}: " if line else ""
-        counted, remedy = _TOLD[cause.kind](cause, self)
+        location = f"Line {line}, {source.text}: " if line else ""
+        count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)
         share = percent(min(1.0, self.stages[self.bound] / self.time_ns))
         ceiling = f"Ceiling: {share} of the time {_bound(self.bound)[1]}."
         gain = f"{number(cause.gain)} × as fast, {duration(cause.before_ns)} → {duration(cause.after_ns)}"
-        text = f"{counted}. {ceiling} {remedy}: {gain}, modelled. Notebook {NOTEBOOKS[cause.kind]} shows how."
-        return where + text if where else _sentence(text)
+        text = (
+            f"{count_text}. {ceiling} {remedy}: {gain}, modelled. Notebook {NOTEBOOKS[cause.kind]} shows how."
+        )
+        return location + text if location else _sentence(text)
 
     def _spilled(self) -> list[str]:
         if not self.spilled_bytes:
@@ -185,19 +189,21 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         gain = other.time_ns / self.time_ns
         text = f"Beside it {other.kernel_name} takes {duration(other.time_ns)}: this one is "
         text += f"{number(gain)} × as fast" if gain >= 1 else f"{number(1 / gain)} × as slow"
-        before, after = ([NAMES[c.kind] for c in costs.causes if c.gain >= WORTH] for costs in (other, self))
+        causes_before, causes_after = (
+            [NAMES[cause.kind] for cause in costs.causes if cause.gain >= MIN_GAIN] for costs in (other, self)
+        )
         text += f" ({duration(self.time_ns)}). "
         for word, names in (
-            ("Mended", [name for name in before if name not in after]),
-            ("Left", [name for name in after if name in before]),
-            ("New", [name for name in after if name not in before]),
+            ("Mended", [name for name in causes_before if name not in causes_after]),
+            ("Left", [name for name in causes_after if name in causes_before]),
+            ("New", [name for name in causes_after if name not in causes_before]),
         ):
             text += f"{word}: {listing(list(dict.fromkeys(names)))}. " if names else ""
-        saved = {stage: other.stages[stage] - ns for stage, ns in self.stages.items()}
-        most = max(saved, key=lambda stage: saved[stage])
-        if saved[most] > 0.3 * (other.time_ns - self.time_ns) > 0.0:
-            took = f"{duration(other.stages[most])} → {duration(self.stages[most])}"
-            text += f"{_sentence(_bound(most)[1])}: {took}."
+        saved_ns = {stage: other.stages[stage] - stage_ns for stage, stage_ns in self.stages.items()}
+        largest_stage = max(saved_ns, key=lambda stage: saved_ns[stage])
+        if saved_ns[largest_stage] > 0.3 * (other.time_ns - self.time_ns) > 0.0:
+            change_text = f"{duration(other.stages[largest_stage])} → {duration(self.stages[largest_stage])}"
+            text += f"{_sentence(_bound(largest_stage)[1])}: {change_text}."
         return [text.rstrip()]
 
 
@@ -213,153 +219,162 @@ def _bound(stage: str) -> tuple[str, str]:
     return BOUND.get(stage, ("compute-bound", f"the {PIPES.get(stage, stage)} pipe works"))
 
 
-Words = tuple[str, str]
+# What was counted, and the remedy.
+Explanation = tuple[str, str]
 
 
-def _uncoalesced(c: Cause, _: DiagnosisTable) -> Words:
-    counted = (
-        f"the lanes of a warp touch {number(c.figures['sectors'])} sectors a request where "
-        f"{number(c.figures['ideal'])} would hold what they ask for"
+def _uncoalesced(cause: Cause, _: DiagnosisTable) -> Explanation:
+    count_text = (
+        f"the lanes of a warp touch {number(cause.figures['sectors'])} sectors a request where "
+        f"{number(cause.figures['ideal'])} would hold what they ask for"
     )
-    return counted, (
+    return count_text, (
         "Let neighbouring lanes take neighbouring addresses: another index or layout, or a shared tile"
     )
 
 
-def _rereading(c: Cause, _: DiagnosisTable) -> Words:
-    counted = f"a block asks for each byte {number(c.figures['times'])} times"
-    return counted, "Read it once into shared memory or registers, and use it from there"
+def _rereading(cause: Cause, _: DiagnosisTable) -> Explanation:
+    count_text = f"a block asks for each byte {number(cause.figures['times'])} times"
+    return count_text, "Read it once into shared memory or registers, and use it from there"
 
 
-def _conflicts(c: Cause, _: DiagnosisTable) -> Words:
-    waves = number(c.figures["wavefronts"])
-    ideal = number(c.figures["ideal"])
-    counted = (
-        f"a request takes {waves} wavefronts where {ideal} would do: lanes want different words of a bank"
+def _conflicts(cause: Cause, _: DiagnosisTable) -> Explanation:
+    wavefronts = number(cause.figures["wavefronts"])
+    ideal = number(cause.figures["ideal"])
+    count_text = (
+        f"a request takes {wavefronts} wavefronts where {ideal} would do: "
+        "lanes want different words of a bank"
     )
-    return counted, "Pad the rows by a word, or swizzle the index"
+    return count_text, "Pad the rows by a word, or swizzle the index"
 
 
-def _atomics(c: Cause, _: DiagnosisTable) -> Words:
-    words = count(c.figures["words"], "word")
-    after = number(c.figures["after"])
-    counted = f"{count(c.figures['lanes'], 'lane')} change {words} of global memory, one after another"
-    return counted, (
+def _atomics(cause: Cause, _: DiagnosisTable) -> Explanation:
+    word_text = count(cause.figures["words"], "word")
+    updates = number(cause.figures["after"])
+    count_text = (
+        f"{count(cause.figures['lanes'], 'lane')} change {word_text} of global memory, one after another"
+    )
+    return count_text, (
         "Sum in the warp by shuffles, or in the block's shared memory, and go to global memory "
-        f"{after} times in all"
+        f"{updates} times in all"
     )
 
 
-def _spills(c: Cause, _: DiagnosisTable) -> Words:
-    requests = count(c.figures["requests"], "request")
+def _spills(cause: Cause, _: DiagnosisTable) -> Explanation:
+    requests = count(cause.figures["requests"], "request")
     return f"an array of each thread lies in local memory, which takes {requests}", (
         "Unroll the loops that index it, so that it fits in registers, or give each thread a column of "
         "shared memory"
     )
 
 
-def _divergence(c: Cause, _: DiagnosisTable) -> Words:
-    partial = int(c.figures["partial"])
-    divergent = c.figures["divergent"]
-    if partial and not divergent:
-        counted = f"the last warp of each block has {count(partial, 'lane')} of 32"
-        return counted, "Make blocks of a multiple of 32 threads"
-    lanes = f"{number(c.figures['lanes'])} of 32 lanes work on average"
-    return f"{lanes}; branches part them {count(divergent, 'time')}", (
+def _divergence(cause: Cause, _: DiagnosisTable) -> Explanation:
+    partial_lanes = int(cause.figures["partial"])
+    divergent_branches = cause.figures["divergent"]
+    if partial_lanes and not divergent_branches:
+        count_text = f"the last warp of each block has {count(partial_lanes, 'lane')} of 32"
+        return count_text, "Make blocks of a multiple of 32 threads"
+    lanes_text = f"{number(cause.figures['lanes'])} of 32 lanes work on average"
+    return f"{lanes_text}; branches part them {count(divergent_branches, 'time')}", (
         "Let the lanes of a warp go the same way: sort or compact the work, or branch by warp"
     )
 
 
-def _compute(c: Cause, _: DiagnosisTable) -> Words:
-    if c.detail == "fp64":
-        counted = f"{count(c.figures['operations'], 'operation')} in double precision"
-        rate = f", each of which takes this GPU {number(c.figures['rate'])} times as long as in single"
-        return counted + rate, "Use float, and write constants with an f, as 2.5f"
-    if c.detail == "functions":
-        counted = f"{percent(c.figures['share'])} of all instructions belong to functions of full accuracy"
+def _compute(cause: Cause, _: DiagnosisTable) -> Explanation:
+    if cause.detail == "fp64":
+        count_text = f"{count(cause.figures['operations'], 'operation')} in double precision"
+        rate_text = (
+            f", each of which takes this GPU {number(cause.figures['rate'])} times as long as in single"
+        )
+        return count_text + rate_text, "Use float, and write constants with an f, as 2.5f"
+    if cause.detail == "functions":
+        count_text = (
+            f"{percent(cause.figures['share'])} of all instructions belong to functions of full accuracy"
+        )
         return (
-            counted,
+            count_text,
             "Where a few correct digits do, use intrinsics (__expf, __sinf, __powf) or --use_fast_math",
         )
-    return f"{count(c.figures['operations'], 'division')}, each of some 20 instructions", (
+    return f"{count(cause.figures['operations'], 'division')}, each of some 20 instructions", (
         "Divide by powers of two with shifts and masks, multiply by a reciprocal, or move it out of loops"
     )
 
 
-def _occupancy(c: Cause, _: DiagnosisTable) -> Words:
-    warps = number(c.figures["warps"])
-    room = number(c.figures["room"])
+def _occupancy(cause: Cause, _: DiagnosisTable) -> Explanation:
+    warps = number(cause.figures["warps"])
+    max_warps = number(cause.figures["room"])
     limit, remedy = {
         "shared memory": (
-            f"shared memory, {count(c.figures['size_bytes'], 'byte')} a block",
+            f"shared memory, {count(cause.figures['size_bytes'], 'byte')} a block",
             "Use less of it",
         ),
         "registers": (
-            f"registers, {number(c.figures['registers'])} a thread",
+            f"registers, {number(cause.figures['registers'])} a thread",
             "Let a thread do less, or give __launch_bounds__(threads, blocks)",
         ),
         "blocks": (
-            f"the number of blocks, as each has {count(c.figures['threads'], 'thread')}",
+            f"the number of blocks, as each has {count(cause.figures['threads'], 'thread')}",
             "Make blocks of 128 to 256 threads",
         ),
         "warps": ("the size of a block", "Choose a block size that divides what an SM holds"),
-    }[c.detail]
-    return f"an SM holds {warps} of {room} warps; the limit is {limit}", remedy
+    }[cause.detail]
+    return f"an SM holds {warps} of {max_warps} warps; the limit is {limit}", remedy
 
 
-def _grid(c: Cause, _: DiagnosisTable) -> Words:
-    counted = f"{count(c.figures['blocks'], 'block')} for {number(c.figures['sms'])} SMs"
-    return counted, "Cut the work into more blocks"
+def _grid(cause: Cause, _: DiagnosisTable) -> Explanation:
+    count_text = f"{count(cause.figures['blocks'], 'block')} for {number(cause.figures['sms'])} SMs"
+    return count_text, "Cut the work into more blocks"
 
 
-def _tail(c: Cause, _: DiagnosisTable) -> Words:
-    if c.figures["longest"] >= UNEVEN:
-        counted = (
-            f"the longest block takes {number(c.figures['longest'])} times the mean, and all wait for it"
+def _tail(cause: Cause, _: DiagnosisTable) -> Explanation:
+    if cause.figures["longest"] >= UNEVEN_FACTOR:
+        count_text = (
+            f"the longest block takes {number(cause.figures['longest'])} times the mean, and all wait for it"
         )
-        return counted, "Share the work out evenly, or start the long blocks first"
-    waves = f"{count(c.figures['blocks'], 'block')} make {number(c.figures['waves'])} waves"
-    return f"{waves}, and the last one leaves room empty", (
+        return count_text, "Share the work out evenly, or start the long blocks first"
+    waves_text = f"{count(cause.figures['blocks'], 'block')} make {number(cause.figures['waves'])} waves"
+    return f"{waves_text}, and the last one leaves room empty", (
         "Fill the waves: a grid-stride loop over as many blocks as fit, or smaller blocks"
     )
 
 
-def _in_flight(c: Cause, _: DiagnosisTable) -> Words:
-    if c.detail == "narrow":
-        counted = f"a lane moves {count(c.figures['size_bytes'], 'byte')} at a time, too few in flight"
-        return counted, "Move 4 to 16 bytes a lane, as uchar4 or int4"
-    share = percent(c.figures["memory"])
-    warps = c.figures["warps"]
-    counted = (
-        f"a warp waits for memory {share} of what it takes alone, and {count(warps, 'warp')} on an SM "
+def _in_flight(cause: Cause, _: DiagnosisTable) -> Explanation:
+    if cause.detail == "narrow":
+        count_text = f"a lane moves {count(cause.figures['size_bytes'], 'byte')} at a time, too few in flight"
+        return count_text, "Move 4 to 16 bytes a lane, as uchar4 or int4"
+    memory_share = percent(cause.figures["memory"])
+    warps = cause.figures["warps"]
+    count_text = (
+        f"a warp waits for memory {memory_share} of what it takes alone, and {count(warps, 'warp')} on an SM "
         f"{noun(warps, 'keeps', 'keep')} too few bytes in flight to fill its bandwidth"
     )
     return (
-        counted,
+        count_text,
         "Let a thread ask for several independent values before it uses the first, or have more warps",
     )
 
 
-def _latency(c: Cause, _: DiagnosisTable) -> Words:
-    if c.detail == "memory":
+def _latency(cause: Cause, _: DiagnosisTable) -> Explanation:
+    if cause.detail == "memory":
         return "each load waits for the address that another load gives", (
             "Follow several chains at once in a thread, or lay the data out so that addresses can be computed"
         )
-    warps = count(c.figures["warps"], "warp")
-    do = noun(c.figures["warps"], "does", "do")
-    return f"each instruction waits for the one before it, and {warps} on an SM {do} not fill the gaps", (
-        "Give a thread independent work, such as four accumulators, or have more warps"
+    warps_text = count(cause.figures["warps"], "warp")
+    verb = noun(cause.figures["warps"], "does", "do")
+    return (
+        f"each instruction waits for the one before it, and {warps_text} on an SM {verb} not fill the gaps",
+        ("Give a thread independent work, such as four accumulators, or have more warps"),
     )
 
 
-def _launch(_: Cause, d: DiagnosisTable) -> Words:
+def _launch(_: Cause, table: DiagnosisTable) -> Explanation:
     return (
-        f"the host takes {duration(d.host_ns)} to launch what runs for {duration(d.time_ns)}",
+        f"the host takes {duration(table.host_ns)} to launch what runs for {duration(table.time_ns)}",
         "Do more in a launch, or launch many at once as a CUDA graph",
     )
 
 
-_TOLD: Mapping[CauseKind, Callable[[Cause, DiagnosisTable], Words]] = {
+_EXPLANATIONS: Mapping[CauseKind, Callable[[Cause, DiagnosisTable], Explanation]] = {
     "launch": _launch,
     "tail": _tail,
     "grid": _grid,

@@ -1,49 +1,49 @@
-"""The history of one element, as text and HTML."""
+"""Display of the history of one array element as text and HTML."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, Shown, Table, short
+from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, short
 from gpulab.words import count, number
 from virtualgpu.records.faults.history import ElementHistory, Write
 
-_SHOWN = 60
+_MAX_ROWS = 60
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class HistoryTable(Shown[ElementHistory], ElementHistory):
+class HistoryTable(RecordTable[ElementHistory], ElementHistory):
     """Table of every write to an element, the first write on top."""
 
     @property
     def caption(self) -> str:
-        """The element, the number of its writes, and the device."""
+        """Line with the element, the number of its writes, and the device."""
         writes = len(self.writes) - 1 + self.left_out
         text = f"{count(writes, 'write')} in {count(self.launches, 'launch', 'launches')}"
         return f"{self.element}: {text}, seen on {self.provenance.device}."
 
     @property
     def verdict(self) -> str:
-        """The last writer of the element, and its value."""
-        last = self.last
-        if last.kind == "initial":
-            return f"Nothing wrote {self.element}: its {_value(last.value)} was there before."
-        launch_text = f" of launch {last.launch}" if last.launch else ""
-        by = f"{last.name}{launch_text}"
-        if last.place is not None:
-            by += f", block {last.place.block}, thread {last.place.thread}"
-            by += f", line {last.place.line}" if last.place.line else ""
-        source_text = f" ({last.source})" if last.source else ""
-        return f"{self.element} is {_value(last.value)}, written by {by}{source_text}."
+        """Sentence with the element's value and its last writer."""
+        last_write = self.last
+        if last_write.kind == "initial":
+            return f"Nothing wrote {self.element}: its {_value(last_write.value)} was there before."
+        launch_text = f" of launch {last_write.launch}" if last_write.launch else ""
+        writer_text = f"{last_write.name}{launch_text}"
+        if last_write.place is not None:
+            writer_text += f", block {last_write.place.block}, thread {last_write.place.thread}"
+            writer_text += f", line {last_write.place.line}" if last_write.place.line else ""
+        source_text = f" ({last_write.source})" if last_write.source else ""
+        return f"{self.element} is {_value(last_write.value)}, written by {writer_text}{source_text}."
 
     def tables(self) -> tuple[Table, ...]:
-        """A row for each write; of many, the first and the last."""
+        """Return a table with a row for each write, or for the first and the last ones if there are many."""
         rows = self._rows()
-        if len(rows) > _SHOWN:
-            skipped = len(rows) - _SHOWN
-            gap = ("", Cell(None, f"{number(skipped)} more"), *[""] * (len(_COLUMNS) - 2))
-            rows = [*rows[: _SHOWN // 2], gap, *rows[-_SHOWN // 2 :]]
+        if len(rows) > _MAX_ROWS:
+            skipped_count = len(rows) - _MAX_ROWS
+            gap_row = ("", Cell(None, f"{number(skipped_count)} more"), *[""] * (len(_COLUMNS) - 2))
+            rows = [*rows[: _MAX_ROWS // 2], gap_row, *rows[-_MAX_ROWS // 2 :]]
         return (Table("", _COLUMNS, tuple(rows), hide_empty=True),)
 
     def _all_tables(self) -> tuple[Table, ...]:
@@ -71,16 +71,18 @@ def _row(write: Write) -> tuple[Any, ...]:
     position: tuple[Any, ...] = (None, None, None, None)
     if place is not None:
         position = place.block, place.thread, place.line or None, place.source.strip()
-    by = {"initial": "before", "atomic": f"{write.name} (atomic)"}.get(write.kind, write.name)
-    python = None
+    writer = {"initial": "before", "atomic": f"{write.name} (atomic)"}.get(write.kind, write.name)
+    python_line = None
     if write.source is not None:
         line = f"{write.source.file}:{write.source.line}"
-        python = Cell(f"{line} {write.source.text.strip()}", f"{line} {short(write.source.text)}")
-    return write.value, by, write.launch or None, *position, python
+        python_line = Cell(f"{line} {write.source.text.strip()}", f"{line} {short(write.source.text)}")
+    return write.value, writer, write.launch or None, *position, python_line
 
 
 def _value(value: Any) -> str:
-    return NOTHING if value is None else f"{value:.7g}" if isinstance(value, float) else str(value)
+    if value is None:
+        return NOTHING
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 _COLUMNS = (

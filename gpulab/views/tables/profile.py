@@ -1,4 +1,4 @@
-"""The result of ``gl.profile`` as tables, with the column names of PyTorch's profiler."""
+"""Display of ``gl.profile`` as tables, with the column names of PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Cell, Column, Shown, Table, Texts
+from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, Texts
 from gpulab.words import duration, listing, number, percent, shape, size
 from virtualgpu.records import Dim3
 from virtualgpu.records.profile import Profile, ProfiledCopy
 
-MOST_ROWS = 20
+MAX_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ProfileTable(Shown[Profile], Profile):
-    """A profile, shown as tables."""
+class ProfileTable(RecordTable[Profile], Profile):
+    """Tables of a profile."""
 
     @property
     def caption(self) -> str:
-        """The duration, and the share of it in which the device was busy."""
-        busy = f"the device was busy {duration(self.busy_ns)} of it"
+        """Line with the duration and the share of it in which the device was busy."""
+        busy_text = f"the device was busy {duration(self.busy_ns)} of it"
         share = f" ({percent(self.busy_ns / self.wall_ns)})" if self.wall_ns else ""
-        return f"{self.name}: {duration(self.wall_ns)}; {busy}{share}; {self.provenance.label}."
+        return f"{self.name}: {duration(self.wall_ns)}; {busy_text}{share}; {self.provenance.label}."
 
     def tables(self) -> tuple[Table, ...]:
         """Return tables of kernels, copies, waits of the host and ranges, if there are any."""
@@ -38,13 +38,13 @@ class ProfileTable(Shown[Profile], Profile):
         return tuple(table for table in tables if table.rows)
 
     def sentences(self) -> Sequence[str]:
-        """Explain the use of memory, and the columns."""
+        """Return explanations of the use of memory and of the columns."""
         sentences = []
         if self.peak_bytes is not None and self.before_bytes is not None:
-            more = self.peak_bytes - self.before_bytes
+            growth_bytes = self.peak_bytes - self.before_bytes
             sentences.append(
                 f"The memory pool held {size(self.before_bytes)} before and {size(self.peak_bytes)} at its "
-                f"peak{f', {size(more)} more' if more else ''}."
+                f"peak{f', {size(growth_bytes)} more' if growth_bytes else ''}."
             )
         if self.kernels:
             sentences.append(
@@ -86,31 +86,31 @@ class ProfileTable(Shown[Profile], Profile):
         columns = (
             "key",
             _COUNT,
-            Column("sectors", show=_whole),
-            Column("DRAM bytes", "dram_bytes", _whole),
-            Column("warp instructions", "warp_instructions", _whole),
-            Column("FLOP", "flop", _whole),
+            Column("sectors", show=_integer),
+            Column("DRAM bytes", "dram_bytes", _integer),
+            Column("warp instructions", "warp_instructions", _integer),
+            Column("FLOP", "flop", _integer),
             Column("L1 hits", "l1_hit_rate", percent),
             Column("L2 hits", "l2_hit_rate", percent),
         )
         return _table("Hardware counters", columns, rows)
 
     def _kernels(self) -> Table:
-        device = sum(kernel.device_time_total_ns for kernel in self.kernels)
+        device_ns = sum(kernel.device_time_total_ns for kernel in self.kernels)
         rows = [
             (
-                kernel_row.key,
-                kernel_row.count,
-                kernel_row.device_time_total_ns,
-                kernel_row.device_time_ns,
-                _share(kernel_row.device_time_total_ns, device),
-                _share(kernel_row.device_time_total_ns, self.wall_ns),
-                _launch(kernel_row.grid, kernel_row.block),
-                kernel_row.occupancy,
-                kernel_row.gb_per_s,
-                kernel_row.gflop_per_s,
+                row.key,
+                row.count,
+                row.device_time_total_ns,
+                row.device_time_ns,
+                _share(row.device_time_total_ns, device_ns),
+                _share(row.device_time_total_ns, self.wall_ns),
+                _launch(row.grid, row.block),
+                row.occupancy,
+                row.gb_per_s,
+                row.gflop_per_s,
             )
-            for kernel_row in self.kernels
+            for row in self.kernels
         ]
         columns = (
             "key",
@@ -191,29 +191,29 @@ class ProfileTable(Shown[Profile], Profile):
 
 
 class ProfileComparison(Texts):
-    """Two profiles, row by row; ``records`` holds them."""
+    """Comparison of two profiles, row by row; ``records`` contains both."""
 
     def __init__(self, before: Profile, after: Profile) -> None:
         self.records = before, after
 
     @property
     def caption(self) -> str:
-        """The durations of both profiles."""
+        """Line with the durations of both profiles."""
         before, after = self.records
         origins = dict.fromkeys(profile.provenance.label for profile in self.records)
         return (
             f"{before.name}, then {after.name}: {duration(before.wall_ns)}, then {duration(after.wall_ns)}"
-            f"{_times(before.wall_ns, after.wall_ns)}; {'; '.join(origins)}."
+            f"{_factor_text(before.wall_ns, after.wall_ns)}; {'; '.join(origins)}."
         )
 
     def table(self) -> Table:
-        """Return a row for all that ran in either profile, the largest change first."""
+        """Return a table with a row for each kernel, copy, wait and range, the largest change first."""
         parts = [_parts(record) for record in self.records]
         keys = sorted(
             dict.fromkeys([*parts[0], *parts[1]]),
-            key=lambda key: -abs(_took(parts[0].get(key)) - _took(parts[1].get(key))),
+            key=lambda key: -abs(_time_ns(parts[0].get(key)) - _time_ns(parts[1].get(key))),
         )
-        rows = [_compared(key, *(part.get(key) for part in parts)) for key in keys]
+        rows = [_comparison_row(key, *(part.get(key) for part in parts)) for key in keys]
         columns = (
             "key",
             Column("of", "kind"),
@@ -243,37 +243,39 @@ _Row = tuple[int, float | None]  # count, and time where it is known
 
 
 def _parts(record: Profile) -> dict[tuple[str, str], _Row]:
-    """Return count and time by name and kind; kernels with several shapes are summed."""
+    """Return the count and time of each name and kind; kernels with several shapes are summed."""
     parts: dict[tuple[str, str], _Row] = {}
     for kind, rows in (
         ("kernel", [(entry.key, entry.count, entry.device_time_total_ns) for entry in record.kernels]),
         ("copy", [(_copy(entry), entry.count, entry.device_time_total_ns) for entry in record.copies]),
         ("wait", [(entry.key, entry.count, entry.cpu_time_total_ns) for entry in record.waits]),
-        ("range", [(r.key, r.count, r.device_time_total_ns) for r in record.ranges]),
+        ("range", [(span.key, span.count, span.device_time_total_ns) for span in record.ranges]),
     ):
         for key, count, time_ns in rows:
-            before, before_ns = parts.get((key, kind), (0, 0))
+            count_before, before_ns = parts.get((key, kind), (0, 0))
             total_ns = None if before_ns is None or time_ns is None else before_ns + time_ns
-            parts[key, kind] = before + count, total_ns
+            parts[key, kind] = count_before + count, total_ns
     return parts
 
 
-def _took(row: _Row | None) -> float:
+def _time_ns(row: _Row | None) -> float:
     return (row[1] or 0) if row else 0
 
 
-def _compared(key: tuple[str, str], before: _Row | None, after: _Row | None) -> tuple[Any, ...]:
+def _comparison_row(key: tuple[str, str], before: _Row | None, after: _Row | None) -> tuple[Any, ...]:
     counts = [row[0] if row else None for row in (before, after)]
     times_ns = [row[1] if row else None for row in (before, after)]
-    unknown = any(row and row[1] is None for row in (before, after))
-    first = _took(before)
-    second = _took(after)
-    change = None if unknown else second - first
-    return *key, *counts, *times_ns, change, first / second if first and second else None
+    has_unknown = any(row and row[1] is None for row in (before, after))
+    first_ns = _time_ns(before)
+    second_ns = _time_ns(after)
+    change = None if has_unknown else second_ns - first_ns
+    return *key, *counts, *times_ns, change, first_ns / second_ns if first_ns and second_ns else None
 
 
 def _change(change_ns: float) -> str:
-    sign = "+" if change_ns > 0 else "−" if change_ns else ""
+    sign = ""
+    if change_ns:
+        sign = "+" if change_ns > 0 else "−"
     return f"{sign}{duration(abs(change_ns))}"
 
 
@@ -281,7 +283,7 @@ def _factor(value: float) -> str:
     return f"{number(value)} ×"
 
 
-def _times(before: float, after: float) -> str:
+def _factor_text(before: float, after: float) -> str:
     return f", {number(before / after)} times as fast" if before and after else ""
 
 
@@ -294,7 +296,7 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _whole(value: int) -> str:
+def _integer(value: int) -> str:
     return f"{value:,}"
 
 
@@ -311,8 +313,8 @@ _OF_WALL = Column("of wall", "share_of_wall", percent)
 def _table(
     title: str, columns: tuple[Column | str, ...], rows: Sequence[tuple[Any, ...]], hide_empty: bool = True
 ) -> Table:
-    """A table that shows the `MOST_ROWS` rows that took longest."""
-    left_out = len(rows) - MOST_ROWS
+    """Return a table that shows the `MAX_ROWS` rows with the longest times."""
+    left_out = len(rows) - MAX_ROWS
     if left_out > 0:
         title += f", without {number(left_out)} that took less"
-    return Table(title, columns, tuple(rows), hide_empty=hide_empty, most=MOST_ROWS)
+    return Table(title, columns, tuple(rows), hide_empty=hide_empty, most=MAX_ROWS)

@@ -1,4 +1,4 @@
-"""The result of code in a sandbox as text and HTML: output, error, and cause."""
+"""Display of the result of code in a sandbox as text and HTML: output, error, and cause."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Column, Shown, Table
+from gpulab.views.tables import SOURCE, Column, RecordTable, Table
 from gpulab.words import count
 from virtualgpu.records.faults.sandboxed import SandboxRun
 from virtualgpu.records.timeline import SourceLine
 
-_SHOWN_LINES = 40
+_MAX_LINES = 40
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SandboxTable(Shown[SandboxRun], SandboxRun):
+class SandboxTable(RecordTable[SandboxRun], SandboxRun):
     """A verdict, the printed output, and rows for the line that raised and the launch that caused it."""
 
     @property
     def caption(self) -> str:
-        """The name of the code, and the device."""
+        """Line with the name of the code and the device."""
         mode = " with launch blocking" if self.blocking else ""
         return f"{self.name} in a process of its own{mode}, on {self.provenance.device}."
 
     @property
     def verdict(self) -> str:
-        """Return one sentence: the outcome, and its consequences for the code that follows."""
+        """Sentence with the outcome and its consequences for the following code."""
         if self.ended:
             return f"{self.name} was ended: {self.ended}"
         if not self.error:
             return f"{self.name} came to its end."
-        first = self.error.split("\n", 1)[0].rstrip(".")
-        where = f" at {self.raised}" if self.raised else ""
+        error_line = self.error.split("\n", 1)[0].rstrip(".")
+        place_text = f" at {self.raised}" if self.raised else ""
         if self.at_end:
-            where = ", told at the end: nothing in the program waits for its work"
-        after = " The context was lost with it; this notebook's is another one." if self.sticky else ""
-        return f"{self.name} raised {first}{where}.{after}"
+            place_text = ", told at the end: nothing in the program waits for its work"
+        consequence = " The context was lost with it; this notebook's is another one." if self.sticky else ""
+        return f"{self.name} raised {error_line}{place_text}.{consequence}"
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the line that raised, and the launch that caused it; no table without a failure."""
+        """Return a table of the line that raised and the launch that caused it, if there was a failure."""
         rows: list[tuple[Any, ...]] = [("raised", *_row(self.raised))] if self.raised else []
         if self.culprit is not None:
-            which = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
-            rows.append((f"did it ({which})", *_row(self.culprit.source)))
+            launch_text = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
+            rows.append((f"did it ({launch_text})", *_row(self.culprit.source)))
             place = self.culprit.place
             if place is not None:
                 name = f"{self.culprit.kernel}, block {place.block}, thread {place.thread}"
@@ -57,11 +57,11 @@ class SandboxTable(Shown[SandboxRun], SandboxRun):
 
     @property
     def printed(self) -> str:
-        """Return the first lines of the output, and the number of lines."""
+        """First lines of the output, and the number of further lines."""
         lines = self.output.splitlines()
-        left_out = self.output_lines - min(len(lines), _SHOWN_LINES)
-        more = [f"... and {count(left_out, 'more line')}"] if left_out > 0 else []
-        return "\n".join([*lines[:_SHOWN_LINES], *more])
+        left_out = self.output_lines - min(len(lines), _MAX_LINES)
+        omission = [f"... and {count(left_out, 'more line')}"] if left_out > 0 else []
+        return "\n".join([*lines[:_MAX_LINES], *omission])
 
     def __repr__(self) -> str:
         parts = [self.printed, self.caption, self.verdict, *(table.text() for table in self.tables())]

@@ -1,4 +1,4 @@
-"""The report of ``gl.sanitize`` as text and HTML."""
+"""Display of the report of ``gl.sanitize`` as text and HTML."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from math import prod
 from typing import Any
 
 from gpulab._deprecated import old_method
-from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, Shown, Table, Texts
+from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, Texts
 from gpulab.words import count, number, shape
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 
-NOT_HERE = "not available on this machine"
+UNAVAILABLE = "not available on this machine"
 _RACES = {
     "RAW": ("writes", "reads it"),
     "WAR": ("reads", "writes it"),
@@ -23,14 +23,14 @@ _RACES = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
+class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
     """Findings of one launch: a verdict, a table, and a sentence for each finding."""
 
     note: str = ""
 
     @property
     def caption(self) -> str:
-        """The launch, the tools that checked it, and the device."""
+        """Line with the launch, the tools that checked it, and the device."""
         launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         if self.shared_bytes:
             launch += f", {count(self.shared_bytes, 'byte')} of dynamic shared memory"
@@ -44,9 +44,9 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
 
     @property
     def verdict(self) -> str:
-        """The number of findings of each severity."""
+        """Sentence with the number of findings of each severity."""
         if self.unavailable:
-            return NOT_HERE
+            return UNAVAILABLE
         counts = [
             (sum(hazard.severity == severity for hazard in self.hazards), word)
             for severity, word in (("error", "error"), ("warning", "warning"), ("info", "remark"))
@@ -55,8 +55,8 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
         text = ", ".join(texts) if texts else "Nothing found."
         if self.blocks_checked is None:
             return text
-        done = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
-        return f"{done}: {text[:1].lower()}{text[1:]}"
+        extent = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
+        return f"{extent}: {text[:1].lower()}{text[1:]}"
 
     beside = old_method("beside", "compare")
 
@@ -72,7 +72,10 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
         return SanitizerComparison(self, other)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return one row per location: a race has two, the earlier one first; no table without findings."""
+        """Return a table with one row per location of each finding; no table without findings.
+
+        A race has two locations; the earlier access comes first.
+        """
         rows: list[tuple[Any, ...]] = []
         for row, hazard in enumerate(self.hazards, 1):
             label: tuple[Any, ...] = (row, hazard.severity, _name(hazard), hazard.count)
@@ -80,7 +83,7 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
             roles = _RACES.get(hazard.kind, ("", ""))[-len(places) :] if len(places) > 1 else ("",)
             for place, role in zip(places, roles, strict=True):
                 rows.append((*label, *_row(place), role))
-                # The second place of a finding repeats its label in a data frame only.
+                # The second location of a finding repeats its label in a data frame only.
                 label = tuple(
                     Cell(value, "") for value in (row, hazard.severity, _name(hazard), hazard.count)
                 )
@@ -98,11 +101,11 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
         return (Table("", columns, tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """Explain each finding, with the remedy."""
+        """Return the explanation of each finding, with the remedy."""
         return [hazard.message[:1].upper() + hazard.message[1:] for hazard in self.hazards]
 
     def __repr__(self) -> str:
-        numbered = "\n".join(f"{n}. {text}" for n, text in enumerate(self.sentences(), 1))
+        numbered = "\n".join(f"{index}. {text}" for index, text in enumerate(self.sentences(), 1))
         parts = [self.caption, self.verdict, *(table.text() for table in self.tables()), numbered]
         return "\n\n".join(filter(None, parts))
 
@@ -116,22 +119,23 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
 
 
 class SanitizerComparison(Texts):
-    """Two checkers' reports of one launch, a row for each line of either; ``records`` has both."""
+    """Comparison of two checkers' reports of one launch, line by line; ``records`` contains both."""
 
-    def __init__(self, ours: SanitizerReport, theirs: SanitizerReport) -> None:
-        self.records = ours, theirs
+    def __init__(self, first_report: SanitizerReport, second_report: SanitizerReport) -> None:
+        self.records = first_report, second_report
 
     @property
     def caption(self) -> str:
-        """The launch, and the limits of each checker."""
-        texts = [f"{record.checker}: {_seen(record)}" for record in self.records]
+        """Line with the launch and the limits of each checker."""
+        texts = [f"{record.checker}: {_limits_text(record)}" for record in self.records]
         return f"{self.records[0].kernel_name}: grid {shape(self.records[0].grid)}. {' '.join(texts)}"
 
     def table(self) -> Table:
-        """Return a row per line, in the order of the source."""
-        lines = {(hazard.second.line, hazard.second.source) for one in self.records for hazard in one.hazards}
+        """Return a table with a row per source line, in the order of the source."""
+        places = [hazard.second for report in self.records for hazard in report.hazards]
+        lines = {(place.line, place.source) for place in places}
         rows = tuple(
-            (line or None, source, *(_found(one, line) for one in self.records))
+            (line or None, source, *(_findings_text(report, line) for report in self.records))
             for line, source in sorted(lines)
         )
         return Table("", ("line", SOURCE, *(record.checker for record in self.records)), rows)
@@ -150,23 +154,23 @@ class SanitizerComparison(Texts):
         return f'<div role="group"><p>{html.escape(self.caption)}</p>{body}</div>'
 
 
-def _seen(record: SanitizerReport) -> str:
+def _limits_text(record: SanitizerReport) -> str:
     if record.unavailable:
-        return f"{NOT_HERE}: {record.unavailable}."
-    ended = f" The launch ended with {record.fault.rstrip('.')}." if record.fault else ""
-    checked = f"{record.provenance.of_results}; checked {', '.join(record.tools)}."
-    return f"{checked}{ended} {record.left_out}".rstrip()
+        return f"{UNAVAILABLE}: {record.unavailable}."
+    fault_text = f" The launch ended with {record.fault.rstrip('.')}." if record.fault else ""
+    check_text = f"{record.provenance.of_results}; checked {', '.join(record.tools)}."
+    return f"{check_text}{fault_text} {record.left_out}".rstrip()
 
 
-def _found(record: SanitizerReport, line: int) -> str:
+def _findings_text(record: SanitizerReport, line: int) -> str:
     if record.unavailable:
-        return NOT_HERE
+        return UNAVAILABLE
     hazards = [hazard for hazard in record.hazards if hazard.second.line == line]
-    return "; ".join(f"{_name(hazard)} ({_times(hazard.count)})" for hazard in hazards) or NOTHING
+    return "; ".join(f"{_name(hazard)} ({_times_text(hazard.count)})" for hazard in hazards) or NOTHING
 
 
-def _times(count: int) -> str:
-    """Return a count in words: once, 32 times."""
+def _times_text(count: int) -> str:
+    """Return a number of times in words: once, 32 times."""
     return "once" if count == 1 else f"{number(count)} times"
 
 
@@ -180,8 +184,8 @@ def _row(place: Place) -> tuple[int | None, str, Dim3, Dim3]:
 
 
 def _index(index: Dim3) -> str:
-    """Return an index without trailing zeros."""
-    used = 3
-    while used > 1 and index[used - 1] == 0:
-        used -= 1
-    return f"({', '.join(map(str, index[:used]))})" if used > 1 else str(index[0])
+    """Return the text of a block or thread index, without trailing zeros."""
+    index_length = 3
+    while index_length > 1 and index[index_length - 1] == 0:
+        index_length -= 1
+    return f"({', '.join(map(str, index[:index_length]))})" if index_length > 1 else str(index[0])

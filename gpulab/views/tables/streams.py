@@ -1,4 +1,4 @@
-"""The report of ``gl.check_streams`` as text and HTML."""
+"""Display of the report of ``gl.check_streams`` as text and HTML."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Cell, Column, Shown, Table
+from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table
 from gpulab.words import count, number
 from virtualgpu.records import StreamReport, StreamUse
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StreamTable(Shown[StreamReport], StreamReport):
-    """Report on the order between streams: a verdict, a row for each use, the missing wait."""
+class StreamTable(RecordTable[StreamReport], StreamReport):
+    """Report on the order between streams: a verdict, a row for each use, and the missing waits."""
 
     @property
     def caption(self) -> str:
-        """The number of operations and streams checked, and the device."""
-        done = f"{count(self.operations, 'operation')} in {count(len(self.streams), 'stream')}"
-        text = f"{done}; {self.provenance.label}."
+        """Line with the number of operations and streams that were checked, and the device."""
+        extent = f"{count(self.operations, 'operation')} in {count(len(self.streams), 'stream')}"
+        text = f"{extent}; {self.provenance.label}."
         return f"{text} {self.left_out}".strip()
 
     @property
     def verdict(self) -> str:
-        """The number of pairs of lines that lack an order."""
+        """Sentence with the number of pairs of lines that lack an order."""
         if not self.findings:
             return "Nothing found: whatever uses the same bytes is ordered."
         pairs = count(len(self.findings), "pair of uses", "pairs of uses")
         return f"{pairs} of the same bytes without order."
 
     def tables(self) -> tuple[Table, ...]:
-        """Return two rows per finding, the earlier use first; no table without findings."""
+        """Return a table with two rows per finding, the earlier use first; no table without findings."""
         rows: list[tuple[Any, ...]] = []
         for row, finding in enumerate(self.findings, 1):
             label = (row, finding.kind, finding.count, finding.array)
@@ -52,11 +52,11 @@ class StreamTable(Shown[StreamReport], StreamReport):
         return (Table("", columns, tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """Explain each finding, with the code to add."""
+        """Return the explanation of each finding, with the code to add."""
         return [finding.message for finding in self.findings]
 
     def __repr__(self) -> str:
-        numbered = "\n".join(f"{n}. {text}" for n, text in enumerate(self.sentences(), 1))
+        numbered = "\n".join(f"{index}. {text}" for index, text in enumerate(self.sentences(), 1))
         parts = [self.caption, self.verdict, *(table.text() for table in self.tables()), numbered]
         return "\n\n".join(filter(None, parts))
 

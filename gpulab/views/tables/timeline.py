@@ -1,4 +1,4 @@
-"""Tables of a timeline's analysis: overlap, gaps, the critical path, and advice."""
+"""Display of a timeline's analysis: overlap, gaps, the critical path, and advice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class Answers(Texts, tuple[R, ...]):
-    """Records that display as a table, or as sentences, below a caption."""
+    """Records that are displayed as a table, or as sentences, below a caption."""
 
     caption: str
     table: Table
@@ -22,7 +22,7 @@ class Answers(Texts, tuple[R, ...]):
 
     @classmethod
     def of(cls, records: Iterable[R], caption: str, table: Table, sentences: tuple[str, ...] = ()) -> Self:
-        """Return records with their display: sentences if there are any, else the table."""
+        """Return records with their display: sentences if there are any, otherwise the table."""
         answers = cls(records)
         answers.caption = caption
         answers.table = table
@@ -48,7 +48,7 @@ class Answers(Texts, tuple[R, ...]):
 
 
 def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
-    """Return a row for each pair of engines or streams, with their overlap."""
+    """Return a table with a row for each pair of engines or streams and their overlap."""
     records = tuple(records)
     rows = tuple(
         (
@@ -75,34 +75,34 @@ def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]
 
 
 def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
-    """Return a row for all gaps with the same place, cause and line, the longest first."""
+    """Return a table with a row for all gaps with the same place, cause and line, the longest first."""
     records = tuple(records)
 
-    def kind(gap: Gap) -> tuple[str | None, ...]:
-        hides = gap.cause in ("launch-bound", "host computing", "start-up")
-        reason = None if hides and not gap.reason.startswith("the host ran ") else gap.reason
+    def key(gap: Gap) -> tuple[str | None, ...]:
+        has_general_reason = gap.cause in ("launch-bound", "host computing", "start-up")
+        reason = None if has_general_reason and not gap.reason.startswith("the host ran ") else gap.reason
         return gap.where, gap.cause, _line(gap.source), reason
 
-    rows = _added_up(records, kind, timeline)
+    rows = _sums_by_key(records, key, timeline)
     columns = ("where", "cause", "line", "why", *_SUMS)
     return Answers.of(records, _caption("Gaps by cause", timeline, rows), Table("", columns, rows))
 
 
 def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
-    """Return a row for all links with the same kind, name and line, the longest first."""
+    """Return a table with a row for all path steps with the same name, place and line, the longest first."""
     records = tuple(records)
 
-    def kind(step: PathStep) -> tuple[str | None, ...]:
+    def key(step: PathStep) -> tuple[str | None, ...]:
         return step.name, step.where, _line(step.source)
 
-    rows = _added_up(records, kind, timeline)
+    rows = _sums_by_key(records, key, timeline)
     columns = ("link", "where", "line", *_SUMS)
     caption = "Critical path: what determines how long it takes"
     return Answers.of(records, _caption(caption, timeline, rows), Table("", columns, rows))
 
 
 def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
-    """Return sentences, the one with the largest gain first."""
+    """Return the pieces of advice as sentences, the one with the largest gain first."""
     records = tuple(records)
     sentences = tuple(record.text for record in records)
     caption = f"What would help, each by itself; {timeline.provenance.label}:"
@@ -115,26 +115,30 @@ def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
     return Answers.of(records, caption, Table("", columns, rows), sentences)
 
 
-def _added_up(
-    records: tuple[Any, ...], kind: Callable[[Any], tuple[str | None, ...]], timeline: Timeline
+def _sums_by_key(
+    records: tuple[Any, ...], key: Callable[[Any], tuple[str | None, ...]], timeline: Timeline
 ) -> tuple[tuple[Any, ...], ...]:
+    """Return rows with the number, total duration and share of the records with the same key."""
     durations: dict[tuple[str | None, ...], list[int]] = {}
     for record in records:
-        durations.setdefault(kind(record), []).append(record.duration_ns)
-    longest = sorted(durations.items(), key=lambda item: -sum(item[1]))
-    whole = max(1, timeline.duration_ns)
-    return tuple((*words, len(spans), sum(spans), sum(spans) / whole) for words, spans in longest)
+        durations.setdefault(key(record), []).append(record.duration_ns)
+    sorted_groups = sorted(durations.items(), key=lambda item: -sum(item[1]))
+    total_ns = max(1, timeline.duration_ns)
+    return tuple(
+        (*labels, len(group_ns), sum(group_ns), sum(group_ns) / total_ns)
+        for labels, group_ns in sorted_groups
+    )
 
 
-def _whole(quantity: str) -> str:
-    """A number and its unit, with no line break between them."""
+def _unbroken(quantity: str) -> str:
+    """Return a number and its unit, without a line break between them."""
     return quantity.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 _SUMS = (
     Column("times", "count", number),
-    Column("together", "total_ns", lambda time_ns: _whole(duration(time_ns))),
-    Column("of all", "share", lambda share: _whole(percent(share))),
+    Column("together", "total_ns", lambda time_ns: _unbroken(duration(time_ns))),
+    Column("of all", "share", lambda share: _unbroken(percent(share))),
 )
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gpulab.views.parts import plots
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Rects, Rules, Time, Tracks
-from gpulab.views.parts.pen import shortened, text_width
+from gpulab.views.parts.pen import shorten, text_width
 from gpulab.views.timeline.lanes import ENGINES, HIDDEN, MARK, OF_DEVICE, STREAM_OF, Lanes, Place
 from gpulab.words import count
 from virtualgpu.records import Timeline
@@ -102,7 +102,7 @@ def chart(
     )
     widest = max((text_width(name, 11) for name in track.row_names), default=0.0)
     left = round(min(MOST_LEFT_PX, max(LEAST_LEFT_PX, widest + 12)))
-    names = [shortened(name, left - 8, 11) for name in track.row_names]
+    names = [shorten(name, left - 8, 11) for name in track.row_names]
     middle = [top + high / 2 for top, high in zip(rows.tops, rows.heights, strict=True)]
     return plots.plot(
         y + 36,

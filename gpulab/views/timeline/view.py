@@ -10,7 +10,7 @@ import traitlets
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, legend, words
 from gpulab.views.parts.items import Tracks
-from gpulab.views.parts.plot_picture import said
+from gpulab.views.parts.plot_picture import element_sentence
 from gpulab.views.tables import Column, Table
 from gpulab.views.timeline.chart import arrow_words, chart, lanes_of, legend_entries, tracks_of
 from gpulab.views.timeline.lanes import ENGINES, HIDDEN, NOBODY, OF_DEVICE, WAIT, Lanes
@@ -171,7 +171,7 @@ def _described(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
     return [
         f"{lanes.heading}.",
         *([f"{count(waited, 'operation')} waited for an event of another stream."] if waited else []),
-        *(said(track, bar, track.say) for bar in order[:MOST_TOLD]),
+        *(element_sentence(track, bar, track.say) for bar in order[:MOST_TOLD]),
         *([f"And {number(len(order) - MOST_TOLD)} more."] if len(order) > MOST_TOLD else []),
     ]
 

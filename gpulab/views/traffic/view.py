@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, bars, column, fold, table, words
-from gpulab.views.parts.dag import Shown, dag
+from gpulab.views.parts.dag import DrawnNode, dag
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic import Expression, KernelSet, Traffic
 
@@ -107,7 +107,7 @@ class TrafficView(View):
         expressions = self._traffic.expressions
         red = {(str(e.first), str(e.then)) for e in self._traffic.edges}
         shown = {
-            str(at): Shown(
+            str(at): DrawnNode(
                 each.name,
                 COLOURS[each.kernel % len(COLOURS)] if each.kernel >= 0 else "grid",
                 SHAPES.get(each.kind, "box"),
@@ -129,7 +129,7 @@ class TrafficView(View):
             shown,
             edges,
             label=f"{self.sentence()} {count(len(red), 'red edge')}.",
-            most_px=GRAPH_PX,
+            max_height_px=GRAPH_PX,
             marked=red,
         )
 

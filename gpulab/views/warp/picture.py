@@ -98,7 +98,7 @@ def _lanes(steps: WarpSteps, body: float) -> Box:
             Line(edges, np.append(heights, heights[-1]), "accent", fill="accent-2", base=base, step=True),
             y_ticks([base - ACTIVE_PX + 4, base - 4], ["32", "0"], domain),
             Rects(marks, marks, [base + 1] * marks.size, [base + 5] * marks.size, "tail", inset=-0.5),
-            x_axis(base + 6, total, number, "step\nlanes above, active lanes below", whole=True),
+            x_axis(base + 6, total, number, "step\nlanes above, active lanes below", integers_only=True),
             label="Lanes over steps",
             left=34,
             right=8,

@@ -12,7 +12,7 @@ from gpulab.lab.kernels import count
 from gpulab.lab.run import launch
 from gpulab.lab.timeline import timeline
 from gpulab.lab.why.diagnose import diagnose as diagnosis
-from gpulab.views._saving import Saved, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, size
@@ -114,7 +114,7 @@ def bets(sure: Sequence[bool], right: int = 7) -> float:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sheet(Saved):
+class Sheet(Savable):
     """One page of numbers to know: measured on a device, and from the learner's own answers."""
 
     tables: tuple[Table, ...]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gpulab.views._saving import Saved, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.views.tables import Table
 from gpulab.words import count, percent
 
@@ -88,7 +88,7 @@ def calibration(parts: Sequence[Answered]) -> float:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Scorecard(Saved):
+class Scorecard(Savable):
     """All cards of an interview.
 
     Attributes

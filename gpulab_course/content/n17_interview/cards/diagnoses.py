@@ -160,7 +160,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
     rng.shuffle(listed)
     origin = Provenance("modelled", seen.found.provenance.device, "priced again without each cause")
     main = seen.found.main
-    told = seen.found.told(main) if main else seen.found.verdict
+    told = seen.found.explanation(main) if main else seen.found.verdict
 
     def truth() -> Found:
         where = (

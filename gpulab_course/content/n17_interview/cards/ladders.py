@@ -8,7 +8,7 @@ from random import Random
 
 from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.views.tables import Table
-from gpulab.views.tables.diagnosis import NAMES, WORTH, DiagnosisTable
+from gpulab.views.tables.diagnosis import MIN_GAIN, NAMES, DiagnosisTable
 from gpulab.words import duration, listing, number, shape
 from gpulab_course.content import kernels
 from gpulab_course.content.n17_interview.cards.diagnoses import NOTHING, also_right
@@ -51,7 +51,7 @@ def bound(found: DiagnosisTable) -> str:
 
 def refuted(found: DiagnosisTable, later: list[DiagnosisTable]) -> bool:
     """Return whether a later version shows a gain that the diagnosis, which names nothing, missed."""
-    return bound(found) == NOTHING and any(found.time_ns >= WORTH * other.time_ns for other in later)
+    return bound(found) == NOTHING and any(found.time_ns >= MIN_GAIN * other.time_ns for other in later)
 
 
 # By stage, the cause that the next kernel has improved if it makes this stage shorter.
@@ -61,10 +61,10 @@ _STAGES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency", "is
 def also(found: DiagnosisTable, later: list[DiagnosisTable]) -> tuple[str, ...]:
     """Return other right answers: causes of nearly equal weight, and the unit relieved by the next kernel."""
     names = set(also_right(found))
-    if any(found.time_ns >= WORTH * other.time_ns for other in later):
+    if any(found.time_ns >= MIN_GAIN * other.time_ns for other in later):
         names.discard(NOTHING)
     stage = found.bound
-    if later and stage in _STAGES and found.stages[stage] >= WORTH * later[0].stages.get(stage, 0.0):
+    if later and stage in _STAGES and found.stages[stage] >= MIN_GAIN * later[0].stages.get(stage, 0.0):
         names.add(NAMES[_STAGES[stage]])
     return tuple(sorted(names - {bound(found)}))
 
@@ -124,12 +124,12 @@ def _summary(times: dict[str, float]) -> str:
     faster = [
         f"`{new}` ({number(times[old] / times[new])} ×)"
         for old, new in steps
-        if times[old] >= WORTH * times[new]
+        if times[old] >= MIN_GAIN * times[new]
     ]
     slower = [
         f"`{new}` ({number(times[new] / times[old])} ×)"
         for old, new in steps
-        if times[new] >= WORTH * times[old]
+        if times[new] >= MIN_GAIN * times[old]
     ]
     said = f"The best is {number(gain)} times as fast as the first. Large steps: {listing(faster) or 'none'}."
     if slower:
