@@ -14,10 +14,8 @@ import gpulab as gl
 from gpulab.views.tables import Table
 from gpulab_course.api import all_cards
 from gpulab_course.content.n17_interview import figures
-from gpulab_course.teach.interview import again, opening
-from gpulab_course.teach.interview.cards import KINDS, Card, Drawn, Found, Outcome, Part, merit
-from gpulab_course.teach.interview.opening import UnknownCardError
-from gpulab_course.teach.interview.scorecard import Scorecard
+from gpulab_course.teach.interview import again
+from gpulab_course.teach.interview.cards import KINDS, Card, Drawn, Found, Outcome, Part
 from gpulab_course.teach.interview.talk import Interview
 from gpulab_course.teach.store import store
 
@@ -53,11 +51,6 @@ def small(rng: Random) -> Drawn:
 CARD = Card("small-twice", "estimate", "L3", "Twice", small, ("02",))
 
 
-def on_day(day: date, cards: int, seed: int | None = None) -> Interview:
-    """An interview of estimates that is opened on a day."""
-    return opening.interview(all_cards(), "estimate", seed, cards, "candidate", lambda: day)
-
-
 def talk(chair: str = "candidate", today: date = MONDAY, seed: int = 1) -> Interview:
     return Interview([CARD, CARD], seed, chair, lambda: today)  # type: ignore[arg-type]
 
@@ -81,30 +74,6 @@ class TestCards:
         assert {card.level for card in cards} <= {"L3", "L4", "L5", "L6"}
         assert all(card.taught for card in cards)
 
-    def test_a_number_is_worth_less_by_its_factor(self) -> None:
-        assert merit(20, 17, 1.25) == (1.0, True)
-        assert merit(19, 17, 1.0)[1] is False
-        assert merit(170, 17, 1.0) == (0.0, False)
-        assert merit(-17, 17, 1.25) == (0.0, False)
-        low = merit(5, 10, 1.0)[0]
-        high = merit(20, 10, 1.0)[0]
-        assert low == pytest.approx(high)
-        assert 0.6 < low < 0.8
-        assert merit("a", "a", 1.0) == (1.0, True)
-
-    def test_what_is_no_answer_is_refused_and_nothing_is_locked(self) -> None:
-        found = talk()
-        for wrong in ("many", True, float("nan"), None, [3]):
-            with pytest.raises(ValueError, match="number"):
-                found.answer(wrong)
-        assert not found.outcomes
-        found.answer("40 blocks")
-        with pytest.raises(ValueError, match="not one of the choices: red, blue"):
-            found.answer("green")
-        found.answer(2)
-        with pytest.raises(ValueError, match="text of a kernel"):
-            found.answer(7)
-
 
 class TestTalk:
     def test_an_answer_is_locked_measured_and_explained(self) -> None:
@@ -112,7 +81,7 @@ class TestTalk:
         n = found.drawn.parameters["n"]
         said = found.answer(n, sure=True)
         assert not said.right
-        assert said.said == f"{2 * n} blocks; you said {n} blocks, 2 times too low. So it is."
+        assert "2 times too low" in said.said
         assert said.label == "arithmetic"
         assert "And red?" in str(found)
         with pytest.raises(ValueError, match="rubric opens once"):
@@ -146,15 +115,9 @@ class TestTalk:
         right.tick()
         assert right.scorecard.cards[0].coverage == 0.75
 
-    def test_a_guess_that_was_lucky_comes_back(self) -> None:
+    def test_a_lucky_guess_comes_back(self) -> None:
         answered(talk(), sure=False)
         assert again.kept(CARD.key).due == MONDAY + timedelta(days=1)
-
-    def test_the_other_cards_that_are_due_are_told(self) -> None:
-        for at, card in enumerate(ESTIMATES[:3]):
-            again.keep(card.key, again.Kept().after(0.0, False, MONDAY + timedelta(days=at), {}))
-        found = on_day(MONDAY + timedelta(days=1), cards=1)
-        assert found.why == " 1 card came back. 2 other cards come back, the next on 2026-03-04."
 
     def test_a_scorecard_is_kept_as_json(self, tmp_path: Path) -> None:
         found = answered(talk())
@@ -164,41 +127,6 @@ class TestTalk:
         assert kept["cards"][0]["parameters"] == found.drawn.parameters
         assert kept["score"] == pytest.approx(found.scorecard.score)
         assert found.save(tmp_path / "card.html").read_text(encoding="utf-8").count("<tr>") == 3
-        assert "none answered yet" in repr(Scorecard(1, "2026-03-02", ()))
-
-    def test_the_interviewer_sees_truth_and_rubric_and_keeps_nothing(self) -> None:
-        found = talk("interviewer")
-        text = str(found)
-        assert f"Truth: {2 * found.drawn.parameters['n']} blocks, arithmetic." in text
-        assert "doubled it" in text
-        assert "doubled it" not in str(talk())
-        found.tick(1)
-        answered(found)
-        assert again.kept(CARD.key).met == 0
-
-    def test_a_form_locks_ticks_and_goes_on(self) -> None:
-        from gpulab_course.teach.interview import form
-
-        found = talk()
-        box = form.room(found)
-        asking = next(child for child in box.children if getattr(child, "form", "") == "prediction")
-        asking._hear(asking, {"value": "", "sure": True}, None)
-        assert asking.state["wrong"] == "Choose or type an answer first."
-        asking._hear(asking, {"value": "many", "sure": True}, None)
-        assert "not a number" in asking.state["wrong"]
-        asking._hear(asking, {"value": str(2 * found.drawn.parameters["n"]), "sure": True}, None)
-        assert found.outcomes[0].right
-        found.answer("red")
-        found.answer("right")
-        box = form.room(found)
-        rubric = next(child for child in box.children if getattr(child, "form", "") == "quiz")
-        rubric._hear(rubric, {"number": 1, "answer": "twice"}, None)
-        assert rubric.state["answers"][0]["points"] == list(found.drawn.points)
-        rubric._hear(rubric, {"number": 1, "ticked": [1]}, None)
-        assert found.ticked == (1,)
-        box.children[-1].click()
-        assert found.at == 1
-        assert "Twice" in form.page_of(found)
 
 
 class TestAgain:
@@ -215,13 +143,13 @@ class TestAgain:
         assert waits == [1, 3, 7]
         assert again.kept(CARD.key).met == 4
 
-    def test_a_miss_begins_anew(self) -> None:
+    def test_a_second_miss_starts_again(self) -> None:
         answered(talk(), right=False)
         answered(talk(today=MONDAY + timedelta(days=1)))
         answered(talk(today=MONDAY + timedelta(days=4)), right=False)
         assert again.kept(CARD.key).due == MONDAY + timedelta(days=5)
 
-    def test_what_was_known_at_once_does_not_come_back(self) -> None:
+    def test_a_right_and_sure_answer_does_not_come_back(self) -> None:
         answered(talk())
         assert again.kept(CARD.key).due is None
 
@@ -229,17 +157,16 @@ class TestAgain:
         "damaged",
         [
             7,
-            "text",
-            [],
             {},
-            {"met": 1},
+            {"met": -1, "score": 0, "box": None, "due": None, "last": {}},
+            {"met": True, "score": 0, "box": None, "due": None, "last": {}},
             {"met": 1, "score": 0, "box": 5, "due": "2026-03-02", "last": {}},
             {"met": 1, "score": 0, "box": 0, "due": "tomorrow", "last": {}},
             {"met": "1", "score": 0, "box": None, "due": None, "last": {}},
             {"met": 1, "score": 0, "box": 0, "due": None, "last": {}},
         ],
     )
-    def test_what_is_damaged_is_put_aside_and_never_written_over(self, damaged: object) -> None:
+    def test_damaged_records_are_put_aside(self, damaged: object) -> None:
         store().put(again.SECTION, CARD.key, damaged)
         assert again.kept(CARD.key).met == 0
         answered(talk())
@@ -248,46 +175,11 @@ class TestAgain:
 
 
 class TestOpening:
-    def test_an_unknown_kind_is_an_error_that_names_the_nearest(self) -> None:
-        with pytest.raises(UnknownCardError, match="'estimate'"):
-            gl.interview("estimates")
-        with pytest.raises(ValueError, match="candidate"):
-            gl.interview(chair="judge")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="at least one"):
-            gl.interview(cards=0)
-
     def test_the_same_seed_gives_the_same_cards_of_all_kinds(self) -> None:
         one, other = (gl.interview(seed=3, cards=12) for _ in range(2))
         assert [card.key for card in one.cards] == [card.key for card in other.cards]
         assert Counter(card.kind for card in one.cards) == dict.fromkeys(KINDS, 2)
         assert [card.key for card in one.cards] != [card.key for card in gl.interview(seed=4, cards=12).cards]
-
-    def test_what_is_due_comes_first(self) -> None:
-        card = next(card for card in all_cards() if card.key == "estimate-amdahl")
-        before = again.Kept().after(0.0, False, MONDAY, {})
-        again.keep(card.key, before)
-        found = on_day(MONDAY + timedelta(days=1), cards=3)
-        assert found.cards[0].key == card.key
-        assert len(found.cards) == 3
-        assert "1 card came back" in repr(found)
-        assert on_day(MONDAY, cards=3, seed=1).why == ""
-
-
-ESTIMATES = [card for card in all_cards() if card.kind == "estimate"]
-
-
-@pytest.mark.parametrize("card", ESTIMATES, ids=lambda card: card.key)
-def test_an_estimate_is_found_by_the_laboratory_with_its_origin(card: Card) -> None:
-    drawn = card.drawn(1)
-    assert 3 <= len(drawn.points) <= 5
-    for part in drawn.parts:
-        assert part.measure is not None
-        found = part.measure()
-        assert isinstance(found.value, int | float)
-        assert found.value > 0
-        assert found.label
-    seen = {part.question for seed in (1, 2, 3) for part in card.drawn(seed).parts}
-    assert len(seen) > 1, "parameters differ from seed to seed"
 
 
 def test_a_sheet_has_the_devices_numbers_and_the_learners_own(tmp_path: Path) -> None:

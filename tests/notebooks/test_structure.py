@@ -31,10 +31,6 @@ MAX_BYTES = 700_000
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def test_the_first_notebooks_are_there() -> None:
-    assert [path.name[:2] for path in NOTEBOOKS][:4] == ["00", "01", "02", "03"]
-
-
 @each_notebook
 def test_it_is_a_valid_notebook(path: Path) -> None:
     nbformat.validate(read(path))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpulab_course.teach.judge import advice, budget, draw
+from gpulab_course.teach.judge import advice, budget
 from gpulab_course.teach.judge.budget import Budget, Score
-from gpulab_course.teach.judge.compare import Near, wrong_elements
 from gpulab_course.teach.judge.exercise import Case, Mistake
 
 WANTED = np.arange(1, 7, dtype=np.float32)
@@ -100,18 +98,6 @@ def test_what_always_helps_is_said_after_the_exercises_own() -> None:
     assert advice.advised(own, HOLE) == "said."
 
 
-def test_the_first_and_the_last_of_few_elements() -> None:
-    def of(found: list[float], wanted: list[float]) -> Mistake:
-        return mistake(found, wanted=np.array(wanted, np.float32), start=np.full(len(found), -3, np.float32))
-
-    assert advice.tail_wrong(of([1, -3], [1, 2]))
-    assert advice.only_first(of([1, -3], [1, 2]))
-    assert not advice.only_first(of([-3, 2], [1, 2]))
-    for none in (of([], []), of([1], [1]), of([-3], [1]), of([1, 2], [1, 2])):
-        assert not advice.tail_wrong(none)
-        assert not advice.only_first(none)
-
-
 def test_what_is_close_is_the_same_to_advice_and_no_more() -> None:
     wanted = np.array([0, 100, np.nan, np.inf], np.float32)
     for found, close in (
@@ -152,94 +138,6 @@ def test_nearly_what_was_added_to_garbage_is_another_mistake() -> None:
     assert "adds to" in advice.advised((), mistake(floats + before, wanted=floats, start=before))
     assert advice.advised((), mistake(floats * np.float32(1.00001), wanted=floats, start=before)) == "said."
     assert advice.advised((), mistake([np.nan, np.nan], wanted=floats, start=before)) == "said."
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_sizes_hold_what_kernels_get_wrong(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    at_once = 20_480
-    whole, *sizes = draw.lengths(rng, at_once)
-    assert whole((96, 1, 1)) == 384
-    assert {0, 1, 31, 32, 33, 100_000} <= set(sizes)
-    powers = {size for size in sizes if size > 33 and not size & (size - 1)}
-    assert powers
-    assert all({size - 1, size + 1} <= set(sizes) for size in powers)
-    assert {size % 4 for size in sizes} == {0, 1, 2, 3}
-    assert 2 * at_once < max(size for size in sizes if size != 100_000) < 3 * at_once
-    assert 0 not in draw.some_lengths(rng, at_once)
-
-    wide, line, high, square, one, most = draw.planes(rng)
-    assert (one, most) == ((1, 1, 1), (32, 32, 1))
-    assert wide[0] >= 20 > high[0]
-    assert high[1] >= 17 > wide[1]
-    assert (line[1], square[0] == square[1]) == (1, True)
-    assert 32 < line[0] <= 64
-    assert {z for _, _, z in (wide, line, high, square)} == {1}
-
-    tiles, *shapes = draw.matrices(rng, at_once)
-    assert tiles((32, 8, 1)) == (16, 96)
-    assert {(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (257, 65)} <= set(shapes)
-    assert all(rows > 0 and columns > 0 for rows, columns in shapes)
-    assert any(rows == 1 and columns > 1024 for rows, columns in shapes)
-    assert any(rows > 256 and columns == 2 for rows, columns in shapes)
-    assert {rows > columns for rows, columns in shapes if max(rows, columns) > 1 << 16} == {False, True}
-    assert 2 * at_once < max(rows * columns for rows, columns in shapes)
-
-
-def test_drawn_numbers_and_garbage_are_what_they_are_called() -> None:
-    some = draw.Draw(3).any_integers((4000,))
-    assert some.dtype == np.int32
-    assert (np.abs(some.astype(np.int64)) < 9).mean() == pytest.approx(0.5, abs=0.05)
-    assert (some < -(1 << 30)).any()
-    assert (some > 1 << 30).any()
-    left = draw.garbage(1, (5000,), np.int32)
-    assert 0 not in left
-    assert (left.min(), left.max()) == (1, 99)
-    assert np.isnan(draw.garbage(2, (3,), np.float32)).all()
-    assert np.isfinite(draw.garbage(3, (3,), np.float32)).all()
-
-
-def test_subnormal_numbers_are_drawn_where_no_thread_computes_with_them() -> None:
-    moved = draw.Draw(5, draw.EXTREME).floats((20_000,), moved=True)
-    least = np.finfo(np.float32).smallest_normal
-    assert ((moved != 0) & (np.abs(moved) < least)).any()
-    assert ((np.abs(moved) >= least) & (np.abs(moved) < 2 * least)).any()  # and the least that are none
-    computed = draw.Draw(5, draw.EXTREME).floats((20_000,))
-    assert not ((computed != 0) & (np.abs(computed) < least)).any()
-
-
-def test_exact_results_are_compared_by_their_bits_where_that_is_asked() -> None:
-    wanted = np.array([0.0, 1.0, np.nan], np.float32)
-    found = np.array([-0.0, 1.0, np.nan], np.float32)
-    assert wrong_elements(found, Near(wanted, 1.0, ulps=0)).tolist() == [True, False, False]
-    assert not wrong_elements(found, Near(wanted, 1.0)).any()
-    low = np.array([0.0, np.float32(1) + np.finfo(np.float32).eps, np.nan], np.float32)
-    assert wrong_elements(low, Near(wanted, 1.0, ulps=2, zero_bits=1)).tolist() == [False, True, False]
-    assert not wrong_elements(low, Near(wanted, 1.0, ulps=2)).any()
-
-
-def test_what_is_no_number_is_wrong_where_floats_are_wanted() -> None:
-    wanted = np.arange(3, dtype=np.float32)
-    for found in (wanted.astype(np.complex64), wanted.astype("U3"), wanted.astype(object)):
-        assert wrong_elements(found, wanted).tolist() == [True] * 3
-    for kind in (np.int8, np.uint32, np.float64, np.float16):
-        assert wrong_elements(wanted.astype(kind), wanted).tolist() == [False] * 3
-    assert wrong_elements(np.array([True, False]), np.array([1.0, 1.0])).tolist() == [False, True]
-
-
-def test_signs_of_zero_count_where_bits_do() -> None:
-    wanted = Near(np.array([0.0, -0.0, 1.0, -1.0], np.float32), 1.0, ulps=0)
-    assert not wrong_elements(wanted.values.copy(), wanted).any()
-    turned = np.array([-0.0, 0.0, -1.0, -1.0], np.float32)
-    assert wrong_elements(turned, wanted).tolist() == [True, True, True, False]
-
-
-def test_a_best_is_kept_of_what_has_no_limit() -> None:
-    costs: Any = SimpleNamespace(stats=SimpleNamespace(local_bytes=8))
-    limits: tuple[dict[str, int], ...] = ({}, {"most": 9}, {"least": 1})
-    scores = [budget.score(Budget("local_bytes", **limit), costs, costs, None) for limit in limits]
-    assert [score.golf for score in scores] == [True, False, False]
-    assert {(score.yours, score.reference, score.naive) for score in scores} == {(8, 8, None)}
 
 
 @pytest.mark.parametrize(

@@ -1,159 +1,201 @@
-"""What is drawn to try a kernel with, at both ends: by generators that always draw the least, or the most."""
+"""What is drawn to try a kernel with: sizes, shapes of blocks, numbers and garbage."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpulab_course.teach.judge import draw
+from gpulab_course.teach.judge.draw import Draw
+
+F32 = np.float32
 
 
-class End:
-    """Stands for a generator, and draws the least or the most of what it may."""
-
-    def __init__(self, most: bool) -> None:
-        self.most = most
-
-    def integers(self, low: int, high: int | None = None, size: Any = None) -> Any:
-        low, high = (0, low) if high is None else (low, high)
-        drawn = high - 1 if self.most else low
-        return drawn if size is None else np.full(size, drawn)
-
-    def uniform(self, low: float, high: float) -> float:
-        return high if self.most else low
-
-    def random(self, shape: Any) -> Any:
-        return np.full(shape, 1 - 1e-9 if self.most else 0.0)
-
-    def choice(self, among: Any, size: Any) -> Any:
-        return np.full(size, among[-1 if self.most else 0])
-
-
-LEAST: Any = End(False)
-MOST: Any = End(True)
-AT_ONCE = 1_000
-
-
-def test_lengths() -> None:
-    for rng, drawn in (
-        (LEAST, [63, 64, 65, 511, 513, 82, 1_001, 100_000, 2_999]),
-        (MOST, [255, 256, 257, 4_095, 4_097, 798, 4_799, 100_000, 2_001]),
-    ):
-        whole, *others = draw.lengths(rng, AT_ONCE)
-        assert whole((96, 2, 1)) == 384
-        assert others == [1, 0, 31, 32, 33, *drawn]
-        assert draw.some_lengths(rng, AT_ONCE) == [whole, 1, *others[2:]]
-
-
-def test_matrices() -> None:
-    small = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33)]
-    for rng, n, drawn in (
-        (LEAST, 2, [(1, 1_025), (300, 2), (257, 65), (1, 65_600), (65_600, 1)]),
-        (MOST, 69, [(1, 1_399), (899, 2), (257, 65), (1, 67_999), (67_999, 1)]),
-    ):
-        tiles, *others = draw.matrices(rng, AT_ONCE)
-        assert tiles((32, 8, 1)) == (16, 96)
-        assert others == [*small, (n, 64), (64, n), (n, n), *drawn, (49, 57)]
-
-
-def test_blocks_in_a_line() -> None:
-    assert [x for x, _, _ in draw.lines(LEAST)] == [65, 241, 63, 33, 2, 1, 1_024]
-    assert [x for x, _, _ in draw.lines(MOST)] == [239, 639, 191, 33, 30, 1, 1_024]
-    assert {block[1:] for block in [*draw.lines(MOST), *draw.whole_warps(MOST)]} == {(1, 1)}
-
-
-@pytest.mark.parametrize(
-    ("rng", "warps", "counts"),
-    [
-        (LEAST, 1, [3, 6, 12, 1, 2, 32]),
-        (MOST, 1, [5, 11, 24, 1, 2, 32]),
-        (LEAST, 2, [2, 6, 12, 32]),
-        (LEAST, 4, [4, 12, 32]),
-        (MOST, 4, [4, 8, 24, 32]),
-    ],
-)
-def test_blocks_of_whole_warps(rng: Any, warps: int, counts: list[int]) -> None:
-    assert [x / 32 for x, _, _ in draw.whole_warps(rng, warps)] == counts
-
-
-def test_blocks_of_two_dimensions() -> None:
-    last = [(1, 1, 1), (32, 32, 1)]
-    assert draw.planes(LEAST) == [(20, 2, 1), (33, 1, 1), (3, 17, 1), (6, 6, 1), *last]
-    assert draw.planes(MOST) == [(63, 7, 1), (64, 1, 1), (8, 39, 1), (19, 19, 1), *last]
-
-
-BLOCKS = [(19, 4, 1), (47, 1, 1), (48, 1, 1), (20, 3, 1), (64, 1, 1)]
-
-
-@pytest.mark.parametrize(
-    ("size", "rng", "launches"),
-    [
-        (1_000, LEAST, [(151, (48, 1, 1)), (1_101, (20, 3, 1))]),
-        (1_000, MOST, [(401, (20, 3, 1)), (1_501, (64, 1, 1))]),
-        ((100, 200), LEAST, [((41, 81), (48, 1, 1)), ((111, 221), (20, 3, 1))]),
-        ((100, 200), MOST, [((81, 161), (20, 3, 1)), ((151, 301), (64, 1, 1))]),
-    ],
-)
-def test_costs_are_counted_in_a_smaller_and_a_larger_launch(size: Any, rng: Any, launches: list[Any]) -> None:
-    assert draw.cost_launches(size, BLOCKS, rng) == launches
-
-
-def test_costs_are_counted_with_whatever_blocks_there_are() -> None:
+def test_costs_are_counted_with_any_set_of_blocks() -> None:
     for only in ((64, 1, 1), (3, 1, 1)):
-        assert [block for _, block in draw.cost_launches(10, [only], LEAST)] == [only, only]
+        assert [block for _, block in draw.cost_launches(10, [only], np.random.default_rng(0))] == [
+            only,
+            only,
+        ]
     pair = [(64, 1, 1), (64, 1, 1), (96, 1, 1)]
-    assert [block for _, block in draw.cost_launches(10, pair, LEAST)] == [pair[0], pair[2]]
+    blocks = {block for _, block in draw.cost_launches(10, pair, np.random.default_rng(0))}
+    assert blocks == {pair[0], pair[2]}
 
 
-def drawn(kind: str, rng: Any) -> draw.Draw:
-    """Data of one kind by an end of a generator."""
-    data = draw.Draw(0, kind)
-    data.rng = rng
-    return data
-
-
-def test_whole_numbers_stay_within_their_ends() -> None:
-    for kind in (draw.RANDOM, draw.EXTREME, draw.DUPLICATES):
-        for rng, whole, integers in ((LEAST, -8, -1_000), (MOST, 8, 999)):
-            assert drawn(kind, rng).whole(3).tolist() == [whole] * 3
-            assert drawn(kind, rng).integers(3).tolist() == [integers] * 3
-            assert drawn(kind, rng).integers((2, 1), 4, 6).tolist() == [[4 if rng is LEAST else 5]] * 2
-    assert drawn(draw.RANDOM, MOST).any_integers(2).tolist() == [(1 << 31) - 1] * 2
-    assert drawn(draw.RANDOM, LEAST).any_integers(2).tolist() == [-(1 << 31) % 9] * 2
-    assert drawn(draw.RANDOM, LEAST).whole(1).dtype == np.float32
-    assert drawn(draw.RANDOM, LEAST).integers(1).dtype == np.int32
-
-
-def test_few_values_are_three_at_most_and_extreme_ones_come_half_of_the_time() -> None:
-    few = {len(set(draw.Draw(seed, draw.DUPLICATES).integers(500).tolist())) for seed in range(20)}
+def test_integers_are_of_their_kind() -> None:
+    few = {len(set(Draw(seed, draw.DUPLICATES).integers(500).tolist())) for seed in range(20)}
     assert max(few) == 3
-    numbers = draw.Draw(1, draw.EXTREME).integers(4_000, -50, 51)
+    numbers = Draw(1, draw.EXTREME).integers(4_000, -50, 51)
     for end in (-50, 50):
         assert (numbers == end).mean() == pytest.approx(0.255, abs=0.03)
     assert len(set(numbers.tolist())) == 101
+    whole = Draw(3).whole(4000)
+    assert (whole.dtype, whole.min(), whole.max()) == (F32, -8, 8)
+    numbers = Draw(3).integers(60_000)
+    assert (numbers.dtype, numbers.min(), numbers.max()) == (np.int32, -1000, 999)
 
 
-def test_special_floats_come_a_fifth_of_the_time_and_only_of_their_kind() -> None:
-    for kind, values in (
-        (draw.ZEROS, {"0.0", "-0.0"}),
-        (draw.INFINITE, {"inf", "-inf"}),
-        (draw.NAN, {"nan"}),
-        (draw.EXTREME, {"3e-15", "-3e-15", "16777215.0", "-3000000000.0", "1e+37", "-1e+37"}),
-    ):
-        data = draw.Draw(1, kind)
-        assert not data.special
-        shown = [str(float(value)) for value in data.floats(4_000, np.float64)]
-        assert data.special
-        found = [value for value in shown if value in values]
-        assert set(found) == values
-        assert len(found) / len(shown) == pytest.approx(0.2, abs=0.03)
-        assert shown[:30] == [str(float(v)) for v in draw.Draw(1, kind).floats(4_000, np.float64)][:30]
-    whole = draw.Draw(1, draw.DUPLICATES).floats(2_000)
-    assert len(set(whole.tolist())) < 12
-    assert draw.Draw(1).floats((2, 3)).shape == (2, 3)
-
-
-def test_a_seed_is_of_the_text() -> None:
+def test_a_seed_depends_on_the_text() -> None:
     assert (draw.seed_of(""), draw.seed_of("a")) == (0, 0xE8B7BE43)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sizes_hold_what_kernels_get_wrong(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    at_once = 20_480
+    whole, *sizes = draw.lengths(rng, at_once)
+    assert whole((96, 1, 1)) == 384
+    assert {0, 1, 31, 32, 33, 100_000} <= set(sizes)
+    powers = {size for size in sizes if size > 33 and not size & (size - 1)}
+    assert powers
+    assert all({size - 1, size + 1} <= set(sizes) for size in powers)
+    assert {size % 4 for size in sizes} == {0, 1, 2, 3}
+    assert 2 * at_once < max(size for size in sizes if size != 100_000) < 3 * at_once
+    assert 0 not in draw.some_lengths(rng, at_once)
+
+    wide, line, high, square, one, most = draw.planes(rng)
+    assert (one, most) == ((1, 1, 1), (32, 32, 1))
+    assert wide[0] >= 20 > high[0]
+    assert high[1] >= 17 > wide[1]
+    assert (line[1], square[0] == square[1]) == (1, True)
+    assert 32 < line[0] <= 64
+    assert {z for _, _, z in (wide, line, high, square)} == {1}
+
+    tiles, *shapes = draw.matrices(rng, at_once)
+    assert tiles((32, 8, 1)) == (16, 96)
+    assert {(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (257, 65)} <= set(shapes)
+    assert all(rows > 0 and columns > 0 for rows, columns in shapes)
+    assert any(rows == 1 and columns > 1024 for rows, columns in shapes)
+    assert any(rows > 256 and columns == 2 for rows, columns in shapes)
+    assert {rows > columns for rows, columns in shapes if max(rows, columns) > 1 << 16} == {False, True}
+    assert 2 * at_once < max(rows * columns for rows, columns in shapes)
+
+
+def test_any_integers_are_small_half_of_the_time() -> None:
+    some = Draw(3).any_integers((4000,))
+    assert some.dtype == np.int32
+    assert (np.abs(some.astype(np.int64)) < 9).mean() == pytest.approx(0.5, abs=0.05)
+    assert (some < -(1 << 30)).any()
+    assert (some > 1 << 30).any()
+
+
+def test_subnormal_numbers_are_drawn_where_no_thread_computes_with_them() -> None:
+    moved = Draw(5, draw.EXTREME).floats((20_000,), moved=True)
+    least = np.finfo(np.float32).smallest_normal
+    assert ((moved != 0) & (np.abs(moved) < least)).any()
+    assert ((np.abs(moved) >= least) & (np.abs(moved) < 2 * least)).any()  # and the least that are none
+    computed = Draw(5, draw.EXTREME).floats((20_000,))
+    assert not ((computed != 0) & (np.abs(computed) < least)).any()
+
+
+def test_numbers_are_of_their_kind() -> None:
+    def floats(kind: str, **more: Any) -> Any:
+        return Draw(3, kind).floats((4000,), **more)
+
+    plain = floats(draw.RANDOM)
+    assert plain.dtype == F32
+    assert abs(plain.mean()) < 0.1
+    assert abs(plain.std() - 1) < 0.1
+    assert set(floats(draw.DUPLICATES).tolist()) <= set(range(-6, 7))
+    extreme = set(np.array((3e-15, -3e-15, 16777215.0, -3e9, 1e37, -1e37), F32).tolist())
+    for kind, values in ((draw.ZEROS, {0.0}), (draw.INFINITE, {np.inf, -np.inf}), (draw.EXTREME, extreme)):
+        found = floats(kind)
+        special = [n for n in found.tolist() if n in values]
+        assert set(special) == values
+        assert 0.17 < len(special) / 4000 < 0.23
+    assert np.signbit(floats(draw.ZEROS)[floats(draw.ZEROS) == 0]).any()
+    assert 0.17 < np.isnan(floats(draw.NAN)).mean() < 0.23
+    drawn = Draw(1)
+    assert (drawn.special, drawn.whole(4).size, drawn.special) == (False, 4, False)
+    assert drawn.floats((2, 2), np.float64).dtype == np.float64
+    assert drawn.special
+
+
+def test_garbage_differs_from_launch_to_launch() -> None:
+    floats = [draw.garbage(seed, (500,), F32) for seed in range(6)]
+    assert [bool(np.isnan(one).all()) for one in floats] == [False, False, True] * 2
+    assert 800 < floats[0].std() < 1200
+    assert floats[0].tolist() != floats[1].tolist()
+    whole = draw.garbage(2, (5000,), np.int64)
+    assert (whole.dtype, whole.min(), whole.max()) == (np.int64, 1, 99)
+
+
+def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
+    blocks = [(n, 1, 1) for n in (256, 128, 96, 64, 32, 1)]
+    sizes = [draw.four_blocks, 0, 33, 34, 5000, 5001, 9000]
+    plan = draw.tried(sizes, blocks)
+
+    def of(size: int) -> list[int]:
+        return [block[0] for n, block in plan if n == size]
+
+    assert plan[:6] == [(4 * block[0], block) for block in blocks]
+    assert of(0) == of(33) == [256, 128, 96, 64, 32, 1]  # the smallest with each, in turn from the first
+    assert of(34) == [64, 32, 1, 256]
+    assert of(5000) == [32, 256, 128, 96]  # a block of one thread would need more than 600
+    assert of(5001) == [256]
+    assert of(9000) == [128]
+    assert [size for size, _ in draw.tried([(70, 70), (80, 70)], blocks[:2])] == [(70, 70)] * 2 + [(80, 70)]
+    assert draw.tried([600, 601], [(1, 1, 1), (64, 1, 1)])[0] == (600, (1, 1, 1))
+    assert [block for size, block in draw.tried([601], [(1, 1, 1), (64, 1, 1)])] == [(64, 1, 1)]
+    assert [block for size, block in draw.tried([601], [(1, 1, 1)])] == [(1, 1, 1)]  # where none suits it
+    assert [size for size, _ in draw.tried([11, 10], blocks[:2], many=10)] == [11, 10, 10]
+    assert draw.six_tiles((32, 8, 1)) == (16, 96)
+    assert [draw.blocks_for(n, 32) for n in (0, 1, 32, 33, 64)] == [1, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_shapes_of_blocks_and_costly_launches_are_within_bounds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    one, two, short, odd, few, single, most = (block[0] for block in draw.lines(rng))
+    assert (odd, single, most) == (33, 1, 1024)
+    assert 65 <= one < 240 < two < 640
+    assert short % 32 == 31
+    assert 63 <= short <= 191
+    assert 2 <= few < 31
+    warps = [block[0] // 32 for block in draw.whole_warps(rng)]
+    assert {1, 2, 32} < set(warps)
+    for n, low, high in zip(warps, (3, 6, 12), (6, 12, 25), strict=False):
+        assert low <= n < high
+    assert {block[0] % 128 for block in draw.whole_warps(rng, 4)} == {0}
+    assert min(block[0] for block in draw.whole_warps(rng, 4)) == 128
+    blocks = [*draw.planes(rng), (32, 2, 1), (19, 3, 1), (47, 1, 1), (20, 3, 1)]
+    (small, first), (large, second) = draw.cost_launches(10_000, blocks, np.random.default_rng(seed))
+    assert 1500 <= small <= 4001
+    assert 11_000 <= large <= 15_001
+    assert small % 2 == large % 2 == 1
+    for block in (first, second):
+        assert block[0] >= 20
+        assert prod(block) >= 48
+    assert prod(first) % 32
+    assert first != second
+    (sides, _), (wide, _) = draw.cost_launches((100, 200), blocks, np.random.default_rng(seed))
+    assert 40 <= sides[0] <= 81
+    assert 80 <= sides[1] <= 161
+    assert 110 <= wide[0] <= 151
+    assert 220 <= wide[1] <= 301
+    only = draw.cost_launches(100, [(8, 1, 1)], np.random.default_rng(seed))
+    assert [block for _, block in only] == [(8, 1, 1)] * 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_block_shapes_cannot_be_typed_in(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for made in (draw.lines(rng), draw.whole_warps(rng), draw.planes(rng)):
+        assert len(set(made)) >= 3
+        assert all(1 <= np.prod(block) <= 1024 for block in made)
+    assert all(block[0] % 32 == 0 for block in draw.whole_warps(rng))
+
+
+def test_each_answer_has_other_launches() -> None:
+    made = [
+        tuple(draw.cost_launches(4096, draw.lines(np.random.default_rng(seed)), np.random.default_rng(seed)))
+        for seed in range(20)
+    ]
+    assert len(set(made)) == 20
+    for small, large in made:
+        assert small[0] < 4096 < large[0]
+        assert small[1] != large[1]
+        assert any(block[0] % 32 for _, block in (small, large))

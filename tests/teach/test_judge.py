@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import signal
 import sys
@@ -22,7 +21,6 @@ from gpulab_course.teach.judge import (
     Draw,
     KernelExercise,
     Measured,
-    Near,
     NotYet,
     ProgramCase,
     ProgramExercise,
@@ -32,9 +30,7 @@ from gpulab_course.teach.judge import (
 )
 from gpulab_course.teach.judge.budget import passes
 from gpulab_course.teach.judge.check import UnknownExerciseError, judge
-from gpulab_course.teach.judge.compare import wrong_elements
 from gpulab_course.teach.judge.kernel import bench
-from gpulab_course.teach.judge.verdict import Verdict
 from virtualgpu.compile import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
@@ -63,12 +59,6 @@ def stage_of(body: str) -> tuple[str, str]:
     verdict = judge(ORDERED, f'extern "C" __global__ void last_block(int* out, int n) {{ {body} }}')
     assert not verdict
     return verdict.failed_stage, verdict.message
-
-
-@needs_nvrtc
-def test_the_reference_passes_all_stages() -> None:
-    verdict = judge(ORDERED, LAST_BLOCK)
-    assert [stage.state for stage in verdict.stages] == ["passed"] * 5, str(verdict)
 
 
 @needs_nvrtc
@@ -102,7 +92,7 @@ def test_the_garbage_of_an_output_cannot_be_relied_on() -> None:
 
 
 @needs_nvrtc
-def test_what_an_editor_or_a_page_adds_to_a_text_is_taken_off_or_named() -> None:
+def test_a_byte_order_mark_is_removed_and_other_foreign_characters_are_named() -> None:
     code = 'extern "C" __global__ void last_block(int* out, int n) { out[0] = n; }'
     assert bench.read(ORDERED, "\ufeff" + code).code == code
     for letter, name in (("\u00a0", "NO-BREAK SPACE"), ("\u2013", "EN DASH")):
@@ -112,7 +102,7 @@ def test_what_an_editor_or_a_page_adds_to_a_text_is_taken_off_or_named() -> None
 
 
 @needs_nvrtc
-def test_a_text_that_expands_without_end_is_stopped_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_macros_that_expand_without_end_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "_COMPILE_S", 0.3)
     twice = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 40))
     code = 'extern "C" __global__ void last_block(int* out, int n) { A39 }'
@@ -148,43 +138,9 @@ def test_the_best_score_is_kept_and_shown() -> None:
     again = check("00-saxpy", f"{code} if (i < n) y[i] = a * x[i] + y[i]; }}")
     assert again.scores[0].best == min(first.scores[0].yours, again.scores[0].yours)
     assert f"your best {again.scores[0].best:,}" in str(again)
-    assert "your best" not in repr(again)
     worse = check("00-saxpy", f"{code} y[0] = 1; }}")
     assert not worse
     assert progress().exercises["00-saxpy"]
-
-
-def test_roundings_pass_and_a_lost_element_does_not() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(100_000).astype(np.float32)
-    exact = np.array([x.astype(np.float64).sum()])
-    wanted = Near(exact.astype(np.float32), np.abs(x).sum(dtype=np.float64), ulps=20)
-    assert not wrong_elements(np.array([x.sum()], np.float32), wanted).any()
-    lost = x[x.argmax()]
-    assert wrong_elements(np.array([x.sum() - lost], np.float32), wanted).any()
-
-
-def test_nan_and_infinity_have_no_neighbours() -> None:
-    wanted = np.array([np.nan, np.inf, -np.inf, 0, 1], np.float32)
-    assert not wrong_elements(wanted, wanted).any()
-    for at, other in ((0, 0.0), (1, 3e38), (2, np.inf), (3, np.nan), (4, np.inf)):
-        found = wanted.copy()
-        found[at] = other
-        assert wrong_elements(found, wanted).tolist() == [k == at for k in range(5)]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_block_shapes_cannot_be_typed_in(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    for made in (draw.lines(rng), draw.whole_warps(rng), draw.planes(rng)):
-        assert len(set(made)) >= 3
-        assert all(1 <= np.prod(block) <= 1024 for block in made)
-    assert all(block[0] % 32 == 0 for block in draw.whole_warps(rng))
-
-
-def test_editing_an_answer_redraws_what_it_is_tried_with() -> None:
-    shapes = {tuple(draw.lines(np.random.default_rng(draw.seed_of(f"int k = {k};")))) for k in range(10)}
-    assert len(shapes) == 10
 
 
 # Python answers
@@ -366,6 +322,7 @@ def test_a_program_is_judged_by_results_and_counts() -> None:
         return 2 * float(total)
 
     assert "takes 2 waits of the host" in judge(TOTAL, waits).message
+    assert judge(TOTAL, naive_total).failed_stage == "counts"
 
 
 def test_a_program_may_import_cupy_itself() -> None:
@@ -382,22 +339,6 @@ def test_wrong_programs_are_named() -> None:
     assert "has the shape (3,)" in judge(TOTAL, lambda x: np.zeros(3)).message
     assert "returns str" in judge(TOTAL, lambda x: "4").message
     assert "raised ZeroDivisionError" in judge(TOTAL, lambda x: 1 / 0).message
-
-
-def test_the_naive_program_is_right_and_over_budget() -> None:
-    verdict = judge(TOTAL, naive_total)
-    assert verdict.failed_stage == "counts", str(verdict)
-
-
-# The verdict
-
-
-def test_a_verdict_is_one_sentence_and_a_table() -> None:
-    verdict = check("00-saxpy", "")
-    assert isinstance(verdict, Verdict)
-    assert "\n" not in repr(verdict)
-    page = verdict._repr_html_()
-    assert "✗" in page
 
 
 @needs_nvrtc
@@ -419,14 +360,6 @@ def test_passing_is_remembered_and_a_later_slip_does_not_undo_it() -> None:
     assert progress().exercises["00-blocks"]
     assert not check("00-blocks", lambda n, info: (n // 512, 512))
     assert progress().exercises["00-blocks"]
-
-
-def test_the_package_says_how_to_declare_an_exercise() -> None:
-    import gpulab_course.teach.judge as package
-
-    text = inspect.getdoc(package) or ""
-    for name in ("KernelExercise", "Budget", "Advice", "Wrong", "Right", "ProgramExercise", "PythonExercise"):
-        assert name in text
 
 
 TWICE = 'extern "C" __global__ void twice(const float* x, float* y, int n) {{ {} }}'
@@ -481,18 +414,6 @@ def test_a_budget_catches_what_exceeds_it_alone(case: str) -> None:
     }
     assert over == {case.split()[0]}
     assert judge(exercise, FRUGAL)
-
-
-@needs_nvrtc
-def test_what_was_not_reached_takes_one_row() -> None:
-    verdict = judge(ORDERED, LAST_BLOCK.replace("atomicMax(out, (int)blockIdx.x)", "out[7] = 1"))
-    assert str(verdict).splitlines()[1:] == [
-        "  ✗ results      see above",
-        "  – not reached  orders, hazards, budget, parallelism",
-    ]
-    page = verdict._repr_html_()
-    assert "<code>" in page
-    assert "`" not in page
 
 
 def twice_case(data: Draw, n: int) -> ProgramCase:

@@ -15,7 +15,6 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.processes import child
 from gpulab.processes.values import DamagedError, OnDevice, Other
 from gpulab_course.teach.judge import (
     Answer,
@@ -30,7 +29,7 @@ from gpulab_course.teach.judge.python import apart
 from gpulab_course.teach.judge.python.answer import call, seed_of_answer
 from gpulab_course.teach.judge.python.counts import COUNTS
 from gpulab_course.teach.judge.python.performed import Task, perform
-from gpulab_course.teach.judge.python.programs import advised, judge_program, run
+from gpulab_course.teach.judge.python.programs import advised, judge_program
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
 
 ZERO = dict.fromkeys(COUNTS, 0)
@@ -123,21 +122,6 @@ def test_each_run_has_other_data_that_the_seed_decides() -> None:
     assert len(sizes) == 2
 
 
-def test_a_task_says_what_the_exercise_says() -> None:
-    def case(data: Draw, n: int) -> ProgramCase:
-        x = data.floats(n)
-        return ProgramCase((x, "a"), 2 * x, n > 2, "" if n > 2 else "small", unchanged=n > 3)
-
-    made = runs(replace(DOUBLE, case=case, returns=False))[:3]
-    assert [(t.name, t.label, t.on_device, t.unchanged, t.returns) for t in made] == [
-        ("double", "small", False, False, False),
-        ("double", "double(array of (3,), 'a')", True, False, False),
-        ("double", "double(array of (5,), 'a')", True, True, False),
-    ]
-    assert runs()[0].returns
-    assert made[0].calls is DOUBLE.calls
-
-
 # What is said of them
 
 
@@ -154,22 +138,12 @@ ONCE = Budget("waits", "Wait once.", most=1)
 
 
 def test_who_passes_hears_of_every_stage() -> None:
-    verdict = judged(facts, replace(DOUBLE, praise="well done."))
-    assert (verdict.passed, verdict.message, told(verdict), verdict.scores) == (
-        True,
-        "well done.",
-        PASSED,
-        (),
-    )
     two = replace(DOUBLE, budgets=(ONCE, Budget("copies", most=0)), praise="well done.")
     verdict = judged(costs("waits", lambda task: 1), two)
     assert (verdict.passed, verdict.message) == (True, "well done.")
     counts = ("counts", "passed", "1 wait of the host for the device; 0 copies.")
     assert told(verdict) == [*PASSED, counts]
     assert [score.yours for score in verdict.scores] == [1, 0]
-    assert told(judged(facts, replace(two, checked=False)))[1:] == [
-        ("counts", "passed", "0 waits of the host for the device; 0 copies.")
-    ]
 
 
 def test_a_real_device_counts_nothing() -> None:
@@ -205,12 +179,6 @@ def test_the_first_stage_that_fails_ends_it(where: Any, more: Any, stage: str, s
     assert told(verdict) == [*PASSED[:failed], (stage, "failed", verdict.message), *later]
 
 
-def test_a_wrong_result_at_first_is_told_without_a_word_of_orders() -> None:
-    message = judged(wrong_if(lambda task: True)).message
-    assert message.startswith("double(array of (2,), 1): the result[0] is ")
-    assert "With other numbers" not in message
-
-
 def test_advice_is_given_for_the_words_of_a_failure() -> None:
     exercise = replace(
         DOUBLE, advice=(("shape", "Look at its shape."), ("result", "Look."), ("res", "Never."))
@@ -227,36 +195,25 @@ def test_advice_is_given_for_the_words_of_a_failure() -> None:
     "more",
     [
         {"counts": 3},
-        {"counts": {}},
         {"counts": ZERO | {"more": 1}},
         {"counts": ZERO | {"waits": 0.0}},
         {"counts": ZERO | {"waits": True}},
         {"hazards": None},
-        {"hazards": ()},
         {"hazards": [1]},
-        {"changed": None},
         {"changed": (0,)},
         {"changed": [2]},
-        {"changed": [-1]},
         {"more": 1},
     ],
 )
-def test_what_is_no_facts_of_a_program_is_not_taken_for_any(more: Any) -> None:
+def test_damaged_facts_are_refused(more: Any) -> None:
     with pytest.raises(DamagedError):
         judged(lambda task: facts(task, **more))
 
 
-def test_what_is_nothing_like_facts_is_not_taken_for_any() -> None:
-    for other in (None, [], "result counts hazards changed", {}, {"result": 0}):
-        with pytest.raises(DamagedError):
-            judged(lambda task, other=other: other)
-
-
-def test_what_a_run_cost_comes_back() -> None:
-    case = doubled(Draw(1), 4)
-    found = run(DOUBLE, answering(costs("waits", lambda task: 3)), case)
-    assert found == ZERO | {"waits": 3}
-    assert run(DOUBLE, answering(lambda task: facts(task, counts=None)), case) is None
+@pytest.mark.parametrize("message", [None, [], "result counts hazards changed", {}, {"result": 0}])
+def test_messages_that_are_not_facts_are_refused(message: Any) -> None:
+    with pytest.raises(DamagedError):
+        judged(lambda task: message)
 
 
 # Budgets
@@ -278,17 +235,7 @@ def test_a_budget_that_is_not_kept_is_told_with_the_size() -> None:
     assert "1 copy" in both.message
 
 
-@pytest.mark.parametrize(
-    ("at", "large", "passes"),
-    [
-        (8, True, False),
-        (5, True, False),
-        (3, True, True),
-        (2, True, True),
-        (3, False, False),
-        (2, False, False),
-    ],
-)
+@pytest.mark.parametrize(("at", "large", "passes"), [(5, True, False), (3, True, True), (2, False, False)])
 def test_budgets_for_large_sizes_hold_for_the_last_two(at: int, large: bool, passes: bool) -> None:
     exercise = replace(DOUBLE, budgets=(replace(ONCE, large=large),))
     assert bool(judged(costs("waits", lambda task: 2 * (size(task) == at)), exercise)) == passes
@@ -475,49 +422,18 @@ def test_a_call_that_fails_is_told_with_its_label() -> None:
 # Answers
 
 
-def asking(found: Any) -> tuple[Answer, list[Any]]:
-    asked: list[Any] = []
-
-    def ask(shown: str, function: Any, *arguments: Any, back: Any = None) -> Any:
-        asked.append((shown, function, arguments, back))
-        return found
-
-    return Answer(ask, 7, True, "function"), asked
-
-
-def test_an_answer_is_asked_with_the_call_as_it_is_shown() -> None:
-    answer, asked = asking(5)
-    assert answer(1, 2) == answer.calling("f(1)", 1) == answer.value() == answer.ask(len, 3, shown="s") == 5
-    assert asked == [
-        ("", child.call_it, (1, 2), None),
-        ("f(1)", child.call_it, (1,), None),
-        ("", child.itself, (), None),
-        ("s", len, (3,), None),
-    ]
-    assert call(answer, 1, "b", name="g") == 5
-    assert asked[-1][0] == "g(1, 'b')"
-    assert call(answer, 1, name="g", shown="g(…)") == 5
-    assert asked[-1][0] == "g(…)"
-    assert answer.ask(len, back=print) == 5
-    assert asked[-1][3] is print
-
-
-def test_an_answer_draws_from_its_seed() -> None:
-    answer, _ = asking(0)
-    first, second = (answer.draw().floats(3).tolist() for _ in range(2))
-    assert first == second == Draw(7).floats(3).tolist()
-    assert answer.rng is answer.rng
-    assert answer.rng.integers(1 << 30) == np.random.default_rng(7).integers(1 << 30)
+def returning(found: Any) -> Answer:
+    return Answer(lambda *_, **__: found, 7, True, "function")
 
 
 @pytest.mark.parametrize("found", [None, Other("ellipsis")])
-def test_a_stub_is_told_to_be_replaced(found: Any) -> None:
+def test_a_stub_must_be_replaced(found: Any) -> None:
     with pytest.raises(NotYet, match=re.escape("g() returns nothing; replace the TODO")):
-        call(asking(found)[0], name="g")
+        call(returning(found), name="g")
 
 
-def test_what_is_no_stub_is_what_it_is() -> None:
-    assert call(asking(Other("Stream"))[0], name="g") == Other("Stream")
+def test_only_a_function_can_be_called() -> None:
+    assert call(returning(Other("Stream")), name="g") == Other("Stream")
     with pytest.raises(NotYet, match="g should be a function, not int"):
         call(Answer(print, 0, False, "int"), name="g")
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from gpulab_course import folders
 from gpulab_course.api import check, progress
 from gpulab_course.teach.judge import Budget, Case, Draw, KernelExercise, Measured, draw, scores
 from gpulab_course.teach.judge.check import judge
-from gpulab_course.teach.judge.compare import unlike, wrong_elements
 from gpulab_course.teach.store import store
 from virtualgpu.compile import nvrtc
 
@@ -89,18 +87,6 @@ def test_one_block_in_eight_may_not_do_the_work_of_all() -> None:
     assert "few threads" not in verdict.message
 
 
-def test_launches_are_drawn_from_the_answer() -> None:
-    made = [
-        tuple(draw.cost_launches(4096, draw.lines(np.random.default_rng(seed)), np.random.default_rng(seed)))
-        for seed in range(20)
-    ]
-    assert len(set(made)) == 20
-    for small, large in made:
-        assert small[0] < 4096 < large[0]
-        assert small[1] != large[1]
-        assert any(block[0] % 32 for _, block in (small, large))
-
-
 @needs_nvrtc
 def test_a_best_score_of_other_rules_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     exercise = folders.exercises()["00-saxpy"]
@@ -135,36 +121,11 @@ def test_only_a_use_of_what_an_absent_lane_gives_is_wrong() -> None:
     assert "takes no part in the shuffle" in verdict.message
 
 
-def test_arrays_that_cannot_be_compared_are_told_apart_in_words() -> None:
-    floats = np.array([1, 2.5], np.float32)
-    assert unlike("y", floats, floats) == ""
-    assert unlike("y", floats[:1], floats) == "y has the shape (1,), it should be (2,)"
-    assert unlike("y", np.array([1, 2]), floats) == "y holds int64, and float32 is asked for"
-    assert wrong_elements(np.array([1, 2]), floats).tolist() == [False, True]
-    assert wrong_elements(np.array(["1", "2"]), floats).all()
-
-
 @needs_nvrtc
 def test_parameters_change_from_launch_to_launch() -> None:
-    for comment in "abc":
-        code = f'extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {{ // {comment}\n'
-        verdict = judge(
-            folders.exercises()["00-saxpy"], f"{code} {INDEX} if (i < n) y[i] += fabsf(a) * x[i]; }}"
-        )
-        assert verdict.failed_stage == "results", str(verdict)
-
-
-@needs_nvrtc
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (COPY.format("// \ud800"), "line 1 has half a character (U+D800): type it again."),
-        (COPY.format("").replace(", int n", ""), "it has 2 parameters instead of 3"),
-        (COPY.format("").replace(", int n", ", int n, int m"), "it has 4 parameters instead of 3"),
-    ],
-)
-def test_what_cannot_be_tried_is_told_in_words(text: str, says: str) -> None:
-    assert says in judge(EXERCISE, text).message
+    code = 'extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {'
+    verdict = judge(folders.exercises()["00-saxpy"], f"{code} {INDEX} if (i < n) y[i] += fabsf(a) * x[i]; }}")
+    assert verdict.failed_stage == "results", str(verdict)
 
 
 @needs_nvrtc
@@ -178,4 +139,3 @@ def test_blocks_that_wait_are_tried_with_more_than_fit_at_once() -> None:
     verdict = judge(scan, code)
     assert verdict.failed_stage == "orders"
     assert "take a ticket" in verdict.message
-    assert judge(replace(scan, crowded=False), code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -76,21 +75,15 @@ def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
         # A ratio for quantities, a percentage where it is near.
         (3.4, 2.36, "times", None, "1.4 times too high"),
         (1.0, 2.0, "GB/s", None, "2 times too low"),
-        (100, 2_500_000, "bytes", None, "25,000 times too low"),
         (2.4, 2.36, "times", None, "1.7 % too high"),
-        (105.0, 100.0, "", None, "5 % too high"),
         # Points for shares.
         (100, 51.6, "%", None, "48 points too high"),
         # Counts: how many, or times where it is far.
         (3, 4, "blocks", None, "one too few"),
-        (233, 232, "threads", None, "one too many"),
         (108, 4, "SMs", None, "27 times too high"),
-        (512, 2048, "sectors", None, "4 times too low"),
-        (40, 32, "rows", None, "eight too many"),
         (0, 5, "lanes", None, "five too few"),
         # An index has neighbours, and never a ratio.
         (77, 13, "", None, "64 too high"),
-        (3, 4, "", None, "one too low"),
         (1, 0, "", None, "one too high"),
         (3, 12, "lane", "index", "nine too low"),
         (4, 4, "", None, ""),
@@ -98,37 +91,22 @@ def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
         # Where one way of saying it ends and the next begins.
         (1.14, 1.0, "times", None, "14 % too high"),
         (1.15, 1.0, "times", None, "1.1 times too high"),
-        (0.88, 1.0, "times", None, "12 % too low"),
-        (9.0, 1.0, "times", None, "9 times too high"),
         (9.5, 1.0, "times", None, "9.5 times too high"),
         (9.96, 1.0, "times", None, "10 times too high"),
         (12.34, 1.0, "times", None, "12 times too high"),
-        (6, 4, "blocks", None, "two too many"),
         (3, 1, "blocks", None, "two too many"),
         (4, 1, "blocks", None, "4 times too high"),
-        (9, 6, "blocks", None, "1.5 times too high"),
-        (149, 100, "blocks", None, "49 too many"),
         (42, 32, "rows", None, "ten too many"),
         (43, 32, "rows", None, "11 too many"),
-        (-3, 2, "blocks", None, "five too few"),
         (3, -2, "blocks", "quantity", "five too high"),
         (0, 0.5, "%", None, "0.5 points too low"),
         (2.5, 4, "blocks", "count", "1.5 too low"),
-        (2.5, 3, "blocks", "count", "0.5 too low"),
         ("a", "b", "", None, ""),
         (1, 2, "", "choice", ""),
     ],
 )
 def test_how_far_off(said: Value, found: Value, unit: str, kind: Kind | None, words: str) -> None:
     assert Scale(unit, kind).distance(said, found) == words
-
-
-def test_nearness_counts_for_quantities_and_shares_only() -> None:
-    assert Scale("times").right(2.4, 2.36)
-    assert Scale("%").right(50, 51.6)
-    assert not Scale("blocks").right(1000, 1001)
-    assert not Scale("").right(231, 232)
-    assert Scale("", "choice").right("16", 16)
 
 
 def test_a_kind_is_declared_or_told_by_number_and_unit() -> None:
@@ -147,7 +125,7 @@ def test_a_kind_is_declared_or_told_by_number_and_unit() -> None:
     assert Scale("blocks", "index").kind_of(4.5) == "index"
 
 
-def test_near_is_within_the_tolerance() -> None:
+def test_nearness_counts_for_quantities_and_shares_only() -> None:
     assert [Scale("times").right(said, 1.0) for said in (1.1, 1.11, 1.12, 0.88, -1.0)] == [
         True,
         True,
@@ -159,6 +137,8 @@ def test_near_is_within_the_tolerance() -> None:
     assert Scale("%").right(0.0, 1e-13)
     assert [Scale("").right(said, 4) for said in (4, 4.0, "4")] == [True, True, True]
     assert not Scale("").right("four", 4)
+    assert not Scale("blocks").right(1000, 1001)
+    assert Scale("", "choice").right("16", 16)
 
 
 def test_a_number_is_shown_with_its_unit() -> None:
@@ -203,28 +183,14 @@ def test_a_comparison_stands_on_the_page_in_the_colour_of_its_outcome() -> None:
         assert found.sign == sign.strip()
 
 
-def test_without_a_prediction_what_was_found_begins_a_sentence() -> None:
-    def head(found: Value, **more: Any) -> str:
-        return asked.predict("Which?", key="which", **more).reveal(found).head
-
-    assert head("device") == "No prediction. Device."
-    assert head("cp_async") == "No prediction. cp_async."
-    assert head(3, default=3) == "No prediction. 3."
-    assert head(3, default=4) == "No prediction. 3. The usual wrong answer: 4."
-    assert repr(asked.predict("Which?", key="which").reveal("x")) == "No prediction. X."
-
-
-def test_what_a_prediction_says_of_itself() -> None:
+def test_an_unlocked_or_skipped_prediction_has_no_answer() -> None:
     guess = asked.predict("How many?", key="n", unit="blocks")
     assert (guess.shown(), guess.locked, guess.final, guess.scale.kind) == ("", False, False, None)
-    assert guess.lock(3).shown() == "Locked: 3 blocks."
-    assert guess.lock(4, sure=True).shown() == "Locked: 4 blocks, sure."
     assert guess.lock(5, sure=False).shown() == "Locked: 5 blocks, a guess."
     guess.unlock()
     assert (guess.locked, guess.sure, guess.shown()) == (False, None, "")
     assert store().get("predictions", "n") is None
     guess.look()
-    assert guess.shown() == "The number below was shown without a prediction."
     assert store().get("predictions", "n") == {"seen": True}
     assert repr(guess) == "Prediction 'n' (How many?): open."
 
@@ -253,13 +219,6 @@ def test_a_comparison_of_what_nobody_asked_since_the_start_is_one_all_the_same()
     again = reveal("98-where", "device", "looked up")
     assert repr(again) == "✗ device; you said host. Looked up. Here."
     assert again.right is False
-
-
-def test_one_is_singular() -> None:
-    assert repr(asked.predict("How many rows?", key="rows", unit="rows", answer=1).reveal(2)) == (
-        "✗ 2 rows; you said 1 row, one too few."
-    )
-    assert Scale("s").show(1) == "1 s"
 
 
 def test_choices_are_the_only_answers() -> None:
@@ -330,24 +289,3 @@ def test_what_an_earlier_version_kept_is_still_read(learner_folder: Path) -> Non
 def test_an_earlier_answer_to_another_question_is_asked_again() -> None:
     asked.predict("How many?", key="n", answer=7)
     assert not asked.predict("Which?", key="n", choices=("yes", "no")).locked
-
-
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    monkeypatch.setenv("GPULAB_HOME", str(blocked / "below"))
-    assert asked.predict("How many?", key="n", answer=7).value == 7
-    assert asked.predict("How many?", key="n").value == 7, "kept in memory at least"
-
-
-def test_a_damaged_file_is_no_error(learner_folder: Path) -> None:
-    learner_folder.mkdir(parents=True)
-    (learner_folder / "learner.json").write_text('{"predictions": [1, 2')
-    assert not asked.predict("How many?", key="n").locked
-
-
-def test_reprs_are_one_stable_line() -> None:
-    guess = asked.predict("How many?", key="n", unit="blocks")
-    assert repr(guess) == "Prediction 'n' (How many?): open."
-    guess.lock(3, sure=False)
-    assert repr(guess) == "Prediction 'n' (How many?): locked: 3 blocks, a guess."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -42,20 +41,6 @@ def test_a_process_has_the_environment_and_the_folder_of_now(
     monkeypatch.chdir(tmp_path)
     seen = judged(lambda: (os.environ["GPULAB_TEST_VARIABLE"], str(Path.cwd())))
     assert seen == str(("as of now", str(tmp_path)))
-
-
-def test_a_process_takes_over_the_environment_the_path_and_the_folder_of_who_asks(tmp_path: Path) -> None:
-    read, write = os.pipe()
-    wanted = {"environment": {"NAME": "as of now"}, "path": ["one", "two"], "folder": str(tmp_path)}
-    if not (child := os.fork()):
-        with contextlib.suppress(BaseException):
-            processes._become(wanted)
-            os.write(write, json.dumps([dict(os.environ), sys.path, str(Path.cwd())]).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as told:
-        assert json.load(told) == list(wanted.values())
-    os.waitpid(child, 0)
 
 
 def test_what_one_answer_changes_the_next_does_not_see() -> None:

@@ -40,12 +40,9 @@ WRONG[1, 2] = 9
         (OnDevice(WRONG), "the result[1, 2] is 9, it should be 5"),
         (WANTED.T, "the result has the shape (3, 2), it should be (2, 3)."),
         (WANTED.astype(float), "the result is float64, it should be float32."),
-        (WANTED.astype(np.int32), "the result is int32, it should be float32."),
         (WANTED.astype(complex), "it should hold numbers."),
         (WANTED.astype(str), "it should hold numbers."),
         (None, " returns NoneType, and the result should be an array or a number."),
-        ("5", " returns str, and the result should be an array or a number."),
-        ([1, 2], " returns list, and the result should be an array or a number."),
         (Other("Stream"), " returns Stream, and the result should be an array or a number."),
         (3, "the result has the shape (), it should be (2, 3)."),
     ],
@@ -153,11 +150,6 @@ def test_a_value_is_spelt_short_and_on_one_line(value: Any, says: str) -> None:
     assert errors.spelt(value) == says
 
 
-def test_a_call_is_spelt_as_it_would_be_written() -> None:
-    assert functions.spell("f", (1, "two")) == "f(1, 'two')"
-    assert functions.spell("f", ()) == "f()"
-
-
 class Wordless(Exception):
     def __str__(self) -> str:
         raise SystemExit(1)
@@ -167,13 +159,10 @@ class Wordless(Exception):
     ("error", "says"),
     [
         (ValueError("no\nmore"), "it raised ValueError: no"),
-        (ValueError("  "), "it raised ValueError."),
         (ValueError(), "it raised ValueError."),
-        (ValueError(None), "it raised ValueError."),
         (KeyError("a"), "it raised KeyError: 'a'"),
         (Wordless("a"), "it raised Wordless."),
         (ValueError("x" * 201), "it raised ValueError: " + 200 * "x"),
-        (ValueError("x" * 200), "it raised ValueError: " + 200 * "x"),
     ],
 )
 def test_what_was_raised_is_said_in_a_line(error: Exception, says: str) -> None:
@@ -194,7 +183,6 @@ def call_here(function: Any, *args: Any, **more: Any) -> Any:
     [
         (3, "f should be a function, not int; pass it without calling it."),
         (lambda x: None, "f(x) returns nothing; replace the TODO and end with a return."),
-        (lambda x: ..., "f(x) returns nothing; replace the TODO and end with a return."),
         (lambda x: 1 / x, "f(x) raised ZeroDivisionError: division by zero"),
     ],
 )

@@ -42,7 +42,7 @@ def transposed(**more: Any) -> AccessMicroscope:
     return gl.access(cp.RawKernel(TRANSPOSE, "transpose"), 2, (32, 8), args, **more)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_patterns_find_their_elements_in_a_tile(seed: int) -> None:
     """The tile as memory: rows written one after the other, padded, each with its columns exchanged."""
     rng = np.random.default_rng(seed)
@@ -113,25 +113,12 @@ def test_impossible_patterns_are_refused(given: dict[str, Any], says: str) -> No
         gl.access(**given)
 
 
-@pytest.mark.parametrize(
-    ("trait", "least", "most"),
-    [
-        ("stride", 0, 4096),
-        ("offset", 0, 4096),
-        ("padding", 0, 32),
-        ("lane", 0, 31),
-        ("row", 0, None),
-        ("request", 0, None),
-    ],
-)
-def test_the_page_cannot_ask_for_what_is_not_there(trait: str, least: int, most: int | None) -> None:
+def test_the_page_cannot_choose_what_does_not_exist() -> None:
     view = AccessMicroscope(AccessPattern())
-    for wrong in (least - 1, most + 1) if most else (least - 1,):
-        with pytest.raises(traitlets.TraitError, match=trait):
-            setattr(view, trait, wrong)
-    for end in (least, most or 9):
-        setattr(view, trait, end)
-        assert getattr(view, trait) == end
+    for trait, values in {"stride": (-1, 4097), "padding": (-1, 33), "lane": (-1, 32), "row": (-1,)}.items():
+        for value in values:
+            with pytest.raises(traitlets.TraitError, match=trait):
+                setattr(view, trait, value)
     view.close()
 
 

@@ -23,7 +23,7 @@ from gpulab.views import (
     _saving,
 )
 from gpulab.views import _base as base
-from gpulab.views.parts import page, palette
+from gpulab.views.parts import page
 from tests.views import synthetic
 from tests.views.makers import MAKERS
 
@@ -192,13 +192,6 @@ def test_running_a_cell_again_closes_what_it_made_before(monkeypatch: pytest.Mon
     again.close()
 
 
-def test_without_a_notebook_nothing_is_closed() -> None:
-    first, second = (LaunchChart(synthetic.launch_trace(blocks=4)) for _ in range(2))
-    assert first.comm is not None
-    first.close()
-    second.close()
-
-
 def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -238,15 +231,6 @@ def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
     view.close()
 
 
-def test_what_ends_with_a_view_ends_once_it_is_closed() -> None:
-    view = MAKERS["few blocks"]()
-    ended = []
-    view.on_close = lambda: ended.append(view.comm)
-    view.close()
-    assert ended == [None]
-    assert view.layout.comm is None
-
-
 def test_numbers_stand_in_files_as_files_have_them(tmp_path: Path) -> None:
     assert [_saving.plain(each) for each in (2.0, 2.5, math.nan, -math.inf)] == [2, 2.5, None, None]
     data = {"a": np.array([[1.0, math.nan], [2.5, -3.0]]), "b": ("x", [True, None]), "é": np.arange(2)}
@@ -256,30 +240,3 @@ def test_numbers_stand_in_files_as_files_have_them(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     _saving.csv_writer(("a", "b"), lambda: [(1.0, math.nan), (2.5, 3.0)])(path)
     assert path.read_bytes() == b"a,b\r\n1,\r\n2.5,3\r\n"
-
-
-def test_modules_are_joined_without_leftover_imports() -> None:
-    for name in ("warp/stepper", "device/card", "parts/view"):
-        text = base.module_text(name)
-        assert "import " not in [line[:7] for line in text.splitlines()]
-        assert text.count("export ") == 1
-        assert text.count("class Frame") == 1
-        assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [(WarpStepper, "warp/stepper"), (DeviceCard, "device/card"), (LaunchChart, "parts/view")],
-)
-def test_a_view_brings_the_module_and_the_style_of_its_own(kind: Any, name: str) -> None:
-    assert kind._esm == base.module_text(name)
-    assert kind._css == base.style_text(name)
-    assert kind._css.startswith(palette.css())
-
-
-def test_unknown_view_name() -> None:
-    import gpulab.views
-
-    with pytest.raises(AttributeError, match="PieChart"):
-        _ = gpulab.views.PieChart
-    assert "WarpStepper" in dir(gpulab.views)

@@ -19,24 +19,6 @@ from tests.views.synthetic import boxes
 from virtualgpu.records import DeviceMetrics
 
 
-def rows(card: DeviceCard) -> dict[str, str]:
-    tables = boxes(card.draw(), "table")
-    return {name: value for table in tables for name, value in table["rows"]}
-
-
-def test_limits_carry_their_units() -> None:
-    card = DeviceCard(synthetic.devices()[0])
-    found = rows(card)
-    assert found["Shared per block"] == "48 KiB"
-    assert found["Shared per block, opted in"] == "163 KiB"
-    assert found["L2 cache"] == "40 MiB"
-    assert found["Memory"] == "80 GiB HBM2e"
-    assert found["Peak memory bandwidth"] == "2,039 GB/s"
-    assert found["Grid (x, y, z)"] == "(2³¹−1) × 65,535 × 65,535"
-    assert found["Compute capability"] == "8.0"
-    card.close()
-
-
 def test_unknown_is_a_word_and_not_a_zero() -> None:
     info = replace(synthetic.devices()[0], memory_bandwidth_gbps=None, boost_clock_mhz=None, fp32_tflops=None)
     found = {quantity.name: quantity.text(info) for group in LIMITS.values() for quantity in group}

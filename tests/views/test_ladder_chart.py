@@ -12,16 +12,6 @@ from tests.views import synthetic
 from virtualgpu.records.memory import MemoryLadder
 
 
-def test_the_sentence_names_each_step_and_rate() -> None:
-    chart = LadderChart([synthetic.ladder()])
-    assert repr(chart) == (
-        "A load takes 20 ns from L1, 150 ns from L2 and 500 ns within 256 MiB; all SMs together read "
-        "4,000 GB/s from L2 and 1,700 GB/s from memory; modelled on A100-SXM4-80GB (virtual GPU)."
-    )
-    assert "peer: not measured, there is one GPU" in chart.describe()
-    assert "(published: 2,039 GB/s, a data sheet)" in chart.describe()
-
-
 def test_both_axes_are_logarithmic() -> None:
     latency, bandwidth = LadderChart([synthetic.ladder()]).plot(Figure().subplots(1, 2))
     assert (latency.get_xscale(), latency.get_yscale(), bandwidth.get_xscale()) == ("log", "log", "log")

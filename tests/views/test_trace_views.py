@@ -186,7 +186,7 @@ def test_the_course_call_traces_a_whole_block() -> None:
 
 @pytest.mark.parametrize("whole_block", [False, True])
 def test_an_endless_loop_is_shown_as_far_as_it_went(whole_block: bool) -> None:
-    gl.use_device("virtual:A100", watchdog_s=3)
+    gl.use_device("virtual:A100", watchdog_s=1)
     x = cp.zeros(64, dtype=np.int32)
     view = gl.warps(cp.RawKernel(CODE, "endless"), 3, 64, (x,), max_steps=900, whole_block=whole_block)
     assert len(view.record.warps[0] if whole_block else view.record) > 300
@@ -198,7 +198,7 @@ def test_an_endless_loop_is_shown_as_far_as_it_went(whole_block: bool) -> None:
 
 
 def test_a_warp_that_waits_for_an_endless_one_is_shown() -> None:
-    gl.use_device("virtual:A100", watchdog_s=3)
+    gl.use_device("virtual:A100", watchdog_s=1)
     view = gl.warps(cp.RawKernel(CODE, "waiting"), 1, 64, (cp.zeros(64, dtype=np.int32),))
     assert "The kernel was stopped" in view.describe()
     assert view.trace.instruction[view.trace.text_index[-1]].startswith("bar")
@@ -206,7 +206,7 @@ def test_a_warp_that_waits_for_an_endless_one_is_shown() -> None:
 
 
 def test_other_faults_are_raised_as_ever() -> None:
-    gl.use_device("virtual:A100", watchdog_s=3)
+    gl.use_device("virtual:A100", watchdog_s=1)
     with pytest.raises(cuda_errors.IllegalAddressError):
         gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (cp.zeros(8, dtype=np.float32),))
     with pytest.raises(cuda_errors.LaunchTimeoutError):  # of a block that is not the traced one

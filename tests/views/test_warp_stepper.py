@@ -55,19 +55,6 @@ def test_ideal_costs_are_those_of_the_distinct_bytes(steps: WarpSteps) -> None:
         assert steps.ideal_wavefronts[at] == -(-size // 128)
 
 
-def test_sentences_say_what_happens(steps: WarpSteps) -> None:
-    assert steps.sentence(4) == (
-        "Step 5 of 14, line 7: 24 of 32 lanes active. ld.global.f32 %f1, [%rd6]. "
-        "It loads 4 bytes a lane from global memory: 6 sectors of 32 bytes, at best 3."
-    )
-    assert steps.sentence(6) == (
-        "Step 7 of 14, line 8: 24 of 32 lanes active, 12 of them not predicated off. bra $L__negative."
-    )
-    assert steps.sentence(9).endswith(
-        "It stores 4 bytes a lane to shared memory: 24 passes over the banks, at best 1."
-    )
-
-
 def test_a_ragged_last_warp_counts_its_own_threads() -> None:
     steps = WarpSteps(synthetic.warp_trace(threads=40, warp=1))
     assert steps.threads == 8
@@ -287,16 +274,6 @@ def test_lanes_are_named_in_few_words() -> None:
     assert step_text.lanes_named(1 << 31) == "lane 31"
     assert step_text.lanes_named(0b1011) == "lanes 0 to 1 and 3"
     assert step_text.lanes_named(0x55555555) == "lanes 0, 2, 4 and 13 more"
-
-
-def test_of_many_things_a_few_are_said() -> None:
-    assert step_text.briefly(["a", "b", "a"]) == " 2 × a. b."
-    assert step_text.briefly("abc") == " a. b. c."
-    assert step_text.briefly("abcd") == " a. b. c. …"
-    assert step_text.some(["a.", "b.", "c."]) == " a. b. c."
-    assert step_text.some(["a.", "b.", "c.", "d."]) == " a. b. c. …"
-    assert step_text.moved_words((7, 9)) == " Part of lines 7 and 9 runs here: moved by the compiler."
-    assert step_text.lanes_named(0b10101011) == "lanes 0 to 1, 3, 5 and 7"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Pages for instructors: `gpulab instructor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulab import cli
+from gpulab_course import folders
+from gpulab_course.classroom import instructor
+from gpulab_course.teach.question import Question
+
+
+def parts(page: str, marks: str = "## ") -> dict[str, str]:
+    """Texts by heading."""
+    pieces = f"\n{page}".split(f"\n{marks}")[1:]
+    return {piece.split("\n")[0]: piece.partition("\n")[2].strip() for piece in pieces}
+
+
+@pytest.mark.parametrize("number", list(instructor.notebooks()))
+def test_every_notebook_has_an_instructors_page_without_gaps(number: str) -> None:
+    page = instructor.page(number)
+    found = parts(page)
+    assert list(found) == ["Sections and minutes", "What to project", "Predictions", "Exercises", "Questions"]
+    assert all(found.values()), [heading for heading, text in found.items() if not text]
+    assert " minutes in all." in page
+    predictions = found["Predictions"].split("**")[1::2]
+    assert predictions
+    assert all(name.startswith(number[:2]) for name in predictions)
+    for line in ("  - Who says so believes: ", "  - Found: "):
+        told = [text for text in found["Predictions"].splitlines() if text.startswith(line)]
+        assert len(told) == len(predictions), line
+        assert all(text != line.rstrip() for text in told)
+    assert "No prediction." not in page
+    exercises = parts(found["Exercises"], "### ")
+    assert exercises
+    for name, text in exercises.items():
+        assert "```" in text.partition("Wrong answers")[0], name
+        assert text.count("\n- ") >= 2, name
+
+
+def test_all_that_a_course_asks_stands_on_some_page() -> None:
+    whole = "\n".join(instructor.page(number) for number in instructor.notebooks())
+    asked = [*folders.exercises(), *folders.predictions()]
+    assert not [name for name in asked if name not in whole]
+    questions = [question for _, questions in folders.quizzes().values() for question in questions]
+    assert not [question.text for question in questions if question.text not in whole]
+    for question in questions:
+        if isinstance(question, Question):
+            (right,) = (option for option in question.options if option.right)
+            assert f"- **right**: {right.text} — {right.why}" in whole
+
+
+def test_a_page_is_printed_or_written(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["instructor", "05b"]) == 0
+    assert capsys.readouterr().out.startswith("# 05b · ")
+    assert cli.main(["instructor", "5b"]) == 1
+    assert "There is no notebook '5b'. Did you mean '05b'?" in capsys.readouterr().err
+    assert cli.main(["instructor", "--html", "--all", "pages"]) == 0
+    pages = sorted(path.name for path in (workdir / "pages").iterdir())
+    assert pages == [f"{number}.html" for number in sorted(instructor.notebooks())]
+    text = (workdir / "pages" / "00.html").read_text(encoding="utf-8")
+    assert "<h2" in text
+    assert "<strong>00-" in text
+
+
+@pytest.mark.parametrize("arguments", [[], ["09", "--all", "x"]])
+def test_either_a_notebook_or_all(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        instructor.main(arguments)
+    assert "name a notebook, or --all FOLDER" in capsys.readouterr().err
+
+
+def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
+    found = instructor._mistakes("00")
+    assert set(found) <= set(folders.exercises())
+    assert {name[:2] for name in found} == {"00"}
+    assert any(" (fails in *" in line for line in found["00-saxpy"])
+    assert not any("fails in" in line for line in found["00-blocks"])
+    assert all(line.startswith("- ") for line in found["00-saxpy"])
+    assert any(line.endswith("”") for line in found["00-saxpy"])
