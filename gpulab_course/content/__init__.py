@@ -1,6 +1,6 @@
-"""The course, one folder a notebook (``n02_grid`` belongs to notebook 02): texts, figures, kernels.
+"""The content of the course, one folder per notebook (``n02_grid`` belongs to notebook 02).
 
-A folder may hold ``exercises.py`` (``EXERCISES``), ``quiz.py`` (``TITLE``, ``QUESTIONS``), ``figures.py``,
-``shown_answers.py`` (``SHOWN``) and ``kernels/*.cu``. `gpulab_course.folders`
-finds them by name; nothing is registered anywhere.
+A folder can contain ``exercises.py`` (``EXERCISES``), ``quiz.py`` (``TITLE``, ``QUESTIONS``), ``figures.py``,
+``shown_answers.py`` (``SHOWN``) and ``kernels/*.cu``. `gpulab_course.folders` finds them by name, so that
+nothing has to be registered.
 """

@@ -1,8 +1,9 @@
 """A learner's working copies of the notebooks: made without outputs, kept up to date, never overwritten.
 
-The course's notebooks lie in a checkout or in the installed package and stay as they are. ``gpulab lab``
-opens copies, in which no answer stands below its question. A copy notes in its metadata what it was made
-from: where its text still is that, nothing was edited, and a newer version may take its place.
+The course's notebooks are in a checkout or in the installed package and stay unchanged. ``gpulab lab``
+opens copies without outputs, so that no answer appears below its question. The metadata of a copy contain a
+hash of the cells that were written into it. If the cells still have this hash, the learner has edited
+nothing, and a newer version can replace the copy.
 """
 
 from __future__ import annotations
@@ -19,198 +20,213 @@ from typing import Any
 from virtualgpu.errors import GpulabError
 
 FOLDER = "gpulab-course"
-EARLIER = "earlier"
-_FORMAT = 4
+EARLIER_FOLDER = "earlier"
+_NOTEBOOK_FORMAT = 4
 _PACKAGE = Path(__file__).parent.parent
 
 
 class CopyError(GpulabError):
-    """Copies that cannot be made; the message says what to do instead."""
+    """The error for copies that cannot be made; the message says what to do instead."""
 
 
 def originals() -> dict[str, Path]:
-    """The course's notebooks by file name, in order: the installed package's or this checkout's.
+    """Return the paths of the course's notebooks by file name, in order, from the package or this checkout.
 
     Raises
     ------
     CopyError
-        If there are none.
+        If there are no notebooks.
     """
-    for place in (_PACKAGE / "notebooks", _PACKAGE.parent / "notebooks"):
-        found = sorted(place.glob("[0-9][0-9]*_*.ipynb"))
-        found += place.glob("glossary.ipynb")
-        if found:
-            return {path.name: path for path in found}
+    for folder in (_PACKAGE / "notebooks", _PACKAGE.parent / "notebooks"):
+        paths = sorted(folder.glob("[0-9][0-9]*_*.ipynb"))
+        paths += folder.glob("glossary.ipynb")
+        if paths:
+            return {path.name: path for path in paths}
     raise CopyError("This installation has no notebooks. Install gpulab again, or run it in a checkout.")
 
 
 def folder_here() -> Path:
     """Return the folder of the copies: ``gpulab-course`` in this checkout, or else in the current folder."""
-    here = Path.cwd()
+    current_folder = Path.cwd()
     checkout = _PACKAGE.parent
-    if here.name == FOLDER:
-        return here
-    inside = (checkout / "pyproject.toml").is_file() and here.is_relative_to(checkout)
-    return (checkout if inside else here) / FOLDER
+    if current_folder.name == FOLDER:
+        return current_folder
+    is_in_checkout = (checkout / "pyproject.toml").is_file() and current_folder.is_relative_to(checkout)
+    return (checkout if is_in_checkout else current_folder) / FOLDER
 
 
 def update(folder: Path) -> list[str]:
-    """Add the notebooks that `folder` lacks and renew those that were not edited.
+    """Add the notebooks that `folder` lacks and replace copies that have a newer version and no edits.
 
     Returns
     -------
     list of str
-        What was done and what is newer, in sentences.
+        Sentences about the notebooks that were added, replaced, or kept although a newer version exists.
 
     Raises
     ------
     CopyError
         If the folder cannot be written.
     """
-    course = originals()
-    said = [] if folder.exists() else [f"The course is now in {folder}: notebooks of your own to change."]
-    first = bool(said)
-    with _writing(folder):
-        for name, path in course.items():
-            mine = folder / name
-            fresh = as_copy(path)
-            if not mine.exists():
-                _write(fresh, mine)
-                said += [] if first else [f"{name} is new."]
+    notebooks = originals()
+    messages = [] if folder.exists() else [f"The course is now in {folder}: notebooks of your own to change."]
+    is_new_folder = bool(messages)
+    with _writable_folder(folder):
+        for name, path in notebooks.items():
+            copy_path = folder / name
+            new_notebook = as_copy(path)
+            if not copy_path.exists():
+                _write(new_notebook, copy_path)
+                messages += [] if is_new_folder else [f"{name} is new."]
                 continue
-            old = _read(mine)
-            if old is not None and _note(old).get("made_from") == _note(fresh)["made_from"]:
+            old_notebook = _read(copy_path)
+            new_hash = _copy_metadata(new_notebook)["made_from"]
+            if old_notebook is not None and _copy_metadata(old_notebook).get("made_from") == new_hash:
                 continue
-            if old is None or is_edited(old):
-                what = (
-                    "cannot be read" if old is None else "has a newer version; yours has changes and was kept"
+            if old_notebook is None or is_edited(old_notebook):
+                problem = (
+                    "cannot be read"
+                    if old_notebook is None
+                    else "has a newer version; yours has changes and was kept"
                 )
-                said.append(f"{name} {what}. Begin it anew, keeping yours: gpulab reset {name.split('_')[0]}")
+                messages.append(
+                    f"{name} {problem}. Begin it anew, keeping yours: gpulab reset {name.split('_')[0]}"
+                )
                 continue
-            kept = f" What you ran is {_keep(mine)}." if _has_run(old) else ""
-            _write(fresh, mine)
-            said.append(f"{name} has been replaced by a newer version; you had changed nothing in it.{kept}")
-        for mine in sorted(folder.glob("*.ipynb")):
-            # A copy under the name it was given: what learners make or rename themselves is none.
-            old = None if mine.name in course else _read(mine)
-            if old is not None and _note(old).get("name") == mine.name:
-                where = "has changes and was kept" if is_edited(old) else f"is {_keep(mine)} now"
-                heirs = " and ".join(name for name in course if name[:2] == mine.name[:2])
-                became = f"became {heirs}" if heirs else "is no longer in the course"
-                said.append(f"{mine.name} {became}. Yours {where}.")
-    return said
+            kept_note = (
+                f" What you ran is {_move_to_earlier(copy_path)}." if _has_outputs(old_notebook) else ""
+            )
+            _write(new_notebook, copy_path)
+            messages.append(
+                f"{name} has been replaced by a newer version; you had changed nothing in it.{kept_note}"
+            )
+        for copy_path in sorted(folder.glob("*.ipynb")):
+            # Only copies that still have their original name; learners' own or renamed notebooks stay.
+            old_notebook = None if copy_path.name in notebooks else _read(copy_path)
+            if old_notebook is not None and _copy_metadata(old_notebook).get("name") == copy_path.name:
+                outcome = (
+                    "has changes and was kept"
+                    if is_edited(old_notebook)
+                    else f"is {_move_to_earlier(copy_path)} now"
+                )
+                successors = " and ".join(name for name in notebooks if name[:2] == copy_path.name[:2])
+                change = f"became {successors}" if successors else "is no longer in the course"
+                messages.append(f"{copy_path.name} {change}. Yours {outcome}.")
+    return messages
 
 
 def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
-    """Begin the notebooks whose names start with one of `prefixes` anew; the old ones go to ``earlier/``.
+    """Replace the copies whose names start with one of `prefixes` by new ones; move the old to ``earlier/``.
 
     Returns
     -------
     list of str
-        What was done, in sentences.
+        Sentences about the notebooks that were replaced.
 
     Raises
     ------
     CopyError
-        If no notebook's name starts so, or the folder cannot be written.
+        If a prefix matches no notebook, or the folder cannot be written.
     """
-    course = originals()
+    notebooks = originals()
     for prefix in prefixes:
-        if not prefix or not any(name.startswith(prefix) for name in course):
-            raise CopyError(f"No notebook's name starts with {prefix!r}. There are {', '.join(course)}.")
-    said = []
-    with _writing(folder):
-        for name, path in course.items():
+        if not prefix or not any(name.startswith(prefix) for name in notebooks):
+            raise CopyError(f"No notebook's name starts with {prefix!r}. There are {', '.join(notebooks)}.")
+    messages = []
+    with _writable_folder(folder):
+        for name, path in notebooks.items():
             if name.startswith(tuple(prefixes)):
-                mine = folder / name
-                kept = f" Yours is {_keep(mine)} now." if mine.exists() else ""
-                _write(as_copy(path), mine)
-                said.append(f"{mine} is as new.{kept}")
-    return [*said, "If one is open in JupyterLab, choose File > Reload Notebook from Disk there."]
+                copy_path = folder / name
+                kept_note = f" Yours is {_move_to_earlier(copy_path)} now." if copy_path.exists() else ""
+                _write(as_copy(path), copy_path)
+                messages.append(f"{copy_path} is as new.{kept_note}")
+    return [*messages, "If one is open in JupyterLab, choose File > Reload Notebook from Disk there."]
 
 
 def as_copy(path: Path) -> Any:
-    """The notebook at `path` as learners get it, as JSON: without outputs."""
-    notebook = _loaded(path)
+    """Return the JSON of the notebook at `path` without outputs, as learners get it."""
+    notebook = _load(path)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
-    notebook["metadata"]["gpulab"] = {"name": path.name, "made_from": _text_of(notebook)}
+    notebook["metadata"]["gpulab"] = {"name": path.name, "made_from": _cells_hash(notebook)}
     return notebook
 
 
-def _loaded(path: Path) -> Any:
-    # nbformat would do; it takes over a second of each start of JupyterLab to be imported.
+def _load(path: Path) -> Any:
+    # Importing nbformat would add more than a second to each start of JupyterLab.
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    if notebook["nbformat"] != _FORMAT:
+    if notebook["nbformat"] != _NOTEBOOK_FORMAT:
         raise ValueError(f"{path} has format {notebook['nbformat']}")
     for cell in notebook["cells"]:
-        cell["source"] = "".join(cell["source"])  # one text, or its lines
+        cell["source"] = "".join(cell["source"])  # a string or a list of lines
     return notebook
 
 
 def is_edited(notebook: Any) -> bool:
-    """Return whether a copy's cells differ from the ones that were written into it."""
-    return bool(_note(notebook).get("made_from") != _text_of(notebook))
+    """Return whether the learner has changed a copy's cells since they were written."""
+    return bool(_copy_metadata(notebook).get("made_from") != _cells_hash(notebook))
 
 
-def _text_of(notebook: Any) -> str:
-    # JupyterLab adds an empty cell when the last one is run: that is no edit.
-    texts = [(cell["cell_type"], cell["source"]) for cell in notebook["cells"]]
-    cells = [f"{kind}\0{source}" for kind, source in texts if source.strip()]
-    return hashlib.sha256("\0\0".join(cells).encode()).hexdigest()[:16]
+def _cells_hash(notebook: Any) -> str:
+    # JupyterLab adds an empty cell when the last cell is run. This is not an edit.
+    typed_sources = [(cell["cell_type"], cell["source"]) for cell in notebook["cells"]]
+    cell_texts = [f"{cell_type}\0{source}" for cell_type, source in typed_sources if source.strip()]
+    return hashlib.sha256("\0\0".join(cell_texts).encode()).hexdigest()[:16]
 
 
-def _note(notebook: Any) -> dict[str, str]:
-    note = notebook["metadata"].get("gpulab")
-    return dict(note) if isinstance(note, dict) else {}
+def _copy_metadata(notebook: Any) -> dict[str, str]:
+    metadata = notebook["metadata"].get("gpulab")
+    return dict(metadata) if isinstance(metadata, dict) else {}
 
 
-def _has_run(notebook: Any) -> bool:
+def _has_outputs(notebook: Any) -> bool:
     return any(cell.get("outputs") for cell in notebook["cells"])
 
 
 def _read(path: Path) -> Any | None:
-    """A learner's notebook; None where it is damaged."""
+    """Return the JSON of a learner's notebook, or None if the file is damaged."""
     try:
-        notebook = _loaded(path)
-        _note(notebook), _text_of(notebook), _has_run(notebook)
+        notebook = _load(path)
+        _copy_metadata(notebook), _cells_hash(notebook), _has_outputs(notebook)
         return notebook
-    except Exception:  # whatever is wrong with it: one damaged file must not lock the rest
+    except Exception:  # any error: one damaged file must not block the other notebooks
         return None
 
 
 def _write(notebook: Any, path: Path) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         cells = [cell | {"source": cell["source"].splitlines(True)} for cell in notebook["cells"]]
         text = json.dumps(notebook | {"cells": cells}, ensure_ascii=False, indent=1, sort_keys=True)
-        unfinished.write_text(text + "\n", encoding="utf-8")
-        unfinished.replace(path)
+        temporary_path.write_text(text + "\n", encoding="utf-8")
+        temporary_path.replace(path)
     finally:
-        unfinished.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
 
 
-def _keep(path: Path) -> Path:
-    """Move a learner's notebook to ``earlier/``, with the time in its name; returns the place."""
-    folder = path.parent / EARLIER
+def _move_to_earlier(path: Path) -> Path:
+    """Move a learner's notebook to ``earlier/``, with the time in its name, and return its relative path."""
+    folder = path.parent / EARLIER_FOLDER
     folder.mkdir(exist_ok=True)
     stem = f"{path.stem}_{time.strftime('%Y-%m-%d_%H%M%S')}"
-    taken = {entry.stem for entry in folder.iterdir()}
+    used_stems = {entry.stem for entry in folder.iterdir()}
+    name = stem
     number = 1
-    while (name := stem if number == 1 else f"{stem}_{number}") in taken:
+    while name in used_stems:
         number += 1
+        name = f"{stem}_{number}"
     return path.rename(folder / f"{name}.ipynb").relative_to(path.parent)
 
 
 @contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _writable_folder(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        place = error.filename or folder
+        path = error.filename or folder
         raise CopyError(
-            f"{place} cannot be written ({error.strerror or error}). Name a folder of your own: "
+            f"{path} cannot be written ({error.strerror or error}). Name a folder of your own: "
             f"gpulab lab --folder ~/{FOLDER}"
         ) from None

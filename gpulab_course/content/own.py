@@ -15,9 +15,11 @@ def module_of(name: str, part: str) -> Any:
     Parameters
     ----------
     name
-        The notebook's number, or a name that starts with it.
+        The notebook's two-digit number, or a name that starts with it.
     part
         The module's name in the folder.
     """
-    (folder,) = (m.name for m in pkgutil.iter_modules(content.__path__) if m.name.startswith(f"n{name[:2]}_"))
+    prefix = f"n{name[:2]}_"
+    folders = [module.name for module in pkgutil.iter_modules(content.__path__)]
+    (folder,) = [folder for folder in folders if folder.startswith(prefix)]
     return import_module(f"{content.__name__}.{folder}.{part}")

@@ -1,4 +1,4 @@
-"""Ranges to choose from in predictions whose exact number cannot be guessed."""
+"""Ranges of numbers as choices for predictions whose exact number cannot be guessed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gpulab_course.content.own import module_of
 
 
 def ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
-    """Return the choices between `bounds`: ``ranges(2, 10)`` returns three.
+    """Return the choices that `bounds` separate: one below them, one between each two, and one above them.
 
     >>> ranges(2, 10)
     ('less than 2 times', '2 to 10 times', 'more than 10 times')
     """
-    between = [f"{low:,g} to {high:,g} {unit}" for low, high in pairwise(bounds)]
-    return (f"less than {bounds[0]:,g} {unit}", *between, f"more than {bounds[-1]:,g} {unit}")
+    inner_choices = [f"{low:,g} to {high:,g} {unit}" for low, high in pairwise(bounds)]
+    return (f"less than {bounds[0]:,g} {unit}", *inner_choices, f"more than {bounds[-1]:,g} {unit}")
 
 
 def within(value: float, *bounds: float, unit: str = "times") -> str:
@@ -25,6 +25,6 @@ def within(value: float, *bounds: float, unit: str = "times") -> str:
 
 
 def among(key: str, value: float, limits: Sequence[float]) -> str:
-    """Return the choice of a prediction that contains a number; the first choice is below the first limit."""
-    asked = next(asked for asked in module_of(key, "predictions").PREDICTIONS if asked.key == key)
-    return str(asked.choices[bisect(limits, value)])
+    """Return the choice of prediction `key` whose range contains a number; `limits` separate the choices."""
+    question = next(question for question in module_of(key, "predictions").PREDICTIONS if question.key == key)
+    return str(question.choices[bisect(limits, value)])

@@ -11,12 +11,14 @@ from gpulab.views.tables import Table
 
 
 class Screens:
-    """A program, the commands that ran it on a GPU, and what each of them printed.
+    """A program, the commands that ran it on a GPU, and the output of each command.
 
     Parameters
     ----------
-    package, name
-        Where the recording is: ``name`` without its ``.json``, in a package of the course.
+    package
+        The package of the course that contains the recording.
+    name
+        The name of the recording's file without ``.json``.
     """
 
     def __init__(self, package: str, name: str) -> None:
@@ -25,32 +27,32 @@ class Screens:
 
     @property
     def program(self) -> str:
-        """The program, with the name of its file and its origin as comments above it."""
+        """The program's source code below a comment with its file name and the recording's origin."""
         return f"# {self._data['file']}; {self.label}\n{self._data['program']}"
 
     @property
     def label(self) -> str:
-        """The device and date of the recording."""
+        """The device, date and driver of the recording."""
         device, driver = self._data["device"].split(", ")
         return f"recorded on {device} ({self._data['date']}, driver {driver})"
 
     def screen(self, *words: str, only: str = "") -> str:
-        """Return the first command that has all of these words, and the lines it printed that begin so."""
-        for each in self._data["screens"]:
-            if all(word in each["command"].split() for word in words):
-                kept = [line for line in each["printed"].splitlines() if line.startswith(only)]
-                return "\n".join([f"$ {each['command']}", *kept, ""])
+        """Return the first command with all of these words, and its output lines that start with `only`."""
+        for recording in self._data["screens"]:
+            if all(word in recording["command"].split() for word in words):
+                lines = [line for line in recording["printed"].splitlines() if line.startswith(only)]
+                return "\n".join([f"$ {recording['command']}", *lines, ""])
         raise KeyError(f"No command has the words {' '.join(words)}.")
 
     def columns(self, *headings: str) -> Table:
-        """Return some columns of the table that the only command printed."""
+        """Return the columns with these headings from the table that the first command printed."""
         lines = self._data["screens"][0]["printed"].splitlines()
-        rules = [place for place, line in enumerate(lines) if line and set(line.strip()) == {"-", " "}]
-        begins = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(lines[rules[0]])) if a == " " != b)]
-        cuts = [*pairwise([*begins, None])]
-        names = [lines[rules[0] + 1][begin:end].strip() for begin, end in cuts]
-        kept = [cuts[names.index(name)] for name in headings]
-        rows = [
-            tuple(line[begin:end].strip() for begin, end in kept) for line in lines[rules[1] + 1 : rules[-1]]
-        ]
+        rule_rows = [row for row, line in enumerate(lines) if line and set(line.strip()) == {"-", " "}]
+        rule = lines[rule_rows[0]]
+        column_starts = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(rule)) if a == " " and b != " ")]
+        column_spans = [*pairwise([*column_starts, None])]
+        column_names = [lines[rule_rows[0] + 1][start:end].strip() for start, end in column_spans]
+        chosen_spans = [column_spans[column_names.index(name)] for name in headings]
+        table_lines = lines[rule_rows[1] + 1 : rule_rows[-1]]
+        rows = [tuple(line[start:end].strip() for start, end in chosen_spans) for line in table_lines]
         return Table(f"{self._data['file']}, {self.label}", headings, tuple(rows))

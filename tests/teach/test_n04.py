@@ -56,7 +56,7 @@ def nans(program: Any) -> list[str]:
     """Names of arrays with a NaN, in the order of their steps: what is unequal to itself."""
     return [
         name
-        for name, values in {"x": program.states[0]["x"], **program.writes}.items()
+        for name, values in {"x": program.states[0]["x"], **program.written_values}.items()
         if (values != values).any()
     ]
 
@@ -65,29 +65,29 @@ def nans(program: Any) -> list[str]:
 def test_what_the_hunt_is_to_find_depends_on_its_kind(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for stale, kind in itertools.product((False, True), exercises.KINDS):
-        program = exercises.drawn_program(rng, kind, stale)
-        names = list(program.writes)
+        program = exercises.draw_program(rng, kind, stale)
+        names = list(program.written_values)
         made = nans(program)
-        assert (program.wanted is None) == (kind == "none") == (not made)
-        if program.wanted is not None:
-            assert program.wanted[0] == made[0]
+        assert (program.expected is None) == (kind == "none") == (not made)
+        if program.expected is not None:
+            assert program.expected[0] == made[0]
         if kind in ("last", "two", "alone"):
             assert made == [names[-1]]
         if kind in ("two", "twice"):
-            row, col = program.wanted[1]
-            rows, cols = np.nonzero(np.isnan(program.writes[made[0]]))
+            row, col = program.expected[1]
+            rows, cols = np.nonzero(np.isnan(program.written_values[made[0]]))
             assert (rows.min(), cols[rows.argmin()]) == (row, col)
             assert cols.min() < col
         assert (made[:1] == ["x"]) == (kind == "input")
-        assert len(set(program.means.values())) < len(program.means) or kind not in (
+        assert len(set(program.array_names.values())) < len(program.array_names) or kind not in (
             "in place",
             "over the input",
         )
-        before = [program.states[0][program.means[name]] for name in names]
-        own = [values for name, values in zip(names, before, strict=True) if program.means[name] != "x"]
+        before = [program.states[0][program.array_names[name]] for name in names]
+        own = [values for name, values in zip(names, before, strict=True) if program.array_names[name] != "x"]
         assert all(np.isnan(values).all() == stale for values in own)
-        assert program.is_after(0, list(program.states[0].values()))
-        assert program.is_after(len(names), list(program.states[-1].values()))
+        assert program.has_state_after(0, list(program.states[0].values()))
+        assert program.has_state_after(len(names), list(program.states[-1].values()))
 
 
 def test_the_recorded_screen_names_the_lines_that_our_checker_names() -> None:

@@ -1,4 +1,4 @@
-"""The device of notebook 00, in three numbers."""
+"""A card for notebook 00 that describes the device in use by three numbers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from virtualgpu.records import DeviceInfo
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SmallCard:
-    """A device in three numbers, with the origin that they share."""
+    """A card with three numbers of a device and their provenance."""
 
     info: DeviceInfo
 
     @property
     def numbers(self) -> tuple[tuple[str, str], ...]:
+        """The numbers as text, each with its meaning."""
         info = self.info
         bandwidth = info.memory_bandwidth_gbps
         return (
@@ -26,23 +27,23 @@ class SmallCard:
         )
 
     def __repr__(self) -> str:
-        told = "; ".join(f"{number} {what}" for number, what in self.numbers)
-        return f"{self.info.name}: {told}; {self.info.provenance.label}."
+        description = "; ".join(f"{number} {meaning}" for number, meaning in self.numbers)
+        return f"{self.info.name}: {description}; {self.info.provenance.label}."
 
     def _repr_html_(self) -> str:
         cells = "".join(
-            f'<div><div style="font-size:24px;font-weight:600">{number}</div><div>{what}</div></div>'
-            for number, what in self.numbers
+            f'<div><div style="font-size:24px;font-weight:600">{number}</div><div>{meaning}</div></div>'
+            for number, meaning in self.numbers
         )
         name = html.escape(self.info.name)
         label = html.escape(self.info.provenance.label)
-        row = "display:flex;flex-wrap:wrap;gap:8px 36px;margin:4px 0"
+        row_style = "display:flex;flex-wrap:wrap;gap:8px 36px;margin:4px 0"
         return (
-            f'<div><b>{name}</b><div style="{row}">{cells}</div>'
+            f'<div><b>{name}</b><div style="{row_style}">{cells}</div>'
             f'<div style="font-size:12px">{label}</div></div>'
         )
 
 
 def in_three_numbers() -> SmallCard:
-    """The device in use: multiprocessors, memory and peak bandwidth."""
+    """Return a card of the device in use: number of SMs, memory size and peak bandwidth."""
     return SmallCard(backend().device_info())

@@ -35,16 +35,26 @@ from virtualgpu.records import DeviceInfo, Dim3
 
 
 def judge_blocks(answer: Answer) -> str:
-    """``shape_for(n, info)``: blocks and threads with which each of n elements gets a thread."""
+    """Judge ``shape_for(n, info)``: blocks and threads so that each of n elements gets a thread."""
     rng = answer.rng
-    here = session.virtual_side().device_info()
-    most = here.max_threads_per_block
-    sizes = [1000, 1, most // 4, most // 4 + 1, most, most + 1, 33, 100_000, most * int(rng.integers(2, 99))]
-    # More elements than a float counts, as many as whole blocks of any usual size hold, and one too many.
-    sizes += [1024 * int(n) + more for n in rng.integers(1 << 15, 1 << 17, 2) for more in (0, 1)]
+    virtual_device = session.virtual_side().device_info()
+    max_threads = virtual_device.max_threads_per_block
+    sizes = [
+        1000,
+        1,
+        max_threads // 4,
+        max_threads // 4 + 1,
+        max_threads,
+        max_threads + 1,
+        33,
+        100_000,
+        max_threads * int(rng.integers(2, 99)),
+    ]
+    # Sizes that a float cannot represent exactly: a multiple of any usual block size, and one more.
+    sizes += [1024 * int(n) + extra for n in rng.integers(1 << 15, 1 << 17, 2) for extra in (0, 1)]
     sizes += [(1 << 31) + 1, (1 << 32) + 1]  # beyond 32 bits
-    _try_shapes(answer, here, [*sizes, *map(int, rng.integers(2, 100_000_000, 4))], "")
-    # GPUs of other kinds: fewer threads a block, and a grid of few blocks.
+    _judge_shapes(answer, virtual_device, [*sizes, *map(int, rng.integers(2, 100_000_000, 4))], "")
+    # Imaginary GPUs with fewer threads per block, and grids of few blocks.
     for threads, blocks in (
         (512, 64),
         (1024, int(rng.integers(40, 60))),
@@ -53,57 +63,65 @@ def judge_blocks(answer: Answer) -> str:
         (672, 48),
     ):
         info = replace(
-            here,
+            virtual_device,
             max_threads_per_block=threads,
             max_block_dim=(threads, threads, 64),
             max_grid_dim=(blocks, min(blocks, 65_535), min(blocks, 65_535)),
         )
-        room = threads * min(blocks, 65_535)
-        sizes = [1000, threads + 1, threads, 15 * room // 16, room - 1, room, int(rng.integers(1, room))]
-        where = f" on a GPU with at most {threads:,} threads in a block and {blocks:,} blocks in a grid"
-        _try_shapes(answer, info, sizes, where)
+        capacity = threads * min(blocks, 65_535)
+        sizes = [
+            1000,
+            threads + 1,
+            threads,
+            15 * capacity // 16,
+            capacity - 1,
+            capacity,
+            int(rng.integers(1, capacity)),
+        ]
+        condition = f" on a GPU with at most {threads:,} threads in a block and {blocks:,} blocks in a grid"
+        _judge_shapes(answer, info, sizes, condition)
     return "each element has a thread, with less than a block to spare, on any device."
 
 
-def _try_shapes(answer: Answer, info: DeviceInfo, sizes: list[int], where: str) -> None:
+def _judge_shapes(answer: Answer, info: DeviceInfo, sizes: list[int], condition: str) -> None:
     for n in sizes:
-        _census(answer, n, info, where)
+        _judge_shape(answer, n, info, condition)
 
 
-def _census(answer: Answer, n: int, info: DeviceInfo, where: str) -> None:
-    found = call(answer, n, info, name="shape_for", shown=f"shape_for({n}, info)")
-    case = f"shape_for({n}, info) returns {spelt(found)}{where}"
-    parts = parts_of(found)
+def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> None:
+    result = call(answer, n, info, name="shape_for", shown=f"shape_for({n}, info)")
+    message = f"shape_for({n}, info) returns {spelt(result)}{condition}"
+    parts = parts_of(result)
     if parts is None or len(parts) != 2:
-        raise NotYet(f"{case}; return two numbers, the blocks and the threads of each: (blocks, threads).")
+        raise NotYet(f"{message}; return two numbers, the blocks and the threads of each: (blocks, threads).")
     if not all(map(is_whole, parts)):
-        divide = ": divide with // instead of /" if all(map(is_number, parts)) else ""
-        raise NotYet(f"{case}, and a grid takes whole numbers{divide}.")
+        hint = ": divide with // instead of /" if all(map(is_number, parts)) else ""
+        raise NotYet(f"{message}, and a grid takes whole numbers{hint}.")
     blocks, threads = map(int, parts)
     if blocks < 1 or threads < 1:
-        raise NotYet(f"{case}, and a launch has at least 1 block of 1 thread; round up.")
+        raise NotYet(f"{message}, and a launch has at least 1 block of 1 thread; round up.")
     if threads > info.max_threads_per_block:
         raise NotYet(
-            f"{case}, but a block has at most {info.max_threads_per_block:,} threads there: "
+            f"{message}, but a block has at most {info.max_threads_per_block:,} threads there: "
             "info.max_threads_per_block says so."
         )
     if blocks > info.max_grid_dim[0]:
         raise NotYet(
-            f"{case}, but a grid has at most {info.max_grid_dim[0]:,} blocks there (info.max_grid_dim[0]): "
-            "take larger ones."
+            f"{message}, but a grid has at most {info.max_grid_dim[0]:,} blocks there "
+            "(info.max_grid_dim[0]): take larger ones."
         )
-    missed = n - blocks * threads
-    idle = blocks * threads - n
-    if missed > 0:
+    missing_threads = n - blocks * threads
+    idle_threads = blocks * threads - n
+    if missing_threads > 0:
         raise NotYet(
-            f"{case}: {blocks:,} × {threads:,} = {blocks * threads:,} threads leave "
-            f"{counted(missed, 'element')} uncounted; round up."
+            f"{message}: {blocks:,} × {threads:,} = {blocks * threads:,} threads leave "
+            f"{counted(missing_threads, 'element')} uncounted; round up."
         )
-    if threads <= idle < blocks <= info.max_threads_per_block:
-        raise NotYet(f"{case}, which is {blocks} blocks of {threads} threads: the blocks come first.")
-    if idle >= threads:
+    if threads <= idle_threads < blocks <= info.max_threads_per_block:
+        raise NotYet(f"{message}, which is {blocks} blocks of {threads} threads: the blocks come first.")
+    if idle_threads >= threads:
         raise NotYet(
-            f"{case}: {idle:,} threads have nothing to do, a whole block or more;"
+            f"{message}: {idle_threads:,} threads have nothing to do, a whole block or more;"
             f" round up only where there is a "
             "remainder."
         )
@@ -113,41 +131,43 @@ BLOCKS = PythonExercise("00-blocks", "A grid for n elements", judge_blocks, leve
 
 
 def saxpy_case(data: Draw, n: int, block: Dim3) -> Case:
-    """``y[i] = a * x[i] + y[i]``."""
+    """Make a launch that computes ``y[i] = a * x[i] + y[i]``."""
     a = np.float32(data.rng.uniform(1.5, 3) * data.rng.choice((-1, 1)))
     x = data.floats(n)
     y = data.floats(n)
     if data.kind:
         a = data.rng.choice(np.array((1, -1, 0.125, a), np.float32))
-    return _saxpy_of(a, x, y, block)
+    return _make_saxpy_case(a, x, y, block)
 
 
-def _saxpy_of(a: Any, x: Any, y: Any, block: Dim3) -> Case:
+def _make_saxpy_case(a: Any, x: Any, y: Any, block: Dim3) -> Case:
     n = x.size
     a = np.float32(a)
     with np.errstate(invalid="ignore"):
-        # In double precision: whether the GPU rounds once or twice is its affair.
+        # In double precision, because the GPU may round once (FMA) or twice.
         product = a.astype(np.float64) * x
-        old = y.astype(np.float64)
-        wanted = Near((product + old).astype(np.float32), np.abs(product) + np.abs(old))
-    return Case(blocks_for(n, block[0]), {"a": a, "x": x, "y": y, "n": n}, {"y": wanted})
+        old_y = y.astype(np.float64)
+        expected = Near((product + old_y).astype(np.float32), np.abs(product) + np.abs(old_y))
+    return Case(blocks_for(n, block[0]), {"a": a, "x": x, "y": y, "n": n}, {"y": expected})
 
 
-def _with_factor(a: float) -> Any:
-    """A row's case: that factor, and elements of all kinds."""
+def _saxpy_with_factor(a: float) -> Any:
+    """Return a function that makes a launch with factor `a` and elements of all kinds."""
 
     def case(data: Draw, n: int, block: Dim3) -> Case:
         values = np.array((0, -0.0, np.inf, -np.inf, np.nan, 1.5, -1e30), np.float32)
-        return _saxpy_of(a, data.rng.choice(values, n), data.rng.choice(values, n), block)
+        return _make_saxpy_case(a, data.rng.choice(values, n), data.rng.choice(values, n), block)
 
     return case
 
 
-_FACTORS = tuple(Row(f"a = {a}", _with_factor(a), (40,)) for a in (0.0, -1.0, 1e-30, np.inf, np.nan))
+_FACTOR_ROWS = tuple(
+    Row(f"a = {a}", _saxpy_with_factor(a), (40,)) for a in (0.0, -1.0, 1e-30, np.inf, np.nan)
+)
 
 
-def _ragged(m: Mistake) -> bool:
-    return m.fault == "out of bounds" and m["n"] % m.case.block[0] != 0
+def _overruns_last_block(mistake: Mistake) -> bool:
+    return mistake.fault == "out of bounds" and mistake["n"] % mistake.case.block[0] != 0
 
 
 SAXPY = KernelExercise(
@@ -157,10 +177,13 @@ SAXPY = KernelExercise(
     "float a, const float* x, float* y, int n",
     saxpy_case,
     "saxpy.cu",
-    table=_FACTORS,
+    table=_FACTOR_ROWS,
     budgets=(Budget("sectors", "Neighbouring threads belong on neighbouring elements.", 1.5),),
     advice=(
-        Advice(_ragged, "The last block has more threads than elements left: guard with `if (i < n)`."),
+        Advice(
+            _overruns_last_block,
+            "The last block has more threads than elements left: guard with `if (i < n)`.",
+        ),
         Advice(advice.holds(lambda m: m["a"] * m["x"]), "y holds a * x; the old y is missing from the sum."),
         Advice(advice.holds(lambda m: m["a"] * m["x"] * m["y"]), "The old y is to be added, not multiplied."),
         Advice(advice.holds(lambda m: m["x"] + m["y"]), "The factor a is missing."),
@@ -176,7 +199,7 @@ SAXPY = KernelExercise(
 
 
 def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
-    """``y[i]`` is the mean of ``x[i - 1]``, ``x[i]`` and ``x[i + 1]``; the two ends stay."""
+    """Make a launch in which ``y[i]`` is the mean of ``x[i - 1]`` to ``x[i + 1]``, and the ends stay."""
     x = data.floats(n)
     exact = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -184,12 +207,12 @@ def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
         terms = np.abs(exact)
         means[1:-1] = (exact[:-2] + exact[1:-1] + exact[2:]) / 3
         terms[1:-1] = (terms[:-2] + terms[1:-1] + terms[2:]) / 3
-    wanted = Near(means.astype(np.float32), terms, ulps=3)
-    return Case(blocks_for(n, block[0]), {"x": x, "n": n}, {"y": wanted})
+    expected = Near(means.astype(np.float32), terms, ulps=3)
+    return Case(blocks_for(n, block[0]), {"x": x, "n": n}, {"y": expected})
 
 
-def _at_the_ends(m: Mistake) -> bool:
-    return m.found is not None and m["n"] > 2 and not m.wrong[1:-1].any()
+def _only_ends_wrong(mistake: Mistake) -> bool:
+    return mistake.found is not None and mistake["n"] > 2 and not mistake.wrong[1:-1].any()
 
 
 REPAIR = KernelExercise(
@@ -212,7 +235,7 @@ REPAIR = KernelExercise(
             "Every mean is 0: what is 1 / 3, of two whole numbers?",
         ),
         Advice(
-            advice.either(advice.out_of_bounds, _at_the_ends),
+            advice.either(advice.out_of_bounds, _only_ends_wrong),
             "Which neighbours has the first element, and which the last?",
         ),
         Advice(
@@ -225,72 +248,78 @@ REPAIR = KernelExercise(
 
 
 def spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Pixels within r of (cx, cy) twice as bright, 255 at most; the others half as bright."""
+    """Make a launch that doubles pixels within r of (cx, cy), up to 255, and halves the other pixels."""
     height, width = size
     picture = data.rng.integers(0, 256, (height, width)).astype(np.uint8)
-    # In the picture or beside it, and no larger than floats are exact for the squares of distances near r,
-    # and for their roots.
-    far = int(data.rng.choice((2, 400)))
-    cx, cy = (int(data.rng.integers(-far, side + far)) for side in (width, height))
-    near = int(data.rng.integers(0, min(max(size), 2000)))
-    r = int(data.rng.choice([0, 1, near, far + near]))
-    return _spotlight_of(picture, cx, cy, r, block)
+    # The centre is in the picture or next to it. Radii are so small that floats represent squares of
+    # distances near r, and their roots, exactly.
+    margin = int(data.rng.choice((2, 400)))
+    cx, cy = (int(data.rng.integers(-margin, side + margin)) for side in (width, height))
+    short_radius = int(data.rng.integers(0, min(max(size), 2000)))
+    r = int(data.rng.choice([0, 1, short_radius, margin + short_radius]))
+    return _make_spotlight_case(picture, cx, cy, r, block)
 
 
-def _spotlight_of(picture: Any, cx: int, cy: int, r: int, block: Dim3) -> Case:
+def _make_spotlight_case(picture: Any, cx: int, cy: int, r: int, block: Dim3) -> Case:
     height, width = picture.shape
     y, x = np.ogrid[:height, :width]
-    lit = (x - cx) ** 2 + (y - cy) ** 2 <= r * r
-    wanted = np.where(lit, np.minimum(2 * picture.astype(int), 255), picture // 2).astype(np.uint8)
+    is_lit = (x - cx) ** 2 + (y - cy) ** 2 <= r * r
+    expected = np.where(is_lit, np.minimum(2 * picture.astype(int), 255), picture // 2).astype(np.uint8)
     grid = blocks_for(width, block[0]), blocks_for(height, block[1])
     values = {"picture": picture, "width": width, "height": height, "cx": cx, "cy": cy, "r": r}
-    return Case(grid, values, {"out": wanted})
+    return Case(grid, values, {"out": expected})
 
 
-def _lit(cx: int, cy: int, r: int) -> Any:
-    """A row's case: a spot, and a picture of all bytes."""
+def _spot_case(cx: int, cy: int, r: int) -> Any:
+    """Return a function that makes a launch with this spot and a picture that contains all bytes."""
 
     def case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
         picture = data.rng.permutation(np.resize(np.arange(256), size[0] * size[1])).astype(np.uint8)
-        return _spotlight_of(picture.reshape(size), cx, cy, r, block)
+        return _make_spotlight_case(picture.reshape(size), cx, cy, r, block)
 
     return case
 
 
-# Far away means as far as the square of a distance fits into an int, and no pixel is near the rim.
-_SPOTS = (
-    Row("everything lit", _lit(10, 10, 400), ((20, 30),)),
-    Row("nothing lit", _lit(-3, 5, 2), ((20, 30), (1, 1))),
-    Row("one pixel lit", _lit(3, 5, 0), ((20, 30),)),
-    Row("a corner on the rim", _lit(-3, -4, 5), ((20, 30),)),
-    Row("a dark spot far to the left", _lit(-40_000, 3, 30_000), ((20, 300),)),
-    Row("a dark spot far below", _lit(3, 40_000, 30_000), ((300, 20),)),
-    Row("a large spot", _lit(-20_000, -20_000, 46_340), ((20, 30),)),
+# The far spots are so far away that the square of a distance just fits into an int; no pixel is near the rim.
+_SPOT_ROWS = (
+    Row("everything lit", _spot_case(10, 10, 400), ((20, 30),)),
+    Row("nothing lit", _spot_case(-3, 5, 2), ((20, 30), (1, 1))),
+    Row("one pixel lit", _spot_case(3, 5, 0), ((20, 30),)),
+    Row("a corner on the rim", _spot_case(-3, -4, 5), ((20, 30),)),
+    Row("a dark spot far to the left", _spot_case(-40_000, 3, 30_000), ((20, 300),)),
+    Row("a dark spot far below", _spot_case(3, 40_000, 30_000), ((300, 20),)),
+    Row("a large spot", _spot_case(-20_000, -20_000, 46_340), ((20, 30),)),
 )
 
 
-def _spot(m: Mistake, transposed: bool) -> Any:
-    y, x = np.ogrid[: m["height"], : m["width"]]
-    x, y = (y, x) if transposed else (x, y)
-    return (x - m["cx"]) ** 2 + (y - m["cy"]) ** 2 - m["r"] ** 2
+def _squared_distance_from_rim(mistake: Mistake, has_swapped_axes: bool) -> Any:
+    y, x = np.ogrid[: mistake["height"], : mistake["width"]]
+    x, y = (y, x) if has_swapped_axes else (x, y)
+    return (x - mistake["cx"]) ** 2 + (y - mistake["cy"]) ** 2 - mistake["r"] ** 2
 
 
-def _wrapped(m: Mistake) -> Any:
-    return np.where(_spot(m, False) <= 0, 2 * m["picture"].astype(int) % 256, m["picture"] // 2)
+def _picture_with_wrapped_bytes(mistake: Mistake) -> Any:
+    return np.where(
+        _squared_distance_from_rim(mistake, False) <= 0,
+        2 * mistake["picture"].astype(int) % 256,
+        mistake["picture"] // 2,
+    )
 
 
-def _mirrored(m: Mistake) -> Any:
-    bright = np.minimum(2 * m["picture"].astype(int), 255)
-    return np.where(_spot(m, True) <= 0, bright, m["picture"] // 2)
+def _picture_with_swapped_axes(mistake: Mistake) -> Any:
+    bright_picture = np.minimum(2 * mistake["picture"].astype(int), 255)
+    return np.where(_squared_distance_from_rim(mistake, True) <= 0, bright_picture, mistake["picture"] // 2)
 
 
-def _rim(m: Mistake) -> bool:
-    return m.found is not None and bool((_spot(m, False)[m.wrong] == 0).all())
+def _only_rim_wrong(mistake: Mistake) -> bool:
+    return mistake.found is not None and bool(
+        (_squared_distance_from_rim(mistake, False)[mistake.wrong] == 0).all()
+    )
 
 
-def _pictures(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """Sizes of `draw.matrices` with long sides halved, so that the square of a distance fits into an int."""
-    sizes = draw.matrices(rng, at_once)
+def _draw_picture_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw sizes of pictures, with long sides halved so that squared distances fit into an int."""
+    sizes = draw.matrices(rng, threads_at_once)
     return [
         size if callable(size) or max(size) <= 1 << 15 else tuple(max(2, side // 2) for side in size)
         for size in sizes
@@ -306,8 +335,8 @@ PICTURE = KernelExercise(
     "spotlight.cu",
     level="stretch",
     naive="spotlight_down_the_rows.cu",
-    table=_SPOTS,
-    sizes=_pictures,
+    table=_SPOT_ROWS,
+    sizes=_draw_picture_sizes,
     blocks=draw.planes,
     measured=Measured((190, 250), (32, 8, 1)),
     once=True,
@@ -323,15 +352,15 @@ PICTURE = KernelExercise(
             "Threads beyond the right edge write into the next row: guard x < width and y < height, each.",
         ),
         Advice(
-            advice.holds(_wrapped),
+            advice.holds(_picture_with_wrapped_bytes),
             "A byte holds 255 at most, and what is more starts again at 0: take the min.",
         ),
         Advice(
-            advice.both(advice.holds(_mirrored), _rim),
+            advice.both(advice.holds(_picture_with_swapped_axes), _only_rim_wrong),
             "Pixels exactly r away are lit, too; or x and y are exchanged in the circle.",
         ),
-        Advice(advice.holds(_mirrored), "x and y are exchanged in the circle."),
-        Advice(_rim, "Pixels exactly r away are lit, too."),
+        Advice(advice.holds(_picture_with_swapped_axes), "x and y are exchanged in the circle."),
+        Advice(_only_rim_wrong, "Pixels exactly r away are lit, too."),
         Advice(
             advice.partly_unwritten,
             "Some pixels were never written. x counts columns, y counts rows; the pixel is y * width + x.",

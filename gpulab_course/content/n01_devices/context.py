@@ -1,6 +1,6 @@
-"""The creation of a process's CUDA context and its cost: measured here, or recorded on an H200.
+"""Times and memory of a process's first CUDA calls, which create its context: measured or recorded.
 
-``python -m gpulab_course.content.n01_devices.context`` measures in this very process and prints JSON.
+``python -m gpulab_course.content.n01_devices.context`` measures them in its own process and prints JSON.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from gpulab import session
 from gpulab.views.tables import Table
 from virtualgpu.records import Provenance
 
-RECORDED = "h200_context.json"
-_LIMIT_S = 120
+RECORDING_FILE = "h200_context.json"
+_TIMEOUT_S = 120
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call, and how things stood after it. ``memory_bytes`` is what the process holds of the device."""
+    """One call, its time, and the state of the process after it.
+
+    ``active`` tells whether the process has a context; ``memory_bytes`` is its memory on the device.
+    """
 
     call: str
     took_ms: float
@@ -34,7 +37,7 @@ class Step:
 
 
 class ContextSteps:
-    """The steps of a process's first calls, as a table; ``.record`` holds them as data."""
+    """A table of a process's first CUDA calls; ``.record`` contains them as data."""
 
     def __init__(self, provenance: Provenance, steps: tuple[Step, ...]) -> None:
         self.provenance = provenance
@@ -61,18 +64,18 @@ class ContextSteps:
 
 
 def first_calls() -> ContextSteps:
-    """The first calls of a fresh process on this machine's GPU; without one, those recorded on an H200."""
+    """Measure the first CUDA calls of a new process; without a GPU, return those recorded on an H200."""
     choice = session.which_device()
     if choice.kind == "virtual":
-        text = resources.files(__package__).joinpath(RECORDED).read_text(encoding="utf-8")
-        return _read(json.loads(text), "recorded")
-    done = subprocess.run(
-        [sys.executable, "-m", __name__], capture_output=True, text=True, check=True, timeout=_LIMIT_S
+        text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")
+        return _make_context_steps(json.loads(text), "recorded")
+    process = subprocess.run(
+        [sys.executable, "-m", __name__], capture_output=True, text=True, check=True, timeout=_TIMEOUT_S
     )
-    return _read(json.loads(done.stdout), "measured")
+    return _make_context_steps(json.loads(process.stdout), "measured")
 
 
-def _read(data: dict[str, Any], source: Any) -> ContextSteps:
+def _make_context_steps(data: dict[str, Any], source: Any) -> ContextSteps:
     detail = ", ".join([*([data["date"]] if source == "recorded" else []), f"driver {data['driver']}"])
     return ContextSteps(
         Provenance(source, data["device"], detail), tuple(Step(**step) for step in data["steps"])
@@ -80,33 +83,33 @@ def _read(data: dict[str, Any], source: Any) -> ContextSteps:
 
 
 def measure() -> dict[str, Any]:
-    """Take the steps in this process, which must not have touched the device yet."""
-    begun = time.perf_counter()
+    """Measure the first CUDA calls of this process, which must not have used the device before."""
+    start_s = time.perf_counter()
     import cupy
     import pynvml
 
     steps: list[Step] = []
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-    before = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+    used_before_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
     driver: Any = ctypes.CDLL(_LIBRARY)
 
-    def note(call: str, since: float) -> None:
-        took_ms = (time.perf_counter() - since) * 1e3
-        held = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used) - before
-        steps.append(Step(call, took_ms, _active(driver), held))
+    def add_step(call: str, call_start_s: float) -> None:
+        duration_ms = (time.perf_counter() - call_start_s) * 1e3
+        held_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used) - used_before_bytes
+        steps.append(Step(call, duration_ms, _has_context(driver), held_bytes))
 
-    note("import cupy", begun)
+    add_step("import cupy", start_s)
     calls = {
         "cupy.cuda.runtime.getDeviceCount()": cupy.cuda.runtime.getDeviceCount,
         "cupy.RawKernel(code, name)": lambda: cupy.RawKernel(_KERNEL, "one"),
         "cupy.zeros(1)": lambda: cupy.zeros(1),
         "cupy.zeros(1), again": lambda: cupy.zeros(1),
     }
-    for call, run in calls.items():
-        since = time.perf_counter()
-        run()
-        note(call, since)
+    for call, function in calls.items():
+        call_start_s = time.perf_counter()
+        function()
+        add_step(call, call_start_s)
     name = pynvml.nvmlDeviceGetName(handle)
     return {
         "device": name if isinstance(name, str) else name.decode(),
@@ -119,15 +122,15 @@ def measure() -> dict[str, Any]:
 _KERNEL = 'extern "C" __global__ void one(int* x) { *x = 1; }'
 
 
-def _active(driver: Any) -> bool:
+def _has_context(driver: Any) -> bool:
     """Return whether the process has a primary context, without creating one."""
     device = ctypes.c_int()
     flags = ctypes.c_uint()
-    active = ctypes.c_int()
+    is_active = ctypes.c_int()
     if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
         return False
-    failed = driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active))
-    return not failed and bool(active.value)
+    status = driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(is_active))
+    return not status and bool(is_active.value)
 
 
 if __name__ == "__main__":

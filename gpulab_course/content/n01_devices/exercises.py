@@ -29,21 +29,24 @@ _MIB = 1 << 20
 
 
 def judge_peak(answer: Answer) -> str:
-    """``peak(info)``: (TFLOP/s in FP32, GB/s of memory) from counts, clocks and widths."""
+    """Judge ``peak(info)``: (TFLOP/s in FP32, GB/s of memory) from counts, clocks and widths."""
     for info in _devices(answer.rng):
-        found = call(answer, info, name="peak", shown=f"peak of a {info.name}")
-        parts = parts_of(found)
+        result = call(answer, info, name="peak", shown=f"peak of a {info.name}")
+        parts = parts_of(result)
         if parts is None or len(parts) != 2:
-            raise NotYet(f"peak of a {info.name} gives {spelt(found)}: return two numbers, TFLOP/s and GB/s.")
+            raise NotYet(
+                f"peak of a {info.name} gives {spelt(result)}: return two numbers, TFLOP/s and GB/s."
+            )
         tflops, gbps = _peak(info)
-        _same_rate(info, "TFLOP/s", parts[0], tflops, _TFLOPS_LESSONS)
-        _same_rate(info, "GB/s", parts[1], gbps, _GBPS_LESSONS)
+        _check_rate(info, "TFLOP/s", parts[0], tflops, _TFLOPS_LESSONS)
+        _check_rate(info, "GB/s", parts[1], gbps, _GBPS_LESSONS)
     return "both rates follow from counts, clocks and widths, for devices that do not exist, too."
 
 
-def _peak(info: Any) -> tuple[float, float]:
-    tflops = info.sm_count * info.fp32_lanes_per_sm * 2 * info.boost_clock_mhz / 1e6
-    return tflops, 2 * info.memory_clock_mhz * info.memory_bus_bits / 8 / 1e3
+def _peak(device: Any) -> tuple[float, float]:
+    """Return a device's peak rates in TFLOP/s and GB/s."""
+    tflops = device.sm_count * device.fp32_lanes_per_sm * 2 * device.boost_clock_mhz / 1e6
+    return tflops, 2 * device.memory_clock_mhz * device.memory_bus_bits / 8 / 1e3
 
 
 _TFLOPS_LESSONS = {
@@ -63,92 +66,105 @@ _GBPS_LESSONS = {
 }
 
 
-def _same_rate(info: DeviceInfo, unit: str, given: Any, right: float, lessons: dict[float, str]) -> None:
-    if not is_number(given):
-        raise NotYet(f"peak of a {info.name} gives {spelt(given)} for {unit}: return numbers.")
-    found = as_float(given)
-    if np.isclose(found, right, rtol=1e-3):
+def _check_rate(info: DeviceInfo, unit: str, value: Any, expected: float, lessons: dict[float, str]) -> None:
+    if not is_number(value):
+        raise NotYet(f"peak of a {info.name} gives {spelt(value)} for {unit}: return numbers.")
+    rate = as_float(value)
+    if np.isclose(rate, expected, rtol=1e-3):
         return
-    lesson = next(
-        (text for factor, text in lessons.items() if np.isclose(found, factor * right, rtol=1e-3)), ""
-    )
-    if not lesson and found in (info.fp32_tflops, info.memory_bandwidth_gbps):
+    lesson = ""
+    for factor, known_lesson in lessons.items():
+        if np.isclose(rate, factor * expected, rtol=1e-3):
+            lesson = known_lesson
+            break
+    if not lesson and rate in (info.fp32_tflops, info.memory_bandwidth_gbps):
         lesson = "that is the published rate; compute it from counts, clocks and widths."
-    lanes = found / right * info.fp32_lanes_per_sm / 32
+    lanes = rate / expected * info.fp32_lanes_per_sm / 32
     if not lesson and "TFLOP" in unit and 0.5 < lanes < 100 and np.isclose(lanes, round(lanes), rtol=1e-6):
         lesson = "not every SM has as many lanes: info.fp32_lanes_per_sm says how many."
-    said = f"peak of a {info.name} gives {found:,.4g} {unit}, it should be {right:,.4g}"
-    raise NotYet(f"{said}: {lesson}" if lesson else f"{said}.")
+    message = f"peak of a {info.name} gives {rate:,.4g} {unit}, it should be {expected:,.4g}"
+    raise NotYet(f"{message}: {lesson}" if lesson else f"{message}.")
 
 
 def _devices(rng: np.random.Generator) -> list[DeviceInfo]:
-    known = [
+    """Return the devices of the table with known clocks, and three imaginary devices.
+
+    The published rates of the imaginary devices are wrong, because they belong to another device.
+    """
+    table_devices = [
         info for info in table() if info.boost_clock_mhz and info.memory_clock_mhz and info.memory_bus_bits
     ]
-    # Rates from a table are wrong for these devices, whose published rates are those of another device.
-    imagined = [
-        replace(
-            other,
+    imaginary_devices = []
+    indices = rng.permutation(len(table_devices))
+    for name, index in zip(("Imagined", "Fancied", "Invented"), indices, strict=False):
+        model = table_devices[index]
+        lane_counts = [lanes for lanes in (32, 64, 96, 128, 192, 256) if lanes != model.fp32_lanes_per_sm]
+        device = replace(
+            model,
             name=f"{name} GPU",
             sm_count=int(rng.integers(5, 300)),
-            fp32_lanes_per_sm=int(
-                rng.choice(
-                    [lanes for lanes in (32, 64, 96, 128, 192, 256) if lanes != other.fp32_lanes_per_sm]
-                )
-            ),
+            fp32_lanes_per_sm=int(rng.choice(lane_counts)),
             boost_clock_mhz=int(rng.integers(500, 3000)),
             memory_clock_mhz=int(rng.integers(800, 14_000)),
             memory_bus_bits=int(64 * rng.integers(1, 128)),
         )
-        for name, other in zip(("Imagined", "Fancied", "Invented"), rng.permutation(len(known)), strict=False)
-        for other in [known[other]]
-    ]
-    return [*known, *imagined]
+        imaginary_devices.append(device)
+    return [*table_devices, *imaginary_devices]
 
 
-_ASKED = ((7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
+_REQUIRED_CAPABILITIES = ((7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
 
 
 def judge_capability(answer: Answer) -> str:
-    """``at_least(text, major, minor)``: whether a capability such as "120" is at least major.minor."""
-    known = ["80", "75", "52", "86", "89", "90", "100", "103", "110", "120", "121"]
-    other = ["30", "37", "60", "61", "62", "70", "72", "87", "88", "101", "107", "115", "130", "139"]
-    drawn = [str(10 * int(answer.rng.integers(3, 26)) + int(answer.rng.integers(10))) for _ in range(8)]
-    for text in (*known, *other, *drawn):
-        own = divmod(int(text), 10)
-        near = [own, (own[0], own[1] + 1), (own[0] + 1, 0), (own[0] - 1, 9), (own[0], max(own[1] - 1, 0))]
-        for asked in (*_ASKED, *(pair for pair in near if pair[1] < 10)):
-            _judge_pair(answer, text, own, asked)
+    """Judge ``at_least(text, major, minor)``: whether a capability such as "120" is at least major.minor."""
+    common_texts = ["80", "75", "52", "86", "89", "90", "100", "103", "110", "120", "121"]
+    rare_texts = ["30", "37", "60", "61", "62", "70", "72", "87", "88", "101", "107", "115", "130", "139"]
+    random_texts = [
+        str(10 * int(answer.rng.integers(3, 26)) + int(answer.rng.integers(10))) for _ in range(8)
+    ]
+    for text in (*common_texts, *rare_texts, *random_texts):
+        version = divmod(int(text), 10)
+        neighbours = [
+            version,
+            (version[0], version[1] + 1),
+            (version[0] + 1, 0),
+            (version[0] - 1, 9),
+            (version[0], max(version[1] - 1, 0)),
+        ]
+        for required in (*_REQUIRED_CAPABILITIES, *(pair for pair in neighbours if pair[1] < 10)):
+            _judge_comparison(answer, text, version, required)
     return "right from 3.0 to 25.9, and a pair is compared as a pair."
 
 
-def _judge_pair(answer: Answer, text: str, own: tuple[int, int], asked: tuple[int, int]) -> None:
-    found = call(answer, text, *asked, name="at_least")
-    if not isinstance(found, bool | np.bool):
-        raise NotYet(f"{spell('at_least', (text, *asked))} returns {spelt(found)}; return True or False.")
-    if bool(found) == (own >= asked):
+def _judge_comparison(answer: Answer, text: str, version: tuple[int, int], required: tuple[int, int]) -> None:
+    result = call(answer, text, *required, name="at_least")
+    if not isinstance(result, bool | np.bool):
+        raise NotYet(f"{spell('at_least', (text, *required))} returns {spelt(result)}; return True or False.")
+    if bool(result) == (version >= required):
         return
-    said = f"{spell('at_least', (text, *asked))} returns {found}, but {text} is {own[0]}.{own[1]}"
+    message = (
+        f"{spell('at_least', (text, *required))} returns {result}, but {text} is {version[0]}.{version[1]}"
+    )
     if len(text) == 3:
-        raise NotYet(f"{said}: the minor version is the last digit, and all before it is the major one.")
-    if asked[0] > 9:
-        raise NotYet(f"{said}: compare numbers, not texts; as a text, 9 comes after 10.")
-    if own == asked:
-        raise NotYet(f"{said}: at least includes the version itself.")
-    raise NotYet(f"{said}: the minor version counts only where the major ones are equal.")
+        raise NotYet(f"{message}: the minor version is the last digit, and all before it is the major one.")
+    if required[0] > 9:
+        raise NotYet(f"{message}: compare numbers, not texts; as a text, 9 comes after 10.")
+    if version == required:
+        raise NotYet(f"{message}: at least includes the version itself.")
+    raise NotYet(f"{message}: the minor version counts only where the major ones are equal.")
 
 
 def judge_limits(answer: Answer) -> str:
-    """``first_problem(info, grid, block, shared_bytes)``: the first limit a launch breaks, or "ok"."""
+    """Judge ``first_problem(info, grid, block, shared_bytes)``: the first limit a launch exceeds, or "ok"."""
     info = table()[0]
-    for grid, block, shared_bytes, wanted, lesson in _launches(info):
+    for grid, block, shared_bytes, expected, lesson in _example_launches(info):
         shown = f"first_problem(info, {grid}, {block}, {shared_bytes})"
-        found = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=shown)
-        if not isinstance(found, str) or found != wanted:
-            raise NotYet(f"{shown} returns {spelt(found)}, it should be {wanted!r}: {lesson}")
-    _reads_info(answer, info)
+        result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=shown)
+        if not isinstance(result, str) or result != expected:
+            raise NotYet(f"{shown} returns {spelt(result)}, it should be {expected!r}: {lesson}")
+    _check_reads_info(answer, info)
     for _ in range(120):
-        _judge_launch(answer, *_drawn_launch(answer.rng, info))
+        _judge_launch(answer, *_draw_launch(answer.rng, info))
     return "it finds every broken limit, on any device."
 
 
@@ -161,106 +177,148 @@ def _first_problem(info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int)
     return "shared" if shared_bytes > info.shared_per_block_bytes else "ok"
 
 
-def _drawn_launch(rng: np.random.Generator, info: DeviceInfo) -> tuple[DeviceInfo, Dim3, Dim3, int]:
+def _draw_launch(rng: np.random.Generator, info: DeviceInfo) -> tuple[DeviceInfo, Dim3, Dim3, int]:
     """Draw a device whose limits all differ, and a launch that reaches some limits and exceeds one or two."""
 
-    def three(low: int, high: int) -> Dim3:
+    def draw_triple(low: int, high: int) -> Dim3:
         x, y, z = (int(n) for n in rng.integers(low, high, 3))
         return x, y, z
 
     threads = int(rng.integers(100, 1100))
-    other = replace(
+    device = replace(
         info,
         max_threads_per_block=threads,
-        max_block_dim=three(8, threads),
-        max_grid_dim=three(100, 90_000),
+        max_block_dim=draw_triple(8, threads),
+        max_grid_dim=draw_triple(100, 90_000),
         shared_per_block_bytes=int(rng.integers(1 << 10, 1 << 17)),
         reserved_shared_per_block_bytes=1024,
     )
     grid = [1, 1, 1]
     block = [1, 1, 1]
-    shared = int(rng.integers(0, other.shared_per_block_bytes + 1))
-    for part in rng.choice(8, int(rng.integers(1, 4)), replace=False):
-        axis = int(part) % 3
-        over = int(rng.integers(0, 2))
-        if part < 3:
-            block[axis] = other.max_block_dim[axis] + over
-        elif part < 6:
-            grid[axis] = other.max_grid_dim[axis] + over
-        elif part == 6:
-            shared = other.shared_per_block_bytes + over
+    shared_bytes = int(rng.integers(0, device.shared_per_block_bytes + 1))
+    for limit_index in rng.choice(8, int(rng.integers(1, 4)), replace=False):
+        axis = int(limit_index) % 3
+        excess = int(rng.integers(0, 2))
+        if limit_index < 3:
+            block[axis] = device.max_block_dim[axis] + excess
+        elif limit_index < 6:
+            grid[axis] = device.max_grid_dim[axis] + excess
+        elif limit_index == 6:
+            shared_bytes = device.shared_per_block_bytes + excess
         else:
-            block = [threads // 4 + over, 4, 1] if rng.random() < 0.5 else [1, 2, threads // 2 + over]
-    return other, (grid[0], grid[1], grid[2]), (block[0], block[1], block[2]), shared
+            block = [threads // 4 + excess, 4, 1] if rng.random() < 0.5 else [1, 2, threads // 2 + excess]
+    return device, (grid[0], grid[1], grid[2]), (block[0], block[1], block[2]), shared_bytes
 
 
 def _judge_launch(answer: Answer, info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
-    wanted = _first_problem(info, grid, block, shared_bytes)
+    expected = _first_problem(info, grid, block, shared_bytes)
     shown = f"first_problem(info, {grid}, {block}, {shared_bytes})"
-    found = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=shown)
-    if found != wanted:
+    result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=shown)
+    if result != expected:
         raise NotYet(
-            f"{shown} returns {spelt(found)}, it should be {wanted!r} on a device with "
+            f"{shown} returns {spelt(result)}, it should be {expected!r} on a device with "
             f"max_threads_per_block = {info.max_threads_per_block}, max_block_dim = {info.max_block_dim}, "
             f"max_grid_dim = {info.max_grid_dim}, shared_per_block_bytes = {info.shared_per_block_bytes}."
         )
 
 
-def _reads_info(answer: Answer, info: DeviceInfo) -> None:
-    """Check on several devices that the function reads its limits from `info`."""
-    one = (1, 1, 1)
-    narrow = replace(info, max_block_dim=(256, 256, 32))
-    flat = replace(info, max_grid_dim=(1 << 20, 1000, 1000))
-    small = replace(info, max_threads_per_block=512, shared_per_block_bytes=16 * 1024)
-    large = replace(
+def _check_reads_info(answer: Answer, info: DeviceInfo) -> None:
+    """Check with several devices that the answer reads its limits from `info`."""
+    single = (1, 1, 1)
+    narrow_device = replace(info, max_block_dim=(256, 256, 32))
+    flat_device = replace(info, max_grid_dim=(1 << 20, 1000, 1000))
+    small_device = replace(info, max_threads_per_block=512, shared_per_block_bytes=16 * 1024)
+    large_device = replace(
         info, max_threads_per_block=2048, max_block_dim=(2048, 2048, 64), shared_per_block_bytes=_MIB
     )
-    for other, grid, block, shared, wanted, field in (
-        (small, one, (1024, 1, 1), 0, "threads", "max_threads_per_block"),
-        (small, one, (32, 1, 1), 32 * 1024, "shared", "shared_per_block_bytes"),
-        (narrow, one, (257, 1, 1), 0, "block", "max_block_dim"),
-        (narrow, one, (1, 257, 1), 0, "block", "max_block_dim"),
-        (narrow, one, (1, 1, 33), 0, "block", "max_block_dim"),
-        (flat, ((1 << 20) + 1, 1, 1), (32, 1, 1), 0, "grid", "max_grid_dim"),
-        (flat, (1, 1, 1001), (32, 1, 1), 0, "grid", "max_grid_dim"),
-        (large, one, (2048, 1, 1), 512 * 1024, "ok", "max_threads_per_block"),
+    for device, grid, block, shared_bytes, expected, field in (
+        (small_device, single, (1024, 1, 1), 0, "threads", "max_threads_per_block"),
+        (small_device, single, (32, 1, 1), 32 * 1024, "shared", "shared_per_block_bytes"),
+        (narrow_device, single, (257, 1, 1), 0, "block", "max_block_dim"),
+        (narrow_device, single, (1, 257, 1), 0, "block", "max_block_dim"),
+        (narrow_device, single, (1, 1, 33), 0, "block", "max_block_dim"),
+        (flat_device, ((1 << 20) + 1, 1, 1), (32, 1, 1), 0, "grid", "max_grid_dim"),
+        (flat_device, (1, 1, 1001), (32, 1, 1), 0, "grid", "max_grid_dim"),
+        (large_device, single, (2048, 1, 1), 512 * 1024, "ok", "max_threads_per_block"),
     ):
-        found = call(
-            answer, other, grid, block, shared, name="first_problem", shown="first_problem of another device"
+        result = call(
+            answer,
+            device,
+            grid,
+            block,
+            shared_bytes,
+            name="first_problem",
+            shown="first_problem of another device",
         )
-        if found != wanted:
+        if result != expected:
             raise NotYet(
                 f"it does not read info.{field}: for another device and grid {grid}, block {block}, "
-                f"{shared:,} bytes it says {spelt(found)} instead of {wanted!r}."
+                f"{shared_bytes:,} bytes it says {spelt(result)} instead of {expected!r}."
             )
 
 
-def _launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str], ...]:
-    most = info.max_threads_per_block
-    wide, high, deep = info.max_block_dim
-    shared = info.shared_per_block_bytes
-    grid_y = info.max_grid_dim[1]
-    one = (1, 1, 1)
+def _example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str], ...]:
+    max_threads = info.max_threads_per_block
+    max_x, max_y, max_z = info.max_block_dim
+    max_shared = info.shared_per_block_bytes
+    max_grid_y = info.max_grid_dim[1]
+    single = (1, 1, 1)
     warp = (32, 1, 1)
     return (
-        (one, warp, 0, "ok", "a small launch breaks no limit."),
-        (one, (most, 1, 1), shared, "ok", "a limit may be reached, not passed: compare with >."),
-        (one, (most + 1, 1, 1), 0, "threads", f"a block has at most {most:,} threads."),
-        (one, (wide // 16, 32, 1), 0, "threads", "x × y × z counts, not each alone."),
-        (one, (1 << 16, 1 << 16, 1), 0, "threads", "x × y × z counts, however large that is."),
-        (one, (8, 8, deep + 1), 0, "threads", "the number of threads comes first in the order."),
-        (one, (1, 1, deep + 1), 0, "block", f"a block is at most {deep} deep in z."),
-        (one, (1, 1, deep), 0, "ok", f"a block may be {deep} deep."),
-        (one, (8, high // 16, 1), 0, "ok", f"{8 * (high // 16)} threads fit."),
-        ((1, grid_y, 1), warp, 0, "ok", f"a grid may be {grid_y:,} high."),
-        ((1, grid_y + 1, 1), warp, 0, "grid", f"a grid is at most {grid_y:,} high; put the long axis in x."),
-        ((1, 1, grid_y + 1), warp, 0, "grid", f"a grid is at most {grid_y:,} deep."),
-        ((grid_y + 1, 1, 1), warp, 0, "ok", "x has a limit of its own, far above y's."),
-        ((grid_y + 1, grid_y, 1), warp, 0, "ok", "each axis of a grid has a limit, and their product none."),
+        (single, warp, 0, "ok", "a small launch breaks no limit."),
+        (
+            single,
+            (max_threads, 1, 1),
+            max_shared,
+            "ok",
+            "a limit may be reached, not passed: compare with >.",
+        ),
+        (single, (max_threads + 1, 1, 1), 0, "threads", f"a block has at most {max_threads:,} threads."),
+        (single, (max_x // 16, 32, 1), 0, "threads", "x × y × z counts, not each alone."),
+        (single, (1 << 16, 1 << 16, 1), 0, "threads", "x × y × z counts, however large that is."),
+        (single, (8, 8, max_z + 1), 0, "threads", "the number of threads comes first in the order."),
+        (single, (1, 1, max_z + 1), 0, "block", f"a block is at most {max_z} deep in z."),
+        (single, (1, 1, max_z), 0, "ok", f"a block may be {max_z} deep."),
+        (single, (8, max_y // 16, 1), 0, "ok", f"{8 * (max_y // 16)} threads fit."),
+        ((1, max_grid_y, 1), warp, 0, "ok", f"a grid may be {max_grid_y:,} high."),
+        (
+            (1, max_grid_y + 1, 1),
+            warp,
+            0,
+            "grid",
+            f"a grid is at most {max_grid_y:,} high; put the long axis in x.",
+        ),
+        ((1, 1, max_grid_y + 1), warp, 0, "grid", f"a grid is at most {max_grid_y:,} deep."),
+        ((max_grid_y + 1, 1, 1), warp, 0, "ok", "x has a limit of its own, far above y's."),
+        (
+            (max_grid_y + 1, max_grid_y, 1),
+            warp,
+            0,
+            "ok",
+            "each axis of a grid has a limit, and their product none.",
+        ),
         (info.max_grid_dim, warp, 0, "ok", "each axis of a grid may reach its limit, all at once, too."),
-        ((1, grid_y + 1, 1), (1, 1, deep + 1), 0, "block", "the block comes before the grid in the order."),
-        ((1, grid_y + 1, 1), warp, shared + 1, "grid", "the grid comes before shared memory in the order."),
-        (one, warp, shared + 1, "shared", f"{shared:,} bytes of shared memory are the default limit."),
+        (
+            (1, max_grid_y + 1, 1),
+            (1, 1, max_z + 1),
+            0,
+            "block",
+            "the block comes before the grid in the order.",
+        ),
+        (
+            (1, max_grid_y + 1, 1),
+            warp,
+            max_shared + 1,
+            "grid",
+            "the grid comes before shared memory in the order.",
+        ),
+        (
+            single,
+            warp,
+            max_shared + 1,
+            "shared",
+            f"{max_shared:,} bytes of shared memory are the default limit.",
+        ),
     )
 
 
@@ -268,10 +326,10 @@ Job = tuple[list[DeviceInfo], float, float, float]
 
 
 def judge_choose(answer: Answer) -> str:
-    """``choose(gpus, memory_bytes, moved_bytes, flop)``: the fastest GPU that holds the job, or None."""
+    """Judge ``choose(gpus, memory_bytes, moved_bytes, flop)``: the fastest GPU that fits the job, or None."""
     rng = answer.rng
     gpus = [info for info in table() if info.fp32_tflops and info.memory_bandwidth_gbps]
-    for memory, moved, flop, why in (
+    for memory_bytes, moved_bytes, flop, lesson in (
         (1e9, 1e12, 1e9, "it moves much and computes little, so bandwidth decides."),
         (1e9, 1e9, 1e15, "it computes much and moves little, so FP32 arithmetic decides."),
         (60e9, 60e9, 120e9, "a GPU whose memory is too small cannot run it at all."),
@@ -279,21 +337,25 @@ def judge_choose(answer: Answer) -> str:
         (1e13, 1e12, 1e12, "no GPU holds it: return None."),
         (15e9, 5e11, 1.7e13, "the slower of the two, moving and computing, takes the time."),
     ):
-        _judge_choice(answer, (gpus, memory, moved, flop), f": {why}")
-    exact = replace(gpus[0], memory_bytes=16 << 30)
-    for gpus_there, memory in (([exact], 16 << 30), ([exact], (16 << 30) + 1), ([], 1_000_000_000)):
-        _judge_choice(answer, (gpus_there, float(memory), 1e9, 1e9))
-    for job, against in _telling(rng, gpus):
-        _judge_choice(answer, job, against=against)
+        _judge_choice(answer, (gpus, memory_bytes, moved_bytes, flop), f": {lesson}")
+    exact_gpu = replace(gpus[0], memory_bytes=16 << 30)
+    for available_gpus, memory_bytes in (
+        ([exact_gpu], 16 << 30),
+        ([exact_gpu], (16 << 30) + 1),
+        ([], 1_000_000_000),
+    ):
+        _judge_choice(answer, (available_gpus, float(memory_bytes), 1e9, 1e9))
+    for job, mistake_index in _draw_distinguishing_jobs(rng, gpus):
+        _judge_choice(answer, job, mistake_index=mistake_index)
     return "it chooses by what the job needs: memory first, then the slower of moving and computing."
 
 
-def _seconds(gpu: DeviceInfo, moved: float, flop: float) -> tuple[float, float]:
-    return moved / ((gpu.memory_bandwidth_gbps or 0.0) * 1e9), flop / ((gpu.fp32_tflops or 0.0) * 1e12)
+def _job_times_s(gpu: DeviceInfo, moved_bytes: float, flop: float) -> tuple[float, float]:
+    return moved_bytes / ((gpu.memory_bandwidth_gbps or 0.0) * 1e9), flop / ((gpu.fp32_tflops or 0.0) * 1e12)
 
 
-# What a mistake would take for the time, or for holding the job; and what it should learn.
-_MISTAKES: tuple[tuple[Callable[[float, float], float], str], ...] = (
+# Times that mistaken answers would compute from the times of moving and computing, each with its advice.
+_TIME_MISTAKES: tuple[tuple[Callable[[float, float], float], str], ...] = (
     (
         lambda moving, computing: moving + computing,
         "moving and computing overlap: the slower takes the time.",
@@ -307,39 +369,54 @@ _MISTAKES: tuple[tuple[Callable[[float, float], float], str], ...] = (
 )
 
 
-def _telling(rng: np.random.Generator, gpus: list[DeviceInfo]) -> list[tuple[Job, int]]:
-    """Draw jobs that distinguish the right answer from each mistake, on existing and on imagined GPUs."""
-    found: list[tuple[Job, int]] = []
-    for number, (wrong, _) in enumerate(_MISTAKES):
-        found += [(job, number) for job in _jobs_against(rng, gpus, wrong, imagined=number % 2 == 1)]
-    for number in range(24):  # memory decides
-        chosen, memory, moved, flop = _job(rng, gpus, imagined=bool(rng.integers(2)))
-        if number % 2:  # just more than the fastest has, or just as much
-            fastest = min(chosen, key=lambda gpu: max(_seconds(gpu, moved, flop)))
-            memory = float(fastest.memory_bytes + int(rng.choice([0, 1, 1 << 20])))
-        found.append(((chosen, memory, moved, flop), 0))
-    return found
+def _draw_distinguishing_jobs(rng: np.random.Generator, gpus: list[DeviceInfo]) -> list[tuple[Job, int]]:
+    """Draw jobs for which each mistake leads to a wrong choice, with the index of that mistake.
+
+    Some jobs are for existing GPUs, the others for imaginary ones.
+    """
+    jobs: list[tuple[Job, int]] = []
+    for index, (mistaken_time, _) in enumerate(_TIME_MISTAKES):
+        jobs += [
+            (job, index)
+            for job in _draw_jobs_against(rng, gpus, mistaken_time, uses_imaginary_gpus=index % 2 == 1)
+        ]
+    for index in range(24):  # memory decides
+        job_gpus, memory_bytes, moved_bytes, flop = _draw_job(
+            rng, gpus, uses_imaginary_gpus=bool(rng.integers(2))
+        )
+        if index % 2:  # as much memory as the fastest GPU has, or slightly more
+            fastest = min(job_gpus, key=lambda gpu: max(_job_times_s(gpu, moved_bytes, flop)))
+            memory_bytes = float(fastest.memory_bytes + int(rng.choice([0, 1, 1 << 20])))
+        jobs.append(((job_gpus, memory_bytes, moved_bytes, flop), 0))
+    return jobs
 
 
-def _jobs_against(
-    rng: np.random.Generator, gpus: list[DeviceInfo], wrong: Callable[[float, float], float], imagined: bool
+def _draw_jobs_against(
+    rng: np.random.Generator,
+    gpus: list[DeviceInfo],
+    mistaken_time: Callable[[float, float], float],
+    uses_imaginary_gpus: bool,
 ) -> list[Job]:
     jobs: list[Job] = []
     for _ in range(2000):
-        job = _job(rng, gpus, imagined)
-        holding = [gpu for gpu in job[0] if gpu.memory_bytes >= job[1]]
-        times = [_seconds(gpu, *job[2:]) for gpu in holding]
-        if len(holding) > 1 and wrong(*min(times, key=lambda t: wrong(*t))) != wrong(*min(times, key=max)):
+        job = _draw_job(rng, gpus, uses_imaginary_gpus)
+        fitting_gpus = [gpu for gpu in job[0] if gpu.memory_bytes >= job[1]]
+        times = [_job_times_s(gpu, *job[2:]) for gpu in fitting_gpus]
+        if len(fitting_gpus) < 2:
+            continue
+        best_times = min(times, key=max)
+        chosen_times = min(times, key=lambda t: mistaken_time(*t))
+        if mistaken_time(*chosen_times) != mistaken_time(*best_times):
             jobs.append(job)
             if len(jobs) == 4:
                 break
     return jobs
 
 
-def _job(rng: np.random.Generator, gpus: list[DeviceInfo], imagined: bool) -> Job:
-    chosen = [gpus[k] for k in rng.permutation(len(gpus))[: int(rng.integers(2, 7))]]
-    if imagined:
-        chosen = [
+def _draw_job(rng: np.random.Generator, gpus: list[DeviceInfo], uses_imaginary_gpus: bool) -> Job:
+    job_gpus = [gpus[i] for i in rng.permutation(len(gpus))[: int(rng.integers(2, 7))]]
+    if uses_imaginary_gpus:
+        job_gpus = [
             replace(
                 gpu,
                 name=f"GPU {letter}",
@@ -347,149 +424,165 @@ def _job(rng: np.random.Generator, gpus: list[DeviceInfo], imagined: bool) -> Jo
                 memory_bandwidth_gbps=float(rng.integers(100, 9000)),
                 fp32_tflops=float(rng.integers(2, 150)),
             )
-            for letter, gpu in zip("ABCDEF", chosen, strict=False)
+            for letter, gpu in zip("ABCDEF", job_gpus, strict=False)
         ]
-    moved = float(10 ** rng.uniform(10, 14))
-    return chosen, float(10 ** rng.uniform(9, 11.3)), moved, moved * float(10 ** rng.uniform(0.5, 2.5))
+    moved_bytes = float(10 ** rng.uniform(10, 14))
+    return (
+        job_gpus,
+        float(10 ** rng.uniform(9, 11.3)),
+        moved_bytes,
+        moved_bytes * float(10 ** rng.uniform(0.5, 2.5)),
+    )
 
 
-def _why(job: Job, found: str | None, against: int) -> str:
-    """Return what is wrong with a choice, if a known mistake leads to the same choice.
+def _explain_choice(job: Job, choice: str | None, mistake_index: int) -> str:
+    """Return advice on a wrong choice if a known mistake leads to the same choice.
 
-    The mistake that a job was made to reveal is tried first, then the others.
+    The mistake that the job was drawn to reveal is tried first, then the others.
     """
-    gpus, memory, moved, flop = job
-    fitting = [info for info in gpus if info.memory_bytes >= memory]
+    gpus, memory_bytes, moved_bytes, flop = job
+    fitting_gpus = [info for info in gpus if info.memory_bytes >= memory_bytes]
     if not gpus:
         return ": there is no GPU: return None."
-    if not fitting:
+    if not fitting_gpus:
         return ": a GPU whose memory is too small cannot run it at all."
-    if found is None and any(info.memory_bytes == memory for info in gpus):
+    if choice is None and any(info.memory_bytes == memory_bytes for info in gpus):
         return ": a job may fill the memory to the last byte."
-    fastest = min(gpus, key=lambda info: max(_seconds(info, moved, flop)))
-    if found is None and fastest not in fitting:
+    fastest = min(gpus, key=lambda info: max(_job_times_s(info, moved_bytes, flop)))
+    if choice is None and fastest not in fitting_gpus:
         return ": a GPU whose memory is too small cannot run it at all; choose among the others."
-    if found not in [info.name for info in fitting]:
-        return ": a GPU whose memory is too small cannot run it at all." if found is not None else "."
-    for wrong, lesson in (_MISTAKES[against], *_MISTAKES):
-        times = {info.name: wrong(*_seconds(info, moved, flop)) for info in fitting}
-        if min(times, key=times.__getitem__) == found:
+    if choice not in [info.name for info in fitting_gpus]:
+        return ": a GPU whose memory is too small cannot run it at all." if choice is not None else "."
+    for mistaken_time, lesson in (_TIME_MISTAKES[mistake_index], *_TIME_MISTAKES):
+        times = {info.name: mistaken_time(*_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus}
+        if min(times, key=times.__getitem__) == choice:
             return f": {lesson}"
     return "."
 
 
-def _judge_choice(answer: Answer, job: Job, why: str = "", against: int = 0) -> None:
-    gpus, memory, moved, flop = job
-    fitting = [info for info in gpus if info.memory_bytes >= memory]
-    best = min((max(_seconds(info, moved, flop)) for info in fitting), default=0.0)
-    right = [info.name for info in fitting if max(_seconds(info, moved, flop)) <= 1.001 * best]
-    shown = f"choose(gpus, {memory:.3g}, {moved:.3g}, {flop:.3g})"
+def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int = 0) -> None:
+    gpus, memory_bytes, moved_bytes, flop = job
+    fitting_gpus = [info for info in gpus if info.memory_bytes >= memory_bytes]
+    best_s = min((max(_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus), default=0.0)
+    best_names = [
+        info.name for info in fitting_gpus if max(_job_times_s(info, moved_bytes, flop)) <= 1.001 * best_s
+    ]
+    shown = f"choose(gpus, {memory_bytes:.3g}, {moved_bytes:.3g}, {flop:.3g})"
     must_be_a_function("choose", answer.is_function, answer.kind)
-    found = answer.calling(shown, gpus, memory, moved, flop)
-    if found is not None and not isinstance(found, str):
-        raise NotYet(f"{shown} gives {spelt(found)}: return the `.name` of a GPU, or None.")
-    if found in right or (found is None and not right):
+    choice = answer.calling(shown, gpus, memory_bytes, moved_bytes, flop)
+    if choice is not None and not isinstance(choice, str):
+        raise NotYet(f"{shown} gives {spelt(choice)}: return the `.name` of a GPU, or None.")
+    if choice in best_names or (choice is None and not best_names):
         return
-    wanted = repr(right[0]) if right else "None"
-    named = f" among {', '.join(info.name for info in gpus)}" if 0 < len(gpus) < 5 else ""
-    raise NotYet(
-        f"{shown}{named} gives {spelt(found)}, it should be {wanted}{why or _why(job, found, against)}"
-    )
+    expected = repr(best_names[0]) if best_names else "None"
+    gpu_list = f" among {', '.join(info.name for info in gpus)}" if 0 < len(gpus) < 5 else ""
+    explanation = lesson or _explain_choice(job, choice, mistake_index)
+    raise NotYet(f"{shown}{gpu_list} gives {spelt(choice)}, it should be {expected}{explanation}")
 
 
 def judge_select(answer: Answer) -> str:
-    """``make_on(cp, device_id, n)``: 0, 1, ... n - 1 on a device, without changing the current one."""
+    """Judge ``make_on(cp, device_id, n)``: 0, 1, ... n - 1 on a device, without changing the current one."""
     must_be_a_function("make_on", answer.is_function, answer.kind)
-    sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _MANY]
-    instead = ""
-    for current, device_id, n in zip((0, 0, 1, 2, 1, 2, 1), (1, 0, 0, 1, 2, 2, 0), sizes, strict=True):
-        shown = f"with device {current} current, make_on(cp, {device_id}, {n:,})"
-        made, too_large = answer.ask(_made, current, device_id, n, shown=shown)
-        _judge_made(shown, made, current, device_id, n)
-        if too_large["now"] != current:
+    sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _LARGE_COUNT]
+    message = ""
+    for current_id, device_id, n in zip((0, 0, 1, 2, 1, 2, 1), (1, 0, 0, 1, 2, 2, 0), sizes, strict=True):
+        shown = f"with device {current_id} current, make_on(cp, {device_id}, {n:,})"
+        facts, excessive_facts = answer.ask(_run_make_on, current_id, device_id, n, shown=shown)
+        _judge_array(shown, facts, current_id, device_id, n)
+        if excessive_facts["now"] != current_id:
             raise NotYet(
-                f"make_on(cp, {device_id}, {_TOO_MANY:,}) runs out of memory and leaves device "
-                f"{too_large['now']} current instead of {current}: let a `with` block give the device back."
+                f"make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}) runs out of memory and leaves device "
+                f"{excessive_facts['now']} current instead of {current_id}: let a `with` block give the "
+                "device back."
             )
-        if too_large["given"]:
-            instead = (
-                f"device {device_id} has no memory for make_on(cp, {device_id}, {_TOO_MANY:,}), and yet it "
-                f"returns {too_large['given']}: let the exception through."
+        if excessive_facts["given"]:
+            message = (
+                f"device {device_id} has no memory for make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}), and "
+                f"yet it returns {excessive_facts['given']}: let the exception through."
             )
-    if instead:
-        raise NotYet(instead)
+    if message:
+        raise NotYet(message)
     return "the array is where it should be, and the caller's device comes back, after an error, too."
 
 
-_MANY = (1 << 24) + 4  # more than a float counts
-_TOO_MANY = 1 << 20
-_LITTLE_BYTES = 1 << 20
-_SHOWN = 70_000  # so many of the last elements are looked at
+_LARGE_COUNT = (1 << 24) + 4  # beyond the integers that float32 represents exactly
+_EXCESSIVE_COUNT = 1 << 20
+_MEMORY_LIMIT_BYTES = 1 << 20
+_CHECKED_ELEMENTS = 70_000  # the judge checks only that many elements at the end
 
 
-def _made(make_on: Any, current: int, device_id: int, n: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run the answer in its own process: one call that succeeds, and one without enough memory."""
+def _run_make_on(
+    make_on: Any, current_id: int, device_id: int, n: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run the answer in its own process: call it once with enough memory and once without."""
     with on_device("virtual:T4", count=3) as cp:
-        for other in ((device_id + 1) % 3, device_id) if n < _MANY else ():
-            with cp.cuda.Device(current):
-                earlier = make_on(cp, other, n)
-            if isinstance(earlier, cp.ndarray):
-                with earlier.device:
-                    earlier.fill(9)  # it is the caller's
-        with cp.cuda.Device(current):
+        for other_id in ((device_id + 1) % 3, device_id) if n < _LARGE_COUNT else ():
+            with cp.cuda.Device(current_id):
+                earlier_array = make_on(cp, other_id, n)
+            if isinstance(earlier_array, cp.ndarray):
+                with earlier_array.device:
+                    earlier_array.fill(9)  # a later call must not return this array again
+        with cp.cuda.Device(current_id):
             result = make_on(cp, device_id, n)
-            now = cp.cuda.Device().id
-        facts: dict[str, Any] = {"now": now, "kind": type(result).__name__, "at": None}
+            current_id_after = cp.cuda.Device().id
+        facts: dict[str, Any] = {"now": current_id_after, "kind": type(result).__name__, "at": None}
         if isinstance(result, cp.ndarray):
-            holds = cp.asnumpy(result)
-            facts |= {"at": result.device.id, "shape": holds.shape, "holds": holds.ravel()[-_SHOWN:]}
+            values = cp.asnumpy(result)
+            facts |= {
+                "at": result.device.id,
+                "shape": values.shape,
+                "holds": values.ravel()[-_CHECKED_ELEMENTS:],
+            }
         elif result is None or result is ...:
             raise NotYet(
                 f"make_on(cp, {device_id}, {n}) returns nothing; replace the TODO and end with a return."
             )
         with cp.cuda.Device(device_id):
-            cp.get_default_memory_pool().set_limit(size=_LITTLE_BYTES)
-        with cp.cuda.Device(current):
-            given = ""
+            cp.get_default_memory_pool().set_limit(size=_MEMORY_LIMIT_BYTES)
+        with cp.cuda.Device(current_id):
+            description = ""
             with suppress(Exception):
-                given = _instead(cp, make_on(cp, device_id, _TOO_MANY), device_id)
-            return facts, {"given": given, "now": cp.cuda.Device().id}
+                description = _describe_unexpected_result(
+                    cp, make_on(cp, device_id, _EXCESSIVE_COUNT), device_id
+                )
+            return facts, {"given": description, "now": cp.cuda.Device().id}
 
 
-def _instead(cp: Any, result: Any, device_id: int) -> str:
+def _describe_unexpected_result(cp: Any, result: Any, device_id: int) -> str:
     """Describe a result that is not an array on the device with more elements than fit into its memory."""
     if not isinstance(result, cp.ndarray):
         return "nothing" if result is None else f"a {type(result).__name__}"
-    if (result.device.id, result.size) == (device_id, _TOO_MANY):
+    if (result.device.id, result.size) == (device_id, _EXCESSIVE_COUNT):
         return ""
     return f"{result.size:,} elements on device {result.device.id}"
 
 
-def _judge_made(shown: str, made: dict[str, Any], current: int, device_id: int, n: int) -> None:
-    if made["at"] is None:
-        raise NotYet(f"{shown} gives a {made['kind']}; return the device array.")
-    if made["at"] != device_id:
+def _judge_array(shown: str, facts: dict[str, Any], current_id: int, device_id: int, n: int) -> None:
+    if facts["at"] is None:
+        raise NotYet(f"{shown} gives a {facts['kind']}; return the device array.")
+    if facts["at"] != device_id:
         raise NotYet(
-            f"{shown} makes the array on device {made['at']}: an array lies on the device that was current "
+            f"{shown} makes the array on device {facts['at']}: an array lies on the device that was current "
             "when it was made."
         )
-    if made["now"] != current:
+    if facts["now"] != current_id:
         raise NotYet(
-            f"{shown} leaves device {made['now']} current: the caller's device must come back, as a `with` "
+            f"{shown} leaves device {facts['now']} current: the caller's device must come back, as a `with` "
             "block sees to."
         )
-    holds = made["holds"]
-    if n and holds.dtype.kind not in "iu":
-        raise NotYet(f"{shown} holds {holds.dtype.name}: integers are asked for.")
-    if made["shape"] != (n,):
-        raise NotYet(f"{shown} has the shape {made['shape']}, it should be ({n},).")
-    right = np.arange(n - holds.size, n)
-    wrong = np.nonzero(holds != right)[0]
-    if wrong.size:
-        first = int(wrong[0])
-        why = " A float counts no further than 16,777,216." if n == _MANY else ""
+    values = facts["holds"]
+    if n and values.dtype.kind not in "iu":
+        raise NotYet(f"{shown} holds {values.dtype.name}: integers are asked for.")
+    if facts["shape"] != (n,):
+        raise NotYet(f"{shown} has the shape {facts['shape']}, it should be ({n},).")
+    expected = np.arange(n - values.size, n)
+    wrong_indices = np.nonzero(values != expected)[0]
+    if wrong_indices.size:
+        first_index = int(wrong_indices[0])
+        reason = " A float counts no further than 16,777,216." if n == _LARGE_COUNT else ""
         raise NotYet(
-            f"{shown}: element {right[first]:,} is {holds[first]}, it should be {right[first]:,}.{why}"
+            f"{shown}: element {expected[first_index]:,} is {values[first_index]}, "
+            f"it should be {expected[first_index]:,}.{reason}"
         )
 
 

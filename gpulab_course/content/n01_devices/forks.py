@@ -1,4 +1,4 @@
-"""Use of a GPU in worker processes after the parent has used it: forked workers and newly started ones.
+"""The use of a GPU in forked and spawned worker processes after their parent has used it.
 
 ``python -m gpulab_course.content.n01_devices.forks`` uses the device, then tries both kinds of worker.
 """
@@ -13,32 +13,32 @@ from concurrent.futures import ProcessPoolExecutor
 
 from gpulab import session
 
-_LIMIT_S = 120
+_TIMEOUT_S = 120
 METHODS = ("fork", "spawn")
 
 
 def tried() -> str:
-    """Return one line per way to start a worker: the outcome of its first array.
+    """Return one line for the parent and for each kind of worker: the outcome of its first device array.
 
-    All of it happens in a process of its own, since CUDA in this one must not be forked.
+    Parent and workers are new processes, because this process may have a CUDA context already.
     """
     device = os.environ.get("GPULAB_DEVICE", "")
     choice = session.which_device()
     if choice.kind == "virtual":
         device = f"virtual:{session.backend().device_info().name}"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", __name__],
         capture_output=True,
         text=True,
         check=True,
-        timeout=_LIMIT_S,
+        timeout=_TIMEOUT_S,
         env=os.environ | {"GPULAB_DEVICE": device},
     )
-    return done.stdout.rstrip()
+    return process.stdout.rstrip()
 
 
 def first_array() -> str:
-    """Make an array on the device, and say how that went."""
+    """Make an array on the device, and describe the result or the error."""
     try:
         return f"an array of {session.cp().ones(4).size} elements"
     except Exception as error:
@@ -46,7 +46,7 @@ def first_array() -> str:
 
 
 def main() -> None:
-    """Use the device here, then in workers."""
+    """Use the device in this process and then in workers, and print each outcome."""
     print(f"{'parent':>6}: {first_array()}")
     for method in METHODS:
         if method not in multiprocessing.get_all_start_methods():

@@ -1,6 +1,6 @@
-"""Readings of a GPU's sensors while it rests, computes, copies and rests again: taken here, or on an H200.
+"""Sensor readings of a GPU that idles, computes and copies: measured here, or recorded on an H200.
 
-``python -m gpulab_course.content.n01_devices.sensors`` takes them on this machine and prints JSON.
+``python -m gpulab_course.content.n01_devices.sensors`` measures them on this machine and prints JSON.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gpulab.views.parts.palette import light
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
-RECORDED = "h200_sensors.json"
-_EVERY_S = 0.05
+RECORDING_FILE = "h200_sensors.json"
+_INTERVAL_S = 0.05
 _PHASES = (("idle", 1.0), ("matrix products", 2.0), ("idle", 1.5), ("copies", 2.0), ("idle", 1.5))
 _READINGS = ("power", "SM clock", "GPU utilization", "memory controller utilization", "temperature")
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Readings over time: seconds, then a column for each reading; ``phases`` are (name, start in s)."""
+    """Sensor readings over time: the times, one column per sensor, and phases as (name, start in s)."""
 
     provenance: Provenance
     time_s: tuple[float, ...]
@@ -37,13 +37,13 @@ class Series:
     phases: tuple[tuple[str, float], ...]
 
     def picture(self) -> Picture:
-        """Draw one strip for each reading."""
+        """Draw one chart per sensor, one below the other."""
         figure = Figure(figsize=(7.6, 4.6), dpi=100)
-        rows = [name for name in _READINGS if name in self.columns]
-        axes = figure.subplots(len(rows), 1, sharex=True)
+        names = [name for name in _READINGS if name in self.columns]
+        axes = figure.subplots(len(names), 1, sharex=True)
         figure.subplots_adjust(left=0.3, right=0.98, top=0.9, bottom=0.1, hspace=0.3)
         colours = ("accent", "good", "warn", "accent-2", "tail")
-        for axis, name, colour in zip(axes, rows, colours, strict=False):
+        for axis, name, colour in zip(axes, names, colours, strict=False):
             axis.plot(self.time_s, self.columns[name], color=light(colour))
             axis.set_ylabel(
                 _two_lines(f"{name} ({self.units[name]})"), rotation=0, ha="left", va="center", fontsize=9
@@ -73,19 +73,20 @@ class Series:
 
 
 def series() -> Series:
-    """Take readings from this machine's GPU; where there are no sensors, those recorded on an H200."""
+    """Measure sensor readings on this machine's GPU; without a GPU, return those recorded on an H200."""
     if session.which_device().kind == "virtual":
-        text = resources.files(__package__).joinpath(RECORDED).read_text(encoding="utf-8")
-        return _read(json.loads(text), "recorded")
-    return _read(measure(), "measured")
+        text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")
+        return _make_series(json.loads(text), "recorded")
+    return _make_series(measure(), "measured")
 
 
 def _two_lines(text: str) -> str:
-    first, _, rest = text.rpartition(" " if len(text) < 26 else " utilization")
-    return f"{first}\n{'utilization' if len(text) >= 26 else ''}{rest}"
+    """Break a label into two lines: before "utilization" if it is long, otherwise before its last word."""
+    first_line, _, last_word = text.rpartition(" " if len(text) < 26 else " utilization")
+    return f"{first_line}\n{'utilization' if len(text) >= 26 else ''}{last_word}"
 
 
-def _read(data: dict[str, Any], source: Any) -> Series:
+def _make_series(data: dict[str, Any], source: Any) -> Series:
     columns = {name: tuple(values) for name, values in data["columns"].items()}
     detail = f"{data['date']}, driver {data['driver']}" if source == "recorded" else ""
     return Series(
@@ -98,37 +99,42 @@ def _read(data: dict[str, Any], source: Any) -> Series:
 
 
 def measure() -> dict[str, Any]:
-    """Let the GPU rest and work in turns, and read its sensors every 50 ms meanwhile."""
+    """Read the GPU's sensors every 50 ms while it idles, multiplies matrices and copies."""
     import cupy
 
     backend = session.backend()
     cupy.cuda.Device().synchronize()
-    wide = cupy.ones((8192, 8192), cupy.float32)
+    matrix = cupy.ones((8192, 8192), cupy.float32)
     source = cupy.ones(1 << 28, cupy.float32)
     target = cupy.empty(1 << 28, cupy.float32)
     work: dict[str, Callable[[], object]] = {
-        "matrix products": lambda: wide @ wide,
+        "matrix products": lambda: matrix @ matrix,
         "copies": lambda: cupy.copyto(target, source),
     }
-    for run in work.values():
-        run()
+    for operation in work.values():
+        operation()
     cupy.cuda.Device().synchronize()
     samples: list[tuple[float, dict[str, tuple[Any, str]]]] = []
     stop: threading.Event = threading.Event()
-    begun = time.perf_counter()
+    start_s = time.perf_counter()
 
     def sample() -> None:
-        while not stop.wait(_EVERY_S):
+        while not stop.wait(_INTERVAL_S):
             metrics = backend.metrics().metrics
-            samples.append((time.perf_counter() - begun, {m.name: (m.value, m.unit) for m in metrics}))
+            samples.append(
+                (
+                    time.perf_counter() - start_s,
+                    {metric.name: (metric.value, metric.unit) for metric in metrics},
+                )
+            )
 
     reader = threading.Thread(target=sample, daemon=True)
     reader.start()
     phases = []
-    for name, lasts_s in _PHASES:
-        phases.append((name, round(time.perf_counter() - begun, 2)))
-        until = time.perf_counter() + lasts_s
-        while time.perf_counter() < until:
+    for name, duration_s in _PHASES:
+        phases.append((name, round(time.perf_counter() - start_s, 2)))
+        end_s = time.perf_counter() + duration_s
+        while time.perf_counter() < end_s:
             if name in work:
                 work[name]()
                 cupy.cuda.Device().synchronize()
@@ -136,15 +142,15 @@ def measure() -> dict[str, Any]:
                 time.sleep(0.02)
     stop.set()
     reader.join()
-    told = [name for name in _READINGS if all(isinstance(row[name][0], int | float) for _, row in samples)]
+    names = [name for name in _READINGS if all(isinstance(row[name][0], int | float) for _, row in samples)]
     return {
         "device": session.which_device().device,
         "driver": backend.device_info().driver or "unknown",
         "date": time.strftime("%Y-%m-%d"),
         "phases": phases,
-        "time_s": [round(at, 2) for at, _ in samples],
-        "units": {name: samples[0][1][name][1] for name in told},
-        "columns": {name: [round(float(row[name][0]), 1) for _, row in samples] for name in told},
+        "time_s": [round(time_s, 2) for time_s, _ in samples],
+        "units": {name: samples[0][1][name][1] for name in names},
+        "columns": {name: [round(float(row[name][0]), 1) for _, row in samples] for name in names},
     }
 
 

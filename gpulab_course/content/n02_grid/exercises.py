@@ -29,7 +29,7 @@ from gpulab_course.teach.judge import (
 )
 from virtualgpu.records import Dim3
 
-_SECTORS = Budget(
+_SECTOR_BUDGET = Budget(
     "sectors",
     "Neighbouring lanes should touch neighbouring elements, so let x, which runs fastest within a warp, "
     "run along the columns; and guard both edges, or threads beyond the last column do the next row's "
@@ -37,62 +37,64 @@ _SECTORS = Budget(
 )
 
 
-def _covering(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
+def _covering_grid(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
     return draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
 
 
-def scale2d(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Twice a row-major matrix, x along the columns."""
+def scale2d(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that doubles a row-major matrix, x along the columns."""
     rows, cols = size
-    x = drawn.floats((rows, cols))
+    x = data.floats((rows, cols))
     values = {"x": x, "rows": rows, "cols": cols}
-    return Case(_covering(rows, cols, block), values, {"y": 2 * x})
+    return Case(_covering_grid(rows, cols, block), values, {"y": 2 * x})
 
 
-def add_row(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """The same row added to each row of a matrix."""
+def add_row(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that adds the same row to each row of a matrix."""
     rows, cols = size
-    m = drawn.floats((rows, cols))
-    row = drawn.floats(cols)
+    m = data.floats((rows, cols))
+    row = data.floats(cols)
     with np.errstate(invalid="ignore"):
         out = m + row
     values = {"m": m, "row": row, "rows": rows, "cols": cols}
-    return Case(_covering(rows, cols, block), values, {"out": out})
+    return Case(_covering_grid(rows, cols, block), values, {"out": out})
 
 
-def squares(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Squares, with too few, enough or too many threads."""
-    x = drawn.floats(size)
-    enough = draw.blocks_for(size, block[0])
-    few = max(1, enough // 5)  # so many rounds for each thread
-    several = int(drawn.rng.integers(1, 4))
+def squares(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that squares numbers, with too few, enough or too many threads."""
+    x = data.floats(size)
+    full_grid = draw.blocks_for(size, block[0])
+    small_grid = max(1, full_grid // 5)  # about five iterations per thread
+    few_blocks = int(data.rng.integers(1, 4))
     if size > 100_000:
-        grid = several  # hundreds of rounds
+        grid = few_blocks  # hundreds of iterations
     elif size == 100_000:
-        grid = enough  # more threads than 16 bits count
+        grid = full_grid  # more threads than 16 bits count
+    elif size > 10_000:
+        grid = small_grid
     else:
-        grid = few if size > 10_000 else (several, few, enough, enough + 2)[size % 4]
+        grid = (few_blocks, small_grid, full_grid, full_grid + 2)[size % 4]
     with np.errstate(over="ignore", under="ignore"):
         return Case(grid, {"x": x, "n": size}, {"y": x * x})
 
 
-def address(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Warp within the block, lane and row of every thread of a grid of up to three dimensions."""
-    in_block = np.arange(prod(block), dtype=np.int32)
-    blocks = np.arange(prod(size), dtype=np.int32)
-    wanted: dict[str, Any] = {
-        "warp": np.tile(in_block // 32, blocks.size),
-        "lane": np.tile(in_block % 32, blocks.size),
+def address(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch whose threads store their warp, lane and row, in up to three dimensions."""
+    thread_numbers = np.arange(prod(block), dtype=np.int32)
+    block_numbers = np.arange(prod(size), dtype=np.int32)
+    expected: dict[str, Any] = {
+        "warp": np.tile(thread_numbers // 32, block_numbers.size),
+        "lane": np.tile(thread_numbers % 32, block_numbers.size),
     }
-    # Without it, blocks and threads that are numbered otherwise would leave the same: of all coordinates, y
-    # alone tells every other order from x, y, z.
-    of_block = blocks // size[0] % size[1]
-    thread_state = in_block // block[0] % block[1]
-    wanted["row"] = (of_block[:, None] * block[1] + thread_state).astype(np.int32).ravel()
-    return Case(size, {}, wanted)
+    # Warp and lane repeat in each block, so that only the row reveals a wrong order of blocks or threads. Its
+    # coordinate, y, distinguishes every other order from x, y, z.
+    block_y = block_numbers // size[0] % size[1]
+    thread_y = thread_numbers // block[0] % block[1]
+    expected["row"] = (block_y[:, None] * block[1] + thread_y).astype(np.int32).ravel()
+    return Case(size, {}, expected)
 
 
-def _grids(rng: np.random.Generator, at_once: int) -> list[Any]:
+def _draw_grids(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     a, b, c = (int(n) for n in rng.integers(2, 6, 3))
     return [
         (1, 1, 1),
@@ -102,135 +104,164 @@ def _grids(rng: np.random.Generator, at_once: int) -> list[Any]:
         (a, b, 1),
         (a, b + 1, c),
         (7, 5, 3),
-        (at_once // 256, 7, 1),
+        (threads_at_once // 256, 7, 1),
     ]
 
 
-def _boxes(rng: np.random.Generator) -> list[Dim3]:
+def _draw_block_shapes(rng: np.random.Generator) -> list[Dim3]:
     a, b, c = (int(n) for n in rng.integers(2, 7, 3))
-    fixed: list[Dim3] = [(1, 1, 1), (1024, 1, 1), (2, 8, 64), (1, 1, 33)]
-    # Rows that are longer than a warp and do not end with one, too, above each other.
-    wide = (int(rng.integers(33, 64)), int(rng.integers(2, 5)), int(rng.integers(1, 4)))
-    drawn = [
+    fixed_shapes: list[Dim3] = [(1, 1, 1), (1024, 1, 1), (2, 8, 64), (1, 1, 33)]
+    # Several rows that are longer than a warp and do not end at a warp's end.
+    wide_shape = (int(rng.integers(33, 64)), int(rng.integers(2, 5)), int(rng.integers(1, 4)))
+    random_shapes = [
         (a, b, c),
         (int(rng.integers(33, 150)), 1, 1),
         (a + 7, b, 1),
-        (1, int(rng.integers(130, 170)), c),  # with two blocks above each other more rows than a byte counts
-        wide,
+        (1, int(rng.integers(130, 170)), c),  # two blocks in y have more rows than 8 bits count
+        wide_shape,
     ]
-    return [*drawn, *fixed]
+    return [*random_shapes, *fixed_shapes]
 
 
-def _address_costs(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Other grids and boxes, in which a row of threads is shorter than a warp as well."""
+def _draw_address_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    """Draw two launches to count, with rows of threads that are shorter than a warp."""
     a, b, c, d = (int(n) for n in rng.integers(3, 8, 4))
     return [((a, b, 2), (d, 9, 5)), ((3, a, b), (c, 7 + d, 3))]
 
 
-def _swapped(m: Mistake) -> bool:
-    """Return whether just those elements are unwritten that a grid with swapped x and y leaves out."""
-    if m.start is None or not advice.partly_unwritten(m):
+def _has_swapped_axes(mistake: Mistake) -> bool:
+    """Return whether the unwritten elements are those that a grid with swapped x and y does not cover."""
+    if mistake.start is None or not advice.partly_unwritten(mistake):
         return False
-    (wide, high, _), (along, down, _) = m.case.launch_grid, m.case.block
-    row, col = np.indices(m.case.size)
-    beyond = (row >= wide * along) | (col >= high * down)
-    return bool((m.wrong.reshape(m.case.size) == beyond).all())
+    (grid_x, grid_y, _), (block_x, block_y, _) = mistake.case.launch_grid, mistake.case.block
+    row, col = np.indices(mistake.case.size)
+    is_uncovered = (row >= grid_x * block_x) | (col >= grid_y * block_y)
+    return bool((mistake.wrong.reshape(mistake.case.size) == is_uncovered).all())
 
 
-def _another_order(m: Mistake) -> bool:
-    """Return whether all rows are there, but in another order."""
-    if m.name != "row" or m.found is None or m.wanted is None:
+def _has_other_row_order(mistake: Mistake) -> bool:
+    """Return whether the output `row` contains the right values in another order."""
+    if mistake.name != "row" or mistake.found is None or mistake.wanted is None:
         return False
-    return bool((np.sort(m.found) == np.sort(m.wanted)).all())
+    return bool((np.sort(mistake.found) == np.sort(mistake.wanted)).all())
 
 
-def _in_16_bits(m: Mistake) -> bool:
+def _is_wrong_after_16_bits(mistake: Mistake) -> bool:
     """Return whether only elements after the first 65,536 are wrong, as with an index of 16 bits."""
-    return m.found is not None and m.wrong.size > 1 << 16 and not m.wrong.ravel()[: 1 << 16].any()
+    return (
+        mistake.found is not None
+        and mistake.wrong.size > 1 << 16
+        and not mistake.wrong.ravel()[: 1 << 16].any()
+    )
 
 
 def judge_achieved(answer: Answer) -> str:
-    """``occupancy(start_ns, end_ns, warps_per_block, sm_count, places)``: achieved, from 0 to 1."""
+    """Judge ``occupancy(start_ns, end_ns, warps_per_block, sm_count, places)``: achieved, from 0 to 1."""
     rng = answer.rng
-    for blocks, warps, sms, places, first_ns, unit_ns in (
+    for blocks, warps, sms, warp_slots, first_ns, unit_ns in (
         (1, 32, 1, 64, 1000, 1),
         (1, 8, 108, 64, 0, 1),
         (40, 4, 40, 32, 3000, 1),
         (500, 3, 132, 48, 7000, 1),
-        (
-            2000,
-            2,
-            16,
-            64,
-            int(rng.integers(1 << 33, 1 << 40)),
-            1_000_000,
-        ),  # of seconds, minutes after the start
-        (60, int(rng.integers(1, 17)), int(rng.integers(30, 200)), 48, 10**18, 10_000),  # since 1970
+        # Blocks that take seconds and start minutes after the device.
+        (2000, 2, 16, 64, int(rng.integers(1 << 33, 1 << 40)), 1_000_000),
+        # Times in ns since 1970.
+        (60, int(rng.integers(1, 17)), int(rng.integers(30, 200)), 48, 10**18, 10_000),
         (int(rng.integers(300, 3000)), 2, 132, 64, 10**18, 10_000),
         (int(rng.integers(2, 300)), int(rng.integers(1, 33)), int(rng.integers(2, 200)), 64, 0, 7),
     ):
-        start = first_ns + unit_ns * rng.integers(0, 4000, blocks)
-        _judge_trace(answer, start, start + unit_ns * rng.integers(100, 3000, blocks), warps, sms, places)
+        starts_ns = first_ns + unit_ns * rng.integers(0, 4000, blocks)
+        _judge_trace(
+            answer, starts_ns, starts_ns + unit_ns * rng.integers(100, 3000, blocks), warps, sms, warp_slots
+        )
     _judge_trace(answer, np.array([5000]), np.array([9000]), 64, 1, 64)
-    together = np.full(24, 10_000)
-    _judge_trace(answer, together, together + 2000, 8, 6, 32)  # every place is taken all the time
-    empty = np.array([], dtype=np.int64)
-    found = call(
-        answer, empty, empty, 8, 108, 64, name="occupancy", shown="occupancy of a launch without blocks"
+    equal_starts_ns = np.full(24, 10_000)
+    _judge_trace(
+        answer, equal_starts_ns, equal_starts_ns + 2000, 8, 6, 32
+    )  # every place is taken all the time
+    no_blocks = np.array([], dtype=np.int64)
+    result = call(
+        answer,
+        no_blocks,
+        no_blocks,
+        8,
+        108,
+        64,
+        name="occupancy",
+        shown="occupancy of a launch without blocks",
     )
-    if not is_number(found) or found != 0:
-        raise NotYet(f"a launch without blocks has occupancy 0, not {spelt(found)}.")
+    if not is_number(result) or result != 0:
+        raise NotYet(f"a launch without blocks has occupancy 0, not {spelt(result)}.")
     return "achieved occupancy, idle SMs and late starts included."
 
 
-def _judge_trace(answer: Answer, start: Any, end: Any, warps: int, sms: int, places: int) -> None:
-    durations = end - start
-    span = int(end.max() - start.min())
-    right = warps * int(durations.sum()) / (span * sms * places)
-    shown = f"occupancy of {counted(len(start), 'block')} of {warps} warps on {sms} SMs"
+def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: int, warp_slots: int) -> None:
+    durations_ns = ends_ns - starts_ns
+    span_ns = int(ends_ns.max() - starts_ns.min())
+    expected = warps * int(durations_ns.sum()) / (span_ns * sms * warp_slots)
+    shown = f"occupancy of {counted(len(starts_ns), 'block')} of {warps} warps on {sms} SMs"
     shown = shown.replace(" 1 SMs", " 1 SM")
-    found = call(answer, start, end, warps, sms, places, name="occupancy", shown=shown)
-    if not is_number(found):
-        raise NotYet(f"{shown} gives {spelt(found)}: return one number.")
-    found = as_float(found)
+    result = call(answer, starts_ns, ends_ns, warps, sms, warp_slots, name="occupancy", shown=shown)
+    if not is_number(result):
+        raise NotYet(f"{shown} gives {spelt(result)}: return one number.")
+    result = as_float(result)
     # A float has 128 ns to spare at 10^18 ns.
-    if np.isclose(found, right, rtol=1e-6 if end.max() < 1 << 50 else 1e-3, atol=0):
+    if np.isclose(result, expected, rtol=1e-6 if ends_ns.max() < 1 << 50 else 1e-3, atol=0):
         return
-    said = f"{shown} is {right:.4g}, yours says {found:.4g}"
+    message = f"{shown} is {expected:.4g}, yours says {result:.4g}"
     with np.errstate(over="ignore"):
-        held = warps * int(durations.astype(np.int32).sum(dtype=np.int32))
-        narrow = [held / (span * sms * places), held / (np.int32(span & 0x7FFFFFFF) * float(sms * places))]
+        narrow_sum = warps * int(durations_ns.astype(np.int32).sum(dtype=np.int32))
+        narrow_results = [
+            narrow_sum / (span_ns * sms * warp_slots),
+            narrow_sum / (np.int32(span_ns & 0x7FFFFFFF) * float(sms * warp_slots)),
+        ]
     guesses = {
-        100 * right: "give a share from 0 to 1, not percent.",
-        right / warps: "a block holds a place for each of its warps, not one.",
-        right * sms: "idle SMs count: divide by the places of all of them.",
-        right * places: "divide by the places that each SM has.",
-        right * span / max(int(end.max()), 1): "the launch begins with the first block's start, not at 0.",
-        right * span / (int(end[-1] - start[0]) or 1): "the last block of the list need not end last.",
+        100 * expected: "give a share from 0 to 1, not percent.",
+        expected / warps: "a block holds a place for each of its warps, not one.",
+        expected * sms: "idle SMs count: divide by the places of all of them.",
+        expected * warp_slots: "divide by the places that each SM has.",
+        expected
+        * span_ns
+        / max(int(ends_ns.max()), 1): "the launch begins with the first block's start, not at 0.",
+        expected
+        * span_ns
+        / (int(ends_ns[-1] - starts_ns[0]) or 1): "the last block of the list need not end last.",
         warps
-        * float(durations.mean())
-        / (span * sms * places): "add up the blocks' times instead of averaging them.",
-        warps * len(start) / (sms * places): "blocks count only while they run: weight each by its time.",
-        right
-        * span
-        / int(durations.sum()): "the time runs from the first start to the last end; blocks overlap.",
-        right
-        * span
-        / int(durations.max()): "the time runs from the first start to the last end of all blocks.",
-        **dict.fromkeys(narrow, "these times do not fit into 32 bits."),
+        * float(durations_ns.mean())
+        / (span_ns * sms * warp_slots): "add up the blocks' times instead of averaging them.",
+        warps
+        * len(starts_ns)
+        / (sms * warp_slots): "blocks count only while they run: weight each by its time.",
+        expected
+        * span_ns
+        / int(durations_ns.sum()): "the time runs from the first start to the last end; blocks overlap.",
+        expected
+        * span_ns
+        / int(durations_ns.max()): "the time runs from the first start to the last end of all blocks.",
+        **dict.fromkeys(narrow_results, "these times do not fit into 32 bits."),
     }
-    why = next((text for guess, text in guesses.items() if np.isclose(found, guess, rtol=1e-6, atol=0)), "")
-    if not why and span >= 1 << 31:
-        why = f"times reach {int(end.max()):,} ns, and add up to {int(durations.sum()):,}: mind their type."
-    raise NotYet(f"{said}{f': {why}' if why else '.'}")
+    reason = next(
+        (
+            known_reason
+            for guess, known_reason in guesses.items()
+            if np.isclose(result, guess, rtol=1e-6, atol=0)
+        ),
+        "",
+    )
+    if not reason and span_ns >= 1 << 31:
+        reason = (
+            f"times reach {int(ends_ns.max()):,} ns, and add up to {int(durations_ns.sum()):,}: "
+            "mind their type."
+        )
+    raise NotYet(f"{message}{f': {reason}' if reason else '.'}")
 
 
-_GUARD = "Guard both edges: a thread belongs to the matrix only if its row and its column do."
-_SMALL = Advice(
+_GUARD_TEXT = "Guard both edges: a thread belongs to the matrix only if its row and its column do."
+_SHARED_ADVICE = Advice(
     advice.out_of_shared,
     "A __shared__ array has to be large enough for every block shape, up to 1,024 threads; none is needed.",
 )
-_UNWRITTEN = Advice(
+_UNWRITTEN_ADVICE = Advice(
     advice.both(advice.partly_unwritten, advice.not_(advice.unchanged)),
     "Some elements were never written: each of them has a thread that stores its result, whatever it is.",
 )
@@ -284,19 +315,23 @@ EXERCISES = (
         naive="scale2d_naive.cu",
         sizes=draw.matrices,
         blocks=draw.planes,
-        budgets=(_SECTORS,),
+        budgets=(_SECTOR_BUDGET,),
         measured=Measured((130, 70), (32, 8, 1)),
         advice=(
-            _SMALL,
-            Advice(advice.out_of_bounds, f"{_GUARD} The index is row * cols + col, with col from x."),
-            Advice(advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD}"),
-            Advice(_in_16_bits, "Rows and columns are ints: 16 bits count no further than 65,535."),
+            _SHARED_ADVICE,
+            Advice(advice.out_of_bounds, f"{_GUARD_TEXT} The index is row * cols + col, with col from x."),
             Advice(
-                _swapped,
+                advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD_TEXT}"
+            ),
+            Advice(
+                _is_wrong_after_16_bits, "Rows and columns are ints: 16 bits count no further than 65,535."
+            ),
+            Advice(
+                _has_swapped_axes,
                 "Some elements were never written: x counts columns and y counts rows; the index is "
                 "row * cols + col.",
             ),
-            _UNWRITTEN,
+            _UNWRITTEN_ADVICE,
         ),
         praise="right for square, wide and tall matrices, for ragged edges on both sides and any block.",
     ),
@@ -312,18 +347,22 @@ EXERCISES = (
         kind="repair",
         sizes=draw.matrices,
         blocks=draw.planes,
-        budgets=(_SECTORS,),
+        budgets=(_SECTOR_BUDGET,),
         measured=Measured((130, 70), (32, 8, 1)),
         advice=(
-            _SMALL,
-            Advice(advice.fault("out of bounds", "row"), f"`row` has one element for each column. {_GUARD}"),
-            Advice(advice.out_of_bounds, f"{_GUARD} From one row to the next it is `cols` elements."),
-            Advice(advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD}"),
+            _SHARED_ADVICE,
             Advice(
-                _swapped,
+                advice.fault("out of bounds", "row"), f"`row` has one element for each column. {_GUARD_TEXT}"
+            ),
+            Advice(advice.out_of_bounds, f"{_GUARD_TEXT} From one row to the next it is `cols` elements."),
+            Advice(
+                advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD_TEXT}"
+            ),
+            Advice(
+                _has_swapped_axes,
                 "Some elements were never written: the grid covers the columns in x and the rows in y.",
             ),
-            _UNWRITTEN,
+            _UNWRITTEN_ADVICE,
         ),
         praise="all three flaws are mended.",
     ),
@@ -338,9 +377,9 @@ EXERCISES = (
         table=(Row("more blocks than 16 bits count", address, ((66_000, 1, 1), (3, 22_000, 1)), (2, 1, 1)),),
         reference="address.cu",
         level="stretch",
-        sizes=_grids,
-        blocks=_boxes,
-        measured=Measured((4, 3, 2), (8, 8, 4), drawn=_address_costs),
+        sizes=_draw_grids,
+        blocks=_draw_block_shapes,
+        measured=Measured((4, 3, 2), (8, 8, 4), drawn=_draw_address_launches),
         budgets=(
             Budget(
                 "sectors",
@@ -355,7 +394,7 @@ EXERCISES = (
                 "Two threads have the same g: blocks and threads are numbered x fastest, then y, then z.",
             ),
             Advice(
-                _another_order,
+                _has_other_row_order,
                 "Blocks or threads stand in another order: both are numbered x fastest, then y, then z.",
             ),
             Advice(

@@ -1,4 +1,4 @@
-"""Figures of notebook 02: bandwidth against warps, with what Little's law says is needed."""
+"""Figures of notebook 02: the bandwidth of copies over the number of warps on each SM."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def latency_hiding(
     Parameters
     ----------
     warps
-        Warps on each SM, one a point.
+        The number of warps on each SM, one per point.
     bandwidth_gbps
-        Name of a copy -> its bandwidth at each of `warps`, in GB/s.
+        The bandwidths of each copy by its name, one per number of warps, in GB/s.
     info
         The device.
     origin
-        Where the times come from.
+        The provenance of the times.
     """
     figure = Figure(figsize=(7.6, 3.4), dpi=100)
     axes = figure.add_axes((0.1, 0.17, 0.87, 0.74))
-    for (name, points), colour, mark in zip(bandwidth_gbps.items(), _COLOURS, _MARKS, strict=False):
-        axes.plot(warps, points, marker=mark, color=light(colour), label=name)
+    for (name, gbps), colour, mark in zip(bandwidth_gbps.items(), _COLOURS, _MARKS, strict=False):
+        axes.plot(warps, gbps, marker=mark, color=light(colour), label=name)
     axes.set_xscale("log", base=2)
-    axes.set_xticks(list(warps), [str(count) for count in warps])
-    axes.set_ylim(0, 1.1 * max(max(points) for points in bandwidth_gbps.values()))
+    axes.set_xticks(list(warps), [str(warp_count) for warp_count in warps])
+    axes.set_ylim(0, 1.1 * max(max(gbps) for gbps in bandwidth_gbps.values()))
     axes.set_xlabel(f"warps on each SM (of {info.max_warps_per_sm} places)")
     axes.set_ylabel("GB/s read and written")
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="lower right")
-    best = ", ".join(f"{name} reaches {max(points):,.0f} GB/s" for name, points in bandwidth_gbps.items())
+    best = ", ".join(f"{name} reaches {max(gbps):,.0f} GB/s" for name, gbps in bandwidth_gbps.items())
     return Picture.of(figure, f"Bandwidth of a copy over the warps on each SM, {origin.label}: {best}.")

@@ -1,4 +1,4 @@
-"""Text for notebook 02 about the blocks of a launch: how they wait, and how they share an SM."""
+"""Texts for notebook 02 about waiting blocks, blocks that share an SM, and the times of blocks."""
 
 from __future__ import annotations
 
@@ -8,31 +8,35 @@ from virtualgpu.records import LaunchTrace
 
 
 def told(full: LaunchTrace, spill: LaunchTrace) -> dict[str, str]:
-    """Return values for the explanation of ``02-tail-factor``: the effect of one block more than a wave.
+    """Return the values that the explanation of ``02-tail-factor`` shows: the effect of one extra block.
 
     Parameters
     ----------
     full
         A launch of exactly one wave.
     spill
-        The same with one block more.
+        The same launch with one block more.
     """
-    late = int(np.argmax(spill.start_ns))
-    alone_ns = int(spill.end_ns[late] - spill.start_ns[late])
-    usual_ns = float(np.median(full.end_ns - full.start_ns))
-    shared = full.occupancy.blocks_per_sm
-    company = f"{shared} of them shared an SM" if shared > 1 else "each of them had an SM to itself, too"
+    late_block = int(np.argmax(spill.start_ns))
+    late_block_ns = int(spill.end_ns[late_block] - spill.start_ns[late_block])
+    median_ns = float(np.median(full.end_ns - full.start_ns))
+    blocks_per_sm = full.occupancy.blocks_per_sm
+    company_text = (
+        f"{blocks_per_sm} of them shared an SM"
+        if blocks_per_sm > 1
+        else "each of them had an SM to itself, too"
+    )
     return {
         "more": f"{1 / full.grid[0]:.1%}",
-        "share": f"{alone_ns / usual_ns:.0%}",
-        "company": company,
+        "share": f"{late_block_ns / median_ns:.0%}",
+        "company": company_text,
     }
 
 
 def unequal(trace: LaunchTrace) -> str:
     """Describe how much the times of a launch's blocks differ, though their work is the same."""
-    took_us = (trace.end_ns - trace.start_ns) / 1e3
+    durations_us = (trace.end_ns - trace.start_ns) / 1e3
     return (
-        f"{trace.grid[0]} blocks took {took_us.min():.1f} to {took_us.max():.1f} µs, "
+        f"{trace.grid[0]} blocks took {durations_us.min():.1f} to {durations_us.max():.1f} µs, "
         f"the launch {trace.span_ns / 1e3:.1f} µs; {trace.provenance.label}"
     )

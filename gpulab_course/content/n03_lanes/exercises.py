@@ -23,196 +23,207 @@ from virtualgpu.records import Dim3
 
 _WARP = 32
 _KEYS = 8
-# Numbers that a float would round; 32 of them do not overflow an int.
-_LARGE = 1 << 25
+# Numbers up to this one can be too large for a float's precision, but 32 of them do not overflow an int.
+_LARGE_INT = 1 << 25
 
 
-def _warps(size: int, block: Dim3) -> tuple[int, int]:
-    """Blocks that cover `size` elements, and the warps in them."""
+def _count_blocks_and_warps(size: int, block: Dim3) -> tuple[int, int]:
+    """Return the number of blocks that cover `size` elements, and the number of their warps."""
     blocks = draw.blocks_for(size, block[0])
     return blocks, blocks * block[0] // _WARP
 
 
-def _by_warp(x: Any, warps: int, fill: int = 0) -> Any:
+def _split_by_warp(x: Any, warps: int, fill: int = 0) -> Any:
     padded = np.full(warps * _WARP, fill, x.dtype)
     padded[: x.size] = x
     return padded.reshape(warps, _WARP)
 
 
-def two_rules(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Elements changed 32 times by one rule at even indices and by another at odd indices."""
-    x = drawn.any_integers(size)
-    even = x[0::2].copy()
-    odd = x[1::2].copy()
+def two_rules(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that changes each element 32 times, by one rule at even and another at odd indices."""
+    x = data.any_integers(size)
+    even_values = x[0::2].copy()
+    odd_values = x[1::2].copy()
     for k in range(32):  # wraps around, as int does on the device
-        even ^= even << 13
-        even ^= even >> 17
-        even ^= even << 5
-        even = even * np.int32(3) + np.int32(k)
-        even ^= even >> 9
-        even += even << 7
-        odd = odd * np.int32(5) - np.int32(k)
-        odd ^= odd >> 7
-        odd = odd * np.int32(9) ^ np.int32(k)
-        odd ^= odd << 11
-        odd += odd >> 6
-        odd ^= odd << 3
+        even_values ^= even_values << 13
+        even_values ^= even_values >> 17
+        even_values ^= even_values << 5
+        even_values = even_values * np.int32(3) + np.int32(k)
+        even_values ^= even_values >> 9
+        even_values += even_values << 7
+        odd_values = odd_values * np.int32(5) - np.int32(k)
+        odd_values ^= odd_values >> 7
+        odd_values = odd_values * np.int32(9) ^ np.int32(k)
+        odd_values ^= odd_values << 11
+        odd_values += odd_values >> 6
+        odd_values ^= odd_values << 3
     y = np.empty_like(x)
-    y[0::2], y[1::2] = even, odd
+    y[0::2], y[1::2] = even_values, odd_values
     return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": y})
 
 
-def warp_sum(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """The sum of each warp of the grid; lanes without an element count as 0."""
-    x = drawn.integers(size, -_LARGE, _LARGE)
-    blocks, warps = _warps(size, block)
-    return Case(blocks, {"x": x, "n": size}, {"out": _by_warp(x, warps).sum(axis=1, dtype=np.int32)})
+def warp_sum(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that sums the elements of each warp; lanes without an element count as 0."""
+    x = data.integers(size, -_LARGE_INT, _LARGE_INT)
+    blocks, warps = _count_blocks_and_warps(size, block)
+    return Case(blocks, {"x": x, "n": size}, {"out": _split_by_warp(x, warps).sum(axis=1, dtype=np.int32)})
 
 
-def _in_many_warps(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """A launch with far more warps than elements, and more than 16 bits can count."""
-    x = drawn.integers(size, -_LARGE, _LARGE)
+def _many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch with far more warps than elements, and more than 16 bits can count."""
+    x = data.integers(size, -_LARGE_INT, _LARGE_INT)
     blocks = (1 << 16) // (block[0] // _WARP) + 1
     out = np.zeros(blocks * block[0] // _WARP, np.int32)
-    own = _by_warp(x, -(-size // _WARP)).sum(axis=1, dtype=np.int32)
-    out[: own.size] = own
+    sums = _split_by_warp(x, -(-size // _WARP)).sum(axis=1, dtype=np.int32)
+    out[: sums.size] = sums
     return Case(blocks, {"x": x, "n": size}, {"out": out})
 
 
-def warp_max(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """The largest element of each warp that has one. Some warps hold negative numbers alone."""
-    least = np.iinfo(np.int32).min
-    most = np.iinfo(np.int32).max
-    x = drawn.integers(size, least, most)
+def warp_max(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that finds the largest element of each warp; some warps have only negative numbers."""
+    int_min = np.iinfo(np.int32).min
+    int_max = np.iinfo(np.int32).max
+    x = data.integers(size, int_min, int_max)
     if size % 2:
         x = np.where(x > 0, ~x, x)
-        x[-1] = least  # often alone in its warp: the largest there is what nothing is below
-    return _most_of(x, block)
+        x[-1] = int_min  # often alone in its warp: then the least int is the largest element
+    return _make_warp_max_case(x, block)
 
 
-def _most_of(x: Any, block: Dim3) -> Case:
-    blocks, _ = _warps(x.size, block)
-    out = _by_warp(x, -(-x.size // _WARP), np.iinfo(np.int32).min).max(axis=1)
+def _make_warp_max_case(x: Any, block: Dim3) -> Case:
+    blocks, _ = _count_blocks_and_warps(x.size, block)
+    out = _split_by_warp(x, -(-x.size // _WARP), np.iinfo(np.int32).min).max(axis=1)
     return Case(blocks, {"x": x, "n": x.size}, {"out": out})
 
 
-def _all_are(value: int) -> Any:
-    """Return a row's case with elements of one value, the last one of each warp larger by 1."""
+def _constant_case(value: int) -> Any:
+    """Return a function that makes a launch with equal elements; the last of each warp is larger by 1."""
 
-    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+    def case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.full(size, value, np.int32)
         x[_WARP - 1 :: _WARP] += 1
-        return _most_of(x, block)
+        return _make_warp_max_case(x, block)
 
     return case
 
 
-_ENDS = tuple(
-    Row(f"elements of {value:,}", _all_are(value), (1, 33, 500)) for value in (-(1 << 31), -1, (1 << 31) - 2)
+_EXTREME_ROWS = tuple(
+    Row(f"elements of {value:,}", _constant_case(value), (1, 33, 500))
+    for value in (-(1 << 31), -1, (1 << 31) - 2)
 )
 
 
-def count_keys(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Adds to each bin how often its key occurs."""
-    keys = drawn.integers(size, 0, _KEYS)
-    bins = drawn.integers(_KEYS, -(10**9), 10**9)
-    if drawn.rng.random() < 0.5:  # one key for nearly all
-        keys[drawn.rng.random(size) < 0.9] = drawn.rng.integers(0, _KEYS)
-    return _counted(keys, bins, block)
+def count_keys(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that adds to each bin how often its key occurs."""
+    keys = data.integers(size, 0, _KEYS)
+    bins = data.integers(_KEYS, -(10**9), 10**9)
+    if data.rng.random() < 0.5:  # one key for nearly all
+        keys[data.rng.random(size) < 0.9] = data.rng.integers(0, _KEYS)
+    return _make_count_case(keys, bins, block)
 
 
-def _counted(keys: Any, bins: Any, block: Dim3) -> Case:
+def _make_count_case(keys: Any, bins: Any, block: Dim3) -> Case:
     size = keys.size
-    wanted = bins + np.bincount(keys, minlength=_KEYS).astype(np.int32)
-    return Case(draw.blocks_for(size, block[0]), {"keys": keys, "bins": bins, "n": size}, {"bins": wanted})
+    expected = bins + np.bincount(keys, minlength=_KEYS).astype(np.int32)
+    return Case(draw.blocks_for(size, block[0]), {"keys": keys, "bins": bins, "n": size}, {"bins": expected})
 
 
-def _keys(*few: int, bins: int = 0) -> Any:
-    """Return a row's case with these keys, repeated, and with the initial value of all bins."""
+def _repeated_keys_case(*keys: int, bins: int = 0) -> Any:
+    """Return a function that makes a launch with these keys, repeated, and bins that start at `bins`."""
 
-    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
-        return _counted(np.resize(np.array(few, np.int32), size), np.full(_KEYS, bins, np.int32), block)
+    def case(data: Draw, size: Any, block: Dim3) -> Case:
+        return _make_count_case(
+            np.resize(np.array(keys, np.int32), size), np.full(_KEYS, bins, np.int32), block
+        )
 
     return case
 
 
-_COUNTS = (
-    Row("one key, the last", _keys(7)),
-    Row("one key, the first", _keys(0, bins=5)),
-    Row("two keys", _keys(3, 5, bins=-(1 << 31))),
-    Row("each key in turn", _keys(*range(_KEYS), bins=(1 << 31) - 2000)),
+_KEY_ROWS = (
+    Row("one key, the last", _repeated_keys_case(7)),
+    Row("one key, the first", _repeated_keys_case(0, bins=5)),
+    Row("two keys", _repeated_keys_case(3, 5, bins=-(1 << 31))),
+    Row("each key in turn", _repeated_keys_case(*range(_KEYS), bins=(1 << 31) - 2000)),
 )
 
 
-def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Each warp's positive elements, in order, at the front of its 32 places; what is behind them stays."""
-    x = drawn.floats(size)
-    if drawn.kind == draw.EXTREME:  # what is next to nothing is positive, too
-        x = np.where(drawn.rng.random(size) < 0.2, np.float32(2e-38), x)
-    whole = drawn.rng.choice((0, 1, -1), -(-size // _WARP)).repeat(_WARP)[:size]
-    x = np.where(whole == 0, x, np.copysign(x, whole)).astype(np.float32)  # warps that keep all, or nothing
-    return _compact_of(drawn, x, block)
+def compact(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that moves each warp's positive elements, in order, to the front of its 32 outputs.
+
+    The outputs after them stay unchanged.
+    """
+    x = data.floats(size)
+    if data.kind == draw.EXTREME:  # the smallest normal numbers are positive, too
+        x = np.where(data.rng.random(size) < 0.2, np.float32(2e-38), x)
+    warp_signs = data.rng.choice((0, 1, -1), -(-size // _WARP)).repeat(_WARP)[:size]
+    # Some warps keep all elements, and others none.
+    x = np.where(warp_signs == 0, x, np.copysign(x, warp_signs)).astype(np.float32)
+    return _make_compact_case(data, x, block)
 
 
-def _compact_of(drawn: Draw, x: Any, block: Dim3) -> Case:
+def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
     size = x.size
-    blocks, warps = _warps(size, block)
-    kept = _by_warp(x, warps) > 0
-    out = drawn.integers((warps, _WARP), 1, 100).astype(np.float32)
+    blocks, warps = _count_blocks_and_warps(size, block)
+    is_kept = _split_by_warp(x, warps) > 0
+    out = data.integers((warps, _WARP), 1, 100).astype(np.float32)
     values = {"x": x, "out": out.ravel(), "n": size}
-    wanted = out.copy()
-    for row, (keep, elements) in enumerate(zip(kept, _by_warp(x, warps), strict=True)):
-        wanted[row, : keep.sum()] = elements[keep]
-    return Case(blocks, values, {"out": wanted.ravel(), "counts": kept.sum(axis=1, dtype=np.int32)})
+    expected = out.copy()
+    for row, (mask, elements) in enumerate(zip(is_kept, _split_by_warp(x, warps), strict=True)):
+        expected[row, : mask.sum()] = elements[mask]
+    return Case(blocks, values, {"out": expected.ravel(), "counts": is_kept.sum(axis=1, dtype=np.int32)})
 
 
-def _of(*values: float) -> Any:
-    """Return a row's case with these numbers, repeated."""
-    return lambda drawn, size, block: _compact_of(drawn, np.resize(np.array(values, np.float32), size), block)
+def _repeated_values_case(*values: float) -> Any:
+    """Return a function that makes a launch with these numbers, repeated."""
+
+    def case(data: Draw, size: Any, block: Dim3) -> Case:
+        return _make_compact_case(data, np.resize(np.array(values, np.float32), size), block)
+
+    return case
 
 
-_KEPT = (
-    Row("all kept", _of(1, 2, 3, 4, 5)),
-    Row("none kept", _of(-1, -np.inf, np.nan, 0, -0.0)),
-    Row("0, -0, NaN and infinities", _of(0, np.inf, -0.0, np.nan, -np.inf)),
-    Row("one kept, the last of its warp", _of(*[-1] * 31, 7)),
-    Row("one kept, the first of its warp", _of(7, *[-1] * 31)),
-    Row("next to nothing is kept, too", _of(2e-38, -2e-38)),
+_COMPACT_ROWS = (
+    Row("all kept", _repeated_values_case(1, 2, 3, 4, 5)),
+    Row("none kept", _repeated_values_case(-1, -np.inf, np.nan, 0, -0.0)),
+    Row("0, -0, NaN and infinities", _repeated_values_case(0, np.inf, -0.0, np.nan, -np.inf)),
+    Row("one kept, the last of its warp", _repeated_values_case(*[-1] * 31, 7)),
+    Row("one kept, the first of its warp", _repeated_values_case(7, *[-1] * 31)),
+    Row("next to nothing is kept, too", _repeated_values_case(2e-38, -2e-38)),
 )
 
 
-def _ragged_warp_wrong(m: Mistake) -> bool:
-    """Return whether all warps are right whose 32 lanes all have an element."""
-    full = m.case.values["n"] // _WARP
-    return m.found is not None and full > 0 and not m.wrong[:full].any()
+def _only_ragged_warp_wrong(mistake: Mistake) -> bool:
+    """Return whether the results of all full warps are right, so that only the ragged warp is wrong."""
+    full_warps = mistake["n"] // _WARP
+    return mistake.found is not None and full_warps > 0 and not mistake.wrong[:full_warps].any()
 
 
-def _sorted(values: Any) -> Any:
+def _sorted_or_none(values: Any) -> Any:
     return None if values is None else sorted(values)
 
 
-def _only_first_warps(m: Mistake) -> bool:
-    return advice.partly_unwritten(m) and m.case.block[0] > _WARP
+def _only_first_warps_written(mistake: Mistake) -> bool:
+    return advice.partly_unwritten(mistake) and mistake.case.block[0] > _WARP
 
 
-def _pairs_of_warps(rng: np.random.Generator) -> list[Dim3]:
+def _draw_blocks_of_even_warps(rng: np.random.Generator) -> list[Dim3]:
     return draw.whole_warps(rng, warps=2)
 
 
 _MEASURED = Measured(1 << 12, (256, 1, 1))
-_STAYS_AWAY = Advice(
+_MISSING_LANES_ADVICE = Advice(
     advice.fault("lanes missing"),
     "With a full mask all 32 lanes must reach the call: replace the early return by a value that does not "
     "count for lanes beyond n.",
 )
-_LUCK = Advice(
+_HAZARD_ADVICE = Advice(
     advice.hazard(),
     "Lanes beyond n must take part, with a value that does not count; and where lanes of different warps "
     "meet in memory, they need a barrier.",
 )
-_ONE_WRITES = Advice(advice.written_twice, "One lane of each warp writes its result.")
-_EVERY_WARP = Advice(
-    _only_first_warps,
+_WRITTEN_TWICE_ADVICE = Advice(advice.written_twice, "One lane of each warp writes its result.")
+_MISSING_WARPS_ADVICE = Advice(
+    _only_first_warps_written,
     "Some warps wrote nothing: lane 0 of every warp writes, to the warp's number over the whole grid.",
 )
 
@@ -228,7 +239,7 @@ EXERCISES = (
         naive="two_rules_naive.cu",
         level="warm-up",
         kind="repair",
-        blocks=_pairs_of_warps,
+        blocks=_draw_blocks_of_even_warps,
         budgets=(
             Budget(
                 "divergent_branches",
@@ -263,7 +274,7 @@ EXERCISES = (
         parameters="const int* x, int* out, int n",
         once=True,
         case=warp_sum,
-        table=(Row("more warps than 16 bits count", _in_many_warps, (100,)),),
+        table=(Row("more warps than 16 bits count", _many_warps_case, (100,)),),
         reference="warp_sum.cu",
         blocks=draw.whole_warps,
         budgets=(
@@ -283,19 +294,19 @@ EXERCISES = (
         ),
         measured=_MEASURED,
         advice=(
-            _STAYS_AWAY,
+            _MISSING_LANES_ADVICE,
             Advice(
                 advice.out_of_bounds,
                 "Lanes beyond n must not load: take 0 for them, and let lane 0 alone write.",
             ),
-            _EVERY_WARP,
-            _ONE_WRITES,
+            _MISSING_WARPS_ADVICE,
+            _WRITTEN_TWICE_ADVICE,
             Advice(
-                _ragged_warp_wrong,
+                _only_ragged_warp_wrong,
                 "Full warps are right, the ragged one is not: lanes without an element must take part with "
                 "the value 0, not stay away.",
             ),
-            _LUCK,
+            _HAZARD_ADVICE,
         ),
         praise="every warp's sum is right, with a ragged tail and without any element, too.",
     ),
@@ -306,27 +317,27 @@ EXERCISES = (
         parameters="const int* x, int* out, int n",
         once=True,
         case=warp_max,
-        table=_ENDS,
+        table=_EXTREME_ROWS,
         reference="warp_max.cu",
         kind="repair",
         sizes=draw.some_lengths,
         blocks=draw.whole_warps,
         measured=_MEASURED,
         advice=(
-            _STAYS_AWAY,
+            _MISSING_LANES_ADVICE,
             Advice(
                 advice.fault("out of bounds", "out"),
                 "`out` has a place for each warp that has an element, and none for the others.",
             ),
             Advice(advice.out_of_bounds, "Lanes beyond n must not load."),
-            _EVERY_WARP,
-            _ONE_WRITES,
+            _MISSING_WARPS_ADVICE,
+            _WRITTEN_TWICE_ADVICE,
             Advice(
                 lambda m: m.found is not None and bool((m.found[m.wrong] == 0).all()),
                 "All elements may be negative: 0 is not the value that never wins a maximum.",
             ),
-            Advice(_ragged_warp_wrong, "Full warps are right, the ragged one is not."),
-            _LUCK,
+            Advice(_only_ragged_warp_wrong, "Full warps are right, the ragged one is not."),
+            _HAZARD_ADVICE,
         ),
         praise="all three flaws are mended.",
     ),
@@ -336,7 +347,7 @@ EXERCISES = (
         kernel="count_keys",
         parameters="const int* keys, int* bins, int n",
         case=count_keys,
-        table=_COUNTS,
+        table=_KEY_ROWS,
         reference="count_keys.cu",
         naive="count_keys_naive.cu",
         budgets=(
@@ -348,7 +359,7 @@ EXERCISES = (
         ),
         measured=replace(_MEASURED, busiest=12, slack=6.0),
         advice=(
-            _STAYS_AWAY,
+            _MISSING_LANES_ADVICE,
             Advice(advice.out_of_bounds, "Lanes beyond n have no key: they must neither load nor add."),
             Advice(
                 lambda m: m.found is not None and bool((m.found >= m.wanted).all()),
@@ -360,7 +371,7 @@ EXERCISES = (
                 advice.hazard("WAW", "WAR", "RAW"),
                 "Threads of different warps share bins: only an atomic add is safe.",
             ),
-            _LUCK,
+            _HAZARD_ADVICE,
         ),
         praise="right, and lanes with the same key add together.",
     ),
@@ -370,7 +381,7 @@ EXERCISES = (
         kernel="compact",
         parameters="const float* x, float* out, int* counts, int n",
         case=compact,
-        table=_KEPT,
+        table=_COMPACT_ROWS,
         reference="compact.cu",
         level="stretch",
         blocks=draw.whole_warps,
@@ -383,13 +394,13 @@ EXERCISES = (
         ),
         measured=_MEASURED,
         advice=(
-            _STAYS_AWAY,
+            _MISSING_LANES_ADVICE,
             Advice(advice.out_of_bounds, "Lanes beyond n hold nothing to keep, but their votes count as no."),
             Advice(
-                lambda m: m.name == "out" and _sorted(m.found) == _sorted(m.wanted),
+                lambda m: m.name == "out" and _sorted_or_none(m.found) == _sorted_or_none(m.wanted),
                 "The right elements, in another order: count the keepers in lower lanes.",
             ),
-            _LUCK,
+            _HAZARD_ADVICE,
         ),
         praise="every warp keeps its elements in order.",
     ),

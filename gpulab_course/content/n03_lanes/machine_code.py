@@ -1,4 +1,4 @@
-"""The short branch of notebook 03 as machine code: looked up here, or as it was when it shipped."""
+"""The short branch of notebook 03 as machine code: disassembled here, or shipped with the course."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def counts(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTabl
     try:
         return kernels.machine_code(kernel, grid, block, args)
     except ToolMissingError:
-        content = resources.files(__package__).joinpath(SHIPPED).read_bytes()
-        return AsRunTable.of(io.read(content, SHIPPED), code=kernel.code)
+        recording = resources.files(__package__).joinpath(SHIPPED).read_bytes()
+        return AsRunTable.of(io.read(recording, SHIPPED), code=kernel.code)
 
 
 as_run = counts  # its name in learners' copies of notebook 03 of version 1.0

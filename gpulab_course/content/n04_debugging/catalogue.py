@@ -1,4 +1,4 @@
-"""CUDA's errors as a table whose rows run, each in a process of its own."""
+"""A table of CUDA's errors, each raised by a function that runs in its own process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virtualgpu.records import Provenance
 _CODE = (Path(__file__).parent / "kernels" / "errors.cu").read_text(encoding="utf-8")
 
 
-def _runs(name: str, dtype: str = "float32") -> None:
+def _run_kernel(name: str, dtype: str = "float32") -> None:
     cp = session.cp()
     x = cp.zeros(32, dtype=dtype)
     cp.RawKernel(_CODE, name)((1,), (32,), (x,))
@@ -23,7 +23,7 @@ def _runs(name: str, dtype: str = "float32") -> None:
 
 
 def too_much_memory() -> None:
-    """Ask for a thousand times what any GPU has."""
+    """Request a thousand times the memory of any GPU."""
     session.cp().zeros(1 << 50)
 
 
@@ -34,33 +34,33 @@ def too_many_threads() -> None:
 
 
 def illegal_address() -> None:
-    """Write far outside of everything."""
-    _runs("far_away")
+    """Write far outside of all allocations."""
+    _run_kernel("far_away")
 
 
 def misaligned_address() -> None:
     """Store 8 bytes at an address that is not a multiple of 8."""
-    _runs("odd_address")
+    _run_kernel("odd_address")
 
 
 def device_assert() -> None:
     """Run a kernel whose assert fails."""
-    _runs("claims")
+    _run_kernel("claims")
 
 
 def launch_failure() -> None:
     """Run a kernel that calls ``__trap()``."""
-    _runs("gives_up")
+    _run_kernel("gives_up")
 
 
 def endless_kernel() -> None:
     """Wait for a value that no thread writes."""
-    _runs("waits", "int32")
+    _run_kernel("waits", "int32")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One error: the function that causes it, the result in the sandbox, and the remedy."""
+    """One error: the function that causes it, and the remedy."""
 
     function: Callable[[], None]
     remedy: str
@@ -78,7 +78,7 @@ ROWS = (
 
 
 class Catalogue:
-    """The errors as a table; ``runs`` has the result of each in the sandbox, by name."""
+    """A table of the errors; ``runs`` maps the name of each function to its result in the sandbox."""
 
     def __init__(self, runs: dict[str, Sandboxed], provenance: Provenance) -> None:
         self.runs = runs
@@ -89,11 +89,11 @@ class Catalogue:
             context = "lost" if record.sticky or record.ended else "lives"
             raised = record.raised.text if record.raised else NOTHING
             name = row.function.__name__.replace("_", " ")
-            first = error.split("\n", 1)[0]
+            first_line = error.split("\n", 1)[0]
             rows.append(
                 (
                     name,
-                    first if len(first) < 70 else f"{first[:69]}…",
+                    first_line if len(first_line) < 70 else f"{first_line[:69]}…",
                     str(record.status or NOTHING),
                     raised[:44],
                     context,
@@ -107,8 +107,8 @@ class Catalogue:
 
     @property
     def lost(self) -> list[str]:
-        """The names of the errors after which the context cannot be used."""
-        return [name for name, seen in self.runs.items() if seen.record.sticky or seen.record.ended]
+        """The names of the functions after which the context cannot be used."""
+        return [name for name, run in self.runs.items() if run.record.sticky or run.record.ended]
 
     def __repr__(self) -> str:
         return self._table.text()
@@ -118,6 +118,6 @@ class Catalogue:
 
 
 def run() -> Catalogue:
-    """Run every row in a sandbox."""
+    """Run the function of every row in a sandbox, and return the table."""
     runs = {row.function.__name__: sandbox(row.function, limit_s=3.0) for row in ROWS}
     return Catalogue(runs, session.backend().provenance)
