@@ -16,7 +16,7 @@ def test_each_rung_is_faster_and_the_last_keeps_pace_with_a_copy(device: str) ->
     times = [lap.busy_ns for lap in race.record]
     assert times == sorted(times, reverse=True)
     assert figures.among("06-race", race.of_the_copy(-1), (0.3, 0.8)) == "all of it, more or less"
-    assert [lap.held_by for lap in race.record][:2] == ["idle lanes", "bank conflicts"]
+    assert [lap.limiter for lap in race.record][:2] == ["idle lanes", "bank conflicts"]
 
 
 @pytest.mark.parametrize(("n", "threads"), [(128, 32), (256, 32), (256, 128)])

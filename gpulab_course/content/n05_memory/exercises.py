@@ -32,186 +32,198 @@ _TILE = 32
 _BANKS = 32
 
 
-def copy4(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """A copy, by a thread for every four elements."""
-    x = drawn.floats(size, moved=True)
+def copy4(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that copies floats, with one thread for every four elements."""
+    x = data.floats(size, moved=True)
     return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": Near(x, 0.0, ulps=0)})
 
 
-def _next_to_nothing(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Values that a sum or a product with 1 could change: -0, subnormal numbers, NaN with any bits."""
+def _tiny_values_case(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch with values that arithmetic could change: -0, subnormal numbers, NaN with other bits."""
     x = np.array([0x80000000, 1, 0x80000001, 0x7FC00001, 0x7F800000], np.uint32).view(np.float32)
     values = {"x": np.resize(x, size), "n": size}
-    wanted: dict[str, Any] = {"y": Near(values["x"].copy(), 0.0, ulps=0)}
-    return Case(draw.blocks_for(-(-size // 4), block[0]), values, wanted)
+    expected: dict[str, Any] = {"y": Near(values["x"].copy(), 0.0, ulps=0)}
+    return Case(draw.blocks_for(-(-size // 4), block[0]), values, expected)
 
 
-def split(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Points (x, y, z), taken apart into three arrays."""
-    xyz = drawn.floats((size, 3), moved=True)
-    wanted: dict[str, Any] = {name: Near(xyz[:, axis].copy(), 0.0, ulps=0) for axis, name in enumerate("xyz")}
-    return Case(draw.blocks_for(size, block[0]), {"xyz": xyz, "n": size}, wanted)
+def split(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that splits points (x, y, z) into three arrays."""
+    xyz = data.floats((size, 3), moved=True)
+    expected: dict[str, Any] = {
+        name: Near(xyz[:, axis].copy(), 0.0, ulps=0) for axis, name in enumerate("xyz")
+    }
+    return Case(draw.blocks_for(size, block[0]), {"xyz": xyz, "n": size}, expected)
 
 
-def transpose(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """A matrix whose rows become columns; a block for every 32 x 32 of it."""
+def transpose(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that transposes a matrix, with one block for every tile of 32 x 32."""
     rows, cols = size
-    x = drawn.floats((rows, cols), moved=True)
+    x = data.floats((rows, cols), moved=True)
     grid = draw.blocks_for(cols, _TILE), draw.blocks_for(rows, _TILE)
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": Near(x.T.copy(), 0.0, ulps=0)})
 
 
-def padded(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Rows whose valid part is doubled and whose padding becomes 0; the padding holds anything, also NaN."""
+def padded(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that doubles the valid part of each row and sets its padding to 0.
+
+    The padding of the input contains arbitrary values, also NaN.
+    """
     rows, cols = size
-    x = drawn.floats((rows, cols))
-    length = drawn.integers(rows, 0, cols + 1)
-    return _padded_of(drawn, x, length, block)
+    x = data.floats((rows, cols))
+    lengths = data.integers(rows, 0, cols + 1)
+    return _make_padded_case(data, x, lengths, block)
 
 
-def _padded_of(drawn: Draw, x: Any, length: Any, block: Dim3) -> Case:
+def _make_padded_case(data: Draw, x: Any, lengths: Any, block: Dim3) -> Case:
     rows, cols = x.shape
-    valid = np.arange(cols) < length[:, None]
-    behind = ~valid & (drawn.rng.random((rows, cols)) < 0.5)
-    x[behind] = drawn.rng.choice((np.nan, np.inf, -np.inf), int(behind.sum()))
+    is_valid = np.arange(cols) < lengths[:, None]
+    is_special_padding = ~is_valid & (data.rng.random((rows, cols)) < 0.5)
+    x[is_special_padding] = data.rng.choice((np.nan, np.inf, -np.inf), int(is_special_padding.sum()))
     grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
-    values = {"x": x, "length": length, "rows": rows, "cols": cols}
-    return Case(grid, values, {"y": np.where(valid, 2 * x, np.float32(0))})
+    values = {"x": x, "length": lengths, "rows": rows, "cols": cols}
+    return Case(grid, values, {"y": np.where(is_valid, 2 * x, np.float32(0))})
 
 
-def _lengths(length: Any) -> Any:
-    """Return a row's case with these lengths of the valid parts."""
+def _valid_lengths_case(lengths_for: Any) -> Any:
+    """Return a function that makes a launch whose rows have valid parts of ``lengths_for(cols)`` elements."""
 
-    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+    def case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, cols = size
-        values = np.array((1, -2, np.nan, np.inf, 0), np.float32)  # also where it is valid
-        lengths = np.resize(np.array(length(cols), np.int32), rows)
-        return _padded_of(drawn, drawn.rng.choice(values, size), lengths, block)
+        values = np.array((1, -2, np.nan, np.inf, 0), np.float32)  # in valid parts, too
+        lengths = np.resize(np.array(lengths_for(cols), np.int32), rows)
+        return _make_padded_case(data, data.rng.choice(values, size), lengths, block)
 
     return case
 
 
-_VALID = (
-    Row("no padding", _lengths(lambda cols: [cols])),
-    Row("nothing but padding", _lengths(lambda cols: [0])),
-    Row("one element of padding, one valid", _lengths(lambda cols: [cols - 1, 1])),
-    Row("empty and full rows", _lengths(lambda cols: [0, cols])),
+_PADDED_ROWS = (
+    Row("no padding", _valid_lengths_case(lambda cols: [cols])),
+    Row("nothing but padding", _valid_lengths_case(lambda cols: [0])),
+    Row("one element of padding, one valid", _valid_lengths_case(lambda cols: [cols - 1, 1])),
+    Row("empty and full rows", _valid_lengths_case(lambda cols: [0, cols])),
 )
 
 
-def median5(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """The median of each element and two neighbours on either side; the ends are repeated."""
-    x = drawn.any_integers(size)
-    around = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
-    windows = np.stack([around[k : k + size] for k in range(5)])
-    wanted = np.sort(windows, axis=0)[2]
-    return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": wanted})
+def median5(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that computes medians of five neighbouring elements; the ends are repeated."""
+    x = data.any_integers(size)
+    padded_x = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
+    windows = np.stack([padded_x[offset : offset + size] for offset in range(5)])
+    expected = np.sort(windows, axis=0)[2]
+    return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": expected})
 
 
-def _around_five(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """Sizes of `draw.lengths`, and sizes below five."""
-    return [*draw.lengths(rng, at_once), 2, 3]
+def _lengths_around_five(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw lengths as `draw.lengths` does, and add lengths below five."""
+    return [*draw.lengths(rng, threads_at_once), 2, 3]
 
 
-def matmul(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """A product of fractions, exact in any order; a square block for every square of the result.
+def matmul(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that multiplies matrices of fractions whose sums are exact in any order.
 
-    One matrix has quarters up to 1,024, which neither a byte nor half precision holds, the other halves.
+    One matrix contains quarters up to 1,024, which neither a byte nor half precision represents; the other
+    one contains halves up to 10.
     """
     rows, cols, inner = size
-    wide = bool(drawn.rng.integers(2))
-    limits = (4096, 20) if wide else (20, 4096)
-    shares = (4, 2) if wide else (2, 4)
-    a = drawn.whole((rows, inner), 1 - limits[0], limits[0]) / np.float32(shares[0])
-    b = drawn.whole((inner, cols), 1 - limits[1], limits[1]) / np.float32(shares[1])
+    has_wide_a = bool(data.rng.integers(2))
+    limits = (4096, 20) if has_wide_a else (20, 4096)
+    divisors = (4, 2) if has_wide_a else (2, 4)
+    a = data.whole((rows, inner), 1 - limits[0], limits[0]) / np.float32(divisors[0])
+    b = data.whole((inner, cols), 1 - limits[1], limits[1]) / np.float32(divisors[1])
     grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
     values = {"a": a, "b": b, "rows": rows, "cols": cols, "inner": inner}
     return Case(grid, values, {"c": a @ b})
 
 
-def _infinite_end(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Matrices whose last factors are infinite: elements outside must count as 0 on both sides."""
-    case = matmul(drawn, size, block)
+def _infinite_end_case(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a matrix multiplication whose last factors are infinite.
+
+    Missing elements of a tile must be 0 in both matrices, because infinity times 0 is NaN.
+    """
+    case = matmul(data, size, block)
     a = case.values["a"]
     b = case.values["b"]
     a[:, -1], b[-1, 0] = 1, np.inf
     return Case(case.grid, case.values, {"c": a @ b})
 
 
-def _flat(rng: np.random.Generator) -> list[Dim3]:
-    """Blocks of width 32, with heights up to 32."""
+def _draw_flat_blocks(rng: np.random.Generator) -> list[Dim3]:
+    """Draw blocks of width 32 with heights up to 32."""
     heights = (8, int(rng.integers(9, 32)), int(rng.integers(3, 8)), 2, _TILE)
     return [(_TILE, height, 1) for height in heights]
 
 
-def _squares(rng: np.random.Generator) -> list[Dim3]:
+def _draw_square_blocks(rng: np.random.Generator) -> list[Dim3]:
+    """Draw square blocks with sides up to 32."""
     sides = (int(rng.integers(8, 16)), _TILE, int(rng.integers(17, 32)), 16, int(rng.integers(3, 8)), 2)
     return [(side, side, 1) for side in sides]
 
 
-def _product_costs(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Two launches to count: one with the largest blocks, and one with blocks of an odd side."""
-    small, large = (tuple(int(n) | 1 for n in rng.integers(low, low + 40, 3)) for low in (50, 70))
+def _draw_matmul_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    """Draw two launches to count: one with the largest blocks, and one with blocks of an odd side."""
+    small_size, large_size = (tuple(int(n) | 1 for n in rng.integers(low, low + 40, 3)) for low in (50, 70))
     side = int(rng.choice((13, 19, 21, 23, 25, 27, 29, 31)))
-    return [(large, (_TILE, _TILE, 1)), (small, (side, side, 1))]
+    return [(large_size, (_TILE, _TILE, 1)), (small_size, (side, side, 1))]
 
 
-def _products(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """(rows, columns, inner): several tiles deep, thin, ragged on every side, empty inside, two waves."""
+def _draw_matmul_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw sizes (rows, columns, inner): deep, thin, ragged, with an empty inner side, and of two waves."""
     a, b, c = (int(n) for n in rng.integers(3, 17, 3))
-    small = [(4, 4, 100), (16, 16, 16), (1, 33, 70), (33, 1, 64), (a, b, c), (5, 31, 32), (3, 5, 0)]
-    side = int((2 * at_once) ** 0.5)
-    return [*small, (1, 1, 1), (37, 70, 65), (side - 5, side + 3, 4)]
+    small_sizes = [(4, 4, 100), (16, 16, 16), (1, 33, 70), (33, 1, 64), (a, b, c), (5, 31, 32), (3, 5, 0)]
+    side = int((2 * threads_at_once) ** 0.5)
+    return [*small_sizes, (1, 1, 1), (37, 70, 65), (side - 5, side + 3, 4)]
 
 
-def _in_the_padding(m: Mistake) -> bool:
-    """Return whether only padding is wrong, and only where the input is not finite."""
-    if m.found is None or m.wanted is None:
+def _only_padding_wrong(mistake: Mistake) -> bool:
+    """Return whether only elements of the padding are wrong, and only those with NaN or infinity as input."""
+    if mistake.found is None or mistake.wanted is None:
         return False
-    behind = np.arange(m["cols"]) >= m["length"][:, None]
-    return not np.isfinite(m["x"][m.wrong]).any() and bool(behind[m.wrong].all())
+    is_padding = np.arange(mistake["cols"]) >= mistake["length"][:, None]
+    return not np.isfinite(mistake["x"][mistake.wrong]).any() and bool(is_padding[mistake.wrong].all())
 
 
-def _only_end_missing(m: Mistake) -> bool:
-    """Return whether only the elements after the last complete float4 were not written."""
-    return advice.partly_unwritten(m) and not m.wrong[: m["n"] // 4 * 4].any()
+def _only_end_unwritten(mistake: Mistake) -> bool:
+    """Return whether only elements after the last complete float4 were not written."""
+    return advice.partly_unwritten(mistake) and not mistake.wrong[: mistake["n"] // 4 * 4].any()
 
 
-def _whole_tiles(m: Mistake) -> Any:
-    """Return the product of the complete tiles alone."""
-    end = m["inner"] // m.case.block[0] * m.case.block[0]
-    return m["a"][:, :end] @ m["b"][:end]
+def _product_of_whole_tiles(mistake: Mistake) -> Any:
+    """Return the matrix product without the last, incomplete tiles."""
+    end = mistake["inner"] // mistake.case.block[0] * mistake.case.block[0]
+    return mistake["a"][:, :end] @ mistake["b"][:end]
 
 
-def _computed(m: Mistake) -> bool:
-    return m.found is not None and not advice.partly_unwritten(m)
+def _is_computed(mistake: Mistake) -> bool:
+    return mistake.found is not None and not advice.partly_unwritten(mistake)
 
 
-def _outside_tile(m: Mistake) -> bool:
-    return advice.out_of_bounds(m) and "outside shared memory" in m.said
+def _is_outside_tile(mistake: Mistake) -> bool:
+    return advice.out_of_bounds(mistake) and "outside shared memory" in mistake.said
 
 
-def _never_stored(m: Mistake) -> bool:
-    """Return whether NaN appears though all inputs are finite, as in uninitialized shared memory."""
-    finite = all(np.isfinite(value).all() for value in m.case.values.values())
-    return finite and _computed(m) and bool(np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
-
-
-def _infinity_times_nothing(m: Mistake) -> bool:
-    """Return whether wrong elements are NaN because infinity was multiplied by 0 for a missing element."""
-    if m.found is None or m.name != "c" or np.isfinite(m["b"]).all():
+def _shows_uninitialized_nan(mistake: Mistake) -> bool:
+    """Return whether NaN appears although all inputs are finite, as from uninitialized shared memory."""
+    if mistake.found is None or not _is_computed(mistake):
         return False
-    return bool(np.isnan(m.found[m.wrong]).all())
+    is_finite = all(np.isfinite(value).all() for value in mistake.case.values.values())
+    return is_finite and bool(np.isnan(mistake.found[mistake.wrong]).any())
+
+
+def _shows_infinity_times_zero(mistake: Mistake) -> bool:
+    """Return whether all wrong elements are NaN, as from infinity times the 0 of a missing element."""
+    if mistake.found is None or mistake.name != "c" or np.isfinite(mistake["b"]).all():
+        return False
+    return bool(np.isnan(mistake.found[mistake.wrong]).all())
 
 
 def judge_ways(answer: Answer) -> str:
-    """``ways(words)``: the largest number of different words of one bank that a warp accesses."""
+    """Judge ``ways(words)``: the largest number of different words of one bank that a warp accesses."""
     rng = answer.rng
     lanes = np.arange(32)
-    few = int(rng.integers(3, 31))
+    lane_count = int(rng.integers(3, 31))
     stride = int(rng.integers(34, 200))
     offset = int(rng.integers(1, 999))
-    for what, words in (
+    for pattern, words in (
         ("five lanes, words 8 apart", 8 * lanes[:5]),
         ("neighbouring words", lanes + offset),
         ("every second word", 2 * lanes),
@@ -232,124 +244,129 @@ def judge_ways(answer: Answer) -> str:
         ("two lanes, words 32 apart", 32 * lanes[:2] + offset),
         ("two lanes, one word", np.full(2, offset)),
         ("words 0, 0, 32, 32, 64 and so on", 32 * (lanes // 2)),
-        (f"{few} random lanes", rng.integers(0, 300, few)),
-        (f"{few} lanes, words 16 apart, from the last", (16 * lanes[:few])[::-1] + offset),
+        (f"{lane_count} random lanes", rng.integers(0, 300, lane_count)),
+        (f"{lane_count} lanes, words 16 apart, from the last", (16 * lanes[:lane_count])[::-1] + offset),
         ("16 words of one bank, and 16 of another", 32 * (lanes // 2) + lanes % 2),
         ("half of the lanes in one bank, the others apart", np.where(lanes < 16, 32 * lanes, lanes)),
-        # The bank that most lanes want is not the one with most words; and ends as of neighbouring words.
+        # The bank of most lanes is not the bank of most words; then, first and last word as of neighbours.
         ("one word for 27 lanes, others apart", np.where(lanes < 27, 7, 32 * lanes) + offset),
         ("three words of a bank, and two ends", offset + np.where(lanes % 31, 7 + 32 * (lanes % 3), lanes)),
         ("32-bit words, shuffled", rng.permutation(2 * lanes).astype(np.int32)),
     ):
-        _judge_words(answer, what, words)
+        _judge_words(answer, pattern, words)
     return "conflict ways of any pattern, with words that lanes share counted once."
 
 
-def _judge_words(answer: Answer, what: str, words: Any) -> None:
+def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
     banks: dict[int, set[int]] = {}
     for word in words.tolist():
         banks.setdefault(word % _BANKS, set()).add(word)
-    right = max(map(len, banks.values()))
-    found = call(answer, words, name="ways", shown=f"ways of {what}")
-    if not is_number(found):
-        raise NotYet(f"ways of {what} gives {spelt(found)}: return one number.")
-    if found == right:
+    expected = max(map(len, banks.values()))
+    result = call(answer, words, name="ways", shown=f"ways of {pattern}")
+    if not is_number(result):
+        raise NotYet(f"ways of {pattern} gives {spelt(result)}: return one number.")
+    if result == expected:
         return
-    each = np.bincount(words % _BANKS, minlength=_BANKS)
+    lanes_per_bank = np.bincount(words % _BANKS, minlength=_BANKS)
     guesses = (
-        (right - 1, "an access without a conflict is 1-way, for it takes one pass."),
-        (int(each.max()), "lanes that want the same word get it together: count different words."),
+        (expected - 1, "an access without a conflict is 1-way, for it takes one pass."),
+        (int(lanes_per_bank.max()), "lanes that want the same word get it together: count different words."),
         (len(banks), "that is the number of banks in use; the fullest of them decides."),
         (len(np.unique(words // _BANKS)), "word w lies in bank w % 32: neighbours lie in different banks."),
         (len(np.unique(words)), "only words of the same bank wait for each other."),
     )
-    why = next((text for guess, text in guesses if found == guess), "")
-    raise NotYet(f"{what}: {right}-way, yours says {spelt(found)}{f': {why}' if why else '.'}")
+    reason = next((known_reason for guess, known_reason in guesses if result == guess), "")
+    raise NotYet(f"{pattern}: {expected}-way, yours says {spelt(result)}{f': {reason}' if reason else '.'}")
 
 
 _SECTOR_BYTES = 32
 
 
 def judge_asked(answer: Answer) -> str:
-    """``asked(addresses, width_bytes)``: sectors that a request touches, and bytes that lanes read."""
+    """Judge ``asked(addresses, width_bytes)``: sectors that a request touches, and bytes that lanes read."""
     rng = answer.rng
     lanes = np.arange(32)
     for _ in range(2):
-        few = int(rng.integers(3, 31))
-        base = 256 * int(rng.integers(1, 1 << 26)) + (1 << 34)
+        lane_count = int(rng.integers(3, 31))
+        base_address = 256 * int(rng.integers(1, 1 << 26)) + (1 << 34)
         stride = int(rng.integers(5, 60))
         gap = int(rng.integers(1, 8))
-        for what, places, width in (
-            ("every second double", 2 * lanes, 8),  # several lines, and fewer addresses in float32
+        for pattern, positions, width_bytes in (
+            ("every second double", 2 * lanes, 8),  # several cache lines; float32 merges some addresses
             ("neighbouring floats", lanes, 4),
             (f"floats from number {gap} on", lanes + gap, 4),
             ("floats, last lane first", lanes[::-1], 4),
             (f"bytes {stride} apart", stride * lanes, 1),
-            (f"{few} lanes with a float4 each", lanes[:few], 16),
+            (f"{lane_count} lanes with a float4 each", lanes[:lane_count], 16),
             (f"float4s from number {gap} on, in pairs of lanes", lanes // 2 + gap, 16),
             ("one float for all lanes", np.full(32, gap), 4),
             ("one lane", lanes[:1] + gap, 2),
             ("16-bit numbers, each for four lanes", lanes // 4, 2),
-            (f"{few} random doubles", rng.integers(0, 40, few), 8),
+            (f"{lane_count} random doubles", rng.integers(0, 40, lane_count), 8),
             ("random floats, some more than once", rng.choice(rng.integers(0, 300, 20), 32), 4),
             ("two lanes, one before the end of a sector, one behind it", np.array([7, 8]), 4),
             ("a far pair", np.array([0, 1 << 22]), 4),
             ("a pair further apart than 32 bits tell", np.array([0, 1 << 30]), 4),
             ("a float4 for each lane", lanes, 16),
-            (f"{few} bytes, {gap} from the start", lanes[:few] + gap, 1),
+            (f"{lane_count} bytes, {gap} from the start", lanes[:lane_count] + gap, 1),
         ):
-            _judge_request(answer, what, base + width * np.asarray(places, np.int64), width)
+            _judge_request(
+                answer, pattern, base_address + width_bytes * np.asarray(positions, np.int64), width_bytes
+            )
     return "sectors and useful bytes of any request, wherever it begins."
 
 
-def _judge_request(answer: Answer, what: str, addresses: Any, width: int) -> None:
-    read = {address + byte for address in addresses.tolist() for byte in range(width)}
-    sectors = {byte // _SECTOR_BYTES for byte in read}
-    right = len(sectors), len(read)
-    shown = f"asked({what}, {width})"
-    found = call(answer, addresses, width, name="asked", shown=shown)
-    two = parts_of(found)
-    if two is None or len(two) != 2 or not all(map(is_number, two)):
-        raise NotYet(f"{shown} gives {spelt(found)}: return two numbers, sectors and bytes.")
-    found = tuple(two)
-    if found == right:
+def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: int) -> None:
+    read_addresses = {address + byte for address in addresses.tolist() for byte in range(width_bytes)}
+    sectors = {byte // _SECTOR_BYTES for byte in read_addresses}
+    expected = len(sectors), len(read_addresses)
+    shown = f"asked({pattern}, {width_bytes})"
+    result = call(answer, addresses, width_bytes, name="asked", shown=shown)
+    parts = parts_of(result)
+    if parts is None or len(parts) != 2 or not all(map(is_number, parts)):
+        raise NotYet(f"{shown} gives {spelt(result)}: return two numbers, sectors and bytes.")
+    result = tuple(parts)
+    if result == expected:
         return
-    rounded = np.unique(addresses.astype(np.float32).astype(np.int64) // _SECTOR_BYTES)
-    span = int(addresses.max() - addresses.min()) + width
-    of_sectors = (
+    rounded_sectors = np.unique(addresses.astype(np.float32).astype(np.int64) // _SECTOR_BYTES)
+    span_bytes = int(addresses.max() - addresses.min()) + width_bytes
+    sector_guesses = (
         (
             len({sector // 4 for sector in sectors}),
             "those are lines; memory answers in their sectors.",
         ),
         (
-            -(-len(read) // _SECTOR_BYTES),
+            -(-len(read_addresses) // _SECTOR_BYTES),
             "a sector begins at a multiple of 32, and what is read may fill no whole one.",
         ),
-        (-(-span // _SECTOR_BYTES), "only sectors in which somebody reads count, from multiples of 32 on."),
+        (
+            -(-span_bytes // _SECTOR_BYTES),
+            "only sectors in which somebody reads count, from multiples of 32 on.",
+        ),
         (len(addresses), "lanes whose bytes lie in one sector share it."),
     )
-    why = ""
-    if span > 1 << 32:
-        why = "addresses have 64 bits: the lower 32 of these two are alike."
-    elif found[0] == len(rounded) != right[0]:
-        why = "do you keep every bit of an address? A float32 rounds these to a few."
-    elif found[0] != right[0] and found[1] == right[1]:
-        why = next((text for guess, text in of_sectors if found[0] == guess), "")
-    elif found[1] == width * len(addresses):
-        why = "a byte that several lanes read counts once."
-    elif found[1] == _SECTOR_BYTES * right[0]:
-        why = "that is all that travels; only some of it is read."
-    said = f"{right[0]} sectors, {right[1]} bytes; yours says {spelt(found)}"
-    raise NotYet(f"{what}: {said}{f': {why}' if why else '.'}")
+    reason = ""
+    if span_bytes > 1 << 32:
+        reason = "addresses have 64 bits: the lower 32 of these two are alike."
+    elif result[0] == len(rounded_sectors) != expected[0]:
+        reason = "do you keep every bit of an address? A float32 rounds these to a few."
+    elif result[0] != expected[0] and result[1] == expected[1]:
+        reason = next((known_reason for guess, known_reason in sector_guesses if result[0] == guess), "")
+    elif result[1] == width_bytes * len(addresses):
+        reason = "a byte that several lanes read counts once."
+    elif result[1] == _SECTOR_BYTES * expected[0]:
+        reason = "that is all that travels; only some of it is read."
+    message = f"{expected[0]} sectors, {expected[1]} bytes; yours says {spelt(result)}"
+    raise NotYet(f"{pattern}: {message}{f': {reason}' if reason else '.'}")
 
 
-_BARRIERS = Advice(
+_BARRIER_ADVICE = Advice(
     advice.hazard("RAW", "WAR", "WAW"),
     "Threads use each other's elements of shared memory: all must have stored before one reads, and all must "
     "have read before one stores again. Each needs a __syncthreads().",
 )
-_NEVER_STORED = Advice(
-    advice.either(advice.hazard(), _never_stored),
+_UNINITIALIZED_ADVICE = Advice(
+    advice.either(advice.hazard(), _shows_uninitialized_nan),
     "Shared memory is read where nothing has been stored: all threads of the block store what others need, "
     "also those at the edges, and a __syncthreads() stands between storing and reading.",
 )
@@ -362,7 +379,7 @@ EXERCISES = (
         parameters="const float* x, float* y, int n",
         once=True,
         case=copy4,
-        table=(Row("next to nothing", _next_to_nothing, (1, 2, 3, 7, 43)),),
+        table=(Row("next to nothing", _tiny_values_case, (1, 2, 3, 7, 43)),),
         reference="copy4.cu",
         naive="copy4_naive.cu",
         level="warm-up",
@@ -386,7 +403,7 @@ EXERCISES = (
             Advice(
                 advice.written_twice, "Each of the last n % 4 floats belongs to one thread, like all others."
             ),
-            Advice(_only_end_missing, "The end was never copied: n need not be a multiple of 4."),
+            Advice(_only_end_unwritten, "The end was never copied: n need not be a multiple of 4."),
             Advice(
                 advice.partly_unwritten,
                 "Some elements were never copied: there is a thread for every four, and the float4s count "
@@ -430,13 +447,13 @@ EXERCISES = (
                 "A block has 3 * blockDim.x floats, and up to 1,024 threads; the last one has fewer points.",
             ),
             Advice(advice.written_twice, "Every point belongs to one thread."),
-            _BARRIERS,
+            _BARRIER_ADVICE,
             Advice(
                 advice.partly_unwritten,
                 "Some points were never written: a block serves blockDim.x points, which are three times as "
                 "many floats.",
             ),
-            _NEVER_STORED,
+            _UNINITIALIZED_ADVICE,
         ),
         praise="every sector that is touched is used in full, and no bank conflicts.",
     ),
@@ -450,7 +467,7 @@ EXERCISES = (
         reference="transpose.cu",
         naive="transpose_naive.cu",
         sizes=draw.matrices,
-        blocks=_flat,
+        blocks=_draw_flat_blocks,
         budgets=(
             Budget(
                 "sectors",
@@ -467,7 +484,7 @@ EXERCISES = (
         measured=Measured((160, 96), (32, 8, 1)),
         advice=(
             Advice(
-                _outside_tile,
+                _is_outside_tile,
                 "A block may have any height up to 32, so let a row of the tile come after the other, each "
                 "blockDim.y further, while it is below 32.",
             ),
@@ -476,7 +493,7 @@ EXERCISES = (
                 "Guard loads by rows and cols, stores by cols and rows: y has cols rows of `rows` elements.",
             ),
             Advice(advice.written_twice, "Every element of y belongs to one thread."),
-            _BARRIERS,
+            _BARRIER_ADVICE,
             Advice(
                 advice.both(advice.partly_unwritten, lambda m: m["rows"] != m["cols"]),
                 "Some elements were never written: y has cols rows of `rows` elements, and its tile is that "
@@ -490,7 +507,7 @@ EXERCISES = (
                 lambda m: m.found is not None and m["rows"] == m["cols"] and bool((m.found == m["x"]).all()),
                 "It is a copy: within its tile, too, an element changes its row for its column.",
             ),
-            _NEVER_STORED,
+            _UNINITIALIZED_ADVICE,
         ),
         praise="sectors in full on both sides, and no bank conflict, for matrices of any shape.",
     ),
@@ -503,7 +520,7 @@ EXERCISES = (
         case=median5,
         reference="median5.cu",
         naive="median5_naive.cu",
-        sizes=_around_five,
+        sizes=_lengths_around_five,
         kind="repair",
         budgets=(
             Budget(
@@ -533,7 +550,7 @@ EXERCISES = (
         parameters="const float* x, const int* length, float* y, int rows, int cols",
         once=True,
         case=padded,
-        table=_VALID,
+        table=_PADDED_ROWS,
         reference="padded.cu",
         naive="padded_naive.cu",
         sizes=draw.matrices,
@@ -554,7 +571,7 @@ EXERCISES = (
             ),
             Advice(advice.written_twice, "Threads beyond the last column write into the next row."),
             Advice(
-                _in_the_padding,
+                _only_padding_wrong,
                 "The padding may hold NaN and infinity, which times 0 are NaN: choose, do not multiply.",
             ),
             Advice(
@@ -571,12 +588,12 @@ EXERCISES = (
         parameters="const float* a, const float* b, float* c, int rows, int cols, int inner",
         once=True,
         case=matmul,
-        table=(Row("an infinity at the end", _infinite_end, ((5, 7, 35), (17, 3, 2))),),
+        table=(Row("an infinity at the end", _infinite_end_case, ((5, 7, 35), (17, 3, 2))),),
         reference="matmul.cu",
         naive="matmul_naive.cu",
         level="stretch",
-        sizes=_products,
-        blocks=_squares,
+        sizes=_draw_matmul_sizes,
+        blocks=_draw_square_blocks,
         budgets=(
             Budget(
                 "load_sectors",
@@ -590,10 +607,10 @@ EXERCISES = (
                 most=1,
             ),
         ),
-        measured=Measured((64, 96, 64), (32, 32, 1), drawn=_product_costs),
+        measured=Measured((64, 96, 64), (32, 32, 1), drawn=_draw_matmul_launches),
         advice=(
             Advice(
-                _outside_tile,
+                _is_outside_tile,
                 "Blocks have up to 32 × 32 threads, and each tile needs room for as many elements.",
             ),
             Advice(
@@ -601,19 +618,19 @@ EXERCISES = (
                 "Guard each load with the bounds of its own matrix: a has rows × inner elements, b inner × "
                 "cols.",
             ),
-            _BARRIERS,
+            _BARRIER_ADVICE,
             Advice(
-                advice.holds(_whole_tiles),
+                advice.holds(_product_of_whole_tiles),
                 "The last tile may be cut off: round the number of tiles up, and let what lies outside count "
                 "as 0.",
             ),
             Advice(
-                _infinity_times_nothing,
+                _shows_infinity_times_zero,
                 "What lies outside counts as 0 in both matrices: infinity times 0 is NaN.",
             ),
-            _NEVER_STORED,
+            _UNINITIALIZED_ADVICE,
             Advice(
-                advice.both(_computed, lambda m: m["inner"] > m.case.block[0]),
+                advice.both(_is_computed, lambda m: m["inner"] > m.case.block[0]),
                 "Is what lies outside a matrix stored as 0 in every round, and does a __syncthreads() keep "
                 "the next round from storing what others still read?",
             ),

@@ -21,198 +21,216 @@ from gpulab_course.teach.judge import (
 )
 from virtualgpu.records import Dim3
 
-_LEAST = np.iinfo(np.int32).min
+_INT_MIN = np.iinfo(np.int32).min
 
 
-def block_stats(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Sum and largest element of each block's elements. Some blocks hold negative numbers alone."""
+def block_stats(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that finds the sum and the largest element of each block.
+
+    Some blocks have only negative numbers.
+    """
     blocks = draw.blocks_for(size, block[0])
     threads = block[0]
-    most = (1 << 31) // max(threads, 4)  # whose sums fit into an int, and into no float
-    x = drawn.integers(size, -most, most)
-    negative = np.repeat(drawn.rng.random(blocks) < 0.4, threads)[:size]
-    return _stats_of(np.where(negative & (x > 0), ~x, x), block)
+    limit = (1 << 31) // max(threads, 4)  # sums of a block fit into an int, but a float rounds them
+    x = data.integers(size, -limit, limit)
+    is_negative = np.repeat(data.rng.random(blocks) < 0.4, threads)[:size]
+    return _make_stats_case(np.where(is_negative & (x > 0), ~x, x), block)
 
 
-def _stats_of(x: Any, block: Dim3) -> Case:
+def _make_stats_case(x: Any, block: Dim3) -> Case:
     size = x.size
     threads = block[0]
     blocks = draw.blocks_for(size, threads)
     sums = np.zeros(blocks, np.int32)
-    largest = np.full(blocks, _LEAST, np.int32)
-    for at in range(-(-size // threads)):
-        own = x[at * threads : (at + 1) * threads]
-        sums[at], largest[at] = own.sum(dtype=np.int32), own.max()  # wraps around, as int does on the device
+    largest = np.full(blocks, _INT_MIN, np.int32)
+    for index in range(-(-size // threads)):
+        elements = x[index * threads : (index + 1) * threads]
+        sums[index] = elements.sum(dtype=np.int32)  # wraps around, as int does on the device
+        largest[index] = elements.max()
     return Case(blocks, {"x": x, "n": size}, {"sums": sums, "largest": largest})
 
 
-def _alone(drawn: Draw, size: Any, block: Dim3, value: int, others: int) -> Case:
-    """Blocks in which one number, the last of a full block, differs from all others."""
-    x = np.full(size, others, np.int32)
+def _last_differs_case(data: Draw, size: Any, block: Dim3, value: int, other_value: int) -> Case:
+    """Make a launch whose blocks have equal elements but for the last one of a full block."""
+    x = np.full(size, other_value, np.int32)
     x[block[0] - 1 :: block[0]] = value
-    return _stats_of(x, block)
+    return _make_stats_case(x, block)
 
 
-def _any_ints(drawn: Draw, size: Any, block: Dim3) -> Case:
-    return _stats_of(drawn.rng.integers(_LEAST, -_LEAST, size).astype(np.int32), block)
+def _any_ints_case(data: Draw, size: Any, block: Dim3) -> Case:
+    return _make_stats_case(data.rng.integers(_INT_MIN, -_INT_MIN, size).astype(np.int32), block)
 
 
-_STATS = (
-    Row("any ints", _any_ints, (1, 33, 1000)),
+_STATS_ROWS = (
+    Row("any ints", _any_ints_case, (1, 33, 1000)),
     Row(
         "the largest int last, others just below",
-        lambda data, n, block: _alone(data, n, block, -_LEAST - 1, -_LEAST - 2),
+        lambda data, n, block: _last_differs_case(data, n, block, -_INT_MIN - 1, -_INT_MIN - 2),
     ),
-    Row("all the least int", lambda data, n, block: _alone(data, n, block, _LEAST, _LEAST), (1, 40)),
-    Row("zeros and one -1 a block", lambda data, n, block: _alone(data, n, block, -1, 0)),
-    Row("all -1", lambda data, n, block: _alone(data, n, block, -1, -1)),
+    Row(
+        "all the least int",
+        lambda data, n, block: _last_differs_case(data, n, block, _INT_MIN, _INT_MIN),
+        (1, 40),
+    ),
+    Row("zeros and one -1 a block", lambda data, n, block: _last_differs_case(data, n, block, -1, 0)),
+    Row("all -1", lambda data, n, block: _last_differs_case(data, n, block, -1, -1)),
 )
 
 
-def scan(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """The exclusive prefix sum over all blocks: the sum of the elements before each element.
+def scan(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that computes the exclusive prefix sum: the sum of all elements before each element.
 
-    Sums are drawn and numbers are their differences, so that sums of either sign reach far and none leaves
-    an int, and what blocks pass on is among it what a flag in its place might be.
+    The sums are drawn, and the elements are their differences. Thus sums of both signs are large, but fit
+    into an int. Some sums at the ends of blocks are 0, 1 or -1, which an answer may also use as a flag.
     """
     threads = block[0]
-    most = 1 << (30 if drawn.kind == draw.EXTREME else int(drawn.rng.choice((12, 30))))
-    sums = drawn.integers(size + 1, -most, most, np.int64)
+    limit = 1 << (30 if data.kind == draw.EXTREME else int(data.rng.choice((12, 30))))
+    sums = data.integers(size + 1, -limit, limit, np.int64)
     sums[0] = 0
     ends = np.arange(0, size + 1, threads)
-    told = np.where(drawn.rng.random(ends.size) < 0.2, drawn.rng.choice((0, 1, -1), ends.size), sums[ends])
-    for k in np.flatnonzero(drawn.rng.random(ends.size - 1) < 0.2):
-        told[k + 1] = told[k] + drawn.rng.choice((0, -1))  # of a block alone
-    sums[ends[1:]] = told[1:]
-    return _scan_of(sums, block)
+    end_sums = np.where(data.rng.random(ends.size) < 0.2, data.rng.choice((0, 1, -1), ends.size), sums[ends])
+    for k in np.flatnonzero(data.rng.random(ends.size - 1) < 0.2):
+        end_sums[k + 1] = end_sums[k] + data.rng.choice((0, -1))  # the sum of one block is 0 or -1
+    sums[ends[1:]] = end_sums[1:]
+    return _make_scan_case(sums, block)
 
 
-def _scan_of(sums: Any, block: Dim3) -> Case:
-    """Return a case whose results are `sums`; the last of `sums` is the total."""
+def _make_scan_case(sums: Any, block: Dim3) -> Case:
+    """Make a launch whose results are `sums`; the last of `sums` is the total."""
     blocks = draw.blocks_for(sums.size - 1, block[0])
     state = np.zeros(2 * blocks + 2, np.int32)
     x = np.diff(sums).astype(np.int32)
     return Case(blocks, {"x": x, "state": state, "n": x.size}, {"y": sums[:-1].astype(np.int32)})
 
 
-def _to_both_ends(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Prefix sums of blocks that are the largest int, the least int, or close to 0."""
-    ends = (0, -_LEAST - 1, 0, _LEAST, -1)
-    at = np.arange(size + 1)
-    told = np.array([ends[k % len(ends)] for k in range(size // block[0] + 2)], np.float64)
-    return _scan_of(np.rint(np.interp(at, block[0] * np.arange(told.size), told)).astype(np.int64), block)
+def _extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch whose sums at the ends of blocks are the largest int, the least int, or close to 0."""
+    ends = (0, -_INT_MIN - 1, 0, _INT_MIN, -1)
+    positions = np.arange(size + 1)
+    end_sums = np.array([ends[i % len(ends)] for i in range(size // block[0] + 2)], np.float64)
+    return _make_scan_case(
+        np.rint(np.interp(positions, block[0] * np.arange(end_sums.size), end_sums)).astype(np.int64), block
+    )
 
 
-_SCANNED = (
-    Row("sums at both ends of an int", _to_both_ends, (300, 1000)),
-    Row("all 0", lambda data, n, block: _scan_of(np.zeros(n + 1, np.int64), block)),
-    Row("all -1", lambda data, n, block: _scan_of(-np.arange(n + 1), block)),
+_SCAN_ROWS = (
+    Row("sums at both ends of an int", _extreme_sums_case, (300, 1000)),
+    Row("all 0", lambda data, n, block: _make_scan_case(np.zeros(n + 1, np.int64), block)),
+    Row("all -1", lambda data, n, block: _make_scan_case(-np.arange(n + 1), block)),
     Row(
         "large numbers that cancel within each block",
-        lambda data, n, block: _scan_of(np.where(np.arange(n + 1) % block[0] == 0, 0, -_LEAST - 1), block),
+        lambda data, n, block: _make_scan_case(
+            np.where(np.arange(n + 1) % block[0] == 0, 0, -_INT_MIN - 1), block
+        ),
     ),
 )
 
 
-def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """All positive elements in order at the front; the elements after them are unchanged."""
-    x = drawn.any_integers(size)
+def compact(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that moves all positive elements, in order, to the front; the rest stays unchanged."""
+    x = data.any_integers(size)
     blocks = draw.blocks_for(size, block[0])
     threads = block[0]
-    whole = np.repeat(drawn.rng.choice((0, 0, 1, -1), blocks), threads)[:size]
-    x = np.where((whole > 0) & (x <= 0), np.maximum(~x, 1), np.where((whole < 0) & (x > 0), ~x, x))
-    return _compact_of(drawn, x, block)
+    block_signs = np.repeat(data.rng.choice((0, 0, 1, -1), blocks), threads)[:size]
+    x = np.where((block_signs > 0) & (x <= 0), np.maximum(~x, 1), x)
+    x = np.where((block_signs < 0) & (x > 0), ~x, x)
+    return _make_compact_case(data, x, block)
 
 
-def _compact_of(drawn: Draw, x: Any, block: Dim3) -> Case:
+def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
     size = x.size
     threads = block[0]
     blocks = draw.blocks_for(size, threads)
-    kept = x[x > 0]
-    out = drawn.integers(size + 8, 1, 10**9)  # as if it had been used before
-    wanted = out.copy()
-    wanted[: kept.size] = kept
-    before = np.concatenate(([0], np.cumsum(x > 0)))[np.arange(blocks) * threads].astype(np.int32)
-    values = {"x": x, "before": before, "out": out, "n": size}
-    return Case(blocks, values, {"out": wanted, "count": np.array([kept.size], np.int32)})
+    kept_values = x[x > 0]
+    out = data.integers(size + 8, 1, 10**9)  # values of an earlier use
+    expected = out.copy()
+    expected[: kept_values.size] = kept_values
+    kept_before = np.concatenate(([0], np.cumsum(x > 0)))[np.arange(blocks) * threads].astype(np.int32)
+    values = {"x": x, "before": kept_before, "out": out, "n": size}
+    return Case(blocks, values, {"out": expected, "count": np.array([kept_values.size], np.int32)})
 
 
-def _of(*values: int, every: int = 1) -> Any:
-    """Return a row's case with these numbers, repeated, at every `every`-th index, and 0 between them."""
+def _repeated_values_case(*values: int, interval: int = 1) -> Any:
+    """Return a function that makes a launch with these numbers, repeated, each with zeros before it."""
 
-    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+    def case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.zeros(size, np.int32)
-        x[::every] = np.resize(np.array(values, np.int32), -(-size // every))
-        return _compact_of(drawn, x[::-1].copy(), block)
+        x[::interval] = np.resize(np.array(values, np.int32), -(-size // interval))
+        return _make_compact_case(data, x[::-1].copy(), block)
 
     return case
 
 
-_KEPT = (
-    Row("all kept", _of(7, 1, -_LEAST - 1)),
-    Row("none kept", _of(0, -1, _LEAST)),
-    Row("every second kept", _of(5, every=2)),
-    Row("one of each 40 kept", _of(3, every=40)),
-    Row("all but one of each 5 kept", _of(1, 2, 3, 4, _LEAST)),
+_COMPACT_ROWS = (
+    Row("all kept", _repeated_values_case(7, 1, -_INT_MIN - 1)),
+    Row("none kept", _repeated_values_case(0, -1, _INT_MIN)),
+    Row("every second kept", _repeated_values_case(5, interval=2)),
+    Row("one of each 40 kept", _repeated_values_case(3, interval=40)),
+    Row("all but one of each 5 kept", _repeated_values_case(1, 2, 3, 4, _INT_MIN)),
 )
 
 
-def blur(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """The mean of 5 × 5 pixels; beyond the edges the nearest pixel counts. Fewer blocks than tiles, in y."""
+def blur(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that computes means of 5 × 5 pixels, with fewer blocks than tiles in y.
+
+    Outside the picture, the nearest pixel counts.
+    """
     rows, cols = size
-    x = drawn.whole(size, -1000, 1000) / np.float32(16)  # whose sums are exact, and that an int would cut
-    if drawn.kind in (draw.INFINITE, draw.NAN):
-        chosen = drawn.rng.random(size) < 0.02
-        x[chosen] = np.inf if drawn.kind == draw.INFINITE else np.nan
-    drawn.special = True
+    x = data.whole(size, -1000, 1000) / np.float32(16)  # fractions whose sums are exact
+    if data.kind in (draw.INFINITE, draw.NAN):
+        is_special = data.rng.random(size) < 0.02
+        x[is_special] = np.inf if data.kind == draw.INFINITE else np.nan
+    data.special = True
     padded = np.pad(x.astype(np.float64), 2, mode="edge")
     total: Any = sum(padded[dy : dy + rows, dx : dx + cols] for dy in range(5) for dx in range(5))
-    tiles = draw.blocks_for(rows, block[1])
-    grid = draw.blocks_for(cols, block[0]), int(drawn.rng.integers(1, tiles + 1))
-    shared = 4 * (block[0] + 4) * (block[1] + 4)
-    wanted = (total / 25).astype(np.float32)
-    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": wanted}, shared)
+    tile_rows = draw.blocks_for(rows, block[1])
+    grid = draw.blocks_for(cols, block[0]), int(data.rng.integers(1, tile_rows + 1))
+    shared_bytes = 4 * (block[0] + 4) * (block[1] + 4)
+    expected = (total / 25).astype(np.float32)
+    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": expected}, shared_bytes)
 
 
-# A row with much -infinity, and one without it, both around 0: they tell mistakes from each other.
-_PLAIN = 2
+# The first two rows have values around 0: the first one with much -infinity, the second without it. They help
+# to distinguish mistakes.
+_PLAIN_ROWS = 2
 
 
-def softmax(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """The softmax of each row. Some scores are -infinity, and all of some rows, which become 0."""
+def softmax(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that computes the softmax of each row; rows of -infinity alone become 0."""
     rows, cols = size
-    offset = drawn.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
-    offset[:_PLAIN] = 0
-    x = drawn.rng.uniform(-2, 2, size) + offset
-    rising = drawn.rng.random(rows) < 0.3  # every element is the largest so far
-    x[rising] = np.sort(x[rising], axis=1)
-    steep = drawn.rng.random(rows) < 0.2
-    steep[:_PLAIN] = False
-    x[steep] += np.linspace(0, 60, cols)[:: drawn.rng.choice((1, -1))]
-    if drawn.kind == draw.DUPLICATES:
+    offset = data.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
+    offset[:_PLAIN_ROWS] = 0
+    x = data.rng.uniform(-2, 2, size) + offset
+    is_rising = data.rng.random(rows) < 0.3  # every element is the largest so far
+    x[is_rising] = np.sort(x[is_rising], axis=1)
+    is_steep = data.rng.random(rows) < 0.2
+    is_steep[:_PLAIN_ROWS] = False
+    x[is_steep] += np.linspace(0, 60, cols)[:: data.rng.choice((1, -1))]
+    if data.kind == draw.DUPLICATES:
         x = np.rint(x)
-    masked = drawn.rng.random(size) < drawn.rng.choice((0, 0, 0.3, 0.9), (rows, 1))
-    masked |= np.arange(cols) < drawn.rng.choice((0, 0, 0, 33, 200, cols), (rows, 1))
-    if rows > _PLAIN:
-        masked[0] = (np.arange(cols) < 33) | (drawn.rng.random(cols) < 0.5)
-        masked[0, -1] = masked[1] = False
-    return _softmax_of(np.where(masked, -np.inf, x).astype(np.float32))
+    is_masked = data.rng.random(size) < data.rng.choice((0, 0, 0.3, 0.9), (rows, 1))
+    is_masked |= np.arange(cols) < data.rng.choice((0, 0, 0, 33, 200, cols), (rows, 1))
+    if rows > _PLAIN_ROWS:
+        is_masked[0] = (np.arange(cols) < 33) | (data.rng.random(cols) < 0.5)
+        is_masked[0, -1] = False
+        is_masked[1] = False
+    return _make_softmax_case(np.where(is_masked, -np.inf, x).astype(np.float32))
 
 
-def _softmax_of(x: Any) -> Case:
+def _make_softmax_case(x: Any) -> Case:
     rows, cols = x.shape
-    wide = x.astype(np.float64)
-    most = wide.max(axis=1, keepdims=True)
-    powers = np.exp(wide - np.where(np.isfinite(most), most, 0))
+    wide_x = x.astype(np.float64)
+    largest = wide_x.max(axis=1, keepdims=True)
+    powers = np.exp(wide_x - np.where(np.isfinite(largest), largest, 0))
     total = powers.sum(axis=1, keepdims=True)
-    wanted = powers / np.where(total > 0, total, 1)
-    # Fast exponentials are off by what their argument, of up to 64, is rounded by.
-    near = Near(wanted.astype(np.float32), np.where(np.isinf(x), 0, wanted), ulps=160)
-    return Case(rows, {"x": x, "rows": rows, "cols": cols}, {"y": near})
+    expected = powers / np.where(total > 0, total, 1)
+    # The argument of a fast exponential is up to 64, and its rounding error becomes a relative error.
+    comparison = Near(expected.astype(np.float32), np.where(np.isinf(x), 0, expected), ulps=160)
+    return Case(rows, {"x": x, "rows": rows, "cols": cols}, {"y": comparison})
 
 
-def _scores(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Rows with one finite score, with equal scores, and with both ends of a float's range."""
+def _extreme_scores_case(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a softmax of rows with one finite score, equal scores, or both ends of a float's range."""
     x = np.full(size, -np.inf, np.float32)
     rows, cols = size
     for row in range(rows):
@@ -225,128 +243,134 @@ def _scores(drawn: Draw, size: Any, block: Dim3) -> Case:
                 x[row] = np.where(np.arange(cols) % 2, 3e38, -3e38)
             case 5:
                 x[row] = np.where(np.arange(cols) % 3, -np.inf, -100.5)
-    return _softmax_of(x)
+    return _make_softmax_case(x)
 
 
-def _pictures(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """`draw.matrices`, and a few long rows."""
-    return [*draw.matrices(rng, at_once), (int(rng.integers(3, 5)), int(rng.integers(1025, 1200)))]
+def _draw_picture_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw sizes as `draw.matrices` does, and add a picture with a few long rows."""
+    return [*draw.matrices(rng, threads_at_once), (int(rng.integers(3, 5)), int(rng.integers(1025, 1200)))]
 
 
-def _rows(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """(rows, columns): few and many columns, around a warp and a block, and one long row."""
+def _draw_row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw sizes (rows, columns) with few and many columns, around a warp and a block, and long rows."""
     a, b = (int(n) for n in rng.integers(2, 40, 2))
-    wide = int(rng.integers(1025, 2200))
-    small = [(6, 64), (1, 1), (3, 1), (a, 31), (5, 32), (b, 33), (7, int(rng.integers(34, 300)))]
+    long_row = int(rng.integers(1025, 2200))
+    small_sizes = [(6, 64), (1, 1), (3, 1), (a, 31), (5, 32), (b, 33), (7, int(rng.integers(34, 300)))]
     return [
-        *small,
+        *small_sizes,
         (4, int(rng.integers(513, 1000))),
-        (2, wide),
+        (2, long_row),
         (3, 4 * 1024 + a),
         (900, int(rng.integers(73, 95))),  # more than 16 bits count
     ]
 
 
-def _halved(m: Mistake) -> Any:
-    """Return sums by repeated halving that rounds down and so drops the last element of an odd number."""
-    threads = m.case.block[0]
-    padded = np.zeros(m.case.launch_grid[0] * threads, np.int32)
-    padded[: m["n"]] = m["x"]
-    left: Any = padded.reshape(-1, threads)
-    while left.shape[1] > 1:
-        half = left.shape[1] // 2
-        left = left[:, :half] + left[:, half : 2 * half]
-    return left[:, 0]
+def _sums_by_halving(mistake: Mistake) -> Any:
+    """Return sums by halving that drops the last element of an odd number of elements."""
+    threads = mistake.case.block[0]
+    padded = np.zeros(mistake.case.launch_grid[0] * threads, np.int32)
+    padded[: mistake["n"]] = mistake["x"]
+    partial_sums: Any = padded.reshape(-1, threads)
+    while partial_sums.shape[1] > 1:
+        half = partial_sums.shape[1] // 2
+        partial_sums = partial_sums[:, :half] + partial_sums[:, half : 2 * half]
+    return partial_sums[:, 0]
 
 
-def _not_below_0(m: Mistake) -> bool:
-    if m.name != "largest" or m.found is None or m.wanted is None:
+def _is_maximum_with_zero(mistake: Mistake) -> bool:
+    if mistake.name != "largest" or mistake.found is None or mistake.wanted is None:
         return False
-    return bool((m.found == np.maximum(m.wanted, 0)).all())
+    return bool((mistake.found == np.maximum(mistake.wanted, 0)).all())
 
 
-def _in_floats(m: Mistake) -> bool:
-    """Return whether the results are right but for rounding to float, with many large values."""
-    if m.found is None or not advice.nearly(m):
+def _is_rounded_to_float(mistake: Mistake) -> bool:
+    """Return whether all results are nearly right and floats, as if sums had been rounded to float."""
+    if mistake.found is None or not advice.nearly(mistake):
         return False
-    held = bool((m.found.astype(np.float32).astype(np.int64) == m.found).all())
-    return held and int((np.abs(m.found.astype(np.int64)) > 1 << 26).sum()) > 2
+    is_float_exact = bool((mistake.found.astype(np.float32).astype(np.int64) == mistake.found).all())
+    return is_float_exact and int((np.abs(mistake.found.astype(np.int64)) > 1 << 26).sum()) > 2
 
 
-def _inclusive(m: Mistake) -> Any:
-    return np.cumsum(m["x"], dtype=np.int32)
+def _inclusive_scan(mistake: Mistake) -> Any:
+    return np.cumsum(mistake["x"], dtype=np.int32)
 
 
-def _by_block(m: Mistake) -> bool:
-    """Return whether the first block is right; the later ones lack the sum of the elements before them."""
-    return m.found is not None and not m.wrong[: m.case.block[0]].any()
+def _is_right_in_first_block(mistake: Mistake) -> bool:
+    """Return whether the results of the first block are right."""
+    return mistake.found is not None and not mistake.wrong[: mistake.case.block[0]].any()
 
 
-def _same_elements(m: Mistake) -> bool:
-    if m.name != "out" or m.found is None or m.wanted is None:
+def _has_same_elements(mistake: Mistake) -> bool:
+    if mistake.name != "out" or mistake.found is None or mistake.wanted is None:
         return False
-    return sorted(m.found.tolist()) == sorted(m.wanted.tolist())
+    return sorted(mistake.found.tolist()) == sorted(mistake.wanted.tolist())
 
 
-def _behind(m: Mistake) -> bool:
-    """Return whether only elements after the kept ones are wrong."""
-    if m.name != "out" or m.found is None:
+def _only_tail_wrong(mistake: Mistake) -> bool:
+    """Return whether all kept elements are right, so that only elements after them are wrong."""
+    if mistake.name != "out" or mistake.found is None:
         return False
-    return not m.wrong[: int((m["x"] > 0).sum())].any()
+    return not mistake.wrong[: int((mistake["x"] > 0).sum())].any()
 
 
-def _never_filled(m: Mistake) -> bool:
-    """Return whether NaN appears though all inputs are finite, as in uninitialized shared memory."""
-    return _tile_edges(m, 0) and bool(np.isfinite(m["x"]).all() and np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
-
-
-def _inside_right(m: Mistake) -> bool:
-    """Return whether all pixels are right whose 25 neighbours are inside the picture."""
-    return _tile_edges(m) and not m.wrong[2:-2, 2:-2].any()
-
-
-def _tile_edges(m: Mistake, least: int = 4) -> bool:
-    return m.found is not None and m["rows"] > least and m["cols"] > least
-
-
-_OVERFLOWS = 80  # the exponential, or it becomes 0, or nearly so
-
-
-def _masked_rows_wrong(m: Mistake) -> bool:
-    """Return whether only rows with -infinity are wrong, not all large or low, and are 0 or NaN."""
-    if m.found is None or m.wrong[np.isfinite(m["x"]).all(axis=1)].any():
+def _shows_uninitialized_nan(mistake: Mistake) -> bool:
+    """Return whether NaN appears although all inputs are finite, as from uninitialized shared memory."""
+    if mistake.found is None or not _is_larger_than(mistake, 0):
         return False
-    most = m["x"].max(axis=1)[m.wrong.any(axis=1)]
-    if (np.isfinite(most) & (np.abs(most) > _OVERFLOWS)).all():
+    return bool(np.isfinite(mistake["x"]).all() and np.isnan(mistake.found[mistake.wrong]).any())
+
+
+def _only_edges_wrong(mistake: Mistake) -> bool:
+    """Return whether only pixels within 2 of the picture's edges are wrong."""
+    return _is_larger_than(mistake) and not mistake.wrong[2:-2, 2:-2].any()
+
+
+def _is_larger_than(mistake: Mistake, side: int = 4) -> bool:
+    """Return whether there is a result, for a picture that is larger than `side` in both directions."""
+    return mistake.found is not None and mistake["rows"] > side and mistake["cols"] > side
+
+
+_EXP_LIMIT = 80  # beyond it, the exponential overflows or is about 0
+
+
+def _only_masked_rows_wrong(mistake: Mistake) -> bool:
+    """Return whether all wrong rows contain -infinity and only 0 or NaN as results.
+
+    Return False if the largest scores of all wrong rows are beyond `_EXP_LIMIT`: overflow explains these.
+    """
+    if mistake.found is None or mistake.wrong[np.isfinite(mistake["x"]).all(axis=1)].any():
         return False
-    rows = m.found[m.wrong.any(axis=1)]
-    return bool((np.isnan(rows) | (rows == 0)).all())
-
-
-def _low_rows_wrong(m: Mistake) -> bool:
-    """Return whether only rows with a largest score far below 0 are wrong, and are 0, unlike other rows."""
-    if m.found is None or m["rows"] < 3 or m.found[m.wrong].any():
+    largest = mistake["x"].max(axis=1)[mistake.wrong.any(axis=1)]
+    if (np.isfinite(largest) & (np.abs(largest) > _EXP_LIMIT)).all():
         return False
-    rows = m.wrong.any(axis=1)
-    most = m["x"].max(axis=1)
-    return bool((most[rows] < -20).all() and (most[~rows] > -20).any())
+    wrong_rows = mistake.found[mistake.wrong.any(axis=1)]
+    return bool((np.isnan(wrong_rows) | (wrong_rows == 0)).all())
 
 
-def _all_hold_infinity(m: Mistake) -> bool:
+def _only_low_rows_wrong(mistake: Mistake) -> bool:
+    """Return whether all wrong rows have low scores and 0 as results, and a row with higher ones is right."""
+    if mistake.found is None or mistake["rows"] < 3 or mistake.found[mistake.wrong].any():
+        return False
+    is_wrong_row = mistake.wrong.any(axis=1)
+    largest = mistake["x"].max(axis=1)
+    return bool((largest[is_wrong_row] < -20).all() and (largest[~is_wrong_row] > -20).any())
+
+
+def _wrong_rows_have_infinity(mistake: Mistake) -> bool:
     """Return whether all wrong rows contain -infinity."""
-    return bool(np.isinf(m["x"][m.wrong.any(axis=1)]).any(axis=1).all())
+    return bool(np.isinf(mistake["x"][mistake.wrong.any(axis=1)]).any(axis=1).all())
 
 
-def _extremely_low(m: Mistake) -> bool:
-    """Return whether all scores of the wrong rows are lower than a number that a person would type."""
-    return bool((m["x"].max(axis=1)[m.wrong.any(axis=1)] < -1e20).all())
+def _wrong_rows_are_extremely_low(mistake: Mistake) -> bool:
+    """Return whether all scores of the wrong rows are below -1e20, lower than any usual initial value."""
+    return bool((mistake["x"].max(axis=1)[mistake.wrong.any(axis=1)] < -1e20).all())
 
 
-def _nearly(m: Mistake) -> bool:
+def _is_nearly_right(mistake: Mistake) -> bool:
     """Return whether the results are right to two digits, as after rounding."""
-    if m.found is None or m.wanted is None:
+    if mistake.found is None or mistake.wanted is None:
         return False
-    return bool(np.allclose(m.found, m.wanted, rtol=0.01, atol=0))
+    return bool(np.allclose(mistake.found, mistake.wanted, rtol=0.01, atol=0))
 
 
 _ATOMIC_ORDER = (
@@ -361,7 +385,7 @@ EXERCISES = (
         parameters="const int* x, int* sums, int* largest, int n",
         once=True,
         case=block_stats,
-        table=_STATS,
+        table=_STATS_ROWS,
         reference="block_stats.cu",
         naive="block_stats_naive.cu",
         level="warm-up",
@@ -395,14 +419,16 @@ EXERCISES = (
                 "and after every step of the tree, the last ones included. A warp is no barrier.",
             ),
             Advice(
-                _not_below_0,
+                _is_maximum_with_zero,
                 "All elements of a block may be negative: 0 is not the number that never wins a maximum.",
             ),
             Advice(
-                lambda m: m.found is not None and m.name == "sums" and bool((m.found == _halved(m)).all()),
+                lambda m: (
+                    m.found is not None and m.name == "sums" and bool((m.found == _sums_by_halving(m)).all())
+                ),
                 "A block need not have 64 or 256 threads: where an odd number is left, halving forgets one.",
             ),
-            Advice(_in_floats, "Of an int's 31 bits a float keeps 24: compute with ints."),
+            Advice(_is_rounded_to_float, "Of an int's 31 bits a float keeps 24: compute with ints."),
             Advice(
                 lambda m: m.name == "largest" and m["n"] == 0,
                 "A block without elements has the largest −2147483648.",
@@ -424,7 +450,7 @@ EXERCISES = (
         rules=4,
         crowded=True,
         case=scan,
-        table=_SCANNED,
+        table=_SCAN_ROWS,
         reference="scan.cu",
         budgets=(
             Budget(
@@ -465,9 +491,12 @@ EXERCISES = (
                 "before the next storing; between blocks a __threadfence() between the sum and its flag, "
                 "on both sides.",
             ),
-            Advice(advice.holds(_inclusive), "It is inclusive: what lies *before* an element leaves it out."),
             Advice(
-                _by_block, "The first block is right: all others lack what lies before them, or a part of it."
+                advice.holds(_inclusive_scan), "It is inclusive: what lies *before* an element leaves it out."
+            ),
+            Advice(
+                _is_right_in_first_block,
+                "The first block is right: all others lack what lies before them, or a part of it.",
             ),
         ),
         praise="one launch, one pass, and right in whatever order blocks begin.",
@@ -479,7 +508,7 @@ EXERCISES = (
         parameters="const int* x, const int* before, int* out, int* count, int n",
         once=True,
         case=compact,
-        table=_KEPT,
+        table=_COMPACT_ROWS,
         reference="compact.cu",
         naive="compact_naive.cu",
         blocks=draw.whole_warps,
@@ -493,13 +522,15 @@ EXERCISES = (
         measured=Measured(1 << 13, (256, 1, 1)),
         advice=(
             Advice(advice.out_of_bounds, "Threads beyond n keep nothing, but their votes count as no."),
-            Advice(_behind, "What lies behind the last kept element is not yours: leave it as it is."),
+            Advice(
+                _only_tail_wrong, "What lies behind the last kept element is not yours: leave it as it is."
+            ),
             Advice(
                 lambda m: m.name == "out" and m.found is not None and bool((m.found <= 0).any()),
                 "Store only what is above 0: no 0, neither as an element nor to clear `out`.",
             ),
             Advice(
-                _same_elements,
+                _has_same_elements,
                 f"The right elements, in another order. {_ATOMIC_ORDER}",
             ),
             Advice(
@@ -526,7 +557,7 @@ EXERCISES = (
         case=blur,
         reference="blur.cu",
         naive="blur_naive.cu",
-        sizes=_pictures,
+        sizes=_draw_picture_sizes,
         blocks=draw.planes,
         budgets=(
             Budget(
@@ -565,12 +596,12 @@ EXERCISES = (
                 "gridDim.y tiles.",
             ),
             Advice(
-                _never_filled,
+                _shows_uninitialized_nan,
                 "NaN is what the tile holds where nothing has been stored yet: fill all of it, and let a "
                 "__syncthreads() stand between filling and reading.",
             ),
             Advice(
-                _inside_right,
+                _only_edges_wrong,
                 "Inside it is right: at the edges the nearest pixel counts, in rows and in columns alike.",
             ),
             Advice(
@@ -578,7 +609,7 @@ EXERCISES = (
                 "Hardly a pixel is right: it is the sum of 25, in float, divided by 25.",
             ),
             Advice(
-                _tile_edges,
+                _is_larger_than,
                 "Is the halo loaded on all four sides and in the corners, two pixels wide, for any block?",
             ),
         ),
@@ -591,11 +622,17 @@ EXERCISES = (
         parameters="const float* x, float* y, int rows, int cols",
         once=True,
         case=softmax,
-        table=(Row("one score, equal ones, both ends", _scores, ((14, 70), (7, 33), (7, 1300), (7, 2))),),
+        table=(
+            Row(
+                "one score, equal ones, both ends",
+                _extreme_scores_case,
+                ((14, 70), (7, 33), (7, 1300), (7, 2)),
+            ),
+        ),
         reference="softmax.cu",
         naive="softmax_naive.cu",
         level="stretch",
-        sizes=_rows,
+        sizes=_draw_row_sizes,
         blocks=draw.whole_warps,
         budgets=(
             Budget(
@@ -616,16 +653,16 @@ EXERCISES = (
                 "before it is overwritten.",
             ),
             Advice(
-                advice.both(_low_rows_wrong, advice.not_(_all_hold_infinity)),
+                advice.both(_only_low_rows_wrong, advice.not_(_wrong_rows_have_infinity)),
                 "The largest score of a row may be as low as you like: begin with −∞, not with a number.",
             ),
             Advice(
-                advice.both(_low_rows_wrong, _extremely_low),
+                advice.both(_only_low_rows_wrong, _wrong_rows_are_extremely_low),
                 "Do you begin with −∞, not with a number? Then a lane, a warp or a row that has seen nothing "
                 "but −∞ has the sum 0.",
             ),
             Advice(
-                _masked_rows_wrong,
+                _only_masked_rows_wrong,
                 "−∞ minus −∞ is NaN: a lane, a warp or a row that has seen nothing but −∞ has the sum 0.",
             ),
             Advice(advice.not_finite, "expf overflows from 89 on: subtract the row's largest element first."),
@@ -634,7 +671,7 @@ EXERCISES = (
                 "Some elements were never written: a row may be longer than the block.",
             ),
             Advice(
-                _nearly,
+                _is_nearly_right,
                 "It is right to a few digits: keep sums in float, and subtract the largest score before "
                 "anything else; added to a logarithm, it takes the digits away.",
             ),

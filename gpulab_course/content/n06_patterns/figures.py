@@ -1,4 +1,4 @@
-"""Figures of notebook 06 in addition to the views of gpulab: races of kernels, and attention in tiles."""
+"""Figures of notebook 06 in addition to gpulab's views: races of kernels, and attention in tiles."""
 
 from __future__ import annotations
 
@@ -29,27 +29,29 @@ class Lap:
     """The result of one kernel of a race: its GPU time, bandwidth, and limiting counter."""
 
     name: str
-    says: str
-    held_by: str
+    description: str
+    limiter: str
     busy_ns: int
     gbps: float
 
 
 def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
-    """Return the GPU time of one warm call: the sum of the times of all its operations."""
+    """Return the GPU time in ns of one warm call, the sum over all its operations, and its provenance."""
     work()
-    with timeline() as seen:
+    with timeline() as report:
         work()
         session.cp().cuda.Device().synchronize()
-    return sum(a.end_ns - a.start_ns for a in seen.record.activities), seen.record.provenance
+    return sum(
+        activity.end_ns - activity.start_ns for activity in report.record.activities
+    ), report.record.provenance
 
 
 class Race(View):
-    """All kernels of a series and a copy of the same bytes, as bars of their bandwidths."""
+    """A chart with the bandwidths of all kernels of a series and of a copy of the same bytes."""
 
-    def __init__(self, laps: tuple[Lap, ...], copied: Lap, provenance: Provenance, title: str) -> None:
+    def __init__(self, laps: tuple[Lap, ...], copy_lap: Lap, provenance: Provenance, title: str) -> None:
         self.laps = laps
-        self.copied = copied
+        self.copy_lap = copy_lap
         self.provenance = provenance
         super().__init__(title=title, caption=f"Times {provenance.label}.", source=provenance.source)
         self.redraw()
@@ -60,71 +62,74 @@ class Race(View):
         return self.laps
 
     def of_the_copy(self, rung: int) -> float:
-        """Return the bandwidth of a kernel relative to that of a copy; reads and writes count alike."""
-        return self.laps[rung].gbps / self.copied.gbps
+        """Return the bandwidth of a kernel of the series relative to the bandwidth of the copy."""
+        return self.laps[rung].gbps / self.copy_lap.gbps
 
     def sentence(self) -> str:
         first = self.laps[0]
         last = self.laps[-1]
         return (
             f"From {number(first.gbps)} to {number(last.gbps)} GB/s in {len(self.laps)} rungs, "
-            f"{self.of_the_copy(-1):.0%} of a copy's {number(self.copied.gbps)}; {self.provenance.label}."
+            f"{self.of_the_copy(-1):.0%} of a copy's {number(self.copy_lap.gbps)}; {self.provenance.label}."
         )
 
     def describe(self) -> str:
-        lines = [f"{each.name}: {each.says}. {_result(each)}; held by {each.held_by}." for each in self.laps]
-        return "\n".join([self.sentence(), *lines, f"{self.copied.name}: {_result(self.copied)}."])
+        lines = [
+            f"{lap.name}: {lap.description}. {_format_lap(lap)}; held by {lap.limiter}." for lap in self.laps
+        ]
+        return "\n".join([self.sentence(), *lines, f"{self.copy_lap.name}: {_format_lap(self.copy_lap)}."])
 
     def draw(self) -> Box:
-        most = max(each.gbps for each in (*self.laps, self.copied))
+        max_gbps = max(lap.gbps for lap in (*self.laps, self.copy_lap))
         rows = [
             {
-                "label": f"{place} {each.name}",
-                "share": each.gbps / most,
-                "value": _result(each),
-                "mark": f"held by {each.held_by}",
-                "title": each.says,
-                "colour": "good" if place == len(self.laps) else "accent",
+                "label": f"{position} {lap.name}",
+                "share": lap.gbps / max_gbps,
+                "value": _format_lap(lap),
+                "mark": f"held by {lap.limiter}",
+                "title": lap.description,
+                "colour": "good" if position == len(self.laps) else "accent",
             }
-            for place, each in enumerate(self.laps, 1)
+            for position, lap in enumerate(self.laps, 1)
         ]
-        finish = {
-            "label": self.copied.name,
-            "share": self.copied.gbps / most,
-            "value": _result(self.copied),
+        copy_row = {
+            "label": self.copy_lap.name,
+            "share": self.copy_lap.gbps / max_gbps,
+            "value": _format_lap(self.copy_lap),
             "mark": "the finish",
             "strong": True,
             "colour": "muted",
         }
         return column(
-            bars([*rows, finish], label=0.24),
+            bars([*rows, copy_row], label=0.24),
             words("GB/s of what must move: a sum reads each byte once, a copy reads and writes it.", "note"),
         )
 
 
-def _result(each: Lap) -> str:
-    return f"{number(each.gbps)} GB/s, {duration(each.busy_ns)}"
+def _format_lap(lap: Lap) -> str:
+    return f"{number(lap.gbps)} GB/s, {duration(lap.busy_ns)}"
 
 
-def counted(kinds: Mapping[str, KernelCounters], *counters: str) -> Table:
-    """Tabulate counters: one row per kernel, one column per counter of the series."""
+def counted(counters_by_kernel: Mapping[str, KernelCounters], *counters: str) -> Table:
+    """Return a table of counters with one row per kernel and one column per counter."""
     rows = [
-        (name, *(f"{kernels.COUNTERS[each](found):,}" for each in counters)) for name, found in kinds.items()
+        (name, *(f"{kernels.COUNTERS[counter](kernel_counters):,}" for counter in counters))
+        for name, kernel_counters in counters_by_kernel.items()
     ]
-    first = next(iter(kinds.values()))
-    return Table(f"Counted on {first.provenance.device}", ("kernel", *counters), tuple(rows))
+    first_counters = next(iter(counters_by_kernel.values()))
+    return Table(f"Counted on {first_counters.provenance.device}", ("kernel", *counters), tuple(rows))
 
 
-def passes(ladder: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Table:
-    """Return sectors, bytes from DRAM and time of a ladder's kernels that give a warp to each row."""
-    arrays = kernels.example(ladder, shape).arrays
+def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Table:
+    """Return a table with sectors, bytes from DRAM and time of a series' kernels with one warp per row."""
+    arrays = kernels.example(series, shape).arrays
     rows = []
-    for rung in kernels.ladder(ladder).rungs[1:]:
+    for rung in kernels.ladder(series).rungs[1:]:
         work = kernels.launch(rung.name, *arrays)
         busy_ns, provenance = lap(work)
-        found = count(**work.step).record
-        sectors = kernels.COUNTERS["sectors"](found)
-        dram_bytes = found.caches.dram_read_bytes if found.caches else 0
+        counters = count(**work.step).record
+        sectors = kernels.COUNTERS["sectors"](counters)
+        dram_bytes = counters.caches.dram_read_bytes if counters.caches else 0
         rows.append((rung.name, rung.says, f"{sectors:,}", size(dram_bytes), duration(busy_ns)))
     title = (
         f"Rows of {shape[1]:,} floats; sectors and bytes counted on the virtual GPU, times {provenance.label}"
@@ -141,7 +146,7 @@ def source(file: str) -> str:
 
 
 def attend(n: int, threads: int) -> tuple[KernelCounters, list[Any]]:
-    """Run attention in tiles of `threads` rows; return its counters, and q, k, v and the result."""
+    """Run attention in tiles of `threads` rows, and return its counters and the arrays q, k, v and result."""
     cp = session.cp()
     rng = np.random.default_rng(6)
     arrays = [cp.asarray(rng.standard_normal((n, WIDTH), dtype=np.float32)) for _ in range(3)]
@@ -150,23 +155,29 @@ def attend(n: int, threads: int) -> tuple[KernelCounters, list[Any]]:
     return count(kernel, n // threads, threads, (*arrays, np.int32(n))).record, arrays
 
 
-def tile_bytes(found: KernelCounters) -> int:
-    """Return the bytes of k and v that blocks of attention read, from whatever memory serves them."""
+def tile_bytes(counters: KernelCounters) -> int:
+    """Return the number of bytes of k and v that the blocks of attention read, from a cache or from DRAM."""
     lines = source("attention.cu").splitlines()
-    mine = {place for place, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line}
-    reads = [each for each in found.accesses if each.space == "global" and each.line in mine]
-    return SECTOR_BYTES * sum(each.sectors for each in reads)
+    tile_lines = {
+        line_number for line_number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line
+    }
+    accesses = [
+        access for access in counters.accesses if access.space == "global" and access.line in tile_lines
+    ]
+    return SECTOR_BYTES * sum(access.sectors for access in accesses)
 
 
 def attention() -> Table:
-    """Return what attention in tiles reads, for several lengths and two heights of a tile."""
+    """Return a table of the bytes that attention in tiles reads, for several lengths and two tile heights."""
     rows = []
     for threads in (32, 128):
         for n in (256, 512, 1024):
-            found, _ = attend(n, threads)
-            dram_bytes = found.caches.dram_read_bytes if found.caches else 0
-            rows.append((f"{threads}", f"{n:,}", size(tile_bytes(found)), size(dram_bytes), size(4 * n * n)))
-    title = f"Attention in tiles, rows of {WIDTH} floats, counted on {found.provenance.device}"
+            counters, _ = attend(n, threads)
+            dram_bytes = counters.caches.dram_read_bytes if counters.caches else 0
+            rows.append(
+                (f"{threads}", f"{n:,}", size(tile_bytes(counters)), size(dram_bytes), size(4 * n * n))
+            )
+    title = f"Attention in tiles, rows of {WIDTH} floats, counted on {counters.provenance.device}"
     headings = "rows in a tile of q", "n", "k and v, read by the SMs", "read from DRAM", "scores, if stored"
     return Table(title, headings, tuple(rows))
 
@@ -177,20 +188,20 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
     Parameters
     ----------
     ladder
-        Whose rungs.
+        The name of the series.
     elements
-        Floats.
+        The number of floats.
     """
     cp = session.cp()
-    chosen = kernels.ladder(ladder)
+    series = kernels.ladder(ladder)
     example = kernels.example(ladder, (elements,))
     x, out = example.arrays
-    held = [rung.mends for rung in chosen.rungs[1:]] + ["memory itself"]
+    limiters = [rung.mends for rung in series.rungs[1:]] + ["memory itself"]
     laps = []
-    for rung, what in zip(chosen.rungs, held, strict=True):
+    for rung, limiter in zip(series.rungs, limiters, strict=True):
         busy_ns, provenance = lap(kernels.launch(rung.name, x, out))
-        laps.append(Lap(rung.name, rung.says, what, busy_ns, example.moved_bytes / busy_ns))
+        laps.append(Lap(rung.name, rung.says, limiter, busy_ns, example.moved_bytes / busy_ns))
     target = cp.empty_like(x)
-    copied_ns, provenance = lap(lambda: target.data.copy_from_device_async(x.data, x.nbytes))
-    copied = Lap("cudaMemcpy", "a copy on the device", "", copied_ns, 2 * x.nbytes / copied_ns)
-    return Race(tuple(laps), copied, provenance, f"{chosen.title}: n = {elements:,}")
+    copy_ns, provenance = lap(lambda: target.data.copy_from_device_async(x.data, x.nbytes))
+    copy_lap = Lap("cudaMemcpy", "a copy on the device", "", copy_ns, 2 * x.nbytes / copy_ns)
+    return Race(tuple(laps), copy_lap, provenance, f"{series.title}: n = {elements:,}")

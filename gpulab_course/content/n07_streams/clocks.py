@@ -11,9 +11,9 @@ from gpulab import session
 
 
 def host_ms() -> float:
-    """Milliseconds on the host's clock: ``time.perf_counter()``, on a virtual GPU its modelled clock.
+    """Return the time on the host's clock in ms: ``time.perf_counter()``, or a virtual GPU's modelled clock.
 
-    A virtual GPU computes the same in another time than a GPU, so that the real clock means nothing there.
+    On a virtual GPU, the real clock would measure the time of the simulation.
     """
     if session.which_device().kind == "virtual":
         return session.virtual_side().machine.clock.now_ns / 1e6
@@ -21,22 +21,24 @@ def host_ms() -> float:
 
 
 def busy(duration_us: float) -> None:
-    """Keep the host busy for a while, on the clock of `host_ms`."""
+    """Keep the host busy for `duration_us` on the clock of `host_ms`."""
     if session.which_device().kind == "virtual":
         session.virtual_side().machine.clock.advance(1000 * duration_us)
         return
-    until = time.perf_counter() + 1e-6 * duration_us
-    while time.perf_counter() < until:
+    end_s = time.perf_counter() + 1e-6 * duration_us
+    while time.perf_counter() < end_s:
         pass
 
 
 def possible_results(program: Callable[[Any], Any], orders: int = 5) -> list[Any]:
-    """Return the possible results of ``program(cp)``: in the order of its launches and in other valid orders.
+    """Return the different results of ``program(cp)`` in the order of its launches and in other valid orders.
 
-    All of that on a virtual GPU; on a GPU one of these orders happens, usually the same one for months.
+    The program runs on a virtual GPU. A real GPU chooses one of these orders, usually the same one each time.
     """
-    found = {}
+    seeds = {}
     for seed in range(orders):
-        with session.bench() as side, side.machine.stream_order("random", seed) if seed else nullcontext():
-            found[program(side.cp)] = seed
-    return list(found)
+        with session.bench() as bench:
+            order = bench.machine.stream_order("random", seed) if seed else nullcontext()
+            with order:
+                seeds[program(bench.cp)] = seed
+    return list(seeds)

@@ -28,75 +28,77 @@ from gpulab_course.teach.judge.python.functions import call_here
 # 07-stopwatch
 
 
-_SAME = 0.05
-_FEW_WAITS = 2  # such as one behind the warm-up
+_TIME_TOLERANCE = 0.05
+_ALLOWED_WAITS = 2  # such as one after the warm-up
 
 
-def _shares(rng: np.random.Generator, n: int) -> list[float]:
-    """Draw times of calls as shares of their mean; neither a single time nor the median is near the mean."""
-    short = [float(share) for share in rng.uniform(0.4, 0.8, n - 1)]
-    return [float(share) for share in rng.permutation([*short, n - sum(short)])]
+def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
+    """Draw times of calls as shares of their mean; no single time and no median is near the mean."""
+    short_shares = [float(share) for share in rng.uniform(0.4, 0.8, n - 1)]
+    return [float(share) for share in rng.permutation([*short_shares, n - sum(short_shares)])]
 
 
 def judge_stopwatch(answer: Answer) -> str:
-    """``stopwatch(work, n)``: the mean of `n` calls in ms, warm, of the current stream's own time."""
+    """Judge ``stopwatch(work, n)``: the mean time of `n` warm calls in ms, measured in the current stream."""
     for n, rounds in ((1, 50_000), (5, 40_000), (int(answer.rng.integers(11, 30)), 8_000), (2, 40_000)):
         shown = f"stopwatch(work, {n})"
-        shares = _shares(answer.rng, n)
-        seen = answer.ask(_timed, n, [int(rounds * share) for share in shares], shown=shown)
-        _judge_time(shown, seen, n)
+        shares = _draw_time_shares(answer.rng, n)
+        facts = answer.ask(_run_stopwatch, n, [int(rounds * share) for share in shares], shown=shown)
+        _judge_time(shown, facts, n)
     return "warm, between two events of the right stream, and nobody else was waited for."
 
 
-def _timed(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
-    """Run the answer in its own process; return its result and what was done in the meantime."""
+def _run_stopwatch(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
+    """Run the answer in its own process; return its result, launches, events, and the host's waits."""
     cp = session.cp()
-    stream, other = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
+    stream, other_stream = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
     # long, and cheap to compute
     x = cp.ones(32, dtype=cp.float32)
     y = cp.ones(32, dtype=cp.float32)
     calls: list[int] = []
 
-    def timed() -> None:
-        # The first call does more, as where something is compiled, allocated or brought into a cache: so much
-        # that the mean with it is no single call's time.
+    def run_work() -> None:
+        # The first call does more, like a call that compiles, allocates or fills a cache. A mean that
+        # includes it differs from the time of every single call.
         work.simmer(x, rounds[len(calls) % n] if calls else (8 if n < 10 else 3) * max(rounds), blocks=1)
         calls.append(session.backend().host_ns())
 
     cp.cuda.Device().synchronize()
-    work.simmer(y, sum(rounds), blocks=1, stream=other)
-    with timeline() as seen, stream:
-        found = call_here(answer, timed, n, name="stopwatch", shown=f"stopwatch(work, {n})")
-    waits = [w for w in seen.record.synchronizations if w.type != "STREAM_WAIT_EVENT" and not w.hidden]
+    work.simmer(y, sum(rounds), blocks=1, stream=other_stream)
+    with timeline() as report, stream:
+        result = call_here(answer, run_work, n, name="stopwatch", shown=f"stopwatch(work, {n})")
+    waits = [
+        wait
+        for wait in report.record.synchronizations
+        if wait.type != "STREAM_WAIT_EVENT" and not wait.hidden
+    ]
     return {
-        "found": found,
+        "found": result,
         "calls": len(calls),
         "runs": [
-            (a.start_ns, a.end_ns)
-            for a in seen.record.activities
-            if a.name == "simmer" and a.stream_id == stream.ptr
+            (activity.start_ns, activity.end_ns)
+            for activity in report.record.activities
+            if activity.name == "simmer" and activity.stream_id == stream.ptr
         ],
-        "events": [call.name for call in seen.record.calls].count("cudaEventRecord"),
+        "events": [call.name for call in report.record.calls].count("cudaEventRecord"),
         "between": sum(wait.start_ns < calls[-1] for wait in waits) if calls else 0,
-        "waits": sorted(
-            {
-                "device"
-                if w.type == "CONTEXT_SYNCHRONIZE"
-                else "own"
-                if w.stream_id in (stream.ptr, None)
-                else "other"
-                for w in waits
-            }
-        ),
+        "waits": sorted({_awaited_work(wait, stream.ptr) for wait in waits}),
     }
 
 
-def _judge_time(shown: str, seen: dict[str, Any], n: int) -> None:
-    found = seen["found"]
-    calls = seen["calls"]
-    runs = seen["runs"]
-    if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
-        raise NotYet(f"{shown} returns {kind_of(found)}; return a number of milliseconds.")
+def _awaited_work(wait: Any, stream_id: int) -> str:
+    """Return whether a wait of the host was for the device, for the stopwatch's own stream or another."""
+    if wait.type == "CONTEXT_SYNCHRONIZE":
+        return "device"
+    return "own" if wait.stream_id in (stream_id, None) else "other"
+
+
+def _judge_time(shown: str, facts: dict[str, Any], n: int) -> None:
+    result = facts["found"]
+    calls = facts["calls"]
+    runs = facts["runs"]
+    if isinstance(result, bool) or not isinstance(result, int | float | np.integer | np.floating):
+        raise NotYet(f"{shown} returns {kind_of(result)}; return a number of milliseconds.")
     if not calls:
         raise NotYet(f"{shown} never calls work().")
     if len(runs) < calls:
@@ -110,52 +112,57 @@ def _judge_time(shown: str, seen: dict[str, Any], n: int) -> None:
             f"{shown} calls work() {calls} times, so the first, cold call is among those that are timed; "
             "call it once before you start."
         )
-    found = float(found)
-    right = (runs[-1][1] - runs[-n][0]) / n / 1e6
-    whole_ms = (runs[-1][1] - runs[0][0]) / 1e6
-    if not np.isclose(found, right, rtol=_SAME):
-        told = f"{shown} returns {found:.4g}, and the mean of {n} warm calls is {right:.4g} ms"
-        each = [(end - start) / 1e6 for start, end in runs[-n:]]
-        raise NotYet(f"{told}: {_what_is_wrong(found, right, n, whole_ms, each, seen)}")
-    if "device" in seen["waits"]:
+    result = float(result)
+    expected_ms = (runs[-1][1] - runs[-n][0]) / n / 1e6
+    total_ms = (runs[-1][1] - runs[0][0]) / 1e6
+    if not np.isclose(result, expected_ms, rtol=_TIME_TOLERANCE):
+        message = f"{shown} returns {result:.4g}, and the mean of {n} warm calls is {expected_ms:.4g} ms"
+        call_times_ms = [(end - start) / 1e6 for start, end in runs[-n:]]
+        raise NotYet(f"{message}: {_explain_time(result, expected_ms, n, total_ms, call_times_ms, facts)}")
+    if "device" in facts["waits"]:
         raise NotYet(
             f"{shown} is right here, but it waits for the whole device, and so for everybody's streams: "
             "wait for the event alone, with end.synchronize()."
         )
-    if "other" in seen["waits"]:
+    if "other" in facts["waits"]:
         raise NotYet(
             f"{shown} is right here, but it waits for another stream than the current one: wait for the "
             "event alone, with end.synchronize()."
         )
-    if seen["between"] > max(_FEW_WAITS, n // 2):
+    if facts["between"] > max(_ALLOWED_WAITS, n // 2):
         raise NotYet(
-            f"{shown} lets the host wait {seen['between']} times between its calls. Such a wait is "
+            f"{shown} lets the host wait {facts['between']} times between its calls. Such a wait is "
             "followed by a gap, which counts as their time: give all calls, then wait once."
         )
 
 
-def _what_is_wrong(
-    found: float, right: float, n: int, whole_ms: float, each: list[float], seen: dict[str, Any]
+def _explain_time(
+    result_ms: float,
+    expected_ms: float,
+    n: int,
+    total_ms: float,
+    call_times_ms: list[float],
+    facts: dict[str, Any],
 ) -> str:
-    def near(value: float, room: float = 0.1) -> bool:
-        return bool(np.isclose(found, value, rtol=room))
+    def is_near(value: float, tolerance: float = 0.1) -> bool:
+        return bool(np.isclose(result_ms, value, rtol=tolerance))
 
-    if seen["events"] < 2:
+    if facts["events"] < 2:
         return (
             "the host's clock does not see the device work; record one event before and one after, in the "
             "stream in which work() runs."
         )
-    if n > 1 and near(right * n):
+    if n > 1 and is_near(expected_ms * n):
         return "that is the time of all calls together; divide by n."
-    if near(right / 1000):
+    if is_near(expected_ms / 1000):
         return "get_elapsed_time gives milliseconds already."
-    if near(right * 1000):
+    if is_near(expected_ms * 1000):
         return "return milliseconds, not microseconds."
-    if found > right and near(whole_ms / n, 0.2):
+    if result_ms > expected_ms and is_near(total_ms / n, 0.2):
         return "the warm-up is among what is timed; record the first event after it."
-    if n > 1 and any(near(one) for one in [*each, float(np.median(each))]):
+    if n > 1 and any(is_near(time_ms) for time_ms in [*call_times_ms, float(np.median(call_times_ms))]):
         return "calls differ: add up all n of them, and divide by n."
-    if found < right / 2:
+    if result_ms < expected_ms / 2:
         return (
             "so little lies between the two events. Both belong in the stream in which work() runs, the "
             "current one, one before the calls and one after."
@@ -171,30 +178,30 @@ STOPWATCH = PythonExercise(
 
 
 def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Sizes of inputs: small ones, a random one, and that of the score."""
+    """Draw lengths of inputs: short ones, a random one, and the length for the score."""
     return 1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000
 
 
-def energy_case(drawn: Draw, size: int) -> ProgramCase:
-    """Fractions of both signs; for large sizes, numbers whose squares are exact."""
-    x = drawn.whole(size) if size > 50_000 else drawn.floats(size) * np.float32(drawn.rng.integers(1, 100))
+def energy_case(data: Draw, size: int) -> ProgramCase:
+    """Make a call with fractions of both signs or, for large sizes, numbers whose squares are exact."""
+    x = data.whole(size) if size > 50_000 else data.floats(size) * np.float32(data.rng.integers(1, 100))
     half = x * np.float32(0.5)
     total = np.float32((half * half).sum(dtype=np.float64))
     label = f"energy(x) of {counted(size, 'element')}"
-    near = Near(np.asarray(total), float(total), 8)
-    return ProgramCase((x,), near, True, label, place="device", unchanged=True)
+    expected = Near(np.asarray(total), float(total), 8)
+    return ProgramCase((x,), expected, True, label, place="device", unchanged=True)
 
 
 def energy(x: Any) -> Any:
-    """The reference: each of the two streams waits once for the other."""
+    """The reference solution: each of the two streams waits once for the other."""
     cp = session.cp()
-    here = cp.cuda.get_current_stream()
-    stream = cp.cuda.Stream(non_blocking=True)
+    current_stream = cp.cuda.get_current_stream()
+    side_stream = cp.cuda.Stream(non_blocking=True)
     scaled = x * 0.5
-    stream.wait_event(here.record())
-    with stream:
+    side_stream.wait_event(current_stream.record())
+    with side_stream:
         total = (scaled * scaled).sum()
-    here.wait_event(stream.record())
+    current_stream.wait_event(side_stream.record())
     return total
 
 
@@ -223,34 +230,40 @@ FEW_ROUNDS = 3
 
 
 def conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Elements, and rounds of the work: nothing, little, more than fits into a few pieces, much work."""
-    long = int(rng.integers(1_200_000, 1_300_000))
-    some = int(rng.integers(400_000, 500_000))
-    small = ((0, FEW_ROUNDS), (1, FEW_ROUNDS), (33, work.ROUNDS), (10_007, work.ROUNDS), (long, FEW_ROUNDS))
-    return *small, (some, work.ROUNDS), ((1 << 19) + 5, work.ROUNDS)
+    """Draw pairs of a length and a number of iterations: no elements, few, many, and much work."""
+    long_length = int(rng.integers(1_200_000, 1_300_000))
+    medium_length = int(rng.integers(400_000, 500_000))
+    small_sizes = (
+        (0, FEW_ROUNDS),
+        (1, FEW_ROUNDS),
+        (33, work.ROUNDS),
+        (10_007, work.ROUNDS),
+        (long_length, FEW_ROUNDS),
+    )
+    return *small_sizes, (medium_length, work.ROUNDS), ((1 << 19) + 5, work.ROUNDS)
 
 
-def conveyor_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Numbers from 0 to 1, which `work.simmer` keeps there."""
+def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+    """Make a call with numbers from 0 to 1, which `work.simmer` maps to numbers from 0 to 1."""
     n, rounds = size
-    x = drawn.rng.random(n, dtype=np.float32)
+    x = data.rng.random(n, dtype=np.float32)
     step = partial(work.simmer, rounds=rounds)
     label = f"conveyor(x, y, step) with {n:,} elements"
     return ProgramCase((x, step), work.simmered(x, rounds), label=label, place="host")
 
 
 def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
-    """Call a program with two pinned arrays; the second, filled with NaN before, is its result."""
+    """Call a program with two pinned arrays, and return the second one, which is NaN before the call."""
     x, y = bench.pinned(x), bench.pinned(np.full_like(x, np.nan))
-    before = x.copy()
+    original_x = x.copy()
     program(x, y, step)
-    if not np.array_equal(x, before):
+    if not np.array_equal(x, original_x):
         raise NotYet("conveyor(x, y, step) changes x, which belongs to its caller.")
     return y
 
 
 def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
-    """The reference: pieces in three streams, in turns."""
+    """The reference solution: the pieces go to three streams in turn."""
     cp = session.cp()
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
     size = max(1, -(-x.size // pieces))
@@ -308,26 +321,26 @@ ENVIRONMENTS = 2
 
 
 def rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Steps, and the width of what is observed: few steps, and many."""
+    """Draw pairs of a number of steps and the length of an observation."""
     widths = (int(n) for n in rng.integers(1, 100, 3))
     return *zip((1, 2, int(rng.integers(8, 11))), widths, strict=True), (12, 32)
 
 
-def rollout_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Two environments, some steps each."""
+def rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+    """Make a call with the starts of two environments and a number of steps."""
     steps, width = size
-    starts = drawn.rng.random((ENVIRONMENTS, width), dtype=np.float32)
-    found = starts.copy()
+    starts = data.rng.random((ENVIRONMENTS, width), dtype=np.float32)
+    observations = starts.copy()
     for _ in range(steps):
-        found = work.Environment.answer(found, work.decided(found))
-    return ProgramCase((starts, steps), found, label=f"rollout(envs, policy, {steps})")
+        observations = work.Environment.answer(observations, work.decided(observations))
+    return ProgramCase((starts, steps), observations, label=f"rollout(envs, policy, {steps})")
 
 
 def with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:
     """Call a program with pinned environments and return their last observations."""
     envs = [work.Environment(start, bench.pinned, bench.compute, bench.uses) for start in starts]
-    returned = program(envs, work.decide, steps)
-    if not isinstance(returned, list | tuple) or [id(env) for env in returned] != [id(env) for env in envs]:
+    result = program(envs, work.decide, steps)
+    if not isinstance(result, list | tuple) or [id(env) for env in result] != [id(env) for env in envs]:
         raise NotYet(f"rollout(envs, policy, {steps}) should return `envs`.")
     for env in envs:
         if env.steps != steps:
@@ -336,24 +349,24 @@ def with_environments(bench: Any, program: Callable[..., Any], starts: Any, step
 
 
 def rollout(envs: Any, policy: Any, steps: int) -> Any:
-    """The reference: while the host steps one environment, the device decides for the other."""
+    """The reference solution: the device decides for one environment while the host steps the other."""
     cp = session.cp()
     streams = [cp.cuda.Stream(non_blocking=True) for _ in envs]
     inputs = [cp.empty(env.observation.shape, dtype=cp.float32) for env in envs]
 
-    def ask(number: int) -> None:
+    def request_decision(number: int) -> None:
         with streams[number]:
             inputs[number].set(envs[number].observation)
             policy(inputs[number]).get(out=envs[number].action, blocking=False)
 
     for number in range(len(envs) if steps else 0):
-        ask(number)
+        request_decision(number)
     for step in range(steps):
         for number, env in enumerate(envs):
             streams[number].synchronize()
             env.step()
             if step + 1 < steps:
-                ask(number)
+                request_decision(number)
     return envs
 
 

@@ -1,4 +1,4 @@
-"""Figures of notebook 07 in addition to the views of gpulab: three clocks, and the conveyor."""
+"""Figures of notebook 07 in addition to gpulab's views: three clocks, and the conveyor."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ ROUNDS = 32
 
 
 def three_clocks(
-    turns: Sequence[int], times_ms: Mapping[str, Sequence[float]], origin: Provenance
+    iterations: Sequence[int], times_ms: Mapping[str, Sequence[float]], origin: Provenance
 ) -> Picture:
-    """Draw what clocks show for more and more work.
+    """Draw the times that several clocks measure over the number of iterations in a kernel.
 
     Parameters
     ----------
-    turns
-        Turns in the kernel, one number a point.
+    iterations
+        The number of iterations in the kernel, one per point.
     times_ms
-        Name of a clock -> what it showed, in ms.
+        The times of each clock by its name, in ms.
     origin
-        Where the times come from.
+        The provenance of the times.
     """
     figure = Figure(figsize=(7.6, 3.4), dpi=100)
     axes = figure.add_axes((0.1, 0.17, 0.87, 0.74))
     for (name, points), (colour, mark, size, line) in zip(times_ms.items(), _STYLES, strict=False):
         # Two of them nearly coincide: hollow marks around small ones.
         axes.plot(
-            turns,
+            iterations,
             points,
             line,
             marker=mark,
@@ -58,76 +58,81 @@ def three_clocks(
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="upper left")
-    said = "; ".join(
+    summary = "; ".join(
         f"{name} from {points[0]:.3g} to {points[-1]:.3g} ms" for name, points in times_ms.items()
     )
     return Picture.of(
-        figure, f"Three clocks, {turns[0]:,} to {turns[-1]:,} turns in the kernel, {origin.label}: {said}."
+        figure,
+        f"Three clocks, {iterations[0]:,} to {iterations[-1]:,} turns in the kernel, "
+        f"{origin.label}: {summary}.",
     )
 
 
 def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
-    """Numbers in pieces through three stations: a stream that copies in, one that works, one that copies out.
+    """Run the conveyor and return its timeline: pieces pass streams that copy in, work and copy out.
 
     Parameters
     ----------
     pieces
-        How many.
+        The number of pieces.
     pinned
-        Whether the host's arrays are page-locked.
+        Whether the host's arrays are pinned.
     waits
-        Whether the second station waits for the first one.
+        Whether the work on a piece waits for its copy to the device.
     """
     cp = session.cp()
     empty = session.cupyx().empty_pinned if pinned else np.empty
     x, y = (empty(ELEMENTS, np.float32) for _ in range(2))
     x[...] = np.linspace(0.1, 0.9, ELEMENTS, dtype=np.float32)
-    into, working, out = (cp.cuda.Stream(non_blocking=True) for _ in range(3))
+    in_stream, work_stream, out_stream = (cp.cuda.Stream(non_blocking=True) for _ in range(3))
     size = -(-ELEMENTS // pieces)
-    on_device = [cp.zeros(size, dtype=cp.float32) for _ in range(pieces)]
-    work.simmer(on_device[0])  # warm up
+    device_pieces = [cp.zeros(size, dtype=cp.float32) for _ in range(pieces)]
+    work.simmer(device_pieces[0])  # warm up
     cp.cuda.Device().synchronize()
-    with timeline() as seen:
-        for number, piece in enumerate(on_device):
+    with timeline() as report:
+        for number, piece in enumerate(device_pieces):
             part = slice(number * size, (number + 1) * size)
-            piece.set(x[part], stream=into)
+            piece.set(x[part], stream=in_stream)
             if waits:
-                working.wait_event(into.record())
-            with working:
+                work_stream.wait_event(in_stream.record())
+            with work_stream:
                 work.simmer(piece, ROUNDS)
-            out.wait_event(working.record())
-            piece.get(stream=out, out=y[part], blocking=False)
-        for stream in (into, working, out):
+            out_stream.wait_event(work_stream.record())
+            piece.get(stream=out_stream, out=y[part], blocking=False)
+        for stream in (in_stream, work_stream, out_stream):
             stream.synchronize()
-    return seen.record
+    return report.record
 
 
 def too_early(record: Timeline) -> list[tuple[int, int]]:
-    """Return the indices of copies to the device, each with that of a kernel that started before its end."""
-    copies = [at for at, a in enumerate(record.activities) if a.copy_kind == "HtoD"]
-    kernels = [at for at, a in enumerate(record.activities) if a.kind == "CONCURRENT_KERNEL"]
-    by_number: Any = lambda at: record.activities[at].correlation_id  # noqa: E731
-    pairs = zip(sorted(copies, key=by_number), sorted(kernels, key=by_number), strict=False)
+    """Return pairs of a copy to the device and the kernel that read its data before it ended, as indices."""
+    copies = [index for index, a in enumerate(record.activities) if a.copy_kind == "HtoD"]
+    kernels = [index for index, a in enumerate(record.activities) if a.kind == "CONCURRENT_KERNEL"]
+
+    def launch_number(index: int) -> int:
+        return record.activities[index].correlation_id
+
+    pairs = zip(sorted(copies, key=launch_number), sorted(kernels, key=launch_number), strict=False)
     return [(a, b) for a, b in pairs if record.activities[b].start_ns < record.activities[a].end_ns]
 
 
 def running_at_once(activities: Sequence[Activity]) -> int:
-    """The most operations that ran at the same time."""
+    """Return the largest number of operations that ran at the same time."""
     return max((sum(b.start_ns <= a.start_ns < b.end_ns for b in activities) for a in activities), default=0)
 
 
 def when_it_starts(record: Timeline) -> str:
-    """When the last kernel that was launched started, in the words of the prediction."""
-    *others, last = sorted(record.activities, key=lambda a: a.correlation_id)
-    if last.start_ns >= max(a.end_ns for a in others):
+    """Return the choice of the prediction that describes when the last launched kernel started."""
+    *others, last = sorted(record.activities, key=lambda activity: activity.correlation_id)
+    if last.start_ns >= max(activity.end_ns for activity in others):
         return "after all four"
-    return (
-        "when running blocks end" if any(a.start_ns < last.start_ns < a.end_ns for a in others) else "at once"
-    )
+    if any(activity.start_ns < last.start_ns < activity.end_ns for activity in others):
+        return "when running blocks end"
+    return "at once"
 
 
 def played(program: Callable[..., Any], steps: int) -> Timeline:
-    """Run a program, such as ``exercises.rollout``, on two environments for some steps."""
+    """Run a program, such as ``exercises.rollout``, on two environments, and return its timeline."""
     cp = session.cp()
     cupyx = session.cupyx()
 
@@ -140,22 +145,22 @@ def played(program: Callable[..., Any], steps: int) -> Timeline:
     envs = [work.Environment(start, pinned, clocks.busy) for start in starts]
     program(envs, work.decide, 1)  # warm up
     cp.cuda.Device().synchronize()
-    with timeline() as seen:
+    with timeline() as report:
         program(envs, work.decide, steps)
-    return seen.record
+    return report.record
 
 
 class Conveyor(SteeredTimeline):
-    """The conveyor, with controls for its pieces, its memory, and the event between two stations."""
+    """A timeline of the conveyor with controls for its pieces, its memory, and the event before work."""
 
     pieces = traitlets.Int().tag(sync=True)
     pinned = traitlets.Int(1).tag(sync=True)
     waits = traitlets.Int(1).tag(sync=True)
 
     def __init__(self, pieces: int = 1) -> None:
-        self._seen = {(pieces, 1, 1): conveyor(pieces)}
-        self._here = session.here()
-        super().__init__(self._seen[pieces, 1, 1])
+        self._timelines = {(pieces, 1, 1): conveyor(pieces)}
+        self._session_context = session.here()
+        super().__init__(self._timelines[pieces, 1, 1])
         self.pieces = pieces
         self.steer(
             boxes.slider("Pieces", "pieces", PIECES, [str(n) for n in PIECES]),
@@ -164,26 +169,26 @@ class Conveyor(SteeredTimeline):
         )
 
     def at(self, pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
-        """Return the timeline of one setting, which is run at the first call."""
+        """Return the timeline of one setting; its first call runs the conveyor."""
         key = (pieces, int(pinned), int(waits))
-        if key not in self._seen:
-            with self._here():
-                self._seen[key] = conveyor(pieces, pinned, waits)
-        return self._seen[key]
+        if key not in self._timelines:
+            with self._session_context():
+                self._timelines[key] = conveyor(pieces, pinned, waits)
+        return self._timelines[key]
 
     def chosen(self) -> str:
         return f"The conveyor with {self.pieces} pieces"
 
     def show_chosen(self) -> None:
-        """Show the conveyor as it is set."""
+        """Show the timeline of the current setting, with a summary and the kernels that started too early."""
         record = self.at(self.pieces, bool(self.pinned), bool(self.waits))
-        one = self.at(1, bool(self.pinned)).span_ns
-        early = too_early(record)
+        single_piece_ns = self.at(1, bool(self.pinned)).span_ns
+        early_pairs = too_early(record)
         summary = (
             f"{self.pieces} {'piece' if self.pieces == 1 else 'pieces'}, "
             f"{'page-locked' if self.pinned else 'pageable'} memory: {record.span_ns / 1e3:,.0f} µs, "
-            f"{one / max(1, record.span_ns):.2f} times as fast as in one piece."
+            f"{single_piece_ns / max(1, record.span_ns):.2f} times as fast as in one piece."
         )
-        if early:
-            summary += f" {len(early)} of {self.pieces} kernels began before what they read was there."
-        self.show(record, summary=summary, faults=early)
+        if early_pairs:
+            summary += f" {len(early_pairs)} of {self.pieces} kernels began before what they read was there."
+        self.show(record, summary=summary, faults=early_pairs)

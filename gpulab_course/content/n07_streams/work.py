@@ -1,4 +1,4 @@
-"""Pieces of work for notebook 07: simulations on the device and on the host, a policy, NumPy's answers."""
+"""Work for notebook 07: a kernel, a simulation on the host, a policy, and their results by NumPy."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _kernel(name: str, cp: Any) -> Any:
 
 
 def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = None) -> None:
-    """Iterate ``v = 3.9 v (1 - v)`` for each element of `a` (float32), in place.
+    """Launch a kernel that iterates ``v = 3.9 v (1 - v)`` for each element of `a` (float32), in place.
 
-    `blocks` of 256 threads share the elements; in `stream`, or the current one.
+    The launch has `blocks` blocks of 256 threads and goes to `stream`, or to the current stream.
     """
     if a.size:
         args = (a, np.int32(a.size), np.int32(rounds))
@@ -36,7 +36,7 @@ def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = Non
 
 
 def simmered(a: Floats, rounds: int = ROUNDS) -> Floats:
-    """Compute the result of `simmer` for `a` with NumPy."""
+    """Return the result of `simmer` for `a`, computed by NumPy."""
     a = a.copy()
     for _ in range(rounds):
         a = np.float32(3.9) * a * (np.float32(1) - a)
@@ -44,7 +44,7 @@ def simmered(a: Floats, rounds: int = ROUNDS) -> Floats:
 
 
 def decide(observation: Any, rounds: int = PONDERED) -> Any:
-    """An action from 0 to 1 for each observation (float32), as a device array, in the current stream."""
+    """Launch the policy in the current stream; return an action in [0, 1) for each observation (float32)."""
     cp = session.cp()
     action = cp.empty_like(observation)
     grid = (-(-observation.size // THREADS),)
@@ -54,9 +54,9 @@ def decide(observation: Any, rounds: int = PONDERED) -> Any:
 
 
 def decided(observation: Floats, rounds: int = PONDERED) -> Floats:
-    """Compute the result of `decide` with NumPy.
+    """Return the result of `decide`, computed by NumPy.
 
-    So many iterations of ``v = a v + c`` are one iteration with another a and c.
+    All iterations of ``v = a v + c`` together are one iteration with another a and c.
     """
     factor = 1
     offset = 0
@@ -73,23 +73,23 @@ def decided(observation: Floats, rounds: int = PONDERED) -> Floats:
     return (bits >> np.uint32(8)).astype(np.float32) / np.float32(2**24)
 
 
-def _nobody(does: str, what: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> None:
+def _ignore_use(action: str, array_name: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> None:
     """Ignore a use of memory by the host."""
 
 
 class Environment:
-    """A simulation on the host: `step` reads ``action``, writes ``observation``, and takes a while.
+    """A simulation on the host: `step` reads ``action``, writes ``observation``, and takes `STEP_US`.
 
     Parameters
     ----------
     start
         The first observation, float32.
     pinned
-        Copies an array to page-locked memory: both arrays lie there.
+        Function that copies an array to pinned memory; both arrays of the environment are pinned.
     busy
-        Lets the host be busy for so many µs.
-    uses
-        Is told when the host uses one of the arrays.
+        Function that keeps the host busy for a number of µs.
+    report_use
+        Function that is called before the host reads or writes one of the arrays.
     """
 
     STEP_US = 120.0
@@ -99,18 +99,18 @@ class Environment:
         start: Floats,
         pinned: Callable[[Floats], Floats],
         busy: Callable[[float], None],
-        uses: Callable[..., None] = _nobody,
+        report_use: Callable[..., None] = _ignore_use,
     ) -> None:
         self.observation = pinned(start)
         self.action = pinned(np.zeros_like(start))
         self.steps = 0
         self._busy = busy
-        self._uses = uses
+        self._report_use = report_use
 
     def step(self) -> None:
-        """Update the observation from the action."""
-        self._uses("reads in env.step()", "env.action", reads=(self.action,))
-        self._uses("writes in env.step()", "env.observation", writes=(self.observation,))
+        """Compute the next observation from the action."""
+        self._report_use("reads in env.step()", "env.action", reads=(self.action,))
+        self._report_use("writes in env.step()", "env.observation", writes=(self.observation,))
         self._busy(self.STEP_US)
         self.observation[...] = self.answer(self.observation, self.action)
         self.steps += 1

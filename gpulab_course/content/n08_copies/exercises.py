@@ -13,18 +13,20 @@ from gpulab.words import count as counted
 from gpulab_course.content.n08_copies.memory import mapped
 from gpulab_course.teach.judge import Budget, Draw, Near, ProgramCase, ProgramExercise, Row
 
-_NOT_ON_THE_HOST = (
+_HOST_ARRAY_ADVICE = (
     ("Unsupported type", "That is a NumPy array among device arrays; keep all of the work on the device."),
     ("Implicit conversion", "A NumPy function was given a device array; use the function of cp."),
 )
-_NO_WAIT = "float(), .item(), .get() and synchronize() make the host stand still; a device array needs none."
+_NO_WAIT_ADVICE = (
+    "float(), .item(), .get() and synchronize() make the host stand still; a device array needs none."
+)
 
 
 # 08-stay
 
 
 def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
-    """Elements, and limits: fractions, nothing, more than there is."""
+    """Draw pairs of a length and a limit: fractions, 0, a negative limit, and limits above all numbers."""
     n = int(rng.integers(2_000, 9_000))
     limit = float(rng.uniform(0.1, 3.0))
     return (
@@ -40,23 +42,23 @@ def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
     )
 
 
-def stay_case(drawn: Draw, size: tuple[int, float]) -> ProgramCase:
-    """Numbers of every kind above their minimum, cut off at a limit."""
+def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
+    """Make a call with numbers whose differences from their minimum are cut off at a limit."""
     n, limit = size
-    x = drawn.integers(n, -100, 400).astype(np.float32)
+    x = data.integers(n, -100, 400).astype(np.float32)
     if limit < 100:
         x = x / np.float32(64)
     if 1e20 < limit < math.inf:
         x = x * np.float32(1e28)
-    return _stay_of(x, limit)
+    return _make_stay_case(x, limit)
 
 
-def stay_matrix(drawn: Draw, shape: tuple[int, int]) -> ProgramCase:
-    """One smallest element for all rows and columns."""
-    return _stay_of(drawn.integers(shape, -100, 400).astype(np.float32), 150.0)
+def stay_matrix(data: Draw, shape: tuple[int, int]) -> ProgramCase:
+    """Make a call with a matrix, which has one minimum for all rows and columns."""
+    return _make_stay_case(data.integers(shape, -100, 400).astype(np.float32), 150.0)
 
 
-def _stay_of(x: Any, limit: float) -> ProgramCase:
+def _make_stay_case(x: Any, limit: float) -> ProgramCase:
     return ProgramCase(
         (x, limit),
         np.minimum(x - x.min(), np.float32(limit)),
@@ -69,17 +71,17 @@ def _stay_of(x: Any, limit: float) -> ProgramCase:
 
 
 def prepare(x: Any, limit: float) -> Any:
-    """The reference: three kernels, without a wait."""
+    """The reference solution: three kernels, without a wait."""
     cp = session.cp()
     return cp.minimum(x - x.min(), limit)
 
 
 def prepare_there_and_back(x: Any, limit: float) -> Any:
-    """The naive version: as given in the notebook."""
+    """The naive version, as given in the notebook: the data goes to the host and back."""
     cp = session.cp()
-    low = float(x.min())
-    shifted = cp.asarray(x.get() - np.float32(low))
-    return cp.minimum(shifted, cp.asarray(np.full(x.shape, limit, np.float32)))
+    minimum = float(x.min())
+    shifted_x = cp.asarray(x.get() - np.float32(minimum))
+    return cp.minimum(shifted_x, cp.asarray(np.full(x.shape, limit, np.float32)))
 
 
 STAY = ProgramExercise(
@@ -98,9 +100,9 @@ STAY = ProgramExercise(
     budgets=(
         Budget("to_host_copies", "x - x.min() subtracts on the device: nothing has to come home.", most=0),
         Budget("to_device_copies", "A number goes along with the launch: no array has to be sent.", most=0),
-        Budget("waits", _NO_WAIT, most=0),
+        Budget("waits", _NO_WAIT_ADVICE, most=0),
     ),
-    advice=_NOT_ON_THE_HOST,
+    advice=_HOST_ARRAY_ADVICE,
     praise="the data never leaves the device, and the host never waits.",
 )
 
@@ -109,7 +111,7 @@ STAY = ProgramExercise(
 
 
 def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Elements, and where they lie: on either side of 0, all above it, all below it."""
+    """Draw pairs of a length and a sign: 0 for numbers on both sides of 0, 1 and -1 for one side."""
     return (
         (1, 0),
         (2, 1),
@@ -120,60 +122,60 @@ def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     )
 
 
-def report_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Smallest, largest and sum: of whole numbers, or of fractions on one side of 0."""
+def report_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+    """Make a call that asks for minimum, maximum and sum of integers, or of fractions on one side of 0."""
     n, side = size
-    x = drawn.integers(n, -50, 51).astype(np.float32)
-    if side:  # near 0, and far from all that a program may begin with
-        least = 1 if n < 100 else int(drawn.rng.integers(100_000, 1_000_000))
-        x = (side * (least + np.abs(drawn.floats(n) * 300))).astype(np.float32)
-    return _report_of(x)
+    x = data.integers(n, -50, 51).astype(np.float32)
+    if side:  # far from all values with which a program may start its minimum or maximum
+        distance = 1 if n < 100 else int(data.rng.integers(100_000, 1_000_000))
+        x = (side * (distance + np.abs(data.floats(n) * 300))).astype(np.float32)
+    return _make_report_case(x)
 
 
-def _report_of(x: Any) -> ProgramCase:
+def _make_report_case(x: Any) -> ProgramCase:
     n = x.size
     with np.errstate(invalid="ignore"):
-        right = np.array([x.min(), x.max(), x.sum(dtype=np.float64)], np.float32)
-        mean = np.array([x.min(), x.max(), x.mean()], np.float32)
+        expected = np.array([x.min(), x.max(), x.sum(dtype=np.float64)], np.float32)
+        expected_with_mean = np.array([x.min(), x.max(), x.mean()], np.float32)
     # The first two are exact.
-    near = Near(right, np.array([0, 0, np.abs(x).sum(dtype=np.float64)]), 16)
+    tolerant_expected = Near(expected, np.array([0, 0, np.abs(x).sum(dtype=np.float64)]), 16)
     label = f"report(x) with {counted(n, 'element')}"
-    known = ((mean, "The third is the sum, not the mean."),)
-    return ProgramCase((x,), near, True, label, known, place="host", unchanged=True)
+    mistakes = ((expected_with_mean, "The third is the sum, not the mean."),)
+    return ProgramCase((x,), tolerant_expected, True, label, mistakes, place="host", unchanged=True)
 
 
-def _special(*values: float) -> Any:
-    """A row's case: small numbers, and these among them."""
+def _special_values_case(*values: float) -> Any:
+    """Return a function that makes a call with small numbers and these values among them."""
 
-    def case(drawn: Draw, n: int) -> ProgramCase:
-        x = drawn.integers(n, -50, 51).astype(np.float32)
-        x[drawn.rng.permutation(n)[: len(values)]] = values
-        return _report_of(x)
+    def case(data: Draw, n: int) -> ProgramCase:
+        x = data.integers(n, -50, 51).astype(np.float32)
+        x[data.rng.permutation(n)[: len(values)]] = values
+        return _make_report_case(x)
 
     return case
 
 
-_REPORTS = (
-    Row("a NaN among them", _special(np.nan), (1, 40)),
-    Row("infinity among them", _special(np.inf), (1, 40)),
-    Row("infinities of both signs", _special(np.inf, -np.inf), (2, 40)),
+_REPORT_ROWS = (
+    Row("a NaN among them", _special_values_case(np.nan), (1, 40)),
+    Row("infinity among them", _special_values_case(np.inf), (1, 40)),
+    Row("infinities of both signs", _special_values_case(np.inf, -np.inf), (2, 40)),
     Row(
         "a matrix",
-        lambda drawn, shape: _report_of(drawn.integers(shape, -50, 51).astype(np.float32)),
+        lambda drawn, shape: _make_report_case(drawn.integers(shape, -50, 51).astype(np.float32)),
         ((5, 9),),
     ),
-    Row("all alike", lambda drawn, n: _report_of(np.full(n, -3.5, np.float32)), (40,)),
+    Row("all alike", lambda drawn, n: _make_report_case(np.full(n, -3.5, np.float32)), (40,)),
 )
 
 
 def report(x: Any) -> Any:
-    """The reference: three sums into one array, and one copy of that array to the host."""
+    """The reference solution: three reductions, one array of their results, and one copy to the host."""
     cp = session.cp()
     return cp.stack([x.min(), x.max(), x.sum()]).get()
 
 
 def report_one_by_one(x: Any) -> Any:
-    """The naive version: every number waits for a copy of its own."""
+    """The naive version: one copy and one wait for each number."""
     return np.array([float(x.min()), float(x.max()), float(x.sum())], np.float32)
 
 
@@ -185,7 +187,7 @@ REPORT = ProgramExercise(
     report,
     report_one_by_one,
     sizes=report_sizes,
-    table=_REPORTS,
+    table=_REPORT_ROWS,
     checked=True,
     rules=4,
     budgets=(
@@ -194,7 +196,7 @@ REPORT = ProgramExercise(
         Budget("waits", "Each float() and each .get() waits. One is enough.", most=1),
         Budget("to_device_copies", "Nothing has to be sent: the three are on the device already.", most=0),
     ),
-    advice=_NOT_ON_THE_HOST,
+    advice=_HOST_ARRAY_ADVICE,
     praise="one small copy, and one wait.",
 )
 
@@ -203,37 +205,37 @@ REPORT = ProgramExercise(
 
 
 def pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Numbers of arrays, each with the index of the empty array."""
-    some = int(rng.integers(20, 60))
-    return (1, -1), (2, 0), (3, 1), (3, 2), (some, some // 2), (64, 32)
+    """Draw pairs of a number of arrays and the index of the empty one, or -1."""
+    array_count = int(rng.integers(20, 60))
+    return (1, -1), (2, 0), (3, 1), (3, 2), (array_count, array_count // 2), (64, 32)
 
 
-def pack_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Arrays of all lengths, an empty one among them; large, small and whole numbers, infinities, NaN."""
-    count, empty = size
-    lengths = drawn.rng.integers(1, 900, count)
-    if empty >= 0:
-        lengths[empty] = 0
+def pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+    """Make a call with arrays of several lengths, one of them empty, and numbers of all kinds."""
+    count, empty_index = size
+    lengths = data.rng.integers(1, 900, count)
+    if empty_index >= 0:
+        lengths[empty_index] = 0
     if count == 3:
         lengths[0] += 70_000  # beyond 16 bits
-    parts = [drawn.floats(int(n)) * np.float32(drawn.rng.choice([1e-30, 1, 1000, 1e30])) for n in lengths]
+    parts = [data.floats(int(n)) * np.float32(data.rng.choice([1e-30, 1, 1000, 1e30])) for n in lengths]
     for part, special in zip(reversed(parts), (np.inf, -0.0, np.nan, 1e-44), strict=False):
         part[:1] = special
-    return _pack_of(parts)
+    return _make_pack_case(parts)
 
 
-def pack_nothing(drawn: Draw, count: int) -> ProgramCase:
-    """Arrays without elements."""
-    return _pack_of([np.empty(0, np.float32) for _ in range(count)])
+def pack_nothing(data: Draw, count: int) -> ProgramCase:
+    """Make a call with `count` empty arrays."""
+    return _make_pack_case([np.empty(0, np.float32) for _ in range(count)])
 
 
-def _pack_of(parts: list[Any]) -> ProgramCase:
+def _make_pack_case(parts: list[Any]) -> ProgramCase:
     label = f"upload(parts) with {counted(len(parts), 'array')}"
     return ProgramCase((parts,), tuple(parts), False, label, place="device")
 
 
 def upload(parts: Any) -> Any:
-    """The reference: one array, one copy, views of it."""
+    """The reference solution: one array on the host, one copy, and views of the copy."""
     cp = session.cp()
     flat = cp.asarray(np.concatenate(parts))
     ends = np.cumsum([part.size for part in parts]).tolist()
@@ -241,7 +243,7 @@ def upload(parts: Any) -> Any:
 
 
 def upload_one_by_one(parts: Any) -> Any:
-    """The naive version: a copy for each."""
+    """The naive version: one copy for each array."""
     cp = session.cp()
     return tuple(cp.asarray(part) for part in parts)
 
@@ -265,7 +267,7 @@ PACK = ProgramExercise(
             most=1,
         ),
         Budget("to_host_copies", "The host knows lengths and offsets; nothing has to come back.", most=0),
-        Budget("waits", _NO_WAIT, most=0),
+        Budget("waits", _NO_WAIT_ADVICE, most=0),
     ),
     advice=(("is not in device memory", "cp.asarray(x) copies a NumPy array to the device."),),
     praise="one copy, whatever the number of arrays.",
@@ -276,46 +278,58 @@ PACK = ProgramExercise(
 
 
 def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
-    """Shapes, and kinds of numbers: one piece, two, very many, pieces that are matrices."""
-    many = int(rng.integers(100, 200))
+    """Draw pairs of a shape and a dtype: one piece, two, many pieces, and pieces that are matrices."""
+    piece_count = int(rng.integers(100, 200))
     n = int(rng.integers(1_000, 9_000))
-    small = ((1, 33), "f4"), ((2, 1), "i4"), ((3, 7, 5), "f8"), ((5, 11), "u1"), ((4, 3), "f2"), ((7, 2), "?")
-    return *small, ((many, 9), "i8"), ((int(rng.integers(14, 20)), n), "f4"), ((6, 1 << 16), "f4")
+    small_sizes = (
+        ((1, 33), "f4"),
+        ((2, 1), "i4"),
+        ((3, 7, 5), "f8"),
+        ((5, 11), "u1"),
+        ((4, 3), "f2"),
+        ((7, 2), "?"),
+    )
+    return (
+        *small_sizes,
+        ((piece_count, 9), "i8"),
+        ((int(rng.integers(14, 20)), n), "f4"),
+        ((6, 1 << 16), "f4"),
+    )
 
 
-def ring_case(drawn: Draw, size: Any) -> ProgramCase:
-    """Pieces of a larger array, which may go through two small buffers only."""
+def ring_case(data: Draw, size: Any) -> ProgramCase:
+    """Make a call with an array whose pieces must pass through two small pinned buffers."""
     shape, kind = size
     if np.dtype(kind).itemsize < 4:
-        data = drawn.integers(shape, 0, 250).astype(kind)
+        pieces = data.integers(shape, 0, 250).astype(kind)
     else:
-        data = (drawn.floats(shape, np.float64) * (1 << 20)).astype(kind)
+        pieces = (data.floats(shape, np.float64) * (1 << 20)).astype(kind)
     n = int(np.prod(shape[1:]))
     label = f"stream_in(data) with {counted(shape[0], 'piece')} of {n:,} elements"
-    return ProgramCase((data,), data, False, label, place="device", unchanged=True)
+    return ProgramCase((pieces,), pieces, False, label, place="device", unchanged=True)
 
 
 def stream_in(data: Any) -> Any:
-    """The reference: two buffers in turn, each refilled when its last copy has ended."""
+    """The reference solution: two buffers in turn, each filled again when its last copy has ended."""
     cp = session.cp()
     cupyx = session.cupyx()
     out = cp.empty(data.shape, data.dtype)
     stream = cp.cuda.Stream(non_blocking=True)
     stream.wait_event(cp.cuda.get_current_stream().record())
     buffers = [cupyx.empty_pinned(data.shape[1:], data.dtype) for _ in range(2)]
-    sent = [cp.cuda.Event(disable_timing=True) for _ in buffers]
+    copy_ends = [cp.cuda.Event(disable_timing=True) for _ in buffers]
     for i, piece in enumerate(data):
         if i >= 2:
-            sent[i % 2].synchronize()
+            copy_ends[i % 2].synchronize()
         buffers[i % 2][...] = piece
         out[i].set(buffers[i % 2], stream=stream)
-        sent[i % 2].record(stream)
+        copy_ends[i % 2].record(stream)
     stream.synchronize()
     return out
 
 
 def stream_in_pageable(data: Any) -> Any:
-    """The naive version: right, because the driver waits."""
+    """The naive version: copies from pageable memory, for which the host waits."""
     cp = session.cp()
     out = cp.empty(data.shape, data.dtype)
     for i, piece in enumerate(data):
@@ -353,8 +367,8 @@ RING = ProgramExercise(
 # 08-lookup
 
 
-class Wanted:
-    """The rows that a kernel has chosen: calling it gives their numbers, on the device."""
+class ChosenRows:
+    """The rows that a kernel has chosen; calling the object returns their numbers on the device."""
 
     def __init__(self, rows: npt.NDArray[np.int32]) -> None:
         self._rows = rows
@@ -364,20 +378,22 @@ class Wanted:
 
 
 def lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
-    """Rows, columns, how many rows are wanted, and the kind of numbers."""
+    """Draw tuples of a number of rows, a number of columns, a number of chosen rows, and a dtype."""
     rows, width, count = (int(rng.integers(low, 2 * low)) for low in (20_000, 8, 20))
-    small = (1, 1, 1, "f4"), (100, 8, 5, "i4"), (1000, 33, 7, "f8")
-    return *small, (rows, width, count, "f4"), (50_000, 16, 40, "f4")
+    small_sizes = (1, 1, 1, "f4"), (100, 8, 5, "i4"), (1000, 33, 7, "f8")
+    return *small_sizes, (rows, width, count, "f4"), (50_000, 16, 40, "f4")
 
 
-def lookup_case(drawn: Draw, size: Any) -> ProgramCase:
-    """A few rows of a large table, chosen on the device: the last and the first, one of them twice."""
+def lookup_case(data: Draw, size: Any) -> ProgramCase:
+    """Make a call for a few rows of a large table, chosen on the device; one row is chosen twice."""
     rows, width, count, kind = size
-    table = (drawn.floats((rows, width), np.float64) * (1 << 20)).astype(kind)
-    chosen = drawn.rng.integers(0, rows, count).astype(np.int32)
-    chosen[-3:] = (rows - 1, 0, chosen[0])[-count:]
+    table = (data.floats((rows, width), np.float64) * (1 << 20)).astype(kind)
+    chosen_rows = data.rng.integers(0, rows, count).astype(np.int32)
+    chosen_rows[-3:] = (rows - 1, 0, chosen_rows[0])[-count:]
     label = f"lookup(table, choose) with {count} of {rows:,} rows"
-    return ProgramCase((table, Wanted(chosen)), table[chosen], False, label, place="device", unchanged=True)
+    return ProgramCase(
+        (table, ChosenRows(chosen_rows)), table[chosen_rows], False, label, place="device", unchanged=True
+    )
 
 
 def with_pinned_table(bench: Any, program: Any, table: Any, choose: Any) -> Any:
@@ -386,12 +402,12 @@ def with_pinned_table(bench: Any, program: Any, table: Any, choose: Any) -> Any:
 
 
 def lookup(table: Any, choose: Any) -> Any:
-    """The reference: the kernel reads the rows from host memory over the bus."""
+    """The reference solution: the kernel reads the rows from host memory over the bus."""
     return mapped(table)[choose()]
 
 
 def lookup_in_a_copy(table: Any, choose: Any) -> Any:
-    """The naive version: the whole table goes to the device."""
+    """The naive version: copy the whole table to the device."""
     return session.cp().asarray(table)[choose()]
 
 
@@ -418,7 +434,7 @@ LOOKUP = ProgramExercise(
     advice=(
         ("is pageable host memory", "A kernel reads pinned memory only; the table is in it: use that."),
         ("given back", "What a kernel still reads must stay: use the table itself, or wait for the kernel."),
-        *_NOT_ON_THE_HOST,
+        *_HOST_ARRAY_ADVICE,
     ),
     praise="only the rows that were asked for crossed the bus.",
 )

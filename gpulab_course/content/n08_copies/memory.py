@@ -1,4 +1,4 @@
-"""Arrays whose memory lies elsewhere: managed, or the host's own."""
+"""Device arrays in managed memory or in the host's pinned memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from virtualgpu.errors import GpulabError
 
 
 def managed(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
-    """An array in managed memory, which host and device both use.
+    """Return an array in managed memory, which both host and device can access.
 
     Raises
     ------
     GpulabError
-        If it is larger than what the device has free. CUDA would allow that, and it can hang a GPU.
+        If the array is larger than the free memory of the device. CUDA would allow it, but it can hang a GPU.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def managed(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
 
 
 def mapped(host: Any) -> Any:
-    """A device array over a pinned NumPy array: the same bytes, which kernels reach over the bus."""
+    """Return a device array that shares the bytes of a pinned NumPy array; kernels access it over the bus."""
     cp = session.cp()
     memory = cp.cuda.UnownedMemory(host.ctypes.data, host.nbytes, host)
     return cp.ndarray(host.shape, host.dtype, cp.cuda.MemoryPointer(memory, 0))

@@ -1,7 +1,7 @@
-"""One array, two processes: CUDA's IPC.
+"""A device array that two processes share by an IPC handle of CUDA.
 
-``python -m gpulab_course.content.n08_copies.processes`` does it on this machine's GPU and prints JSON; it
-needs CuPy.
+``python -m gpulab_course.content.n08_copies.processes`` runs both processes on this machine's GPU and prints
+JSON; it needs CuPy.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 from typing import Any
 
 ELEMENTS = 16 << 20
-_LIMIT_S = 60
+_TIMEOUT_S = 60
 
-# The program of the other process. A handle is 64 bytes that mean one allocation of the first process.
+# The program of the second process. The handle, 64 bytes, identifies an allocation of the first process.
 CHILD = """
 import sys, cupy
 runtime = cupy.cuda.runtime
@@ -32,31 +32,31 @@ runtime.ipcCloseMemHandle(address)
 
 
 def measure() -> dict[str, Any]:
-    """Measure how another process sums and doubles an array of ones of this process."""
+    """Let a second process sum and double an array of this process, and return sums, addresses and time."""
     import cupy as cp
 
-    memory = cp.cuda.Memory(4 * ELEMENTS)  # a cudaMalloc of its own: a handle means a whole allocation
+    memory = cp.cuda.Memory(4 * ELEMENTS)  # a separate cudaMalloc, because a handle is for a whole allocation
     x = cp.ndarray(ELEMENTS, cp.float32, cp.cuda.MemoryPointer(memory, 0))
     x.fill(1)
     cp.cuda.Device().synchronize()
     handle = cp.cuda.runtime.ipcGetMemHandle(memory.ptr)
-    since = time.perf_counter()
+    start_s = time.perf_counter()
     child = subprocess.run(
         [sys.executable, "-c", CHILD],
         input=f"{handle.hex()}\n{ELEMENTS}\n",
         capture_output=True,
         text=True,
-        timeout=_LIMIT_S,
+        timeout=_TIMEOUT_S,
         check=True,
     )
-    there, address = child.stdout.split()
+    child_sum, child_address = child.stdout.split()
     return {
         "handle_bytes": len(handle),
-        "sum there": float(there),
+        "sum there": float(child_sum),
         "sum here": float(x.sum()),
-        "address there": address,
+        "address there": child_address,
         "address here": hex(memory.ptr),
-        "took_s": round(time.perf_counter() - since, 2),
+        "took_s": round(time.perf_counter() - start_s, 2),
     }
 
 

@@ -1,11 +1,10 @@
-"""A file straight to device memory: cuFile (GPUDirect Storage), by ctypes.
+"""Reads of a file directly into device memory by cuFile (GPUDirect Storage), called through ctypes.
 
-The disk writes to device memory where cuFile finds a way: for local NVMe by the kernel's own PCI peer-to-peer
-(CUDA 12.8, Linux 6.2, an open driver, Ampere), elsewhere by the kernel module ``nvidia-fs``. Without either
-it works in *compatibility mode*: the same calls, but the bytes go by way of the host's memory after all.
-``python -m gpulab_course.content.n08_copies.storage`` tries it in the current folder, whose disk
-is the one that is read, and prints JSON; it needs CuPy and ``libcufile``, which comes with CUDA and
-with torch.
+The disk can write to device memory in two ways. For local NVMe, cuFile uses PCI peer-to-peer of the Linux
+kernel (CUDA 12.8, Linux 6.2, an open driver, Ampere). Elsewhere it needs the kernel module ``nvidia-fs``.
+Without either, it works in *compatibility mode*: the calls are the same, but the bytes pass through the
+host's memory. ``python -m gpulab_course.content.n08_copies.storage`` reads a file in the current folder and
+prints JSON; it needs CuPy and ``libcufile``, which comes with CUDA and with torch.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ SIZE_BYTES = 64 << 20
 _REPEATS = 4
 
 
-class _Status(ctypes.Structure):
+class _CuFileStatus(ctypes.Structure):
     _fields_ = (("error", ctypes.c_int), ("cuda", ctypes.c_int))
 
 
-class _Handle(ctypes.Union):
+class _CuFileHandle(ctypes.Union):
     _fields_ = (("fd", ctypes.c_int), ("handle", ctypes.c_void_p))
 
 
-class _Description(ctypes.Structure):
-    _fields_ = (("type", ctypes.c_int), ("handle", _Handle), ("operations", ctypes.c_void_p))
+class _CuFileDescription(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("handle", _CuFileHandle), ("operations", ctypes.c_void_p))
 
 
 def measure() -> dict[str, Any]:
-    """Read 64 MiB from a file into device memory by cuFile, and by way of NumPy; times in ms."""
-    # Not the system's folder for temporary files, which may be memory.
+    """Read 64 MiB from a file into device memory by cuFile and through NumPy, and return the times in ms."""
+    # Not in the system's folder for temporary files, which may be in memory.
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        return _measure(Path(folder))
+        return _measure_in(Path(folder))
 
 
-def _measure(folder: Path) -> dict[str, Any]:
+def _measure_in(folder: Path) -> dict[str, Any]:
     settings = {
         "properties": {"allow_compat_mode": True},
         "logging": {"dir": str(folder), "level": "ERROR"},
@@ -57,30 +56,35 @@ def _measure(folder: Path) -> dict[str, Any]:
     }
     import cupy as cp
 
-    library, where = _library()
-    told: dict[str, Any] = {"library": where, "kernel module": Path("/proc/driver/nvidia-fs").exists()}
-    told |= {"mode": "as cuFile chose", "from": "the disk: dropped from the page cache before each read"}
+    library, library_name = _load_cufile()
+    result: dict[str, Any] = {
+        "library": library_name,
+        "kernel module": Path("/proc/driver/nvidia-fs").exists(),
+    }
+    result |= {"mode": "as cuFile chose", "from": "the disk: dropped from the page cache before each read"}
     data = np.random.default_rng(1).random(SIZE_BYTES // 4, np.float32)
     path = folder / "data.bin"
     x = cp.zeros(SIZE_BYTES // 4, cp.float32)
     data.tofile(path)
     if library is not None:
-        told["open"] = int(library.cuFileDriverOpen().error)
-        told |= _read(cp, library, path, x)
-        told["right"] = bool((x.get() == data).all())
-    told["by NumPy"] = []
+        result["open"] = int(library.cuFileDriverOpen().error)
+        result |= _read_by_cufile(cp, library, path, x)
+        result["right"] = bool((x.get() == data).all())
+    result["by NumPy"] = []
     for _ in range(_REPEATS):
         _drop_cached(path)
-        since = time.perf_counter()
+        start_s = time.perf_counter()
         cp.asarray(np.fromfile(path, np.float32), blocking=True)
-        told["by NumPy"].append(round((time.perf_counter() - since) * 1e3, 2))
-    lines = [line for log in folder.glob("cufile*.log") for line in log.read_text().splitlines()]
-    told["errors"] = [line.split("ERROR")[-1].strip()[:120] for line in lines if "ERROR" in line][:6]
-    return told
+        result["by NumPy"].append(round((time.perf_counter() - start_s) * 1e3, 2))
+    log_lines = [
+        line for log_file in folder.glob("cufile*.log") for line in log_file.read_text().splitlines()
+    ]
+    result["errors"] = [line.split("ERROR")[-1].strip()[:120] for line in log_lines if "ERROR" in line][:6]
+    return result
 
 
 def _drop_cached(path: Path) -> None:
-    """Write and drop the host's cache of the file, so that the next read accesses the disk."""
+    """Write the file to disk and drop it from the page cache, so that the next read accesses the disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -89,39 +93,40 @@ def _drop_cached(path: Path) -> None:
         os.close(file)
 
 
-def _read(cp: Any, library: Any, path: Path, x: Any) -> dict[str, Any]:
+def _read_by_cufile(cp: Any, library: Any, path: Path, x: Any) -> dict[str, Any]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_DIRECT)
     except OSError:  # a file system that always caches
         file = os.open(path, os.O_RDONLY)
     handle = ctypes.c_void_p()
-    description = _Description(1, _Handle(fd=file), None)  # 1: a file descriptor
+    description = _CuFileDescription(1, _CuFileHandle(fd=file), None)  # 1: a file descriptor
     try:
-        registered = library.cuFileHandleRegister(ctypes.byref(handle), ctypes.byref(description))
-        told: dict[str, Any] = {"register": int(registered.error), "by cuFile": []}
-        for _ in range(0 if registered.error else _REPEATS):
+        status = library.cuFileHandleRegister(ctypes.byref(handle), ctypes.byref(description))
+        result: dict[str, Any] = {"register": int(status.error), "by cuFile": []}
+        for _ in range(0 if status.error else _REPEATS):
             x.fill(0)
             cp.cuda.Device().synchronize()
             _drop_cached(path)
-            since = time.perf_counter()
-            told["bytes"] = int(library.cuFileRead(handle, x.data.ptr, x.nbytes, 0, 0))
-            told["by cuFile"].append(round((time.perf_counter() - since) * 1e3, 2))
-        if not registered.error:
+            start_s = time.perf_counter()
+            result["bytes"] = int(library.cuFileRead(handle, x.data.ptr, x.nbytes, 0, 0))
+            result["by cuFile"].append(round((time.perf_counter() - start_s) * 1e3, 2))
+        if not status.error:
             library.cuFileHandleDeregister(handle)
-        return told
+        return result
     finally:
         os.close(file)
 
 
-def _library() -> tuple[Any, str]:
-    """The library and its name, or None and why not."""
+def _load_cufile() -> tuple[Any, str]:
+    """Load cuFile and return it with its file name; without cuFile, return None and the reason."""
     folders = [Path(folder) / "nvidia" for folder in sys.path if (Path(folder) / "nvidia").is_dir()]
-    found = [str(path) for folder in folders for path in folder.glob("**/libcufile.so*")]
-    found += [str(path) for path in Path("/usr/local").glob("cuda*/**/libcufile.so*")]
-    for name in [*found, "libcufile.so.0"]:
+    paths = [str(path) for folder in folders for path in folder.glob("**/libcufile.so*")]
+    paths += [str(path) for path in Path("/usr/local").glob("cuda*/**/libcufile.so*")]
+    for name in [*paths, "libcufile.so.0"]:
         with contextlib.suppress(OSError):
             library = ctypes.CDLL(name)
-            library.cuFileDriverOpen.restype = library.cuFileHandleRegister.restype = _Status
+            library.cuFileDriverOpen.restype = _CuFileStatus
+            library.cuFileHandleRegister.restype = _CuFileStatus
             library.cuFileRead.restype = ctypes.c_ssize_t
             library.cuFileRead.argtypes = [
                 ctypes.c_void_p,

@@ -1,4 +1,4 @@
-"""The paths of copies between host and device, with the paths that a timeline uses highlighted."""
+"""A map of the paths of copies between host and device that highlights the paths of a timeline's copies."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _COPY_CALL_US = 50  # a call that takes longer than this has waited
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transfer of bytes: its path, size and time, and what the host did.
+    """A transfer of bytes: its path, size and time, and the call that started it.
 
-    ``text`` is the line of the program, ``call_ns`` what its call took; 0: not known. ``copied``: by a copy,
-    not by a kernel that reads.
+    ``text`` is the line of the program, and ``call_ns`` the time of its call, or 0 if it is not known.
+    ``copied`` tells whether a copy moved the bytes, not a kernel that reads them.
     """
 
     way: Way
@@ -43,7 +43,7 @@ class Move:
 
     @property
     def by_kernel(self) -> bool:
-        """Return whether a kernel read these bytes; it may have written as many; a copy moves them once."""
+        """Whether a kernel read these bytes, so that its rate does not include the bytes that it wrote."""
         return self.way in ("zero-copy", "managed", "at home") and not self.copied
 
     @property
@@ -52,27 +52,27 @@ class Move:
 
     @property
     def host_waited(self) -> bool:
-        """Return whether the call took about as long as the copy."""
+        """Whether the host waited for the copy: its call took at least half as long as the copy."""
         return self.call_ns > max(self.time_ns / 2, _COPY_CALL_US * 1e3)
 
 
 class Place:
     """A box on the map."""
 
-    def __init__(self, text: str, x: float, y: float, wide: float = 17, high: float = 36) -> None:
+    def __init__(self, text: str, x: float, y: float, width: float = 17, height: float = 36) -> None:
         self.text = text
         self.x = x
         self.y = y
-        self.wide = wide
-        self.high = high
+        self.width = width
+        self.height = height
 
     @property
     def right(self) -> float:
-        return self.x + self.wide
+        return self.x + self.width
 
     @property
     def middle(self) -> float:
-        return self.y + self.high / 2
+        return self.y + self.height / 2
 
 
 _PLACES = {
@@ -85,7 +85,7 @@ _PLACES = {
     "memory": Place("device memory", 83, 94, 15),
     "peer": Place("another GPU", 83, 34, 15),
 }
-# Each way: the arrows it takes, from place to place towards the device.
+# The arrows of each path, from place to place towards the device.
 _ARROWS: dict[Way, tuple[tuple[str, str], ...]] = {
     "pageable": (("pageable", "staging"), ("staging", "engine"), ("engine", "memory")),
     "pinned": (("pinned", "engine"), ("engine", "memory")),
@@ -95,7 +95,7 @@ _ARROWS: dict[Way, tuple[tuple[str, str], ...]] = {
     "at home": (("memory", "sms"),),
     "peer": (("memory", "engine"), ("engine", "peer")),
 }
-_HOW: dict[Way, str] = {
+_DESCRIPTIONS: dict[Way, str] = {
     "pageable": "A core of the CPU copies it piece by piece into a pinned buffer of the driver; the copy "
     "engine fetches each piece from there.",
     "pinned": "The copy engine fetches it by itself, at the rate of the bus; no core of the CPU takes part.",
@@ -108,7 +108,7 @@ _HOW: dict[Way, str] = {
 
 
 class WhereCopiesGo(View):
-    """The map, with one way lit up, and below it how fast each went."""
+    """A map that highlights the path of the chosen transfer, above a chart of the rates of all transfers."""
 
     chosen = traitlets.Int().tag(sync=True, echo_update=False)
 
@@ -131,16 +131,20 @@ class WhereCopiesGo(View):
         return self.moves
 
     def sentence(self) -> str:
-        rates = "; ".join(f"{_name(move)} {_rate(move)}" for move in self.moves)
+        rates = "; ".join(f"{_move_name(move)} {_format_rate(move)}" for move in self.moves)
         return f"Where copies go: {rates}; {self.provenance.label}."
 
     def describe(self) -> str:
-        return "\n".join([self.sentence(), *(f"{_says(move)} {_HOW[move.way]}" for move in self.moves)])
+        return "\n".join(
+            [self.sentence(), *(f"{_describe_move(move)} {_DESCRIPTIONS[move.way]}" for move in self.moves)]
+        )
 
     def draw(self) -> Box:
         cases = {
-            at: column(_map(move), words(_says(move), "strong"), words(_HOW[move.way], "note"))
-            for at, move in enumerate(self.moves)
+            index: column(
+                _draw_map(move), words(_describe_move(move), "strong"), words(_DESCRIPTIONS[move.way], "note")
+            )
+            for index, move in enumerate(self.moves)
         }
         return column(
             switch("chosen", self.chosen, cases),
@@ -151,54 +155,63 @@ class WhereCopiesGo(View):
     def _rates(self) -> Box:
         moves = self.moves
         count = len(self.moves)
-        top = 34
-        high = 76
-        here = [*range(count)]
-        bottom = top + high
+        chart_top = 34
+        height = 76
+        indices = [*range(count)]
+        chart_bottom = chart_top + height
         # Transfers within the device are so much faster that their bar is cut.
-        most = max([move.gbps for move in moves if move.way != "at home"] or [move.gbps for move in moves])
-        shares = [min(max(move.gbps / most, 0.01), 1.25) / 1.25 for move in moves]
-        tops = [bottom - high * share for share in shares]
-        middle = [at + 0.5 for at in here]
-        rates = [f"{_rate(move)}{' (cut)' if move.gbps > 1.25 * most else ''}" for move in moves]
-        names = [_name(move) for move in moves]
+        max_gbps = max(
+            [move.gbps for move in moves if move.way != "at home"] or [move.gbps for move in moves]
+        )
+        shares = [min(max(move.gbps / max_gbps, 0.01), 1.25) / 1.25 for move in moves]
+        tops = [chart_bottom - height * share for share in shares]
+        middles = [index + 0.5 for index in indices]
+        rates = [f"{_format_rate(move)}{' (cut)' if move.gbps > 1.25 * max_gbps else ''}" for move in moves]
+        names = [_move_name(move) for move in moves]
         sizes = [size(move.size_bytes) for move in moves]
-        room = [1.0] * count
-        colour = [int(move.way == "at home") for move in moves]
+        label_widths = [1.0] * count
+        colours = [int(move.way == "at home") for move in moves]
         return plot(
-            bottom + 36,
+            chart_bottom + 36,
             (0.0, float(max(count, 4))),
             Rects(
-                here,
-                [at + 1 for at in here],
+                indices,
+                [index + 1 for index in indices],
                 tops,
-                [bottom] * count,
-                colour,
+                [chart_bottom] * count,
+                colours,
                 ("accent", "other"),
                 inset=14,
-                **speaking([_says(move) for move in moves]),
+                **speaking([_describe_move(move) for move in moves]),
             ),
-            Labels(middle, [y - 9 for y in tops], rates, anchor="middle", weight="bold"),
-            Labels(middle, [bottom + 12] * count, names, anchor="middle", room=room),
-            Labels(middle, [bottom + 27] * count, sizes, anchor="middle", colour="muted", room=room),
+            Labels(middles, [y - 9 for y in tops], rates, anchor="middle", weight="bold"),
+            Labels(middles, [chart_bottom + 12] * count, names, anchor="middle", room=label_widths),
+            Labels(
+                middles,
+                [chart_bottom + 27] * count,
+                sizes,
+                anchor="middle",
+                colour="muted",
+                room=label_widths,
+            ),
             label="Rate of each",
             trait="chosen",
-            values=here,
+            values=indices,
             marks=[""] * count,
             mark_y=8,
             chosen=self.chosen,
         )
 
 
-def _map(move: Move) -> Box:
+def _draw_map(move: Move) -> Box:
     arrows = _ARROWS[move.way]
-    lit = {name for pair in arrows for name in pair}
-    dark = dict.fromkeys(
-        pair for way in _ARROWS.values() for pair in way if not {pair, pair[::-1]} & {*arrows}
+    used_names = {name for pair in arrows for name in pair}
+    unused_pairs = dict.fromkeys(
+        pair for route in _ARROWS.values() for pair in route if not {pair, pair[::-1]} & {*arrows}
     )
-    on = [place for name, place in _PLACES.items() if name in lit]
-    off = [place for name, place in _PLACES.items() if name not in lit]
-    way = " to ".join(dict.fromkeys(_PLACES[name].text for pair in arrows for name in pair))
+    used_places = [place for name, place in _PLACES.items() if name in used_names]
+    unused_places = [place for name, place in _PLACES.items() if name not in used_names]
+    route = " to ".join(dict.fromkeys(_PLACES[name].text for pair in arrows for name in pair))
     return plot(
         184,
         (0.0, 100.0),
@@ -206,44 +219,48 @@ def _map(move: Move) -> Box:
         Labels([1, 56], [17, 17], ["host", "device"], colour="muted"),
         Labels([50.5], [17], ["PCIe"], anchor="middle", colour="muted"),
         Rules([50.5], [28], [50.5], [178], "other", dash=True),
-        _arrows([*dark], False, "other", 1),
-        _boxes(off, "grid"),
+        _arrows([*unused_pairs], False, "other", 1),
+        _boxes(unused_places, "grid"),
         _arrows(arrows, move.to_host, "tail", 3),
-        _boxes(on, "accent"),
-        _words(off, "fg", "normal"),
-        _words(on, "on-accent", "bold"),
-        label=f"{_name(move)}: {way}",
+        _boxes(used_places, "accent"),
+        _labels(unused_places, "fg", "normal"),
+        _labels(used_places, "on-accent", "bold"),
+        label=f"{_move_name(move)}: {route}",
     )
 
 
 def _boxes(places: Sequence[Place], colour: str) -> Item:
-    low = [p.x for p in places]
-    high = [p.right for p in places]
-    return Rects(low, high, [p.y for p in places], [p.y + p.high for p in places], colour)
+    lefts = [place.x for place in places]
+    rights = [place.right for place in places]
+    return Rects(
+        lefts, rights, [place.y for place in places], [place.y + place.height for place in places], colour
+    )
 
 
-def _words(places: Sequence[Place], colour: str, weight: str) -> Item:
-    middle = [p.x + p.wide / 2 for p in places]
-    texts = [p.text for p in places]
-    return Labels(middle, [p.middle for p in places], texts, anchor="middle", colour=colour, weight=weight)
+def _labels(places: Sequence[Place], colour: str, weight: str) -> Item:
+    middles = [place.x + place.width / 2 for place in places]
+    texts = [place.text for place in places]
+    return Labels(
+        middles, [place.middle for place in places], texts, anchor="middle", colour=colour, weight=weight
+    )
 
 
-def _arrows(pairs: Sequence[tuple[str, str]], back: bool, colour: str, width: float) -> Item:
-    ends = [_edges(_PLACES[a], _PLACES[b]) for a, b in pairs]
-    if back:
+def _arrows(pairs: Sequence[tuple[str, str]], is_reversed: bool, colour: str, width: float) -> Item:
+    ends = [_connecting_line(_PLACES[a], _PLACES[b]) for a, b in pairs]
+    if is_reversed:
         ends = [(x1, y1, x0, y0) for x0, y0, x1, y1 in ends]
-    x0, y0, x1, y1 = ([end[at] for end in ends] for at in range(4))
+    x0, y0, x1, y1 = ([end[index] for end in ends] for index in range(4))
     return Rules(x0, y0, x1, y1, colour, width=width, arrow=True)
 
 
-def _edges(a: Place, b: Place) -> tuple[float, float, float, float]:
+def _connecting_line(a: Place, b: Place) -> tuple[float, float, float, float]:
     """Return the end points of a line from the side of a box to the facing side of another."""
     if a.right <= b.x:
         return a.right, a.middle, b.x, b.middle
     return a.x, a.middle, b.right, b.middle
 
 
-def _name(move: Move) -> str:
+def _move_name(move: Move) -> str:
     if move.way in ("zero-copy", "managed", "at home"):
         return move.way
     if move.way == "peer":
@@ -251,72 +268,72 @@ def _name(move: Move) -> str:
     return f"{move.way} to {'host' if move.to_host else 'device'}"
 
 
-def _rate(move: Move) -> str:
+def _format_rate(move: Move) -> str:
     return f"{number(move.gbps)} GB/s{' read' if move.by_kernel else ''}"
 
 
-def _says(move: Move) -> str:
+def _describe_move(move: Move) -> str:
     text = f"{move.text}: " if move.text else ""
-    waited = ""
+    wait_text = ""
     if move.call_ns and move.way in ("pageable", "pinned"):
-        waited = (
+        wait_text = (
             " The host stood still until it was done." if move.host_waited else " The host went on at once."
         )
-    took = f"{size(move.size_bytes)} in {duration(move.time_ns)}, {_rate(move)}"
-    return f"{text}{_name(move)}, {took}.{waited}"
+    summary = f"{size(move.size_bytes)} in {duration(move.time_ns)}, {_format_rate(move)}"
+    return f"{text}{_move_name(move)}, {summary}.{wait_text}"
 
 
 def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> WhereCopiesGo:
-    """The ways that the copies of a timeline took, and the kernels that read memory elsewhere.
+    """Return a map of the paths of a timeline's copies and of the bytes that its kernels read.
 
     Parameters
     ----------
     timeline
-        What ``gl.timeline()`` recorded.
+        The report of ``gl.timeline()``.
     reads
-        For each kernel in it, in order, the array that it reads; kernels beyond these are left out.
+        The array that each kernel of the timeline reads, in order; further kernels are left out.
     """
     record = timeline.record
     calls = {call.correlation_id: call for call in record.calls if call.correlation_id}
     arrays = iter(reads)
     moves = []
-    for activity in sorted(record.activities, key=lambda each: each.correlation_id):
+    for activity in sorted(record.activities, key=lambda activity: activity.correlation_id):
         call = calls.get(activity.correlation_id)
         if activity.kind == _KERNEL:
             array = next(arrays, None)
             if array is not None:
-                moves.append(_of_kernel(activity, call, array))
+                moves.append(_kernel_move(activity, call, array))
         elif activity.copy_kind is not None:
-            moves.append(_of_copy(activity, call))
+            moves.append(_copy_move(activity, call))
     return WhereCopiesGo(moves, record.provenance)
 
 
-def _of_copy(activity: Activity, call: HostCall | None) -> Move:
+def _copy_move(activity: Activity, call: HostCall | None) -> Move:
     ways: dict[Any, Way] = {"DtoD": "at home", "PtoP": "peer"}
     way: Way = ways.get(activity.copy_kind) or ("pinned" if activity.pinned else "pageable")
     if activity.name.startswith("Memprefetch"):
         way = "prefetch"
-    return _move(way, activity, call, activity.size_bytes)
+    return _make_move(way, activity, call, activity.size_bytes)
 
 
-def _of_kernel(activity: Activity, call: HostCall | None, array: Any) -> Move:
+def _kernel_move(activity: Activity, call: HostCall | None, array: Any) -> Move:
     kind = session.cp().cuda.runtime.pointerGetAttributes(array.data.ptr).type
     ways: dict[int, Way] = {_HOST_MEMORY: "zero-copy", _MANAGED_MEMORY: "managed"}
     way = ways.get(kind, "at home")
     if array.nbytes / max(activity.duration_ns, 1) > _BUS_GBPS:
         way = "at home"  # no bus carries that: the pages were there
-    return _move(way, activity, call, int(array.nbytes))
+    return _make_move(way, activity, call, int(array.nbytes))
 
 
-def _move(way: Way, activity: Activity, call: HostCall | None, size_bytes: int) -> Move:
+def _make_move(way: Way, activity: Activity, call: HostCall | None, size_bytes: int) -> Move:
     text = call.source.text.strip() if call is not None and call.source is not None else ""
-    took = call.end_ns - call.start_ns if call is not None else 0
+    call_ns = call.end_ns - call.start_ns if call is not None else 0
     return Move(
         way,
         activity.copy_kind == "DtoH",
         size_bytes,
         activity.duration_ns,
         text[:60],
-        took,
+        call_ns,
         copied=activity.kind != _KERNEL,
     )
