@@ -88,10 +88,10 @@ def test_every_way_is_on_the_map() -> None:
     places = set(where._PLACES)
     for way, arrows in where._ARROWS.items():
         assert {name for pair in arrows for name in pair} <= places
-        assert where._HOW[way].endswith(".")
-        pictures = {str(where._map(where.Move(way, back, MIB, 1000))) for back in (False, True)}
+        assert where._DESCRIPTIONS[way].endswith(".")
+        pictures = {str(where._draw_map(where.Move(way, back, MIB, 1000))) for back in (False, True)}
         assert len(pictures) == 2, way
-    assert len({str(where._map(where.Move(way, False, MIB, 1000))) for way in where._ARROWS}) == len(
+    assert len({str(where._draw_map(where.Move(way, False, MIB, 1000))) for way in where._ARROWS}) == len(
         where._ARROWS
     )
 

@@ -161,10 +161,10 @@ _REPORT_ROWS = (
     Row("infinities of both signs", _special_values_case(np.inf, -np.inf), (2, 40)),
     Row(
         "a matrix",
-        lambda drawn, shape: _make_report_case(drawn.integers(shape, -50, 51).astype(np.float32)),
+        lambda data, shape: _make_report_case(data.integers(shape, -50, 51).astype(np.float32)),
         ((5, 9),),
     ),
-    Row("all alike", lambda drawn, n: _make_report_case(np.full(n, -3.5, np.float32)), (40,)),
+    Row("all alike", lambda data, n: _make_report_case(np.full(n, -3.5, np.float32)), (40,)),
 )
 
 
