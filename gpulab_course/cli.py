@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpulab.cli import CommandError
-from gpulab_course.content.copies import folder_here
+from gpulab_course.content.copies import default_folder
 from gpulab_course.content.copies import reset as reset_copies
 from gpulab_course.content.copies import update as update_copies
 
@@ -70,7 +70,7 @@ def _parser(name: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def _folder(folder: Path | None) -> Path:
-    return folder.expanduser().absolute() if folder else folder_here()
+    return folder.expanduser().absolute() if folder else default_folder()
 
 
 def _print(sentences: Sequence[str]) -> None:

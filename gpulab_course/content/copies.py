@@ -45,7 +45,7 @@ def originals() -> dict[str, Path]:
     raise CopyError("This installation has no notebooks. Install gpulab again, or run it in a checkout.")
 
 
-def folder_here() -> Path:
+def default_folder() -> Path:
     """Return the folder of the copies: ``gpulab-course`` in this checkout, or else in the current folder."""
     current_folder = Path.cwd()
     checkout = _PACKAGE.parent

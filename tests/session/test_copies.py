@@ -230,7 +230,7 @@ def test_where_the_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ]:
         here.mkdir(parents=True, exist_ok=True)
         monkeypatch.chdir(here)
-        assert copies.folder_here() == expected
+        assert copies.default_folder() == expected
 
 
 def test_git_does_not_see_the_copies_of_a_checkout() -> None:

@@ -18,22 +18,22 @@ def test_pieces_of_work_are_what_numpy_says() -> None:
     x = np.random.default_rng(7).random(1000, dtype=np.float32)
     a = gl.cp.asarray(x)
     work.simmer(a)
-    np.testing.assert_array_equal(a.get(), work.simmered(x))
-    np.testing.assert_array_equal(work.decide(gl.cp.asarray(x)).get(), work.decided(x))
+    np.testing.assert_array_equal(a.get(), work.simmer_by_numpy(x))
+    np.testing.assert_array_equal(work.decide(gl.cp.asarray(x)).get(), work.decide_by_numpy(x))
     # Closed form against turn by turn.
     bits = x.view(np.uint32)
     for _ in range(5):
         bits = bits * np.uint32(1664525) + np.uint32(1013904223)
-    np.testing.assert_array_equal(work.decided(x, 5), (bits >> np.uint32(8)) / np.float32(2**24))
+    np.testing.assert_array_equal(work.decide_by_numpy(x, 5), (bits >> np.uint32(8)) / np.float32(2**24))
 
 
 def test_a_missing_event_shows_on_the_conveyor_and_more_pieces_pay() -> None:
     whole, cut, early = (figures.conveyor(*how) for how in ((1, True), (8, True), (8, True, False)))
     assert cut.span_ns < 0.8 * whole.span_ns
-    assert not figures.too_early(whole)
-    assert not figures.too_early(cut)
-    assert figures.too_early(early)
-    for copy, kernel in figures.too_early(early):
+    assert not figures.find_early_kernels(whole)
+    assert not figures.find_early_kernels(cut)
+    assert figures.find_early_kernels(early)
+    for copy, kernel in figures.find_early_kernels(early):
         assert early.activities[copy].copy_kind == "HtoD"
         assert early.activities[kernel].name == "simmer"
     pageable = figures.conveyor(8, pinned=False)

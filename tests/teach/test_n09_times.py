@@ -9,7 +9,7 @@ import pytest
 
 import gpulab as gl
 from gpulab.lab.timeline import TimelineReport
-from gpulab_course.content.n07_streams.work import simmered
+from gpulab_course.content.n07_streams.work import simmer_by_numpy
 from gpulab_course.content.n09_profiling.times import exercises, stages
 from tests.answers import Right
 from tests.answers.n09_profiling import times
@@ -28,7 +28,7 @@ def test_a_stage_is_what_numpy_makes_of_it(name: str) -> None:
     x = np.random.default_rng(1).random(77, dtype=np.float32)
     given = gl.cp.asarray(x)
     stages.run(name, given, 3, blocks=2)
-    assert np.allclose(given.get(), simmered(x, 3), rtol=1e-4)
+    assert np.allclose(given.get(), simmer_by_numpy(x, 3), rtol=1e-4)
 
 
 def recorded(key: str) -> TimelineReport:

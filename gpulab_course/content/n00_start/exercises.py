@@ -184,11 +184,17 @@ SAXPY = KernelExercise(
             _overruns_last_block,
             "The last block has more threads than elements left: guard with `if (i < n)`.",
         ),
-        Advice(advice.holds(lambda m: m["a"] * m["x"]), "y holds a * x; the old y is missing from the sum."),
-        Advice(advice.holds(lambda m: m["a"] * m["x"] * m["y"]), "The old y is to be added, not multiplied."),
-        Advice(advice.holds(lambda m: m["x"] + m["y"]), "The factor a is missing."),
         Advice(
-            lambda m: m["a"] == 0 and advice.unchanged(m),
+            advice.holds(lambda mistake: mistake["a"] * mistake["x"]),
+            "y holds a * x; the old y is missing from the sum.",
+        ),
+        Advice(
+            advice.holds(lambda mistake: mistake["a"] * mistake["x"] * mistake["y"]),
+            "The old y is to be added, not multiplied.",
+        ),
+        Advice(advice.holds(lambda mistake: mistake["x"] + mistake["y"]), "The factor a is missing."),
+        Advice(
+            lambda mistake: mistake["a"] == 0 and advice.unchanged(mistake),
             "y is unchanged, and 0 times infinity or NaN is NaN: a is a factor like any other.",
         ),
         Advice(advice.unchanged, "y is unchanged; write the result back to y[i]."),
@@ -201,11 +207,11 @@ SAXPY = KernelExercise(
 def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
     """Make a launch in which ``y[i]`` is the mean of ``x[i - 1]`` to ``x[i + 1]``, and the ends stay."""
     x = data.floats(n)
-    exact = x.astype(np.float64)
+    exact_x = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        means = exact.copy()
-        terms = np.abs(exact)
-        means[1:-1] = (exact[:-2] + exact[1:-1] + exact[2:]) / 3
+        means = exact_x.copy()
+        terms = np.abs(exact_x)
+        means[1:-1] = (exact_x[:-2] + exact_x[1:-1] + exact_x[2:]) / 3
         terms[1:-1] = (terms[:-2] + terms[1:-1] + terms[2:]) / 3
     expected = Near(means.astype(np.float32), terms, ulps=3)
     return Case(blocks_for(n, block[0]), {"x": x, "n": n}, {"y": expected})
@@ -227,11 +233,11 @@ REPAIR = KernelExercise(
     once=True,
     advice=(
         Advice(
-            advice.both(advice.out_of_bounds, lambda m: "y" in m.array),
+            advice.both(advice.out_of_bounds, lambda mistake: "y" in mistake.array),
             "Threads without an element must not write: guard with if (i < n).",
         ),
         Advice(
-            lambda m: m.found is not None and m["n"] > 2 and not m.found[1:-1].any(),
+            lambda mistake: mistake.found is not None and mistake["n"] > 2 and not mistake.found[1:-1].any(),
             "Every mean is 0: what is 1 / 3, of two whole numbers?",
         ),
         Advice(

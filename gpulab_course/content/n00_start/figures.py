@@ -141,7 +141,7 @@ _LAYERS = (
 
 def stacks() -> Picture:
     """Draw the path of one launch from Python to an SM, next to the software layers that it crosses."""
-    virtual = which_device().kind == "virtual"
+    is_virtual = which_device().kind == "virtual"
     figure = Figure(figsize=(8.6, 4.3), dpi=_DPI)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 17.2), ylim=(0, 8.6))
@@ -169,7 +169,7 @@ def stacks() -> Picture:
                 left + 0.2, bottom + 0.72, name, va="center", weight="bold", color=_TEXT_COLOUR, fontsize=10
             )
             axes.text(left + 0.2, bottom + 0.27, text, va="center", color=_TEXT_COLOUR, fontsize=9)
-        if virtual:
+        if is_virtual:
             label = f"here: {stand_in}"
             axes.text(
                 16.7,
@@ -188,7 +188,7 @@ def stacks() -> Picture:
                 xytext=(1.0, bottom + 1.49),
                 arrowprops={"arrowstyle": "-|>", "color": _TEXT_COLOUR},
             )
-    note = "; what stands in for each layer without a GPU is in italics" if virtual else ""
+    note = "; what stands in for each layer without a GPU is in italics" if is_virtual else ""
     return Picture.of(
         figure,
         "Left, the way of one launch: your cell, cp, a stream, the grid, an SM. Right, the layers of "

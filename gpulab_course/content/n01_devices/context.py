@@ -91,13 +91,13 @@ def measure() -> dict[str, Any]:
     steps: list[Step] = []
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-    used_before_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+    initial_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
     driver: Any = ctypes.CDLL(_LIBRARY)
 
     def add_step(call: str, call_start_s: float) -> None:
         duration_ms = (time.perf_counter() - call_start_s) * 1e3
-        held_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used) - used_before_bytes
-        steps.append(Step(call, duration_ms, _has_context(driver), held_bytes))
+        memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used) - initial_bytes
+        steps.append(Step(call, duration_ms, _has_context(driver), memory_bytes))
 
     add_step("import cupy", start_s)
     calls = {

@@ -131,25 +131,26 @@ def judge_capability(answer: Answer) -> str:
             (version[0] - 1, 9),
             (version[0], max(version[1] - 1, 0)),
         ]
-        for required in (*_REQUIRED_CAPABILITIES, *(pair for pair in neighbours if pair[1] < 10)):
-            _judge_comparison(answer, text, version, required)
+        for required_version in (*_REQUIRED_CAPABILITIES, *(pair for pair in neighbours if pair[1] < 10)):
+            _judge_comparison(answer, text, version, required_version)
     return "right from 3.0 to 25.9, and a pair is compared as a pair."
 
 
-def _judge_comparison(answer: Answer, text: str, version: tuple[int, int], required: tuple[int, int]) -> None:
-    result = call(answer, text, *required, name="at_least")
+def _judge_comparison(
+    answer: Answer, text: str, version: tuple[int, int], required_version: tuple[int, int]
+) -> None:
+    call_text = spell("at_least", (text, *required_version))
+    result = call(answer, text, *required_version, name="at_least")
     if not isinstance(result, bool | np.bool):
-        raise NotYet(f"{spell('at_least', (text, *required))} returns {spelt(result)}; return True or False.")
-    if bool(result) == (version >= required):
+        raise NotYet(f"{call_text} returns {spelt(result)}; return True or False.")
+    if bool(result) == (version >= required_version):
         return
-    message = (
-        f"{spell('at_least', (text, *required))} returns {result}, but {text} is {version[0]}.{version[1]}"
-    )
+    message = f"{call_text} returns {result}, but {text} is {version[0]}.{version[1]}"
     if len(text) == 3:
         raise NotYet(f"{message}: the minor version is the last digit, and all before it is the major one.")
-    if required[0] > 9:
+    if required_version[0] > 9:
         raise NotYet(f"{message}: compare numbers, not texts; as a text, 9 comes after 10.")
-    if version == required:
+    if version == required_version:
         raise NotYet(f"{message}: at least includes the version itself.")
     raise NotYet(f"{message}: the minor version counts only where the major ones are equal.")
 
@@ -158,10 +159,10 @@ def judge_limits(answer: Answer) -> str:
     """Judge ``first_problem(info, grid, block, shared_bytes)``: the first limit a launch exceeds, or "ok"."""
     info = table()[0]
     for grid, block, shared_bytes, expected, lesson in _example_launches(info):
-        shown = f"first_problem(info, {grid}, {block}, {shared_bytes})"
-        result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=shown)
+        call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
+        result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=call_text)
         if not isinstance(result, str) or result != expected:
-            raise NotYet(f"{shown} returns {spelt(result)}, it should be {expected!r}: {lesson}")
+            raise NotYet(f"{call_text} returns {spelt(result)}, it should be {expected!r}: {lesson}")
     _check_reads_info(answer, info)
     for _ in range(120):
         _judge_launch(answer, *_draw_launch(answer.rng, info))
@@ -212,11 +213,11 @@ def _draw_launch(rng: np.random.Generator, info: DeviceInfo) -> tuple[DeviceInfo
 
 def _judge_launch(answer: Answer, info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
     expected = _first_problem(info, grid, block, shared_bytes)
-    shown = f"first_problem(info, {grid}, {block}, {shared_bytes})"
-    result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=shown)
+    call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
+    result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=call_text)
     if result != expected:
         raise NotYet(
-            f"{shown} returns {spelt(result)}, it should be {expected!r} on a device with "
+            f"{call_text} returns {spelt(result)}, it should be {expected!r} on a device with "
             f"max_threads_per_block = {info.max_threads_per_block}, max_block_dim = {info.max_block_dim}, "
             f"max_grid_dim = {info.max_grid_dim}, shared_per_block_bytes = {info.shared_per_block_bytes}."
         )
@@ -224,7 +225,7 @@ def _judge_launch(answer: Answer, info: DeviceInfo, grid: Dim3, block: Dim3, sha
 
 def _check_reads_info(answer: Answer, info: DeviceInfo) -> None:
     """Check with several devices that the answer reads its limits from `info`."""
-    single = (1, 1, 1)
+    unit_shape = (1, 1, 1)
     narrow_device = replace(info, max_block_dim=(256, 256, 32))
     flat_device = replace(info, max_grid_dim=(1 << 20, 1000, 1000))
     small_device = replace(info, max_threads_per_block=512, shared_per_block_bytes=16 * 1024)
@@ -232,14 +233,14 @@ def _check_reads_info(answer: Answer, info: DeviceInfo) -> None:
         info, max_threads_per_block=2048, max_block_dim=(2048, 2048, 64), shared_per_block_bytes=_MIB
     )
     for device, grid, block, shared_bytes, expected, field in (
-        (small_device, single, (1024, 1, 1), 0, "threads", "max_threads_per_block"),
-        (small_device, single, (32, 1, 1), 32 * 1024, "shared", "shared_per_block_bytes"),
-        (narrow_device, single, (257, 1, 1), 0, "block", "max_block_dim"),
-        (narrow_device, single, (1, 257, 1), 0, "block", "max_block_dim"),
-        (narrow_device, single, (1, 1, 33), 0, "block", "max_block_dim"),
+        (small_device, unit_shape, (1024, 1, 1), 0, "threads", "max_threads_per_block"),
+        (small_device, unit_shape, (32, 1, 1), 32 * 1024, "shared", "shared_per_block_bytes"),
+        (narrow_device, unit_shape, (257, 1, 1), 0, "block", "max_block_dim"),
+        (narrow_device, unit_shape, (1, 257, 1), 0, "block", "max_block_dim"),
+        (narrow_device, unit_shape, (1, 1, 33), 0, "block", "max_block_dim"),
         (flat_device, ((1 << 20) + 1, 1, 1), (32, 1, 1), 0, "grid", "max_grid_dim"),
         (flat_device, (1, 1, 1001), (32, 1, 1), 0, "grid", "max_grid_dim"),
-        (large_device, single, (2048, 1, 1), 512 * 1024, "ok", "max_threads_per_block"),
+        (large_device, unit_shape, (2048, 1, 1), 512 * 1024, "ok", "max_threads_per_block"),
     ):
         result = call(
             answer,
@@ -262,24 +263,24 @@ def _example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str
     max_x, max_y, max_z = info.max_block_dim
     max_shared = info.shared_per_block_bytes
     max_grid_y = info.max_grid_dim[1]
-    single = (1, 1, 1)
+    unit_shape = (1, 1, 1)
     warp = (32, 1, 1)
     return (
-        (single, warp, 0, "ok", "a small launch breaks no limit."),
+        (unit_shape, warp, 0, "ok", "a small launch breaks no limit."),
         (
-            single,
+            unit_shape,
             (max_threads, 1, 1),
             max_shared,
             "ok",
             "a limit may be reached, not passed: compare with >.",
         ),
-        (single, (max_threads + 1, 1, 1), 0, "threads", f"a block has at most {max_threads:,} threads."),
-        (single, (max_x // 16, 32, 1), 0, "threads", "x × y × z counts, not each alone."),
-        (single, (1 << 16, 1 << 16, 1), 0, "threads", "x × y × z counts, however large that is."),
-        (single, (8, 8, max_z + 1), 0, "threads", "the number of threads comes first in the order."),
-        (single, (1, 1, max_z + 1), 0, "block", f"a block is at most {max_z} deep in z."),
-        (single, (1, 1, max_z), 0, "ok", f"a block may be {max_z} deep."),
-        (single, (8, max_y // 16, 1), 0, "ok", f"{8 * (max_y // 16)} threads fit."),
+        (unit_shape, (max_threads + 1, 1, 1), 0, "threads", f"a block has at most {max_threads:,} threads."),
+        (unit_shape, (max_x // 16, 32, 1), 0, "threads", "x × y × z counts, not each alone."),
+        (unit_shape, (1 << 16, 1 << 16, 1), 0, "threads", "x × y × z counts, however large that is."),
+        (unit_shape, (8, 8, max_z + 1), 0, "threads", "the number of threads comes first in the order."),
+        (unit_shape, (1, 1, max_z + 1), 0, "block", f"a block is at most {max_z} deep in z."),
+        (unit_shape, (1, 1, max_z), 0, "ok", f"a block may be {max_z} deep."),
+        (unit_shape, (8, max_y // 16, 1), 0, "ok", f"{8 * (max_y // 16)} threads fit."),
         ((1, max_grid_y, 1), warp, 0, "ok", f"a grid may be {max_grid_y:,} high."),
         (
             (1, max_grid_y + 1, 1),
@@ -313,7 +314,7 @@ def _example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str
             "the grid comes before shared memory in the order.",
         ),
         (
-            single,
+            unit_shape,
             warp,
             max_shared + 1,
             "shared",
@@ -357,15 +358,18 @@ def _job_times_s(gpu: DeviceInfo, moved_bytes: float, flop: float) -> tuple[floa
 # Times that mistaken answers would compute from the times of moving and computing, each with its advice.
 _TIME_MISTAKES: tuple[tuple[Callable[[float, float], float], str], ...] = (
     (
-        lambda moving, computing: moving + computing,
+        lambda moving_s, computing_s: moving_s + computing_s,
         "moving and computing overlap: the slower takes the time.",
     ),
     (min, "the slower of the two, moving and computing, takes the time."),
-    (lambda moving, computing: moving, "computing may take longer than moving."),
-    (lambda moving, computing: computing, "moving may take longer than computing."),
-    (lambda moving, computing: moving * computing, "the slower of the two takes the time."),
-    (lambda moving, computing: max(moving * 1e9 / 2**30, computing), "GB/s are 10^9 bytes a second."),
-    (lambda moving, computing: max(moving, computing * 1e12 / 2**40), "TFLOP/s are 10^12 operations."),
+    (lambda moving_s, computing_s: moving_s, "computing may take longer than moving."),
+    (lambda moving_s, computing_s: computing_s, "moving may take longer than computing."),
+    (lambda moving_s, computing_s: moving_s * computing_s, "the slower of the two takes the time."),
+    (lambda moving_s, computing_s: max(moving_s * 1e9 / 2**30, computing_s), "GB/s are 10^9 bytes a second."),
+    (
+        lambda moving_s, computing_s: max(moving_s, computing_s * 1e12 / 2**40),
+        "TFLOP/s are 10^12 operations.",
+    ),
 )
 
 
@@ -405,7 +409,7 @@ def _draw_jobs_against(
         if len(fitting_gpus) < 2:
             continue
         best_times = min(times, key=max)
-        chosen_times = min(times, key=lambda t: mistaken_time(*t))
+        chosen_times = min(times, key=lambda job_times: mistaken_time(*job_times))
         if mistaken_time(*chosen_times) != mistaken_time(*best_times):
             jobs.append(job)
             if len(jobs) == 4:
@@ -467,17 +471,17 @@ def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int
     best_names = [
         info.name for info in fitting_gpus if max(_job_times_s(info, moved_bytes, flop)) <= 1.001 * best_s
     ]
-    shown = f"choose(gpus, {memory_bytes:.3g}, {moved_bytes:.3g}, {flop:.3g})"
+    call_text = f"choose(gpus, {memory_bytes:.3g}, {moved_bytes:.3g}, {flop:.3g})"
     must_be_a_function("choose", answer.is_function, answer.kind)
-    choice = answer.calling(shown, gpus, memory_bytes, moved_bytes, flop)
+    choice = answer.calling(call_text, gpus, memory_bytes, moved_bytes, flop)
     if choice is not None and not isinstance(choice, str):
-        raise NotYet(f"{shown} gives {spelt(choice)}: return the `.name` of a GPU, or None.")
+        raise NotYet(f"{call_text} gives {spelt(choice)}: return the `.name` of a GPU, or None.")
     if choice in best_names or (choice is None and not best_names):
         return
     expected = repr(best_names[0]) if best_names else "None"
     gpu_list = f" among {', '.join(info.name for info in gpus)}" if 0 < len(gpus) < 5 else ""
     explanation = lesson or _explain_choice(job, choice, mistake_index)
-    raise NotYet(f"{shown}{gpu_list} gives {spelt(choice)}, it should be {expected}{explanation}")
+    raise NotYet(f"{call_text}{gpu_list} gives {spelt(choice)}, it should be {expected}{explanation}")
 
 
 def judge_select(answer: Answer) -> str:
@@ -486,9 +490,9 @@ def judge_select(answer: Answer) -> str:
     sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _LARGE_COUNT]
     message = ""
     for current_id, device_id, n in zip((0, 0, 1, 2, 1, 2, 1), (1, 0, 0, 1, 2, 2, 0), sizes, strict=True):
-        shown = f"with device {current_id} current, make_on(cp, {device_id}, {n:,})"
-        facts, excessive_facts = answer.ask(_run_make_on, current_id, device_id, n, shown=shown)
-        _judge_array(shown, facts, current_id, device_id, n)
+        call_text = f"with device {current_id} current, make_on(cp, {device_id}, {n:,})"
+        facts, excessive_facts = answer.ask(_run_make_on, current_id, device_id, n, shown=call_text)
+        _judge_array(call_text, facts, current_id, device_id, n)
         if excessive_facts["now"] != current_id:
             raise NotYet(
                 f"make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}) runs out of memory and leaves device "
@@ -557,31 +561,31 @@ def _describe_unexpected_result(cp: Any, result: Any, device_id: int) -> str:
     return f"{result.size:,} elements on device {result.device.id}"
 
 
-def _judge_array(shown: str, facts: dict[str, Any], current_id: int, device_id: int, n: int) -> None:
+def _judge_array(call_text: str, facts: dict[str, Any], current_id: int, device_id: int, n: int) -> None:
     if facts["at"] is None:
-        raise NotYet(f"{shown} gives a {facts['kind']}; return the device array.")
+        raise NotYet(f"{call_text} gives a {facts['kind']}; return the device array.")
     if facts["at"] != device_id:
         raise NotYet(
-            f"{shown} makes the array on device {facts['at']}: an array lies on the device that was current "
-            "when it was made."
+            f"{call_text} makes the array on device {facts['at']}: an array lies on the device that was "
+            "current when it was made."
         )
     if facts["now"] != current_id:
         raise NotYet(
-            f"{shown} leaves device {facts['now']} current: the caller's device must come back, as a `with` "
-            "block sees to."
+            f"{call_text} leaves device {facts['now']} current: the caller's device must come back, as a "
+            "`with` block sees to."
         )
     values = facts["holds"]
     if n and values.dtype.kind not in "iu":
-        raise NotYet(f"{shown} holds {values.dtype.name}: integers are asked for.")
+        raise NotYet(f"{call_text} holds {values.dtype.name}: integers are asked for.")
     if facts["shape"] != (n,):
-        raise NotYet(f"{shown} has the shape {facts['shape']}, it should be ({n},).")
+        raise NotYet(f"{call_text} has the shape {facts['shape']}, it should be ({n},).")
     expected = np.arange(n - values.size, n)
     wrong_indices = np.nonzero(values != expected)[0]
     if wrong_indices.size:
         first_index = int(wrong_indices[0])
         reason = " A float counts no further than 16,777,216." if n == _LARGE_COUNT else ""
         raise NotYet(
-            f"{shown}: element {expected[first_index]:,} is {values[first_index]}, "
+            f"{call_text}: element {expected[first_index]:,} is {values[first_index]}, "
             f"it should be {expected[first_index]:,}.{reason}"
         )
 

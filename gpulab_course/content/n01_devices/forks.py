@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from gpulab import session
 
 _TIMEOUT_S = 120
-METHODS = ("fork", "spawn")
+START_METHODS = ("fork", "spawn")
 
 
 def tried() -> str:
@@ -48,7 +48,7 @@ def first_array() -> str:
 def main() -> None:
     """Use the device in this process and then in workers, and print each outcome."""
     print(f"{'parent':>6}: {first_array()}")
-    for method in METHODS:
+    for method in START_METHODS:
         if method not in multiprocessing.get_all_start_methods():
             print(f"{method:>6}: not on this operating system")
             continue

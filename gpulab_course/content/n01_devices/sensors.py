@@ -43,16 +43,16 @@ class Series:
         axes = figure.subplots(len(names), 1, sharex=True)
         figure.subplots_adjust(left=0.3, right=0.98, top=0.9, bottom=0.1, hspace=0.3)
         colours = ("accent", "good", "warn", "accent-2", "tail")
-        for axis, name, colour in zip(axes, names, colours, strict=False):
-            axis.plot(self.time_s, self.columns[name], color=light(colour))
-            axis.set_ylabel(
+        for ax, name, colour in zip(axes, names, colours, strict=False):
+            ax.plot(self.time_s, self.columns[name], color=light(colour))
+            ax.set_ylabel(
                 _two_lines(f"{name} ({self.units[name]})"), rotation=0, ha="left", va="center", fontsize=9
             )
-            axis.yaxis.set_label_coords(-0.3, 0.5)
-            axis.set_ylim(0, 1.15 * max(self.columns[name]) or 1)
-            axis.margins(x=0)
+            ax.yaxis.set_label_coords(-0.3, 0.5)
+            ax.set_ylim(0, 1.15 * max(self.columns[name]) or 1)
+            ax.margins(x=0)
             for _, start in self.phases[1:]:
-                axis.axvline(start, color=light("muted"), linewidth=0.6)
+                ax.axvline(start, color=light("muted"), linewidth=0.6)
         ends = [start for _, start in self.phases[1:]] + [self.time_s[-1]]
         for (name, start), end in zip(self.phases, ends, strict=True):
             axes[0].text(

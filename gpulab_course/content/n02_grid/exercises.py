@@ -199,16 +199,16 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
     durations_ns = ends_ns - starts_ns
     span_ns = int(ends_ns.max() - starts_ns.min())
     expected = warps * int(durations_ns.sum()) / (span_ns * sms * warp_slots)
-    shown = f"occupancy of {counted(len(starts_ns), 'block')} of {warps} warps on {sms} SMs"
-    shown = shown.replace(" 1 SMs", " 1 SM")
-    result = call(answer, starts_ns, ends_ns, warps, sms, warp_slots, name="occupancy", shown=shown)
+    call_text = f"occupancy of {counted(len(starts_ns), 'block')} of {warps} warps on {sms} SMs"
+    call_text = call_text.replace(" 1 SMs", " 1 SM")
+    result = call(answer, starts_ns, ends_ns, warps, sms, warp_slots, name="occupancy", shown=call_text)
     if not is_number(result):
-        raise NotYet(f"{shown} gives {spelt(result)}: return one number.")
+        raise NotYet(f"{call_text} gives {spelt(result)}: return one number.")
     result = as_float(result)
     # A float has 128 ns to spare at 10^18 ns.
     if np.isclose(result, expected, rtol=1e-6 if ends_ns.max() < 1 << 50 else 1e-3, atol=0):
         return
-    message = f"{shown} is {expected:.4g}, yours says {result:.4g}"
+    message = f"{call_text} is {expected:.4g}, yours says {result:.4g}"
     with np.errstate(over="ignore"):
         narrow_sum = warps * int(durations_ns.astype(np.int32).sum(dtype=np.int32))
         narrow_results = [

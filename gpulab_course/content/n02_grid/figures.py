@@ -45,5 +45,5 @@ def latency_hiding(
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="lower right")
-    best = ", ".join(f"{name} reaches {max(gbps):,.0f} GB/s" for name, gbps in bandwidth_gbps.items())
-    return Picture.of(figure, f"Bandwidth of a copy over the warps on each SM, {origin.label}: {best}.")
+    peaks_text = ", ".join(f"{name} reaches {max(gbps):,.0f} GB/s" for name, gbps in bandwidth_gbps.items())
+    return Picture.of(figure, f"Bandwidth of a copy over the warps on each SM, {origin.label}: {peaks_text}.")

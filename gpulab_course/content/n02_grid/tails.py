@@ -7,29 +7,29 @@ import numpy as np
 from virtualgpu.records import LaunchTrace
 
 
-def told(full: LaunchTrace, spill: LaunchTrace) -> dict[str, str]:
+def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, str]:
     """Return the values that the explanation of ``02-tail-factor`` shows: the effect of one extra block.
 
     Parameters
     ----------
-    full
+    full_launch
         A launch of exactly one wave.
-    spill
+    overflow_launch
         The same launch with one block more.
     """
-    late_block = int(np.argmax(spill.start_ns))
-    late_block_ns = int(spill.end_ns[late_block] - spill.start_ns[late_block])
-    median_ns = float(np.median(full.end_ns - full.start_ns))
-    blocks_per_sm = full.occupancy.blocks_per_sm
-    company_text = (
+    late_block = int(np.argmax(overflow_launch.start_ns))
+    late_block_ns = int(overflow_launch.end_ns[late_block] - overflow_launch.start_ns[late_block])
+    median_ns = float(np.median(full_launch.end_ns - full_launch.start_ns))
+    blocks_per_sm = full_launch.occupancy.blocks_per_sm
+    sharing_text = (
         f"{blocks_per_sm} of them shared an SM"
         if blocks_per_sm > 1
         else "each of them had an SM to itself, too"
     )
     return {
-        "more": f"{1 / full.grid[0]:.1%}",
+        "more": f"{1 / full_launch.grid[0]:.1%}",
         "share": f"{late_block_ns / median_ns:.0%}",
-        "company": company_text,
+        "company": sharing_text,
     }
 
 

@@ -21,8 +21,8 @@ from gpulab_course.teach.judge import (
 )
 from virtualgpu.records import Dim3
 
-_WARP = 32
-_KEYS = 8
+_WARP_SIZE = 32
+_KEY_COUNT = 8
 # Numbers up to this one can be too large for a float's precision, but 32 of them do not overflow an int.
 _LARGE_INT = 1 << 25
 
@@ -30,13 +30,13 @@ _LARGE_INT = 1 << 25
 def _count_blocks_and_warps(size: int, block: Dim3) -> tuple[int, int]:
     """Return the number of blocks that cover `size` elements, and the number of their warps."""
     blocks = draw.blocks_for(size, block[0])
-    return blocks, blocks * block[0] // _WARP
+    return blocks, blocks * block[0] // _WARP_SIZE
 
 
 def _split_by_warp(x: Any, warps: int, fill: int = 0) -> Any:
-    padded = np.full(warps * _WARP, fill, x.dtype)
-    padded[: x.size] = x
-    return padded.reshape(warps, _WARP)
+    padded_x = np.full(warps * _WARP_SIZE, fill, x.dtype)
+    padded_x[: x.size] = x
+    return padded_x.reshape(warps, _WARP_SIZE)
 
 
 def two_rules(data: Draw, size: Any, block: Dim3) -> Case:
@@ -72,9 +72,9 @@ def warp_sum(data: Draw, size: Any, block: Dim3) -> Case:
 def _many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Make a launch with far more warps than elements, and more than 16 bits can count."""
     x = data.integers(size, -_LARGE_INT, _LARGE_INT)
-    blocks = (1 << 16) // (block[0] // _WARP) + 1
-    out = np.zeros(blocks * block[0] // _WARP, np.int32)
-    sums = _split_by_warp(x, -(-size // _WARP)).sum(axis=1, dtype=np.int32)
+    blocks = (1 << 16) // (block[0] // _WARP_SIZE) + 1
+    out = np.zeros(blocks * block[0] // _WARP_SIZE, np.int32)
+    sums = _split_by_warp(x, -(-size // _WARP_SIZE)).sum(axis=1, dtype=np.int32)
     out[: sums.size] = sums
     return Case(blocks, {"x": x, "n": size}, {"out": out})
 
@@ -92,7 +92,7 @@ def warp_max(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _make_warp_max_case(x: Any, block: Dim3) -> Case:
     blocks, _ = _count_blocks_and_warps(x.size, block)
-    out = _split_by_warp(x, -(-x.size // _WARP), np.iinfo(np.int32).min).max(axis=1)
+    out = _split_by_warp(x, -(-x.size // _WARP_SIZE), np.iinfo(np.int32).min).max(axis=1)
     return Case(blocks, {"x": x, "n": x.size}, {"out": out})
 
 
@@ -101,7 +101,7 @@ def _constant_case(value: int) -> Any:
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.full(size, value, np.int32)
-        x[_WARP - 1 :: _WARP] += 1
+        x[_WARP_SIZE - 1 :: _WARP_SIZE] += 1
         return _make_warp_max_case(x, block)
 
     return case
@@ -115,16 +115,16 @@ _EXTREME_ROWS = tuple(
 
 def count_keys(data: Draw, size: Any, block: Dim3) -> Case:
     """Make a launch that adds to each bin how often its key occurs."""
-    keys = data.integers(size, 0, _KEYS)
-    bins = data.integers(_KEYS, -(10**9), 10**9)
+    keys = data.integers(size, 0, _KEY_COUNT)
+    bins = data.integers(_KEY_COUNT, -(10**9), 10**9)
     if data.rng.random() < 0.5:  # one key for nearly all
-        keys[data.rng.random(size) < 0.9] = data.rng.integers(0, _KEYS)
+        keys[data.rng.random(size) < 0.9] = data.rng.integers(0, _KEY_COUNT)
     return _make_count_case(keys, bins, block)
 
 
 def _make_count_case(keys: Any, bins: Any, block: Dim3) -> Case:
     size = keys.size
-    expected = bins + np.bincount(keys, minlength=_KEYS).astype(np.int32)
+    expected = bins + np.bincount(keys, minlength=_KEY_COUNT).astype(np.int32)
     return Case(draw.blocks_for(size, block[0]), {"keys": keys, "bins": bins, "n": size}, {"bins": expected})
 
 
@@ -133,7 +133,7 @@ def _repeated_keys_case(*keys: int, bins: int = 0) -> Any:
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         return _make_count_case(
-            np.resize(np.array(keys, np.int32), size), np.full(_KEYS, bins, np.int32), block
+            np.resize(np.array(keys, np.int32), size), np.full(_KEY_COUNT, bins, np.int32), block
         )
 
     return case
@@ -143,7 +143,7 @@ _KEY_ROWS = (
     Row("one key, the last", _repeated_keys_case(7)),
     Row("one key, the first", _repeated_keys_case(0, bins=5)),
     Row("two keys", _repeated_keys_case(3, 5, bins=-(1 << 31))),
-    Row("each key in turn", _repeated_keys_case(*range(_KEYS), bins=(1 << 31) - 2000)),
+    Row("each key in turn", _repeated_keys_case(*range(_KEY_COUNT), bins=(1 << 31) - 2000)),
 )
 
 
@@ -155,7 +155,7 @@ def compact(data: Draw, size: Any, block: Dim3) -> Case:
     x = data.floats(size)
     if data.kind == draw.EXTREME:  # the smallest normal numbers are positive, too
         x = np.where(data.rng.random(size) < 0.2, np.float32(2e-38), x)
-    warp_signs = data.rng.choice((0, 1, -1), -(-size // _WARP)).repeat(_WARP)[:size]
+    warp_signs = data.rng.choice((0, 1, -1), -(-size // _WARP_SIZE)).repeat(_WARP_SIZE)[:size]
     # Some warps keep all elements, and others none.
     x = np.where(warp_signs == 0, x, np.copysign(x, warp_signs)).astype(np.float32)
     return _make_compact_case(data, x, block)
@@ -165,7 +165,7 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
     size = x.size
     blocks, warps = _count_blocks_and_warps(size, block)
     is_kept = _split_by_warp(x, warps) > 0
-    out = data.integers((warps, _WARP), 1, 100).astype(np.float32)
+    out = data.integers((warps, _WARP_SIZE), 1, 100).astype(np.float32)
     values = {"x": x, "out": out.ravel(), "n": size}
     expected = out.copy()
     for row, (mask, elements) in enumerate(zip(is_kept, _split_by_warp(x, warps), strict=True)):
@@ -194,7 +194,7 @@ _COMPACT_ROWS = (
 
 def _only_ragged_warp_wrong(mistake: Mistake) -> bool:
     """Return whether the results of all full warps are right, so that only the ragged warp is wrong."""
-    full_warps = mistake["n"] // _WARP
+    full_warps = mistake["n"] // _WARP_SIZE
     return mistake.found is not None and full_warps > 0 and not mistake.wrong[:full_warps].any()
 
 
@@ -203,7 +203,7 @@ def _sorted_or_none(values: Any) -> Any:
 
 
 def _only_first_warps_written(mistake: Mistake) -> bool:
-    return advice.partly_unwritten(mistake) and mistake.case.block[0] > _WARP
+    return advice.partly_unwritten(mistake) and mistake.case.block[0] > _WARP_SIZE
 
 
 def _draw_blocks_of_even_warps(rng: np.random.Generator) -> list[Dim3]:
@@ -333,7 +333,7 @@ EXERCISES = (
             _MISSING_WARPS_ADVICE,
             _WRITTEN_TWICE_ADVICE,
             Advice(
-                lambda m: m.found is not None and bool((m.found[m.wrong] == 0).all()),
+                lambda mistake: mistake.found is not None and bool((mistake.found[mistake.wrong] == 0).all()),
                 "All elements may be negative: 0 is not the value that never wins a maximum.",
             ),
             Advice(_only_ragged_warp_wrong, "Full warps are right, the ragged one is not."),
@@ -362,7 +362,7 @@ EXERCISES = (
             _MISSING_LANES_ADVICE,
             Advice(advice.out_of_bounds, "Lanes beyond n have no key: they must neither load nor add."),
             Advice(
-                lambda m: m.found is not None and bool((m.found >= m.wanted).all()),
+                lambda mistake: mistake.found is not None and bool((mistake.found >= mistake.wanted).all()),
                 "It counts too much: every lane of a group sees the same peers, and only one may add "
                 "for them; "
                 "lanes beyond n count nothing.",
@@ -397,7 +397,10 @@ EXERCISES = (
             _MISSING_LANES_ADVICE,
             Advice(advice.out_of_bounds, "Lanes beyond n hold nothing to keep, but their votes count as no."),
             Advice(
-                lambda m: m.name == "out" and _sorted_or_none(m.found) == _sorted_or_none(m.wanted),
+                lambda mistake: (
+                    mistake.name == "out"
+                    and _sorted_or_none(mistake.found) == _sorted_or_none(mistake.wanted)
+                ),
                 "The right elements, in another order: count the keepers in lower lanes.",
             ),
             _HAZARD_ADVICE,

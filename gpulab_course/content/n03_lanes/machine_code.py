@@ -15,7 +15,7 @@ SHIPPED = "keep_positive_as_run.npz"
 
 
 def counts(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTable:
-    """Return the table of `gl.machine_code`; where NVRTC or nvdisasm is missing, the shipped one (A100)."""
+    """Return the table of `gl.machine_code`, or the shipped one of an A100 without NVRTC or nvdisasm."""
     try:
         return kernels.machine_code(kernel, grid, block, args)
     except ToolMissingError:

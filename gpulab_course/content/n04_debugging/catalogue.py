@@ -87,7 +87,7 @@ class Catalogue:
             record = runs[row.function.__name__].record
             error = record.error or f"ended: {record.ended.split(';')[0]}"
             context = "lost" if record.sticky or record.ended else "lives"
-            raised = record.raised.text if record.raised else NOTHING
+            raising_line = record.raised.text if record.raised else NOTHING
             name = row.function.__name__.replace("_", " ")
             first_line = error.split("\n", 1)[0]
             rows.append(
@@ -95,7 +95,7 @@ class Catalogue:
                     name,
                     first_line if len(first_line) < 70 else f"{first_line[:69]}…",
                     str(record.status or NOTHING),
-                    raised[:44],
+                    raising_line[:44],
                     context,
                     row.remedy,
                 )
@@ -108,7 +108,7 @@ class Catalogue:
     @property
     def lost(self) -> list[str]:
         """The names of the functions after which the context cannot be used."""
-        return [name for name, run in self.runs.items() if run.record.sticky or run.record.ended]
+        return [name for name, result in self.runs.items() if result.record.sticky or result.record.ended]
 
     def __repr__(self) -> str:
         return self._table.text()

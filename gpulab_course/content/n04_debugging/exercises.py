@@ -457,7 +457,7 @@ def _make_places_case(row: Any, col: Any, rows: int, cols: int, block: Dim3) -> 
 
 
 def _narrow_product_matcher(dtype: Any) -> Callable[[Mistake], bool]:
-    """Return a matcher for results whose product was computed in 32 bits and then widened."""
+    """Return a matcher for results that were computed in 32 bits and then widened to 64."""
 
     def matches(mistake: Mistake) -> bool:
         if mistake.found is None or mistake.wanted is None:
@@ -497,7 +497,7 @@ PLACES = KernelExercise(
         Advice(advice.partly_unwritten, "Every element has a place, however far out: a guard hides it only."),
         Advice(advice.out_of_bounds, "Threads beyond n have no element."),
         Advice(
-            lambda m: m.found is not None,
+            lambda mistake: mistake.found is not None,
             "Row times the row's length, plus the column; in the transpose a row has `rows` elements.",
         ),
     ),
@@ -559,13 +559,13 @@ BARRIER = KernelExercise(
             "yet: one belongs behind the first store, and one behind each step.",
         ),
         Advice(
-            lambda m: "barrier" in m.said or m.fault in ("threads missing", "barrier"),
+            lambda mistake: "barrier" in mistake.said or mistake.fault in ("threads missing", "barrier"),
             "__syncthreads() is for all threads of the block: put it where every one of them comes by, busy "
             "or not.",
         ),
         Advice(advice.written_twice, "One thread of each block writes its sum."),
         Advice(
-            lambda m: m.found is not None,
+            lambda mistake: mistake.found is not None,
             "Does every element reach thread 0, for blocks of any size, and does everybody wait after each "
             "step?",
         ),
@@ -588,13 +588,13 @@ def both(x: Any) -> Any:
     cp = session.cp()
     current_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
-    doubled = x * np.float32(2)
+    doubled_x = x * np.float32(2)
     y = cp.empty_like(x)
     side_stream.wait_event(current_stream.record())
     with side_stream:
-        cp.add(doubled, np.float32(1), out=y)
+        cp.add(doubled_x, np.float32(1), out=y)
     current_stream.wait_event(side_stream.record())
-    del doubled
+    del doubled_x
     z = x - np.float32(3)
     return y * z
 

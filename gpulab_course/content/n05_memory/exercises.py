@@ -28,8 +28,8 @@ from gpulab_course.teach.judge import (
 )
 from virtualgpu.records import Dim3
 
-_TILE = 32
-_BANKS = 32
+_TILE_SIDE = 32
+_BANK_COUNT = 32
 
 
 def copy4(data: Draw, size: Any, block: Dim3) -> Case:
@@ -59,7 +59,7 @@ def transpose(data: Draw, size: Any, block: Dim3) -> Case:
     """Make a launch that transposes a matrix, with one block for every tile of 32 x 32."""
     rows, cols = size
     x = data.floats((rows, cols), moved=True)
-    grid = draw.blocks_for(cols, _TILE), draw.blocks_for(rows, _TILE)
+    grid = draw.blocks_for(cols, _TILE_SIDE), draw.blocks_for(rows, _TILE_SIDE)
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": Near(x.T.copy(), 0.0, ulps=0)})
 
 
@@ -149,13 +149,13 @@ def _infinite_end_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _draw_flat_blocks(rng: np.random.Generator) -> list[Dim3]:
     """Draw blocks of width 32 with heights up to 32."""
-    heights = (8, int(rng.integers(9, 32)), int(rng.integers(3, 8)), 2, _TILE)
-    return [(_TILE, height, 1) for height in heights]
+    heights = (8, int(rng.integers(9, 32)), int(rng.integers(3, 8)), 2, _TILE_SIDE)
+    return [(_TILE_SIDE, height, 1) for height in heights]
 
 
 def _draw_square_blocks(rng: np.random.Generator) -> list[Dim3]:
     """Draw square blocks with sides up to 32."""
-    sides = (int(rng.integers(8, 16)), _TILE, int(rng.integers(17, 32)), 16, int(rng.integers(3, 8)), 2)
+    sides = (int(rng.integers(8, 16)), _TILE_SIDE, int(rng.integers(17, 32)), 16, int(rng.integers(3, 8)), 2)
     return [(side, side, 1) for side in sides]
 
 
@@ -163,7 +163,7 @@ def _draw_matmul_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     """Draw two launches to count: one with the largest blocks, and one with blocks of an odd side."""
     small_size, large_size = (tuple(int(n) | 1 for n in rng.integers(low, low + 40, 3)) for low in (50, 70))
     side = int(rng.choice((13, 19, 21, 23, 25, 27, 29, 31)))
-    return [(large_size, (_TILE, _TILE, 1)), (small_size, (side, side, 1))]
+    return [(large_size, (_TILE_SIDE, _TILE_SIDE, 1)), (small_size, (side, side, 1))]
 
 
 def _draw_matmul_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
@@ -260,19 +260,22 @@ def judge_ways(answer: Answer) -> str:
 def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
     banks: dict[int, set[int]] = {}
     for word in words.tolist():
-        banks.setdefault(word % _BANKS, set()).add(word)
+        banks.setdefault(word % _BANK_COUNT, set()).add(word)
     expected = max(map(len, banks.values()))
     result = call(answer, words, name="ways", shown=f"ways of {pattern}")
     if not is_number(result):
         raise NotYet(f"ways of {pattern} gives {spelt(result)}: return one number.")
     if result == expected:
         return
-    lanes_per_bank = np.bincount(words % _BANKS, minlength=_BANKS)
+    lanes_per_bank = np.bincount(words % _BANK_COUNT, minlength=_BANK_COUNT)
     guesses = (
         (expected - 1, "an access without a conflict is 1-way, for it takes one pass."),
         (int(lanes_per_bank.max()), "lanes that want the same word get it together: count different words."),
         (len(banks), "that is the number of banks in use; the fullest of them decides."),
-        (len(np.unique(words // _BANKS)), "word w lies in bank w % 32: neighbours lie in different banks."),
+        (
+            len(np.unique(words // _BANK_COUNT)),
+            "word w lies in bank w % 32: neighbours lie in different banks.",
+        ),
         (len(np.unique(words)), "only words of the same bank wait for each other."),
     )
     reason = next((known_reason for guess, known_reason in guesses if result == guess), "")
@@ -320,11 +323,11 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
     read_addresses = {address + byte for address in addresses.tolist() for byte in range(width_bytes)}
     sectors = {byte // _SECTOR_BYTES for byte in read_addresses}
     expected = len(sectors), len(read_addresses)
-    shown = f"asked({pattern}, {width_bytes})"
-    result = call(answer, addresses, width_bytes, name="asked", shown=shown)
+    call_text = f"asked({pattern}, {width_bytes})"
+    result = call(answer, addresses, width_bytes, name="asked", shown=call_text)
     parts = parts_of(result)
     if parts is None or len(parts) != 2 or not all(map(is_number, parts)):
-        raise NotYet(f"{shown} gives {spelt(result)}: return two numbers, sectors and bytes.")
+        raise NotYet(f"{call_text} gives {spelt(result)}: return two numbers, sectors and bytes.")
     result = tuple(parts)
     if result == expected:
         return
@@ -495,7 +498,7 @@ EXERCISES = (
             Advice(advice.written_twice, "Every element of y belongs to one thread."),
             _BARRIER_ADVICE,
             Advice(
-                advice.both(advice.partly_unwritten, lambda m: m["rows"] != m["cols"]),
+                advice.both(advice.partly_unwritten, lambda mistake: mistake["rows"] != mistake["cols"]),
                 "Some elements were never written: y has cols rows of `rows` elements, and its tile is that "
                 "of block (y, x).",
             ),
@@ -504,7 +507,11 @@ EXERCISES = (
                 "Some elements were never written: a block of 32 × h threads serves a tile of 32 × 32.",
             ),
             Advice(
-                lambda m: m.found is not None and m["rows"] == m["cols"] and bool((m.found == m["x"]).all()),
+                lambda mistake: (
+                    mistake.found is not None
+                    and mistake["rows"] == mistake["cols"]
+                    and bool((mistake.found == mistake["x"]).all())
+                ),
                 "It is a copy: within its tile, too, an element changes its row for its column.",
             ),
             _UNINITIALIZED_ADVICE,
@@ -630,7 +637,7 @@ EXERCISES = (
             ),
             _UNINITIALIZED_ADVICE,
             Advice(
-                advice.both(_is_computed, lambda m: m["inner"] > m.case.block[0]),
+                advice.both(_is_computed, lambda mistake: mistake["inner"] > mistake.case.block[0]),
                 "Is what lies outside a matrix stored as 0 in every round, and does a __syncthreads() keep "
                 "the next round from storing what others still read?",
             ),

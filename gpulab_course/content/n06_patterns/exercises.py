@@ -181,8 +181,8 @@ def blur(data: Draw, size: Any, block: Dim3) -> Case:
         is_special = data.rng.random(size) < 0.02
         x[is_special] = np.inf if data.kind == draw.INFINITE else np.nan
     data.special = True
-    padded = np.pad(x.astype(np.float64), 2, mode="edge")
-    total: Any = sum(padded[dy : dy + rows, dx : dx + cols] for dy in range(5) for dx in range(5))
+    padded_x = np.pad(x.astype(np.float64), 2, mode="edge")
+    total: Any = sum(padded_x[dy : dy + rows, dx : dx + cols] for dy in range(5) for dx in range(5))
     tile_rows = draw.blocks_for(rows, block[1])
     grid = draw.blocks_for(cols, block[0]), int(data.rng.integers(1, tile_rows + 1))
     shared_bytes = 4 * (block[0] + 4) * (block[1] + 4)
@@ -268,9 +268,9 @@ def _draw_row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]
 def _sums_by_halving(mistake: Mistake) -> Any:
     """Return sums by halving that drops the last element of an odd number of elements."""
     threads = mistake.case.block[0]
-    padded = np.zeros(mistake.case.launch_grid[0] * threads, np.int32)
-    padded[: mistake["n"]] = mistake["x"]
-    partial_sums: Any = padded.reshape(-1, threads)
+    padded_x = np.zeros(mistake.case.launch_grid[0] * threads, np.int32)
+    padded_x[: mistake["n"]] = mistake["x"]
+    partial_sums: Any = padded_x.reshape(-1, threads)
     while partial_sums.shape[1] > 1:
         half = partial_sums.shape[1] // 2
         partial_sums = partial_sums[:, :half] + partial_sums[:, half : 2 * half]
@@ -423,18 +423,20 @@ EXERCISES = (
                 "All elements of a block may be negative: 0 is not the number that never wins a maximum.",
             ),
             Advice(
-                lambda m: (
-                    m.found is not None and m.name == "sums" and bool((m.found == _sums_by_halving(m)).all())
+                lambda mistake: (
+                    mistake.found is not None
+                    and mistake.name == "sums"
+                    and bool((mistake.found == _sums_by_halving(mistake)).all())
                 ),
                 "A block need not have 64 or 256 threads: where an odd number is left, halving forgets one.",
             ),
             Advice(_is_rounded_to_float, "Of an int's 31 bits a float keeps 24: compute with ints."),
             Advice(
-                lambda m: m.name == "largest" and m["n"] == 0,
+                lambda mistake: mistake.name == "largest" and mistake["n"] == 0,
                 "A block without elements has the largest −2147483648.",
             ),
             Advice(
-                lambda m: m.found is not None,
+                lambda mistake: mistake.found is not None,
                 "Follow the elements: does each of them reach thread 0, and does every thread of the block "
                 "pass a __syncthreads() after storing and after each step?",
             ),
@@ -477,11 +479,11 @@ EXERCISES = (
             ),
             Advice(advice.out_of_bounds, "Threads beyond n neither load nor store; they add 0."),
             Advice(
-                advice.both(advice.written_twice, lambda m: " writes y[" in m.said),
+                advice.both(advice.written_twice, lambda mistake: " writes y[" in mistake.said),
                 "Every element belongs to one thread.",
             ),
             Advice(
-                advice.both(advice.written_twice, lambda m: " writes state[" in m.said),
+                advice.both(advice.written_twice, lambda mistake: " writes state[" in mistake.said),
                 "What one block writes and another polls goes through atomics on both sides: atomicExch sets "
                 "a flag, atomicAdd(p, 0) reads it. And only one thread of a block passes its sum on.",
             ),
@@ -526,7 +528,9 @@ EXERCISES = (
                 _only_tail_wrong, "What lies behind the last kept element is not yours: leave it as it is."
             ),
             Advice(
-                lambda m: m.name == "out" and m.found is not None and bool((m.found <= 0).any()),
+                lambda mistake: (
+                    mistake.name == "out" and mistake.found is not None and bool((mistake.found <= 0).any())
+                ),
                 "Store only what is above 0: no 0, neither as an element nor to clear `out`.",
             ),
             Advice(
@@ -534,7 +538,8 @@ EXERCISES = (
                 f"The right elements, in another order. {_ATOMIC_ORDER}",
             ),
             Advice(
-                lambda m: m.name == "count", "`count` is how many there are in all; the last block knows."
+                lambda mistake: mistake.name == "count",
+                "`count` is how many there are in all; the last block knows.",
             ),
             Advice(advice.written_twice, "Every place belongs to one element, and `count` to one thread."),
             Advice(
@@ -542,7 +547,7 @@ EXERCISES = (
                 "Warps tell each other their numbers in shared memory, with a __syncthreads() in between.",
             ),
             Advice(
-                lambda m: m.found is not None,
+                lambda mistake: mistake.found is not None,
                 "An element's place: those kept in blocks before, in warps before, and in lanes before.",
             ),
         ),
@@ -605,7 +610,7 @@ EXERCISES = (
                 "Inside it is right: at the edges the nearest pixel counts, in rows and in columns alike.",
             ),
             Advice(
-                lambda m: m.found is not None and bool(m.wrong.mean() > 0.9),
+                lambda mistake: mistake.found is not None and bool(mistake.wrong.mean() > 0.9),
                 "Hardly a pixel is right: it is the sum of 25, in float, divided by 25.",
             ),
             Advice(
@@ -676,7 +681,7 @@ EXERCISES = (
                 "anything else; added to a logarithm, it takes the digits away.",
             ),
             Advice(
-                lambda m: m.found is not None,
+                lambda mistake: mistake.found is not None,
                 "Each row's elements must add up to 1: are sums of different largest elements scaled "
                 "to a common one before they are added?",
             ),

@@ -66,10 +66,10 @@ class Race(View):
         return self.laps[rung].gbps / self.copy_lap.gbps
 
     def sentence(self) -> str:
-        first = self.laps[0]
-        last = self.laps[-1]
+        first_lap = self.laps[0]
+        last_lap = self.laps[-1]
         return (
-            f"From {number(first.gbps)} to {number(last.gbps)} GB/s in {len(self.laps)} rungs, "
+            f"From {number(first_lap.gbps)} to {number(last_lap.gbps)} GB/s in {len(self.laps)} rungs, "
             f"{self.of_the_copy(-1):.0%} of a copy's {number(self.copy_lap.gbps)}; {self.provenance.label}."
         )
 

@@ -41,10 +41,10 @@ def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
 def judge_stopwatch(answer: Answer) -> str:
     """Judge ``stopwatch(work, n)``: the mean time of `n` warm calls in ms, measured in the current stream."""
     for n, rounds in ((1, 50_000), (5, 40_000), (int(answer.rng.integers(11, 30)), 8_000), (2, 40_000)):
-        shown = f"stopwatch(work, {n})"
+        call_text = f"stopwatch(work, {n})"
         shares = _draw_time_shares(answer.rng, n)
-        facts = answer.ask(_run_stopwatch, n, [int(rounds * share) for share in shares], shown=shown)
-        _judge_time(shown, facts, n)
+        facts = answer.ask(_run_stopwatch, n, [int(rounds * share) for share in shares], shown=call_text)
+        _judge_time(call_text, facts, n)
     return "warm, between two events of the right stream, and nobody else was waited for."
 
 
@@ -93,45 +93,45 @@ def _awaited_work(wait: Any, stream_id: int) -> str:
     return "own" if wait.stream_id in (stream_id, None) else "other"
 
 
-def _judge_time(shown: str, facts: dict[str, Any], n: int) -> None:
+def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
     result = facts["found"]
     calls = facts["calls"]
     runs = facts["runs"]
     if isinstance(result, bool) or not isinstance(result, int | float | np.integer | np.floating):
-        raise NotYet(f"{shown} returns {kind_of(result)}; return a number of milliseconds.")
+        raise NotYet(f"{call_text} returns {kind_of(result)}; return a number of milliseconds.")
     if not calls:
-        raise NotYet(f"{shown} never calls work().")
+        raise NotYet(f"{call_text} never calls work().")
     if len(runs) < calls:
         raise NotYet(
-            f"{shown} lets work() run in another stream than the caller's: call it in the current stream."
+            f"{call_text} lets work() run in another stream than the caller's: call it in the current stream."
         )
     if calls < n:
-        raise NotYet(f"{shown} calls work() {calls} times: call it once to warm up, and then {n} times.")
+        raise NotYet(f"{call_text} calls work() {calls} times: call it once to warm up, and then {n} times.")
     if calls == n:
         raise NotYet(
-            f"{shown} calls work() {calls} times, so the first, cold call is among those that are timed; "
+            f"{call_text} calls work() {calls} times, so the first, cold call is among those that are timed; "
             "call it once before you start."
         )
     result = float(result)
     expected_ms = (runs[-1][1] - runs[-n][0]) / n / 1e6
     total_ms = (runs[-1][1] - runs[0][0]) / 1e6
     if not np.isclose(result, expected_ms, rtol=_TIME_TOLERANCE):
-        message = f"{shown} returns {result:.4g}, and the mean of {n} warm calls is {expected_ms:.4g} ms"
+        message = f"{call_text} returns {result:.4g}, and the mean of {n} warm calls is {expected_ms:.4g} ms"
         call_times_ms = [(end - start) / 1e6 for start, end in runs[-n:]]
         raise NotYet(f"{message}: {_explain_time(result, expected_ms, n, total_ms, call_times_ms, facts)}")
     if "device" in facts["waits"]:
         raise NotYet(
-            f"{shown} is right here, but it waits for the whole device, and so for everybody's streams: "
+            f"{call_text} is right here, but it waits for the whole device, and so for everybody's streams: "
             "wait for the event alone, with end.synchronize()."
         )
     if "other" in facts["waits"]:
         raise NotYet(
-            f"{shown} is right here, but it waits for another stream than the current one: wait for the "
+            f"{call_text} is right here, but it waits for another stream than the current one: wait for the "
             "event alone, with end.synchronize()."
         )
     if facts["between"] > max(_ALLOWED_WAITS, n // 2):
         raise NotYet(
-            f"{shown} lets the host wait {facts['between']} times between its calls. Such a wait is "
+            f"{call_text} lets the host wait {facts['between']} times between its calls. Such a wait is "
             "followed by a gap, which counts as their time: give all calls, then wait once."
         )
 
@@ -185,8 +185,8 @@ def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
 def energy_case(data: Draw, size: int) -> ProgramCase:
     """Make a call with fractions of both signs or, for large sizes, numbers whose squares are exact."""
     x = data.whole(size) if size > 50_000 else data.floats(size) * np.float32(data.rng.integers(1, 100))
-    half = x * np.float32(0.5)
-    total = np.float32((half * half).sum(dtype=np.float64))
+    half_x = x * np.float32(0.5)
+    total = np.float32((half_x * half_x).sum(dtype=np.float64))
     label = f"energy(x) of {counted(size, 'element')}"
     expected = Near(np.asarray(total), float(total), 8)
     return ProgramCase((x,), expected, True, label, place="device", unchanged=True)
@@ -197,10 +197,10 @@ def energy(x: Any) -> Any:
     cp = session.cp()
     current_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
-    scaled = x * 0.5
+    scaled_x = x * 0.5
     side_stream.wait_event(current_stream.record())
     with side_stream:
-        total = (scaled * scaled).sum()
+        total = (scaled_x * scaled_x).sum()
     current_stream.wait_event(side_stream.record())
     return total
 
@@ -249,7 +249,7 @@ def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     x = data.rng.random(n, dtype=np.float32)
     step = partial(work.simmer, rounds=rounds)
     label = f"conveyor(x, y, step) with {n:,} elements"
-    return ProgramCase((x, step), work.simmered(x, rounds), label=label, place="host")
+    return ProgramCase((x, step), work.simmer_by_numpy(x, rounds), label=label, place="host")
 
 
 def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
@@ -278,7 +278,7 @@ def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
     return y
 
 
-def one_after_the_other(x: Any, y: Any, step: Any) -> Any:
+def conveyor_in_one_piece(x: Any, y: Any, step: Any) -> Any:
     """The naive version: copy everything in, do the work, copy everything out."""
     cp = session.cp()
     a = cp.asarray(x)
@@ -293,7 +293,7 @@ CONVEYOR = ProgramExercise(
     "conveyor",
     conveyor_case,
     conveyor,
-    naive=one_after_the_other,
+    naive=conveyor_in_one_piece,
     sizes=conveyor_sizes,
     checked=True,
     calls=on_pinned,
@@ -332,7 +332,7 @@ def rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     starts = data.rng.random((ENVIRONMENTS, width), dtype=np.float32)
     observations = starts.copy()
     for _ in range(steps):
-        observations = work.Environment.answer(observations, work.decided(observations))
+        observations = work.Environment.answer(observations, work.decide_by_numpy(observations))
     return ProgramCase((starts, steps), observations, label=f"rollout(envs, policy, {steps})")
 
 

@@ -69,7 +69,7 @@ def three_clocks(
 
 
 def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
-    """Run the conveyor and return its timeline: pieces pass streams that copy in, work and copy out.
+    """Run the conveyor and return its timeline: each piece is copied in, worked on, and copied out.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
         Whether the work on a piece waits for its copy to the device.
     """
     cp = session.cp()
-    empty = session.cupyx().empty_pinned if pinned else np.empty
-    x, y = (empty(ELEMENTS, np.float32) for _ in range(2))
+    allocate = session.cupyx().empty_pinned if pinned else np.empty
+    x, y = (allocate(ELEMENTS, np.float32) for _ in range(2))
     x[...] = np.linspace(0.1, 0.9, ELEMENTS, dtype=np.float32)
     in_stream, work_stream, out_stream = (cp.cuda.Stream(non_blocking=True) for _ in range(3))
     size = -(-ELEMENTS // pieces)
@@ -104,7 +104,7 @@ def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
     return report.record
 
 
-def too_early(record: Timeline) -> list[tuple[int, int]]:
+def find_early_kernels(record: Timeline) -> list[tuple[int, int]]:
     """Return pairs of a copy to the device and the kernel that read its data before it ended, as indices."""
     copies = [index for index, a in enumerate(record.activities) if a.copy_kind == "HtoD"]
     kernels = [index for index, a in enumerate(record.activities) if a.kind == "CONCURRENT_KERNEL"]
@@ -123,10 +123,10 @@ def running_at_once(activities: Sequence[Activity]) -> int:
 
 def when_it_starts(record: Timeline) -> str:
     """Return the choice of the prediction that describes when the last launched kernel started."""
-    *others, last = sorted(record.activities, key=lambda activity: activity.correlation_id)
-    if last.start_ns >= max(activity.end_ns for activity in others):
+    *other_operations, last_kernel = sorted(record.activities, key=lambda activity: activity.correlation_id)
+    if last_kernel.start_ns >= max(activity.end_ns for activity in other_operations):
         return "after all four"
-    if any(activity.start_ns < last.start_ns < activity.end_ns for activity in others):
+    if any(activity.start_ns < last_kernel.start_ns < activity.end_ns for activity in other_operations):
         return "when running blocks end"
     return "at once"
 
@@ -136,13 +136,13 @@ def played(program: Callable[..., Any], steps: int) -> Timeline:
     cp = session.cp()
     cupyx = session.cupyx()
 
-    def pinned(array: Any) -> Any:
+    def copy_to_pinned(array: Any) -> Any:
         copy = cupyx.empty_pinned(array.shape, array.dtype)
         copy[...] = array
         return copy
 
     starts = np.linspace(0.1, 0.9, 64, dtype=np.float32).reshape(2, 32)
-    envs = [work.Environment(start, pinned, clocks.busy) for start in starts]
+    envs = [work.Environment(start, copy_to_pinned, clocks.busy) for start in starts]
     program(envs, work.decide, 1)  # warm up
     cp.cuda.Device().synchronize()
     with timeline() as report:
@@ -183,7 +183,7 @@ class Conveyor(SteeredTimeline):
         """Show the timeline of the current setting, with a summary and the kernels that started too early."""
         record = self.at(self.pieces, bool(self.pinned), bool(self.waits))
         single_piece_ns = self.at(1, bool(self.pinned)).span_ns
-        early_pairs = too_early(record)
+        early_pairs = find_early_kernels(record)
         summary = (
             f"{self.pieces} {'piece' if self.pieces == 1 else 'pieces'}, "
             f"{'page-locked' if self.pinned else 'pageable'} memory: {record.span_ns / 1e3:,.0f} µs, "

@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float32]
 BLOCKS = 8
 THREADS = 256
 ROUNDS = 128
-PONDERED = 32_768
+DECISION_ROUNDS = 32_768
 
 
 @lru_cache(8)
@@ -35,7 +35,7 @@ def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = Non
         _kernel("simmer", session.cp())((blocks,), (THREADS,), args, stream=stream)
 
 
-def simmered(a: Floats, rounds: int = ROUNDS) -> Floats:
+def simmer_by_numpy(a: Floats, rounds: int = ROUNDS) -> Floats:
     """Return the result of `simmer` for `a`, computed by NumPy."""
     a = a.copy()
     for _ in range(rounds):
@@ -43,7 +43,7 @@ def simmered(a: Floats, rounds: int = ROUNDS) -> Floats:
     return a
 
 
-def decide(observation: Any, rounds: int = PONDERED) -> Any:
+def decide(observation: Any, rounds: int = DECISION_ROUNDS) -> Any:
     """Launch the policy in the current stream; return an action in [0, 1) for each observation (float32)."""
     cp = session.cp()
     action = cp.empty_like(observation)
@@ -53,7 +53,7 @@ def decide(observation: Any, rounds: int = PONDERED) -> Any:
     return action
 
 
-def decided(observation: Floats, rounds: int = PONDERED) -> Floats:
+def decide_by_numpy(observation: Floats, rounds: int = DECISION_ROUNDS) -> Floats:
     """Return the result of `decide`, computed by NumPy.
 
     All iterations of ``v = a v + c`` together are one iteration with another a and c.
@@ -84,9 +84,9 @@ class Environment:
     ----------
     start
         The first observation, float32.
-    pinned
+    copy_to_pinned
         Function that copies an array to pinned memory; both arrays of the environment are pinned.
-    busy
+    keep_busy
         Function that keeps the host busy for a number of µs.
     report_use
         Function that is called before the host reads or writes one of the arrays.
@@ -97,21 +97,21 @@ class Environment:
     def __init__(
         self,
         start: Floats,
-        pinned: Callable[[Floats], Floats],
-        busy: Callable[[float], None],
+        copy_to_pinned: Callable[[Floats], Floats],
+        keep_busy: Callable[[float], None],
         report_use: Callable[..., None] = _ignore_use,
     ) -> None:
-        self.observation = pinned(start)
-        self.action = pinned(np.zeros_like(start))
+        self.observation = copy_to_pinned(start)
+        self.action = copy_to_pinned(np.zeros_like(start))
         self.steps = 0
-        self._busy = busy
+        self._keep_busy = keep_busy
         self._report_use = report_use
 
     def step(self) -> None:
         """Compute the next observation from the action."""
         self._report_use("reads in env.step()", "env.action", reads=(self.action,))
         self._report_use("writes in env.step()", "env.observation", writes=(self.observation,))
-        self._busy(self.STEP_US)
+        self._keep_busy(self.STEP_US)
         self.observation[...] = self.answer(self.observation, self.action)
         self.steps += 1
 

@@ -237,9 +237,9 @@ def _make_pack_case(parts: list[Any]) -> ProgramCase:
 def upload(parts: Any) -> Any:
     """The reference solution: one array on the host, one copy, and views of the copy."""
     cp = session.cp()
-    flat = cp.asarray(np.concatenate(parts))
+    flat_array = cp.asarray(np.concatenate(parts))
     ends = np.cumsum([part.size for part in parts]).tolist()
-    return tuple(flat[end - part.size : end] for part, end in zip(parts, ends, strict=True))
+    return tuple(flat_array[end - part.size : end] for part, end in zip(parts, ends, strict=True))
 
 
 def upload_one_by_one(parts: Any) -> Any:

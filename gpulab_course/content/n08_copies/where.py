@@ -30,7 +30,7 @@ class Move:
     """A transfer of bytes: its path, size and time, and the call that started it.
 
     ``text`` is the line of the program, and ``call_ns`` the time of its call, or 0 if it is not known.
-    ``copied`` tells whether a copy moved the bytes, not a kernel that reads them.
+    ``is_copy`` tells whether a copy moved the bytes, not a kernel that reads them.
     """
 
     way: Way
@@ -39,12 +39,12 @@ class Move:
     time_ns: int
     text: str = ""
     call_ns: int = 0
-    copied: bool = False
+    is_copy: bool = False
 
     @property
-    def by_kernel(self) -> bool:
+    def is_kernel_read(self) -> bool:
         """Whether a kernel read these bytes, so that its rate does not include the bytes that it wrote."""
-        return self.way in ("zero-copy", "managed", "at home") and not self.copied
+        return self.way in ("zero-copy", "managed", "at home") and not self.is_copy
 
     @property
     def gbps(self) -> float:
@@ -52,7 +52,7 @@ class Move:
 
     @property
     def host_waited(self) -> bool:
-        """Whether the host waited for the copy: its call took at least half as long as the copy."""
+        """Whether the host waited for the copy: its call took over half of its time, and over 50 µs."""
         return self.call_ns > max(self.time_ns / 2, _COPY_CALL_US * 1e3)
 
 
@@ -269,7 +269,7 @@ def _move_name(move: Move) -> str:
 
 
 def _format_rate(move: Move) -> str:
-    return f"{number(move.gbps)} GB/s{' read' if move.by_kernel else ''}"
+    return f"{number(move.gbps)} GB/s{' read' if move.is_kernel_read else ''}"
 
 
 def _describe_move(move: Move) -> str:
@@ -335,5 +335,5 @@ def _make_move(way: Way, activity: Activity, call: HostCall | None, size_bytes: 
         activity.duration_ns,
         text[:60],
         call_ns,
-        copied=activity.kind != _KERNEL,
+        is_copy=activity.kind != _KERNEL,
     )

@@ -486,7 +486,7 @@ _CONVEYORS = (
     Wrong("07-conveyor", "the whole device",
           _conveyors(**{"finally": lambda streams: session.cp().cuda.Device().synchronize()}), "counts", "your own streams"),
     Wrong("07-conveyor", "one stream", _conveyors(streams=1), "counts", "several non-blocking streams"),
-    Wrong("07-conveyor", "one after the other", exercises.one_after_the_other, "counts", "Cut x into pieces"),
+    Wrong("07-conveyor", "one after the other", exercises.conveyor_in_one_piece, "counts", "Cut x into pieces"),
     Wrong("07-conveyor", "pageable copies", _conveyors(source=np.array), "counts", "page-locked"),
     Wrong("07-conveyor", "waits for each piece", _conveyors(then=lambda stream: stream.synchronize()), "counts", ""),
     Wrong("07-conveyor", "get() that blocks", _conveyors(blocking=True), "counts", "blocking=False"),

@@ -101,6 +101,6 @@ def one_stream_two_events(envs: Any, policy: Any, steps: int) -> Any:
 def decides_on_the_host(envs: Any, policy: Any, steps: int) -> Any:
     for _ in range(steps):
         for env in envs:
-            env.action[...] = work.decided(env.observation)
+            env.action[...] = work.decide_by_numpy(env.observation)
             env.step()
     return envs
