@@ -192,10 +192,10 @@ class VirtualBackend:
         """Check a launch, with the errors before its first thread, without running it."""
         kernel = launch.kernel
         device = self.machine.current_device
-        module = self._compiled(kernel)
+        compiled_kernel = self._compiled(kernel).kernel(kernel.name, device)
         if not isinstance(kernel, RawKernel):
-            return prepare(device, module, launch)
-        prepared = prepare(device, module, launch, kernel.max_dynamic_on(device))
+            return prepare(device, compiled_kernel, launch)
+        prepared = prepare(device, compiled_kernel, launch, kernel.max_dynamic_on(device))
         return prepared.as_cooperative() if kernel.enable_cooperative_groups else prepared
 
     def _compiled(self, kernel: Any) -> CompiledModule:

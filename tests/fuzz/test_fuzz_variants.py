@@ -79,7 +79,7 @@ def checked(module: Any, k: generator.Kernel) -> tuple[SanitizerReport, str]:
     arguments = (*(cp.asarray(a) for a in data.inputs), *outputs, np.int32(data.n), data.scale)
     kernel = KernelSource(k.name, module.code, generator.OPTIONS)
     launch = Launch.of(kernel, k.grid, k.block, arguments, k.dynamic_shared_bytes)
-    report = sanitize(prepare(device, module, launch), Hazards())
+    report = sanitize(prepare(device, module.kernel(k.name, device), launch), Hazards())
     return report, generator.digest([cp.asnumpy(array) for array in outputs])
 
 

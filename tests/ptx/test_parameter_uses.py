@@ -55,7 +55,7 @@ def compiled(body: str) -> tuple[Any, Any, tuple[Any, ...]]:
 def test_uses_are_those_seen_when_it_runs(name: str) -> None:
     body, expected = KERNELS[name]
     _, prepared, args = compiled(body)
-    uses = uses_of_parameters(prepared.module.ptx, "k")[:4]
+    uses = uses_of_parameters(prepared.kernel.module.ptx, "k")[:4]
     _, touched = run_watched(prepared)
     seen = [0] * 4
     for what, regions in zip((READ, WRITTEN, ATOMIC), touched, strict=True):

@@ -275,7 +275,7 @@ class Callbacks:
 def _params(launch: Any) -> list[bytes]:
     """The bytes of each parameter of a launch."""
     packed = launch.packed
-    params = parse(launch.module.ptx).functions[packed.name].params
+    params = parse(launch.kernel.module.ptx).functions[packed.name].params
     return [bytes(packed.params[p.offset : p.offset + p.size_bytes]) for p in params]
 
 

@@ -54,9 +54,9 @@ def be_unkind(cupy: Any) -> None:
     launches = importlib.import_module(f"{second_copy.NAME}.launch.prepare")
     run = launches.PreparedLaunch.run
 
-    def prepared(device: Any, module: Any, launch: Any, *rest: Any, **how: Any) -> Any:
+    def prepared(device: Any, kernel: Any, launch: Any, *rest: Any, **how: Any) -> Any:
         try:
-            return prepare(device, module, launch, *rest, **how)
+            return prepare(device, kernel, launch, *rest, **how)
         except TypeError as error:
             if all(isinstance(argument, (Number, cupy.ndarray)) for argument in launch.args):
                 raise HardwareHarm(f"CUDA would have read past the arguments: {error}") from error

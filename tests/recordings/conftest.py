@@ -40,9 +40,17 @@ def prepare_ptx() -> Callable[[Case, str, Sequence[Any]], PreparedLaunch]:
         device = slot.current().current_device
         module = compiled_module(c.code, c.options, (), device.info.compute_capability)
         module = dataclasses.replace(
-            module, ptx=ptx, _programs=weakref.WeakKeyDictionary(), _lock=threading.Lock()
+            module,
+            ptx=ptx,
+            _programs=weakref.WeakKeyDictionary(),
+            _kernels=weakref.WeakKeyDictionary(),
+            _lock=threading.Lock(),
         )
         kernel = KernelSource(c.kernel, c.code, c.options)
-        return prepare(device, module, Launch.of(kernel, c.grid, c.block, tuple(values), c.shared_bytes))
+        return prepare(
+            device,
+            module.kernel(c.kernel, device),
+            Launch.of(kernel, c.grid, c.block, tuple(values), c.shared_bytes),
+        )
 
     return prepared

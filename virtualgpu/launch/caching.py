@@ -33,7 +33,7 @@ def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
     from virtualgpu.engine.caches.notes import AccessNotes
 
     device = prepared.device
-    kernel = prepared.module.program(device).counting(prepared.packed.name)
+    kernel = prepared.kernel.program.counting(prepared.packed.name)
     resident_bytes = {} if prepared.cold else device.l2.resident(prepared.arrays)
     return CacheWatch(AccessNotes([i for _, i in kernel.tables.accesses]), resident_bytes)
 
@@ -53,7 +53,7 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     prepared = finished.prepared
     counters = finished.result.counters
     assert counters is not None
-    stats = prepared.stats
+    stats = prepared.kernel.stats
     info = prepared.device.info
     shared_bytes = (
         stats.static_shared_bytes + prepared.packed.shared_bytes + info.reserved_shared_per_block_bytes

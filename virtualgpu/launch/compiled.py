@@ -60,6 +60,9 @@ class CompiledModule:
     _programs: weakref.WeakKeyDictionary[VirtualDevice, Program] = field(
         default_factory=weakref.WeakKeyDictionary
     )
+    _kernels: weakref.WeakKeyDictionary[VirtualDevice, dict[str, CompiledKernel]] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def program(self, device: VirtualDevice) -> Program:
@@ -71,6 +74,28 @@ class CompiledModule:
             if program is None:
                 program = self._programs[device] = Program(self.ptx, self.code)
             return program
+
+    def kernel(self, name: str, device: VirtualDevice) -> CompiledKernel:
+        """Return a kernel as loaded on a device, given its name or name expression.
+
+        Raises
+        ------
+        CUDADriverError
+            Status 500, ``CUDA_ERROR_NOT_FOUND``; the message lists the module's kernels.
+        """
+        kernels = self._kernels.setdefault(device, {})
+        kernel = kernels.get(name)
+        if kernel is None:
+            symbol = self.symbol(name)
+            kernel = kernels[name] = CompiledKernel(
+                module=self,
+                symbol=symbol,
+                stats=self.stats(symbol, device.info),
+                resources=self.resources[symbol],
+                program=self.program(device),
+                source_params=self.source_params(symbol),
+            )
+        return kernel
 
     def symbol(self, name: str) -> str:
         """Return the symbol of a kernel, given its name or name expression.
@@ -99,9 +124,6 @@ class CompiledModule:
             return source_params(self.code, mangled[2][: int(mangled[1])])
         base = _IDENTIFIER.findall(expression.split("<")[0])
         return source_params(self.code, base[-1]) if base else None
-
-    def entry(self, symbol: str, device: VirtualDevice) -> ir.Function:
-        return self.program(device).entries[symbol]
 
     def stats(self, symbol: str, info: DeviceInfo) -> KernelStats:
         """Return the resources of a compiled kernel, as in CUDA's function attributes."""
@@ -148,6 +170,32 @@ class CompiledModule:
         similar_names = difflib.get_close_matches(name, known_names, n=1)
         hint = f" Did you mean '{similar_names[0]}'?" if similar_names else ""
         return f"there is no kernel '{name}' in this source.{hint} It has: {', '.join(known_names)}."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledKernel:
+    """A kernel of a compiled module, loaded on a device, with all that a launch reads of it.
+
+    ``symbol`` is its name in the PTX. ``source_params`` are its parameters as written in the source, or None
+    if they are unclear there.
+    """
+
+    module: CompiledModule
+    symbol: str
+    stats: KernelStats
+    resources: KernelResources
+    program: Program
+    source_params: tuple[SourceParam, ...] | None
+
+    @property
+    def name(self) -> str:
+        """Name in the source."""
+        return self.stats.name
+
+    @property
+    def entry(self) -> ir.Function:
+        """The kernel's PTX."""
+        return self.program.entries[self.symbol]
 
 
 @functools.lru_cache(maxsize=512)

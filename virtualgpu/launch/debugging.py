@@ -52,7 +52,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     from virtualgpu.engine.observe.results import linear
     from virtualgpu.engine.observe.variables import TracedRun, find_variables
 
-    module = prepared.module
+    module = prepared.kernel.module
     device = prepared.device
     packed = prepared.packed
     if module.is_precompiled:
@@ -100,7 +100,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         debug_warps = (single_trace,)
 
     def named(warps: tuple[WarpTrace, ...]) -> tuple[Variable, ...]:
-        optimized = TracedRun(warps, module.program(device).traced_kernel(packed.name, count=True))
+        optimized = TracedRun(warps, prepared.kernel.program.traced_kernel(packed.name, count=True))
         # Values are compared warp by warp, so only the same warps of the debug build are used.
         same_warps = tuple(
             trace for trace in debug_warps if any(trace.warp_index == warp.warp_index for warp in warps)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from virtualgpu.launch import limits
-from virtualgpu.launch.compiled import CompiledModule, fit
+from virtualgpu.launch.compiled import CompiledKernel, fit
 from virtualgpu.launch.launch import Launch
 from virtualgpu.launch.pace import pace
 from virtualgpu.launch.params import pack
@@ -26,7 +26,6 @@ from virtualgpu.records import (
     SECTOR_BYTES,
     Dim3,
     GraphNode,
-    KernelStats,
     LaunchTrace,
     NodeParameter,
     Occupancy,
@@ -49,8 +48,7 @@ class PreparedLaunch:
 
     launch: Launch
     device: VirtualDevice
-    module: CompiledModule
-    stats: KernelStats
+    kernel: CompiledKernel
     packed: PackedLaunch
     arrays: dict[int, int]
     names: dict[int, str]
@@ -112,8 +110,7 @@ class PreparedLaunch:
         device.machine.count_launch()
         for address, name in self.names.items():
             device.memory.name(address, name)
-        program = self.module.program(device)
-        result = program.launch(self.packed, device.memory, options or self.options)
+        result = self.kernel.program.launch(self.packed, device.memory, options or self.options)
         missing_bytes = device.l2.touch(self.arrays)
         return FinishedLaunch(self, result, sum(self.arrays.values()) if self.cold else missing_bytes)
 
@@ -174,9 +171,8 @@ class PreparedLaunch:
     def parameters(self) -> tuple[NodeParameter, ...]:
         """The kernel's parameters as bytes, with names and types if the source contains them."""
         memory = self.device.memory
-        symbol = self.packed.name
-        params = self.module.entry(symbol, self.device).params
-        source_params = self.module.source_params(symbol) or ()
+        params = self.kernel.entry.params
+        source_params = self.kernel.source_params or ()
         names = [(p.name, p.type_text) for p in source_params] if len(source_params) == len(params) else []
         first_address = memory.base_address
         end_address = memory.base_address + memory.arena_bytes
@@ -207,7 +203,7 @@ class PreparedLaunch:
             for old, new in zip(old_parameter.addresses, new_parameter.addresses, strict=False)
         }
         launch = replace(self.launch, grid=node.grid, block=node.block, shared_bytes=node.shared_bytes)
-        _, node_occupancy = _check_limits(self.device, self.module, launch, self.max_dynamic_bytes)
+        node_occupancy = _check_limits(self.device, self.kernel, launch, self.max_dynamic_bytes)
         packed = replace(
             self.packed,
             grid=node.grid,
@@ -282,7 +278,7 @@ class FinishedLaunch:
             counters=result.counters,
             executions=result.executions,
             lane_executions=result.lane_executions,
-            pace=prepared.module.program(prepared.device).cached(
+            pace=prepared.kernel.program.cached(
                 ("pace", result.kernel.name, capability), lambda: pace(result.kernel, capability)
             ),
             arrays=cost.ArrayBytes(
@@ -316,7 +312,9 @@ class FinishedLaunch:
             prepared.device.info, self._work, prepared.occupancy, prepared.launch.source.code
         )
         uses_local_arrays = any(access.space == "local" for access in self._work.counters.accesses)
-        return replace(launch_costs, spilled_bytes=0 if uses_local_arrays else prepared.stats.local_bytes)
+        return replace(
+            launch_costs, spilled_bytes=0 if uses_local_arrays else prepared.kernel.stats.local_bytes
+        )
 
     @property
     def kernel_and_bus_ns(self) -> float:
@@ -342,7 +340,7 @@ class FinishedLaunch:
         from virtualgpu.launch.peer_traffic import peer_traffic
 
         assert self.result.counters is not None
-        entry = prepared.module.entry(prepared.packed.name, device)
+        entry = prepared.kernel.entry
         accesses = self.result.counters.accesses
         transferred_bytes = peer_traffic(device, entry, prepared.packed.params, accesses, prepared.arrays)
         return bus.over_links_ns(device, self.kernel_and_bus_ns, transferred_bytes, passage)
@@ -355,7 +353,7 @@ class FinishedLaunch:
         sm, start, end = self.placement
         return LaunchTrace(
             provenance=info.as_virtual,
-            kernel_name=prepared.stats.name,
+            kernel_name=prepared.kernel.name,
             grid=prepared.grid,
             block=prepared.block,
             shared_bytes=prepared.packed.shared_bytes,
@@ -371,7 +369,7 @@ class FinishedLaunch:
 
 def prepare(
     device: VirtualDevice,
-    module: CompiledModule,
+    kernel: CompiledKernel,
     launch: Launch,
     max_dynamic_bytes: int | None = None,
     *,
@@ -381,8 +379,8 @@ def prepare(
 
     Parameters
     ----------
-    device, module
-        Device of the launch, and the compiled module of its kernel.
+    device, kernel
+        Device of the launch, and the launched kernel as loaded on it.
     launch
         The launch.
     max_dynamic_bytes
@@ -393,27 +391,34 @@ def prepare(
     Raises
     ------
     CUDADriverError
-        ``CUDA_ERROR_INVALID_VALUE`` (1), ``CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`` (701) or
-        ``CUDA_ERROR_NOT_FOUND`` (500).
+        ``CUDA_ERROR_INVALID_VALUE`` (1) or ``CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`` (701).
     TypeError, ValueError
         For arguments that do not fit the kernel's parameters.
     """
     from virtualgpu.engine import PackedLaunch
 
-    symbol = module.symbol(launch.kernel.name)
-    stats, kernel_occupancy = _check_limits(device, module, launch, max_dynamic_bytes)
-    entry = module.entry(symbol, device)
-    source = module.source_params(symbol)
+    kernel_occupancy = _check_limits(device, kernel, launch, max_dynamic_bytes)
+    entry = kernel.entry
     packed = pack(
-        stats.name, entry.params, entry.param_bytes, source, launch.args, device, allow_extra=allow_extra
+        kernel.name,
+        entry.params,
+        entry.param_bytes,
+        kernel.source_params,
+        launch.args,
+        device,
+        allow_extra=allow_extra,
     )
     return PreparedLaunch(
         launch,
         device,
-        module,
-        stats,
+        kernel,
         PackedLaunch(
-            symbol, launch.grid, launch.block, packed.buffer, launch.shared_bytes, source_name=stats.name
+            kernel.symbol,
+            launch.grid,
+            launch.block,
+            packed.buffer,
+            launch.shared_bytes,
+            source_name=kernel.name,
         ),
         packed.arrays,
         packed.names,
@@ -423,14 +428,12 @@ def prepare(
 
 
 def _check_limits(
-    device: VirtualDevice, module: CompiledModule, launch: Launch, max_dynamic_bytes: int | None
-) -> tuple[KernelStats, Occupancy]:
-    """Check the device's limits, and return the kernel's resources and its occupancy."""
-    symbol = module.symbol(launch.kernel.name)
+    device: VirtualDevice, kernel: CompiledKernel, launch: Launch, max_dynamic_bytes: int | None
+) -> Occupancy:
+    """Check the limits of the device and of the kernel, and return the kernel's occupancy."""
     info = device.info
-    stats = module.stats(symbol, info)
     limits.check_shape(info, launch.grid, launch.block)
-    limits.check_kernel(info, stats, module.resources[symbol].launch_bound_threads, launch.block)
-    limits.check_shared(info, stats, launch.shared_bytes, max_dynamic_bytes)
-    shared_bytes = stats.static_shared_bytes + launch.shared_bytes
-    return stats, fit(info, module.resources[symbol], launch.block_threads, shared_bytes)
+    limits.check_kernel(info, kernel.stats, kernel.resources.launch_bound_threads, launch.block)
+    limits.check_shared(info, kernel.stats, launch.shared_bytes, max_dynamic_bytes)
+    shared_bytes = kernel.stats.static_shared_bytes + launch.shared_bytes
+    return fit(info, kernel.resources, launch.block_threads, shared_bytes)

@@ -94,7 +94,7 @@ class WatchedLaunch:
         device = prepared.device
         packed = prepared.packed
         source = prepared.launch.source
-        program = prepared.module.program(device)
+        program = prepared.kernel.program
         kernel = program.traced_kernel(packed.name, count=True)
         sizes = {variable.name: variable.size_bytes for variable in program.module.variables.values()}
         for plan in kernel.plans:
@@ -110,7 +110,7 @@ class WatchedLaunch:
 
         return Symbols(
             kernel=packed.name,
-            title=prepared.stats.name,
+            title=prepared.kernel.name,
             code=source.code,
             options=tuple(source.options),
             declared=debug_build.declarations,

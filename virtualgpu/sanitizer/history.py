@@ -121,7 +121,7 @@ class History:
                 self.note(
                     Write(
                         kind="operation",
-                        name=launch.stats.name,
+                        name=launch.kernel.name,
                         launch=self.launches,
                         source=self._lines.here()[0],
                     )
@@ -185,7 +185,7 @@ class _ElementObserver:
     """Observer of one launch."""
 
     def __init__(self, history: History, launch: PreparedLaunch) -> None:
-        kernel = launch.module.program(launch.device).generated(launch.packed.name, observe=True)
+        kernel = launch.kernel.program.generated(launch.packed.name, observe=True)
         self._sites = [site(number, i) for number, (_, i) in enumerate(kernel.tables.accesses)]
         sizes = [
             access_site.size_bytes if access_site.writes and access_site.space in ("global", "generic") else 0
@@ -230,7 +230,7 @@ class _ElementObserver:
                 history.note(
                     Write(
                         kind="atomic" if atomic else "store",
-                        name=self._launch.stats.name,
+                        name=self._launch.kernel.name,
                         launch=history.launches,
                         place=place,
                         source=self._source,

@@ -66,11 +66,9 @@ def sanitize(
     names = options.tools
     traps_nan = options.nan
     order = block_sequence(options.order, prod(launch.grid), options.seed)
-    kernel = launch.module.program(launch.device).generated(
-        launch.packed.name, observe=True, trap_nan=traps_nan
-    )
+    kernel = launch.kernel.program.generated(launch.packed.name, observe=True, trap_nan=traps_nan)
     memory = launch.device.memory
-    name = launch.stats.name
+    name = launch.kernel.name
     granule_size = granule_bytes([i for _, i in kernel.tables.accesses])
     shared_bytes = kernel.static_shared_bytes + launch.packed.shared_bytes
     shape = Shape(order.size, prod(launch.block), shared_bytes, kernel.local_bytes, granule_size)
@@ -137,7 +135,7 @@ def sanitize(
 
 def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: Shape) -> Report:
     """Return the report of findings, with names of the source."""
-    module = launch.module.program(launch.device).module
+    module = launch.kernel.program.module
     plan = kernel.plans[0]
     shared = [variable for variable in module.variables.values() if variable.space == "shared"]
     for function in module.functions.values():
@@ -145,7 +143,7 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
     granule_size = shape.granule_bytes
     names = Names(
         memory=launch.device.memory,
-        declared=declarations(launch.module.code),
+        declared=declarations(launch.kernel.module.code),
         offsets=kernel.tables.shared,
         sizes={variable.name: 0 if variable.dynamic else variable.size_bytes for variable in shared},
         pointers=launch.names,
@@ -163,8 +161,8 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
             rechecked |= checks(checked_function)
     return Report(
         findings,
-        launch.stats.name,
-        launch.module.code.split("\n"),
+        launch.kernel.name,
+        launch.kernel.module.code.split("\n"),
         launch.grid,
         launch.block,
         names,
@@ -191,7 +189,7 @@ def _checker(
 ) -> Checker:
     """Return the checker of the chosen tools, which reports to `findings`."""
     memory = launch.device.memory
-    program = launch.module.program(launch.device)
+    program = launch.kernel.program
     checker = Checker(
         shape,
         memory,
@@ -249,7 +247,7 @@ def _leak(sizes: Sequence[int], kernel: str) -> Hazard:
 def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
     """Return a function that finds the allocation of an instruction's pointer."""
     memory = launch.device.memory
-    program = launch.module.program(launch.device)
+    program = launch.kernel.program
     variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
     function_of_access = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
 
@@ -316,7 +314,7 @@ def _never_written(
                     kind=NOT_WRITTEN,
                     severity="info",
                     space="global",
-                    kernel=launch.stats.name,
+                    kernel=launch.kernel.name,
                     first=None,
                     second=no_place,
                     address=first_address,

@@ -283,9 +283,8 @@ class Function:
         device = self.module.device
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)
-        prepared = prepare(
-            device, self.module.compiled, launch, self._max_dynamic_shared_bytes, allow_extra=True
-        )
+        kernel = self.module.compiled.kernel(self.name, device)
+        prepared = prepare(device, kernel, launch, self._max_dynamic_shared_bytes, allow_extra=True)
         if cooperative:
             prepared = prepared.fitted_cooperative()
         prepared.submit(stream)
