@@ -49,7 +49,7 @@ class Diagnosis(Texts):
 
     @property
     def exit_code(self) -> int:
-        """0 if the course can run and nothing is wrong, else 1."""
+        """0 if kernels run and nothing is wrong, else 1."""
         return 0 if (self.virtual_gpu or self.real_gpu) and not self.wrong else 1
 
     @property
@@ -60,9 +60,9 @@ class Diagnosis(Texts):
             return f"Not ready: the parts work, but a notebook's first cell does not.{repair}"
         if self.real_gpu:
             also = " and on the virtual one" if self.virtual_gpu else ", but not on the virtual one"
-            return f"Ready: the course runs here on the real GPU{also}.{repair}"
+            return f"Ready: kernels run here on the real GPU{also}.{repair}"
         if self.virtual_gpu:
-            return f"Ready: the course runs here on the virtual GPU.{repair}"
+            return f"Ready: kernels run here on the virtual GPU.{repair}"
         return f"Not ready: neither a real nor the virtual GPU works here.{repair}"
 
     @property

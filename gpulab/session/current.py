@@ -29,7 +29,7 @@ from gpulab.session.choose import (
 )
 from gpulab.session.cuda import CudaUnavailableError, open_cuda_device
 from gpulab.session.waiting import KernelLine
-from virtualgpu.errors import GpulabError, UnknownDeviceError
+from virtualgpu.errors import GpulabError, NotSupportedError, UnknownDeviceError
 from virtualgpu.model import cost, devices
 from virtualgpu.model import machine as slot
 from virtualgpu.model.caches.geometry import cache_sizes
@@ -41,7 +41,7 @@ from virtualgpu.model.links.topology import check_links
 from virtualgpu.model.orders import late_faults as orders
 from virtualgpu.model.recording import program_lines as lines
 from virtualgpu.model.recording.program_names import ProgramNames
-from virtualgpu.protocol import Backend
+from virtualgpu.protocol import Backend, Launch
 from virtualgpu.records import DeviceInfo
 from virtualgpu.records.launch.roofline import Ceilings
 
@@ -337,6 +337,16 @@ def step_ns(
 ) -> float:
     """Return the modelled duration of a step between GPUs; see `virtualgpu.model.cost.step_ns`."""
     return cost.step_ns([table_info(name)] * gpus, messages, sums)[1]
+
+
+def check_not_capturing(launch: Launch) -> None:
+    """Raise NotSupportedError if the stream of a launch captures a graph, in which no kernel runs."""
+    with launch.on_stream():
+        if cp().cuda.get_current_stream().is_capturing():
+            raise NotSupportedError(
+                "The current stream captures a graph, and no kernel that gpulab could observe runs in it. Call "
+                "the kernel itself, or end_capture() first."
+            )
 
 
 def arguments_of(args: Sequence[Any]) -> Arguments:

@@ -40,6 +40,7 @@ class KeptLaunch:
     """
 
     def __init__(self, launch: Launch) -> None:
+        current.check_not_capturing(launch)  # a copy would end the capture with an error
         self._here = current.here()
         self._arguments = current.arguments_of(launch.args)
         self.launch = replace(launch, args=())

@@ -97,6 +97,8 @@ def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
 
     Raises
     ------
+    NotSupportedError
+        If the stream captures a graph.
     TypeError, CUDADriverError
         For arguments that do not fit the kernel, or a launch over the device's limits.
     ValueError
@@ -106,6 +108,7 @@ def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
     GpulabError
         If the twin does not finish counting in time.
     """
+    current.check_not_capturing(launch)
     twin = current.twin()
     with launch.on_stream():
         if twin is None:

@@ -43,8 +43,8 @@ def test_it_says_what_this_machine_has() -> None:
 @pytest.mark.parametrize(
     ("status", "code", "says"),
     [
-        ({}, 0, "Ready: the course runs here on the virtual GPU."),
-        ({"real GPU": "ok"}, 0, "Ready: the course runs here on the real GPU and on the virtual one."),
+        ({}, 0, "Ready: kernels run here on the virtual GPU."),
+        ({"real GPU": "ok"}, 0, "Ready: kernels run here on the real GPU and on the virtual one."),
         ({"real GPU": "ok", "virtual GPU": "missing"}, 0, "on the real GPU, but not"),
         ({"virtual GPU": "missing"}, 1, "Not ready: "),
         ({"CuPy": "wrong"}, 1, "Wrong here: CuPy"),
@@ -116,8 +116,8 @@ def of_a_machine(without: str = checks.NO_DRIVER, **status: str) -> Diagnosis:
 def test_the_verdict_comes_first_and_no_gpu_takes_one_line() -> None:
     found = of_a_machine()
     text = str(found)
-    assert repr(found) == found.verdict == "Ready: the course runs here on the virtual GPU."
-    assert text.startswith("Ready: the course runs here on the virtual GPU.\n\nok       Python")
+    assert repr(found) == found.verdict == "Ready: kernels run here on the virtual GPU."
+    assert text.startswith("Ready: kernels run here on the virtual GPU.\n\nok       Python")
     assert [item.subject for item in found.shown] == ["Python", "real GPU", "NVRTC", "virtual GPU"]
     assert "-> Nothing to do: the virtual GPU stands in for it." in text
     assert found._repr_html_().index(found.verdict) < found._repr_html_().index("<table")

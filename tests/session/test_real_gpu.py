@@ -35,6 +35,20 @@ def test_the_session_uses_cupy_and_says_that_numbers_are_measured() -> None:
     assert "measured" in str(choice)
 
 
+def test_a_launch_in_a_capture_is_refused_and_the_capture_goes_on(addition: Any) -> None:
+    kernel, args, expected = addition
+    stream = gl.cp.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        with pytest.raises(gl.errors.GpulabError, match="end_capture"):
+            gl.launch(kernel, GRID, 256, args)
+        kernel((GRID,), (256,), args)
+        graph = stream.end_capture()
+        graph.launch(stream)
+    stream.synchronize()
+    np.testing.assert_array_equal(args[2].get(), expected)
+
+
 def test_launch_is_measured_with_the_prediction_beside(addition: Any) -> None:
     kernel, args, expected = addition
     chart = gl.launch(kernel, GRID, 256, args)
