@@ -344,8 +344,8 @@ def check_not_capturing(launch: Launch) -> None:
     with launch.on_stream():
         if cp().cuda.get_current_stream().is_capturing():
             raise NotSupportedError(
-                "The current stream captures a graph, and no kernel that gpulab could observe runs in it. Call "
-                "the kernel itself, or end_capture() first."
+                "The current stream captures a graph, and no kernel that gpulab could observe runs in it. "
+                "Call the kernel itself, or end_capture() first."
             )
 
 
