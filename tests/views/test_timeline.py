@@ -37,7 +37,7 @@ def test_every_bar_has_a_place_of_its_own(streams: int) -> None:
     record = timelines.overlapped(streams, 3 * streams)
     (lanes,) = lanes_of([record])
     assert lanes.start.size == len(record.activities) + len(record.calls) + 2 + len(record.ranges)
-    for row in range(len(lanes.places)):
+    for row in range(len(lanes.row_keys)):
         for lane in range(lanes.lanes[row]):
             mine = (lanes.row == row) & (lanes.lane == lane)
             assert mine.any()
@@ -46,11 +46,11 @@ def test_every_bar_has_a_place_of_its_own(streams: int) -> None:
     shown = chart([lanes], "label")
     assert shown.height <= 276 + 40
     assert len(lanes.folded) == max(0, streams - 12 + bool(streams > 12) * 0) or streams == 30
-    named = [lanes.row_name(place) for place in lanes.places]
+    named = [lanes.row_name(place) for place in lanes.row_keys]
     assert named[:5] == ["NVTX", "", "", "host calls", "host waits"]
     if streams == 30:
         assert named[-1] == f"{len(lanes.folded)} more streams"
-        assert len(lanes.places) - 5 == 30 - len(lanes.folded) + 1
+        assert len(lanes.row_keys) - 5 == 30 - len(lanes.folded) + 1
         assert ("stream", 0, 36) not in lanes.folded, "it has an operation more than the others"
 
 

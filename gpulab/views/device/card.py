@@ -1,4 +1,4 @@
-"""Device card: the capability of one GPU compared with others, with live readings if available."""
+"""Device card: the capability of a GPU compared with others, with live readings if available."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ AUTOMATIC_READINGS = 600
 
 
 class DeviceCard(View, module="device/card"):
-    """Capability and limits of a device against other devices, and live readings.
+    """View of the capability and limits of a device compared with others, and of live readings.
 
     Parameters
     ----------
     info
         The device.
     others
-        Devices to compare it with.
+        Devices for comparison.
     metrics
-        Takes one snapshot of live readings. Reading by itself pauses after `AUTOMATIC_READINGS`
-        snapshots and while the view is out of sight.
+        Function that takes one snapshot of live readings. Automatic reading pauses after `AUTOMATIC_READINGS`
+        snapshots and while the view is not visible.
     setup
-        How this one device is set up, such as its driver's limits: rows of their own origin.
+        Settings of this device, such as its driver's limits, with their own origin.
     """
 
     readings = traitlets.Dict().tag(sync=True)
@@ -60,11 +60,11 @@ class DeviceCard(View, module="device/card"):
 
     @property
     def record(self) -> DeviceInfo | tuple[DeviceInfo, ...]:
-        """The device, or all of them."""
+        """The device, or a tuple of all devices."""
         return (self.info, *self.others) if self.others else self.info
 
     def refresh(self) -> None:
-        """Take a snapshot of the live readings; an error is shown in the view."""
+        """Take a snapshot of the live readings; the view shows an error."""
         if self._metrics is None:
             return
         with self._lock, self._reporting("Reading the device"):
@@ -84,32 +84,34 @@ class DeviceCard(View, module="device/card"):
         bandwidth = (
             f", {number(info.memory_bandwidth_gbps)} GB/s" if info.memory_bandwidth_gbps is not None else ""
         )
-        beside = f", compared with {count(len(self.others), 'other device')}" if self.others else ""
+        comparison_text = f", compared with {count(len(self.others), 'other device')}" if self.others else ""
         memory = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}{bandwidth}"
         return (
             f"Device card of {info.name}: compute capability {info.capability}, "
-            f"{count(info.sm_count, 'SM')}, {memory}{beside}; {info.provenance.label}."
+            f"{count(info.sm_count, 'SM')}, {memory}{comparison_text}; {info.provenance.label}."
         )
 
     def describe(self) -> str:
         lines = [self.sentence()]
         for heading, quantities in facts.LIMITS.items():
             lines.append(
-                f"{heading}: " + "; ".join(f"{q.name} {q.text(self.info)}" for q in quantities) + "."
+                f"{heading}: "
+                + "; ".join(f"{quantity.name} {quantity.text(self.info)}" for quantity in quantities)
+                + "."
             )
         if self._setup is not None:
-            told = "; ".join(" ".join(cells) for cells in _rows(self._setup))
-            lines.append(f"As set up, {self._setup.provenance.label}: {told}.")
+            setup_text = "; ".join(" ".join(cells) for cells in _rows(self._setup))
+            lines.append(f"As set up, {self._setup.provenance.label}: {setup_text}.")
         for other in self.others:
-            words = ", ".join(f"{q.name} {q.text(other)}" for q in facts.QUANTITIES)
-            lines.append(f"{other.name} ({other.provenance.label}): {words}.")
+            values = ", ".join(f"{quantity.name} {quantity.text(other)}" for quantity in facts.QUANTITIES)
+            lines.append(f"{other.name} ({other.provenance.label}): {values}.")
         if self.info.notes:
             lines.append(self.info.notes)
         return "\n".join(lines)
 
     def draw(self) -> Box:
         groups = [
-            table([[q.name, q.text(self.info)] for q in quantities], title=heading)
+            table([[quantity.name, quantity.text(self.info)] for quantity in quantities], title=heading)
             for heading, quantities in facts.LIMITS.items()
         ]
         if self._setup is not None:
@@ -129,7 +131,7 @@ def _rows(setup: DeviceMetrics) -> list[list[str]]:
 
 def _caption(info: DeviceInfo, others: Sequence[DeviceInfo]) -> str:
     text = f"{info.name}: {info.provenance.label}."
-    sources = sorted({o.provenance.source for o in others})
+    sources = sorted({other.provenance.source for other in others})
     if others:
         text += f" Other devices: {' and '.join(sources)}."
     return f"{text} Peak rates are theoretical."

@@ -1,4 +1,4 @@
-"""Several GPUs side by side: one column each, differences marked."""
+"""Comparison of several GPUs side by side, with a mark at each difference."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ DIFFERS = " ≠"
 
 
 class DeviceComparison(FigureView):
-    """Capability and every limit of several GPUs, one column each.
+    """Chart and tables of the capability and limits of several GPUs, with a column for each.
 
     Parameters
     ----------
     devices
-        The GPUs, in the order of their columns; one that comes twice is shown once.
+        The GPUs, in the order of their columns; duplicates are shown once.
     """
 
     def __init__(self, devices: Sequence[DeviceInfo]) -> None:
-        self.devices = tuple({(d.name, d.provenance.source): d for d in devices}.values())
+        self.devices = tuple({(gpu.name, gpu.provenance.source): gpu for gpu in devices}.values())
         self.names = facts.short_names(self.devices)
         self.origins = "; ".join(device.provenance.label for device in self.devices)
         sources = dict.fromkeys(device.provenance.source for device in self.devices)
@@ -46,29 +46,30 @@ class DeviceComparison(FigureView):
 
     def sentence(self) -> str:
         names = [
-            f"{name} (compute capability {d.capability})"
-            for name, d in zip(self.names, self.devices, strict=True)
+            f"{name} (compute capability {device.capability})"
+            for name, device in zip(self.names, self.devices, strict=True)
         ]
-        differ = sum(len(facts.differing(group, self.devices)) for group in facts.LIMITS.values())
-        return f"{listing(names)} side by side: {differ} of their limits differ; {self.origins}."
+        differing_count = sum(len(facts.differing(group, self.devices)) for group in facts.LIMITS.values())
+        return f"{listing(names)} side by side: {differing_count} of their limits differ; {self.origins}."
 
     def describe(self) -> str:
         lines = [self.sentence()]
         for heading, quantities in facts.LIMITS.items():
             for quantity in quantities:
                 values = [
-                    f"{name} {quantity.text(d)}" for name, d in zip(self.names, self.devices, strict=True)
+                    f"{name} {quantity.text(device)}"
+                    for name, device in zip(self.names, self.devices, strict=True)
                 ]
                 lines.append(f"{heading}, {quantity.name}: {', '.join(values)}.")
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
-        """A row for each device with the quantities of the chart, then all limits with a column each."""
+        """Return a table with the chart's quantities, a row per device, and tables of all limits."""
         overview = tuple(
-            (name, device.capability, *(q.of(device) for q in facts.QUANTITIES))
+            (name, device.capability, *(quantity.of(device) for quantity in facts.QUANTITIES))
             for name, device in zip(self.names, self.devices, strict=True)
         )
-        quantities = tuple(Column(q.heading, show=q.show) for q in facts.QUANTITIES)
+        quantities = tuple(Column(quantity.heading, show=quantity.show) for quantity in facts.QUANTITIES)
         columns: tuple[Column | str, ...] = ("device", "capability", *quantities)
         groups = (self._group(heading, quantities) for heading, quantities in facts.LIMITS.items())
         return Table("Devices", columns, overview), *groups
@@ -77,10 +78,10 @@ class DeviceComparison(FigureView):
         different = facts.differing(quantities, self.devices)
         rows = tuple(
             (
-                Cell(q.heading, q.heading + (DIFFERS if q in different else "")),
-                *(Cell(q.of(device), q.figure(device)) for device in self.devices),
+                Cell(quantity.heading, quantity.heading + (DIFFERS if quantity in different else "")),
+                *(Cell(quantity.of(device), quantity.figure(device)) for device in self.devices),
             )
-            for q in quantities
+            for quantity in quantities
         )
         title = f"{heading}: {len(different)} of {len(rows)} differ"
         return Table(title, (Column("", "quantity"), *self.names), rows)
@@ -89,15 +90,15 @@ class DeviceComparison(FigureView):
         return (self._paint,)
 
     def _paint(self, ax: Axes) -> None:
-        """A row for each device and a column for each quantity, with bars up to the largest value."""
+        """Draw a row for each device and a column for each quantity, with bars up to the largest value."""
         for column, quantity in enumerate(facts.QUANTITIES):
             values = [quantity.of(device) for device in self.devices]
-            largest = max((v for v in values if isinstance(v, (int, float))), default=0) or 1
+            largest = max((number for number in values if isinstance(number, (int, float))), default=0) or 1
             for row, (device, value) in enumerate(zip(self.devices, values, strict=True)):
                 share = value / largest if isinstance(value, (int, float)) else 0
                 ax.barh(row, 0.55 * share, 0.6, left=column, color=colour("accent"))
                 ax.text(column + 0.55 * share + 0.03, row, quantity.figure(device), va="center")
-        names = [f"{name} ({d.capability})" for name, d in zip(self.names, self.devices, strict=True)]
+        names = [f"{name} ({gpu.capability})" for name, gpu in zip(self.names, self.devices, strict=True)]
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.4, -0.6)
         headings = [fill(quantity.heading, 13) for quantity in facts.QUANTITIES]

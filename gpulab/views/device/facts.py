@@ -1,4 +1,4 @@
-"""Reading a device's information: quantities to compare, and limits as rows of text."""
+"""Quantities and limits of a device, as numbers to compare and as texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPARE = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\b")
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity of a device, a number or text: its name, its unit, and how to get it."""
+    """Quantity of a device: its name, its unit, and a function that returns its value."""
 
     name: str
     unit: str
@@ -27,16 +27,16 @@ class Quantity:
     digits: int = 3
 
     def figure(self, info: DeviceInfo) -> str:
-        """The number without its unit."""
+        """Return the quantity's value as text, without its unit."""
         value = self.of(info)
         return UNKNOWN if value is None else self.show(value)
 
     def show(self, value: float | str) -> str:
-        """A value as text, without its unit."""
+        """Return a value as text, without its unit."""
         return value if isinstance(value, str) else number(value, self.digits)
 
     def text(self, info: DeviceInfo) -> str:
-        """The number with its unit."""
+        """Return the quantity's value as text, with its unit."""
         value = self.of(info)
         return (
             self.figure(info)
@@ -50,7 +50,10 @@ class Quantity:
 
 
 def fp32_tflops(info: DeviceInfo) -> float | None:
-    """Return the peak FP32 rate, or 2 operations (one FMA) x lanes x SMs x boost clock if it is not given."""
+    """Return the peak FP32 rate in TFLOP/s.
+
+    If it is not given, it is 2 operations (one FMA) x lanes x SMs x boost clock; None if that is not known.
+    """
     if info.fp32_tflops is not None:
         return info.fp32_tflops
     if info.boost_clock_mhz is None:
@@ -59,8 +62,8 @@ def fp32_tflops(info: DeviceInfo) -> float | None:
 
 
 def _dims(dim: Dim3) -> str:
-    # 2**31 - 1 is clearer than its digits, and shorter.
-    return " × ".join("(2³¹−1)" if d == 2**31 - 1 else number(d) for d in dim)
+    # 2³¹−1 is shorter and clearer than its digits.
+    return " × ".join("(2³¹−1)" if extent == 2**31 - 1 else number(extent) for extent in dim)
 
 
 def _driver(info: DeviceInfo) -> str | None:
@@ -86,7 +89,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     THREADS,
     LANES,
 )
-"""The quantities by which devices are compared at a glance."""
+"""Quantities for a short comparison of devices."""
 
 LIMITS: dict[str, tuple[Quantity, ...]] = {
     "Launch limits": (
@@ -127,42 +130,47 @@ LIMITS: dict[str, tuple[Quantity, ...]] = {
         Quantity("Driver", "", _driver),
     ),
 }
-"""Every limit and capability, by heading."""
+"""All limits and capabilities, by heading."""
 
 
 def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> list[Quantity]:
     """Return the quantities that are not the same on all devices."""
-    return [q for q in quantities if len({q.figure(device) for device in devices}) > 1]
+    return [quantity for quantity in quantities if len({quantity.figure(device) for device in devices}) > 1]
 
 
-def overview(devices: Sequence[DeviceInfo], chosen: DeviceInfo | None = None) -> Box:
-    """Return a row per device and a column per quantity, each with a bar to the highest of its column."""
-    tops = [
-        max((v for d in devices if isinstance(v := q.of(d), (int, float))), default=0) for q in QUANTITIES
-    ]
+def overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) -> Box:
+    """Return a matrix with a row per device and a column per quantity, with bars relative to the largest."""
+    largest_values = []
+    for quantity in QUANTITIES:
+        values = [quantity.of(device) for device in devices]
+        largest_values.append(max((value for value in values if isinstance(value, (int, float))), default=0))
     rows = []
     for device, name in zip(devices, short_names(devices), strict=True):
         cells: list[tuple[str, float | None]] = [(device.capability, None)]
-        for quantity, top in zip(QUANTITIES, tops, strict=True):
+        for quantity, largest in zip(QUANTITIES, largest_values, strict=True):
             value = quantity.of(device)
-            share = value / top if top and isinstance(value, (int, float)) else None
+            share = value / largest if largest and isinstance(value, (int, float)) else None
             cells.append((quantity.figure(device), share))
-        rows.append({"label": name, "cells": cells, "strong": device is chosen, "title": device.name})
+        rows.append({"label": name, "cells": cells, "strong": device is selected, "title": device.name})
     return matrix(rows, ["Capability", *(quantity.heading for quantity in QUANTITIES)])
 
 
 def metric_row(metric: Metric) -> dict[str, str | float | None]:
-    """Return a live reading for the browser: its number (for a history), its text, or why it is missing."""
+    """Return a live reading for the browser: its number, its text, and the reason if it is missing."""
     value = metric.value
-    figure = None if value is None or isinstance(value, str) else float(value)
-    shown = value if figure is None else number(figure)
-    text = "not available" if shown is None else f"{shown} {metric.unit}".rstrip()
-    return {"name": metric.name, "value": figure, "text": text, "why": metric.why}
+    number_value = None if value is None or isinstance(value, str) else float(value)
+    value_text = value if number_value is None else number(number_value)
+    text = "not available" if value_text is None else f"{value_text} {metric.unit}".rstrip()
+    return {"name": metric.name, "value": number_value, "text": text, "why": metric.why}
 
 
 def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
     """Return `others` without those that have the name and source of `info`."""
-    return tuple(o for o in others if (o.name, o.provenance.source) != (info.name, info.provenance.source))
+    return tuple(
+        other
+        for other in others
+        if (other.name, other.provenance.source) != (info.name, info.provenance.source)
+    )
 
 
 def short_names(devices: Sequence[DeviceInfo]) -> list[str]:

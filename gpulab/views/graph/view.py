@@ -14,7 +14,7 @@ from gpulab.views.parts import boxes
 from gpulab.views.parts.boxes import Box, Plot, column, legend
 from gpulab.views.parts.dag import DrawnNode, dag
 from gpulab.views.timeline.chart import chart, lanes_of, legend_entries
-from gpulab.views.timeline.lanes import ENGINES, NOBODY, OF_DEVICE
+from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, NO_OPERATION
 from gpulab.words import count, listing, number
 from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Timeline
 
@@ -50,9 +50,9 @@ class GraphView(View):
         those of `TimelineView`.
     """
 
-    selected = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
-    node = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
-    panel = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
+    selected = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
+    node = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
+    panel = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
 
     def __init__(
         self, record: GraphRecord, comparison: GraphComparison | None = None, name: str = "fn"
@@ -156,8 +156,8 @@ class GraphView(View):
         folded = {group.members[0]: self._members(group) for group in self.groups if group.times > 1}
         if not folded:
             return None
-        chosen = self.node if self.node in folded else NOBODY
-        return boxes.switch("node", chosen, {NOBODY: column(), **folded})
+        chosen = self.node if self.node in folded else NO_OPERATION
+        return boxes.switch("node", chosen, {NO_OPERATION: column(), **folded})
 
     def _members(self, group: Group) -> Box:
         """Return a group's first nodes, one after the other or side by side, and the number of others."""
@@ -189,7 +189,7 @@ class GraphView(View):
             entries = legend_entries(timelines)
         else:
             used = {self._colour(group) for group in self.groups}
-            entries = [entry for entry in [*ENGINES.values()][:OF_DEVICE] if entry[0] in used]
+            entries = [entry for entry in [*ENGINES.values()][:DEVICE_ENGINES] if entry[0] in used]
         return [*entries, *([("error", "uses an old array")] if self.graph.dangling else [])]
 
     def _caption(self) -> str:

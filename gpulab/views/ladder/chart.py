@@ -1,4 +1,4 @@
-"""Ladder chart: latency over the working set and bandwidth by level, one device or several."""
+"""Ladder chart: latency over the working set, and bandwidth by memory level, of one or several devices."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MARGIN = 2**0.3  # of the working sets, on both sides
 
 
 class LadderChart(FigureView):
-    """Memory hierarchies of up to three devices, with capacities and published rates of the first one.
+    """Chart of the memory hierarchies of up to three devices.
 
     Parameters
     ----------
     ladders
-        The device that is shown, and those beside it.
+        The memory hierarchies; capacities and published rates are those of the first device.
     find
-        Gives the recorded ladder of a GPU by its name, for `beside`.
+        Function that returns the recorded ladder of a GPU by its name, for `beside`.
 
     Raises
     ------
@@ -47,7 +47,7 @@ class LadderChart(FigureView):
         first = self.ladders[0]
         super().__init__(
             title="Memory hierarchy: latency and bandwidth",
-            caption=f"{listing([each.provenance.label for each in self.ladders])}. "
+            caption=f"{listing([ladder.provenance.label for ladder in self.ladders])}. "
             "Dashed: published capacities and rates; bars stand in the order of the names above.",
             source=first.provenance.source,
         )
@@ -58,7 +58,7 @@ class LadderChart(FigureView):
         return self.ladders[0]
 
     def beside(self, other: str | MemoryLadder) -> LadderChart:
-        """Return the same chart with one more device in it: a GPU's name, or a record."""
+        """Return the same chart with one more device, which is the name of a GPU or a record."""
         if isinstance(other, str):
             if self._find is None:
                 raise ValueError("This chart knows no recorded ladders; pass a MemoryLadder.")
@@ -67,12 +67,12 @@ class LadderChart(FigureView):
 
     def sentence(self) -> str:
         first = self.ladders[0]
-        steps = listing([f"{duration(ns)} {place}" for place, ns in _steps(first)])
+        steps = listing([f"{duration(time_ns)} {level_text}" for level_text, time_ns in _steps(first)])
         names = {"L2": "L2", "memory, read": "memory"}
         rates = [
-            f"{number(b.gbps)} GB/s from {names[b.level]}"
-            for b in first.bandwidths
-            if b.level in names and b.gbps
+            f"{number(bandwidth.gbps)} GB/s from {names[bandwidth.level]}"
+            for bandwidth in first.bandwidths
+            if bandwidth.level in names and bandwidth.gbps
         ]
         return f"A load takes {steps}; all SMs together read {listing(rates)}; {first.provenance.label}."
 
@@ -80,26 +80,35 @@ class LadderChart(FigureView):
         lines = [self.sentence()]
         for ladder in self.ladders:
             lines.append(f"{ladder.provenance.label}:")
-            lines += [f"{size(w)}: {duration(ns)} a load." for w, ns in _points(ladder)]
-            lines += [f"{_rate(b)}. {b.method}" for b in ladder.bandwidths]
+            lines += [
+                f"{size(working_set)}: {duration(time_ns)} a load."
+                for working_set, time_ns in _points(ladder)
+            ]
+            lines += [f"{_rate(bandwidth)}. {bandwidth.method}" for bandwidth in ladder.bandwidths]
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
-        """Latencies and bandwidths of all devices, and the methods of the first one."""
+        """Return tables of the latencies and bandwidths of all devices, and of the first one's methods."""
         latencies = tuple(
             (ladder.provenance.label, working_set, time_ns)
             for ladder in self.ladders
             for working_set, time_ns in _points(ladder)
         )
         bandwidths = tuple(
-            (ladder.provenance.label, each.level, each.gbps, each.published_gbps, each.why or each.method)
+            (
+                ladder.provenance.label,
+                bandwidth.level,
+                bandwidth.gbps,
+                bandwidth.published_gbps,
+                bandwidth.why or bandwidth.method,
+            )
             for ladder in self.ladders
-            for each in ladder.bandwidths
+            for bandwidth in ladder.bandwidths
         )
         first = self.ladders[0]
         methods = (
             ("latency", first.latency_method),
-            *((b.level, b.method + _document(b)) for b in first.bandwidths),
+            *((bandwidth.level, bandwidth.method + _document(bandwidth)) for bandwidth in first.bandwidths),
         )
         return (
             Table(
@@ -129,9 +138,9 @@ class LadderChart(FigureView):
         return self._paint_latency, self._paint_bandwidth
 
     def _paint_latency(self, ax: Axes) -> None:
-        """Latency over the working set; dashed lines are the capacities of the first device."""
-        least = min(int(ladder.working_set_bytes[0]) for ladder in self.ladders) / MARGIN
-        most = max(int(ladder.working_set_bytes[-1]) for ladder in self.ladders) * MARGIN
+        """Draw the latency over the working set, with dashed lines at the capacities of the first device."""
+        min_bytes = min(int(ladder.working_set_bytes[0]) for ladder in self.ladders) / MARGIN
+        max_bytes = max(int(ladder.working_set_bytes[-1]) for ladder in self.ladders) * MARGIN
         # The later curves are broader and lie below, so that a curve on top of another hides none.
         for index, ladder in reversed([*enumerate(self.ladders)]):
             ax.plot(
@@ -145,12 +154,16 @@ class LadderChart(FigureView):
             )
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
-        octaves = [n for n in range(math.ceil(math.log2(least)), int(math.log2(most)) + 1) if n % 4 == 2]
-        ax.set_xticks([2.0**n for n in octaves], [size(2.0**n) for n in octaves])
-        ax.set_xlim(least, most)
+        octaves = [
+            exponent
+            for exponent in range(math.ceil(math.log2(min_bytes)), int(math.log2(max_bytes)) + 1)
+            if exponent % 4 == 2
+        ]
+        ax.set_xticks([2.0**exponent for exponent in octaves], [size(2.0**exponent) for exponent in octaves])
+        ax.set_xlim(min_bytes, max_bytes)
         number_ticks(ax, "y", (1, 2, 5))
         for capacity in self.ladders[0].capacities:
-            if least < capacity.size_bytes < most:
+            if min_bytes < capacity.size_bytes < max_bytes:
                 ax.axvline(capacity.size_bytes, color=colour("muted"), linewidth=0.9, linestyle="--")
                 ax.annotate(
                     f"{capacity.level}: {size(capacity.size_bytes)}",
@@ -171,27 +184,33 @@ class LadderChart(FigureView):
         )
 
     def _paint_bandwidth(self, ax: Axes) -> None:
-        """Bandwidth by level, a bar for each device; dashed lines are published rates of the first one."""
+        """Draw the bandwidth by level, with dashed lines at the published rates of the first device."""
         first = self.ladders[0]
-        levels = [each.level for each in first.bandwidths]
+        levels = [bandwidth.level for bandwidth in first.bandwidths]
         rates = [
-            v for ladder in self.ladders for b in ladder.bandwidths for v in (b.gbps, b.published_gbps) if v
+            rate
+            for ladder in self.ladders
+            for level_bandwidth in ladder.bandwidths
+            for rate in (level_bandwidth.gbps, level_bandwidth.published_gbps)
+            if rate
         ]
         low = min(rates) / 2
-        high = 0.8 / len(self.ladders)
+        bar_height = 0.8 / len(self.ladders)
         ax.set_xscale("log")
         for index, ladder in enumerate(self.ladders):
-            for each in ladder.bandwidths:
-                if each.gbps and each.level in levels:
-                    row = levels.index(each.level) - 0.4 + high * (index + 0.5)
-                    ax.barh(row, each.gbps - low, high * 0.9, left=low, color=colour(COLOURS[index]))
-        for row, each in enumerate(first.bandwidths):
-            if each.published_gbps:
-                ax.vlines(each.published_gbps, row - 0.46, row + 0.46, colour("fg"), "--", linewidth=1.2)
-            if len(self.ladders) == 1 or not each.gbps:
+            for bandwidth in ladder.bandwidths:
+                if bandwidth.gbps and bandwidth.level in levels:
+                    row = levels.index(bandwidth.level) - 0.4 + bar_height * (index + 0.5)
+                    ax.barh(
+                        row, bandwidth.gbps - low, bar_height * 0.9, left=low, color=colour(COLOURS[index])
+                    )
+        for row, bandwidth in enumerate(first.bandwidths):
+            if bandwidth.published_gbps:
+                ax.vlines(bandwidth.published_gbps, row - 0.46, row + 0.46, colour("fg"), "--", linewidth=1.2)
+            if len(self.ladders) == 1 or not bandwidth.gbps:
                 ax.annotate(
-                    number(each.gbps) if each.gbps else each.why,
-                    (max(each.gbps or low, each.published_gbps or low), row),
+                    number(bandwidth.gbps) if bandwidth.gbps else bandwidth.why,
+                    (max(bandwidth.gbps or low, bandwidth.published_gbps or low), row),
                     (4, 0),
                     textcoords="offset points",
                     va="center",
@@ -211,21 +230,27 @@ def _points(ladder: MemoryLadder) -> list[tuple[int, float]]:
 
 
 def _steps(ladder: MemoryLadder) -> list[tuple[str, float]]:
-    """Return the latency in the middle of each level: at half of a cache, and of the largest working set."""
+    """Return the latency at half of each capacity, and of the largest working set."""
     steps = [
-        (f"from {c.level}", ladder.latency_at(c.size_bytes / 2))
-        for c in ladder.capacities
-        if c.size_bytes / 2 < ladder.working_set_bytes[-1]
+        (f"from {capacity.level}", ladder.latency_at(capacity.size_bytes / 2))
+        for capacity in ladder.capacities
+        if capacity.size_bytes / 2 < ladder.working_set_bytes[-1]
     ]
-    last = int(ladder.working_set_bytes[-1])
-    return [*steps, (f"within {size(last)}", ladder.latency_at(last))]
+    largest_set = int(ladder.working_set_bytes[-1])
+    return [*steps, (f"within {size(largest_set)}", ladder.latency_at(largest_set))]
 
 
-def _rate(b: LevelBandwidth) -> str:
+def _rate(bandwidth: LevelBandwidth) -> str:
     return (
-        f"{b.level}: {number(b.gbps)} GB/s{_document(b)}" if b.gbps else f"{b.level}: not measured, {b.why}"
+        f"{bandwidth.level}: {number(bandwidth.gbps)} GB/s{_document(bandwidth)}"
+        if bandwidth.gbps
+        else f"{bandwidth.level}: not measured, {bandwidth.why}"
     )
 
 
-def _document(b: LevelBandwidth) -> str:
-    return f" (published: {number(b.published_gbps)} GB/s, {b.document})" if b.published_gbps else ""
+def _document(bandwidth: LevelBandwidth) -> str:
+    return (
+        f" (published: {number(bandwidth.published_gbps)} GB/s, {bandwidth.document})"
+        if bandwidth.published_gbps
+        else ""
+    )

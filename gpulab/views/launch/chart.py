@@ -1,4 +1,4 @@
-"""Launch chart: the blocks of one launch on their SMs over time."""
+"""Launch chart: the blocks of a launch on their SMs over time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from virtualgpu.records import LaunchTrace
 
 BLOCK_SIZES = range(32, 1025, 32)
 LEFT_PX = 54
-# Rows of few busy SMs are as high as this, those of many share what is there; up to 16 have room for names.
+# Height of the rows of a few busy SMs. Many rows share the available height; up to 16 rows have names.
 ROW_PX = 26
 ROWS_PX = 170
 NARROW_ROWS_PX = 130
@@ -38,15 +38,15 @@ MEANING = (
 
 
 class LaunchChart(Steered):
-    """The SM and times of every block, the waves, and the limits of occupancy.
+    """View of a launch: the SM and times of every block, the waves, and the limits of occupancy.
 
     Parameters
     ----------
     trace
         The launch.
     at_block_size
-        Gives the launch for another number of threads a block (32 to 1024); with it the view has
-        a slider. An error it raises is shown in the view, which keeps its last picture.
+        Function that returns the launch for another number of threads per block (32 to 1024); with it, the
+        view has a slider. The view shows an error of the function and keeps its last picture.
     beside
         A launch to show next to it, such as one that was recorded on another GPU.
     """
@@ -64,11 +64,11 @@ class LaunchChart(Steered):
         self._at_block_size = at_block_size
         sizes = sorted({*BLOCK_SIZES, math.prod(trace.block)})
         warps = [f"{count(size, 'thread')} = {count(-(-size // 32), 'warp')}" for size in sizes]
-        steer = slider("Threads a block", "block_threads", sizes, warps)
+        size_slider = slider("Threads a block", "block_threads", sizes, warps)
         super().__init__(
             title=f"Launch of {trace.kernel_name}: blocks on SMs over time",
             source=trace.provenance.source,
-            controls=[steer.wire()] if at_block_size else [],
+            controls=[size_slider.wire()] if at_block_size else [],
             block_threads=math.prod(trace.block),
             pictured={"block_threads": math.prod(trace.block)},
         )
@@ -77,17 +77,17 @@ class LaunchChart(Steered):
 
     @property
     def trace(self) -> LaunchTrace:
-        """The launch shown."""
+        """The displayed launch."""
         return self.waves.trace
 
     @property
     def other(self) -> LaunchTrace | None:
-        """The launch that is shown next to it."""
+        """The launch that is shown next to it, or None."""
         return self._other.trace if self._other is not None else None
 
     @property
     def record(self) -> LaunchTrace | tuple[LaunchTrace, LaunchTrace]:
-        """The launch, or both launches."""
+        """The launch, or a tuple of both launches."""
         return self.trace if self.other is None else (self.trace, self.other)
 
     beside = old_method("beside", "compare")
@@ -105,7 +105,7 @@ class LaunchChart(Steered):
         return self
 
     def close(self) -> None:
-        """Close the live view, and release the arrays that its slider would launch with."""
+        """Close the live view, and release the arrays with which its slider launches."""
         super().close()
         self._at_block_size = None
 
@@ -117,9 +117,9 @@ class LaunchChart(Steered):
                         raise TypeError("this view was made without at_block_size")
                     self._show(self._at_block_size(int(change["new"])))
             finally:
-                shown = count(math.prod(self.trace.block), "thread")
-                what = self.error.partition(" failed. ")[2].partition(":")[0]
-                self.failed = f"failed: {what}; still showing {shown}" if what else ""
+                displayed = count(math.prod(self.trace.block), "thread")
+                error_text = self.error.partition(" failed. ")[2].partition(":")[0]
+                self.failed = f"failed: {error_text}; still showing {displayed}" if error_text else ""
                 self.answer({"block_threads": math.prod(self.trace.block)})
 
     def _show(self, trace: LaunchTrace) -> None:
@@ -144,15 +144,15 @@ class LaunchChart(Steered):
         lines = [self.sentence(), MEANING]
         for waves in filter(None, (self.waves, self._other)):
             trace = waves.trace
-            fit = waves.trace.occupancy
-            limits = ", ".join(f"{limit} {blocks}" for limit, blocks in fit.blocks_by_limit.items())
+            occupancy = waves.trace.occupancy
+            limits = ", ".join(f"{limit} {blocks}" for limit, blocks in occupancy.blocks_by_limit.items())
             lines.append(
                 f"{trace.provenance.label[0].upper()}{trace.provenance.label[1:]}: grid {shape(trace.grid)}, "
                 f"block {shape(trace.block)}, {count(trace.blocks_per_wave, 'block')} at once, span "
                 f"{duration(trace.span_ns)}, {number(waves.idle_sms)} of {count(trace.sm_count, 'SM')} idle."
             )
             lines.append(
-                f"{_occupancy_words(waves)}, {occupancy_words(fit)} at most. "
+                f"{_occupancy_words(waves)}, {occupancy_words(occupancy)} at most. "
                 f"Blocks per SM by limit: {limits}."
             )
             if trace.note:
@@ -160,23 +160,23 @@ class LaunchChart(Steered):
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        shown = [self.waves] if self._other is None else [self.waves, self._other]
-        span_ns = max(1, *(waves.trace.span_ns for waves in shown))
+        launches = [self.waves] if self._other is None else [self.waves, self._other]
+        span_ns = max(1, *(waves.trace.span_ns for waves in launches))
         if self._other is None:
-            return column(_legend(shown), _panel(self.waves, span_ns))
-        return column(_legend(shown), *_side_by_side(self.waves, self._other, span_ns))
+            return column(_legend(launches), _panel(self.waves, span_ns))
+        return column(_legend(launches), *_side_by_side(self.waves, self._other, span_ns))
 
 
-def _legend(shown: list[Waves]) -> Box:
-    """Return the meanings of the colours that occur."""
-    several = any(waves.full_waves > 1 for waves in shown)
-    tail = any(waves.in_tail.any() for waves in shown)
-    sampled = max(waves.sample.trace.sampled for waves in shown)
+def _legend(launches: list[Waves]) -> Box:
+    """Return a legend of the colours that occur."""
+    has_many_waves = any(waves.full_waves > 1 for waves in launches)
+    has_tail = any(waves.in_tail.any() for waves in launches)
+    sampled = max(waves.sample.trace.sampled for waves in launches)
     return legend(
         [
-            ("accent", "odd waves" if several else "first wave"),
-            *([("accent-2", "even waves")] if several else []),
-            *([("tail", "tail: last, partly filled wave")] if tail else []),
+            ("accent", "odd waves" if has_many_waves else "first wave"),
+            *([("accent-2", "even waves")] if has_many_waves else []),
+            *([("tail", "tail: last, partly filled wave")] if has_tail else []),
             *(
                 [("other", f"busy (1 of {number(sampled)} blocks is drawn, on every SM)")]
                 if sampled > 1
@@ -188,28 +188,31 @@ def _legend(shown: list[Waves]) -> Box:
 
 
 def _occupancy_words(waves: Waves) -> str:
-    fit = percent(waves.trace.occupancy.fraction)
-    return f"Theoretical occupancy {fit}, achieved {percent(waves.achieved)} ({waves.achieved_where})"
+    theoretical = percent(waves.trace.occupancy.fraction)
+    return f"Theoretical occupancy {theoretical}, achieved {percent(waves.achieved)} ({waves.achieved_where})"
 
 
 def _panel(waves: Waves, span_ns: int) -> Box:
-    """Draw one launch: its picture, numbers and limits; in a narrow view the numbers are above."""
+    """Return the picture, numbers and limits of one launch; in a narrow view the numbers are above."""
     picture = column(_head(waves), _chart(waves, span_ns, ROWS_PX))
-    figures = column(numbers(waves.numbers(), least=168), _limits(waves), gap=8)
-    return row(picture, figures, weights=[2.6, 1], least=[440, 200], above=True)
+    numbers_box = column(numbers(waves.numbers(), least=168), _limits(waves), gap=8)
+    return row(picture, numbers_box, weights=[2.6, 1], least=[440, 200], above=True)
 
 
 def _side_by_side(left: Waves, right: Waves, span_ns: int) -> list[Box]:
-    """Draw two launches over the same time, and their numbers in a table."""
-    # The caption has the date and the driver, so that the headings fit on one line side by side.
+    """Return the pictures of two launches over the same time, and their numbers in a table."""
+    # The date and the driver are in the caption, so that the two headings fit on one line.
     origins = [waves.trace.provenance for waves in (left, right)]
     headings = [f"{origin.source.capitalize()} on {origin.device}" for origin in origins]
     pictures = [
-        column(words(heading, "strong"), _head(waves), _chart(waves, span_ns, NARROW_ROWS_PX, narrow=True))
+        column(words(heading, "strong"), _head(waves), _chart(waves, span_ns, NARROW_ROWS_PX, is_narrow=True))
         for heading, waves in zip(headings, (left, right), strict=True)
     ]
-    lines = zip(left.numbers(), right.numbers(), strict=True)
-    rows = [[term, f"{a} ({of_a})", f"{b} ({of_b})"] for (term, a, of_a), (_, b, of_b) in lines]
+    pairs = zip(left.numbers(), right.numbers(), strict=True)
+    rows = [
+        [term, f"{left_value} ({left_detail})", f"{right_value} ({right_detail})"]
+        for (term, left_value, left_detail), (_, right_value, right_detail) in pairs
+    ]
     return [
         row(*pictures, least=[240, 240]),
         table(rows, ["", *headings]),
@@ -219,37 +222,39 @@ def _side_by_side(left: Waves, right: Waves, span_ns: int) -> list[Box]:
 
 def _head(waves: Waves) -> Box:
     text = f"{count(math.prod(waves.trace.block), 'thread')} a block: {waves.wave_words()}"
-    most = float(waves.running()[1].max(initial=0))
-    if waves.full_waves and most < 0.6 * waves.trace.blocks_per_wave:
-        text += f". No more than {number(round(most))} ran at once: blocks end sooner than others start"
+    most_running = float(waves.running()[1].max(initial=0))
+    if waves.full_waves and most_running < 0.6 * waves.trace.blocks_per_wave:
+        text += (
+            f". No more than {number(round(most_running))} ran at once: blocks end sooner than others start"
+        )
     return words(text, name="waves")
 
 
 def _limits(waves: Waves) -> Box:
-    fit = waves.trace.occupancy
-    registers = count(fit.registers_per_thread, "register")
-    used = f"{registers} a thread and {size(fit.shared_bytes)} of shared memory"
+    occupancy = waves.trace.occupancy
+    registers = count(occupancy.registers_per_thread, "register")
+    resources_text = f"{registers} a thread and {size(occupancy.shared_bytes)} of shared memory"
     inner = column(
-        words(f"Blocks per SM that each limit alone would allow, with {used} a block:", "note"),
-        bars(limit_bars(fit), label=0.44),
+        words(f"Blocks per SM that each limit alone would allow, with {resources_text} a block:", "note"),
+        bars(limit_bars(occupancy), label=0.44),
         gap=3,
     )
-    return fold(f"Theoretical occupancy {limiter_words(fit)}", inner, opened=False)
+    return fold(f"Theoretical occupancy {limiter_words(occupancy)}", inner, opened=False)
 
 
-def _chart(waves: Waves, span_ns: int, most_px: float, narrow: bool = False) -> Box:
+def _chart(waves: Waves, span_ns: int, max_height_px: float, is_narrow: bool = False) -> Box:
     trace = waves.trace
     domain = (0.0, float(span_ns))
-    # Where all SMs work they all have a row, where few do these have high ones and the others a line.
+    # If all SMs work, each has a row. Otherwise the busy ones have higher rows, and the others share a line.
     sms = waves.sms if waves.idle_sms else np.arange(max(trace.sm_count, int(waves.sms.max(initial=0)) + 1))
     rows = max(1, sms.size)
-    height = float(min(rows * ROW_PX, max(most_px, rows * NAMED_PX if rows <= 16 else 0)))
+    height = float(min(rows * ROW_PX, max(max_height_px, rows * NAMED_PX if rows <= 16 else 0)))
     top = height + (IDLE_PX if waves.idle_sms else 0) + GAP_PX
     bottom = top + RUNNING_PX
     unit, scale = time_unit(span_ns)
     title = "time since the first block started"
-    warps = "warps per SM busy at that moment, dashed: as many as fit"
-    axis = f"{title} ({unit}); {warps}\n{title} ({unit})\n({unit})"
+    warps_text = "warps per SM busy at that moment, dashed: as many as fit"
+    axis_text = f"{title} ({unit}); {warps_text}\n{title} ({unit})\n({unit})"
     label = f"Blocks of {count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} over time"
     hint = "Each row is one SM, its blocks side by side. Click it or press Enter to see it alone."
     return plots.plot(
@@ -260,41 +265,46 @@ def _chart(waves: Waves, span_ns: int, most_px: float, narrow: bool = False) -> 
         *(_idle_line(waves, height + 3, domain) if waves.idle_sms else ()),
         *_occupancy(waves, top, domain),
         plots.y_name("SM" if height < 80 else "one row per SM", height / 2, domain, LEFT_PX, of_rows=True),
-        plots.x_axis(bottom, span_ns, number, axis, scale=scale, zoom=True),
+        plots.x_axis(bottom, span_ns, number, axis_text, scale=scale, zoom=True),
         label=f"{label}: {waves.wave_words()}. Arrow keys go from block to block, Enter shows an SM alone; "
         "+ and - zoom.",
         left=LEFT_PX,
-        hint="Click an SM to see it alone." if narrow else hint,
+        hint="Click an SM to see it alone." if is_narrow else hint,
         zoom=True,
     )
 
 
 def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
-    ground = None
+    busy = None
     if waves.sample is not waves:
-        sm, begin, end = waves.trace.busy(waves.trace.span_ns / 2000)
-        ground = {"row": np.searchsorted(sms, sm).astype(np.int32), "x0": begin, "x1": end, "colour": "other"}
+        sm, start_ns, end = waves.trace.busy(waves.trace.span_ns / 2000)
+        busy = {
+            "row": np.searchsorted(sms, sm).astype(np.int32),
+            "x0": start_ns,
+            "x1": end,
+            "colour": "other",
+        }
     waves = waves.sample
     trace = waves.trace
     order = waves.order
-    # Four bytes hold times up to 2.1 s exactly, and halve what a slider sends.
-    kind = np.int32 if max(trace.span_ns, waves.blocks) < 1 << 31 else np.float64
+    # Four bytes represent times up to 2.1 s exactly, and halve the data that a slider sends.
+    time_type = np.int32 if max(trace.span_ns, waves.blocks) < 1 << 31 else np.float64
     start = trace.start_ns[order]
     end = trace.end_ns[order]
-    # Places that a sample or a small launch leaves free would only make its rows look empty.
-    partial = trace.sampled > 1 or sms.size < trace.sm_count
-    expected = 1 if partial else trace.occupancy.blocks_per_sm
+    # Slots that a sample or a small launch does not use would only make its rows look empty.
+    is_partial = trace.sampled > 1 or sms.size < trace.sm_count
+    slots_per_sm = 1 if is_partial else trace.occupancy.blocks_per_sm
     index = trace.block_index[order]
     x, y, _ = trace.grid
     axes: dict[str, Any] = {"x": index % x, "y": index // x % y, "z": index // (x * y)}
-    used = [name for name, length in zip(axes, trace.grid, strict=True) if name == "x" or length > 1]
-    if len(used) > 1:
-        used = [*axes][: 3 if "z" in used else 2]
-    block = [part for name in used for part in (", ", [f"block_{name}"])][1:]
-    block = block if len(used) == 1 else ["(", *block, ")"]
+    used_axes = [name for name, length in zip(axes, trace.grid, strict=True) if name == "x" or length > 1]
+    if len(used_axes) > 1:
+        used_axes = [*axes][: 3 if "z" in used_axes else 2]
+    index_pieces = [piece for name in used_axes for piece in (", ", [f"block_{name}"])][1:]
+    index_pieces = index_pieces if len(used_axes) == 1 else ["(", *index_pieces, ")"]
     return Spans(
-        start.astype(kind),
-        end.astype(kind),
+        start.astype(time_type),
+        end.astype(time_type),
         np.searchsorted(sms, trace.sm_id[order]).astype(np.uint16),
         np.where(waves.in_tail, 2, waves.wave % 2).astype(np.uint8),
         SHADES,
@@ -302,15 +312,15 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
         top=0,
         height=height,
         lane=waves.slot.astype(np.uint16),
-        lanes=max(1, expected, int(waves.slot.max(initial=0)) + 1),
-        busy=ground,
+        lanes=max(1, slots_per_sm, int(waves.slot.max(initial=0)) + 1),
+        busy=busy,
         row_names=[f"SM {sm}" for sm in sms.tolist()],
-        written=block,
-        columns={f"block_{name}": axes[name].astype(kind) for name in used}
+        written=index_pieces,
+        columns={f"block_{name}": axes[name].astype(time_type) for name in used_axes}
         | {"wave": waves.wave + np.uint16(1)},
         say=[
             "Block ",
-            *block,
+            *index_pieces,
             " on ",
             ["row", "row_names"],
             ": from ",
@@ -328,15 +338,17 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
 
 
 def _sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float]) -> Item:
-    """Return ticks with the SM numbers of the rows: all of few, round ones of many."""
-    each = height / max(1, sms.size)
+    """Return ticks with the SM numbers of the rows: all numbers of a few SMs, or round positions."""
+    row_height = height / max(1, sms.size)
     rows = (
         [*range(sms.size)]
-        if each >= 13
-        else [int(at) for at in plots.nice_ticks(sms.size, 8) if at < sms.size]
+        if row_height >= 13
+        else [int(row_index) for row_index in plots.nice_ticks(sms.size, 8) if row_index < sms.size]
     )
-    names = [str(sms[at]) for at in rows]
-    return plots.y_ticks([max(6.0, (at + 0.5) * each) for at in rows], names, domain, of_rows=True)
+    names = [str(sms[row_index]) for row_index in rows]
+    return plots.y_ticks(
+        [max(6.0, (row_index + 0.5) * row_height) for row_index in rows], names, domain, of_rows=True
+    )
 
 
 def _idle_line(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
@@ -348,36 +360,36 @@ def _idle_line(waves: Waves, top: float, domain: tuple[float, float]) -> list[It
 
 
 def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
-    """Draw warps per busy SM over time, below the number that fits; the tail also in words."""
+    """Return the curve of warps per busy SM, the number that fits as a line, and a mark at the tail."""
     trace = waves.trace
-    fit = waves.trace.occupancy
+    occupancy = waves.trace.occupancy
     times, running = waves.running_on_busy()
-    warps = running * trace.warps_per_block
-    most = max(1.0, fit.warps_per_sm, float(warps.max(initial=0)))
-    up = Axis(0, most, {fit.warps_per_sm: number(fit.warps_per_sm), 0: "0"})
-    axes = Axes(Axis(*domain), up, RUNNING_PX - 8, top + 8)
-    line_y = float(axes.y(fit.warps_per_sm))
+    warp_counts = running * trace.warps_per_block
+    highest = max(1.0, occupancy.warps_per_sm, float(warp_counts.max(initial=0)))
+    vertical = Axis(0, highest, {occupancy.warps_per_sm: number(occupancy.warps_per_sm), 0: "0"})
+    axes = Axes(Axis(*domain), vertical, RUNNING_PX - 8, top + 8)
+    line_y = float(axes.y(occupancy.warps_per_sm))
     bottom = axes.bottom
     items = [
-        Line(times, axes.y(warps), "accent", fill="other", base=bottom, step=True, width=0),
+        Line(times, axes.y(warp_counts), "accent", fill="other", base=bottom, step=True, width=0),
         Rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
         *axes.sides(LEFT_PX),
         plots.y_name("warps", (top + bottom) / 2, domain, LEFT_PX),
     ]
     if waves.in_tail.any():
-        at = float(waves.trace.start_ns[waves.order][waves.in_tail.argmax()])
-        late = at > 0.9 * domain[1]
-        name, anchor, dx = ("◂ tail", "end", -4) if late else ("tail ▸", "start", 4)
-        items.append(Rules([at], [top - GAP_PX], [at], [bottom], "fg"))
-        items.append(Labels([at], [bottom - 9], [name], anchor=anchor, dx=dx))
+        tail_start_ns = float(waves.trace.start_ns[waves.order][waves.in_tail.argmax()])
+        is_late = tail_start_ns > 0.9 * domain[1]
+        name, anchor, dx = ("◂ tail", "end", -4) if is_late else ("tail ▸", "start", 4)
+        items.append(Rules([tail_start_ns], [top - GAP_PX], [tail_start_ns], [bottom], "fg"))
+        items.append(Labels([tail_start_ns], [bottom - 9], [name], anchor=anchor, dx=dx))
     return items
 
 
 def _caption(trace: LaunchTrace, other: LaunchTrace | None) -> str:
-    first = f"Placement and times {trace.provenance.label}"
-    step = f"; timer step {trace.timer_step_ns} ns" if trace.timer_step_ns > 1 else ""
-    beside = f"; beside it {other.provenance.label}" if other is not None else ""
+    origin = f"Placement and times {trace.provenance.label}"
+    step_text = f"; timer step {trace.timer_step_ns} ns" if trace.timer_step_ns > 1 else ""
+    other_text = f"; beside it {other.provenance.label}" if other is not None else ""
     no_slider = ""
     if math.prod(trace.grid) != trace.grid[0] or math.prod(trace.block) != trace.block[0]:
         no_slider = " No slider for the block size: a launch of several dimensions has no one way to cut it."
-    return f"{first}{step}{beside}. {trace.note} {MEANING}{no_slider}".replace("  ", " ")
+    return f"{origin}{step_text}{other_text}. {trace.note} {MEANING}{no_slider}".replace("  ", " ")

@@ -1,4 +1,4 @@
-"""Load chart: the load of a GPU, over time and live, one strip for each kind of reading."""
+"""Load chart: the load of a GPU over time, with a strip for each kind of reading."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ LEFT_PX = 76
 RIGHT_PX = 14
 PHASES_PX = 34
 GAP_PX = 19
-HELD_PX = 14
+LIMIT_BAR_PX = 14
 AXIS_PX = 34
-SPANS_S = (10, 60, 600)
-POINTS = 600
+WINDOWS_S = (10, 60, 600)
+MAX_POINTS = 600
 
 
 class _Strip(NamedTuple):
+    """Strip of the chart: a group of readings on one vertical axis."""
+
     title: str
     unit: str
     lines: Sequence[tuple[str, str, str]]  # reading, colour, name
-    whole: bool  # from 0 to 100
+    is_percentage: bool  # axis from 0 to 100
 
     @property
     def height_px(self) -> int:
-        """Return the height of a strip, so that all strips together fit a projector."""
-        return 42 if self.whole else 22
+        """Height of the strip in pixels; all strips together fit a projector."""
+        return 42 if self.is_percentage else 22
 
 
 STRIPS = (
@@ -70,26 +72,26 @@ STRIPS = (
     _Strip("temperature", "°C", (("temperature", "fg", "temperature"),), False),
     _Strip("memory used", "MiB", (("memory_used", "fg", "memory used"),), False),
 )
-# Bits of the reasons that limit the clocks: the program, heat, power, and others.
-_HELD = ((0x01, "other"), (0x68, "error"), (0x84, "warn"))
-_HELD_OTHERS = "purple"
+# Colours by bits of the reasons that limit the clocks: idle, heat and power.
+_REASON_COLOURS = ((0x01, "other"), (0x68, "error"), (0x84, "warn"))
+_OTHER_REASON_COLOUR = "purple"
 
 
 class LoadChart(Steered):
-    """The load of a GPU over time.
+    """View of the load of a GPU over time.
 
     Parameters
     ----------
     samples
-        Gives everything that was read up to now.
+        Function that returns all readings so far.
     state
         ``"live"``, ``"paused"``, ``"stopped"`` or ``"recorded"``.
     pause
-        Pauses the readings, or lets them go on.
+        Function that pauses the readings or continues them.
     """
 
     paused = traitlets.Int(0).tag(sync=True, echo_update=False)
-    span_s = traitlets.Int(SPANS_S[1]).tag(sync=True, echo_update=False)
+    span_s = traitlets.Int(WINDOWS_S[1]).tag(sync=True, echo_update=False)
 
     def __init__(
         self,
@@ -100,15 +102,17 @@ class LoadChart(Steered):
         self._samples = samples
         self._state = state
         self._pause = pause
-        first = samples()
-        super().__init__(title=f"What {first.provenance.device} does", source=first.provenance.source)
+        record = samples()
+        super().__init__(title=f"What {record.provenance.device} does", source=record.provenance.source)
         if state in ("live", "paused"):
             self.paused = int(state == "paused")
             self.controls = [
-                slider("In sight", "span_s", SPANS_S, [duration(s * 1e9) for s in SPANS_S]).wire(),
+                slider(
+                    "In sight", "span_s", WINDOWS_S, [duration(seconds * 1e9) for seconds in WINDOWS_S]
+                ).wire(),
                 slider("Paused", "paused", (0, 1), ("reading", "paused")).wire(),
             ]
-        self.pictured = self._set()
+        self.pictured = self._settings()
         self.show(state)
         self.observe(self._on_slider, ["paused", "span_s"])
 
@@ -117,28 +121,35 @@ class LoadChart(Steered):
         return self._samples()
 
     def tables(self) -> tuple[Table, ...]:
-        """The means of each phase, then the readings, a row each."""
+        """Return a table of the means of each phase, and a table of the readings."""
         record = self.record
         units = {"%": "_percent", "MiB/s": "_mib_per_s", "W": "_w", "J": "_j", "°C": "_c", "MHz": "_mhz"}
-        names = [each.name + units.get(each.unit, "_mib" if each.unit else "") for each in LOAD_READINGS]
-        values = [record.time_ns.tolist(), *(record[each.name].tolist() for each in LOAD_READINGS)]
+        names = [
+            load_reading.name + units.get(load_reading.unit, "_mib" if load_reading.unit else "")
+            for load_reading in LOAD_READINGS
+        ]
+        values = [
+            record.time_ns.tolist(),
+            *(record[load_reading.name].tolist() for load_reading in LOAD_READINGS),
+        ]
         readings = Table("Readings", ("time_ns", *names), tuple(zip(*values, strict=True)))
         return monitor_text.phases(record), readings
 
-    def _set(self) -> dict[str, int]:
+    def _settings(self) -> dict[str, int]:
+        """Return the values of the sliders' traits."""
         return {"paused": self.paused, "span_s": self.span_s}
 
     def show(self, state: str) -> None:
-        """Show everything up to now, and the state of the recording: live, paused or ended."""
+        """Show all readings so far, and the state of the recording: live, paused, stopped or recorded."""
         with self._lock, self.hold_sync():
             self._state = state
             self.paused = int(state == "paused")
             self.caption = self._caption()
-            self.pictured = self._set()
+            self.pictured = self._settings()
             self.redraw()
 
     def tick(self) -> None:
-        """Show new readings; works in any thread."""
+        """Show new readings; can be called in any thread."""
         if self.comm is not None and self._state == "live":
             with self._lock, self.hold_sync():
                 self.caption = self._caption()
@@ -149,13 +160,13 @@ class LoadChart(Steered):
             if change["name"] == "paused" and bool(self.paused) != (self._state == "paused"):
                 self._pause(bool(self.paused))
             self.redraw()
-        self.answer(self._set())
+        self.answer(self._settings())
 
     def _caption(self) -> str:
         record = self.record
         label = self.record.provenance.label
-        first = f"{label[0].upper()}{label[1:]}; {self._state}."
-        sentences = [first, monitor_text.MEANS, record.note]
+        origin = f"{label[0].upper()}{label[1:]}; {self._state}."
+        sentences = [origin, monitor_text.UTILIZATION_NOTE, record.note]
         return " ".join(filter(None, sentences))
 
     def sentence(self) -> str:
@@ -166,7 +177,7 @@ class LoadChart(Steered):
         table = [monitor_text.phases(record).text()] if record.phases else []
         sentences = [
             self.sentence(),
-            monitor_text.MEANS,
+            monitor_text.UTILIZATION_NOTE,
             *table,
             *monitor_text.missing(record),
             monitor_text.state_of(record),
@@ -175,61 +186,68 @@ class LoadChart(Steered):
 
     def draw(self) -> Box:
         record = self.record
-        names = {(colour, name) for each in STRIPS for _, colour, name in each.lines if len(each.lines) > 1}
-        used = [
+        names = {
+            (colour, name) for strip in STRIPS for _, colour, name in strip.lines if len(strip.lines) > 1
+        }
+        legend_items = [
             (colour, name)
-            for each in STRIPS
-            for key, colour, name in each.lines
+            for strip in STRIPS
+            for key, colour, name in strip.lines
             if (colour, name) in names and record.latest(key) is not None
         ]
-        absent = " ".join(monitor_text.missing(record))
+        missing_text = " ".join(monitor_text.missing(record))
         return column(
-            numbers(_figures(record), least=140),
-            legend(used),
+            numbers(_latest_readings(record), least=140),
+            legend(legend_items),
             self._plot(record),
-            paragraph(f"{monitor_text.state_of(record)} {absent}".strip(), "note"),
+            paragraph(f"{monitor_text.state_of(record)} {missing_text}".strip(), "note"),
         )
 
     def _plot(self, record: LoadSamples) -> Box:
-        live = self._state in ("live", "paused")
-        end = max(record.duration_ns, 1e9)
-        begin = max(0.0, end - self.span_s * 1e9) if live else 0.0
-        across = Axis(begin, end)
-        shown = [each for each in STRIPS if any(record.latest(name) is not None for name, *_ in each.lines)]
-        items: list[Item | None] = [*_phase_names(record, begin, end)]
+        is_live = self._state in ("live", "paused")
+        end_ns = max(record.duration_ns, 1e9)
+        begin_ns = max(0.0, end_ns - self.span_s * 1e9) if is_live else 0.0
+        horizontal = Axis(begin_ns, end_ns)
+        strips = [
+            strip for strip in STRIPS if any(record.latest(name) is not None for name, *_ in strip.lines)
+        ]
+        items: list[Item | None] = [*_phase_names(record, begin_ns, end_ns)]
         top = float(PHASES_PX)
         ticks = list[tuple[float, str]]()
-        for strip in shown:
-            high = 100.0 if strip.whole else _high(record, strip)
-            at = [0.0, 50.0, 100.0] if strip.whole else [0.0, nice_ticks(high, 3)[-1]]
+        for strip in strips:
+            highest = 100.0 if strip.is_percentage else _axis_top(record, strip)
+            tick_values = [0.0, 50.0, 100.0] if strip.is_percentage else [0.0, nice_ticks(highest, 3)[-1]]
             axes = Axes(
-                across, Axis(0, high, {value: number(value) for value in at}, grid=True), strip.height_px, top
+                horizontal,
+                Axis(0, highest, {value: number(value) for value in tick_values}, grid=True),
+                strip.height_px,
+                top,
             )
-            items += [*axes.grid(), *_lines(record, strip, axes, begin)]
-            named = f"{strip.title} ({strip.unit})"
-            items.append(Labels([begin], [top - 8], [named], colour="muted", dx=2, pin=True))
-            heights = axes.y(at)
-            ticks += [(float(y), number(value)) for y, value in zip(heights, at, strict=True)]
+            items += [*axes.grid(), *_lines(record, strip, axes, begin_ns)]
+            strip_name = f"{strip.title} ({strip.unit})"
+            items.append(Labels([begin_ns], [top - 8], [strip_name], colour="muted", dx=2, pin=True))
+            heights = axes.y(tick_values)
+            ticks += [(float(y), number(value)) for y, value in zip(heights, tick_values, strict=True)]
             top += strip.height_px + GAP_PX
-        held, bottom = _held(record, begin, top, speak=not live)
+        limit_items, bottom = _clock_limits(record, begin_ns, top, has_sentences=not is_live)
         items += [
-            *held,
-            y_ticks([y for y, _ in ticks], [text for _, text in ticks], (begin, end)),
+            *limit_items,
+            y_ticks([y for y, _ in ticks], [text for _, text in ticks], (begin_ns, end_ns)),
             Time(bottom),
         ]
         return plot(
             bottom + AXIS_PX,
-            (begin, end),
+            (begin_ns, end_ns),
             *items,
             left=LEFT_PX,
             right=RIGHT_PX,
-            zoom=not live,
+            zoom=not is_live,
             label=self.sentence(),
         )
 
 
-def _figures(record: LoadSamples) -> list[tuple[str, str, str]]:
-    """Return the last readings, each with a short detail."""
+def _latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
+    """Return name, value and detail of the last readings."""
     last = record.latest
     limit = record.power_limit_w
     memory = record.memory_mib
@@ -248,72 +266,84 @@ def _figures(record: LoadSamples) -> list[tuple[str, str, str]]:
     ]
 
 
-def _high(record: LoadSamples, strip: _Strip) -> float:
-    """A round value above all readings."""
-    most = max(float(np.nanmax(record[name], initial=0.0)) for name, *_ in strip.lines)
-    return max(1.0, 1.08 * most)
+def _axis_top(record: LoadSamples, strip: _Strip) -> float:
+    """Return the upper end of a strip's axis: slightly above all readings."""
+    largest = max(float(np.nanmax(record[name], initial=0.0)) for name, *_ in strip.lines)
+    return max(1.0, 1.08 * largest)
 
 
 def _lines(record: LoadSamples, strip: _Strip, axes: Axes, begin: float) -> list[Item]:
-    """Draw the readings as steps: each is valid for the time since the previous one."""
+    """Return the curves of a strip as steps: a reading is valid for the time since the previous one."""
     time = record.time_ns
-    since = np.concatenate(([0.0], time[:-1]))
-    seen = np.flatnonzero(time >= begin)[:: max(1, int(np.count_nonzero(time >= begin) / POINTS))]
-    found: list[Item] = []
+    interval_starts = np.concatenate(([0.0], time[:-1]))
+    visible = np.flatnonzero(time >= begin)[:: max(1, int(np.count_nonzero(time >= begin) / MAX_POINTS))]
+    lines: list[Item] = []
     for name, colour, _ in strip.lines:
-        values = record[name][seen]
-        there = np.flatnonzero(~np.isnan(values))
-        for run in np.split(there, np.flatnonzero(np.diff(there) > 1) + 1):
-            if len(run):
-                x = np.append(np.maximum(since[seen[run]], begin), time[seen[run[-1]]])
-                y = axes.y(np.append(values[run], values[run[-1]]))
-                found.append(Line(x, y, colour, width=2 if strip.whole else 1.5, step=True))
-    return found
+        values = record[name][visible]
+        valid = np.flatnonzero(~np.isnan(values))
+        for segment in np.split(valid, np.flatnonzero(np.diff(valid) > 1) + 1):
+            if len(segment):
+                x = np.append(
+                    np.maximum(interval_starts[visible[segment]], begin), time[visible[segment[-1]]]
+                )
+                y = axes.y(np.append(values[segment], values[segment[-1]]))
+                lines.append(Line(x, y, colour, width=2 if strip.is_percentage else 1.5, step=True))
+    return lines
 
 
 def _phase_names(record: LoadSamples, begin: float, end: float) -> list[Item]:
-    """Draw the beginnings of phases, and their names where there is room."""
+    """Return lines at the beginnings of phases, and the phases' names where there is space."""
     if not record.phases:
         return []
-    x = np.array([at for _, at in record.phases])
+    x = np.array([index for _, index in record.phases])
     bottom = PHASES_PX + sum(strip.height_px + GAP_PX for strip in STRIPS)
-    room = np.diff(np.append(x, end))
-    inside = np.flatnonzero((x >= begin) & (x <= end))
-    # The full name, or its distinctive part, or its number.
-    names = [
-        "\n".join((name, name.rpartition(": ")[2], str(at + 1)))
-        for at in inside.tolist()
-        for name in [record.phases[at][0]]
-    ]
+    widths = np.diff(np.append(x, end))
+    visible = np.flatnonzero((x >= begin) & (x <= end))
+    names = []
+    for index in visible.tolist():
+        name = record.phases[index][0]
+        # The full name, or its distinctive part, or its number.
+        names.append("\n".join((name, name.rpartition(": ")[2], str(index + 1))))
     return [
-        Rules(x[inside], 0 * x[inside] + 2, x[inside], 0 * x[inside] + bottom, "rule"),
-        Labels(x[inside], 0 * x[inside] + 8, names, room=room[inside], dx=3, weight="bold"),
+        Rules(x[visible], 0 * x[visible] + 2, x[visible], 0 * x[visible] + bottom, "rule"),
+        Labels(x[visible], 0 * x[visible] + 8, names, room=widths[visible], dx=3, weight="bold"),
     ]
 
 
-def _held(record: LoadSamples, begin: float, top: float, speak: bool) -> tuple[list[Item], float]:
-    """Draw a bar for each interval in which the clocks were limited, and the end of the chart."""
-    bits = record["clock_reasons"]
+def _clock_limits(
+    record: LoadSamples, begin: float, top: float, has_sentences: bool
+) -> tuple[list[Item], float]:
+    """Return bars for the intervals in which the clocks were limited, and the y of the chart's end."""
+    reason_bits = record["clock_reasons"]
     time = record.time_ns
-    since = np.concatenate(([0.0], time[:-1]))
-    readings = np.flatnonzero(~np.isnan(bits) & (time >= begin) & (np.nan_to_num(bits) > 0))
+    interval_starts = np.concatenate(([0.0], time[:-1]))
+    readings = np.flatnonzero(~np.isnan(reason_bits) & (time >= begin) & (np.nan_to_num(reason_bits) > 0))
     if not len(readings):
         return [], top - GAP_PX
-    runs = np.split(readings, np.flatnonzero((np.diff(readings) > 1) | (np.diff(bits[readings]) != 0)) + 1)
-    x0 = np.array([max(since[run[0]], begin) for run in runs])
+    runs = np.split(
+        readings, np.flatnonzero((np.diff(readings) > 1) | (np.diff(reason_bits[readings]) != 0)) + 1
+    )
+    x0 = np.array([max(interval_starts[run[0]], begin) for run in runs])
     x1 = np.array([time[run[-1]] for run in runs])
-    words = [clock_reasons(bits[run[0]]) for run in runs]
-    colours = [next((name for mask, name in _HELD if int(bits[run[0]]) & mask), _HELD_OTHERS) for run in runs]
+    reasons = [clock_reasons(reason_bits[run[0]]) for run in runs]
+    colours = [
+        next(
+            (name for mask, name in _REASON_COLOURS if int(reason_bits[run[0]]) & mask), _OTHER_REASON_COLOUR
+        )
+        for run in runs
+    ]
     labels = list(dict.fromkeys(colours))
     sentences = [
-        f"{text}: {duration(float(high - low))} from {duration(float(low))}"
-        for text, low, high in zip(words, x0, x1, strict=True)
+        f"{text}: {duration(float(end_ns - start_ns))} from {duration(float(start_ns))}"
+        for text, start_ns, end_ns in zip(reasons, x0, x1, strict=True)
     ]
     y = np.full(len(runs), top)
     shades = [labels.index(colour) for colour in colours]
-    bars = Rects(x0, x1, y, y + HELD_PX, shades, labels, **(speaking(sentences) if speak else {}))
+    bars = Rects(
+        x0, x1, y, y + LIMIT_BAR_PX, shades, labels, **(speaking(sentences) if has_sentences else {})
+    )
     return [
         Labels([begin], [top - 8], ["clocks held back by"], colour="muted", dx=2, pin=True),
         bars,
-        Labels(x0, y + HELD_PX + 9, words, room=x1 - x0, size=10),
-    ], top + HELD_PX + 20
+        Labels(x0, y + LIMIT_BAR_PX + 9, reasons, room=x1 - x0, size=10),
+    ], top + LIMIT_BAR_PX + 20

@@ -1,4 +1,4 @@
-"""The load of a GPU, in words and as a table."""
+"""Load of a GPU in words and as a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpulab.words import duration, listing, number
 from virtualgpu.records.device.load import LoadSamples, clock_reasons
 
 NOT_AVAILABLE = "not available"
-COUNTED = {
+COUNTER_NAMES = {
     "sm_active": "SMs active",
     "sm_occupancy": "occupancy",
     "dram": "DRAM",
@@ -20,28 +20,28 @@ COUNTED = {
     "integer": "integer",
 }
 UTILIZATION = "GPU utilization"
-MEANS = "GPU utilization is the share of time in which some kernel ran, however few SMs it used."
+UTILIZATION_NOTE = "GPU utilization is the share of time in which some kernel ran, however few SMs it used."
 # Smaller values are the overhead of reading the counters.
-LEAST_PERCENT = 0.001
+MIN_PERCENT = 0.001
 _PHASE_COLUMNS = ("sm_active", "sm_occupancy", "dram", "tensor", "fp32")
 
 
 def share(value: float | None) -> str:
-    """Return a reading in per cent; a value above 0 is never shown as 0."""
+    """Return a percentage as text; a value above 0 is never shown as 0."""
     if value is None:
         return NOT_AVAILABLE
-    if 0 < value < LEAST_PERCENT:
-        return f"< {LEAST_PERCENT} %"
+    if 0 < value < MIN_PERCENT:
+        return f"< {MIN_PERCENT} %"
     return f"{number(value, 2)} %" if value < 10 else f"{value:.0f} %"
 
 
 def reading(value: float | None, unit: str) -> str:
-    """Return a reading with its unit, or that there is none."""
+    """Return a reading with its unit as text, or "not available"."""
     return NOT_AVAILABLE if value is None else f"{number(value)} {unit}"
 
 
 def sms(record: LoadSamples, value: float | None) -> str:
-    """Return a share of SMs as a number of SMs."""
+    """Return a percentage of the SMs as a number of SMs in words."""
     return (
         ""
         if value is None or not record.sms
@@ -50,69 +50,79 @@ def sms(record: LoadSamples, value: float | None) -> str:
 
 
 def held(record: LoadSamples) -> list[str]:
-    """Return all reasons that limited the clocks, each once, in order of appearance."""
-    bits = record["clock_reasons"]
-    words = [clock_reasons(each) for each in bits[~np.isnan(bits)].tolist()]
+    """Return the distinct reasons that limited the clocks, in order of appearance."""
+    reason_bits = record["clock_reasons"]
+    reason_lists = [
+        clock_reasons(reason_list) for reason_list in reason_bits[~np.isnan(reason_bits)].tolist()
+    ]
     return list(
-        dict.fromkeys(part for each in words for part in each.split(", ") if part not in ("none", "idle"))
+        dict.fromkeys(
+            part
+            for reason_list in reason_lists
+            for part in reason_list.split(", ")
+            if part not in ("none", "idle")
+        )
     )
 
 
 def sentence(record: LoadSamples, state: str) -> str:
     """Return the mean load, its duration and its origin in a sentence."""
-    active = record.mean("sm_active")
-    counted = f", {share(active)} of its SMs were active" if active is not None else ""
-    watt = record.mean_power_w
+    active_percent = record.mean("sm_active")
+    active_text = f", {share(active_percent)} of its SMs were active" if active_percent is not None else ""
+    mean_w = record.mean_power_w
     reasons = held(record)
-    power = f", {number(watt)} W" if watt is not None else ""
-    back = f", clocks held back by {listing(reasons)}" if reasons else ""
+    power = f", {number(mean_w)} W" if mean_w is not None else ""
+    limits_text = f", clocks held back by {listing(reasons)}" if reasons else ""
     return (
         f"{record.provenance.device} over {duration(record.duration_ns)} ({state}): on average "
-        f"{share(record.mean('utilization'))} {UTILIZATION}{counted}{power}{back}; {record.provenance.label}."
+        f"{share(record.mean('utilization'))} {UTILIZATION}{active_text}{power}{limits_text}; "
+        f"{record.provenance.label}."
     )
 
 
 def missing(record: LoadSamples) -> list[str]:
-    """Return the readings that are not available, with a sentence for each reason."""
+    """Return a sentence for each reason why readings are not available."""
     reasons = dict[str, list[str]]()
-    for name, why in record.missing.items():
-        reasons.setdefault(why, []).append(COUNTED.get(name, name.replace("_", " ")))
-    return [f"Not available: {listing(names)} ({why})." for why, names in reasons.items()]
+    for name, reason in record.missing.items():
+        reasons.setdefault(reason, []).append(COUNTER_NAMES.get(name, name.replace("_", " ")))
+    return [f"Not available: {listing(names)} ({reason})." for reason, names in reasons.items()]
 
 
 def state_of(record: LoadSamples) -> str:
-    """Return what limits the clocks now, and the other processes on the GPU."""
-    bits = record.latest("clock_reasons")
-    held_now = f"Clocks held back by: {NOT_AVAILABLE if bits is None else clock_reasons(bits)}. "
+    """Return sentences about the current limits of the clocks and the other processes on the GPU."""
+    reason_bits = record.latest("clock_reasons")
+    limits_text = (
+        f"Clocks held back by: {NOT_AVAILABLE if reason_bits is None else clock_reasons(reason_bits)}. "
+    )
     mig = {True: "MIG is on: this may be a slice of the GPU. ", False: "MIG is off. ", None: ""}[record.mig]
-    listed = [f"{pid} ({reading(mib, 'MiB')})" for pid, mib in record.processes]
+    processes = [f"{pid} ({reading(mib, 'MiB')})" for pid, mib in record.processes]
     return (
-        held_now
+        limits_text
         + mig
-        + (f"Compute processes: {listing(listed)}." if listed else "NVML names no compute process.")
+        + (f"Compute processes: {listing(processes)}." if processes else "NVML names no compute process.")
     )
 
 
 def phases(record: LoadSamples) -> Table:
-    """Return one row per phase: the means of its readings, and power as energy over time."""
+    """Return a table with one row per phase: the means of its readings."""
     names = [name for name, _ in record.phases]
     rows = []
-    for each in [record.within(name) for name in names] or [record]:
-        utilization = each.mean("utilization")
+    for phase in [record.within(name) for name in names] or [record]:
+        utilization = phase.mean("utilization")
         rows.append(
             (
-                each.phases[0][0] if each.phases else "all",
+                phase.phases[0][0] if phase.phases else "all",
                 Cell(utilization, share(utilization)),
-                *(each.mean(name) for name in _PHASE_COLUMNS),
-                each.mean_power_w,
-                each.mean("sm_clock"),
-                listing(held(each)) or "nothing",
+                *(phase.mean(name) for name in _PHASE_COLUMNS),
+                phase.mean_power_w,
+                phase.mean("sm_clock"),
+                listing(held(phase)) or "nothing",
             )
         )
     columns: tuple[Column | str, ...] = (
         "phase",
         Column(UTILIZATION, "utilization_percent"),
-        *(Column(COUNTED[name], f"{name}_percent", share) for name in _PHASE_COLUMNS),
+        *(Column(COUNTER_NAMES[name], f"{name}_percent", share) for name in _PHASE_COLUMNS),
         Column("power", "power_w", lambda watt: f"{number(watt)} W"),
         Column("SM clock", "sm_clock_mhz", lambda mhz: f"{number(mhz)} MHz"),
         "clocks held back by",

@@ -1,4 +1,4 @@
-"""Occupancy chart: theoretical occupancy against block size, with the limiting resource."""
+"""Occupancy chart: theoretical occupancy against block size, with the limiting resources."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from virtualgpu.records import Occupancy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Each limit has one colour in every point; where several limit at once the first one gives it.
+# Each limit has one colour. A point that several limits determine has the colour of the first one.
 LIMIT_COLOURS = {"warps": "accent", "blocks": "good", "registers": "warn", "shared memory": "purple"}
 TICK_THREADS = 128
 
 
 class OccupancyChart(FigureView):
-    """Occupancy for every block size, the chosen one marked and its limiter named.
+    """Chart of the occupancy for every block size, with a mark and the limits of the selected one.
 
     Parameters
     ----------
     points
-        One `Occupancy` a block size.
+        One `Occupancy` per block size.
     chosen
-        The block size to mark, in threads, or its `Occupancy`, which joins the points if it is not one.
+        The block size to mark, in threads, or its `Occupancy`, which is added to the points if necessary.
 
     Raises
     ------
@@ -40,7 +40,7 @@ class OccupancyChart(FigureView):
     widths = (2.2, 1.0)
 
     def __init__(self, points: Sequence[Occupancy], chosen: int | Occupancy) -> None:
-        by_size = {p.block_threads: p for p in points}
+        by_size = {point.block_threads: point for point in points}
         if isinstance(chosen, Occupancy) and by_size:
             by_size.setdefault(chosen.block_threads, chosen)
         self.points = tuple(by_size[threads] for threads in sorted(by_size))
@@ -68,42 +68,44 @@ class OccupancyChart(FigureView):
 
     @property
     def chosen(self) -> int:
-        """The marked block size; another value is set to the nearest one of the points."""
+        """The marked block size in threads; a new value is changed to the nearest point's."""
         return self._chosen
 
     @chosen.setter
     def chosen(self, threads: int) -> None:
-        self._chosen = min((p.block_threads for p in self.points), key=lambda size: abs(size - threads))
+        self._chosen = min(
+            (point.block_threads for point in self.points), key=lambda size: abs(size - threads)
+        )
 
     @property
     def point(self) -> Occupancy:
-        """The point of the chosen block size."""
-        return next(p for p in self.points if p.block_threads == self.chosen)
+        """The occupancy of the marked block size."""
+        return next(candidate for candidate in self.points if candidate.block_threads == self.chosen)
 
     def sentence(self) -> str:
-        best = max(p.fraction for p in self.points)
+        best_fraction = max(point.fraction for point in self.points)
         return (
             f"Occupancy against block size from {self.points[0].block_threads} to "
-            f"{count(self.points[-1].block_threads, 'thread')}: {_words(self.point)}, best {percent(best)}; "
-            f"{self.point.provenance.label}."
+            f"{count(self.points[-1].block_threads, 'thread')}: {_words(self.point)}, "
+            f"best {percent(best_fraction)}; {self.point.provenance.label}."
         )
 
     def describe(self) -> str:
-        return "\n".join([self.sentence(), *(f"{_words(p)}." for p in self.points)])
+        return "\n".join([self.sentence(), *(f"{_words(point)}." for point in self.points)])
 
     def tables(self) -> tuple[Table, ...]:
-        """Return one row for each block size."""
+        """Return a table with one row for each block size."""
         limits = [*self.points[0].blocks_by_limit]
         rows = tuple(
             (
-                p.block_threads,
-                p.fraction,
-                p.warps_per_sm,
-                p.blocks_per_sm,
-                ", ".join(p.limiters),
-                *(p.blocks_by_limit.get(limit) for limit in limits),
+                point.block_threads,
+                point.fraction,
+                point.warps_per_sm,
+                point.blocks_per_sm,
+                ", ".join(point.limiters),
+                *(point.blocks_by_limit.get(limit) for limit in limits),
             )
-            for p in self.points
+            for point in self.points
         )
         columns = (
             Column("threads a block", "block_threads", number),
@@ -122,20 +124,27 @@ class OccupancyChart(FigureView):
         return self._paint_sizes, self._paint_limits
 
     def _paint_sizes(self, ax: Axes) -> None:
-        """Theoretical occupancy over the block size."""
+        """Draw the theoretical occupancy over the block size."""
         points = self.points
         limits = [_first_limiter(p) for p in points]
         for limit in [*LIMIT_COLOURS, ""]:
-            places = [index for index, name in enumerate(limits) if name == limit]
-            heights = [points[index].fraction for index in places]
-            if places:
+            indices = [index for index, name in enumerate(limits) if name == limit]
+            heights = [points[index].fraction for index in indices]
+            if indices:
                 name = f"limited by {limit}" if limit else "no single limit"
-                ax.bar(places, heights, 0.86, color=colour(LIMIT_COLOURS.get(limit, "other")), label=name)
-        chosen = points.index(self.point)
-        ax.bar([chosen], [points[chosen].fraction], 0.98, fill=False, edgecolor=colour("fg"), linewidth=1.6)
+                ax.bar(indices, heights, 0.86, color=colour(LIMIT_COLOURS.get(limit, "other")), label=name)
+        chosen_index = points.index(self.point)
+        ax.bar(
+            [chosen_index],
+            [points[chosen_index].fraction],
+            0.98,
+            fill=False,
+            edgecolor=colour("fg"),
+            linewidth=1.6,
+        )
         ax.annotate(
             f"{number(self.chosen)}\n▼",
-            (chosen, points[chosen].fraction),
+            (chosen_index, points[chosen_index].fraction),
             (0, 2),
             textcoords="offset points",
             ha="center",
@@ -154,7 +163,7 @@ class OccupancyChart(FigureView):
         ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4, handlelength=1, columnspacing=1.2)
 
     def _paint_limits(self, ax: Axes) -> None:
-        """The chosen block size in words, and the blocks per SM that each limit alone would allow."""
+        """Draw the blocks per SM that each limit alone allows, below a text about the marked block size."""
         point = self.point
         bars = limit_bars(point, LIMIT_COLOURS)
         rows = range(len(bars))
@@ -170,16 +179,14 @@ class OccupancyChart(FigureView):
         ax.set_xticks([])
         ax.spines[:].set_visible(False)
         ax.tick_params(left=False)
-        fit = f"{occupancy_words(point)}, {limiter_words(point)}"
-        ax.set_title(
-            f"{count(point.block_threads, 'thread')} a block: {percent(point.fraction)}\n{fill(fit, 32)}",
-            loc="left",
-        )
-        used = (
+        fit_text = f"{occupancy_words(point)}, {limiter_words(point)}"
+        heading = f"{count(point.block_threads, 'thread')} a block: {percent(point.fraction)}"
+        ax.set_title(f"{heading}\n{fill(fit_text, 32)}", loc="left")
+        resources_text = (
             f"{count(point.registers_per_thread, 'register')} a thread, {size(point.shared_bytes)} of shared "
             "memory a block. Bars: blocks per SM that each limit alone allows."
         )
-        ax.set_xlabel(fill(used, 42), loc="left", fontsize=SMALL_POINTS)
+        ax.set_xlabel(fill(resources_text, 42), loc="left", fontsize=SMALL_POINTS)
 
 
 def _first_limiter(point: Occupancy) -> str:

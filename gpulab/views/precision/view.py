@@ -1,4 +1,4 @@
-"""Precision view: a number as strips of bits in several formats, with its neighbours and its error."""
+"""Precision view: a number as strips of bits in several formats, with its neighbours and error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLOURS = ("tail", "good", "accent")
 CELL_PX = 19
 ROW_PX = 26
 LEFT_PX = 72
-WIDEST = 64
+MAX_BITS = 64
 STEPS = range(-64, 65)
 POWERS = range(-48, 49)
 CAPTION = (
@@ -32,14 +32,14 @@ CAPTION = (
 
 
 class PrecisionView(Steered):
-    """A number in several floating-point formats: bits, nearest value and error.
+    """View of a number in several floating-point formats: bits, nearest value and error.
 
     Parameters
     ----------
     value
         The number: exact, or a float that is infinite or NaN.
     formats
-        Those to show, from top to bottom.
+        The formats, from top to bottom.
     """
 
     step = traitlets.Int(0).tag(sync=True, echo_update=False)
@@ -49,23 +49,27 @@ class PrecisionView(Steered):
         self.value, self.formats = value, tuple(formats)
         super().__init__(title="A number in bits", caption=CAPTION)
         if _finite(value):
-            moved = [f"{at:+d}/8 of BF16's step" if at else "as given" for at in STEPS]
-            scaled = [f"times 2^{at}" if at else "as given" for at in POWERS]
+            step_texts = [f"{position:+d}/8 of BF16's step" if position else "as given" for position in STEPS]
+            power_texts = [f"times 2^{position}" if position else "as given" for position in POWERS]
             self.controls = [
-                slider("Move", "step", STEPS, moved).wire(),
-                slider("Scale", "power", POWERS, scaled).wire(),
+                slider("Move", "step", STEPS, step_texts).wire(),
+                slider("Scale", "power", POWERS, power_texts).wire(),
             ]
         self.pictured = {"step": 0, "power": 0}
         self.redraw()
-        self.observe(self._moved, ["step", "power"])
+        self.observe(self._on_slider, ["step", "power"])
 
     @property
     def shown(self) -> Number:
         """The number that the sliders select."""
         if not (self.step or self.power):
             return self.value
-        near = max(abs(BF16.round(self.value)), BF16.smallest_normal)
-        spacing = Fraction(BF16.neighbours(near)[1]) - Fraction(near) if near < BF16.largest else Fraction(1)
+        magnitude = max(abs(BF16.round(self.value)), BF16.smallest_normal)
+        spacing = (
+            Fraction(BF16.neighbours(magnitude)[1]) - Fraction(magnitude)
+            if magnitude < BF16.largest
+            else Fraction(1)
+        )
         return (Fraction(self.value) + self.step * spacing / 8) * Fraction(2) ** self.power
 
     @property
@@ -78,10 +82,10 @@ class PrecisionView(Steered):
         return f"{_text(self.shown)} is {texts}; computed exactly."
 
     def describe(self) -> str:
-        return "\n".join([self.sentence(), *(_told(rounded) for rounded in self.record)])
+        return "\n".join([self.sentence(), *(_description(rounded) for rounded in self.record)])
 
     def tables(self) -> tuple[Table, ...]:
-        """A row for each format."""
+        """Return a table with a row for each format."""
         rows = tuple(
             (
                 rounded.form.name,
@@ -93,7 +97,7 @@ class PrecisionView(Steered):
         return (Table("Nearest numbers", columns, rows),)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the bits of each format with matplotlib, for the present number of the sliders.
+        """Draw the bits of each format with matplotlib, for the number that the sliders select.
 
         Parameters
         ----------
@@ -117,8 +121,8 @@ class PrecisionView(Steered):
             left = 0
             for name, bits in zip(COLOURS, rounded.form.parts(rounded.code), strict=True):
                 for bit in bits:
-                    shade = name if bit == "1" else f"{name}-pale"
-                    ax.barh(row, 0.92, 0.75, left=left, color=colour(shade))
+                    colour_name = name if bit == "1" else f"{name}-pale"
+                    ax.barh(row, 0.92, 0.75, left=left, color=colour(colour_name))
                     ink_name = ink(name) if bit == "1" else "fg"
                     ax.text(
                         left + 0.46, row, bit, ha="center", va="center", fontsize=7, color=colour(ink_name)
@@ -128,7 +132,7 @@ class PrecisionView(Steered):
             ax.bar(0, 0, color=colour(name), label=part)
         ax.set_yticks(range(len(record)), [rounded.form.name for rounded in record])
         ax.set_ylim(len(record) - 0.4, -0.6)
-        ax.set_xlim(-0.3, WIDEST)
+        ax.set_xlim(-0.3, MAX_BITS)
         ax.set_xticks([])
         ax.spines[:].set_visible(False)
         ax.tick_params(left=False)
@@ -140,11 +144,11 @@ class PrecisionView(Steered):
 
     def draw(self) -> Box:
         record = self.record
-        rows = [
-            (form.name, *(_text(value, form) for value in (each.value, each.below, each.above)), _error(each))
-            for each in record
-            for form in [each.form]
-        ]
+        rows = []
+        for rounded in record:
+            form = rounded.form
+            values = (_text(value, form) for value in (rounded.value, rounded.below, rounded.above))
+            rows.append((form.name, *values, _error(rounded)))
         return column(
             words(f"{_text(self.shown)}, to the nearest number of each format", "heading"),
             legend(zip(COLOURS, PARTS, strict=True)),
@@ -160,7 +164,7 @@ class PrecisionView(Steered):
             ),
         )
 
-    def _moved(self, _: Any) -> None:
+    def _on_slider(self, _: Any) -> None:
         with self._lock, self.hold_sync():
             with self._reporting("Moving the number"):
                 self.redraw()
@@ -170,34 +174,43 @@ class PrecisionView(Steered):
         x = []
         y = []
         shade = []
-        said = []
+        sentences = []
         digits: dict[str, list[tuple[float, float, str]]] = {}
-        for at, each in enumerate(record):
-            top = float(at * ROW_PX + 2)
-            place = 0
-            for part, bits in enumerate(each.form.parts(each.code)):
+        for row, rounded in enumerate(record):
+            top = float(row * ROW_PX + 2)
+            position = 0
+            for part, bits in enumerate(rounded.form.parts(rounded.code)):
                 for bit in bits:
-                    one = bit == "1"
-                    x.append(float(place))
+                    is_one = bit == "1"
+                    x.append(float(position))
                     y.append(top)
-                    shade.append(2 * part + one)
-                    said.append(f"{each.form.name}, {PARTS[part]}: bit {each.form.bits - 1 - place} is {bit}")
-                    letters = ink(COLOURS[part]) if one else "fg"
-                    digits.setdefault(letters, []).append((place + 0.5, top + CELL_PX / 2, bit))
-                    place += 1
+                    shade.append(2 * part + is_one)
+                    sentences.append(
+                        f"{rounded.form.name}, {PARTS[part]}: bit {rounded.form.bits - 1 - position} is {bit}"
+                    )
+                    ink_name = ink(COLOURS[part]) if is_one else "fg"
+                    digits.setdefault(ink_name, []).append((position + 0.5, top + CELL_PX / 2, bit))
+                    position += 1
         shades = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]
         cells = Rects(
-            x, [at + 1 for at in x], y, [at + CELL_PX for at in y], shade, shades, inset=0.5, **speaking(said)
+            x,
+            [row + 1 for row in x],
+            y,
+            [row + CELL_PX for row in y],
+            shade,
+            shades,
+            inset=0.5,
+            **speaking(sentences),
         )
         texts: list[Item] = []
-        for letters, found in digits.items():
-            across, down, said_bits = zip(*found, strict=True)
-            texts.append(Labels(across, down, said_bits, anchor="middle", colour=letters, size=10, mono=True))
-        middles = [at * ROW_PX + 2 + CELL_PX / 2 for at in range(len(record))]
-        names = y_ticks(middles, [each.form.name for each in record], (0, WIDEST))
+        for ink_name, digits_of_ink in digits.items():
+            xs, ys, bits_of_ink = zip(*digits_of_ink, strict=True)
+            texts.append(Labels(xs, ys, bits_of_ink, anchor="middle", colour=ink_name, size=10, mono=True))
+        middles = [row * ROW_PX + 2 + CELL_PX / 2 for row in range(len(record))]
+        names = y_ticks(middles, [rounded.form.name for rounded in record], (0, MAX_BITS))
         return plot(
             len(record) * ROW_PX + 4,
-            (0, WIDEST),
+            (0, MAX_BITS),
             cells,
             *texts,
             names,
@@ -208,7 +221,7 @@ class PrecisionView(Steered):
 
 
 def _number(value: Number | None) -> float | None:
-    """Return a number as a float: infinite if it is too large."""
+    """Return a number as a float, which is infinite if the number is too large."""
     if value is None:
         return None
     try:
@@ -222,17 +235,19 @@ def _finite(value: Number) -> bool:
 
 
 def _text(value: Number, form: Format | None = None) -> str:
-    """Return a number in at most 10 digits, or as many as distinguish the format's numbers."""
+    """Return a number as text, with enough digits to distinguish the format's numbers."""
     if not _finite(value):
-        return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
+        if math.isnan(value):
+            return "NaN"
+        return "∞" if value > 0 else "−∞"
     try:
-        near = float(value)
+        nearest = float(value)
     except OverflowError:
         return "more than FP64 holds" if value > 0 else "less than FP64 holds"
-    if value and not near:
+    if value and not nearest:
         return "closer to 0 than FP64 tells"
     digits = 17 if form and form.fraction_bits > 30 else 10
-    return f"{near:,.{digits}g}".replace("-", "\N{MINUS SIGN}")
+    return f"{nearest:,.{digits}g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _error(rounded: Rounded) -> str:
@@ -241,22 +256,22 @@ def _error(rounded: Rounded) -> str:
     exact = Fraction(rounded.value) - Fraction(rounded.number)
     if not exact:
         return "0"
-    share = float(100 * abs(exact / Fraction(rounded.number)))
-    percent = f"{share:.2g}" if share < 99.5 else f"{share:.0f}"
-    by = f"{rounded.error:+.3g}" if rounded.error else "less than FP64 tells"
-    return f"{by} ({percent} %)".replace("-", "\N{MINUS SIGN}")
+    percentage = float(100 * abs(exact / Fraction(rounded.number)))
+    percent = f"{percentage:.2g}" if percentage < 99.5 else f"{percentage:.0f}"
+    error_text = f"{rounded.error:+.3g}" if rounded.error else "less than FP64 tells"
+    return f"{error_text} ({percent} %)".replace("-", "\N{MINUS SIGN}")
 
 
 def _range(form: Format) -> tuple[str, ...]:
-    beyond = "∞" if form.has_infinity else "NaN (there is no ∞)"
-    short = (
+    overflow_text = "∞" if form.has_infinity else "NaN (there is no ∞)"
+    limits = (
         f"{value:,.6g}".replace("-", "\N{MINUS SIGN}")
         for value in (form.largest, form.smallest_normal, form.smallest)
     )
-    return (form.name, *short, beyond)
+    return (form.name, *limits, overflow_text)
 
 
-def _told(number: Rounded) -> str:
+def _description(number: Rounded) -> str:
     sign, exponent, fraction = number.form.parts(number.code)
     nearest, below, above = (
         _text(value, number.form) for value in (number.value, number.below, number.above)

@@ -1,4 +1,4 @@
-"""Roofline: launches by operations per byte and per second, under the ceilings of their device."""
+"""Roofline chart: launches by operations per byte and per second, below the ceilings of their device."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 COLOURS = {"DRAM": "tail", "L2": "accent", "shared": "good"}
 MODELLED = "purple"
 NAMES: dict[Level | None, str] = {"DRAM": "DRAM", "L2": "L2", "shared": "shared memory", None: "arithmetic"}
-LINE = 0.052
-"""The height of a line of text, as a share of the height of the axes."""
-SAME_PLACE = 0.05
-"""Points closer than this, in powers of ten, share a label."""
+LINE_HEIGHT = 0.052
+"""Height of a line of text, as a share of the height of the axes."""
+SAME_POSITION = 0.05
+"""Distance in powers of ten below which points share a label."""
 
 
 class RooflineChart(FigureView):
-    """Launches as points, one per memory level, under slopes of memory and flat lines of arithmetic.
+    """Chart of launches as points, one per memory level, below the ceilings of memory and arithmetic.
 
     Parameters
     ----------
@@ -38,14 +38,14 @@ class RooflineChart(FigureView):
 
     def __init__(self, roofline: Roofline) -> None:
         self.roofline = roofline
-        # A launch that computes nothing, or moved or took nothing, has no place under a ceiling.
+        # Launches without operations, without traffic or without a time cannot be drawn.
         self._drawn = [point for point in roofline.points if point.gflops and point.intensities]
         source = roofline.points[0].provenance.source
         super().__init__(title="Roofline", source=source, caption=self._origins())
 
     @property
     def record(self) -> Roofline:
-        """Launches and ceilings."""
+        """The launches and the ceilings."""
         return self.roofline
 
     def _origins(self) -> str:
@@ -57,17 +57,17 @@ class RooflineChart(FigureView):
         )
 
     def sentence(self) -> str:
-        many = count(len(self._drawn), "kernel")
+        count_text = count(len(self._drawn), "kernel")
         achieved = f": {self.told(self._drawn[-1])}" if self._drawn else ""
         origins = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
-        return f"Roofline of {many}{achieved}; {origins}."
+        return f"Roofline of {count_text}{achieved}; {origins}."
 
     def told(self, point: RooflinePoint) -> str:
         """Return a sentence about one launch."""
-        level, roof = self.roofline.roof(point)
-        share = percent(point.gflops / roof)
-        allows = f"{share} of what {NAMES[level]} allows ({_rate(roof)})"
-        return f"{point.name} reaches {_rate(point.gflops)}, {allows}"
+        level, ceiling_gflops = self.roofline.roof(point)
+        share = percent(point.gflops / ceiling_gflops)
+        share_text = f"{share} of what {NAMES[level]} allows ({_rate(ceiling_gflops)})"
+        return f"{point.name} reaches {_rate(point.gflops)}, {share_text}"
 
     def describe(self) -> str:
         limits = self.roofline.ceilings
@@ -77,27 +77,31 @@ class RooflineChart(FigureView):
         return "\n".join([self.sentence(), *points, *self.notes(), *ceilings])
 
     def _kinds(self) -> list[str]:
-        """Types of arithmetic that the launches use."""
+        """Return the types of arithmetic that the launches use."""
         return [*dict.fromkeys(kind for point in self._drawn for kind in point.flops)] or ["f32"]
 
     def _changes(self) -> list[str]:
         level = self._path_level()
-        where = [f"The arrows join the points of {NAMES[level]}."] if level else []
-        return [
-            f"{before.name} → {after.name}: {number(before.time_ns / after.time_ns)} × as fast."
-            for before, after in self._pairs()
-        ] + where
+        sentences = []
+        for first_point, second_point in self._pairs():
+            speedup = number(first_point.time_ns / second_point.time_ns)
+            sentences.append(f"{first_point.name} → {second_point.name}: {speedup} × as fast.")
+        if level:
+            sentences.append(f"The arrows join the points of {NAMES[level]}.")
+        return sentences
 
     def _path_level(self) -> Level | None:
-        """Return the level of all arrows: the level, used by all launches, whose traffic changes most."""
-        drawn = self._drawn if self._pairs() else []
-        common = [level for level in LEVELS if drawn and all(level in each.intensities for each in drawn)]
+        """Return the memory level of the arrows: the common level whose traffic changes most."""
+        points = self._drawn if self._pairs() else []
+        common_levels = [
+            level for level in LEVELS if points and all(level in point.intensities for point in points)
+        ]
 
         def change(level: Level) -> float:
-            values = [each.intensities[level] for each in drawn]
+            values = [point.intensities[level] for point in points]
             return max(values) / min(values)
 
-        return max(common, key=change, default=None)
+        return max(common_levels, key=change, default=None)
 
     def _pairs(self) -> list[tuple[RooflinePoint, RooflinePoint]]:
         return [*zip(self._drawn, self._drawn[1:], strict=False)] if self.roofline.path else []
@@ -107,16 +111,17 @@ class RooflineChart(FigureView):
         for point in self.roofline.points:
             if point in self._drawn:
                 continue
-            why = "" if point.operations else "it computes no floating-point number; "
-            most = max(point.size_bytes.values())
-            moved = f"it moved {size(most) if most else 'no bytes'} in {duration(point.time_ns)}"
+            reason = "" if point.operations else "it computes no floating-point number; "
+            largest_bytes = max(point.size_bytes.values())
+            bytes_text = size(largest_bytes) if largest_bytes else "no bytes"
+            moved_text = f"it moved {bytes_text} in {duration(point.time_ns)}"
             if not point.time_ns:
-                why = "too short to time; "
-            sentences.append(f"{point.name} is not in the chart: {why}{moved}.")
+                reason = "too short to time; "
+            sentences.append(f"{point.name} is not in the chart: {reason}{moved_text}.")
         return sentences
 
     def tables(self) -> tuple[Table, ...]:
-        """Return one row for each launch."""
+        """Return a table with one row for each launch."""
         rows = []
         for point in self._drawn:
             level, ceiling = self.roofline.roof(point)
@@ -127,7 +132,7 @@ class RooflineChart(FigureView):
                     point.gflops / ceiling,
                     NAMES[level],
                     point.time_ns,
-                    *(point.intensities.get(each) for each in LEVELS),
+                    *(point.intensities.get(level_name) for level_name in LEVELS),
                 )
             )
         columns: tuple[Column | str, ...] = (
@@ -137,31 +142,33 @@ class RooflineChart(FigureView):
             Column("roof", "roof"),
             Column("time", "time_ns", duration),
             *(
-                Column(f"operations a byte of {NAMES[each]}", f"flop_per_byte_{each.lower()}", number)
-                for each in LEVELS
+                Column(
+                    f"operations a byte of {NAMES[level_name]}", f"flop_per_byte_{level_name.lower()}", number
+                )
+                for level_name in LEVELS
             ),
         )
         return (Table("Each kernel", columns, tuple(rows), hide_empty=True),) if rows else ()
 
     def notes(self) -> list[str]:
-        """Sentences about changes between launches, and about launches that are not in the chart."""
+        """Return sentences about changes between launches, and about launches that are not in the chart."""
         return [*self._changes(), *self._left_out()]
 
     def painters(self) -> tuple[Painter, ...]:
         return (self._paint,)
 
     def _paint(self, ax: Axes) -> None:
-        """Launches as points under the ceilings, both axes logarithmic."""
+        """Draw the launches as points below the ceilings, with logarithmic axes."""
         ceilings = self.roofline.ceilings
-        drawn = self._drawn
+        points = self._drawn
         peaks = {kind: ceilings.gflops[kind] for kind in self._kinds()}
         highest = max(peaks.values())
-        ridge = highest / ceilings.gbps["DRAM"]
-        intensities = [x for point in drawn for x in point.intensities.values()]
-        rates = [rate for point in drawn for rate in (point.gflops, _modelled(point)) if rate]
+        ridge_intensity = highest / ceilings.gbps["DRAM"]
+        intensities = [intensity for point in points for intensity in point.intensities.values()]
+        rates = [rate for point in points for rate in (point.gflops, _modelled(point)) if rate]
         ax.set_xscale("log")
         ax.set_yscale("log")
-        ax.set_xlim(_decades([*intensities, ridge / 8, ridge * 4]))
+        ax.set_xlim(_decades([*intensities, ridge_intensity / 8, ridge_intensity * 4]))
         ax.set_ylim(_decades([*rates, highest / 100, highest]))
         number_ticks(ax, "x", (1,))
         number_ticks(ax, "y", (1,))
@@ -170,11 +177,11 @@ class RooflineChart(FigureView):
         ax.set_ylabel("GFLOP/s")
         self._paint_ceilings(ax, peaks)
         self._paint_points(ax)
-        for before, after in self._pairs():
+        for first_point, second_point in self._pairs():
             level = self._path_level()
             ends = [
-                (p.intensities[level] if level else max(p.intensities.values()), p.gflops)
-                for p in (before, after)
+                (end.intensities[level] if level else max(end.intensities.values()), end.gflops)
+                for end in (first_point, second_point)
             ]
             arrow = {"arrowstyle": "->", "color": colour("fg"), "linewidth": 1.3, "shrinkA": 4, "shrinkB": 4}
             ax.annotate("", ends[1], ends[0], arrowprops=arrow)
@@ -187,16 +194,16 @@ class RooflineChart(FigureView):
         )
 
     def _paint_ceilings(self, ax: Axes, peaks: dict[str, float]) -> None:
-        """A slope for each level of memory up to the highest peak, and a flat line for each type."""
+        """Draw a slope for each memory level, and a flat line for each type of arithmetic."""
         gbps = self.roofline.ceilings.gbps
         low, high = ax.get_xlim()
         bottom, _ = ax.get_ylim()
         highest = max(peaks.values())
         for level in LEVELS:
-            begin = max(low, bottom / gbps[level])
-            bend = min(high, highest / gbps[level])
+            first_x = max(low, bottom / gbps[level])
+            bend_x = min(high, highest / gbps[level])
             label = f"{NAMES[level]}: {number(gbps[level], 4)} GB/s"
-            ends = [begin, bend] if begin < bend else []
+            ends = [first_x, bend_x] if first_x < bend_x else []
             ax.plot(
                 ends,
                 [gbps[level] * x for x in ends],
@@ -204,9 +211,9 @@ class RooflineChart(FigureView):
                 linewidth=1.8,
                 label=label,
             )
-        first = highest / max(gbps.values())
+        ridge = highest / max(gbps.values())
         for kind, peak in peaks.items():
-            ax.plot([max(low, first * peak / highest), high], [peak, peak], color=colour("fg"), linewidth=1.8)
+            ax.plot([max(low, ridge * peak / highest), high], [peak, peak], color=colour("fg"), linewidth=1.8)
             ax.annotate(
                 f"{kind} {_rate(peak)}",
                 (high, peak),
@@ -218,27 +225,27 @@ class RooflineChart(FigureView):
             )
 
     def _paint_points(self, ax: Axes) -> None:
-        """A mark per level for each launch, a thin line through its marks, and its name."""
+        """Draw each launch as a mark per memory level, a thin line through its marks, and its name."""
         for point in self._drawn:
             if rate := _modelled(point):
                 xs = [*point.intensities.values()]
                 ax.plot(xs, [rate] * len(xs), "s", color=colour(MODELLED), markersize=5)
         for point in self._drawn:
-            marks = point.intensities
+            intensities = point.intensities
             ax.plot(
-                [min(marks.values()), max(marks.values())],
+                [min(intensities.values()), max(intensities.values())],
                 [point.gflops] * 2,
                 color=colour("muted"),
                 linewidth=0.9,
             )
-            for level, x in marks.items():
+            for level, x in intensities.items():
                 ax.plot(x, point.gflops, "s", color=colour(COLOURS[level]), markersize=5)
         if any(map(_modelled, self._drawn)):
             ax.plot([], [], "s", color=colour(MODELLED), label="where the model has them")
         names = _names(self._drawn)
         low, high = np.log10(ax.get_ylim())
         heights = [(math.log10(y) - low) / (high - low) for _, y in names]
-        for (x, _), name, height in zip(names, names.values(), _apart(heights), strict=True):
+        for (x, _), name, height in zip(names, names.values(), _spaced_heights(heights), strict=True):
             ax.annotate(
                 name,
                 (x, height),
@@ -254,17 +261,17 @@ def _rate(gflops: float) -> str:
 
 
 def _intensities(point: RooflinePoint) -> str:
-    each = [f"{number(value)} of {NAMES[level]}" for level, value in point.intensities.items()]
-    return f"operations a byte: {listing(each)}"
+    texts = [f"{number(value)} of {NAMES[level]}" for level, value in point.intensities.items()]
+    return f"operations a byte: {listing(texts)}"
 
 
 def _modelled(point: RooflinePoint) -> float:
-    """Return GFLOP/s by the modelled time, or 0 if there is no modelled time."""
+    """Return the GFLOP/s of a launch in its modelled time, or 0 if there is no modelled time."""
     return point.operations / point.modelled_ns if point.modelled_ns else 0.0
 
 
 def _decades(values: Iterable[float]) -> tuple[float, float]:
-    """The powers of ten around values, with some room on both sides."""
+    """Return the powers of ten around values, with a margin on both sides."""
     numbers = [*values]
     return 10.0 ** math.floor(math.log10(min(numbers) / 1.3)), 10.0 ** math.ceil(
         math.log10(max(numbers) * 1.3)
@@ -272,29 +279,31 @@ def _decades(values: Iterable[float]) -> tuple[float, float]:
 
 
 def _names(points: Sequence[RooflinePoint]) -> dict[tuple[float, float], str]:
-    """Return the label at each point: two names and the number of others where launches coincide."""
-    places = dict[tuple[float, float], list[str]]()
+    """Return the label of each point; points that coincide share a label of at most two names."""
+    names_at = dict[tuple[float, float], list[str]]()
     for point in points:
-        here = (max(point.intensities.values()), point.gflops)
-        near = (each for each in places if math.dist(np.log10(each), np.log10(here)) < SAME_PLACE)
-        places.setdefault(next(near, here), []).append(point.name)
+        position = (max(point.intensities.values()), point.gflops)
+        close_positions = (
+            other for other in names_at if math.dist(np.log10(other), np.log10(position)) < SAME_POSITION
+        )
+        names_at.setdefault(next(close_positions, position), []).append(point.name)
     labels = dict[tuple[float, float], str]()
-    for place, names in places.items():
-        kinds = list(dict.fromkeys(names))
-        more = f" and {len(kinds) - 2} more" if len(kinds) > 2 else ""
-        labels[place] = ", ".join(kinds[:2]) + more
+    for position, names in names_at.items():
+        distinct_names = list(dict.fromkeys(names))
+        others_text = f" and {len(distinct_names) - 2} more" if len(distinct_names) > 2 else ""
+        labels[position] = ", ".join(distinct_names[:2]) + others_text
     return labels
 
 
-def _apart(heights: Sequence[float]) -> list[float]:
-    """Return heights (0 at the foot, 1 at the top) at least a `LINE` apart, each near its own value."""
-    moved = [*heights]
-    last = math.inf
+def _spaced_heights(heights: Sequence[float]) -> list[float]:
+    """Return label heights (0 to 1) that are at least a line apart, each near its original value."""
+    spaced = [*heights]
+    previous = math.inf
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for index in reversed(order):
-        moved[index] = last = min(heights[index], last - LINE)
-    least = LINE / 2
+        spaced[index] = previous = min(heights[index], previous - LINE_HEIGHT)
+    lower_bound = LINE_HEIGHT / 2
     for index in order:
-        moved[index] = least = max(moved[index], least)
-        least += LINE
-    return moved
+        spaced[index] = lower_bound = max(spaced[index], lower_bound)
+        lower_bound += LINE_HEIGHT
+    return spaced

@@ -1,4 +1,4 @@
-"""The rows of a timeline, and the bars on each with their names and details."""
+"""Rows of a timeline, with the bars on each row and their names and details."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import numpy.typing as npt
 from gpulab.words import duration, shape
 from virtualgpu.records import Dim3, SourceLine, Synchronization, Timeline
 
-Place = tuple[str, int, int]
+RowKey = tuple[str, int, int]
 """The key of a row: ``stream`` with device and stream, ``range`` with thread and depth, ..."""
 
-# Engine -> colour of its bars and text in the legend.
+# Colour and legend text of the bars of each engine.
 ENGINES: dict[str, tuple[str, str]] = {
     "kernel": ("accent", "kernel"),
     "other kernel": ("accent-2", "kernel of another name"),
@@ -34,13 +34,13 @@ ENGINES: dict[str, tuple[str, str]] = {
     "hidden": ("error", "hidden wait (!)"),
     "range": ("range", "NVTX range"),
 }
-OF_DEVICE, WAIT, HIDDEN = ([*ENGINES].index(name) for name in ("call", "wait", "hidden"))
-MOST_THREADS = 2
-MOST_LANES = 8
-NOBODY = -1
+DEVICE_ENGINES, WAIT, HIDDEN = ([*ENGINES].index(name) for name in ("call", "wait", "hidden"))
+MAX_THREAD_ROWS = 2
+MAX_LANES = 8
+NO_OPERATION = -1
 KINDS = ("range", "call", "wait", "stream")
-MARK = ", NVTX mark"
-REST: Place = ("stream", 1 << 30, 0)
+MARK_DETAIL = ", NVTX mark"
+SHARED_ROW: RowKey = ("stream", 1 << 30, 0)
 
 
 _COLUMNS = (
@@ -60,121 +60,146 @@ _COLUMNS = (
     "graph_node_id",
 )
 STREAM_OF = attrgetter("device_id", "stream_id")
-_OF_KIND = {"CONCURRENT_KERNEL": "kernel", "HOST_LAUNCH": "host", "RANGE": "events"}
+_ENGINE_OF_KIND = {"CONCURRENT_KERNEL": "kernel", "HOST_LAUNCH": "host", "RANGE": "events"}
 
 
 class Bar(NamedTuple):
-    """An interval on a row; ``operation`` is its correlation id."""
+    """Interval on a row of a timeline; ``operation`` is its correlation id."""
 
     start: int
     end: int
-    place: Place
+    row_key: RowKey
     engine: str
     name: str
     detail: str
     line: SourceLine | None = None
     size: int = 0
-    operation: int = NOBODY
-    node: int = NOBODY
+    operation: int = NO_OPERATION
+    node: int = NO_OPERATION
 
 
 class Lanes:
-    """One timeline: its bars, as arrays in order of their start, and the rows on which they are drawn.
+    """Bars of one timeline, as arrays in order of their start, and the rows on which they are drawn.
 
-    Columns that are texts hold indices into ``names``, ``details``, ``lines`` and `ENGINES`. `fold` gives
-    the rows; NVTX ranges deeper than `most_depth` share the last row of their thread.
+    Columns of texts contain indices into ``names``, ``details``, ``lines`` and `ENGINES`. `fold` assigns the
+    rows. NVTX ranges deeper than `most_depth` share the last row of their thread.
     """
 
     def __init__(self, record: Timeline, most_depth: int, name: str = "") -> None:
         self.record = record
-        # Pairs of operations, by place: the second was to wait for the first and did not. Red arrows.
+        # Pairs of indices of operations: the second must wait for the first but did not. Shown as red arrows.
         self.faults: list[tuple[int, int]] = []
-        whole = duration(record.duration_ns)
-        label = record.provenance.label
-        self.heading = f"{name}: {whole}, {label}" if name else f"{label[:1].upper()}{label[1:]}: {whole}"
-        self._most_depth = most_depth
-        few = [*self._ranges(), *self._calls(), *self._waits()]
-        start, end, place, engine, called, detail, line, size, operation, node = (
-            [*(bar[at] for bar in few), *column] for at, column in enumerate(self._operations())
+        duration_text = duration(record.duration_ns)
+        origin = record.provenance.label
+        self.heading = (
+            f"{name}: {duration_text}, {origin}"
+            if name
+            else f"{origin[:1].upper()}{origin[1:]}: {duration_text}"
         )
-        begin = np.array(start, np.int64)
-        order = np.argsort(begin, kind="stable")
-        self.start = begin[order]
+        self._most_depth = most_depth
+        host_bars = [*self._ranges(), *self._calls(), *self._waits()]
+        (
+            start,
+            end,
+            keys_of_bars,
+            engines_of_bars,
+            names_of_bars,
+            detail,
+            lines_of_bars,
+            size,
+            operation,
+            node,
+        ) = ([*(bar[index] for bar in host_bars), *column] for index, column in enumerate(self._operations()))
+        start_ns = np.array(start, np.int64)
+        order = np.argsort(start_ns, kind="stable")
+        self.start = start_ns[order]
         self.end = np.maximum(self.start, np.array(end, np.int64)[order])
-        self._place, self._places = _indexed(place)
-        self.name, self.names = _indexed(called)
-        self.detail, self.details = _indexed(detail)
-        self.line, lines = _indexed(line)
-        self.lines = [f"; {at}{f': {at.text.strip()}' if at.text else ''}" if at else "" for at in lines]
-        engines = {name: at for at, name in enumerate(ENGINES)}
-        self.engine = np.array([engines[each] for each in engine], np.int64)
-        self.size, self.operation, self.node = (np.array(c, np.int64) for c in (size, operation, node))
-        for column in ("_place", "name", "detail", "line", "engine", "size", "operation", "node"):
+        self._row_key, self._row_keys = _distinct(keys_of_bars)
+        self.name, self.names = _distinct(names_of_bars)
+        self.detail, self.details = _distinct(detail)
+        self.line, lines = _distinct(lines_of_bars)
+        self.lines = [
+            f"; {index}{f': {index.text.strip()}' if index.text else ''}" if index else "" for index in lines
+        ]
+        engine_index = {name: index for index, name in enumerate(ENGINES)}
+        self.engine = np.array([engine_index[engine_name] for engine_name in engines_of_bars], np.int64)
+        self.size, self.operation, self.node = (
+            np.array(numbers, np.int64) for numbers in (size, operation, node)
+        )
+        for column in ("_row_key", "name", "detail", "line", "engine", "size", "operation", "node"):
             setattr(self, column, getattr(self, column)[order])
-        self.small_rows = sum(place[0] != "stream" for place in self._places)
+        self.small_rows = sum(row_key[0] != "stream" for row_key in self._row_keys)
 
     def fold(self, most_streams: int) -> None:
         """Assign the bars to rows, one per stream; the streams with the least work share the last row."""
-        streams = [index for index, place in enumerate(self._places) if place[0] == "stream"]
-        work = np.bincount(self._place, minlength=len(self._places))
-        streams.sort(key=lambda index: -int(work[index]))
-        shared = set(streams[max(0, most_streams - 1) :] if len(streams) > most_streams else ())
-        self.folded = tuple(sorted(self._places[index] for index in shared))
-        row_of = {index: REST if index in shared else place for index, place in enumerate(self._places)}
-        self.places = sorted(set(row_of.values()), key=lambda place: (KINDS.index(place[0]), place[1:]))
-        row_index = np.array(
-            [self.places.index(row_of[index]) for index in range(len(self._places))], np.int64
+        streams = [index for index, row_key in enumerate(self._row_keys) if row_key[0] == "stream"]
+        bar_counts = np.bincount(self._row_key, minlength=len(self._row_keys))
+        streams.sort(key=lambda index: -int(bar_counts[index]))
+        shared_rows = set(streams[max(0, most_streams - 1) :] if len(streams) > most_streams else ())
+        self.folded = tuple(sorted(self._row_keys[index] for index in shared_rows))
+        row_of = {
+            index: SHARED_ROW if index in shared_rows else row_key
+            for index, row_key in enumerate(self._row_keys)
+        }
+        self.row_keys = sorted(
+            set(row_of.values()), key=lambda row_key: (KINDS.index(row_key[0]), row_key[1:])
         )
-        self.row = row_index[self._place] if self._place.size else self._place
+        row_index = np.array(
+            [self.row_keys.index(row_of[index]) for index in range(len(self._row_keys))], np.int64
+        )
+        self.row = row_index[self._row_key] if self._row_key.size else self._row_key
         self.lane = np.zeros(self.row.size, np.int64)
-        self.lanes = [self._share(np.flatnonzero(self.row == index)) for index in range(len(self.places))]
+        self.lanes = [self._share(np.flatnonzero(self.row == index)) for index in range(len(self.row_keys))]
 
     def _share(self, bars: npt.NDArray[Any]) -> int:
-        """Put overlapping bars of a row into lanes; return the number of lanes."""
+        """Assign the bars of a row to lanes, so that bars do not overlap; return the number of lanes."""
         start = self.start[bars]
         end = self.end[bars]
         if not (start[1:] < np.maximum.accumulate(end)[:-1]).any():
             return 1
-        free: list[tuple[int, int]] = []
-        used = 0
+        lane_ends: list[tuple[int, int]] = []
+        lane_count = 0
         lanes = []
-        for begin, finish in zip(start.tolist(), end.tolist(), strict=True):
-            if (free and free[0][0] <= begin) or used >= MOST_LANES:
-                lane = heapq.heappop(free)[1]
+        for begin_ns, finish_ns in zip(start.tolist(), end.tolist(), strict=True):
+            if (lane_ends and lane_ends[0][0] <= begin_ns) or lane_count >= MAX_LANES:
+                lane = heapq.heappop(lane_ends)[1]
             else:
-                lane = used
-                used = used + 1
-            heapq.heappush(free, (finish, lane))
+                lane = lane_count
+                lane_count = lane_count + 1
+            heapq.heappush(lane_ends, (finish_ns, lane))
             lanes.append(lane)
         self.lane[bars] = lanes
-        return used
+        return lane_count
 
     # Bars on the rows
 
     def _ranges(self) -> Iterator[Bar]:
-        threads = _numbered(span.thread for span in self.record.ranges)
+        """Yield the bars of NVTX ranges."""
+        threads = _thread_indices(span.thread for span in self.record.ranges)
         for span in self.record.ranges:
-            thread = min(threads[span.thread], MOST_THREADS - 1)
+            thread = min(threads[span.thread], MAX_THREAD_ROWS - 1)
             depth = min(span.depth, self._most_depth - 1)
-            detail = MARK if span.is_mark else f", NVTX range of depth {span.depth}"
+            detail = MARK_DETAIL if span.is_mark else f", NVTX range of depth {span.depth}"
             yield Bar(span.start_ns, span.end_ns, ("range", thread, depth), "range", span.name, detail)
 
     def _calls(self) -> Iterator[Bar]:
-        threads = _numbered(call.thread for call in self.record.calls)
+        """Yield the bars of the host's CUDA calls."""
+        threads = _thread_indices(call.thread for call in self.record.calls)
         for call in self.record.calls:
-            place = ("call", min(threads[call.thread], MOST_THREADS - 1), 0)
+            row_key = ("call", min(threads[call.thread], MAX_THREAD_ROWS - 1), 0)
             yield Bar(
                 call.start_ns,
                 call.end_ns,
-                place,
+                row_key,
                 "call",
                 call.name,
                 ", call of the host",
                 call.source,
-                operation=call.correlation_id or NOBODY,
+                operation=call.correlation_id or NO_OPERATION,
             )
 
     def _waits(self) -> Iterator[Bar]:
+        """Yield the bars of the host's waits."""
         for wait in self.waits:
             reason = "hidden: the program asked for none" if wait.hidden else "asked for"
             yield Bar(
@@ -188,15 +213,16 @@ class Lanes:
             )
 
     def _operations(self) -> list[Sequence[Any]]:
-        """Return the columns of `Bar` for the operations, as arrays because there may be very many."""
+        """Return the columns of `Bar` for the operations, as lists because there may be very many."""
         sources = {call.correlation_id: call.source for call in self.record.calls if call.correlation_id}
         columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
         start, end, kind, copy_kinds, name, size, correlation_ids, *details_of = columns
         device, stream, *_, graph, node = details_of
-        places = {key: ("stream", *key) for key in self.streams}
-        # A copy to or from the host is its direction's; other copies and memsets are the device's own.
+        row_keys = {key: ("stream", *key) for key in self.streams}
+        # The engine of a copy to or from the host is its direction; other copies and memsets are the
+        # device's.
         engines = [
-            copy_kind if copy_kind in ("HtoD", "DtoH") else _OF_KIND.get(value, "DtoD")
+            copy_kind if copy_kind in ("HtoD", "DtoH") else _ENGINE_OF_KIND.get(value, "DtoD")
             for value, copy_kind in zip(kind, copy_kinds, strict=True)
         ]
         keys = list(zip(*details_of, strict=True))
@@ -204,14 +230,14 @@ class Lanes:
         return [
             start,
             end,
-            [places[key] for key in zip(device, stream, strict=True)],
+            [row_keys[key] for key in zip(device, stream, strict=True)],
             engines,
             name,
             [details[key] for key in keys],
             list(map(sources.get, correlation_ids)),
             size,
             correlation_ids,
-            [n if g else NOBODY for g, n in zip(graph, node, strict=True)],
+            [node_id if graph_id else NO_OPERATION for graph_id, node_id in zip(graph, node, strict=True)],
         ]
 
     def _detail(
@@ -224,6 +250,7 @@ class Lanes:
         graph: int,
         node: int,
     ) -> str:
+        """Return the details of an operation: row, launch configuration, memory and graph."""
         parts = ["", f"on {self.row_name(('stream', device, stream))}"]
         if grid and block:
             parts.append(f"grid {shape(grid)}, block {shape(block)}")
@@ -241,43 +268,43 @@ class Lanes:
 
     @cached_property
     def streams(self) -> set[tuple[int, int]]:
-        """Return device and stream of all streams that ran an operation."""
+        """Device and stream of all streams that ran an operation."""
         return set(map(STREAM_OF, self.record.activities))
 
     @cached_property
     def devices(self) -> set[int]:
-        """The devices that ran something."""
+        """Devices that ran an operation."""
         return {device for device, _ in self.streams}
 
-    def row_name(self, place: Place) -> str:
+    def row_name(self, row_key: RowKey) -> str:
         """Return the name of a row."""
-        kind, first, second = place
+        kind, device, stream = row_key
         if kind == "stream":
-            if (kind, first, second) == REST:
+            if (kind, device, stream) == SHARED_ROW:
                 return f"{len(self.folded)} more streams"
-            name = self._stream_names.get((first, second)) or f"stream {second}"
-            return f"GPU {first} {name}" if len(self.devices) > 1 else name
-        several = f" {first + 1}" if first else ""
-        if kind == "range" and second:
+            name = self._stream_names.get((device, stream)) or f"stream {stream}"
+            return f"GPU {device} {name}" if len(self.devices) > 1 else name
+        thread_text = f" {device + 1}" if device else ""
+        if kind == "range" and stream:
             return ""
         names = {"range": "NVTX", "call": "host calls", "wait": "host waits"}
-        return f"{names[kind]}{several}"
+        return f"{names[kind]}{thread_text}"
 
     @cached_property
     def kernels(self) -> list[str]:
-        """Return the names of the kernels, in the order of their colours."""
+        """Names of the kernels, in the order of their colours."""
         return [self.names[index] for index in np.unique(self.name[self.engine == 0]).tolist()]
 
     # Findings
 
     @cached_property
     def waits(self) -> list[Synchronization]:
-        """The host's waits."""
+        """Waits of the host."""
         return [wait for wait in self.record.synchronizations if wait.type != "STREAM_WAIT_EVENT"]
 
     @cached_property
     def arrows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Pairs of operations of different streams that are ordered, as indices of `activities`.
+        """Ordered pairs of operations of different streams, as indices of `activities`.
 
         Returns
         -------
@@ -288,17 +315,19 @@ class Lanes:
         streams: list[tuple[int, int | None]] = list(map(STREAM_OF, activities))
         index_of = {activity.correlation_id: index for index, activity in enumerate(activities)}
         waits = [sync for sync in self.record.synchronizations if sync.type == "STREAM_WAIT_EVENT"]
-        requested = {(sync.device_id, sync.stream_id, before) for sync in waits for before in sync.after}
+        event_edges = {
+            (sync.device_id, sync.stream_id, predecessor) for sync in waits for predecessor in sync.after
+        }
         pairs: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-        source_known: set[tuple[int, int | None, int]] = set()
+        known_edges: set[tuple[int, int | None, int]] = set()
         for index, activity in enumerate(activities):
-            for before in activity.after:
-                source = index_of.get(before)
+            for predecessor in activity.after:
+                source = index_of.get(predecessor)
                 if source is not None and streams[source] != streams[index]:
-                    edge = (*streams[index], before)
-                    pairs[edge in requested].append((source, index))
-                    source_known.add(edge)
-        # CUPTI does not say what an operation followed: the stream's first that was given after the wait.
+                    edge = (*streams[index], predecessor)
+                    pairs[edge in event_edges].append((source, index))
+                    known_edges.add(edge)
+        # CUPTI does not report predecessors: the stream's first operation issued after the wait is used.
         call_start = {call.correlation_id: call.start_ns for call in self.record.calls} if waits else {}
         of_stream: dict[tuple[int, int | None], list[int]] = {}
         for index, stream in enumerate(streams if waits else ()):
@@ -306,14 +335,18 @@ class Lanes:
         for wait in waits:
             stream_key = (wait.device_id, wait.stream_id)
             candidates = of_stream.get(stream_key, [])
-            for before in wait.after:
-                source = index_of.get(before)
-                if source is None or (*stream_key, before) in source_known or streams[source] == stream_key:
+            for predecessor in wait.after:
+                source = index_of.get(predecessor)
+                if (
+                    source is None
+                    or (*stream_key, predecessor) in known_edges
+                    or streams[source] == stream_key
+                ):
                     continue
-                begin = bisect_left(
+                first_candidate = bisect_left(
                     candidates, activities[source].end_ns, key=lambda index: activities[index].start_ns
                 )
-                for index in islice(candidates, begin, None):
+                for index in islice(candidates, first_candidate, None):
                     if (
                         call_start.get(activities[index].correlation_id, activities[index].start_ns)
                         >= wait.start_ns
@@ -323,29 +356,30 @@ class Lanes:
         return pairs[True], pairs[False]
 
     @cached_property
-    def launches(self) -> dict[tuple[Place, int, int], tuple[int, int]]:
-        """Return launches of graphs: row, graph number and launch number, with start and end.
+    def launches(self) -> dict[tuple[RowKey, int, int], tuple[int, int]]:
+        """Start and end of each launch of a graph, by row, graph number and launch number.
 
         The n-th run of a node belongs to the n-th launch.
         """
-        runs: Counter[tuple[Place, int, int]] = Counter()
-        spans: dict[tuple[Place, int, int], tuple[int, int]] = {}
-        for activity in self.record.activities if (self.node != NOBODY).any() else ():
+        runs: Counter[tuple[RowKey, int, int]] = Counter()
+        spans: dict[tuple[RowKey, int, int], tuple[int, int]] = {}
+        for activity in self.record.activities if (self.node != NO_OPERATION).any() else ():
             if activity.graph_id:
-                place = ("stream", activity.device_id, activity.stream_id)
-                node = (place, activity.graph_id, activity.graph_node_id)
-                launch = (place, activity.graph_id, runs[node])
-                begin, end = spans.get(launch, (activity.start_ns, activity.end_ns))
-                spans[launch] = (begin, max(end, activity.end_ns))
+                row_key = ("stream", activity.device_id, activity.stream_id)
+                node = (row_key, activity.graph_id, activity.graph_node_id)
+                launch = (row_key, activity.graph_id, runs[node])
+                start_ns, end_ns = spans.get(launch, (activity.start_ns, activity.end_ns))
+                spans[launch] = (start_ns, max(end_ns, activity.end_ns))
                 runs[node] += 1
         return spans
 
 
-def _indexed(values: Sequence[Any]) -> tuple[npt.NDArray[Any], list[Any]]:
-    """Return indices into the distinct values, and the distinct values."""
+def _distinct(values: Sequence[Any]) -> tuple[npt.NDArray[Any], list[Any]]:
+    """Return the index of each value among the distinct values, and the distinct values."""
     index_of = {value: index for index, value in enumerate(dict.fromkeys(values))}
     return np.fromiter(map(index_of.__getitem__, values), np.int64, len(values)), list(index_of)
 
 
-def _numbered(threads: Iterable[int]) -> dict[int, int]:
+def _thread_indices(threads: Iterable[int]) -> dict[int, int]:
+    """Return the index of each thread, in order of appearance."""
     return {thread: index for index, thread in enumerate(dict.fromkeys(threads))}

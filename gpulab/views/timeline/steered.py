@@ -13,29 +13,29 @@ from virtualgpu.records import Timeline
 
 
 class SteeredTimeline(TimelineView, Steered):
-    """Timelines that are selected by sliders.
+    """View of timelines that are selected by sliders.
 
     A subclass has a trait for each slider, calls `steer` at the end of its ``__init__``, and implements
     `chosen` and `show_chosen`, which calls `show`.
     """
 
     def steer(self, *sliders: Slider) -> None:
-        """Put sliders above the picture, and follow them from now on."""
+        """Put sliders above the picture, and show the timeline of each new setting."""
         self.controls = [slider.wire() for slider in sliders]
         self.show_chosen()
-        self.pictured = self._set()
-        self.observe(self._on_slider, list(self._set()))
+        self.pictured = self._settings()
+        self.observe(self._on_slider, list(self._settings()))
 
-    def _set(self) -> dict[str, int]:
-        """The settings of the sliders."""
+    def _settings(self) -> dict[str, int]:
+        """Return the values of the sliders' traits."""
         return {slider["trait"]: getattr(self, slider["trait"]) for slider in self.controls}
 
     def chosen(self) -> str:
-        """The settings of the sliders in words, for an error message."""
+        """Return the settings of the sliders in words, for an error message."""
         raise NotImplementedError
 
     def show_chosen(self) -> None:
-        """Show the timeline of the present settings."""
+        """Show the timeline of the current settings."""
         raise NotImplementedError
 
     def show(
@@ -45,7 +45,7 @@ class SteeredTimeline(TimelineView, Steered):
         summary: str = "",
         faults: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Show other timelines; `faults` are pairs of the first one's operations that go wrong together."""
+        """Show other timelines; `faults` are pairs of operations of the first one that must be ordered."""
         self.records = records
         self.summary = summary
         self.panels = lanes_of(records, names)
@@ -55,10 +55,10 @@ class SteeredTimeline(TimelineView, Steered):
 
     def _on_slider(self, _: Any) -> None:
         with self._lock, self.hold_sync():
-            shown = self.pictured
+            displayed = self.pictured
             try:
                 with self._reporting(self.chosen()):
                     self.show_chosen()
-                    shown = self._set()
+                    displayed = self._settings()
             finally:
-                self.answer(shown)
+                self.answer(displayed)

@@ -1,4 +1,4 @@
-"""Timeline view: one timeline, or several on one axis."""
+"""Timeline view: one timeline, or several timelines on one axis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpulab.views.parts.items import Tracks
 from gpulab.views.parts.plot_picture import element_sentence
 from gpulab.views.tables import Column, Table
 from gpulab.views.timeline.chart import arrow_words, chart, lanes_of, legend_entries, tracks_of
-from gpulab.views.timeline.lanes import ENGINES, HIDDEN, NOBODY, OF_DEVICE, WAIT, Lanes
+from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, HIDDEN, NO_OPERATION, WAIT, Lanes
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records import Timeline
 
@@ -23,7 +23,7 @@ METHODS = {
     "model": "the modelled clock",
     "file": "a trace file",
 }
-COUNTED = {
+COUNT_NOUNS = {
     "kernel": ("kernel", "kernels"),
     "HtoD": ("copy H2D", "copies H2D"),
     "DtoH": ("copy D2H", "copies D2H"),
@@ -31,46 +31,46 @@ COUNTED = {
     "host": ("host function", "host functions"),
     "events": ("event pair", "event pairs"),
 }
-MOST_TOLD = 40
+MAX_SENTENCES = 40
 KEYS = "Arrow keys go from bar to bar, Enter selects; + - 0 zoom, Shift and arrows move, / searches."
 HINT = "Point at a bar, or focus the chart and use the arrow keys. + and - zoom, drag to move."
 
 
 class TimelineView(View):
-    """Streams × time, with host calls, waits and NVTX ranges; several timelines one below the other.
+    """View of streams over time, with host calls, waits and NVTX ranges; several timelines are stacked.
 
     Parameters
     ----------
-    record, *more
+    record, *others
         Timelines; each begins at 0 on the common axis.
     selected, node, panel
-        Outline the operation with this correlation id, those that are this node of a graph, those of one
-        timeline (0 is the first); -1 leaves the choice open. Clicking a bar sets all three.
+        The outlined operations: those with this correlation id, of this node of a graph, and of this timeline
+        (0 is the first); -1 is no restriction. A click on a bar sets all three.
     summary
         A sentence above the picture, such as the overlap of copies and kernels.
     names
-        What several timelines are called: ``("eager", "graph")``.
+        Names of several timelines, such as ``("eager", "graph")``.
     """
 
-    selected = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
-    node = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
-    panel = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
+    selected = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
+    node = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
+    panel = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
 
     def __init__(
         self,
         record: Timeline,
-        *more: Timeline,
-        selected: int = NOBODY,
-        node: int = NOBODY,
-        panel: int = NOBODY,
+        *others: Timeline,
+        selected: int = NO_OPERATION,
+        node: int = NO_OPERATION,
+        panel: int = NO_OPERATION,
         summary: str = "",
         names: Sequence[str] = (),
     ) -> None:
-        self.records = (record, *more)
+        self.records = (record, *others)
         self.summary = summary
         self.panels = lanes_of(self.records, names)
         super().__init__(
-            title="Timeline: streams over time" if not more else "Timelines on one axis",
+            title="Timeline: streams over time" if not others else "Timelines on one axis",
             source=record.provenance.source,
             caption=" ".join(dict.fromkeys(map(_caption, self.records))),
             selected=selected,
@@ -81,22 +81,22 @@ class TimelineView(View):
 
     @property
     def record(self) -> Timeline | tuple[Timeline, ...]:
-        """The timeline, or all of them."""
+        """The timeline, or a tuple of timelines."""
         return self.records[0] if len(self.records) == 1 else self.records
 
     def sentence(self) -> str:
-        first, *rest = map(_sentence, self.panels)
-        return f"Timeline of {'; above one of '.join([first, *rest])}."
+        first, *others = map(_sentence, self.panels)
+        return f"Timeline of {'; above one of '.join([first, *others])}."
 
     def describe(self) -> str:
         lines = [self.sentence(), *([self.summary] if self.summary else [])]
         track = tracks_of(chart(self.panels, ""))
         for index, lanes in enumerate(self.panels):
-            lines += _described(lanes, track, index)
+            lines += _panel_lines(lanes, track, index)
         return "\n".join([*lines, self.caption])
 
     def tables(self) -> tuple[Table, ...]:
-        """The operations of all timelines, a row each."""
+        """Return a table with a row for each operation of all timelines."""
         rows = tuple(
             (
                 lanes.heading,
@@ -134,11 +134,11 @@ class TimelineView(View):
             f"{number(folded)} streams with the least work share the last row." if folded else "",
             "No operation was seen." if not any(lanes.record.activities for lanes in self.panels) else "",
         ]
-        some = any(lanes.start.size for lanes in self.panels)
-        plot = chart(self.panels, f"{self.sentence()} {KEYS}", hint=HINT if some else "")
+        has_bars = any(lanes.start.size for lanes in self.panels)
+        plot = chart(self.panels, f"{self.sentence()} {KEYS}", hint=HINT if has_bars else "")
         return column(
             words(self.summary) if self.summary else None,
-            legend(legend_entries(plot)) if some else None,
+            legend(legend_entries(plot)) if has_bars else None,
             plot,
             words(text, "note") if (text := " ".join(filter(None, notes))) else None,
             gap=4,
@@ -147,32 +147,32 @@ class TimelineView(View):
 
 def _counts(lanes: Lanes) -> str:
     counts = dict(zip(ENGINES, np.bincount(lanes.engine, minlength=len(ENGINES)).tolist(), strict=True))
-    return listing([count(counts[name], *words) for name, words in COUNTED.items() if counts[name]])
+    return listing([count(counts[name], *words) for name, words in COUNT_NOUNS.items() if counts[name]])
 
 
 def _sentence(lanes: Lanes) -> str:
     record = lanes.record
     streams = len(lanes.streams)
-    what = f" ({_counts(lanes)})" if record.activities else ""
-    where = f" of {count(len(lanes.devices), 'device')}" if len(lanes.devices) > 1 else ""
+    counts_text = f" ({_counts(lanes)})" if record.activities else ""
+    devices_text = f" of {count(len(lanes.devices), 'device')}" if len(lanes.devices) > 1 else ""
     return (
-        f"{count(len(record.activities), 'operation')}{what} on {count(streams, 'stream')}{where} in "
-        f"{duration(record.duration_ns)}, {record.provenance.label}"
+        f"{count(len(record.activities), 'operation')}{counts_text} on {count(streams, 'stream')}"
+        f"{devices_text} in {duration(record.duration_ns)}, {record.provenance.label}"
     )
 
 
-def _described(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
-    """Return the bars of a panel in words: hidden waits first, then other waits, then the rest."""
+def _panel_lines(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
+    """Return the bars of a panel in words: hidden waits first, then other waits, then other bars."""
     in_panel = track.columns["panel"] == panel
     engine = track.colour
-    kinds = [engine == HIDDEN, engine == WAIT, (engine < OF_DEVICE) | (engine > HIDDEN)]
-    order = np.concatenate([np.flatnonzero(in_panel & kind) for kind in kinds]).tolist()
-    waited = len({target for _, target in lanes.arrows[0]})
+    groups = [engine == HIDDEN, engine == WAIT, (engine < DEVICE_ENGINES) | (engine > HIDDEN)]
+    order = np.concatenate([np.flatnonzero(in_panel & kind) for kind in groups]).tolist()
+    wait_count = len({target for _, target in lanes.arrows[0]})
     return [
         f"{lanes.heading}.",
-        *([f"{count(waited, 'operation')} waited for an event of another stream."] if waited else []),
-        *(element_sentence(track, bar, track.say) for bar in order[:MOST_TOLD]),
-        *([f"And {number(len(order) - MOST_TOLD)} more."] if len(order) > MOST_TOLD else []),
+        *([f"{count(wait_count, 'operation')} waited for an event of another stream."] if wait_count else []),
+        *(element_sentence(track, bar, track.say) for bar in order[:MAX_SENTENCES]),
+        *([f"And {number(len(order) - MAX_SENTENCES)} more."] if len(order) > MAX_SENTENCES else []),
     ]
 
 
