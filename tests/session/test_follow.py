@@ -12,7 +12,7 @@ import pytest
 
 import gpulab as gl
 from gpulab.lab.libraries import follow as module
-from gpulab.views.layers.view import MOST, LayersView
+from gpulab.views.layers.view import MAX_SYMBOLS, LayersView
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 from virtualgpu.records.libraries.layers import LAYERS, Followed
@@ -93,7 +93,7 @@ def test_its_picture_says_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_more_symbols_than_are_drawn_are_counted() -> None:
-    many = tuple((f"cuCall{n}", n + 1) for n in range(MOST + 2))
+    many = tuple((f"cuCall{n}", n + 1) for n in range(MAX_SYMBOLS + 2))
     view = LayersView(
         [Followed(provenance=PLANTED.provenance, package="CuPy", call="c", layers=((), (), (), many, ()))]
     )

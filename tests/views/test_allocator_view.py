@@ -15,7 +15,7 @@ from PIL import Image
 
 from gpulab.allocators import steps
 from gpulab.views.allocator.columns import contents
-from gpulab.views.allocator.layout import places
+from gpulab.views.allocator.layout import map_layouts
 from gpulab.views.allocator.maps import Maps
 from gpulab.views.allocator.pool_text import owner_of
 from gpulab.views.allocator.view import AllocatorView
@@ -94,7 +94,7 @@ def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) 
             alive[BASE + at * 64 * MIB] = size, stream
             segments.append(("segment_alloc", BASE + at * 64 * MIB, size, 0, stream, -1))
     lives = steps.history(trace_of(segments))
-    (found,) = places([lives], most)
+    (found,) = map_layouts([lives], most)
     assert found.rows <= most
     rows = [set(range(g.first_row, g.first_row + g.rows)) for g in found.groups]
     assert sum(map(len, rows)) == len(set().union(*rows)), "groups have rows of their own"
@@ -116,7 +116,7 @@ def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) 
 
 def test_two_pools_share_their_scale_and_step_by_requests() -> None:
     view = pools.two()
-    assert view.maps.places[0].row_bytes == view.maps.places[1].row_bytes
+    assert view.maps.layouts[0].row_bytes == view.maps.layouts[1].row_bytes
     assert view.maps.last == len(view.maps.requests)
     assert [panel.step(view.maps.last) for panel in view.panels] == [p.history.last_step for p in view.panels]
     assert repr(view).startswith("Memory map of CuPy's pool and PyTorch's caching allocator, modelled on")
@@ -126,10 +126,10 @@ def test_two_pools_share_their_scale_and_step_by_requests() -> None:
 
 def test_many_streams_share_the_last_rows() -> None:
     rows = [("segment_alloc", BASE + at * 32 * MIB, (1 + at) * MIB, 0, at, -1) for at in range(20)]
-    (found,) = places([steps.history(trace_of(rows))], 12)
+    (found,) = map_layouts([steps.history(trace_of(rows))], 12)
     assert [group.stream for group in found.groups] == [16, 17, 18, 19, -1], "those with the most memory"
     assert found.rows <= 12
-    (few,) = places([steps.history(trace_of(rows[:5]))], 12)
+    (few,) = map_layouts([steps.history(trace_of(rows[:5]))], 12)
     assert [group.stream for group in few.groups] == [0, 1, 2, 3, 4]
 
 
@@ -159,7 +159,7 @@ def test_a_place_is_kept_for_a_segment_that_fits_well() -> None:
         ("segment_alloc", 2 * BASE, sizes[2], 0, 0, -1),
         ("segment_alloc", 3 * BASE, sizes[3], 0, 0, -1),
     ]
-    (found,) = places([steps.history(trace_of(rows))])
+    (found,) = map_layouts([steps.history(trace_of(rows))])
     start = dict(zip((found.low // BASE).tolist(), found.start.tolist(), strict=True))
     assert start[1] == start[3]
     assert start[2] >= 20 * MIB
@@ -169,7 +169,7 @@ def test_a_place_is_kept_for_a_segment_that_fits_well() -> None:
 def test_small_segments_are_as_wide_as_there_is_room(small: int, share: int) -> None:
     rows = [("segment_alloc", BASE, 4096 * MIB, 0, 0, -1)]
     rows += [("segment_alloc", BASE * (2 + at), 2 * MIB, 0, 0, -1) for at in range(small)]
-    (found,) = places([steps.history(trace_of(rows))], 12)
+    (found,) = map_layouts([steps.history(trace_of(rows))], 12)
     assert found.rows <= 12
     narrow = found.wide[found.size_bytes == 2 * MIB]
     assert narrow.size == small
@@ -179,14 +179,14 @@ def test_small_segments_are_as_wide_as_there_is_room(small: int, share: int) -> 
 def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
     """Five streams with a row each and eighty blocks; with few blocks the rows stay five."""
     rows = [("segment_alloc", BASE * (1 + at), 80 * MIB, 0, at, -1) for at in range(5)]
-    (few,) = places([steps.history(trace_of(rows))], 12)
+    (few,) = map_layouts([steps.history(trace_of(rows))], 12)
     rows += [("alloc", BASE + at * MIB, MIB, MIB, 0, -1) for at in range(80)]
-    (many,) = places([steps.history(trace_of(rows))], 12)
+    (many,) = map_layouts([steps.history(trace_of(rows))], 12)
     assert (few.rows, many.rows) == (5, 10)
     other = trace_of([("segment_alloc", BASE * (9 + at), 80 * MIB, 0, 0, -1) for at in range(2)])
-    assert Maps([pools.panel(trace_of(rows))]).places[0].rows == 10
+    assert Maps([pools.panel(trace_of(rows))]).layouts[0].rows == 10
     two = Maps([pools.panel(trace_of(rows)), pools.panel(other)])
-    assert [each.rows for each in two.places] == [10, 4], "two maps have fourteen rows"
+    assert [each.rows for each in two.layouts] == [10, 4], "two maps have fourteen rows"
 
 
 @pytest.mark.parametrize(

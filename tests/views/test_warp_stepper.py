@@ -183,7 +183,7 @@ def test_shared_memory_is_said_as_its_writes_leave_it() -> None:
     )
     states = SharedStates(shared)
     moments = np.arange(-1, 32)
-    for moment, said in zip(moments.tolist(), states.said(moments).tolist(), strict=True):
+    for moment, said in zip(moments.tolist(), states.sentence_index(moments).tolist(), strict=True):
         memory, written = shared_at(shared, moment)
         assert states.sentences[said] == (f"Shared memory: {written.sum()} of {size} bytes written so far.")
         events = shared.sequence[states.row] <= moment

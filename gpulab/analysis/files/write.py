@@ -156,7 +156,7 @@ def _us(time_ns: int) -> float:
 
 
 def _args(record: Any, excluded: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the fields of a record that differ from their defaults, without those in `but`."""
+    """Return the fields of a record that differ from their defaults, without those in `excluded`."""
     args = {}
     for field in fields(record):
         value = getattr(record, field.name)

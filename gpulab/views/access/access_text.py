@@ -11,7 +11,7 @@ from virtualgpu.records import SECTOR_BYTES
 from virtualgpu.records.access import ATOMIC_RULES, BANKS, WORD_BYTES, Access, AccessPattern
 from virtualgpu.records.kernel import LINE_BYTES
 
-# Value, term and detail of each figure, and the count that is above 0 where less would do.
+# Value, term and detail of each figure, and the name of the count that is above 0 if less is possible.
 MEMORY_FIGURES = (
     ("{sectors}", "<sectors sector|sectors> a request", "at best {ideal_sectors}", "extra_sectors"),
     ("{useful}", "bytes useful", "{bytes_useful} of {fetched} bytes", "avoidable_bytes"),
@@ -63,97 +63,103 @@ PAGE = {
 
 
 def share(fraction: float) -> str:
-    """Return a share to a tenth of a percent, as ``access_text.js`` writes it: ``12.5 %``."""
+    """Return a fraction in percent, to a tenth, such as ``12.5 %``; ``access_text.js`` is equal."""
     return f"{math.floor(1000 * fraction + 0.5) / 10:g} %"
 
 
 class Figure(NamedTuple):
-    """A number in large type; ``over`` means that a smaller number is possible."""
+    """A number in large type; ``is_excessive`` means that a smaller number is possible."""
 
     value: str
     term: str
     detail: str
-    over: bool
+    is_excessive: bool
 
 
 def counts(access: Access) -> dict[str, int | str]:
-    """Return all counts and costs of an access."""
-    cost = access.memory()
-    spent = access.banks()
-    constant = access.constant_passes
-    best_lines = min(cost.lines, max(1, -(-cost.bytes_requested // LINE_BYTES)))
-    extra_sectors = cost.sectors - cost.ideal_sectors
+    """Return all counts and costs of an access, by name."""
+    memory_cost = access.memory()
+    bank_cost = access.banks()
+    constant_passes = access.constant_passes
+    best_lines = min(memory_cost.lines, max(1, -(-memory_cost.bytes_requested // LINE_BYTES)))
+    extra_sectors = memory_cost.sectors - memory_cost.ideal_sectors
     return (
-        asdict(cost)
-        | asdict(spent)
+        asdict(memory_cost)
+        | asdict(bank_cost)
         | {
-            "useful": share(cost.useful),
-            "fetched": cost.bytes_fetched,
+            "useful": share(memory_cost.useful),
+            "fetched": memory_cost.bytes_fetched,
             "best_lines": best_lines,
-            "constant": constant,
-            "extra_constant": constant - 1,
+            "constant": constant_passes,
+            "extra_constant": constant_passes - 1,
             "extra_sectors": extra_sectors,
-            "avoidable_bytes": cost.bytes_fetched - cost.bytes_useful if extra_sectors else 0,
-            "extra_lines": cost.lines - best_lines,
-            "extra_passes": spent.wavefronts - spent.ideal_wavefronts,
-            "conflicts": spent.ways - 1,
-            "calm": int(spent.ways < 2),
+            "avoidable_bytes": memory_cost.bytes_fetched - memory_cost.bytes_useful if extra_sectors else 0,
+            "extra_lines": memory_cost.lines - best_lines,
+            "extra_passes": bank_cost.wavefronts - bank_cost.ideal_wavefronts,
+            "conflicts": bank_cost.ways - 1,
+            "calm": int(bank_cost.ways < 2),
         }
     )
 
 
 def _figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> list[Figure]:
-    found = counts(access)
+    values = counts(access)
     return [
-        Figure(filled(value, found), filled(term, found), filled(detail, found), int(found[over]) > 0)
-        for value, term, detail, over in rows
+        Figure(
+            filled(value, values), filled(term, values), filled(detail, values), int(values[excess_name]) > 0
+        )
+        for value, term, detail, excess_name in rows
     ]
 
 
 def memory_figures(access: Access) -> list[Figure]:
-    """Return sectors, useful bytes and lines of an access to memory, or passes for constant memory."""
+    """Return figures for an access to memory: sectors, useful bytes and lines, or constant passes."""
     return _figures(access, CONSTANT_FIGURES if access.space == "const" else MEMORY_FIGURES)
 
 
 def bank_figures(access: Access) -> list[Figure]:
-    """Return the passes over the banks and the degree of the conflict."""
+    """Return figures for an access to shared memory: passes over the banks, and the conflict."""
     return _figures(access, BANK_FIGURES)
 
 
 def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
-    """Return a sentence for each lane: its address, its position, and the lanes that share it."""
-    low = min((place for place in access.addresses if place >= 0), default=0) // LINE_BYTES * LINE_BYTES
+    """Return a sentence for each lane: its bytes, their position, and the lanes that share them."""
+    first_address = (
+        min((address for address in access.addresses if address >= 0), default=0) // LINE_BYTES * LINE_BYTES
+    )
     pieces = {piece.lane: piece for piece in access.pieces()}
-    said = [filled(IDLE, {"lane": lane}) for lane in range(len(access.addresses))]
+    sentences = [filled(IDLE, {"lane": lane}) for lane in range(len(access.addresses))]
     for lane in access.lanes:
-        place = access.addresses[lane]
+        address = access.addresses[lane]
         piece = pieces[lane]
-        first = place - low
-        others = [o for o in access.lanes if o != lane and access.addresses[o] == place]
-        text = ASKS + IN_MEMORY * memory + IN_BANKS * banks + SHARED * bool(others) + "."
-        said[lane] = filled(
+        offset = address - first_address
+        sharing_lanes = [
+            other for other in access.lanes if other != lane and access.addresses[other] == address
+        ]
+        text = ASKS + IN_MEMORY * memory + IN_BANKS * banks + SHARED * bool(sharing_lanes) + "."
+        sentences[lane] = filled(
             text,
             {
                 "lane": lane,
                 "size": access.size_bytes,
-                "first": first,
-                "last": first + access.size_bytes - 1,
-                "sector": first % LINE_BYTES // SECTOR_BYTES,
-                "line": first // LINE_BYTES * LINE_BYTES,
+                "first": offset,
+                "last": offset + access.size_bytes - 1,
+                "sector": offset % LINE_BYTES // SECTOR_BYTES,
+                "line": offset // LINE_BYTES * LINE_BYTES,
                 "banks": piece.banks,
                 "bank": piece.bank,
                 "last_bank": piece.bank + piece.banks - 1,
                 "pass": piece.row + 1,
-                "others": len(others),
-                "other": others[0] if others else -1,
+                "others": len(sharing_lanes),
+                "other": sharing_lanes[0] if sharing_lanes else -1,
             },
         )
-    return said
+    return sentences
 
 
 def notes(access: Access, memory: bool, banks: bool) -> str:
-    """Return a note on this kind of access."""
-    there = {
+    """Return explanations of the rules for this kind of access."""
+    applies = {
         "atomic": memory and access.rule in ATOMIC_RULES,
         "local": access.space == "local",
         "const": access.space == "const",
@@ -161,34 +167,35 @@ def notes(access: Access, memory: bool, banks: bool) -> str:
         "swap": banks and access.rule == "swap",
         "alone": banks and access.rule == "atomic",
     }
-    return " ".join(text for name, text in NOTES if there[name])
+    return " ".join(text for name, text in NOTES if applies[name])
 
 
 def expression(pattern: AccessPattern) -> str:
-    """Return the access as CUDA C++ that loads these elements."""
+    """Return an access pattern as CUDA C++ that loads its elements."""
     stride = [filled(STRIDE, {"stride": pattern.stride})] if pattern.stride else []
     offset = [str(pattern.offset)] if pattern.offset or not pattern.stride else []
     text = EXPRESSIONS[bool(pattern.padding) + 2 * pattern.swizzle]
-    words = {"type": TYPES[pattern.element_bytes], "element": " + ".join(stride + offset)}
-    return filled(text, words | {"padding": pattern.padding})
+    values = {"type": TYPES[pattern.element_bytes], "element": " + ".join(stride + offset)}
+    return filled(text, values | {"padding": pattern.padding})
 
 
 def costs(access: Access, memory: bool, banks: bool) -> str:
-    """Return the cost of an access, as a part of a sentence."""
-    said = []
+    """Return the costs of an access, as a part of a sentence."""
+    parts = []
     if memory and access.space == "const":
-        said.append(f"{count(access.constant_passes, 'pass', 'passes')} a request (at best 1)")
+        parts.append(f"{count(access.constant_passes, 'pass', 'passes')} a request (at best 1)")
     elif memory:
-        cost = access.memory()
-        said.append(
-            f"{count(cost.sectors, 'sector')} a request (at best {number(cost.ideal_sectors)}), "
-            f"{share(cost.useful)} of the fetched bytes useful, {count(cost.lines, 'line')}"
+        memory_cost = access.memory()
+        parts.append(
+            f"{count(memory_cost.sectors, 'sector')} a request "
+            f"(at best {number(memory_cost.ideal_sectors)}), "
+            f"{share(memory_cost.useful)} of the fetched bytes useful, {count(memory_cost.lines, 'line')}"
         )
     if banks:
-        spent = access.banks()
-        conflict = f"{spent.ways}-way bank conflict" if spent.ways > 1 else "no bank conflict"
-        said.append(
-            f"{count(spent.wavefronts, 'pass', 'passes')} over the {BANKS} banks "
-            f"(at best {number(spent.ideal_wavefronts)}), {conflict}"
+        bank_cost = access.banks()
+        conflict = f"{bank_cost.ways}-way bank conflict" if bank_cost.ways > 1 else "no bank conflict"
+        parts.append(
+            f"{count(bank_cost.wavefronts, 'pass', 'passes')} over the {BANKS} banks "
+            f"(at best {number(bank_cost.ideal_wavefronts)}), {conflict}"
         )
-    return "; ".join(said)
+    return "; ".join(parts)

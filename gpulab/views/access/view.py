@@ -10,7 +10,7 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views.access import access_text, picture
-from gpulab.views.access.rows import HEADINGS, MOST_REQUESTS, rows
+from gpulab.views.access.rows import HEADINGS, MAX_REQUESTS, rows
 from gpulab.views.parts.boxes import Box, column, table
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.pack import pack
@@ -27,25 +27,25 @@ from virtualgpu.records.access import (
 STRIDES = (*range(34), 40, 48, 63, 64, 65, 96, 128, 256, 512, 1024)
 OFFSETS = tuple(range(65))
 PADDINGS = tuple(range(ROW_ELEMENTS + 1))
-MOST_ROWS_ON_PAPER = 10
-_CUT = "The warp went on after what is shown."
+MAX_PICTURE_ROWS = 10
+_TRUNCATION_NOTE = "The warp went on after what is shown."
 RULES = "by the rules of the virtual GPU's counters, which are those of single accesses on an H200"
 
 
 class AccessMicroscope(View, module="access/view"):
-    """One access of a warp: 32 lanes, and their sectors of memory and banks.
+    """View of one access of a warp: 32 lanes, and their sectors of memory and banks.
 
     Parameters
     ----------
-    shown
-        A pattern, which sliders change, or a kernel's accesses, one of which is chosen from a table and may
-        then be edited.
+    subject
+        A pattern, which sliders change, or a kernel's accesses. One of these is selected in a table, and can
+        be edited.
     space
-        Which side is shown of a pattern: ``"both"``, ``"global"`` or ``"shared"``.
+        The memory for a pattern: ``"both"``, ``"global"`` or ``"shared"``.
     line
         The source line whose worst access is shown first.
     note
-        Said below the picture.
+        A note below the picture.
     """
 
     contents = traitlets.Dict().tag(sync=True)
@@ -61,20 +61,27 @@ class AccessMicroscope(View, module="access/view"):
     edited = traitlets.Bool(False).tag(sync=True, echo_update=False)
 
     def __init__(
-        self, shown: AccessPattern | AccessTrace, space: str = "both", line: int | None = None, note: str = ""
+        self,
+        subject: AccessPattern | AccessTrace,
+        space: str = "both",
+        line: int | None = None,
+        note: str = "",
     ) -> None:
-        self.trace = shown if isinstance(shown, AccessTrace) else None
-        self.rows = rows(shown) if isinstance(shown, AccessTrace) else []
-        if isinstance(shown, AccessTrace):
-            counters = shown.counters
-            origin = shown.counters.provenance.of_results
-            said = (f"{note.removesuffix('.')}." if note else "", *([_CUT] if shown.truncated else []))
+        self.trace = subject if isinstance(subject, AccessTrace) else None
+        self.rows = rows(subject) if isinstance(subject, AccessTrace) else []
+        if isinstance(subject, AccessTrace):
+            counters = subject.counters
+            origin = subject.counters.provenance.of_results
+            notes = (
+                f"{note.removesuffix('.')}." if note else "",
+                *([_TRUNCATION_NOTE] if subject.truncated else []),
+            )
             super().__init__(
                 title=f"Memory accesses of {counters.kernel_name}",
                 source=origin.split()[0],
                 caption=f"Table: all warps of grid {shape(counters.grid)}, block {shape(counters.block)}. "
-                f"Picture: {self._whose()}. Accesses {origin}. {' '.join(said)}".strip(),
-                row=next((at for at, row in enumerate(self.rows) if row.line == line), 0),
+                f"Picture: {self._warp_text()}. Accesses {origin}. {' '.join(notes)}".strip(),
+                row=next((index for index, row in enumerate(self.rows) if row.line == line), 0),
             )
         else:
             super().__init__(
@@ -82,23 +89,24 @@ class AccessMicroscope(View, module="access/view"):
                 source="modelled",
                 caption=f"Modelled: {RULES} under Nsight Compute.",
                 space=space,
-                **{name: getattr(shown, name) for name in shown.__slots__},
+                **{name: getattr(subject, name) for name in subject.__slots__},
             )
         scene, self.data = pack(self._contents())
         self.contents = scene
 
-    def _whose(self) -> str:
+    def _warp_text(self) -> str:
+        """Return the warp whose accesses are shown, in words."""
         assert self.trace is not None
         block = self.trace.block_index
         return f"warp {self.trace.warp_index} of block {block[0] if block[1:] == (0, 0) else block}"
 
     def _contents(self) -> dict[str, Any]:
-        """Return the data of the page: slider choices and, for a kernel, its table and addresses."""
+        """Return the data for the browser: slider choices and, for a kernel, its table and addresses."""
 
-        def choices(values: tuple[int, ...], chosen: int) -> list[int]:
-            return sorted({*values, chosen})
+        def choices(values: tuple[int, ...], current: int) -> list[int]:
+            return sorted({*values, current})
 
-        sent: dict[str, Any] = {
+        contents: dict[str, Any] = {
             "strides": choices(STRIDES, self.stride),
             "offsets": choices(OFFSETS, self.offset),
             "paddings": list(PADDINGS),
@@ -114,21 +122,21 @@ class AccessMicroscope(View, module="access/view"):
         }
         trace = self.trace
         if trace is not None:
-            kept = [row.requests[:MOST_REQUESTS] for row in self.rows]
-            order = np.concatenate([*kept, np.zeros(0, np.int64)]).astype(np.int64)
-            found = [trace.access(at) for at in order.tolist()]
-            sent |= {
+            requests_of_rows = [row.requests[:MAX_REQUESTS] for row in self.rows]
+            order = np.concatenate([*requests_of_rows, np.zeros(0, np.int64)]).astype(np.int64)
+            accesses = [trace.access(request) for request in order.tolist()]
+            contents |= {
                 "rows": [
-                    {"cells": list(row.cells), "over": row.over, "total": row.requests.size}
+                    {"cells": list(row.cells), "over": row.is_wasteful, "total": row.requests.size}
                     for row in self.rows
                 ],
-                "begin": np.cumsum([0, *(part.size for part in kept)]).astype(np.int32),
-                "addresses": np.array([a.addresses for a in found], np.float64).ravel(),
-                "size_bytes": np.array([a.size_bytes for a in found], np.uint8),
-                "kinds": [[a.space, a.rule] for a in found],
-                "whose": self._whose(),
+                "begin": np.cumsum([0, *(part.size for part in requests_of_rows)]).astype(np.int32),
+                "addresses": np.array([access.addresses for access in accesses], np.float64).ravel(),
+                "size_bytes": np.array([access.size_bytes for access in accesses], np.uint8),
+                "kinds": [[access.space, access.rule] for access in accesses],
+                "whose": self._warp_text(),
             }
-        return sent
+        return contents
 
     @property
     def record(self) -> AccessPattern | AccessTrace:
@@ -142,22 +150,29 @@ class AccessMicroscope(View, module="access/view"):
 
     @property
     def access(self) -> Access | None:
-        """The displayed access, with its costs (`memory`, `banks`); None if the warp made no access."""
+        """The displayed access, or None if the warp made no access."""
         if self.trace is None:
             return self.pattern.access("shared" if self.space == "shared" else "global")
         if not self.rows:
             return None
-        mine = self.rows[min(self.row, len(self.rows) - 1)].requests[:MOST_REQUESTS]
-        if not mine.size:
+        requests = self.rows[min(self.row, len(self.rows) - 1)].requests[:MAX_REQUESTS]
+        if not requests.size:
             return None
-        chosen = self.trace.access(int(mine[min(self.request, mine.size - 1)]))
+        original = self.trace.access(int(requests[min(self.request, requests.size - 1)]))
         if not self.edited:
-            return chosen
-        edited = self.pattern.access(chosen.space, chosen.rule)
-        taking = zip(edited.addresses, chosen.addresses, strict=True)
-        return replace(edited, addresses=tuple(place if was >= 0 else -1 for place, was in taking))
+            return original
+        edited = self.pattern.access(original.space, original.rule)
+        address_pairs = zip(edited.addresses, original.addresses, strict=True)
+        return replace(
+            edited,
+            addresses=tuple(
+                edited_address if original_address >= 0 else -1
+                for edited_address, original_address in address_pairs
+            ),
+        )
 
     def _sides(self, access: Access) -> tuple[bool, bool]:
+        """Return whether the sectors and whether the banks of an access are shown."""
         if self.trace is None:
             return self.space != "shared", self.space != "global"
         return access.space != "shared", access.space == "shared"
@@ -166,21 +181,21 @@ class AccessMicroscope(View, module="access/view"):
         access = self.access
         if self.trace is None:
             assert access is not None
-            p = self.pattern
-            more = f", {count(p.padding, 'element')} of padding a row" if p.padding else ""
-            more += ", swizzled" if p.swizzle else ""
+            pattern = self.pattern
+            extras_text = f", {count(pattern.padding, 'element')} of padding a row" if pattern.padding else ""
+            extras_text += ", swizzled" if pattern.swizzle else ""
             costs = access_text.costs(access, *self._sides(access))
             return (
-                f"Access microscope, stride {number(p.stride)}, offset {number(p.offset)}, "
-                f"{count(p.element_bytes, 'byte')} a lane{more}: {costs}; modelled."
+                f"Access microscope, stride {number(pattern.stride)}, offset {number(pattern.offset)}, "
+                f"{count(pattern.element_bytes, 'byte')} a lane{extras_text}: {costs}; modelled."
             )
         if not self.rows:
             return f"{self.title}: none; {self.trace.provenance.of_results}."
         cells = self.rows[0].cells
-        worst = f"{cells[2]} on line {cells[0]}: {cells[4]} a request, at best {cells[5]}"
+        worst_text = f"{cells[2]} on line {cells[0]}: {cells[4]} a request, at best {cells[5]}"
         return (
             f"{self.title}: {count(len(self.rows), 'access', 'accesses')} by source line, "
-            f"the worst a {worst}; {self.trace.provenance.of_results}."
+            f"the worst a {worst_text}; {self.trace.provenance.of_results}."
         )
 
     def describe(self) -> str:
@@ -197,25 +212,25 @@ class AccessMicroscope(View, module="access/view"):
 
     def draw(self) -> Box:
         access = self.access
-        shown = [list(row.cells) for row in self.rows[:MOST_ROWS_ON_PAPER]]
-        more = len(self.rows) - len(shown)
-        text = self._shown_words()
+        table_rows = [list(row.cells) for row in self.rows[:MAX_PICTURE_ROWS]]
+        omitted_count = len(self.rows) - len(table_rows)
+        text = self._access_words()
         return column(
-            table(shown, HEADINGS) if shown else None,
-            paragraph(f"and {more} more", "note") if more > 0 else None,
+            table(table_rows, HEADINGS) if table_rows else None,
+            paragraph(f"and {omitted_count} more", "note") if omitted_count > 0 else None,
             paragraph(text, "mono" if self.trace is None else "heading"),
             picture.draw(access, *self._sides(access)) if access is not None else None,
             gap=8,
         )
 
-    def _shown_words(self) -> str:
-        """The pattern that the picture shows, in words."""
+    def _access_words(self) -> str:
+        """Return the displayed access in words."""
         if self.trace is None:
             return access_text.expression(self.pattern)
         if not self.rows:
             return "The kernel made no access to memory."
         row = self.rows[min(self.row, len(self.rows) - 1)]
-        named = f"Line {row.cells[0]}, {row.cells[2]}"
+        row_name = f"Line {row.cells[0]}, {row.cells[2]}"
         if not row.requests.size:
-            return f"{named}: {self._whose()} did not make it."
-        return f"{named}, edited: {access_text.expression(self.pattern)}" if self.edited else named
+            return f"{row_name}: {self._warp_text()} did not make it."
+        return f"{row_name}, edited: {access_text.expression(self.pattern)}" if self.edited else row_name

@@ -1,4 +1,4 @@
-"""Layout of the segments of a memory map in rows; a segment keeps its place while it exists."""
+"""Layout of the segments of a memory map in rows; a segment keeps its position while it exists."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from virtualgpu.records.memory import AllocatorHistory
 
-MOST_ROWS = 12
-MOST_GROUPS = 5
-# A small segment is drawn so wide, as a part of a row, that it can be seen and pointed at.
-LEAST_SHARES = (1 / 40, 1 / 120, 1 / 400, 0.0)
+MAX_ROWS = 12
+MAX_GROUPS = 5
+# Smallest drawn widths of a segment, as shares of a row, so that a small one can be seen and pointed at.
+MIN_SHARES = (1 / 40, 1 / 120, 1 / 400, 0.0)
 CROWDED_BLOCKS = 60
-OTHERS = (-1, "")
+OTHER_GROUPS = (-1, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,11 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Rows of ``row_bytes``; each segment begins ``start`` bytes after the first row's beginning.
+class MapLayout:
+    """Layout of a memory map in rows of ``row_bytes``.
 
-    It is drawn ``wide`` bytes long, for the ``size_bytes`` from address ``low`` on that it had at most.
+    Each segment begins ``start`` bytes after the beginning of the first row, and is drawn ``wide`` bytes
+    long. It represents the ``size_bytes`` from address ``low`` on, which is its largest extent.
     """
 
     row_bytes: int
@@ -46,12 +47,13 @@ class Places:
 
     @property
     def rows(self) -> int:
+        """Number of rows."""
         return sum(group.rows for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
 class _Extents:
-    """Return lowest address, size, first and last step of each segment."""
+    """Lowest address, size, first and last step, and group of each segment."""
 
     low: npt.NDArray[np.int64]
     size_bytes: npt.NDArray[np.int64]
@@ -61,89 +63,105 @@ class _Extents:
     blocks: int  # largest number in use at a time
 
 
-def places(histories: Sequence[AllocatorHistory], most_rows: int = MOST_ROWS) -> list[Places]:
-    """Return the rows of maps that are shown together, with equal bytes per row, at most `most_rows`."""
+def map_layouts(histories: Sequence[AllocatorHistory], most_rows: int = MAX_ROWS) -> list[MapLayout]:
+    """Return the layouts of maps that are shown together, with equal bytes per row."""
     extents = [_extents(history) for history in histories]
-    largest = max((int(each.size_bytes.max(initial=0)) for each in extents), default=0) or 1
-    crowded = max(each.blocks for each in extents) > CROWDED_BLOCKS
-    for doubled in range(64):
-        for share in LEAST_SHARES:
-            found = [_placed(each, largest << doubled, share) for each in extents]
-            if sum(each.rows for each in found) > most_rows:
+    largest = max((int(item.size_bytes.max(initial=0)) for item in extents), default=0) or 1
+    is_crowded = max(item.blocks for item in extents) > CROWDED_BLOCKS
+    for doublings in range(64):
+        for share in MIN_SHARES:
+            layouts = [_layout(item, largest << doublings, share) for item in extents]
+            if sum(item.rows for item in layouts) > most_rows:
                 continue
-            while crowded and not doubled and sum(each.rows for each in found) * 2 <= most_rows:
-                found = [_placed(each, found[0].row_bytes // 2, share) for each in extents]
-            return found
+            while is_crowded and not doublings and sum(item.rows for item in layouts) * 2 <= most_rows:
+                layouts = [_layout(item, layouts[0].row_bytes // 2, share) for item in extents]
+            return layouts
     raise AssertionError("more streams than rows")
 
 
 def _extents(history: AllocatorHistory) -> _Extents:
-    many = len(history.segments)
+    segment_count = len(history.segments)
     ranges = history.ranges
-    low = np.full(many, 1 << 62, np.int64)
-    high = np.zeros(many, np.int64)
-    begin = np.full(many, 1 << 31, np.int64)
-    end = np.zeros(many, np.int64)
-    np.minimum.at(low, ranges.segments, ranges.addresses)
-    np.maximum.at(high, ranges.segments, ranges.addresses + ranges.size_bytes)
-    np.minimum.at(begin, ranges.segments, ranges.begins)
-    np.maximum.at(end, ranges.segments, ranges.ends)
+    low_addresses = np.full(segment_count, 1 << 62, np.int64)
+    high_addresses = np.zeros(segment_count, np.int64)
+    first_steps = np.full(segment_count, 1 << 31, np.int64)
+    last_steps = np.zeros(segment_count, np.int64)
+    np.minimum.at(low_addresses, ranges.segments, ranges.addresses)
+    np.maximum.at(high_addresses, ranges.segments, ranges.addresses + ranges.size_bytes)
+    np.minimum.at(first_steps, ranges.segments, ranges.begins)
+    np.maximum.at(last_steps, ranges.segments, ranges.ends)
     keys = list(zip(history.segments.streams, history.segments.pools, strict=True))
-    # The streams with the most memory have rows of their own.
-    weight: dict[tuple[int, str], int] = {}
-    for key, size in zip(keys, (high - low).tolist(), strict=True):
-        weight[key] = weight.get(key, 0) + max(0, size)
-    if len(weight) > MOST_GROUPS:
-        kept = set(sorted(weight, key=lambda key: -weight[key])[: MOST_GROUPS - 1])
-        keys = [key if key in kept else OTHERS for key in keys]
-    change = np.zeros(history.last_step + 3, np.int64)
-    np.add.at(change, history.blocks.begins, 1)
-    np.add.at(change, history.blocks.ends, -1)
-    return _Extents(low, np.maximum(high - low, 0), begin, end, keys, int(np.cumsum(change).max()))
+    # The streams with the most memory have their own rows.
+    bytes_of_group: dict[tuple[int, str], int] = {}
+    for key, size in zip(keys, (high_addresses - low_addresses).tolist(), strict=True):
+        bytes_of_group[key] = bytes_of_group.get(key, 0) + max(0, size)
+    if len(bytes_of_group) > MAX_GROUPS:
+        own_groups = set(sorted(bytes_of_group, key=lambda key: -bytes_of_group[key])[: MAX_GROUPS - 1])
+        keys = [key if key in own_groups else OTHER_GROUPS for key in keys]
+    block_changes = np.zeros(history.last_step + 3, np.int64)
+    np.add.at(block_changes, history.blocks.begins, 1)
+    np.add.at(block_changes, history.blocks.ends, -1)
+    return _Extents(
+        low_addresses,
+        np.maximum(high_addresses - low_addresses, 0),
+        first_steps,
+        last_steps,
+        keys,
+        int(np.cumsum(block_changes).max()),
+    )
 
 
-def _placed(extents: _Extents, row_bytes: int, share: float) -> Places:
-    start = np.zeros(len(extents.keys))
-    wide = np.maximum(extents.size_bytes, row_bytes * share)
+def _layout(extents: _Extents, row_bytes: int, share: float) -> MapLayout:
+    start_bytes = np.zeros(len(extents.keys))
+    drawn_bytes = np.maximum(extents.size_bytes, row_bytes * share)
     groups = []
     first_row = 0
-    for key in sorted(set(extents.keys), key=lambda key: (key == OTHERS, key)):
-        mine = [at for at, other in enumerate(extents.keys) if other == key and extents.size_bytes[at]]
-        mine.sort(key=lambda at: (extents.begin[at], extents.low[at]))
-        reached = _pack(mine, extents, wide, row_bytes, start, first_row * row_bytes)
-        rows = max(1, int(np.ceil((reached - first_row * row_bytes) / row_bytes - 1e-9)))
-        groups.append(Group(*key, first_row, rows))
+    for group_key in sorted(set(extents.keys), key=lambda group_key: (group_key == OTHER_GROUPS, group_key)):
+        indices = [
+            index
+            for index, other_key in enumerate(extents.keys)
+            if other_key == group_key and extents.size_bytes[index]
+        ]
+        indices.sort(key=lambda index: (extents.begin[index], extents.low[index]))
+        end_bytes = _pack(indices, extents, drawn_bytes, row_bytes, start_bytes, first_row * row_bytes)
+        rows = max(1, int(np.ceil((end_bytes - first_row * row_bytes) / row_bytes - 1e-9)))
+        groups.append(Group(*group_key, first_row, rows))
         first_row += rows
-    return Places(row_bytes, tuple(groups), start, wide, extents.low, extents.size_bytes)
+    return MapLayout(row_bytes, tuple(groups), start_bytes, drawn_bytes, extents.low, extents.size_bytes)
 
 
 def _pack(
-    numbers: list[int],
+    indices: list[int],
     extents: _Extents,
-    wide: npt.NDArray[np.float64],
+    drawn_bytes: npt.NDArray[np.float64],
     row_bytes: int,
-    start: npt.NDArray[np.float64],
+    start_bytes: npt.NDArray[np.float64],
     cursor: float,
 ) -> float:
-    """Put segments into `start` one after the other; what one left is taken by a later one that fits well."""
-    left: list[tuple[float, float]] = []  # bytes and place of what is not taken, in order
-    living: list[tuple[int, float, float]] = []  # the end of each, its bytes and place
-    for at in numbers:
-        while living and living[0][0] <= extents.begin[at]:
-            _, room, place = heapq.heappop(living)
-            insort(left, (room, place))
-        need = float(wide[at])
-        found = bisect_left(left, (need, -1.0))
-        if found < len(left) and left[found][0] <= 2 * need:
-            room, place = left.pop(found)
+    """Assign positions to segments in `start_bytes`; return the end of the last one.
+
+    A later segment can take the position of one that has ended if it fits well.
+    """
+    gaps: list[tuple[float, float]] = []  # bytes and place of what is not taken, in order
+    existing: list[tuple[int, float, float]] = []  # the end of each, its bytes and place
+    for index in indices:
+        while existing and existing[0][0] <= extents.begin[index]:
+            _, reserved_bytes, position = heapq.heappop(existing)
+            insort(gaps, (reserved_bytes, position))
+        needed_bytes = float(drawn_bytes[index])
+        gap_index = bisect_left(gaps, (needed_bytes, -1.0))
+        if gap_index < len(gaps) and gaps[gap_index][0] <= 2 * needed_bytes:
+            reserved_bytes, position = gaps.pop(gap_index)
         else:
-            over = cursor % row_bytes
-            if over and over + need > row_bytes:  # only segments longer than a row are divided
-                insort(left, (row_bytes - over, cursor))
-                cursor += row_bytes - over
-            room = need
-            place = cursor
-            cursor += need
-        start[at] = place
-        heapq.heappush(living, (int(extents.end[at]), room, place))
+            row_offset = cursor % row_bytes
+            if (
+                row_offset and row_offset + needed_bytes > row_bytes
+            ):  # only segments longer than a row are divided
+                insort(gaps, (row_bytes - row_offset, cursor))
+                cursor += row_bytes - row_offset
+            reserved_bytes = needed_bytes
+            position = cursor
+            cursor += needed_bytes
+        start_bytes[index] = position
+        heapq.heappush(existing, (int(extents.end[index]), reserved_bytes, position))
     return cursor

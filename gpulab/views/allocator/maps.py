@@ -1,4 +1,4 @@
-"""Memory maps of pools that are stepped together, with the owners of their blocks."""
+"""Memory maps of one or several pools at the same position of a slider, with the owners of their blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.views.allocator import pool_text
-from gpulab.views.allocator.layout import MOST_ROWS, places
+from gpulab.views.allocator.layout import MAX_ROWS, map_layouts
 from gpulab.words import filled, number
 from virtualgpu.records.memory import ACTIONS, AllocatorHistory, BlockMap, Fragmentation, Request
 
@@ -20,7 +20,7 @@ Column = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolPanel:
-    """The history of one pool, and the functions that compute its state after a step.
+    """History of one pool, and functions that compute its state after a step.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class PoolPanel:
     fragmentation_of
         Returns the fragmentation of a map.
     events_at_request
-        The number of events after each request, where panels are stepped by requests; else None.
+        The number of events after each request if the slider selects requests; otherwise None.
     """
 
     history: AllocatorHistory
@@ -44,24 +44,26 @@ class PoolPanel:
 
     @property
     def notable_steps(self) -> npt.NDArray[np.int64]:
-        """The steps that a learner jumps to: refusals, and segments that are allocated or freed."""
+        """Steps with a refusal, or with a segment that is allocated or freed."""
         actions = self.history.trace.events.actions
-        notable = [ACTIONS.index(name) for name in ACTIONS if name == "oom" or name.startswith("segment")]
-        return np.flatnonzero(np.isin(actions, notable)) + 1
+        notable_actions = [
+            ACTIONS.index(name) for name in ACTIONS if name == "oom" or name.startswith("segment")
+        ]
+        return np.flatnonzero(np.isin(actions, notable_actions)) + 1
 
     def slider_positions(self, steps: Column) -> Column:
-        """The positions of the slider at which steps have been reached."""
+        """Return the positions of the slider at which steps have been reached."""
         if self.events_at_request is None:
             return steps
         return np.unique(np.searchsorted(self.events_at_request, steps, "left"))
 
     def step(self, position: int) -> int:
-        """The number of events at a position of the slider."""
+        """Return the number of events at a position of the slider."""
         return position if self.events_at_request is None else int(self.events_at_request[position])
 
 
 class Owners:
-    """The owner of each block: the allocating source line, else a label. Owners are sorted by bytes."""
+    """Owner of each block: the source line that allocated it, or a label. Owners are sorted by bytes."""
 
     def __init__(self, histories: Sequence[AllocatorHistory]) -> None:
         self.stack_owner: list[list[str]] = []
@@ -73,13 +75,13 @@ class Owners:
             self.stack_owner.append(stack_names)
             blocks = history.blocks
             names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
-            for index, begin in enumerate(blocks.begins.tolist()):
-                label = blocks.labels.get(index, "") or ("" if begin else pool_text.BEFORE)
+            for index, begin_step in enumerate(blocks.begins.tolist()):
+                label = blocks.labels.get(index, "") or ("" if begin_step else pool_text.BEFORE)
                 names[index] = names[index] or label
             for name, size_bytes in zip(names, blocks.size_bytes.tolist(), strict=True):
                 bytes_of[name] = bytes_of.get(name, 0) + size_bytes
             names_of_blocks.append(names)
-        # Each line of the first history once; the slider's words name its stacks.
+        # The distinct lines of the first history, for the slider's words.
         self.lines = list(dict.fromkeys(self.stack_owner[0]))
         line_index = {name: index if name else -1 for index, name in enumerate(self.lines)}
         self.stack_line = np.array([*(line_index[name] for name in self.stack_owner[0]), -1], np.int32)
@@ -92,18 +94,18 @@ class Owners:
         ]
 
     def of_stack(self, panel: int, stack: int) -> str:
-        """The line of a stack trace, or an empty text for none."""
+        """Return the line of a stack trace, or an empty text if there is none."""
         return self.stack_owner[panel][stack] if 0 <= stack < len(self.stack_owner[panel]) else ""
 
 
 class Maps:
-    """Pools that are stepped together: by the events of one, or by the requests that all of them had."""
+    """Maps of pools at a position of a slider: an event of one pool, or a request to all pools."""
 
     def __init__(self, panels: Sequence[PoolPanel], requests: Sequence[Request] = ()) -> None:
         self.panels = tuple(panels)
         self.requests = tuple(requests)
         histories = [panel.history for panel in panels]
-        self.places = places(histories, MOST_ROWS + 2 * (len(panels) - 1))
+        self.layouts = map_layouts(histories, MAX_ROWS + 2 * (len(panels) - 1))
         self.streams = pool_text.stream_names(histories)
         self.owners = Owners(histories)
         self._last_map: dict[int, tuple[int, BlockMap, Fragmentation]] = {}
@@ -115,7 +117,7 @@ class Maps:
         return "request" if self.requests else "event"
 
     def operation_at(self, position: int) -> tuple[str, int, int, int, int]:
-        """The operation after a position of the slider: kind, bytes, bytes requested, stream, stack."""
+        """Return the operation after a position: kind, bytes, requested bytes, stream and stack."""
         if self.requests:
             request = self.requests[position]
             kind = "ask" if request.kind == "alloc" else request.kind
@@ -130,7 +132,7 @@ class Maps:
         )
 
     def position_text(self, position: int) -> str:
-        """The last operation at a position of the slider, in words."""
+        """Return the last operation at a position of the slider, in words."""
         if not self.last:
             return pool_text.PAGE["now"]
         values: dict[str, int | str] = {
@@ -141,63 +143,64 @@ class Maps:
         }
         if not position:
             return filled(pool_text.PAGE["before"], values)
-        kind, stated, requested, stream, stack = self.operation_at(position - 1)
+        kind, size_bytes, requested_bytes, stream, stack = self.operation_at(position - 1)
         name = self.streams.get(stream, pool_text.PAGE["elsewhere"])
-        operation = pool_text.done(kind, stated, requested, name, self.owners.of_stack(0, stack))
+        operation = pool_text.operation_text(
+            kind, size_bytes, requested_bytes, name, self.owners.of_stack(0, stack)
+        )
         return filled(pool_text.PAGE["moment"], values | {"told": operation})
 
     def map_at(self, panel: PoolPanel, position: int) -> tuple[BlockMap, Fragmentation]:
-        """A pool's map and its fragmentation at a position of the slider; the last ones are kept."""
+        """Return a pool's map and its fragmentation at a position; the last result is cached."""
         step = panel.step(position)
-        kept = self._last_map.get(id(panel))
-        if kept is None or kept[0] != step:
+        cached = self._last_map.get(id(panel))
+        if cached is None or cached[0] != step:
             block_map = panel.map_after(step)
-            kept = self._last_map[id(panel)] = step, block_map, panel.fragmentation_of(block_map)
-        return kept[1:]
+            cached = self._last_map[id(panel)] = step, block_map, panel.fragmentation_of(block_map)
+        return cached[1:]
 
     def status_text(self, panel: PoolPanel, position: int) -> str:
-        """The state of a panel's pool, and why the request was refused if it was."""
+        """Return the state of a panel's pool, with the reason if a request was refused."""
         step = panel.step(position)
-        before = panel.step(position - 1) if position else 0
+        previous_step = panel.step(position - 1) if position else 0
         _, fragmentation = self.map_at(panel, position)
         events = panel.history.trace.events
-        for event in range(before, step):
+        for event in range(previous_step, step):
             if ACTIONS[events.actions[event]] == "oom":
-                refused = int(events.requested_bytes[event] or events.size_bytes[event])
-                return pool_text.sentence(fragmentation, refused, int(events.streams[event]))
+                refused_bytes = int(events.requested_bytes[event] or events.size_bytes[event])
+                return pool_text.sentence(fragmentation, refused_bytes, int(events.streams[event]))
         return pool_text.sentence(fragmentation)
 
     def refusals(self) -> list[int]:
-        """The positions of the slider at which a pool refused a request."""
+        """Return the positions of the slider at which a pool refused a request."""
         positions: set[int] = set()
         for panel in self.panels:
-            refused = np.flatnonzero(panel.history.trace.events.actions == ACTIONS.index("oom")) + 1
-            positions.update(map(int, panel.slider_positions(refused)))
+            refusal_steps = np.flatnonzero(panel.history.trace.events.actions == ACTIONS.index("oom")) + 1
+            positions.update(map(int, panel.slider_positions(refusal_steps)))
         return sorted(positions)
 
     @property
     def names(self) -> str:
-        """The names of all pools."""
+        """Names of all pools, in words."""
         return " and ".join(panel.name for panel in self.panels)
 
     def sentence(self, position: int | None = None) -> str:
-        """The state of all pools and its origin, at a position or the default one."""
+        """Return the state of all pools and its origin, at a position or the default one."""
         position = self.default_position if position is None else position
         label = self.panels[0].history.trace.provenance.label
-        when = f"at {self.unit} {number(position)} of {number(self.last)}" if self.last else "now"
+        position_text = f"at {self.unit} {number(position)} of {number(self.last)}" if self.last else "now"
         texts = [self.status_text(panel, position) for panel in self.panels]
         if len(texts) > 1:
             texts = [f"{panel.name}: {text}" for panel, text in zip(self.panels, texts, strict=True)]
-        return (
-            f"Memory map of {self.names}, {label}, {when}: {'; '.join(text.rstrip('.') for text in texts)}."
-        )
+        states = "; ".join(text.rstrip(".") for text in texts)
+        return f"Memory map of {self.names}, {label}, {position_text}: {states}."
 
     @cached_property
     def default_position(self) -> int:
-        """The position that is shown first: a refusal, or else the one with the most memory in use."""
-        refused = self.refusals()
-        if refused:
-            return refused[0]
-        used = self.panels[0].history.used_bytes
+        """Position that is shown first: a refusal, or otherwise the one with the most memory in use."""
+        refusals = self.refusals()
+        if refusals:
+            return refusals[0]
+        used_bytes = self.panels[0].history.used_bytes
         events = self.panels[0].events_at_request
-        return int(np.argmax(used if events is None else used[events]))
+        return int(np.argmax(used_bytes if events is None else used_bytes[events]))

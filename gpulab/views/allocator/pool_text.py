@@ -1,4 +1,4 @@
-"""Memory of pools in words; ``state.js`` fills the same texts while the page is stepped."""
+"""Sentences about the memory of pools; ``state.js`` fills the same templates in the browser."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from gpulab.words import filled, percent, size
 from virtualgpu.records.memory import AllocatorHistory, Fragmentation, Stack
 
-# What an event or a request did. {asked} and {at} begin with what parts them from the words before.
-DONE = {
+# Templates for events and requests. {asked} and {at} begin with their separators.
+OPERATIONS = {
     "alloc": "{size} allocated{asked}, {stream}{at}",
     "free_requested": "{size} freed{at}",
     "free_completed": "{size} are free again",
@@ -25,7 +25,7 @@ DONE = {
     "empty_cache": "the cache emptied{at}",
     "set_limit": "limit set to {size}",
 }
-KINDS = tuple(DONE)
+KINDS = tuple(OPERATIONS)
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/torch/", "??")
 BEFORE = "before the recording"
 FIGURES = (
@@ -63,16 +63,19 @@ PAGE = {
 """Templates that ``state.js`` fills, in addition to `FIGURES` and `DONE`."""
 
 
-def done(kind: str, size_bytes: int, asked_bytes: int, stream: str, owner: str) -> str:
+def operation_text(kind: str, size_bytes: int, requested_bytes: int, stream: str, owner: str) -> str:
     """Return an operation in words, such as ``4 MiB allocated (3.9 MiB asked), stream 0, train.py:12``."""
-    told = asked_bytes and size(asked_bytes) != size(size_bytes)
-    asked = filled(PAGE["asked"], {"asked": size(asked_bytes)}) if told else ""
-    at = f", {owner}" if owner else ""
-    return filled(DONE[kind], {"size": size(size_bytes), "asked": asked, "stream": stream, "at": at})
+    differs = requested_bytes and size(requested_bytes) != size(size_bytes)
+    requested_text = filled(PAGE["asked"], {"asked": size(requested_bytes)}) if differs else ""
+    owner_text = f", {owner}" if owner else ""
+    return filled(
+        OPERATIONS[kind],
+        {"size": size(size_bytes), "asked": requested_text, "stream": stream, "at": owner_text},
+    )
 
 
 def stream_names(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
-    """Return names by handle; streams are numbered in the order in which they appear."""
+    """Return the names of streams by handle, numbered in order of appearance."""
     handles: dict[int, None] = {0: None}
     for history in histories:
         handles |= dict.fromkeys(history.segments.streams)
@@ -81,9 +84,9 @@ def stream_names(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
 
 
 def owner_of(stack: Stack) -> str:
-    """Return the innermost line of the program, ``train.py:12``."""
-    own = [frame for frame in stack if not any(part in frame.filename for part in _LIBRARIES)]
-    for frame in own or stack:
+    """Return the innermost line of the program in a stack, such as ``train.py:12``."""
+    program_frames = [frame for frame in stack if not any(part in frame.filename for part in _LIBRARIES)]
+    for frame in program_frames or stack:
         name = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
         return f"{name}:{frame.line}"
     return ""
@@ -91,8 +94,8 @@ def owner_of(stack: Stack) -> str:
 
 def _words(fragmentation: Fragmentation) -> dict[str, int | str]:
     """Return the values for the templates of a step."""
-    most = fragmentation.largest_request_bytes
-    room = fragmentation.room_bytes
+    largest_request_bytes = fragmentation.largest_request_bytes
+    room_bytes = fragmentation.room_bytes
     return {
         "used": size(fragmentation.used_bytes),
         "reserved": size(fragmentation.reserved_bytes),
@@ -101,54 +104,54 @@ def _words(fragmentation: Fragmentation) -> dict[str, int | str]:
         "pieces": sum(arena.free_blocks for arena in fragmentation.arenas),
         "rounding": size(fragmentation.rounding_bytes),
         "external": percent(fragmentation.external),
-        "most": "not known" if most is None else size(most),
+        "most": "not known" if largest_request_bytes is None else size(largest_request_bytes),
         "releasable": size(fragmentation.releasable_bytes),
         "held": size(fragmentation.held_bytes),
-        "room": "" if room is None else size(room),
+        "room": "" if room_bytes is None else size(room_bytes),
     }
 
 
 def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> str:
-    """Return the free memory and why a request was refused: ``1.2 GiB free, 1 GiB refused: ...``.
+    """Return a sentence on the free memory, and on the reason for a refused request.
 
     Parameters
     ----------
     refused_bytes
-        The request that failed; 0 for none.
+        The size of the request that failed, or 0.
     stream
-        The stream that it was for.
+        The stream of that request.
     """
-    words = _words(fragmentation)
+    values = _words(fragmentation)
     if not refused_bytes:
-        return filled(PAGE["lies"] if fragmentation.free_bytes else PAGE["full"], words)
-    segments = max(
+        return filled(PAGE["lies"] if fragmentation.free_bytes else PAGE["full"], values)
+    largest_piece_bytes = max(
         (arena.largest_free_bytes for arena in fragmentation.arenas if arena.stream == stream), default=0
     )
     if not fragmentation.free_bytes:
-        why = "none_free"
-    elif not segments:
-        why = "others"
+        reason = "none_free"
+    elif not largest_piece_bytes:
+        reason = "others"
     else:
-        why = "smaller" if segments < fragmentation.largest_free_bytes else "pieces"
+        reason = "smaller" if largest_piece_bytes < fragmentation.largest_free_bytes else "pieces"
     text = (
-        PAGE["refused"].replace("{why}", PAGE[why])
+        PAGE["refused"].replace("{why}", PAGE[reason])
         + PAGE["room"] * (fragmentation.room_bytes is not None)
         + "."
     )
-    return filled(text, words | {"refused": size(refused_bytes), "mine": size(segments)})
+    return filled(text, values | {"refused": size(refused_bytes), "mine": size(largest_piece_bytes)})
 
 
 def emptying(fragmentation: Fragmentation) -> str:
-    """Return the effect of emptying the cache."""
-    text = (
+    """Return a sentence on the effect of emptying the cache."""
+    template = (
         PAGE["gives"] + PAGE["stays"] * bool(fragmentation.held_bytes) + "."
         if fragmentation.free_bytes
         else PAGE["nothing"]
     )
-    return filled(text, _words(fragmentation))
+    return filled(template, _words(fragmentation))
 
 
 def figures(fragmentation: Fragmentation) -> list[tuple[str, str, str]]:
-    """Return term, value and detail of each number next to the map."""
-    words = _words(fragmentation)
-    return [(term, filled(value, words), filled(detail, words)) for term, value, detail in FIGURES]
+    """Return term, value and detail of each number that is shown next to the map."""
+    values = _words(fragmentation)
+    return [(term, filled(value, values), filled(detail, values)) for term, value, detail in FIGURES]

@@ -27,14 +27,14 @@ KEYS = (
 
 
 class AllocatorView(View, module="allocator/map"):
-    """Segments as rows, with blocks by line, stream or age, and free memory; a slider selects the step.
+    """View of segments as rows of blocks, coloured by line, stream or age; a slider selects the step.
 
     Parameters
     ----------
     maps
-        One pool, or several with the same requests.
+        The maps of one pool, or of several pools with the same requests.
     step
-        Which moment is shown first; None: a refusal, or else the one with the most memory in use.
+        The position that is shown first; by default a refusal, or the position with the most memory in use.
     """
 
     contents = traitlets.Dict().tag(sync=True)
@@ -97,23 +97,25 @@ class AllocatorView(View, module="allocator/map"):
         return picture.draw(self.maps, self.step, self.colour_by)
 
 
-def _segments(now: BlockMap, kinds: SegmentLives, streams: dict[int, str]) -> list[str]:
-    told = []
-    for segment in now.segments[:40]:
+def _segments(block_map: BlockMap, lives: SegmentLives, streams: dict[int, str]) -> list[str]:
+    sentences = []
+    for segment in block_map.segments[:40]:
         states = [block.state for block in segment.blocks]
         parts = [f"{states.count(state)} {name}" for state, name in picture.STATES.items() if state in states]
         pool = f", {segment.pool} pool" if segment.pool else ""
-        told.append(
+        sentences.append(
             f"Segment of {size(segment.size_bytes)}, {streams[segment.stream]}{pool}: {', '.join(parts)}."
         )
-    more = len(now.segments) - len(told)
-    return [*told, f"And {count(more, 'more segment')}."] if more else told
+    omitted_count = len(block_map.segments) - len(sentences)
+    return [*sentences, f"And {count(omitted_count, 'more segment')}."] if omitted_count else sentences
 
 
 def _caption(histories: Sequence[AllocatorHistory]) -> str:
-    said = []
+    sentences = []
     for history in histories:
         trace = history.trace
-        what = f"{trace.allocator}{f' ({trace.settings})' if trace.settings else ''}"
-        said.append(f"{what}: {trace.provenance.label}.{f' {trace.note}' if trace.note else ''}")
-    return " ".join(dict.fromkeys(said))
+        allocator_text = f"{trace.allocator}{f' ({trace.settings})' if trace.settings else ''}"
+        sentences.append(
+            f"{allocator_text}: {trace.provenance.label}.{f' {trace.note}' if trace.note else ''}"
+        )
+    return " ".join(dict.fromkeys(sentences))

@@ -1,4 +1,4 @@
-"""Long chains and wide fans of a graph as a few groups: ``40 × add`` instead of forty nodes."""
+"""Folding of long chains and wide fans of a graph into a few groups: ``40 × add`` instead of 40 nodes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 from virtualgpu.records import GraphNode, GraphRecord
 
-LEAST_FOLDED = 4
-LONGEST_PATTERN = 12
+MIN_FOLDED = 4
+MAX_PATTERN_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that are drawn as one: ``times`` × ``pattern``, one after the other or side by side.
+    """Nodes that are drawn as one node: ``times`` × ``pattern``, one after the other or side by side.
 
     Parameters
     ----------
     members
-        Numbers of the nodes, in the order of their work.
+        Numbers of the nodes, in the order of execution.
     pattern
-        What comes again.
+        The nodes that repeat.
     """
 
     members: tuple[int, ...]
@@ -29,8 +29,8 @@ class Group:
     is_fan: bool = False
 
     @property
-    def like(self) -> object:
-        """Return a key that equal groups share."""
+    def key(self) -> object:
+        """Key that equal groups share."""
         return tuple(map(kind_of, self.pattern)), self.times, self.is_fan
 
 
@@ -40,105 +40,116 @@ def kind_of(node: GraphNode) -> object:
 
 
 def groups(
-    record: GraphRecord, apart: frozenset[int] = frozenset(), fold: bool = True
+    record: GraphRecord, separate_nodes: frozenset[int] = frozenset(), fold: bool = True
 ) -> tuple[list[Group], list[tuple[int, int]]]:
-    """The groups of nodes that are drawn, and the edges between them.
+    """Return the groups of nodes that are drawn, and the edges between them.
 
     Parameters
     ----------
-    apart
-        Nodes that stay alone.
+    separate_nodes
+        Nodes that are not merged with others.
     fold
-        Draw what comes again as one; else each node is a group.
+        Whether to merge repeated nodes; otherwise each node is a group.
     """
-    whole = [Group((node.number,), (node,)) for node in record.nodes]
+    single_groups = [Group((node.number,), (node,)) for node in record.nodes]
     if not fold:
-        return whole, list(record.edges)
-    result = [group for chain in _chains(record) for group in _folded(record, chain, apart)]
+        return single_groups, list(record.edges)
+    current_groups = [
+        group for chain in _chains(record) for group in _fold_chain(record, chain, separate_nodes)
+    ]
     while True:
-        edges = _edges_between(result, record.edges)
-        fans = _fans(result, edges, apart)
-        if len(fans) == len(result):
-            return result, edges
-        result = fans  # fewer
+        edges = _edges_between(current_groups, record.edges)
+        fans = _fans(current_groups, edges, separate_nodes)
+        if len(fans) == len(current_groups):
+            return current_groups, edges
+        current_groups = fans  # fewer
 
 
 def _chains(record: GraphRecord) -> list[list[int]]:
-    """Return the nodes in paths, whose inner nodes have one predecessor and one successor."""
-    after: dict[int, list[int]] = {}
-    before: dict[int, list[int]] = {}
-    for first, then in record.edges:
-        after.setdefault(first, []).append(then)
-        before.setdefault(then, []).append(first)
+    """Return the nodes as paths, whose inner nodes have one predecessor and one successor."""
+    successors: dict[int, list[int]] = {}
+    predecessors: dict[int, list[int]] = {}
+    for source, target in record.edges:
+        successors.setdefault(source, []).append(target)
+        predecessors.setdefault(target, []).append(source)
 
     def follows(node: int) -> int | None:
         """Return the node that continues the path of a node."""
-        only = after.get(node, ())
-        return only[0] if len(only) == 1 and len(before[only[0]]) == 1 else None
+        next_nodes = successors.get(node, ())
+        return next_nodes[0] if len(next_nodes) == 1 and len(predecessors[next_nodes[0]]) == 1 else None
 
     chains = []
     for start in {node.number for node in record.nodes} - {follows(node.number) for node in record.nodes}:
         chain = [start]
-        following = follows(start)
-        while following is not None:
-            chain.append(following)
-            following = follows(following)
+        next_node = follows(start)
+        while next_node is not None:
+            chain.append(next_node)
+            next_node = follows(next_node)
         chains.append(chain)
     return sorted(chains)
 
 
-def _folded(record: GraphRecord, chain: Sequence[int], apart: frozenset[int]) -> list[Group]:
-    """Return a path whose repeated parts are merged into one group each."""
+def _fold_chain(record: GraphRecord, chain: Sequence[int], separate_nodes: frozenset[int]) -> list[Group]:
+    """Return the groups of a path, with each repeated part merged into one group."""
     nodes = [record.nodes[number] for number in chain]
-    kinds = [object() if number in apart else kind_of(record.nodes[number]) for number in chain]
+    keys = [object() if number in separate_nodes else kind_of(record.nodes[number]) for number in chain]
     result = []
     index = 0
     while index < len(chain):
-        length, times = max(
-            (_repeats(kinds, index, length) for length in range(1, LONGEST_PATTERN + 1)),
+        pattern_length, repetitions = max(
+            (_repeats(keys, index, pattern_length) for pattern_length in range(1, MAX_PATTERN_LENGTH + 1)),
             key=lambda group: (group[0] * group[1], -group[0]) if group[1] > 1 else (0, 0),
         )
-        if length * times < LEAST_FOLDED:
-            length = 1
-            times = 1
-        end = index + length * times
-        result.append(Group(tuple(chain[index:end]), tuple(nodes[index : index + length]), times))
+        if pattern_length * repetitions < MIN_FOLDED:
+            pattern_length = 1
+            repetitions = 1
+        end = index + pattern_length * repetitions
+        result.append(
+            Group(tuple(chain[index:end]), tuple(nodes[index : index + pattern_length]), repetitions)
+        )
         index = end
     return result
 
 
-def _repeats(kinds: Sequence[object], start: int, length: int) -> tuple[int, int]:
-    """Return the length of the pattern that repeats at `start`, and the number of repetitions."""
-    pattern = kinds[start : start + length]
-    times = 1
-    while kinds[start + times * length : start + (times + 1) * length] == pattern:
-        times += 1
-    return length, times
+def _repeats(keys: Sequence[object], start: int, length: int) -> tuple[int, int]:
+    """Return a pattern's length, and how often it repeats from `start` on."""
+    pattern = keys[start : start + length]
+    repetitions = 1
+    while keys[start + repetitions * length : start + (repetitions + 1) * length] == pattern:
+        repetitions += 1
+    return length, repetitions
 
 
-def _edges_between(found: Sequence[Group], edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    owner = {member: at for at, group in enumerate(found) for member in group.members}
-    pairs = ((owner[first], owner[then]) for first, then in edges)
-    return list(dict.fromkeys(pair for pair in pairs if pair[0] != pair[1]))
+def _edges_between(group_list: Sequence[Group], edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    group_of_node = {member: index for index, group in enumerate(group_list) for member in group.members}
+    group_edges = ((group_of_node[source], group_of_node[target]) for source, target in edges)
+    return list(dict.fromkeys(edge for edge in group_edges if edge[0] != edge[1]))
 
 
-def _fans(found: Sequence[Group], edges: Sequence[tuple[int, int]], apart: frozenset[int]) -> list[Group]:
-    """Return the groups, with groups that do the same between the same neighbours merged into one."""
-    around: list[tuple[list[int], list[int]]] = [([], []) for _ in found]
-    for first, then in edges:
-        around[first][1].append(then)
-        around[then][0].append(first)
-    alike: dict[object, list[int]] = {}
-    for at, group in enumerate(found):
-        alone = apart.intersection(group.members) or group.is_fan
-        key = at if alone else (group.like, tuple(around[at][0]), tuple(around[at][1]))
-        alike.setdefault(key, []).append(at)
-    return [group for many in alike.values() for group in _as_fan([found[at] for at in many])]
+def _fans(
+    group_list: Sequence[Group], edges: Sequence[tuple[int, int]], separate_nodes: frozenset[int]
+) -> list[Group]:
+    """Return the groups, with equal groups between the same neighbours merged into one."""
+    neighbours: list[tuple[list[int], list[int]]] = [([], []) for _ in group_list]
+    for source, target in edges:
+        neighbours[source][1].append(target)
+        neighbours[target][0].append(source)
+    groups_by_key: dict[object, list[int]] = {}
+    for index, group in enumerate(group_list):
+        is_separate = separate_nodes.intersection(group.members) or group.is_fan
+        key = index if is_separate else (group.key, tuple(neighbours[index][0]), tuple(neighbours[index][1]))
+        groups_by_key.setdefault(key, []).append(index)
+    return [
+        group
+        for indices in groups_by_key.values()
+        for group in _as_fan([group_list[index] for index in indices])
+    ]
 
 
-def _as_fan(many: list[Group]) -> list[Group]:
-    if len(many) < LEAST_FOLDED:
-        return many
-    first = many[0]
-    members = tuple(member for group in many for member in group.members)
-    return [Group(members, first.pattern, first.times * len(many), is_fan=True)]
+def _as_fan(similar_groups: list[Group]) -> list[Group]:
+    """Return similar groups as one fan if there are enough of them; otherwise return them unchanged."""
+    if len(similar_groups) < MIN_FOLDED:
+        return similar_groups
+    first = similar_groups[0]
+    members = tuple(member for group in similar_groups for member in group.members)
+    return [Group(members, first.pattern, first.times * len(similar_groups), is_fan=True)]

@@ -11,7 +11,7 @@ from gpulab.views.graph.folding import Group
 from gpulab.words import count, duration, listing, noun, number, shape, size
 from virtualgpu.records import DanglingArray, Dim3, GraphComparison, GraphNode, GraphRecord, NodeParameter
 
-MOST_PARAMETERS = 8
+MAX_PARAMETERS = 8
 _TYPES = {
     "float": "f4",
     "double": "f8",
@@ -41,26 +41,26 @@ _KINDS = {
     "CONDITIONAL": "conditional node",
     "OTHER": "node",
 }
-# CuPy's own kernels: cupy_multiply__float32_float32_float32.
+# Names of CuPy's own kernels, such as cupy_multiply__float32_float32_float32.
 _LENGTH = re.compile(r"\d+")
 _OF_CUPY = re.compile(r"cupy_(\w+?)(?:__\w+)?")
 
 
 def name_of(node: GraphNode) -> str:
-    """Return the text of a node."""
+    """Return the text on a node."""
     if node.kind == "KERNEL":
-        own = _OF_CUPY.fullmatch(node.name)
-        return own[1] if own else _bare(node.name)
+        match = _OF_CUPY.fullmatch(node.name)
+        return match[1] if match else _unmangled_name(node.name)
     return f"copy {node.copy_kind or ''}".strip() if node.kind == "MEMCPY" else node.name.lower()
 
 
-def _bare(name: str) -> str:
-    """Return the function's own name: ``scale`` of ``_Z5scalePf``, without its namespaces."""
-    at = 3 if name.startswith("_ZN") else 2
-    while name.startswith("_Z") and (length := _LENGTH.match(name, at)):
-        at = length.end() + int(length[0])
-        own = name[length.end() : at]
-    return own if name.startswith("_Z") and at > 3 else name
+def _unmangled_name(name: str) -> str:
+    """Return the function's name from its symbol, without namespaces: ``scale`` for ``_Z5scalePf``."""
+    index = 3 if name.startswith("_ZN") else 2
+    while name.startswith("_Z") and (length := _LENGTH.match(name, index)):
+        index = length.end() + int(length[0])
+        base_name = name[length.end() : index]
+    return base_name if name.startswith("_Z") and index > 3 else name
 
 
 def detail_of(node: GraphNode) -> str:
@@ -76,7 +76,7 @@ def _extent(dim: Dim3) -> str:
 
 
 def group_text(group: Group) -> tuple[str, str]:
-    """Return the text of a group, in two lines."""
+    """Return the two lines of text on a group."""
     names = list(map(name_of, group.pattern))
     if group.times == 1:
         return names[0], detail_of(group.pattern[0])
@@ -85,27 +85,27 @@ def group_text(group: Group) -> tuple[str, str]:
     return f"{number(group.times)} × {count(len(names), 'node')}", ", ".join(names)
 
 
-def group_sentence(record: GraphRecord, group: Group, took_ns: Mapping[int, float]) -> str:
+def group_sentence(record: GraphRecord, group: Group, node_times_ns: Mapping[int, float]) -> str:
     """Return one sentence about a node or a group."""
-    took = [took_ns[member] for member in group.members if member in took_ns]
-    time = f"; {duration(sum(took))} in the replay" if took else ""
+    times_ns = [node_times_ns[member] for member in group.members if member in node_times_ns]
+    time = f"; {duration(sum(times_ns))} in the replay" if times_ns else ""
     if group.times == 1:
         source = group.pattern[0].source
         line = f"; {source}: {source.text}" if source else ""
         return f"{node_sentence(record, group.pattern[0])}{time}{line}."
     names = " → ".join(map(name_of, group.pattern))
-    one = ", ".join(filter(None, (names, detail_of(group.pattern[0]))))
-    pattern = f"({names})" if len(group.pattern) > 1 else one
-    how = "side by side" if group.is_fan else "one after the other"
-    first = min(group.members)
-    last = max(group.members)
-    return f"{number(group.times)} × {pattern}, {how}: nodes {first} to {last}{time}."
+    node_text = ", ".join(filter(None, (names, detail_of(group.pattern[0]))))
+    pattern = f"({names})" if len(group.pattern) > 1 else node_text
+    arrangement = "side by side" if group.is_fan else "one after the other"
+    first_node = min(group.members)
+    last_node = max(group.members)
+    return f"{number(group.times)} × {pattern}, {arrangement}: nodes {first_node} to {last_node}{time}."
 
 
 def node_sentence(record: GraphRecord, node: GraphNode) -> str:
-    """A node's kind, name, shape and parameters."""
-    called = "" if node.kind in ("HOST", "MEMSET") else f" {node.copy_kind or node.name}"
-    parts = [f"Node {node.number}: {_KINDS[node.kind]}{called}"]
+    """Return a node's kind, name, launch configuration and parameters in words."""
+    name_text = "" if node.kind in ("HOST", "MEMSET") else f" {node.copy_kind or node.name}"
+    parts = [f"Node {node.number}: {_KINDS[node.kind]}{name_text}"]
     if node.grid and node.block:
         parts.append(f"grid {shape(node.grid)}, block {shape(node.block)}")
     if node.shared_bytes:
@@ -113,37 +113,37 @@ def node_sentence(record: GraphRecord, node: GraphNode) -> str:
     if node.size_bytes:
         parts.append(size(node.size_bytes))
     values = [parameter_text(record, parameter) for parameter in node.parameters]
-    more = len(values) - MOST_PARAMETERS
-    told = [*values[:MOST_PARAMETERS], *([f"{more} more"] if more > 0 else [])]
-    if told:
-        parts.append(f"with {', '.join(told)}")
+    omitted_count = len(values) - MAX_PARAMETERS
+    parameters = [*values[:MAX_PARAMETERS], *([f"{omitted_count} more"] if omitted_count > 0 else [])]
+    if parameters:
+        parts.append(f"with {', '.join(parameters)}")
     return ", ".join(parts)
 
 
 def parameter_text(record: GraphRecord, parameter: NodeParameter) -> str:
-    """Return ``x = a (float32 1,024)`` for a named array, the value of a number, or the bytes."""
-    called = f"{parameter.name} = " if parameter.name else ""
+    """Return a parameter with its array or value, such as ``x = a (float32 1,024)``."""
+    prefix = f"{parameter.name} = " if parameter.name else ""
     if parameter.addresses:
-        return called + " and ".join(_place(record, address) for address in parameter.addresses)
+        return prefix + " and ".join(_place(record, address) for address in parameter.addresses)
     kind = _TYPES.get(parameter.type)
     if kind and np.dtype(kind).itemsize == len(parameter.data):
-        return f"{called}{np.frombuffer(parameter.data, kind)[0]:g}"
+        return f"{prefix}{np.frombuffer(parameter.data, kind)[0]:g}"
     if len(parameter.data) > 16:
-        return f"{called}{count(len(parameter.data), 'byte')}"
-    return f"{called}0x{int.from_bytes(parameter.data, 'little'):x}"
+        return f"{prefix}{count(len(parameter.data), 'byte')}"
+    return f"{prefix}0x{int.from_bytes(parameter.data, 'little'):x}"
 
 
 def _place(record: GraphRecord, address: int) -> str:
     array = record.array_at(address)
     if array is None:
         return f"temporary at {address:#x}"
-    into = address - array.address
+    offset_bytes = address - array.address
     extents = " × ".join(map(number, array.shape)) or "scalar"
-    return f"{array.name}{f' + {number(into)} B' if into else ''} ({array.dtype} {extents})"
+    return f"{array.name}{f' + {number(offset_bytes)} B' if offset_bytes else ''} ({array.dtype} {extents})"
 
 
 def first_elements(values: Sequence[float]) -> str:
-    """Return the first elements of an array, as text for a sentence."""
+    """Return the first elements of an array as text for a sentence."""
     return f"[{', '.join(f'{value:g}' for value in values)}, …]" if values else "…"
 
 
@@ -152,39 +152,40 @@ def dangling_sentence(dangling: DanglingArray) -> str:
     name = dangling.array.name
     nodes = list(map(str, dangling.nodes))
     users = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])
-    who = f"{noun(len(nodes), 'node')} {users} still {noun(len(nodes), 'uses', 'use')}"
-    then = f"{first_elements(dangling.in_graph)} at {dangling.array.address:#x}"
-    now = (
+    users_text = f"{noun(len(nodes), 'node')} {users} still {noun(len(nodes), 'uses', 'use')}"
+    old_text = f"{first_elements(dangling.in_graph)} at {dangling.array.address:#x}"
+    new_text = (
         f"{name} is now {first_elements(dangling.now)} at {dangling.address_now:#x}"
         if dangling.address_now is not None
         else f"{name} is no array any more"
     )
+    argument = f"{name}={name}" if name.isidentifier() else f"**{{{name!r}: {name}}}"
     return (
-        f"{name} dangles: {who} {then}, but {now}. Write {name}[...] = new instead of {name} = new, or call "
-        f"g.update({f'{name}={name}' if name.isidentifier() else f'**{{{name!r}: {name}}}'})."
+        f"{name} dangles: {users_text} {old_text}, but {new_text}. "
+        f"Write {name}[...] = new instead of {name} = new, or call g.update({argument})."
     )
 
 
 def sentence(record: GraphRecord, name: str) -> str:
     """Return one sentence with the numbers of nodes, steps and edges, and the device."""
     names = listing([array.array.name for array in record.dangling])
-    dangling = f"; {names} {noun(len(record.dangling), 'dangles', 'dangle')}" if names else ""
+    dangling_text = f"; {names} {noun(len(record.dangling), 'dangles', 'dangle')}" if names else ""
     return (
         f"Graph of {name}: {count(len(record.nodes), 'node')} in {count(record.depth, 'step')}, "
-        f"{count(len(record.edges), 'edge')}{dangling}; captured on {record.provenance.device}."
+        f"{count(len(record.edges), 'edge')}{dangling_text}; captured on {record.provenance.device}."
     )
 
 
 def costs(comparison: GraphComparison) -> str:
     """Return the cost of a node and of a launch, with and without the graph."""
-    node = duration(comparison.graph_node_ns)
-    eager = duration(comparison.eager_node_ns)
-    host = duration(comparison.graph_host_ns)
-    before = duration(comparison.eager_host_ns)
+    node_time = duration(comparison.graph_node_ns)
+    eager_time = duration(comparison.eager_node_ns)
+    host_time = duration(comparison.graph_host_ns)
+    eager_host_time = duration(comparison.eager_host_ns)
     return (
-        f"Per node {node} in the graph, {eager} piece by piece: "
+        f"Per node {node_time} in the graph, {eager_time} piece by piece: "
         f"{number(comparison.speedup, 2)} times as fast. "
-        f"Host per run {host} instead of {before} (mean of {count(comparison.repeats, 'run')})."
+        f"Host per run {host_time} instead of {eager_host_time} (mean of {count(comparison.repeats, 'run')})."
     )
 
 

@@ -18,36 +18,36 @@ from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, NO_OPERATION
 from gpulab.words import count, listing, number
 from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Timeline
 
-# The graph has this height at most, alone and above timelines, which then share the next number.
+# Largest height of the graph alone, its largest height above timelines, and the height of timelines.
 ALONE_PX = 330
 BESIDE_PX = 150
 ROWS_PX = 150
-MOST_SINGLE = 21
+MAX_SINGLE = 21
 SHAPES = {"KERNEL": "box", "MEMCPY": "copy", "MEMSET": "set", "HOST": "round"}
-WAYS = ("piece by piece", "as a graph")
-SPOKEN = (
+TIMELINE_NAMES = ("piece by piece", "as a graph")
+TIMELINE_LABEL = (
     "Both ways on one axis, the graph below. Arrow keys go from bar to bar, Enter marks one and its node."
 )
 HINT = "Point at a node, or focus the graph and use Tab or the arrow keys. Enter or a click marks it"
 
 
 class GraphView(View):
-    """The nodes of a graph in the order of their work, linked with a timeline of its replay.
+    """View of the nodes of a graph in the order of execution, linked with a timeline of its replay.
 
     Parameters
     ----------
     record
         The graph.
     comparison
-        What it costs, with timelines of both ways if it has them.
+        The costs of the graph, optionally with timelines with and without the graph.
     name
-        Of the function that was captured.
+        The name of the captured function.
 
     Attributes
     ----------
     node
-        Number of the node that is marked in both pictures; -1 for none. ``selected`` and ``panel`` are
-        those of `TimelineView`.
+        Number of the node that is marked in both pictures, or -1. ``selected`` and ``panel`` are those of
+        `TimelineView`.
     """
 
     selected = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
@@ -60,13 +60,17 @@ class GraphView(View):
         self.graph = record
         self.comparison = comparison
         self.name = name
-        timelines = [each for each in (comparison.eager, comparison.replay) if each] if comparison else []
-        self.panels = lanes_of(timelines, WAYS, ROWS_PX) if len(timelines) == len(WAYS) else []
-        self._took = _times(comparison.replay) if comparison and comparison.replay else {}
-        apart = frozenset(node for found in record.dangling for node in found.nodes[:1])
-        self.groups, self.edges = groups(record, apart, fold=len(record.nodes) > MOST_SINGLE)
-        if self._dag().height > self._most_px:
-            self.groups, self.edges = groups(record, apart, fold=True)
+        timelines = (
+            [timeline for timeline in (comparison.eager, comparison.replay) if timeline] if comparison else []
+        )
+        self.panels = (
+            lanes_of(timelines, TIMELINE_NAMES, ROWS_PX) if len(timelines) == len(TIMELINE_NAMES) else []
+        )
+        self._node_times_ns = _node_times_ns(comparison.replay) if comparison and comparison.replay else {}
+        separate_nodes = frozenset(node for dangling in record.dangling for node in dangling.nodes[:1])
+        self.groups, self.edges = groups(record, separate_nodes, fold=len(record.nodes) > MAX_SINGLE)
+        if self._dag().height > self._max_height_px:
+            self.groups, self.edges = groups(record, separate_nodes, fold=True)
         super().__init__(title=f"Graph of {name}", source=record.provenance.source, caption=self._caption())
         self.redraw()
 
@@ -81,19 +85,22 @@ class GraphView(View):
 
     def describe(self) -> str:
         lines = [self.sentence(), *map(graph_text.dangling_sentence, self.graph.dangling)]
-        before: dict[int, list[int]] = {}
-        for first, then in self.edges:
-            before.setdefault(then, []).append(first)
-        for at, group in enumerate(self.groups):
-            waits = listing([_called(self.groups[first]) for first in before.get(at, ())])
-            text = graph_text.group_sentence(self.graph, group, self._took)
-            lines.append(f"{text} After {waits}." if waits else text)
+        predecessors: dict[int, list[int]] = {}
+        for source, target in self.edges:
+            predecessors.setdefault(target, []).append(source)
+        for index, group in enumerate(self.groups):
+            waits_text = listing([_group_name(self.groups[source]) for source in predecessors.get(index, ())])
+            text = graph_text.group_sentence(self.graph, group, self._node_times_ns)
+            lines.append(f"{text} After {waits_text}." if waits_text else text)
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        timelines = chart(self.panels, SPOKEN, rows_px=ROWS_PX) if self.panels else None
+        timelines = chart(self.panels, TIMELINE_LABEL, rows_px=ROWS_PX) if self.panels else None
         return column(
-            *(boxes.words(graph_text.dangling_sentence(found), "strong") for found in self.graph.dangling),
+            *(
+                boxes.words(graph_text.dangling_sentence(dangling), "strong")
+                for dangling in self.graph.dangling
+            ),
             boxes.words(graph_text.costs(self.comparison)) if self.comparison else None,
             legend(self._legend(timelines)),
             self._dag() if self.groups else boxes.words(self.graph.note or "The graph has no nodes."),
@@ -103,114 +110,132 @@ class GraphView(View):
         )
 
     @property
-    def _most_px(self) -> int:
+    def _max_height_px(self) -> int:
+        """Largest height of the graph in pixels."""
         return BESIDE_PX if self.panels else ALONE_PX
 
     def _dag(self) -> Plot:
-        dangling = {_old(array) for array in self.graph.dangling}
-        owner = {member: index for index, group in enumerate(self.groups) for member in group.members}
-        arrows = [(_old(array), str(owner[array.nodes[0]])) for array in self.graph.dangling]
-        arrows += [(str(first), str(then)) for first, then in self.edges]
-        unfolds = "; one that stands for several unfolds" if any(g.times > 1 for g in self.groups) else ""
+        dangling_nodes = {_old_key(array) for array in self.graph.dangling}
+        group_of_node = {member: index for index, group in enumerate(self.groups) for member in group.members}
+        arrows = [(_old_key(array), str(group_of_node[array.nodes[0]])) for array in self.graph.dangling]
+        arrows += [(str(source), str(target)) for source, target in self.edges]
+        unfold_text = (
+            "; one that stands for several unfolds" if any(group.times > 1 for group in self.groups) else ""
+        )
         return dag(
             {**self._arrays(), **self._nodes()},
             arrows,
             label=f"{graph_text.sentence(self.graph, self.name)} Tab and arrow keys go from node to node.",
             trait="node",
-            max_height_px=self._most_px,
-            marked=dangling,
-            hint=f"{HINT}{' there and in the timeline' if self.panels else ''}{unfolds}.",
+            max_height_px=self._max_height_px,
+            marked=dangling_nodes,
+            hint=f"{HINT}{' there and in the timeline' if self.panels else ''}{unfold_text}.",
         )
 
     def _arrays(self) -> dict[str, DrawnNode]:
-        """Return arrays that the graph reads although their names refer to others by now."""
-        shown = {}
+        """Return nodes for arrays that the graph uses although their names now refer to other arrays."""
+        nodes = {}
         for array in self.graph.dangling:
             name = array.array.name
-            say = graph_text.dangling_sentence(array)
-            old = graph_text.first_elements(array.in_graph)
-            shown[_old(array)] = DrawnNode(f"old {name}", "error-bg", "hexagon", old, say, mark="error")
+            description = graph_text.dangling_sentence(array)
+            old_elements = graph_text.first_elements(array.in_graph)
+            nodes[_old_key(array)] = DrawnNode(
+                f"old {name}", "error-bg", "hexagon", old_elements, description, mark="error"
+            )
             if array.address_now is not None:
-                new = graph_text.first_elements(array.now)
-                shown[f"{name} now"] = DrawnNode(f"{name} now", "grid", "hexagon", new, say)
-        return shown
+                new_elements = graph_text.first_elements(array.now)
+                nodes[f"{name} now"] = DrawnNode(f"{name} now", "grid", "hexagon", new_elements, description)
+        return nodes
 
     def _nodes(self) -> dict[str, DrawnNode]:
-        hit = {node for found in self.graph.dangling for node in found.nodes}
-        return {str(at): self._node(group, hit) for at, group in enumerate(self.groups)}
+        affected_nodes = {node for dangling in self.graph.dangling for node in dangling.nodes}
+        return {str(index): self._node(group, affected_nodes) for index, group in enumerate(self.groups)}
 
-    def _node(self, group: Group, hit: Collection[int] = ()) -> DrawnNode:
+    def _node(self, group: Group, affected_nodes: Collection[int] = ()) -> DrawnNode:
         text, detail = graph_text.group_text(group)
         return DrawnNode(
             text,
             self._colour(group),
             SHAPES.get(group.pattern[0].kind, "hexagon"),
             detail,
-            graph_text.group_sentence(self.graph, group, self._took),
+            graph_text.group_sentence(self.graph, group, self._node_times_ns),
             group.members,
-            "error" if set(hit).intersection(group.members) else "",
+            "error" if set(affected_nodes).intersection(group.members) else "",
         )
 
     def _unfolded(self) -> Box | None:
         """Return the nodes of the marked group, for display below the graph."""
-        folded = {group.members[0]: self._members(group) for group in self.groups if group.times > 1}
-        if not folded:
+        members_by_node = {group.members[0]: self._members(group) for group in self.groups if group.times > 1}
+        if not members_by_node:
             return None
-        chosen = self.node if self.node in folded else NO_OPERATION
-        return boxes.switch("node", chosen, {NO_OPERATION: column(), **folded})
+        selected = self.node if self.node in members_by_node else NO_OPERATION
+        return boxes.switch("node", selected, {NO_OPERATION: column(), **members_by_node})
 
     def _members(self, group: Group) -> Box:
-        """Return a group's first nodes, one after the other or side by side, and the number of others."""
-        drawn = [Group((member,), (self.graph.nodes[member],)) for member in group.members[:MOST_SINGLE]]
-        inside = {member for each in drawn for member in each.members}
-        edges = [(str(a), str(b)) for a, b in self.graph.edges if a in inside and b in inside]
+        """Return a group's first nodes as a graph, and the number of others."""
+        single_groups = [
+            Group((member,), (self.graph.nodes[member],)) for member in group.members[:MAX_SINGLE]
+        ]
+        drawn_members = {member for single in single_groups for member in single.members}
+        edges = [
+            (str(source), str(target))
+            for source, target in self.graph.edges
+            if source in drawn_members and target in drawn_members
+        ]
         text = f"{graph_text.group_text(group)[0]}, unfolded"
-        more = len(group.members) - len(drawn)
+        omitted_count = len(group.members) - len(single_groups)
         return column(
-            boxes.words(f"{text}; {number(more)} more like them" if more else text, "strong"),
-            dag({str(each.members[0]): self._node(each) for each in drawn}, edges, label=f"{text}."),
+            boxes.words(
+                f"{text}; {number(omitted_count)} more like them" if omitted_count else text, "strong"
+            ),
+            dag(
+                {str(single.members[0]): self._node(single) for single in single_groups},
+                edges,
+                label=f"{text}.",
+            ),
         )
 
     def _colour(self, group: Group) -> str:
-        """Return the colour of the timeline, in which kernels of different names alternate."""
+        """Return the colour of a group, as in the timeline, where kernels alternate between two colours."""
         engine = _engine(group)
-        if engine == "kernel" and self._turns[group.pattern[0].name] % 2:
+        if engine == "kernel" and self._kernel_index[group.pattern[0].name] % 2:
             engine = "other kernel"
         return ENGINES[engine][0]
 
     @cached_property
-    def _turns(self) -> dict[str, int]:
+    def _kernel_index(self) -> dict[str, int]:
+        """Index of each kernel name, in order of appearance."""
         names = [name for lanes in self.panels for name in lanes.kernels]
         names += [node.name for node in self.graph.nodes if node.kind == "KERNEL"]
-        return {name: at for at, name in enumerate(dict.fromkeys(names))}
+        return {name: index for index, name in enumerate(dict.fromkeys(names))}
 
     def _legend(self, timelines: Plot | None) -> list[tuple[str, str]]:
         if timelines:
             entries = legend_entries(timelines)
         else:
-            used = {self._colour(group) for group in self.groups}
-            entries = [entry for entry in [*ENGINES.values()][:DEVICE_ENGINES] if entry[0] in used]
+            used_colours = {self._colour(group) for group in self.groups}
+            entries = [entry for entry in [*ENGINES.values()][:DEVICE_ENGINES] if entry[0] in used_colours]
         return [*entries, *([("error", "uses an old array")] if self.graph.dangling else [])]
 
     def _caption(self) -> str:
-        drawn = f"{count(len(self.graph.nodes), 'node')} drawn as {len(self.groups)}."
+        folding_text = f"{count(len(self.graph.nodes), 'node')} drawn as {len(self.groups)}."
         parts = [
             f"Nodes and edges: captured on {self.graph.provenance.device}.",
-            drawn if len(self.groups) < len(self.graph.nodes) else "",
+            folding_text if len(self.groups) < len(self.graph.nodes) else "",
             f"Times {self.comparison.provenance.label}." if self.comparison else "",
             self.graph.note,
         ]
         return " ".join(filter(None, parts))
 
 
-def _old(found: DanglingArray) -> str:
-    return f"old {found.array.name}"
+def _old_key(dangling: DanglingArray) -> str:
+    return f"old {dangling.array.name}"
 
 
-def _called(group: Group) -> str:
-    first = min(group.members)
-    last = max(group.members)
-    return f"node {first}" if first == last else f"nodes {first} to {last}"
+def _group_name(group: Group) -> str:
+    first_node = min(group.members)
+    last_node = max(group.members)
+    return f"node {first_node}" if first_node == last_node else f"nodes {first_node} to {last_node}"
 
 
 def _engine(group: Group) -> str:
@@ -220,6 +245,10 @@ def _engine(group: Group) -> str:
     return node.copy_kind if node.copy_kind in ("HtoD", "DtoH") else "DtoD"
 
 
-def _times(replay: Timeline) -> dict[int, float]:
-    """Time of each node in a replay, by its number."""
-    return {a.graph_node_id: a.end_ns - a.start_ns for a in replay.activities if a.graph_id}
+def _node_times_ns(replay: Timeline) -> dict[int, float]:
+    """Return the time of each node in a replay, by its number."""
+    return {
+        activity.graph_node_id: activity.end_ns - activity.start_ns
+        for activity in replay.activities
+        if activity.graph_id
+    }

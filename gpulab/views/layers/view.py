@@ -1,4 +1,4 @@
-"""Layers view: the layers that a call passed through, from the framework down to the device."""
+"""Layers view: the layers of software that a call passed through, from the framework to the device."""
 
 from __future__ import annotations
 
@@ -11,92 +11,94 @@ from gpulab.words import count, listing
 from virtualgpu.records.libraries.layers import LAYERS, Followed
 
 COLOURS = ("accent", "purple", "warn", "other", "good")
-MOST = 5  # symbols of a layer that are drawn
-_LONGEST = 26
-_PX = 190
+MAX_SYMBOLS = 5  # of a layer that are drawn
+_MAX_NAME_LENGTH = 26
+_MAX_HEIGHT_PX = 190
 
 
 class LayersView(View):
-    """The layers of software that calls passed through.
+    """View of the layers of software that calls passed through.
 
     Parameters
     ----------
     record
-        Each stack; the first one is open.
+        The layers of each call; the first one is shown unfolded.
     """
 
     def __init__(self, record: Sequence[Followed]) -> None:
         self._followed = tuple(record)
-        first = self._followed[0]
+        first_stack = self._followed[0]
         super().__init__(
-            title=f"Layer by layer: {first.call}",
-            source=first.provenance.source,
+            title=f"Layer by layer: {first_stack.call}",
+            source=first_stack.provenance.source,
             caption="Each layer's symbols in the order of their first call, mere questions last. "
-            + " ".join(f"{each.package}: {each.provenance.label}." for each in self._followed),
+            + " ".join(f"{stack.package}: {stack.provenance.label}." for stack in self._followed),
         )
         self.redraw()
 
     @property
     def record(self) -> tuple[Followed, ...]:
-        """The recorded layers of each call."""
+        """The layers of each call."""
         return self._followed
 
     def sentence(self) -> str:
-        return " ".join(f"{_told(each)}; {each.provenance.label}." for each in self._followed)
+        return " ".join(f"{_stack_text(stack)}; {stack.provenance.label}." for stack in self._followed)
 
     def describe(self) -> str:
         lines = [self.sentence()]
         for stack in self._followed:
             for layer, symbols in zip(LAYERS, stack.layers, strict=True):
-                calls = listing([_named(*symbol) for symbol in symbols]) if symbols else "nothing was seen"
+                calls = (
+                    listing([_symbol_text(*symbol) for symbol in symbols]) if symbols else "nothing was seen"
+                )
                 lines.append(f"{stack.package}, {layer}: {calls}.")
             lines += [f"{stack.package}: {stack.note}"] if stack.note else []
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        first, *others = self._followed
+        first_stack, *others = self._followed
         return column(
-            self._stack(first),
+            self._stack(first_stack),
             *(
-                fold(f"{each.package}, {each.provenance.label}", self._stack(each), opened=False)
-                for each in others
+                fold(f"{stack.package}, {stack.provenance.label}", self._stack(stack), opened=False)
+                for stack in others
             ),
         )
 
-    def _stack(self, each: Followed) -> Box:
+    def _stack(self, stack: Followed) -> Box:
         nodes: dict[str, DrawnNode] = {}
         edges: list[tuple[str, str]] = []
-        above: list[str] = []
-        for layer, symbols, colour in zip(LAYERS, each.layers, COLOURS, strict=True):
-            here = []
-            for symbol, calls in symbols[:MOST]:
+        previous_keys: list[str] = []
+        for layer, symbols, colour in zip(LAYERS, stack.layers, COLOURS, strict=True):
+            keys = []
+            for symbol, calls in symbols[:MAX_SYMBOLS]:
                 key = f"{layer} {symbol}"
                 library, _, name = symbol.rpartition(": ")
-                short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+                short_name = name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"
                 nodes[key] = DrawnNode(
-                    short, colour, "box", library or layer, f"{layer}: {_named(symbol, calls)}"
+                    short_name, colour, "box", library or layer, f"{layer}: {_symbol_text(symbol, calls)}"
                 )
-                here.append(key)
-            edges += [(one, other) for one in above[:1] for other in here]
-            above = here or above
-        more = [
-            f"{layer}: {count(len(symbols) - MOST, 'more symbol')}"
-            for layer, symbols in zip(LAYERS, each.layers, strict=True)
-            if len(symbols) > MOST
+                keys.append(key)
+            edges += [(upper, lower) for upper in previous_keys[:1] for lower in keys]
+            previous_keys = keys or previous_keys
+        omissions = [
+            f"{layer}: {count(len(symbols) - MAX_SYMBOLS, 'more symbol')}"
+            for layer, symbols in zip(LAYERS, stack.layers, strict=True)
+            if len(symbols) > MAX_SYMBOLS
         ]
-        note = " ".join(filter(None, (each.note, f"Not drawn: {listing(more)}." if more else "")))
-        picture = dag(nodes, edges, label=_told(each), max_height_px=_PX)
+        note = " ".join(filter(None, (stack.note, f"Not drawn: {listing(omissions)}." if omissions else "")))
+        picture = dag(nodes, edges, label=_stack_text(stack), max_height_px=_MAX_HEIGHT_PX)
         return column(picture, words(note, "note")) if note else picture
 
 
-def _named(symbol: str, calls: int) -> str:
+def _symbol_text(symbol: str, calls: int) -> str:
     return symbol if calls == 1 else f"{symbol} ({calls} times)"
 
 
-def _told(each: Followed) -> str:
-    seen = [
+def _stack_text(stack: Followed) -> str:
+    layer_counts = [
         f"{layer} {count(len(symbols), 'symbol')}"
-        for layer, symbols in zip(LAYERS, each.layers, strict=True)
+        for layer, symbols in zip(LAYERS, stack.layers, strict=True)
         if symbols
     ]
-    return f"{each.call} in {each.package}: {listing(seen)}"
+    return f"{stack.call} in {stack.package}: {listing(layer_counts)}"

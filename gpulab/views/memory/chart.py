@@ -30,23 +30,23 @@ LEFT_PX = 76
 AREAS = (("used", "accent"), ("cached", "accent-pale"), ("driver and others", "other-pale"))
 LEGEND = [*((colour, name) for name, colour in AREAS), ("tail", "peak"), ("error", "limit, failed requests")]
 PICTURE_POINTS = 800
-TEETH = 40
-# The driver's and other processes' memory is shown whole as long as it leaves room for the pool's.
-MOST_OUTSIDE = 3.0
+ZIGZAG_TEETH = 40
+# Largest ratio of the whole device's memory to the pool's at which the chart shows all of it.
+MAX_OUTSIDE_FACTOR = 3.0
 
 
 class MemoryChart(View, module="memory/chart"):
-    """A device's memory over time.
+    """View of a device's memory over time.
 
     Parameters
     ----------
     samples
-        Gives everything that was read up to now.
+        Function that returns all readings so far.
     state
         ``"live"``, ``"paused"`` or ``"stopped"``.
-    act
-        What a button does: its name and the text of the size beside it; gives the words to show. None:
-        there are no buttons.
+    perform
+        Function that a button calls, with the button's name and the text of the size next to it; it returns
+        the words to show. Without it, there are no buttons.
     """
 
     state = traitlets.Unicode("stopped").tag(sync=True)
@@ -56,16 +56,16 @@ class MemoryChart(View, module="memory/chart"):
         self,
         samples: Callable[[], MemorySamples],
         state: str = "stopped",
-        act: Callable[[str, str], str] | None = None,
+        perform: Callable[[str, str], str] | None = None,
     ) -> None:
         self._samples = samples
-        self._act = act
-        first = samples()
+        self._perform = perform
+        record = samples()
         super().__init__(
-            title=f"Memory of {first.provenance.device}",
-            source=first.provenance.source,
+            title=f"Memory of {record.provenance.device}",
+            source=record.provenance.source,
             state=state,
-            has_buttons=act is not None,
+            has_buttons=perform is not None,
         )
         self.redraw()
         self.on_msg(self._on_message)
@@ -75,20 +75,20 @@ class MemoryChart(View, module="memory/chart"):
         return self._samples()
 
     def tables(self) -> tuple[Table, ...]:
-        """The readings, a row each."""
+        """Return a table with a row for each reading."""
         return (Table("Readings", COLUMNS, tuple(self.record.rows())),)
 
     def redraw(self, **traits: Any) -> None:
-        """Send the browser all readings again; between these calls `tick` sends only new ones."""
+        """Send all readings to the browser; between these calls, `tick` sends only new ones."""
         record = self.record
-        tree = {
+        contents = {
             "columns": {name: getattr(record, name) for name in COLUMNS},
             "marks": {name: getattr(record.marks, name) for name in MARKS},
-            "lines": [memory_text.line_text(record, at) for at in range(len(record.lines))],
+            "lines": [memory_text.line_text(record, index) for index in range(len(record.lines))],
             "capacity": record.capacity_bytes,
             "said": memory_text.PAGE | {"legend": LEGEND},
         }
-        scene, data = pack(tree)
+        scene, data = pack(contents)
         with self.hold_sync():
             self.caption = _caption(record)
             self.scene = scene
@@ -104,7 +104,7 @@ class MemoryChart(View, module="memory/chart"):
         lines: Sequence[SourceLine],
         failure: str = "",
     ) -> None:
-        """Send the browser one reading with its new marks and lines; works in any thread."""
+        """Send one reading with its new marks and lines to the browser; can be called in any thread."""
         if self.comm is None:
             return
         line_texts = [f"{line}: {line.text}" if line.text else str(line) for line in lines]
@@ -120,7 +120,7 @@ class MemoryChart(View, module="memory/chart"):
         )
 
     def show_state(self, state: str) -> None:
-        """Tell the browser that the recording goes on, pauses, or has ended."""
+        """Show that the recording continues, is paused, or has ended."""
         if state == "stopped":
             self.redraw(state=state)
         else:
@@ -129,12 +129,12 @@ class MemoryChart(View, module="memory/chart"):
     def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
         if content.get("kind") == "all":
             self.redraw()
-        elif self._act is not None and content.get("kind") == "act":
-            what = str(content.get("what"))
-            told = ""
-            with self._lock, self._reporting(what.capitalize()):
-                told = self._act(what, str(content.get("size", "")))
-            self.send({"kind": "answer", "text": told})
+        elif self._perform is not None and content.get("kind") == "act":
+            action = str(content.get("what"))
+            answer = ""
+            with self._lock, self._reporting(action.capitalize()):
+                answer = self._perform(action, str(content.get("size", "")))
+            self.send({"kind": "answer", "text": answer})
 
     def html(self) -> str:
         with self._lock:
@@ -155,11 +155,11 @@ class MemoryChart(View, module="memory/chart"):
         peak = record.peak
         limit = record.latest("limit_bytes")
         used = record.latest("used_bytes")
-        shown = (used, memory_text.cached(record), memory_text.outside(record))
-        told = [*map(memory_text.told, shown), size(limit) if limit else memory_text.NO_LIMIT]
-        told.append(size(peak[0]) if peak else memory_text.NOT_AVAILABLE)
+        sizes = (used, memory_text.cached(record), memory_text.outside(record))
+        values = [*map(memory_text.size_text, sizes), size(limit) if limit else memory_text.NO_LIMIT]
+        values.append(size(peak[0]) if peak else memory_text.NOT_AVAILABLE)
         details = ("", "kept by the pool", "", "", "")
-        figures = list(zip(memory_text.TERMS, told, details, strict=True))
+        figures = list(zip(memory_text.TERMS, values, details, strict=True))
         return column(
             legend(LEGEND),
             numbers(figures, least=140),
@@ -177,42 +177,52 @@ def _caption(record: MemorySamples) -> str:
 
 
 def _plot(record: MemorySamples, label: str) -> Box:
-    """Draw the whole recording, as ``build`` in the script: the highest readings of each interval."""
-    end = max(record.duration_ns, 1.0)
+    """Return the chart of the whole recording, with the highest readings of each interval.
+
+    ``build`` in ``chart.js`` draws the same.
+    """
+    end_ns = max(record.duration_ns, 1.0)
     stacks = [record.used_bytes, record.reserved_bytes, record.device_bytes]
     bounds = np.unique(np.linspace(0, len(record), PICTURE_POINTS, endpoint=False).astype(np.int64))
-    time, peak, limit, *tops = (
-        _highest(each, bounds) for each in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacks)
+    time_ns, peak_bytes, limit_bytes, *top_curves = (
+        _highest(values, bounds)
+        for values in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacks)
     )
-    high = scale(tops[1], tops[2], peak, limit, record.capacity_bytes)
-    up = Axis(0, high, {tick: size(tick) for tick in size_ticks(high)}, grid=True)
-    axes = Axes(Axis(0, end), up, HEIGHT_PX, MARKS_PX)
+    axis_top = scale(top_curves[1], top_curves[2], peak_bytes, limit_bytes, record.capacity_bytes)
+    vertical = Axis(0, axis_top, {tick: size(tick) for tick in size_ticks(axis_top)}, grid=True)
+    axes = Axes(Axis(0, end_ns), vertical, HEIGHT_PX, MARKS_PX)
     bottom = axes.bottom
 
     def heights(sizes: Any) -> Any:
-        return axes.y(np.minimum(sizes, high))
+        return axes.y(np.minimum(sizes, axis_top))
 
     items: list[Item] = []
-    # A reading's peak is that of the time before it: the most that was used from one reading to the next.
-    after = np.append(peak[1:], np.nan)
-    tops = [np.fmax(tops[0], after), np.fmax(tops[1], np.fmax(tops[0], after)), tops[2]]
-    for part in _runs(np.isnan([*tops, peak]).all(axis=0)):
-        x = np.append(time[part], time[min(part.stop, len(time) - 1)])  # valid until the next reading
-        for top, (_, colour) in zip(reversed(tops), reversed(AREAS), strict=True):
-            y = _known(heights(top[part]), bottom)
+    # A reading's peak is the largest use since the previous reading.
+    next_peak = np.append(peak_bytes[1:], np.nan)
+    top_curves = [
+        np.fmax(top_curves[0], next_peak),
+        np.fmax(top_curves[1], np.fmax(top_curves[0], next_peak)),
+        top_curves[2],
+    ]
+    for interval in _runs(np.isnan([*top_curves, peak_bytes]).all(axis=0)):
+        x = np.append(
+            time_ns[interval], time_ns[min(interval.stop, len(time_ns) - 1)]
+        )  # valid until the next reading
+        for top, (_, colour) in zip(reversed(top_curves), reversed(AREAS), strict=True):
+            y = _filled(heights(top[interval]), bottom)
             items.append(Line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
-        there = limit[part] > 0
-        y = heights(limit[part])[there]
-        items.append(Rules(x[:-1][there], y, x[1:][there], y, "error", width=2))
+        has_limit = limit_bytes[interval] > 0
+        y = heights(limit_bytes[interval])[has_limit]
+        items.append(Rules(x[:-1][has_limit], y, x[1:][has_limit], y, "error", width=2))
     if record.peak is not None:
         y = [float(heights(record.peak[0]))]
-        items.append(Rules([0.0], y, [end], y, "tail", dash=True, width=2))
-    beyond = float(np.nanmax(tops[2], initial=0)) - high
-    if beyond > 0:
-        items.append(_torn(end))
-        text = memory_text.BEYOND.format(size=size(beyond))
+        items.append(Rules([0.0], y, [end_ns], y, "tail", dash=True, width=2))
+    excess_bytes = float(np.nanmax(top_curves[2], initial=0)) - axis_top
+    if excess_bytes > 0:
+        items.append(_torn_edge(end_ns))
+        text = memory_text.BEYOND.format(size=size(excess_bytes))
         items.append(Labels([0.0], [MARKS_PX + 16.0], [text], dx=6))
-    items += [y_ticks([7, 20], memory_text.ROWS, (0.0, end)), *_marks(record, end), Time(bottom)]
+    items += [y_ticks([7, 20], memory_text.ROWS, (0.0, end_ns)), *_marks(record, end_ns), Time(bottom)]
     return axes.plot(*items, label=label, left=LEFT_PX, right=14, below_px=AXIS_PX)
 
 
@@ -227,14 +237,15 @@ def _runs(gap: Any) -> list[slice]:
     return [slice(int(start), int(stop)) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def _known(y: Any, base: float) -> Any:
-    """Return heights with NaN replaced by `base`, and the last one repeated."""
-    return np.append(heights := np.where(np.isnan(y), base, y), heights[-1])
+def _filled(y: Any, base_y: float) -> Any:
+    """Return heights with NaN replaced by `base_y`, and the last one repeated."""
+    heights = np.where(np.isnan(y), base_y, y)
+    return np.append(heights, heights[-1])
 
 
-def _torn(end: float) -> Item:
-    """Return the torn upper edge of areas that exceed the chart, as a zigzag line."""
-    x = np.linspace(0, end, 2 * TEETH + 1)
+def _torn_edge(end: float) -> Item:
+    """Return a zigzag line at the upper edge, for areas that exceed the chart."""
+    x = np.linspace(0, end, 2 * ZIGZAG_TEETH + 1)
     return Line(x, MARKS_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)
 
 
@@ -244,46 +255,51 @@ def _marks(record: MemorySamples, end: float) -> list[Item]:
     Failures have a separate colour.
     """
     marks = record.marks
-    wide = end / 250
+    bar_width = end / 250
     x = []
     rows = []
     colours = []
     sizes = []
-    for at in range(len(marks)):
-        for row, there in ((0, marks.allocations[at] or marks.failures[at]), (1, marks.frees[at])):
-            if there:
-                x.append(marks.time_ns[at])
+    for index in range(len(marks)):
+        for row, has_mark in (
+            (0, marks.allocations[index] or marks.failures[index]),
+            (1, marks.frees[index]),
+        ):
+            if has_mark:
+                x.append(marks.time_ns[index])
                 rows.append(row)
-                bytes_ = (marks.freed_bytes if row else marks.allocated_bytes)[at]
-                told = f"{'−' if row else '+'}{size(bytes_)}"
-                sizes.append(memory_text.REFUSED if marks.failures[at] and not row else told)
-                colours.append(2 if marks.failures[at] and not row else row)
+                bytes_ = (marks.freed_bytes if row else marks.allocated_bytes)[index]
+                size_text = f"{'−' if row else '+'}{size(bytes_)}"
+                sizes.append(memory_text.REFUSED if marks.failures[index] and not row else size_text)
+                colours.append(2 if marks.failures[index] and not row else row)
     left = np.asarray(x)
     top = 2 + 13 * np.asarray(rows, np.float64)
-    room = np.full(left.size, end, np.float64) - left
+    label_room = np.full(left.size, end, np.float64) - left
     for row in (0, 1):
-        mine = np.flatnonzero(np.asarray(rows) == row)
-        room[mine[:-1]] = np.diff(left[mine])
+        indices = np.flatnonzero(np.asarray(rows) == row)
+        label_room[indices[:-1]] = np.diff(left[indices])
     return [
-        Labels(left + wide, top + 5, sizes, room=room - wide, dx=2),
-        Rects(left, left + wide, top, top + 11, np.asarray(colours, np.int64), ["accent", "muted", "error"]),
+        Labels(left + bar_width, top + 5, sizes, room=label_room - bar_width, dx=2),
+        Rects(
+            left, left + bar_width, top, top + 11, np.asarray(colours, np.int64), ["accent", "muted", "error"]
+        ),
     ]
 
 
 def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) -> float:
-    """Return the memory at the chart's full height: the pool's maximum and limit, and the rest if it fits."""
-    pool = max(np.nanmax(reserved, initial=0), np.nanmax(peak, initial=0), 1 << 20)
-    most_limit = np.nanmax(limit, initial=0)
-    high = max(pool, most_limit if most_limit <= MOST_OUTSIDE * pool else 0)
-    whole = np.nanmax(device, initial=0)
+    """Return the bytes at the chart's full height, from the pool's maximum and limit and other memory."""
+    pool_bytes = max(np.nanmax(reserved, initial=0), np.nanmax(peak, initial=0), 1 << 20)
+    largest_limit = np.nanmax(limit, initial=0)
+    top_bytes = max(pool_bytes, largest_limit if largest_limit <= MAX_OUTSIDE_FACTOR * pool_bytes else 0)
+    device_bytes = np.nanmax(device, initial=0)
     margin = 1.2  # room for words at a torn edge
-    if whole <= MOST_OUTSIDE * high:
+    if device_bytes <= MAX_OUTSIDE_FACTOR * top_bytes:
         margin = 1.08
-        high = max(high, whole)
-    return float(min(margin * high, max(capacity, high)))
+        top_bytes = max(top_bytes, device_bytes)
+    return float(min(margin * top_bytes, max(capacity, top_bytes)))
 
 
-def size_ticks(high: float) -> list[float]:
-    """Round sizes from 0 to `high`, three to six of them."""
-    step = 2.0 ** math.floor(math.log2(high / 3))
-    return [at * step for at in range(int(high / step) + 1)]
+def size_ticks(top_bytes: float) -> list[float]:
+    """Return three to six round sizes from 0 to `top_bytes`."""
+    step_bytes = 2.0 ** math.floor(math.log2(top_bytes / 3))
+    return [index * step_bytes for index in range(int(top_bytes / step_bytes) + 1)]

@@ -1,4 +1,4 @@
-"""A device's memory in words."""
+"""Sentences about a device's memory."""
 
 from __future__ import annotations
 
@@ -39,47 +39,47 @@ def sentence(record: MemorySamples, state: str) -> str:
     peak = record.peak
     return (
         f"Memory of {record.provenance.device} over {duration(record.duration_ns)} ({state}): "
-        f"{told(record.latest('used_bytes'))} used"
+        f"{size_text(record.latest('used_bytes'))} used"
         f"{f' (peak {size(peak[0])} at {duration(peak[1])})' if peak else ''}, "
-        f"{told(cached(record))} cached, {told(outside(record))} driver and others, "
+        f"{size_text(cached(record))} cached, {size_text(outside(record))} driver and others, "
         f"of {size(record.capacity_bytes)}; {record.provenance.label}."
     )
 
 
-def told(size_bytes: float | None) -> str:
-    """Return a size in words, or that there is none."""
+def size_text(size_bytes: float | None) -> str:
+    """Return a size in words, or "not available" for None."""
     return NOT_AVAILABLE if size_bytes is None else size(size_bytes)
 
 
 def cached(record: MemorySamples) -> float | None:
     """Return the bytes that the pool keeps but the program does not use."""
-    return _less(record.latest("reserved_bytes"), record.latest("used_bytes"))
+    return _difference(record.latest("reserved_bytes"), record.latest("used_bytes"))
 
 
 def outside(record: MemorySamples) -> float | None:
     """Return the device's bytes outside the pool: the driver, libraries, other processes."""
-    return _less(record.latest("device_bytes"), record.latest("reserved_bytes"))
+    return _difference(record.latest("device_bytes"), record.latest("reserved_bytes"))
 
 
-def _less(whole: float | None, part: float | None) -> float | None:
-    return None if whole is None or part is None else max(0.0, whole - part)
+def _difference(total_bytes: float | None, part_bytes: float | None) -> float | None:
+    return None if total_bytes is None or part_bytes is None else max(0.0, total_bytes - part_bytes)
 
 
-def by_line(record: MemorySamples, most: int = 5) -> list[str]:
-    """Return a sentence for each of the lines that allocated most."""
+def by_line(record: MemorySamples, max_lines: int = 5) -> list[str]:
+    """Return a sentence for each of the lines that allocated the most memory."""
     marks = record.marks
-    sums = dict[int, list[float]]()
-    for line, times, total in zip(
+    sums_by_line = dict[int, list[float]]()
+    for line, allocation_count, total_bytes in zip(
         marks.line.tolist(), marks.allocations.tolist(), marks.allocated_bytes.tolist(), strict=True
     ):
-        if times:
-            known = sums.setdefault(int(line), [0, 0])
-            known[0] += times
-            known[1] += total
-    largest = sorted(sums.items(), key=lambda item: -item[1][1])[:most]
+        if allocation_count:
+            line_sums = sums_by_line.setdefault(int(line), [0, 0])
+            line_sums[0] += allocation_count
+            line_sums[1] += total_bytes
+    largest = sorted(sums_by_line.items(), key=lambda item: -item[1][1])[:max_lines]
     return [
-        f"{line_text(record, line)}: {count(int(times), 'allocation')}, {size(total)}."
-        for line, (times, total) in largest
+        f"{line_text(record, line)}: {count(int(allocation_count), 'allocation')}, {size(total_bytes)}."
+        for line, (allocation_count, total_bytes) in largest
     ]
 
 

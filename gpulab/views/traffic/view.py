@@ -1,4 +1,4 @@
-"""Traffic view: expressions in the colours of their kernels, red edges, and the bytes moved."""
+"""Traffic view: expressions in the colours of their kernels, fusion boundaries, and the bytes moved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GRAPH_PX = 330
 
 
 class TrafficView(View):
-    """The memory traffic of a function's expressions, and the kernels that they share.
+    """View of the memory traffic of a function's expressions, and of the kernels that they share.
 
     Parameters
     ----------
@@ -40,12 +40,12 @@ class TrafficView(View):
         return self._traffic
 
     def sentence(self) -> str:
-        first, *others = self._traffic.ways
+        original, *variants = self._traffic.ways
         texts = "; ".join(
-            f"{kernel_row.way}: {number(kernel_row.kernels)}, {size(kernel_row.moved_bytes)}"
-            for kernel_row in others
+            f"{variant.way}: {number(variant.kernels)}, {size(variant.moved_bytes)}" for variant in variants
         )
-        return f"{count(first.kernels, 'pass', 'passes')} as written move {size(first.moved_bytes)}; {texts}."
+        passes = count(original.kernels, "pass", "passes")
+        return f"{passes} as written move {size(original.moved_bytes)}; {texts}."
 
     def describe(self) -> str:
         lines = [self.sentence()]
@@ -57,25 +57,25 @@ class TrafficView(View):
 
     def draw(self) -> Box:
         record = self._traffic
-        whole = max(each.moved_bytes for each in record.ways) or 1
-        run = [each for each in record.expressions if each.kernel >= 0]
+        largest_bytes = max(item.moved_bytes for item in record.ways) or 1
+        executed = [item for item in record.expressions if item.kernel >= 0]
         rows = [
             (
-                each.name,
-                size(each.read_bytes),
-                size(each.written_bytes),
-                duration(each.time_ns),
-                f"kernel {each.kernel + 1}",
+                item.name,
+                size(item.read_bytes),
+                size(item.written_bytes),
+                duration(item.time_ns),
+                f"kernel {item.kernel + 1}",
             )
-            for each in run
+            for item in executed
         ]
         return column(
-            bars([self._bar(each, whole) for each in record.ways], label=0.3),
+            bars([self._bar(item, largest_bytes) for item in record.ways], label=0.3),
             words("Expressions in the colours of their kernels; red: cannot be fused.", "note"),
             self._graph(),
-            *(words(each, "strong") for each in self._reasons()[:6]),
-            *(words(f"Folded while tracing: {each}", "note") for each in record.folded),
-            *(words(f"Python asks for a value: {each}", "note") for each in record.breaks),
+            *(words(item, "strong") for item in self._reasons()[:6]),
+            *(words(f"Folded while tracing: {item}", "note") for item in record.folded),
+            *(words(f"Python asks for a value: {item}", "note") for item in record.breaks),
             fold(
                 "Each expression by itself",
                 table(rows, headings=("expression", "reads", "writes", "time", "fused into")),
@@ -85,73 +85,75 @@ class TrafficView(View):
                 "What was generated",
                 column(
                     *(
-                        words(f"kernel {at + 1}\n{shown}", "mono")
-                        for at, (shown, _) in enumerate(record.sources)
+                        words(f"kernel {index + 1}\n{source_text}", "mono")
+                        for index, (source_text, _) in enumerate(record.sources)
                     )
                 ),
                 opened=False,
             ),
         )
 
-    def _bar(self, way: KernelSet, whole: int) -> dict[str, object]:
-        took = f", {duration(way.time_ns)}" if way.time_ns is not None else ""
-        kernels = count(way.kernels, "kernel")
+    def _bar(self, variant: KernelSet, largest_bytes: int) -> dict[str, object]:
+        time_text = f", {duration(variant.time_ns)}" if variant.time_ns is not None else ""
+        kernels = count(variant.kernels, "kernel")
         return {
-            "label": way.way,
-            "share": way.moved_bytes / whole,
-            "value": f"{kernels}, {size(way.moved_bytes)}{took}",
-            "title": way.note or f"{way.way}: {kernels}",
+            "label": variant.way,
+            "share": variant.moved_bytes / largest_bytes,
+            "value": f"{kernels}, {size(variant.moved_bytes)}{time_text}",
+            "title": variant.note or f"{variant.way}: {kernels}",
         }
 
     def _graph(self) -> Box:
         expressions = self._traffic.expressions
-        red = {(str(e.first), str(e.then)) for e in self._traffic.edges}
-        shown = {
-            str(at): DrawnNode(
-                each.name,
-                COLOURS[each.kernel % len(COLOURS)] if each.kernel >= 0 else "grid",
-                SHAPES.get(each.kind, "box"),
-                size(each.read_bytes + each.written_bytes) if each.kernel >= 0 else "",
-                _row_text(each) if each.kernel >= 0 else each.name,
+        red = {(str(edge.first), str(edge.then)) for edge in self._traffic.edges}
+        nodes = {
+            str(key): DrawnNode(
+                expression.name,
+                COLOURS[expression.kernel % len(COLOURS)] if expression.kernel >= 0 else "grid",
+                SHAPES.get(expression.kind, "box"),
+                size(expression.read_bytes + expression.written_bytes) if expression.kernel >= 0 else "",
+                _row_text(expression) if expression.kernel >= 0 else expression.name,
             )
-            for at, each in enumerate(expressions)
-            if each.kind not in ("view", "host")
+            for key, expression in enumerate(expressions)
+            if expression.kind not in ("view", "host")
         }
         edges = list(
             dict.fromkeys(
-                (str(source), at)
-                for at in shown
-                for n in expressions[int(at)].after
-                if (source := self._behind(n)) is not None
+                (str(source), key)
+                for key in nodes
+                for number in expressions[int(key)].after
+                if (source := self._source_of(number)) is not None
             )
         )
         return dag(
-            shown,
+            nodes,
             edges,
             label=f"{self.sentence()} {count(len(red), 'red edge')}.",
             max_height_px=GRAPH_PX,
             marked=red,
         )
 
-    def _behind(self, number: int) -> int | None:
-        """Return the expression whose result is viewed; None for a constant or an array from outside."""
-        while (each := self._traffic.expressions[number]).kind in ("view", "host"):
-            if not each.after:
+    def _source_of(self, number: int) -> int | None:
+        """Return the expression that computes a value, behind views of it; None for inputs and constants."""
+        while (expression := self._traffic.expressions[number]).kind in ("view", "host"):
+            if not expression.after:
                 return None
-            number = each.after[0]
+            number = expression.after[0]
         return number
 
     def _reasons(self) -> list[str]:
-        """Return each reason for red edges once, after the edges that it applies to."""
-        held = defaultdict[str, list[str]](list)
+        """Return a sentence for each reason of fusion boundaries, with their edges."""
+        edges_of_reason = defaultdict[str, list[str]](list)
         for edge in self._traffic.edges:
-            first, then = (self._traffic.expressions[n].name for n in (edge.first, edge.then))
-            held[edge.why].append(f"{first} → {then}")
-        return [f"Red: {listing([*dict.fromkeys(names)])}: {why}." for why, names in held.items()]
+            source, target = (self._traffic.expressions[number].name for number in (edge.first, edge.then))
+            edges_of_reason[edge.why].append(f"{source} → {target}")
+        return [
+            f"Red: {listing([*dict.fromkeys(names)])}: {reason}." for reason, names in edges_of_reason.items()
+        ]
 
 
-def _row_text(each: Expression) -> str:
+def _row_text(expression: Expression) -> str:
     return (
-        f"{each.name} reads {size(each.read_bytes)} and writes {size(each.written_bytes)}; fused into kernel "
-        f"{each.kernel + 1}."
+        f"{expression.name} reads {size(expression.read_bytes)} and writes {size(expression.written_bytes)}; "
+        f"fused into kernel {expression.kernel + 1}."
     )

@@ -1,4 +1,4 @@
-"""The states of a lane: symbol, name and meaning, for the picture and the widget alike.
+"""States of a lane: symbol, name and meaning, for the picture and the widget.
 
 The colour of a state is ``lane-KEY`` in `gpulab.views.parts.palette`.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class LaneState(NamedTuple):
-    """A state of a lane in a step, as learners read it."""
+    """State of a lane in a step: key, symbol, name and meaning."""
 
     key: str
     symbol: str
@@ -18,7 +18,7 @@ class LaneState(NamedTuple):
 
     @property
     def colour(self) -> str:
-        """The name of its colour."""
+        """Name of the state's colour."""
         return f"lane-{self.key}"
 
 

@@ -1,4 +1,4 @@
-"""Warp stepper: one warp through its kernel, source lines next to 32 lanes."""
+"""Warp stepper: the steps of a warp through its kernel, with source lines next to 32 lanes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from virtualgpu.records import BlockTrace, WarpTrace
 
 
 class WarpStepper(View, module="warp/stepper"):
-    """Step through one warp: its source line, its active lanes, and the contents of registers and memory.
+    """View of the steps of a warp: source line, active lanes, and contents of registers and memory.
 
     Parameters
     ----------
     trace
         The warp's steps, or those of all warps of a block.
     measured
-        The basic blocks of one warp as a real GPU reported them; the view says whether the
-        masks agree.
+        The basic blocks of one warp that a real GPU reported; the view reports whether the masks agree.
     warp
-        Which warp of a block is shown first; the first one by default. The view names its keys itself.
+        The warp of a block that is shown first; the first one by default.
     """
 
     contents = traitlets.Dict().tag(sync=True)
@@ -44,41 +43,41 @@ class WarpStepper(View, module="warp/stepper"):
         self, trace: WarpTrace | BlockTrace, measured: WarpTrace | None = None, warp: int | None = None
     ) -> None:
         traces = trace.warps if isinstance(trace, BlockTrace) else (trace,)
-        self._warps = {t.warp_index: WarpSteps(t) for t in traces}
+        self._warps = {warp_trace.warp_index: WarpSteps(warp_trace) for warp_trace in traces}
         self._trace = trace
         self.measured = measured
-        first = traces[0]
-        shown = warp if warp in self._warps else first.warp_index
-        stopping = [
-            (t.detail.sequence[s.stop_step[0]], w)
-            for w, s in self._warps.items()
-            if (t := s.trace).detail is not None and s.stop_step.size
+        first_trace = traces[0]
+        displayed_warp = warp if warp in self._warps else first_trace.warp_index
+        first_stops = [
+            (warp_trace.detail.sequence[steps.stop_step[0]], warp_index)
+            for warp_index, steps in self._warps.items()
+            if (warp_trace := steps.trace).detail is not None and steps.stop_step.size
         ]
-        if stopping and not self._warps[shown].stop_step.size:
-            shown = min(stopping)[1]
-        begin = int(self._warps[shown].stop_step[0]) if stopping else 0
-        compared = measured.warp_index if measured is not None else shown
+        if first_stops and not self._warps[displayed_warp].stop_step.size:
+            displayed_warp = min(first_stops)[1]
+        first_step = int(self._warps[displayed_warp].stop_step[0]) if first_stops else 0
+        compared_warp = measured.warp_index if measured is not None else displayed_warp
         self.confirmation = ""
-        if measured is not None and compared in self._warps:
-            self.confirmation = step_text.confirm(self._warps[compared].trace, measured)
+        if measured is not None and compared_warp in self._warps:
+            self.confirmation = step_text.confirm(self._warps[compared_warp].trace, measured)
             if len(self._warps) > 1:
-                self.confirmation = f"Warp {compared}: {self.confirmation}"
-        detail = first.detail
+                self.confirmation = f"Warp {compared_warp}: {self.confirmation}"
+        detail = first_trace.detail
         self._shared = columns.SharedStates(detail.shared) if detail and detail.shared.size_bytes else None
         sources = [trace.provenance.of_results] + ([measured.provenance.label] if measured else [])
-        what = f"Warp {shown}" if len(traces) == 1 else count(len(traces), "warp")
-        seen = "Masks, addresses and values" if detail is not None else "Masks and addresses"
-        contents, data = pack(self._contents(first))
+        warps_text = f"Warp {displayed_warp}" if len(traces) == 1 else count(len(traces), "warp")
+        contents_text = "Masks, addresses and values" if detail is not None else "Masks and addresses"
+        contents, data = pack(self._contents(first_trace))
         super().__init__(
-            title=f"{what} of block {_at(trace)} in {trace.kernel_name}",
-            caption=f"{seen}: {'; masks also '.join(sources)}.",
+            title=f"{warps_text} of block {_block_text(trace)} in {trace.kernel_name}",
+            caption=f"{contents_text}: {'; masks also '.join(sources)}.",
             source=trace.provenance.of_results.split()[0],
             contents=contents,
             data=data,
-            warp=shown,
-            register=first.watched[0].text if first.watched else "",
+            warp=displayed_warp,
+            register=first_trace.watched[0].text if first_trace.watched else "",
         )
-        self.step = begin
+        self.step = first_step
 
     @property
     def record(self) -> WarpTrace | BlockTrace:
@@ -86,12 +85,12 @@ class WarpStepper(View, module="warp/stepper"):
 
     @property
     def steps(self) -> WarpSteps:
-        """The steps of the warp shown."""
+        """Steps of the displayed warp."""
         return self._warps[self.warp]
 
     @property
     def trace(self) -> WarpTrace:
-        """The trace of the warp shown."""
+        """Trace of the displayed warp."""
         return self.steps.trace
 
     @traitlets.validate("step")
@@ -108,19 +107,23 @@ class WarpStepper(View, module="warp/stepper"):
         trace = self.trace
         steps = self.steps
         lanes = np.bitwise_count(trace.active_mask) if len(trace) else np.zeros(1)
-        least = int(lanes.min())
-        most = int(lanes.max())
-        throughout = f"{count(steps.threads, 'lane')} active throughout"
-        spread = throughout if least == most else f"between {least} and {count(most, 'lane')} active"
-        among = f" (of {len(self._warps)})" if len(self._warps) > 1 else ""
-        beside = (
+        min_lanes = int(lanes.min())
+        max_lanes = int(lanes.max())
+        constant_text = f"{count(steps.threads, 'lane')} active throughout"
+        lanes_text = (
+            constant_text
+            if min_lanes == max_lanes
+            else f"between {min_lanes} and {count(max_lanes, 'lane')} active"
+        )
+        warps_text = f" (of {len(self._warps)})" if len(self._warps) > 1 else ""
+        measured_text = (
             f", its masks beside those {self.measured.provenance.label}" if self.measured is not None else ""
         )
         accesses = count(steps.accesses.size, "memory access", "memory accesses")
         return (
-            f"Warp {trace.warp_index}{among} of block {_at(trace)} in kernel {trace.kernel_name}: "
-            f"{count(len(trace), trace.granularity)}, {spread}, {accesses}; "
-            f"{trace.provenance.of_results}{beside}."
+            f"Warp {trace.warp_index}{warps_text} of block {_block_text(trace)} "
+            f"in kernel {trace.kernel_name}: {count(len(trace), trace.granularity)}, "
+            f"{lanes_text}, {accesses}; {trace.provenance.of_results}{measured_text}."
             f"{''.join(f' {note}' for note in self._stop_notes())}"
         )
 
@@ -130,34 +133,36 @@ class WarpStepper(View, module="warp/stepper"):
             parts.append(self.steps.sentence(self.step, self.by_line))
             parts += step_text.watched_words(self.trace, self._after, self.lane)
             if (shared := self._shared) is not None and self.trace.detail is not None:
-                parts.append(shared.sentences[int(shared.said(self.trace.detail.sequence)[self.step])])
+                parts.append(
+                    shared.sentences[int(shared.sentence_index(self.trace.detail.sequence)[self.step])]
+                )
         return "\n".join(parts)
 
     @property
     def _after(self) -> int:
-        """The step whose values are shown: the chosen step, or the last step of its line."""
+        """Step whose values are shown: the selected step, or the last step of its line."""
         visits = self.steps.visits
         return int(visits.end[visits.of[self.step]]) if self.by_line else self.step
 
     def _stop_notes(self) -> list[str]:
-        """Return a note for each stop: how often the warps stop for it, and where first."""
-        every = self._warps.values()
+        """Return a note for each stop condition: how often the warps stop, and where first."""
+        all_steps = self._warps.values()
         notes = []
-        for n, stop in enumerate(next(iter(every)).trace.stops):
-            places = [
+        for index, stop in enumerate(next(iter(all_steps)).trace.stops):
+            stop_positions = [
                 (int(sequence[step[0]]), steps.trace.warp_index, int(step[0]), int(steps.line[step[0]]))
-                for steps in every
+                for steps in all_steps
                 if steps.trace.detail is not None
-                and (step := steps.trace.stops[n].step).size
+                and (step := steps.trace.stops[index].step).size
                 and (sequence := steps.trace.detail.sequence).size
             ]
-            times = sum(steps.trace.stops[n].step.size for steps in every)
-            first = ""
-            if places:
-                _, warp, step_index, line = min(places)
-                among = f" of warp {warp}" if len(self._warps) > 1 else ""
-                first = f"instruction {number(step_index + 1)}{among} ({step_text.place(line)})"
-            notes.append(step_text.stops_note(stop.text, stop.note, times, first))
+            stop_count = sum(steps.trace.stops[index].step.size for steps in all_steps)
+            first_text = ""
+            if stop_positions:
+                _, warp, step_index, line = min(stop_positions)
+                warp_text = f" of warp {warp}" if len(self._warps) > 1 else ""
+                first_text = f"instruction {number(step_index + 1)}{warp_text} ({step_text.place(line)})"
+            notes.append(step_text.stops_note(stop.text, stop.note, stop_count, first_text))
         return notes
 
     def draw(self) -> Box:
@@ -167,40 +172,40 @@ class WarpStepper(View, module="warp/stepper"):
         return picture.draw(self.steps, " ".join(filter(None, notes)))
 
     def _notes(self, trace: WarpTrace) -> list[str]:
-        """Return notes that a learner must read before the trace."""
-        stops = f"The trace stops after {count(len(trace), 'step')}; the warp ran on."
+        """Return notes that the learner must read before the trace."""
+        truncation_text = f"The trace stops after {count(len(trace), 'step')}; the warp ran on."
         if isinstance(self._trace, BlockTrace):
-            stops = (
+            truncation_text = (
                 f"The trace stops after {count(self._trace.steps, 'step')} of all warps; the block ran on."
             )
         notes = (
             self.confirmation,
             " ".join(self._stop_notes()),
-            stops if trace.truncated else "",
+            truncation_text if trace.truncated else "",
             trace.note,
         )
         return [note for note in notes if note]
 
-    def _contents(self, first: WarpTrace) -> dict[str, Any]:
-        """Return the contents for the browser: texts, and columns with their indices."""
+    def _contents(self, first_trace: WarpTrace) -> dict[str, Any]:
+        """Return the data for the browser: texts, and columns with indices of texts."""
         texts = columns.Texts()
         shared = self._shared
-        every = list(self._warps.values())
+        all_steps = list(self._warps.values())
         warps = {str(warp): columns.of_warp(steps, texts, shared) for warp, steps in self._warps.items()}
-        cut = next((steps.trace for steps in every if steps.trace.truncated), first)
-        looping = any(len(steps.loops) for steps in every)
+        noted_trace = next((steps.trace for steps in all_steps if steps.trace.truncated), first_trace)
+        has_loops = any(len(steps.loops) for steps in all_steps)
         return {
             "columns": warps,
             "warps": [[warp, steps.threads, number(len(steps))] for warp, steps in self._warps.items()],
             "shared": shared and shared.columns(texts),
             "lane_states": {state.key: [state.symbol, state.name, state.meaning] for state in LANE_STATES},
-            "code": first.code.rstrip("\n").split("\n"),
-            "granularity": first.granularity,
+            "code": first_trace.code.rstrip("\n").split("\n"),
+            "granularity": first_trace.granularity,
             "sentence": step_text.SENTENCE,
             "line_sentence": step_text.LINE_SENTENCE,
             "empty": step_text.EMPTY,
-            "notes": self._notes(cut),
-            "most_briefs": step_text.MOST_BRIEFS,
+            "notes": self._notes(noted_trace),
+            "most_briefs": step_text.MAX_BRIEFS,
             "variables": [
                 [
                     variable.name,
@@ -210,16 +215,19 @@ class WarpStepper(View, module="warp/stepper"):
                     variable.last_line,
                     bool(variable.written_by),
                 ]
-                for variable in first.variables
+                for variable in first_trace.variables
             ],
-            "watches": [[variable.text, variable.type, variable.kind] for variable in first.watched],
-            "stopping": any(steps.stop_words for steps in every),
+            "watches": [[variable.text, variable.type, variable.kind] for variable in first_trace.watched],
+            "stopping": any(steps.stop_words for steps in all_steps),
             "keys": step_text.keys(
-                looping, first.detail is not None, len(warps) > 1, any(steps.stop_words for steps in every)
+                has_loops,
+                first_trace.detail is not None,
+                len(warps) > 1,
+                any(steps.stop_words for steps in all_steps),
             ),
-            "texts": list(texts.known),
+            "texts": list(texts.number_of_text),
         }
 
 
-def _at(trace: WarpTrace | BlockTrace) -> str:
-    return f"({', '.join(str(i) for i in trace.block_index)})"
+def _block_text(trace: WarpTrace | BlockTrace) -> str:
+    return f"({', '.join(str(coordinate) for coordinate in trace.block_index)})"
