@@ -1,4 +1,4 @@
-"""What the README tells people to type exists."""
+"""Commands, files, functions and links that the README and the documents name exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = [README, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")]
+PATHS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [path.read_text(encoding="utf-8") for path in PATHS]
 MAKE_TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
@@ -34,7 +35,7 @@ def test_make_help_lists_what_the_readme_names() -> None:
         assert name == "help" or f"make {name} " in done.stdout, name
 
 
-@pytest.mark.parametrize("text", DOCUMENTS, ids=["README", "CONTRIBUTING"])
+@pytest.mark.parametrize("text", DOCUMENTS, ids=[path.stem for path in PATHS])
 def test_files_and_tools_named_in_the_text_exist(text: str) -> None:
     named = set(re.findall(r"`((?:gpulab|virtualgpu|tests|tools|notebooks)/[\w./-]+)`", text))
     named |= {f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m (tools(?:\.\w+)+)", text)}
@@ -42,7 +43,7 @@ def test_files_and_tools_named_in_the_text_exist(text: str) -> None:
 
 
 def test_gpulab_commands_exist() -> None:
-    named = set(re.findall(r"`gpulab ([a-z]+)`", README))
+    named = {name for text in DOCUMENTS for name in re.findall(r"`gpulab ([a-z]+)`", text)}
     assert named >= {"lab", "doctor", "bench"}
     for name in named:
         command = [sys.executable, "-m", "gpulab.cli", name, "--help"]
@@ -59,8 +60,9 @@ def test_extras_exist() -> None:
 def test_public_names_exist() -> None:
     import gpulab
 
-    named = set(re.findall(r"\bgl\.(\w+)\(", README))
-    assert named <= set(gpulab.__all__)
+    named = {name for text in DOCUMENTS for name in re.findall(r"\bgl\.(\w+)\(", text)}
+    functions = {name for name in gpulab.__all__ if name not in {"cp", "cupyx", "errors"}}
+    assert named == functions
 
 
 def test_example_runs() -> None:
@@ -72,14 +74,15 @@ def test_example_runs() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("target", re.findall(r"\]\(([^)#]+)\)", README))
-def test_links_within_the_repository_lead_somewhere(target: str) -> None:
-    if not target.startswith("https://"):
-        assert (ROOT / target).is_file()
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_links_within_the_repository_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", path.read_text(encoding="utf-8"))
+    inside = [target for target in targets if not target.startswith("https://")]
+    assert not [target for target in inside if not (path.parent / target).exists()]
 
 
 def test_notebooks_named_in_addresses_exist() -> None:
-    named = re.findall(r"lab/tree/gpulab-course/([\w.]+)", README)
+    named = [name for text in DOCUMENTS for name in re.findall(r"lab/tree/gpulab-course/([\w.]+)", text)]
     assert named
     assert all((ROOT / "notebooks" / name).is_file() for name in named)
 

@@ -225,7 +225,7 @@ def test_figures_of_a_shared_gpu_are_the_recorded_ones() -> None:
         assert {round(100 * found) for found in shares(work, "eight")} == {share}
     assert (round(100 * min(mps)), round(100 * max(mps))) == (63, 89)
     assert {round(100 * found) for found in shares(product, "eight, MPS")} == {13}
-    text = " ".join(README.split())
+    text = " ".join((ROOT / "docs" / "classroom.md").read_text(encoding="utf-8").split())
     for said in ("12 % of the matrix products", "13 % of the small kernels", "63 to 89 %", "stayed at 13 %"):
         assert said in text
     others = {one["role"]: one for one in record[f"{small}: eight"]}
