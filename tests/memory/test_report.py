@@ -521,14 +521,7 @@ def test_what_lay_in_a_block_is_told_by_time_and_by_name() -> None:
         0: [(10, "w: u1 (0,)", 4096, 0)],
     }
     spans = (10, 10), (10, 20), (11, 19), (20, 30), (31, np.inf), (0, 9)
-    assert [arrays.at(64, *span) for span in spans] == [
-        "u1 (5,)",
-        "x: u1 (3,)",
-        "",
-        "y: u1 (4,)",
-        "",
-        "",
-    ]
+    assert [arrays.at(64, *span) for span in spans] == ["u1 (5,)", "x: u1 (3,)", "", "y: u1 (4,)", "", ""]
     assert arrays.at(128, 0, np.inf) == "u1 (7,)"
     assert arrays.at(32, 0, np.inf) == ""
     assert arrays.older(set()) == [("z: u1 (1,)", 1024, 1), ("u1 (7,)", 1024, 7), ("y: u1 (4,)", 512, 4)]

@@ -136,8 +136,6 @@ def test_what_a_pool_counts_while_the_device_refuses_was_never_reserved():
 
     counted = iter([100, 100 + (1 << 40), 300, None])
     read = _Readings(
-        lambda: MemoryReading(50, next(counted), 0, 400, None),
-        AllocationRecorder(),
-        capacity_bytes=1 << 30,
+        lambda: MemoryReading(50, next(counted), 0, 400, None), AllocationRecorder(), capacity_bytes=1 << 30
     )
     assert [read()[1] for _ in range(4)] == [100, 100, 300, None]

@@ -24,14 +24,7 @@ from gpulab.processes.errors import ProcessError
 from gpulab.processes.process import Process
 from gpulab.processes.talk import Talk
 from gpulab.processes.tree import Use, Watch, descendants
-from gpulab.processes.values import (
-    DamagedError,
-    OnDevice,
-    Other,
-    TooMuchError,
-    decode,
-    encode,
-)
+from gpulab.processes.values import DamagedError, OnDevice, Other, TooMuchError, decode, encode
 from gpulab_course.teach.judge.python import apart
 
 # Plain data

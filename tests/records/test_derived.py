@@ -163,11 +163,7 @@ def test_two_calls_of_one_function_are_two_runs() -> None:
 
 @pytest.mark.parametrize(
     ("truncated", "places", "more"),
-    [
-        (True, [0, 1, 1], "+"),
-        (False, [0, 1, 1], ""),
-        (True, [0, 1, 1, 2], ""),
-    ],
+    [(True, [0, 1, 1], "+"), (False, [0, 1, 1], ""), (True, [0, 1, 1, 2], "")],
 )
 def test_a_cut_loop_says_that_there_was_more(truncated: bool, places: list[int], more: str) -> None:
     depth = [0] * len(places)
@@ -313,13 +309,7 @@ def test_blocks_on_the_sms_that_are_busy_just_then(rows: list[tuple[int, int, in
 
 @pytest.mark.parametrize(
     ("grid", "full", "tail"),
-    [
-        ((8, 1, 1), 2, 0),
-        ((2, 2, 2), 2, 0),
-        ((3, 3, 1), 2, 1),
-        ((3, 1, 1), 0, 3),
-        ((1, 1, 1), 0, 1),
-    ],
+    [((8, 1, 1), 2, 0), ((2, 2, 2), 2, 0), ((3, 3, 1), 2, 1), ((3, 1, 1), 0, 3), ((1, 1, 1), 0, 1)],
 )
 def test_only_a_last_wave_of_several_is_a_tail(grid: tuple[int, int, int], full: int, tail: int) -> None:
     count = grid[0] * grid[1] * grid[2]

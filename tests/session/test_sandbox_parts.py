@@ -495,10 +495,7 @@ def test_what_comes_back_is_all_in_the_record(made: type[MadeUp]) -> None:
     made.answers["run"] = NOTHING | told
     record = gl.sandbox(len, (), returns=True).record
     source = SourceLine("sandbox.py", line, "def sandbox(")
-    assert record.frames == (
-        SourceLine("sandbox.py", 1, linecache.getline(file, 1).strip()),
-        source,
-    )
+    assert record.frames == (SourceLine("sandbox.py", 1, linecache.getline(file, 1).strip()), source)
     assert record.culprit == Culprit(4, source, "k", Place(3, "x", (1, 0, 0), (2, 0, 0)), "why")
     assert (record.error, record.status, record.sticky) == ("E: 1\nand more", 700, True)
     assert (record.at_end, record.notes, record.blocking) == (False, ("noted",), False)

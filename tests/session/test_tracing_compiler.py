@@ -100,10 +100,7 @@ def test_numbers_are_constants_of_the_code_and_guarded() -> None:
     FACTOR = 5.0
     near(function(x, 3), scaled(x, 3))
     near(function(x, 4), scaled(x, 4))
-    assert why(function)[1:] == [
-        "FACTOR, a name from outside, is 5.0, and was 2.0",
-        "w was 3 and is 4",
-    ]
+    assert why(function)[1:] == ["FACTOR, a name from outside, is 5.0, and was 2.0", "w was 3 and is 4"]
     assert "5.0f" in function.source
 
 
