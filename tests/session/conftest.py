@@ -1,4 +1,4 @@
-"""What the session's tests share: a session that starts anew, and a CuPy that can be made to fail."""
+"""Fixtures of the session's tests: a fresh session, Jupyter kernels, and a CuPy that fails on demand."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class cuda:
 
 @pytest.fixture(autouse=True)
 def fresh_session() -> Iterator[None]:
-    """Each test chooses its device anew and leaves none behind, though it may undo what it has patched."""
+    """Let each test choose its device anew, and restore the machine and the environment."""
     with pytest.MonkeyPatch.context() as own:
         own.delenv("GPULAB_DEVICE", raising=False)
         own.delenv("GPULAB_WATCHDOG_S", raising=False)
@@ -87,7 +87,7 @@ def fresh_session() -> Iterator[None]:
 
 @pytest.fixture
 def fake_cupy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Install a ``cupy`` that has so many devices and fails where told, with a CUDA error code."""
+    """Install a ``cupy`` with so many devices, which fails in the named calls with a CUDA error code."""
 
     def install(devices: int = 1, **failures: int | str) -> None:
         folder = tmp_path / "site"
@@ -111,10 +111,12 @@ def no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.fixture
-def jupyter(monkeypatch: pytest.MonkeyPatch) -> Iterator[NotebookClient]:
-    monkeypatch.setenv("GPULAB_DEVICE", "virtual:A100")
-    with ExitStack() as kernel:
+@pytest.fixture(scope="module")
+def jupyter() -> Iterator[NotebookClient]:
+    """A live Jupyter kernel on a virtual A100, shared by the tests of a module."""
+    with pytest.MonkeyPatch.context() as environment, ExitStack() as kernel:
+        environment.setenv("GPULAB_DEVICE", "virtual:A100")
+        environment.delenv("GPULAB_WATCHDOG_S", raising=False)
 
         def start() -> NotebookClient:
             client = NotebookClient(nbformat.v4.new_notebook(), timeout=120, kernel_name="python3")

@@ -16,7 +16,7 @@ def run(client: NotebookClient, source: str) -> list[Any]:
     try:
         client.execute_cell(cell, len(client.nb.cells) - 1)
     except CellExecutionError:
-        time.sleep(0.5)  # old kernels drop what is asked right after an error
+        time.sleep(0.5)  # older kernels drop a request that comes right after an error
         raise
     return list(cell.outputs)
 

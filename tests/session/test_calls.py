@@ -1,35 +1,33 @@
-"""``gl.library_calls``: operations told from what they read and write, and what is recorded of them."""
+"""``gl.library_calls``: operations identified by what they read and write, and their records."""
 
 from __future__ import annotations
 
-import json
-import lzma
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import resources
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gpulab as gl
+from gpulab import session
 from gpulab.lab.libraries import calls as module
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
-from virtualgpu.records.libraries import Calls, Ending, Operation
+from virtualgpu.records.libraries import Ending, Operation
 from virtualgpu.records.libraries.known import FORMAT, KnownCalls, known_calls, with_libraries
 from virtualgpu.records.libraries.operations import library_of
 
 cp: Any = None
-RECORDINGS = resources.files("gpulab") / "data" / "recordings"
 PLANTED = Provenance("recorded", "NVIDIA Test", "planted")
 
 
 def planted(package: str, name: str, dtype: str, size: str, layout: str, routine: str, kernel: str) -> Ending:
     operation = Operation(package, name, dtype, size, layout)
-    made = Ending(operation=operation, routines=((routine, 1),), kernels=((kernel, 2),), recorded=True)
-    return with_libraries(made)
+    return with_libraries(
+        Ending(operation=operation, routines=((routine, 1),), kernels=((kernel, 2),), recorded=True)
+    )
 
 
 RECORDS = (
@@ -51,12 +49,12 @@ def on_a_virtual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cp = None
 
 
-def told(function: Callable[[], object]) -> list[Operation | None]:
-    return [each.operation for each in gl.library_calls(function).record.endings]
+def operations(function: Callable[[], object]) -> list[Operation | None]:
+    return [ending.operation for ending in gl.library_calls(function).record.endings]
 
 
-def one(function: Callable[[], object]) -> tuple[str, str, str, str]:
-    (operation,) = told(function)
+def single(function: Callable[[], object]) -> tuple[str, str, str, str]:
+    (operation,) = operations(function)
     assert operation is not None
     return operation.name, operation.dtype, operation.size, operation.layout
 
@@ -64,73 +62,70 @@ def one(function: Callable[[], object]) -> tuple[str, str, str, str]:
 def test_products_by_size_dtype_and_layout() -> None:
     a = cp.ones((96, 80), cp.float32)
     b = cp.ones((80, 64), cp.float32)
-    assert one(lambda: a @ b) == ("matmul", "float32", "small", "row-major")
-    assert one(lambda: b.T @ a.T) == ("matmul", "float32", "small", "column-major")
-    assert one(lambda: a @ a.T) == ("matmul", "float32", "small", "b transposed")
-    assert one(lambda: a.T @ a) == ("matmul", "float32", "small", "a transposed")
-    assert one(lambda: a[::2, ::2] @ b[:40]) == ("matmul", "float32", "small", "strided")
-    assert one(lambda: cp.dot(a, b)) == ("matmul", "float32", "small", "row-major")
+    assert single(lambda: a @ b) == ("matmul", "float32", "small", "row-major")
+    assert single(lambda: b.T @ a.T) == ("matmul", "float32", "small", "column-major")
+    assert single(lambda: a @ a.T) == ("matmul", "float32", "small", "b transposed")
+    assert single(lambda: a.T @ a) == ("matmul", "float32", "small", "a transposed")
+    assert single(lambda: a[::2, ::2] @ b[:40]) == ("matmul", "float32", "small", "strided")
+    assert single(lambda: cp.dot(a, b)) == ("matmul", "float32", "small", "row-major")
     big = cp.ones((512, 512), cp.float64)
-    assert one(lambda: big @ big) == ("matmul", "float64", "medium", "row-major")
-    assert one(lambda: a @ b[:, 0].copy())[:2] == ("matrix-vector", "float32")
-    assert one(lambda: b[0] @ b[1]) == ("dot", "float32", "small", "row-major")
+    assert single(lambda: big @ big) == ("matmul", "float64", "medium", "row-major")
+    assert single(lambda: a @ b[:, 0].copy())[:2] == ("matrix-vector", "float32")
+    assert single(lambda: b[0] @ b[1]) == ("dot", "float32", "small", "row-major")
     batch = cp.ones((4, 16, 16), cp.float16)
-    assert one(lambda: batch @ batch)[:2] == ("batched matmul", "float16")
+    assert single(lambda: batch @ batch)[:2] == ("batched matmul", "float16")
 
 
 def test_the_size_class_of_a_product_is_its_edges_mean() -> None:
     a = cp.ones((8, 512), cp.float32)
     b = cp.ones((512, 8), cp.float32)
-    assert one(lambda: a @ b)[2] == "small"
+    assert single(lambda: a @ b)[2] == "small"
     tall = cp.ones((2048, 512), cp.float32)
-    assert one(lambda: tall.T @ tall)[2] == "medium"
+    assert single(lambda: tall.T @ tall)[2] == "medium"
 
 
 def test_other_operations() -> None:
     v = cp.ones(1000, cp.float32)
     a = cp.ones((40, 50), cp.float64)
-    assert one(lambda: v.sum()) == ("sum", "float32", "small", "contiguous")
-    assert one(lambda: a.sum(axis=1))[0] == "sum of rows"
-    assert one(lambda: a.sum(axis=0))[0] == "sum of columns"
-    assert one(lambda: v.astype(cp.int32))[0] == "astype"
-    assert one(lambda: cp.sort(v))[0] == "sort"
+    assert single(lambda: v.sum()) == ("sum", "float32", "small", "contiguous")
+    assert single(lambda: a.sum(axis=1))[0] == "sum of rows"
+    assert single(lambda: a.sum(axis=0))[0] == "sum of columns"
+    assert single(lambda: v.astype(cp.int32))[0] == "astype"
+    assert single(lambda: cp.sort(v))[0] == "sort"
     chosen = v > 2
-    assert one(lambda: cp.where(chosen, v, v))[:2] == ("where", "float32")
-    assert one(lambda: v[::2].sum())[3] == "strided"
+    assert single(lambda: cp.where(chosen, v, v))[:2] == ("where", "float32")
+    assert single(lambda: v[::2].sum())[3] == "strided"
     square = cp.eye(20)
-    assert one(lambda: cp.linalg.solve(square, square[0])) == ("solve", "float64", "small", "row-major")
-    assert [each and each.name for each in told(lambda: v[v > 2])] == ["greater", "boolean index"]
+    assert single(lambda: cp.linalg.solve(square, square[0])) == ("solve", "float64", "small", "row-major")
+    assert [operation and operation.name for operation in operations(lambda: v[v > 2])] == [
+        "greater",
+        "boolean index",
+    ]
 
 
-def test_what_is_recorded_is_given() -> None:
+def test_a_recorded_operation_is_returned() -> None:
     a = cp.ones((64, 64), cp.float32)
     report = gl.library_calls(lambda: a @ a)
-    (found,) = report.record.endings
-    assert found == RECORDS[0]
+    assert report.record.endings == (RECORDS[0],)
     assert report.libraries == ("cuBLAS",)
     assert report.record.provenance is PLANTED
-    assert "cublasSgemm_v2" in report.describe()
-    assert "2 × nvjet_s" in report.describe()
-    assert "virtual T4" in report.describe()
+    for part in ("cublasSgemm_v2", "2 × nvjet_s", "virtual T4"):
+        assert part in report.describe()
     assert "not recorded" not in report.describe()
 
 
-def test_the_nearest_is_named_where_nothing_is_recorded() -> None:
+def test_the_nearest_record_is_named_where_nothing_is_recorded() -> None:
     a = cp.ones((300, 300), cp.float32)
     report = gl.library_calls(lambda: a @ a)
-    (found,) = report.record.endings
-    assert found.recorded is False
-    assert not found.kernels
-    assert found.nearest == RECORDS[0].operation
+    (ending,) = report.record.endings
+    assert ending.recorded is False
+    assert not ending.kernels
+    assert ending.nearest == RECORDS[0].operation
     assert "cupy matmul, float32, medium, row-major was not recorded; the nearest" in report.describe()
     assert "1 not recorded" in repr(report)
-
-
-def test_of_a_name_that_was_never_recorded_nothing_is_near() -> None:
     v = cp.ones(100)
-    (found,) = gl.library_calls(lambda: cp.cumsum(v)).record.endings
-    assert found.recorded is False
-    assert found.nearest is None
+    (other,) = gl.library_calls(lambda: cp.cumsum(v)).record.endings
+    assert (other.recorded, other.nearest) == (False, None)
 
 
 def test_kernels_of_the_program_are_its_own() -> None:
@@ -142,29 +137,19 @@ def test_kernels_of_the_program_are_its_own() -> None:
         kernel((1,), (32,), (x,))
         x.sum()
 
-    found = gl.library_calls(both).record.endings
-    assert [each.operation and each.operation.name for each in found] == ["sum", None, "sum"]
-    assert found[1].kernels == (("f", 1),)
-    assert found[1].libraries == ("the program's own",)
+    endings = gl.library_calls(both).record.endings
+    assert [e.operation and e.operation.name for e in endings] == ["sum", None, "sum"]
+    assert endings[1].kernels == (("f", 1),)
+    assert endings[1].libraries == ("the program's own",)
 
 
-def test_what_the_function_raises_comes_through_and_leaves_nothing_behind() -> None:
+def test_an_error_of_the_function_is_raised_and_ends_the_recording() -> None:
     with pytest.raises(ZeroDivisionError):
         gl.library_calls(lambda: 1 // 0)
-    from gpulab import session
-
     assert session.virtual_side().machine.library_calls is None
-
-
-def test_calls_within_calls() -> None:
     x = cp.ones(10)
     with pytest.raises(GpulabError, match="nest"):
         gl.library_calls(lambda: gl.library_calls(x.sum))
-
-
-def test_arguments_are_passed_on() -> None:
-    report = gl.library_calls(lambda x, y: x + y, cp.ones(4), cp.ones(4))
-    assert [each.operation.name for each in report.record.endings if each.operation] == ["add"]
 
 
 def test_records_are_looked_up_by_name() -> None:
@@ -180,7 +165,7 @@ def test_records_are_looked_up_by_name() -> None:
         gl.library_calls(3)  # type: ignore[arg-type]
 
 
-def test_on_a_gpu_kernels_bring_their_routines() -> None:
+def test_kernels_of_a_real_gpu_bring_their_routines() -> None:
     first, second = KnownCalls(PLANTED, RECORDS).of_real_kernels({"nvjet_h": 2, "mine": 1})
     assert first.kernels == (("nvjet_h", 2),)
     assert first.routines == (("cublasGemmEx", 0),)
@@ -220,28 +205,28 @@ def test_records_are_read_from_a_file() -> None:
     }
     known = known_calls(data, "planted")
     assert known.provenance.label == "recorded on NVIDIA Test (2026-01-02, CuPy 14)"
-    (found,) = known.endings
-    assert found.operation == Operation("cupy", "sum", "float32", "medium", "contiguous")
-    assert (found.routines, found.kernels) == ((("cublasSasum", 2),), (("asum", 1),))
-    assert found.libraries == ("cuBLAS",)
+    (ending,) = known.endings
+    assert ending.operation == Operation("cupy", "sum", "float32", "medium", "contiguous")
+    assert (ending.routines, ending.kernels) == ((("cublasSasum", 2),), (("asum", 1),))
+    assert ending.libraries == ("cuBLAS",)
     with pytest.raises(GpulabError, match="is no gpulab-recorded-calls file"):
         known_calls({}, "planted")
 
 
-def test_the_shipped_record() -> None:
-    known = json.loads(lzma.decompress((RECORDINGS / module.RECORD).read_bytes()))
-    shipped = known_calls(known, module.RECORD)
+def test_the_shipped_record_names_the_expected_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    shipped = module.recorded()
     assert "NVIDIA H200" in shipped.provenance.label
-    keys = [each.operation for each in shipped.endings]
+    keys = [ending.operation for ending in shipped.endings]
     assert len(set(keys)) == len(keys) > 600
-    for each in shipped.endings:
-        assert each.operation is not None
-        assert each.kernels, each.operation
-        assert "cuBLAS" in each.libraries or "matmul" not in each.operation.name
+    for ending in shipped.endings:
+        assert ending.operation is not None
+        assert ending.kernels, ending.operation
+        assert "cuBLAS" in ending.libraries or "matmul" not in ending.operation.name
     (gelu,) = shipped.named("torch.addmm, gelu", dtype="float16")
     assert gelu.routines == (("cublasLtMatmul", 1),)
     assert gelu.libraries == ("cuBLASLt",)
-    assert all("CUB" in each.libraries for each in shipped.named("cupy.sort", dtype="float32"))
+    assert all("CUB" in ending.libraries for ending in shipped.named("cupy.sort", dtype="float32"))
     for name, library, routine in (
         ("cupy.matmul", "cuBLAS", "cublasGemmEx"),
         ("cupy.fft.rfft", "cuFFT", "cufft"),
@@ -249,34 +234,16 @@ def test_the_shipped_record() -> None:
         ("cupy.sparse by vector", "cuSPARSE", "cusparse"),
         ("torch.nn.functional.conv2d", "cuDNN", "cudnnBackendExecute"),
     ):
-        for each in shipped.named(name, dtype="float32"):
-            assert library in each.libraries, each
-            assert any(called.startswith(routine) for called, _ in each.routines), each
+        for ending in shipped.named(name, dtype="float32"):
+            assert library in ending.libraries, ending
+            assert any(called.startswith(routine) for called, _ in ending.routines), ending
 
 
-def test_one_sentence_names_the_libraries_once_and_what_was_not_recorded() -> None:
-    gemm = RECORDS[0]
-    lost = replace(RECORDS[2], recorded=False, libraries=())
-    own = replace(RECORDS[2], recorded=None, libraries=("CuPy's own", "cuBLAS"))
-
-    def said(*endings: Ending) -> str:
-        report = module.CallsReport(Calls(provenance=PLANTED, function="f", endings=endings))
-        return repr(report).removesuffix(f"; {PLANTED.label}.")
-
-    assert said(gemm, gemm, own) == "f: 3 operations into cuBLAS and CuPy's own"
-    assert said(lost, gemm, lost) == "f: 3 operations into cuBLAS; 2 not recorded"
-    assert said(lost) == "f: 1 operation; 1 not recorded"
-    assert said() == "f: 0 operations"
-
-
-def test_on_a_gpu_what_ran_is_looked_up_by_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpulab import session
-
+def test_operations_of_a_real_gpu_are_looked_up_by_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = Provenance("measured", "NVIDIA Test")
     kinds = [("CONCURRENT_KERNEL", "nvjet_h"), ("MEMCPY", "nvjet_s"), ("CONCURRENT_KERNEL", "nvjet_h")]
-    record = SimpleNamespace(
-        activities=[SimpleNamespace(kind=kind, name=name) for kind, name in kinds], note="CUPTI was lost"
-    )
+    activities = [SimpleNamespace(kind=kind, name=name) for kind, name in kinds]
+    record = SimpleNamespace(activities=activities, note="CUPTI was lost")
     order: list[str] = []
 
     @contextmanager
@@ -284,35 +251,28 @@ def test_on_a_gpu_what_ran_is_looked_up_by_its_kernels(monkeypatch: pytest.Monke
         order.append("timeline")
         yield SimpleNamespace(record=record)
 
-    device = SimpleNamespace(synchronize=lambda: order.append("waits"))
+    device = SimpleNamespace(synchronize=lambda: order.append("synchronize"))
     monkeypatch.setattr(module, "timeline", timeline)
     monkeypatch.setattr(session, "cp", lambda: SimpleNamespace(cuda=SimpleNamespace(Device=lambda: device)))
     monkeypatch.setattr(session, "backend", lambda: SimpleNamespace(provenance=measured))
 
     class Model:
-        def __call__(self, what: str) -> None:
-            order.append(what)
+        def __call__(self, text: str) -> None:
+            order.append(text)
 
-    found = gl.library_calls(Model(), "runs").record
-    assert order == ["waits", "timeline", "runs"]  # what went before is none of its own
-    assert (found.provenance, found.function, found.note) == (measured, "Model", "CUPTI was lost")
-    assert [(e.kernels, e.routines) for e in found.endings] == [((("nvjet_h", 2),), (("cublasGemmEx", 0),))]
+    calls = gl.library_calls(Model(), "call").record
+    assert order == ["synchronize", "timeline", "call"], "earlier work is not counted"
+    assert (calls.provenance, calls.function, calls.note) == (measured, "Model", "CUPTI was lost")
+    assert [(e.kernels, e.routines) for e in calls.endings] == [((("nvjet_h", 2),), (("cublasGemmEx", 0),))]
 
 
-def test_on_a_virtual_gpu_the_note_says_whose_the_operations_are() -> None:
-    def added(x: Any) -> None:
-        x + 1
+def test_on_a_virtual_gpu_the_note_names_the_device() -> None:
+    def added(x: Any, y: Any) -> None:
+        x + y
 
-    record = gl.library_calls(added, cp.ones(4)).record
+    record = gl.library_calls(added, cp.ones(4), cp.ones(4)).record
     assert record.function == "added"
-    assert record.note == "Operations are those that the virtual T4 ran, without any of these libraries."
+    assert [ending.operation.name for ending in record.endings if ending.operation] == ["add"]
+    assert "virtual T4" in record.note
     assert gl.library_calls("torch.addmm").record.function == "torch.addmm"
-    assert gl.library_calls().record.function == "all that was recorded"
     assert (gl.library_calls().record.provenance, gl.library_calls().record.note) == (PLANTED, "")
-    with pytest.raises(TypeError, match="function or a recorded operation's name, not int"):
-        gl.library_calls(3)  # type: ignore[arg-type]
-
-
-def test_what_ships_is_read_from_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    assert len(module.recorded().endings) > 600

@@ -1,4 +1,4 @@
-"""Which device a session takes, and what it says about that."""
+"""Which device a session takes, and the sentence about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.session.choose import DeviceChoice, parse_device
+from gpulab.session.choose import DeviceChoice
 from gpulab.session.cuda import CudaUnavailableError
 from tests.real import fake_nvml
 from virtualgpu.errors import GpulabError, UnknownDeviceError
@@ -23,13 +23,12 @@ from virtualgpu.model import machine
 FakeCupy = Callable[..., None]
 
 
-def test_without_cupy_a_virtual_a100_is_used_and_the_sentence_says_why(no_cupy: None) -> None:
+def test_without_cupy_a_virtual_a100_is_used_and_the_sentence_has_the_reason(no_cupy: None) -> None:
     choice = gl.which_device()
     assert (choice.kind, choice.compute_capability) == ("virtual", (8, 0))
     assert machine.current().devices[0].info.sm_count == 108
-    for phrase in ("virtual A100", "8.0", "because", "modelled", "use_device", "GPULAB_DEVICE"):
-        assert phrase in str(choice), phrase
-    assert str(choice).count(". ") == 0, "one sentence"
+    for part in ("virtual A100", "8.0", "because", "modelled", "use_device", "GPULAB_DEVICE"):
+        assert part in str(choice), part
 
 
 def test_a_working_cupy_is_used(fake_cupy: FakeCupy) -> None:
@@ -42,7 +41,7 @@ def test_a_working_cupy_is_used(fake_cupy: FakeCupy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failures", "why"),
+    ("failures", "reason"),
     [
         ({"import": 1}, "cannot be imported (cudaError: failure 1 at import)"),
         ({"count": 35}, "driver is too old"),
@@ -53,17 +52,17 @@ def test_a_working_cupy_is_used(fake_cupy: FakeCupy) -> None:
         ({"nvrtc": 1}, "cannot load NVRTC"),
     ],
 )
-def test_a_broken_cupy_is_explained_and_left(
-    fake_cupy: FakeCupy, failures: dict[str, int | str], why: str
+def test_a_broken_cupy_is_explained_and_not_used(
+    fake_cupy: FakeCupy, failures: dict[str, int | str], reason: str
 ) -> None:
     fake_cupy(**failures)
     choice = gl.which_device()
     assert choice.kind == "virtual"
-    assert why in str(choice)
-    with pytest.raises(CudaUnavailableError) as caught:
+    assert reason in str(choice)
+    with pytest.raises(CudaUnavailableError) as error:
         gl.use_device("cuda")
-    assert why in str(caught.value)
-    assert 'gl.use_device("virtual")' in str(caught.value)
+    assert reason in str(error.value)
+    assert 'gl.use_device("virtual")' in str(error.value)
 
 
 def test_a_folder_called_cupy_is_not_cupy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,40 +85,58 @@ def test_a_device_number_that_is_not_there(fake_cupy: FakeCupy) -> None:
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-def test_where_there_are_several_gpus_nccl_is_there_unasked(
+def test_nccl_is_imported_where_there_are_several_gpus(
     fake_cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch, devices: int
 ) -> None:
     fake_cupy(devices=devices)
-    loads = importlib.import_module
-    asked = list[str]()
-    monkeypatch.setattr(importlib, "import_module", lambda name: asked.append(name) or loads(name))
-    assert gl.use_device("cuda").kind == "cuda"  # the fake has no NCCL, which is no error
-    assert ("cupy.cuda.nccl" in asked) == (devices > 1)
-    asked.clear()
+    import_module = importlib.import_module
+    names: list[str] = []
 
     def load(name: str) -> object:
-        asked.append(name)
-        if name not in ("cupy.cuda.nccl", "cupyx.distributed"):
-            return loads(name)
-        return warnings.warn("CuPy's own, which nobody asked for", stacklevel=1)
+        names.append(name)
+        return import_module(name)
+
+    def warn(name: str) -> object:
+        names.append(name)
+        if name in ("cupy.cuda.nccl", "cupyx.distributed"):
+            return warnings.warn("CuPy's own, which is not shown", stacklevel=1)
+        return import_module(name)
 
     monkeypatch.setattr(importlib, "import_module", load)
+    assert gl.use_device("cuda").kind == "cuda"  # the fake has no NCCL, which is no error
+    assert ("cupy.cuda.nccl" in names) == (devices > 1)
+    names.clear()
+    monkeypatch.setattr(importlib, "import_module", warn)
     assert gl.use_device("cuda").kind == "cuda"
-    assert ({"cupy.cuda.nccl", "cupyx.distributed"} <= {*asked}) == (devices > 1)
+    assert ({"cupy.cuda.nccl", "cupyx.distributed"} <= {*names}) == (devices > 1)
 
 
-def test_who_else_uses_the_device_is_said(fake_cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processes_on_the_device_are_mentioned(
+    fake_cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml.module())
     fake_cupy()
     assert gl.use_device("cuda").caution == "1 other process on it, so times vary"
-    assert "capability 9.0) (note: 1 other process on it, so times vary): times" in str(gl.which_device())
+    assert "1 other process on it, so times vary" in str(gl.which_device())
 
 
-@pytest.mark.parametrize("name", ["T4", "t4", "virtual:T4", " virtual: T4 ", "Virtual:t4"])
-def test_spellings_of_a_virtual_device(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        *((name, "T4") for name in ("T4", "t4", "virtual:T4", " virtual: T4 ", "Virtual:t4")),
+        *((name, "A100-SXM4-80GB") for name in ("virtual", "virtual:")),
+        (" H200 ", "H200"),
+    ],
+)
+def test_spellings_of_a_virtual_device(name: str, device: str) -> None:
     choice = gl.use_device(name)
-    assert (choice.kind, choice.device) == ("virtual", "T4")
-    assert machine.current().devices[0].info.compute_capability == (7, 5)
+    assert (choice.kind, choice.device) == ("virtual", device)
+
+
+@pytest.mark.parametrize("name", ["cuda:1", "GPU: 1 "])
+def test_spellings_of_a_real_device(fake_cupy: FakeCupy, name: str) -> None:
+    fake_cupy(devices=2)
+    assert (gl.use_device(name).kind, gl.use_device(name).index) == ("cuda", 1)
 
 
 def test_several_virtual_devices() -> None:
@@ -131,86 +148,53 @@ def test_several_virtual_devices() -> None:
     assert gl.use_device(count=2, watchdog_s=60).count == 2  # as it is, with more patience
 
 
-CHANGE = "or the environment variable GPULAB_DEVICE changes that."
-
-
 @pytest.mark.parametrize(
-    ("choice", "said"),
+    ("choice", "parts", "other"),
     [
         (
             DeviceChoice("virtual", "T4", (7, 5), reason="no <NVIDIA> driver was found"),
-            (
-                "This session uses a virtual T4 (compute capability 7.5), because no <NVIDIA> driver was "
-                "found: kernels really run, on the CPU, while times are modelled, not measured; "
-                f'gl.use_device("virtual:H200") {CHANGE}'
-            ),
+            ["a virtual T4", "7.5", "because no <NVIDIA> driver was found", "modelled"],
+            "H200",
         ),
         (
             DeviceChoice("virtual", "H200", (9, 0), count=8, links="pairs"),
-            (
-                "This session uses 8 virtual H200 GPUs, joined in pairs by NVLink, (compute capability 9.0): "
-                "kernels really run, on the CPU, while times are modelled, not measured; "
-                f'gl.use_device("virtual:T4") {CHANGE}'
-            ),
+            ["8 virtual H200 GPUs", "pairs by NVLink", "9.0", "modelled"],
+            "T4",
         ),
         (
             DeviceChoice("cuda", "NVIDIA L4", (8, 9), 1, 2, caution="MIG is on"),
-            (
-                "This session uses the real NVIDIA L4 (cuda:1, compute capability 8.9) (note: MIG is on): "
-                "times and "
-                f'block placements are measured on it; gl.use_device("virtual:T4") {CHANGE}'
-            ),
-        ),
-        (
-            DeviceChoice("cuda", "NVIDIA L4", (8, 9)),
-            (
-                "This session uses the real NVIDIA L4 (cuda:0, compute capability 8.9): times and block "
-                "placements "
-                f'are measured on it; gl.use_device("virtual:T4") {CHANGE}'
-            ),
+            ["the real NVIDIA L4", "cuda:1", "8.9", "MIG is on", "measured"],
+            "T4",
         ),
     ],
 )
-def test_a_choice_in_one_sentence(choice: DeviceChoice, said: str) -> None:
-    assert str(choice) == repr(choice) == said
-    assert html.unescape(choice._repr_html_()) == f"<p>{said}</p>"
+def test_the_sentence_of_a_choice(choice: DeviceChoice, parts: list[str], other: str) -> None:
+    text = str(choice)
+    for part in (*parts, f'gl.use_device("virtual:{other}")', "GPULAB_DEVICE"):
+        assert part in text
+    assert text == repr(choice)
+    assert html.unescape(choice._repr_html_()) == f"<p>{text}</p>"
     assert "<NVIDIA>" not in choice._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("text", "parsed"),
-    [
-        ("auto", ("auto", "")),
-        ("auto:1", ("virtual", "auto:1")),
-        ("cuda", ("cuda", "0")),
-        ("GPU: 12 ", ("cuda", "12")),
-        ("virtual", ("virtual", "A100")),
-        ("virtual:", ("virtual", "A100")),
-        (" H200 ", ("virtual", "H200")),
-        ("T4:x", ("virtual", "T4:x")),
-    ],
-)
-def test_names_of_devices(text: str, parsed: tuple[str, str]) -> None:
-    assert parse_device(text) == parsed
-
-
-def test_what_names_no_device() -> None:
+def test_a_wrong_name_suggests_the_nearest_and_changes_nothing() -> None:
+    gl.use_device("T4")
     with pytest.raises(TypeError, match=r'named by a string such as "cuda:0" or "virtual:T4", not 0'):
         gl.use_device(0)  # type: ignore[arg-type]
-    with pytest.raises(
-        UnknownDeviceError, match=r'"cuda:T4" is no CUDA device: .* a virtual one is "virtual:T4"'
-    ):
-        gl.use_device("cuda:T4")
+    for name, remedy in (("virtual:H20", "H200"), ("cuda:T4", '"virtual:T4"'), ("cuda:first", "cuda:0")):
+        with pytest.raises(UnknownDeviceError, match=remedy):
+            gl.use_device(name)
+    assert gl.which_device().device == "T4"
 
 
-def test_several_devices_are_joined_as_they_are_sold_or_as_is_asked() -> None:
-    for asked, links, words in (
+def test_several_devices_are_joined_as_they_are_sold_or_as_requested() -> None:
+    for requested, links, words in (
         ("nvswitch", "nvswitch", "all with each other by NVLink"),
         ("pairs", "pairs", "in pairs by NVLink"),
         ("host", "host", "through the host only"),
         (None, "nvswitch", "all with each other by NVLink"),
     ):
-        choice = gl.use_device("virtual:H200", count=4, links=asked)
+        choice = gl.use_device("virtual:H200", count=4, links=requested)
         assert (choice.count, choice.links) == (4, links)
         assert f"joined {words}," in str(choice)
     before = machine.current()
@@ -220,20 +204,19 @@ def test_several_devices_are_joined_as_they_are_sold_or_as_is_asked() -> None:
     assert {device.watchdog_s for device in before.devices} == {9}
     assert gl.use_device(links="pairs").links == "pairs"
     assert (gl.which_device().count, gl.which_device().device) == (4, choice.device)
-    assert gl.use_device("virtual:H200").links == "", "one has none"
+    assert gl.use_device("virtual:H200").links == "", "a single device has no links"
 
 
-def test_real_devices_cannot_be_multiplied(fake_cupy: FakeCupy) -> None:
+def test_count_and_links_are_for_virtual_devices(fake_cupy: FakeCupy) -> None:
     fake_cupy(devices=2)
-    for wrong in ({"count": 2}, {"links": "host"}):
-        with pytest.raises(ValueError, match="are for virtual devices"):
-            gl.use_device("cuda", **wrong)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="are for virtual devices"):
-            gl.use_device("auto", **wrong)  # type: ignore[arg-type]
+    for name in ("cuda", "auto"):
+        for option in ({"count": 2}, {"links": "host"}):
+            with pytest.raises(ValueError, match="are for virtual devices"):
+                gl.use_device(name, **option)  # type: ignore[arg-type]
     gl.use_device("cuda:1")
-    for wrong in ({"count": 1}, {"links": "pairs"}):
+    for option in ({"count": 1}, {"links": "pairs"}):
         with pytest.raises(ValueError, match="CUDA devices are all there already"):
-            gl.use_device(**wrong)  # type: ignore[arg-type]
+            gl.use_device(**option)  # type: ignore[arg-type]
     assert gl.use_device(watchdog_s=3).index == 1
     assert session.real_cp() is gl.which_device().cp
 
@@ -256,23 +239,12 @@ def test_a_bench_is_fresh_and_goes_when_it_is_done() -> None:
     assert session.twin() is None
 
 
-def test_figures_of_the_device_in_use() -> None:
+def test_published_numbers_of_devices() -> None:
     gl.use_device("virtual:H200", count=2)
     assert session.peer_gbps(direct=True) > 5 * session.peer_gbps(direct=False)
     assert session.l1_bytes(session.table_info("H200")) == 256 << 10
     assert session.l1_bytes(session.table_info("T4")) == 64 << 10
-    names = [info.name for info in session.table()]
-    assert len(names) == len({*names}) >= 10
     assert session.ceilings().gbps["DRAM"] == session.backend().device_info().memory_bandwidth_gbps
-
-
-def test_an_unknown_name_suggests_the_nearest_and_changes_nothing() -> None:
-    gl.use_device("T4")
-    with pytest.raises(UnknownDeviceError, match="H200"):
-        gl.use_device("virtual:H20")
-    with pytest.raises(UnknownDeviceError, match="cuda:0"):
-        gl.use_device("cuda:first")
-    assert gl.which_device().device == "T4"
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, 1000])
@@ -282,6 +254,10 @@ def test_a_bad_count(count: object) -> None:
 
 
 def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("soon", "0", "-1", "nan"):
+        monkeypatch.setenv("GPULAB_WATCHDOG_S", text)
+        with pytest.raises(ValueError, match=f"GPULAB_WATCHDOG_S={text} is no number of seconds above 0"):
+            gl.use_device("T4")
     monkeypatch.setenv("GPULAB_DEVICE", "virtual:L4")
     monkeypatch.setenv("GPULAB_WATCHDOG_S", "2.5")
     assert gl.which_device().device == "L4"
@@ -295,15 +271,6 @@ def test_a_wrong_environment_is_named(
     monkeypatch.setenv("GPULAB_DEVICE", value)
     with pytest.raises(error, match=f"^GPULAB_DEVICE={value}: "):
         from gpulab import cp  # noqa: F401
-
-
-def test_a_wrong_watchdog_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text in ("soon", "0", "-1", "nan"):
-        monkeypatch.setenv("GPULAB_WATCHDOG_S", text)
-        with pytest.raises(ValueError, match=f"GPULAB_WATCHDOG_S={text} is no number of seconds above 0"):
-            gl.use_device("T4")
-    monkeypatch.setenv("GPULAB_WATCHDOG_S", " ")
-    gl.use_device("T4")
 
 
 def test_the_watchdog_can_be_set_alone() -> None:
@@ -325,33 +292,34 @@ def test_choosing_the_same_virtual_device_again_keeps_its_arrays() -> None:
     assert machine.current() is not before
 
 
-def test_work_for_later_refuses_a_device_that_was_left() -> None:
+def test_work_for_later_runs_on_its_device_and_is_refused_after_a_change() -> None:
     gl.use_device("virtual:H200", count=2)
     cp = session.cp()
     with cp.cuda.Device(1):
         here = session.here()
-    seen = []
+    devices = []
 
     def callback() -> None:
         with here():
-            seen.append(cp.cuda.Device().id)
+            devices.append(cp.cuda.Device().id)
 
     thread = threading.Thread(target=callback)
     thread.start()
     thread.join()
-    assert seen == [1], "a callback's thread works on the device the work was made on"
+    assert devices == [1]
     gl.use_device("T4")
     with pytest.raises(GpulabError, match="run its cell again"), here():
         pass
 
 
-def test_another_device_for_a_moment_gives_the_first_one_back() -> None:
+def test_another_device_within_a_block() -> None:
     gl.use_device("T4")
     before = machine.current()
     choice = gl.which_device()
-    with session.on_device("virtual:H200", count=2):
-        assert gl.which_device().device.startswith("H200")
+    with session.on_device("virtual:H200", 2, "host") as cp:
+        assert (gl.which_device().count, gl.which_device().links) == (2, "host")
         assert len(machine.current().devices) == 2
+        assert cp is session.cp()
     assert machine.current() is before
     assert gl.which_device() is choice
     with pytest.raises(RuntimeError, match="inside"), session.on_device("L4"):
@@ -359,7 +327,7 @@ def test_another_device_for_a_moment_gives_the_first_one_back() -> None:
     assert machine.current() is before
 
 
-def test_a_machine_is_looked_at_again_whenever_its_gpu_is_asked_for(fake_cupy: FakeCupy) -> None:
+def test_a_gpu_is_looked_for_again_at_every_choice(fake_cupy: FakeCupy) -> None:
     fake_cupy(count=100)
     assert gl.use_device("auto").kind == "virtual"
     sys.modules.pop("cupy")

@@ -12,22 +12,28 @@ from pathlib import Path
 
 import pytest
 
-import gpulab
 from gpulab import cli
 from gpulab_course import cli as course
 
-ROOT = Path(gpulab.__file__).parents[1]
+
+class Command:
+    """The command in this process, with its output."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        """Return the exit status and the two outputs."""
+        try:
+            status = cli.main([*arguments])
+        except SystemExit as end:
+            status = int(end.code or 0)
+        return status, *self.capsys.readouterr()
 
 
-def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpulab.cli", *arguments], cwd=cwd, capture_output=True, text=True, timeout=120
-    )
-
-
-def test_version() -> None:
-    done = run("--version")
-    assert done.stdout.strip() == f"gpulab {metadata.version('gpulab')}"
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
 
 
 def test_the_console_script_is_registered() -> None:
@@ -36,11 +42,16 @@ def test_the_console_script_is_registered() -> None:
 
 
 def test_the_course_adds_its_commands() -> None:
-    shown = run("--help").stdout
+    """As a program of its own."""
+    program = [sys.executable, "-m", "gpulab.cli", "--help"]
+    text = subprocess.run(program, capture_output=True, text=True, timeout=120).stdout
     commands = metadata.distribution("gpulab-course").entry_points.select(group=cli.COMMANDS)
     assert {"lab", "check", "report"} <= {command.name for command in commands}
-    assert all(re.search(rf"^    {command.name}\b", shown, re.M) for command in commands)
-    assert "Open your copies" in run("lab", "--help").stdout
+    assert all(re.search(rf"^    {command.name}\b", text, re.M) for command in commands)
+
+
+def test_version(command: Command) -> None:
+    assert command("--version")[1].strip() == f"gpulab {metadata.version('gpulab')}"
 
 
 def test_without_the_course_its_commands_name_the_package(
@@ -54,48 +65,48 @@ def test_without_the_course_its_commands_name_the_package(
     assert "doctor" in capsys.readouterr().out
 
 
-def test_doctor_prints_a_line_a_table_and_json() -> None:
-    done = run("doctor")
-    details = run("doctor", "--details").stdout.splitlines()
-    assert (details[0], len(details) > 8) == (done.stdout.splitlines()[0], True)
-    data = json.loads(run("doctor", "--json").stdout)
-    assert done.returncode == data["exit_code"]
-    assert done.stdout.splitlines()[0] == data["verdict"]
+def test_doctor_prints_a_line_a_table_or_json(command: Command) -> None:
+    status, text, _ = command("doctor")
+    details = command("doctor", "--details")[1].splitlines()
+    data = json.loads(command("doctor", "--json")[1])
+    assert text.splitlines()[0] == details[0] == data["verdict"]
+    assert len(details) > 8
+    assert status == data["exit_code"]
     assert len(data["findings"]) > 10
 
 
 @pytest.mark.parametrize("arguments", [("nonsense",), ("doctor", "--nonsense"), ()])
-def test_wrong_use_is_two_lines_and_no_traceback(arguments: tuple[str, ...]) -> None:
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert "usage: gpulab" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_wrong_arguments_print_the_usage(arguments: tuple[str, ...], command: Command) -> None:
+    status, _, errors = command(*arguments)
+    assert status == 2
+    assert "usage: gpulab" in errors
 
 
 def test_lab_passes_arguments_on_to_jupyterlab(tmp_path: Path) -> None:
-    done = run("lab", "--version", cwd=tmp_path)
-    assert done.stdout.strip() == metadata.version("jupyterlab")
+    program = [sys.executable, "-m", "gpulab.cli", "lab", "--version"]
+    process = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert process.stdout.strip() == metadata.version("jupyterlab")
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
-    """Folder and words of each program that takes this process's place."""
+    """Folder and arguments of each program that replaces this process."""
     calls: list[list[str]] = []
 
-    def replaced(program: str, words: list[str]) -> None:
-        assert program == words[0]
-        calls.append([str(Path.cwd()), *words[1:]])
+    def execute(program: str, arguments: list[str]) -> None:
+        assert program == arguments[0]
+        calls.append([str(Path.cwd()), *arguments[1:]])
         raise SystemExit(7)
 
-    monkeypatch.chdir(tmp_path)  # and back
-    monkeypatch.setattr(course.os, "execv", replaced)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(course.os, "execv", execute)
     return calls
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no exec")
-@pytest.mark.parametrize(("user", "added"), [(0, ["--allow-root"]), (1000, [])])
+@pytest.mark.parametrize(("user", "options"), [(0, ["--allow-root"]), (1000, [])])
 def test_lab_opens_the_first_notebook_in_its_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: list[list[str]], user: int, added: list[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: list[list[str]], user: int, options: list[str]
 ) -> None:
     for name in ("01_b.ipynb", "00_a.ipynb"):
         (tmp_path / name).write_text("{}")
@@ -103,15 +114,16 @@ def test_lab_opens_the_first_notebook_in_its_folder(
     with pytest.raises(SystemExit):
         cli.main(["lab", "--notebooks", str(tmp_path), "--no-browser", "--port=9"])
     ((folder, *words),) = started
-    (settings,) = [word for word in words if word.startswith("--LabApp.app_settings_dir=")]
-    assert json.loads((Path(settings.split("=")[1]) / "overrides.json").read_text())
-    words.remove(settings)
-    (colours,) = [word for word in words if word.startswith("--LabApp.extra_labextensions_path=")]
-    assert (Path(colours.split("=")[1]) / "gpulab-cuda" / "package.json").is_file()
-    words.remove(colours)
-    words.remove("--LabApp.default_url=/lab/tree/00_a.ipynb")
     assert folder == str(tmp_path.resolve())
-    assert words == ["-m", "jupyterlab", *added, "--no-browser", "--port=9", "00_a.ipynb"]
+    paths = {}
+    for option in ("app_settings_dir", "extra_labextensions_path"):
+        (word,) = [word for word in words if word.startswith(f"--LabApp.{option}=")]
+        paths[option] = Path(word.split("=")[1])
+        words.remove(word)
+    assert json.loads((paths["app_settings_dir"] / "overrides.json").read_text())
+    assert (paths["extra_labextensions_path"] / "gpulab-cuda" / "package.json").is_file()
+    words.remove("--LabApp.default_url=/lab/tree/00_a.ipynb")
+    assert words == ["-m", "jupyterlab", *options, "--no-browser", "--port=9", "00_a.ipynb"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no exec")
@@ -133,7 +145,7 @@ def test_a_hub_gets_a_server_that_opens_no_browser(tmp_path: Path, started: list
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no exec")
-def test_whoever_ends_the_command_ends_the_server(tmp_path: Path) -> None:
+def test_the_server_replaces_the_process_of_the_command(tmp_path: Path) -> None:
     """Containers, services and hubs end the process that they have started."""
     script = tmp_path / "python"
     # Folders may have spaces in their names, this checkout's too: no path after "#!".
@@ -141,31 +153,27 @@ def test_whoever_ends_the_command_ends_the_server(tmp_path: Path) -> None:
     script.chmod(0o755)
     code = f"import sys; from gpulab import cli; sys.executable = {str(script)!r}; cli.main(['lab'])"
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE) as command:
-        said, _ = command.communicate(timeout=60)
-    assert int(said) == command.pid
+        output, _ = command.communicate(timeout=60)
+    assert int(output) == command.pid
 
 
-def test_lab_without_notebooks_says_where_to_run_it(tmp_path: Path) -> None:
-    done = run("lab", "--notebooks", str(tmp_path))
-    assert done.returncode == 1
-    assert done.stderr.startswith("gpulab: ")
-    assert "holds no notebook" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_lab_in_a_folder_without_notebooks(tmp_path: Path, command: Command) -> None:
+    status, _, errors = command("lab", "--notebooks", str(tmp_path))
+    assert status == 1
+    assert errors.startswith("gpulab: ")
+    assert "holds no notebook" in errors
 
 
-@pytest.mark.parametrize("command", ["bench", "record"])
-def test_developers_commands_are_found_in_the_checkout(command: str, tmp_path: Path) -> None:
-    done = run(command, "--help", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert f"usage: gpulab {command}" in done.stdout
-
-
-@pytest.mark.parametrize("command", ["bench", "record"])
-def test_developers_commands_say_that_they_need_a_checkout(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["bench", "record"])
+def test_developers_commands_need_a_checkout(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, text, errors = command(name, "--help")
+    assert status == 0, errors
+    assert f"usage: gpulab {name}" in text
     monkeypatch.setattr(cli, "__file__", str(tmp_path / "site-packages" / "gpulab" / "cli.py"))
-    assert cli.main([command]) == 1
-    said = capsys.readouterr().err
-    assert "run it in a checkout of gpulab" in said
-    assert said.count("\n") == 1
+    status, _, errors = command(name)
+    assert status == 1
+    assert "run it in a checkout of gpulab" in errors
+    assert errors.count("\n") == 1

@@ -1,4 +1,4 @@
-"""A learner's copies of the notebooks: what is in them, and that nothing a learner did is ever lost."""
+"""A learner's copies of the notebooks: their content, and that no work of a learner is ever lost."""
 
 from __future__ import annotations
 
@@ -95,65 +95,59 @@ def test_opening_running_and_saving_is_no_edit(course: Path, mine: Path) -> None
 def test_an_edited_copy_is_kept_and_the_newer_version_named(course: Path, mine: Path, cell: int) -> None:
     edited = change(mine / "01_next.ipynb", "my work", cell=cell)
     change(course / "01_next.ipynb", "x = 3")
-    (said,) = copies.update(mine)
-    assert "01_next.ipynb has a newer version" in said
-    assert said.endswith("gpulab reset 01")
+    (message,) = copies.update(mine)
+    assert "01_next.ipynb has a newer version" in message
+    assert message.endswith("gpulab reset 01")
     assert (mine / "01_next.ipynb").read_bytes() == edited
-    assert copies.update(mine) == [said]
+    assert copies.update(mine) == [message]
     copies.reset(mine, ["01"])
     assert "x = 3" in (mine / "01_next.ipynb").read_text()
     assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [edited]
     assert copies.update(mine) == []
 
 
-def test_a_copy_without_edits_is_renewed_and_what_was_run_is_kept(course: Path, mine: Path) -> None:
+def test_a_copy_without_edits_is_renewed_and_its_outputs_kept(course: Path, mine: Path) -> None:
     change(course / "00_start.ipynb", "x = 3")
     change(course / "01_next.ipynb", "x = 4")
     ran = change(mine / "01_next.ipynb", run=True)
-    said = copies.update(mine)
-    assert [line.split(".ipynb")[0] for line in said] == ["00_start", "01_next"]
+    messages = copies.update(mine)
+    assert [line.split(".ipynb")[0] for line in messages] == ["00_start", "01_next"]
     assert "x = 3" in (mine / "00_start.ipynb").read_text()
     assert "x = 4" in (mine / "01_next.ipynb").read_text()
     assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [ran]
 
 
-def test_what_is_new_is_added_and_what_was_deleted_comes_again(course: Path, mine: Path) -> None:
+def test_new_and_deleted_notebooks_are_copied(course: Path, mine: Path) -> None:
     nbformat.write(notebook("y = 1"), course / "02_more.ipynb")
     (mine / "00_start.ipynb").unlink()
     assert copies.update(mine) == ["00_start.ipynb is new.", "02_more.ipynb is new."]
 
 
 @pytest.mark.parametrize("edit", [None, "my work"])
-def test_a_notebook_that_left_the_course_is_never_lost(course: Path, mine: Path, edit: str | None) -> None:
+def test_a_renamed_notebook_is_never_lost(course: Path, mine: Path, edit: str | None) -> None:
     (course / "01_next.ipynb").rename(course / "01_renamed.ipynb")
-    mine_before = change(mine / "01_next.ipynb", edit)
-    said = copies.update(mine)
-    assert said[0] == "01_renamed.ipynb is new."
-    assert said[1].startswith("01_next.ipynb became 01_renamed.ipynb. Yours ")
-    (kept,) = [*mine.glob("01_next.ipynb"), *mine.glob("earlier/*")]
-    assert kept.read_bytes() == mine_before
+    (course / "00_start.ipynb").rename(course / "07_start.ipynb")
+    before = change(mine / "01_next.ipynb", edit)
+    messages = "\n".join(copies.update(mine))
+    for text in (
+        "01_renamed.ipynb is new.",
+        "01_next.ipynb became 01_renamed.ipynb.",
+        "00_start.ipynb is no longer",
+    ):
+        assert text in messages
+    (kept,) = [*mine.glob("01_next.ipynb"), *mine.glob("earlier/01_next*")]
+    assert kept.read_bytes() == before
     assert (kept.parent == mine) is (edit is not None)
 
 
-def test_a_notebook_that_was_split_names_both_halves(course: Path, mine: Path) -> None:
+def test_a_notebook_that_was_split_becomes_both_halves(course: Path, mine: Path) -> None:
     original = (course / "01_next.ipynb").read_bytes()
     (course / "01_next.ipynb").unlink()
-    for half in ("01a_first.ipynb", "01b_second.ipynb"):
-        (course / half).write_bytes(original)
-    assert copies.update(mine)[:2] == ["01a_first.ipynb is new.", "01b_second.ipynb is new."]
-    assert sorted(path.name for path in mine.glob("*.ipynb")) == [
-        "00_start.ipynb",
-        "01a_first.ipynb",
-        "01b_second.ipynb",
-    ]
-
-
-def test_what_became_of_a_notebook_is_said(course: Path, mine: Path) -> None:
-    (course / "01_next.ipynb").rename(course / "01a_first.ipynb")
-    (course / "00_start.ipynb").rename(course / "07_start.ipynb")
-    told = "\n".join(copies.update(mine))
-    assert "01_next.ipynb became 01a_first.ipynb." in told
-    assert "00_start.ipynb is no longer in the course." in told
+    names = ["01a_first.ipynb", "01b_second.ipynb"]
+    for name in names:
+        (course / name).write_bytes(original)
+    assert copies.update(mine)[:2] == [f"{name} is new." for name in names]
+    assert sorted(path.name for path in mine.glob("*.ipynb")) == ["00_start.ipynb", *names]
 
 
 def test_learners_own_notebooks_are_not_touched(course: Path, mine: Path) -> None:
@@ -165,24 +159,24 @@ def test_learners_own_notebooks_are_not_touched(course: Path, mine: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"cells": 3}', b"[" * 100_000])
-def test_a_damaged_copy_is_named_kept_and_can_begin_anew(course: Path, mine: Path, content: bytes) -> None:
+def test_a_damaged_copy_is_named_kept_and_can_be_reset(course: Path, mine: Path, content: bytes) -> None:
     (mine / "00_start.ipynb").write_bytes(content)
-    (said,) = copies.update(mine)
-    assert "00_start.ipynb cannot be read" in said
+    (message,) = copies.update(mine)
+    assert "00_start.ipynb cannot be read" in message
     assert (mine / "00_start.ipynb").read_bytes() == content
     copies.reset(mine, ["00"])
     assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [content]
 
 
 @pytest.mark.parametrize("note", ["evil", 3, None, ["a"], {"made_from": ["a"]}])
-def test_strange_metadata_of_one_copy_does_not_lock_the_others(course: Path, mine: Path, note: Any) -> None:
+def test_strange_metadata_of_one_copy_does_not_affect_the_others(course: Path, mine: Path, note: Any) -> None:
     damaged = nbformat.read(mine / "00_start.ipynb", 4)
     damaged.metadata["gpulab"] = note
     nbformat.write(damaged, mine / "00_start.ipynb")
     (mine / "01_next.ipynb").unlink()
-    said = copies.update(mine)
-    assert "01_next.ipynb is new." in said
-    assert any(text.startswith("00_start.ipynb has a newer version; yours") for text in said)
+    messages = copies.update(mine)
+    assert "01_next.ipynb is new." in messages
+    assert any(text.startswith("00_start.ipynb has a newer version; yours") for text in messages)
 
 
 def test_resetting_often_keeps_every_old_one(course: Path, mine: Path) -> None:
@@ -202,13 +196,10 @@ def test_a_name_that_fits_nothing_resets_nothing(course: Path, mine: Path) -> No
     assert (mine / "00_start.ipynb").read_bytes() == edited
 
 
-def test_a_folder_that_cannot_be_made_is_a_sentence(course: Path, tmp_path: Path) -> None:
+def test_folders_that_cannot_be_written_are_named(course: Path, mine: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(copies.CopyError, match=r"cannot be written.*--folder"):
         copies.update(tmp_path / "file" / "gpulab-course")
-
-
-def test_what_cannot_be_written_is_named(course: Path, mine: Path) -> None:
     change(mine / "00_start.ipynb", "my work")
     (mine / "earlier").write_text("")
     with pytest.raises(copies.CopyError, match=r"earlier cannot be written"):
@@ -233,11 +224,11 @@ def test_where_the_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert copies.default_folder() == expected
 
 
-def test_git_does_not_see_the_copies_of_a_checkout() -> None:
-    asked = subprocess.run(["git", "check-ignore", "-q", "gpulab-course/00_x.ipynb"], cwd=ROOT)
-    if asked.returncode == 128:
+def test_git_ignores_the_copies_of_a_checkout() -> None:
+    process = subprocess.run(["git", "check-ignore", "-q", "gpulab-course/00_x.ipynb"], cwd=ROOT)
+    if process.returncode == 128:
         pytest.skip("needs a git checkout")
-    assert asked.returncode == 0
+    assert process.returncode == 0
 
 
 def test_the_commands(course: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ def launch() -> tuple[Any, ...]:
 
 
 def warned_once(call: Callable[[], Any], text: str) -> Any:
-    """The result of a call that gives one `DeprecationWarning`, at the line of this file that calls."""
+    """Call and check that one `DeprecationWarning` names the calling line of this file."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         result = call()
@@ -55,15 +55,6 @@ def test_an_old_function_is_the_new_one(old: str, new: str) -> None:
     assert old not in gl.__all__
 
 
-def test_an_old_function_is_imported_by_name() -> None:
-    def imported() -> Any:
-        from gpulab import as_run  # type: ignore[attr-defined]
-
-        return as_run
-
-    assert warned_once(imported, "gl.as_run is now gl.machine_code.") is gl.machine_code
-
-
 @pytest.mark.parametrize(
     "name", [name for name, renamed in _deprecated.PARAMETERS.items() if "shared_bytes" in renamed]
 )
@@ -73,10 +64,10 @@ def test_shared_bytes_is_shared_mem(name: str) -> None:
     args = launch()[::2] if name == "occupancy" else launch()
     function = getattr(gl, name)
     expected = function(*args, shared_mem=1024)
-    got = warned_once(
+    result = warned_once(
         lambda: function(*args, shared_bytes=1024), f"shared_bytes= of gl.{name} is now shared_mem=."
     )
-    assert same(got, expected)
+    assert same(result, expected)
     with pytest.raises(TypeError, match="'shared_bytes' is its old name"):
         function(*args, shared_bytes=1024, shared_mem=1024)
 
@@ -85,17 +76,19 @@ def test_shared_bytes_in_a_mapping_of_a_roofline() -> None:
     names = ("kernel", "grid", "block", "args")
     described = dict(zip(names, launch(), strict=True))
     old: dict[str, Any] = {**described, "shared_bytes": 512}
-    got = warned_once(lambda: gl.roofline(old), "'shared_bytes' of a launch is now 'shared_mem'.")
-    assert same(got, gl.roofline({**described, "shared_mem": 512}))
+    result = warned_once(lambda: gl.roofline(old), "'shared_bytes' of a launch is now 'shared_mem'.")
+    assert same(result, gl.roofline({**described, "shared_mem": 512}))
 
 
 def test_the_baseline_of_a_diagnosis() -> None:
     other = launch()
     first = launch()
-    got = warned_once(lambda: gl.diagnose(*first, beside=other), "beside= of gl.diagnose is now baseline=.")
-    assert got.baseline is not None
-    assert warned_once(lambda: got.beside, ".beside is now .baseline.") is got.baseline
-    assert same(got, gl.diagnose(*first, baseline=other))
+    result = warned_once(
+        lambda: gl.diagnose(*first, beside=other), "beside= of gl.diagnose is now baseline=."
+    )
+    assert result.baseline is not None
+    assert warned_once(lambda: result.beside, ".beside is now .baseline.") is result.baseline
+    assert same(result, gl.diagnose(*first, baseline=other))
 
 
 def test_a_function_argument_is_fn() -> None:

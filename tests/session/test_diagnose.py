@@ -22,10 +22,13 @@ extern "C" __global__ void strided(const float* x, float* y, int* runs, int stri
 }"""
 
 
-@pytest.fixture(autouse=True, params=["T4", "A100", "RTX 4090", "H100"])
-def on_a_virtual_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
-    with session.on_device(f"virtual:{request.param}"):
+@pytest.fixture(autouse=True)
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    with session.on_device(f"virtual:{getattr(request, 'param', 'T4')}"):
         yield
+
+
+on_several_gpus = pytest.mark.parametrize("device", ["T4", "A100", "RTX 4090", "H100"], indirect=True)
 
 
 class Strided:
@@ -38,66 +41,54 @@ class Strided:
         self.step = cp.RawKernel(CODE, "strided"), N // 256, 256, (*arrays, np.int32(stride))
 
 
+@on_several_gpus
 def test_a_cause_has_its_line_counter_ceiling_remedy_gain_and_notebook() -> None:
     strided = Strided(16)
-    found = gl.diagnose(*strided.step)
+    diagnosis = gl.diagnose(*strided.step)
+    cause = diagnosis.main
     assert int(strided.runs[0]) == 1, "the kernel runs once"
-    assert found.main is not None
-    assert (found.main.kind, found.main.line) == ("uncoalesced", 5)
+    assert cause is not None
+    assert (cause.kind, cause.line) == ("uncoalesced", 5)
     # Every lane has a sector of its own; side by side, eight share one.
-    assert (found.main.figures["sectors"], found.main.figures["ideal"]) == (32, 4)
-    text = repr(found)
-    parts = (
-        "Line 5, y[i] = 2.0f * x[i * stride];",
-        "32 sectors a request where 4 would",
-        "Ceiling: ",
-        "neighbouring lanes take neighbouring addresses",
-        " × as fast, ",
-        "Notebook 05a",
-    )
-    for words in parts:
-        assert words in text, text
-    assert found.main.gain == pytest.approx(found.time_ns / found.main.after_ns)
-
-
-def test_the_stated_gain_is_that_of_the_mended_kernel() -> None:
-    flawed = gl.diagnose(*Strided(16).step)
-    mended = gl.diagnose(*Strided(1).step)
-    assert flawed.main is not None
-    assert flawed.time_ns / mended.time_ns == pytest.approx(flawed.main.gain, rel=0.1)
+    assert (cause.figures["sectors"], cause.figures["ideal"]) == (32, 4)
+    text = repr(diagnosis)
+    for part in ("Line 5, y[i] = 2.0f * x[i * stride];", "Ceiling: ", "neighbouring", "Notebook 05a"):
+        assert part in text, text
+    assert cause.gain == pytest.approx(diagnosis.time_ns / cause.after_ns)
+    corrected = gl.diagnose(*Strided(1).step)
+    assert diagnosis.time_ns / corrected.time_ns == pytest.approx(cause.gain, rel=0.1)
 
 
 def test_a_baseline_shows_what_changed_and_what_that_gained() -> None:
     before = Strided(16)
     after = Strided(1)
-    found = gl.diagnose(*after.step, baseline=before.step)
+    diagnosis = gl.diagnose(*after.step, baseline=before.step)
     assert (int(before.runs[0]), int(after.runs[0])) == (1, 1)
-    assert found.baseline is not None
-    bought = found.baseline.time_ns / found.time_ns
-    (told,) = [text for text in found.sentences() if text.startswith("Beside it")]
-    assert f"{bought:.2f} × as fast" in told or f"{bought:.1f} × as fast" in told
-    assert "Mended: " in told
-    assert "uncoalesced" in told
-    back = gl.diagnose(*before.step, baseline=after.step).sentences()[-1]
-    assert "× as slow" in back
-    assert "New: " in back
-    same = gl.diagnose(*after.step, baseline=Strided(1).step).sentences()[-1]
-    assert "this one is 1 × as fast" in same
+    assert diagnosis.baseline is not None
+    factor = diagnosis.baseline.time_ns / diagnosis.time_ns
+    comparison = diagnosis.sentences()[-1]
+    assert f"{factor:.2f} × as fast" in comparison or f"{factor:.1f} × as fast" in comparison
+    assert "Mended: " in comparison
+    assert "uncoalesced" in comparison
+    reverse = gl.diagnose(*before.step, baseline=after.step).sentences()[-1]
+    assert "× as slow" in reverse
+    assert "New: " in reverse
+    assert "1 × as fast" in gl.diagnose(*after.step, baseline=Strided(1).step).sentences()[-1]
 
 
-def test_costs_are_of_the_run_that_blocks_show() -> None:
+def test_costs_and_blocks_are_of_the_same_run() -> None:
     trace, costs = session.observe(Launch.of(*Strided(4).step), Blocks(caches="cold"), Costs("cold"))
     assert costs.record.time_ns == pytest.approx(trace.record.span_ns + costs.record.stages["start"], abs=2)
     with pytest.raises(ValueError, match="cold caches or warm ones"):
         session.observe(Launch.of(*Strided(4).step), Blocks(caches="cold"), Costs("warm"))
 
 
-def test_it_is_saved_and_shown_as_tables_are(tmp_path: Path) -> None:
-    found = gl.diagnose(*Strided(16).step)
-    page = found.save(tmp_path / "why.html").read_text(encoding="utf-8")
+def test_a_diagnosis_is_saved_as_page_and_text(tmp_path: Path) -> None:
+    diagnosis = gl.diagnose(*Strided(16).step)
+    page = diagnosis.save(tmp_path / "why.html").read_text(encoding="utf-8")
     assert "Main cause: uncoalesced" in page
-    assert found.save(tmp_path / "why.txt").read_text(encoding="utf-8").startswith("strided: grid")
-    assert "modelled on virtual" in found.caption
+    assert diagnosis.save(tmp_path / "why.txt").read_text(encoding="utf-8").startswith("strided: grid")
+    assert "modelled on virtual" in diagnosis.caption
 
 
 @pytest.mark.parametrize(
@@ -114,7 +105,7 @@ def test_bad_input_is_named(more: dict[str, Any], error: type[Exception], words:
         gl.diagnose(*Strided(1).step, **more)
 
 
-def test_what_ptxas_spills_is_told() -> None:
+def test_registers_that_ptxas_spills_are_reported() -> None:
     terms = "\n".join(f"    float r{k} = x[i + {k} * n];" for k in range(64))
     sums = "\n".join(f"    r{k} = r{k} * r{(k * 7 + 1) % 64} + 1;" for k in range(64))
     total = " + ".join(f"r{k}" for k in range(64))
@@ -138,10 +129,9 @@ def test_what_ptxas_spills_is_told() -> None:
 def test_kernels_that_do_next_to_nothing_are_diagnosed() -> None:
     cp = session.cp()
     empty = cp.RawKernel('extern "C" __global__ void nothing() { }', "nothing")
-    found = gl.diagnose(empty, 1, 1)
-    assert found.main is not None
-    assert found.main.kind == "launch"
-    early = cp.RawKernel(
-        'extern "C" __global__ void early(float* x, int n) { if (n) return; *x = 1; }', "early"
-    )
-    assert gl.diagnose(early, 4, 33, (cp.zeros(1, np.float32), np.int32(1))).time_ns > 0
+    cause = gl.diagnose(empty, 1, 1).main
+    assert cause is not None
+    assert cause.kind == "launch"
+    code = 'extern "C" __global__ void early(float* x, int n) { if (n) return; *x = 1; }'
+    args = (cp.zeros(1, np.float32), np.int32(1))
+    assert gl.diagnose(cp.RawKernel(code, "early"), 4, 33, args).time_ns > 0

@@ -1,4 +1,4 @@
-"""``gl.call_layers``: what a call went through, here and as it was recorded."""
+"""``gl.call_layers``: the layers that a call goes through, on this device and as recorded."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import gpulab as gl
+from gpulab import session
 from gpulab.lab.libraries import follow as module
 from gpulab.views.layers.view import MAX_SYMBOLS, LayersView
 from virtualgpu.errors import GpulabError
@@ -42,7 +43,7 @@ def on_a_virtual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cp = None
 
 
-def test_a_product_is_followed_and_what_was_recorded_stands_beside_it() -> None:
+def test_a_product_is_followed_and_compared_with_its_record() -> None:
     x = cp.ones((32, 32), cp.float32)
     own, other = gl.call_layers(lambda: x @ x).record
     assert own.of("framework") == (("@", 1),)
@@ -61,35 +62,30 @@ def test_a_copy_needs_the_runtime_and_no_kernel() -> None:
     assert own.of("device") == (("Memcpy DtoH", 1),)
 
 
-def test_kernels_are_told_apart_by_what_ran() -> None:
+def test_a_kernel_of_the_program_has_its_own_name_and_no_record() -> None:
     kernel = cp.RawKernel('extern "C" __global__ void k(float* x) { x[0] = 1; }', "k")
     x = cp.zeros(4, cp.float32)
-    report = gl.call_layers(lambda y: kernel((1,), (1,), (y,)), x)
-    assert report.record[0].of("device") == (("k", 1),)
+    (own,) = gl.call_layers(lambda y: kernel((1,), (1,), (y,)), x).record
+    assert own.of("device") == (("k", 1),)
     assert x[0] == 1
-    assert len(report.record) == 1
 
 
-def test_a_recorded_call_by_its_name() -> None:
+def test_a_recorded_call_is_looked_up_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gl.call_layers("x @ w").record == (PLANTED,)
     with pytest.raises(GpulabError, match=r"'sort' is not recorded\. There is 'x @ w'"):
         gl.call_layers("sort")
-
-
-def test_nothing_is_invented_where_nothing_ships(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "recorded", lambda: ())
     with pytest.raises(GpulabError, match="Nothing is"):
         gl.call_layers("x @ w")
 
 
-def test_its_picture_says_what_it_shows(tmp_path: Path) -> None:
+def test_the_layers_are_described_and_saved(tmp_path: Path) -> None:
     x = cp.ones((32, 32), cp.float32)
     report = gl.call_layers(lambda: x @ x)
     assert repr(report).count("symbol") == 7
     assert "PyTorch, CUDA runtime: cudaLaunchKernelExC (2 times)." in report.describe()
-    assert "PyTorch, driver: nothing was seen." in report.describe()
-    report.save(tmp_path / "layers.png")
-    assert (tmp_path / "layers.png").read_bytes().startswith(b"\x89PNG")
+    assert "PyTorch, driver: nothing" in report.describe()
+    assert report.save(tmp_path / "layers.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_more_symbols_than_are_drawn_are_counted() -> None:
@@ -105,36 +101,30 @@ def test_more_symbols_than_are_drawn_are_counted() -> None:
     assert len(LAYERS) == len(view.record[0].layers)
 
 
-def test_what_ships_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shipped_records_have_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    for each in module.recorded():
-        assert each.provenance.source == "recorded"
-        assert len(each.layers) == len(LAYERS)
-        assert each.of("device")
+    assert module.recorded()
+    for call in module.recorded():
+        assert call.provenance.source == "recorded"
+        assert len(call.layers) == len(LAYERS)
+        assert call.of("device")
 
 
-def test_on_a_gpu_the_drivers_calls_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpulab import session
-
-    asked: list[Any] = []
+def test_on_a_real_gpu_the_driver_s_calls_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[Any] = []
     calls: list[str] = []
-    below = ((("cudaLaunchKernel", 1),), (("cuLaunchKernel", 1),))
+    lower = ((("cudaLaunchKernel", 1),), (("cuLaunchKernel", 1),))
 
-    def function(what: str) -> None:
-        calls.append(what)
+    def function(text: str) -> None:
+        calls.append(text)
 
-    def driver_calls(*what: Any) -> Any:
-        asked.append(what)
-        return below
-
-    monkeypatch.setattr(session, "driver_calls", driver_calls)
+    monkeypatch.setattr(session, "driver_calls", lambda *call: recorded.append(call) or lower)  # type: ignore[func-returns-value]
     (own,) = gl.call_layers(function, "x").record
-    assert (asked, calls, own.of("driver")) == ([], ["x", "x"], ())
+    assert (recorded, calls, own.of("driver")) == ([], ["x", "x"], ())
     provenance = Provenance("measured", "NVIDIA Test")
-    backend = session.backend()
-    made = SimpleNamespace(provenance=provenance, timeline_recorder=backend.timeline_recorder)
-    monkeypatch.setattr(session, "backend", lambda: made)
+    real = SimpleNamespace(provenance=provenance, timeline_recorder=session.backend().timeline_recorder)
+    monkeypatch.setattr(session, "backend", lambda: real)
     (own,) = gl.call_layers(function, "y").record
-    assert asked == [(function, ("y",))]
-    assert (own.of("CUDA runtime"), own.of("driver")) == below
+    assert recorded == [(function, ("y",))]
+    assert (own.of("CUDA runtime"), own.of("driver")) == lower
     assert (own.provenance, own.note, own.call) == (provenance, "", "function")

@@ -1,4 +1,4 @@
-"""``gl.names``: each row's CuPy side runs, its section exists, and what is looked up is found."""
+"""``gl.names``: each row's CuPy side runs, its section exists, and searches find their rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab_course.teach.names import NameRow, Names, everything
+from gpulab_course.teach.names import NameRow, everything
 from tests.notebooks.course import NOTEBOOKS, number, read, text
 
 ROWS = everything()
 
 
-def at_hand() -> dict[str, Any]:
+def namespace() -> dict[str, Any]:
     cp = gl.use_device("virtual:A100").cp
     return {
         "gl": gl,
@@ -49,7 +49,7 @@ def test_every_call_that_a_row_recommends_runs(
     row: NameRow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(row.run, at_hand())
+    exec(row.run, namespace())
     run = set(re.findall(r"\w+", row.run))
     assert not [name for name in recommended(row) if name[-1] not in run]
     for name in ("sandbox", "tune", "Stream", "Event", "set_limit", "time_range"):
@@ -57,9 +57,9 @@ def test_every_call_that_a_row_recommends_runs(
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.where == "GPU"], ids=lambda row: row.torch)
-def test_what_takes_a_gpu_is_not_there_without(row: NameRow) -> None:
+def test_calls_that_need_a_gpu_are_missing_on_the_virtual_one(row: NameRow) -> None:
     with pytest.raises(AttributeError, match=r"virtual GPU|no attribute"):
-        exec(row.run, at_hand())
+        exec(row.run, namespace())
     assert "on a real GPU" in repr(gl.names(row.torch))
 
 
@@ -77,7 +77,7 @@ def test_calls_of_nvml_fit_its_functions() -> None:
         inspect.signature(getattr(pynvml, name)).bind(*values)
 
 
-def test_what_cannot_run_says_why() -> None:
+def test_rows_that_cannot_run_name_the_reason() -> None:
     for row in ROWS:
         assert bool(row.run) == (row.where in ("everywhere", "GPU")), row.torch
         if row.where in ("NVML", "driver"):
@@ -116,13 +116,13 @@ def test_no_two_rows_contradict_each_other() -> None:
         )
 
 
-def test_every_row_says_what_it_takes_and_where_the_course_shows_it() -> None:
+def test_every_row_names_an_existing_section_of_the_course() -> None:
     assert len({row.torch for row in ROWS}) == len(ROWS) >= 180
     assert {row.where for row in ROWS} == {"everywhere", "GPU", "NVML", "driver", "none"}
     headings = {
-        f"{number(path)} §{found}"
+        f"{number(path)} §{heading}"
         for path in NOTEBOOKS
-        for found in re.findall(r"^## (\d+) ·", text(read(path)), re.MULTILINE)
+        for heading in re.findall(r"^## (\d+) ·", text(read(path)), re.MULTILINE)
     } | {number(path) for path in NOTEBOOKS}
     shown = {row.section for row in ROWS if not row.section.endswith(", to come")}
     assert shown <= headings
@@ -130,42 +130,18 @@ def test_every_row_says_what_it_takes_and_where_the_course_shows_it() -> None:
     assert not to_come & {number(path) for path in NOTEBOOKS}
 
 
-@pytest.mark.parametrize("asked", ["memory_reserved", "torch.cuda.memory_reserved", " MEMORY_reserved"])
-def test_a_name_is_found_alone(asked: str) -> None:
-    (row,) = gl.names(asked).record
+@pytest.mark.parametrize("query", ["memory_reserved", "torch.cuda.memory_reserved", " MEMORY_reserved"])
+def test_an_exact_name_finds_one_row(query: str) -> None:
+    (row,) = gl.names(query).record
     assert row.torch == "memory_reserved"
-    assert "total_bytes()" in repr(gl.names(asked))
-    assert "10a §1" in gl.names(asked)._repr_html_()
+    assert "1 name" in repr(gl.names(query))
+    assert "total_bytes()" in repr(gl.names(query))
+    assert "10a §1" in gl.names(query)._repr_html_()
 
 
-def test_a_row_says_what_differs() -> None:
-    def said(**more: str) -> str:
-        fields = dict.fromkeys(("torch", "meaning", "here", "kind", "where", "section", "run", "notes"), "")
-        (row,) = Names("", [NameRow(**fields | {"meaning": "waits"} | more)])._table.rows
-        return str(row[2])
-
-    assert said(kind="direct") == said(kind="none") == "waits"
-    assert said(kind="nearest") == "waits (nearest)"
-    assert said(kind="composed", notes="of two") == "waits (composed); of two"
-    assert said(kind="direct", notes="late") == "waits; late"
-
-
-def test_the_title_says_how_many_and_about_what() -> None:
-    def title(asked: str = "") -> str:
-        return repr(gl.names(asked)).splitlines()[0]
-
-    assert title() == f"torch.cuda and CuPy: {len(ROWS)} names."
-    assert title("torch.memory_reserved") == "torch.cuda and CuPy: 1 name about 'torch.memory_reserved'."
-    near = title("memory_reservd")
-    assert near.startswith(
-        "torch.cuda and CuPy: 0 names about 'memory_reservd'. Did you mean 'memory_reserved'"
-    )
-    assert not any("\\n" in row.run for row in ROWS)
-    assert any("\n" in row.run for row in ROWS)
-
-
-def test_parts_of_either_side_are_found() -> None:
+def test_parts_of_names_of_either_side_find_rows() -> None:
     assert {"Stream", "stream", "current_stream"} <= {row.torch for row in gl.names("stream").record}
     assert "empty_cache" in {row.torch for row in gl.names("free_all_blocks").record}
     assert len(gl.names().record) == len(ROWS)
-    assert "Did you mean" in repr(gl.names("memory_reservd"))
+    assert f"{len(ROWS)} names" in repr(gl.names())
+    assert "Did you mean 'memory_reserved'" in repr(gl.names("memory_reservd"))

@@ -58,19 +58,11 @@ RACE = (
 
 
 def test_reports_of_many_threads_are_one_finding() -> None:
-    found = read(file(*(record(PAST_END, 4, thread) for thread in (7, 8, 9))), "memory", CODE)
-    (hazard,) = found
-    assert (hazard.tool, hazard.kind, hazard.space, hazard.severity) == (
-        "memory",
-        "out of bounds",
-        "global",
-        "error",
-    )
-    assert hazard.count == 3
-    assert hazard.second.thread == (7, 0, 0)
-    assert hazard.second.block == (3, 0, 0)
+    (hazard,) = read(file(*(record(PAST_END, 4, thread) for thread in (7, 8, 9))), "memory", CODE)
+    assert (hazard.tool, hazard.kind, hazard.space) == ("memory", "out of bounds", "global")
+    assert (hazard.severity, hazard.count, hazard.address) == ("error", 3, 0x7F00000000A0)
+    assert (hazard.second.thread, hazard.second.block) == ((7, 0, 0), (3, 0, 0))
     assert (hazard.second.line, hazard.second.source) == (4, "y[threadIdx.x] = s[31 - threadIdx.x];")
-    assert hazard.address == 0x7F00000000A0
 
 
 # As compute-sanitizer 2025.3.1 wrote it on an H200, without its host stack.
@@ -109,21 +101,21 @@ def test_a_race_has_both_its_sides() -> None:
         ("Barrier error detected. Invalid arguments.", "lane outside its mask"),
         ("Stack overflow", "stack overflow"),
         ("Warp assert", "assert"),
-        ("Something that a later version says", "Something that a later version says"),
+        ("A message of a later version", "A message of a later version"),
     ],
 )
-def test_its_words_are_ours(text: str, kind: str) -> None:
+def test_messages_of_compute_sanitizer_have_a_kind(text: str, kind: str) -> None:
     (hazard,) = read(file(record(f"<text>{text}</text>", 3)), "memory", CODE)
     assert hazard.kind == kind
 
 
-def test_what_the_host_was_told_is_no_finding() -> None:
-    told = "<api>cudaDeviceSynchronize</api><result>700</result>"
-    assert read(file(f"<record><kind>Api</kind><what>{told}</what></record>"), "memory") == ()
+def test_errors_of_host_calls_are_no_findings() -> None:
+    call = "<api>cudaDeviceSynchronize</api><result>700</result>"
+    assert read(file(f"<record><kind>Api</kind><what>{call}</what></record>"), "memory") == ()
     assert read(file(), "memory") == ()
 
 
-def test_what_is_missing_is_left_out() -> None:
+def test_missing_and_odd_values_are_left_out() -> None:
     (hazard,) = read(file("<record><what><text>Invalid __global__ write</text></what></record>"), "memory")
     assert (hazard.second.line, hazard.count, hazard.address) == (0, 1, None)
     odd = record(PAST_END, 4).replace("0x7f00000000a0", "9" * 40).replace("<x>0</x>", "<x>-1e9</x>")
@@ -143,7 +135,7 @@ def test_what_is_missing_is_left_out() -> None:
         (b" " * ((16 << 20) + 1), "bytes, and 16,777,216 are read"),
     ],
 )
-def test_a_file_that_is_none_is_refused(data: bytes, words: str) -> None:
+def test_a_file_that_is_damaged_or_foreign_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(SanitizerFileError, match=words):
         read(data, "memory")
 
@@ -164,15 +156,14 @@ def test_a_tool_is_found_by_path_by_home_and_by_pathfinder(
     monkeypatch.setattr("cuda.pathfinder.find_nvidia_binary_utility", lambda tool: f"/found/{tool}")
     assert toolkit.find_tool("some-tool") == "/found/some-tool"
     for version in ("2025.3", "2026.1"):
-        made = tmp_path / f"nsight-compute-{version}" / "some-tool"
-        made.parent.mkdir()
-        made.touch(0o755)
+        newest = tmp_path / f"nsight-compute-{version}" / "some-tool"
+        newest.parent.mkdir()
+        newest.touch(0o755)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert toolkit.find_tool("some-tool") == str(made)
-    on_path = tmp_path / "some-tool"
-    on_path.touch(0o755)
+    assert toolkit.find_tool("some-tool") == str(newest)
+    (tmp_path / "some-tool").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert toolkit.find_tool("some-tool") == str(on_path)
+    assert toolkit.find_tool("some-tool") == str(tmp_path / "some-tool")
 
 
 @pytest.fixture
@@ -232,7 +223,7 @@ def test_a_launch_runs_in_processes_under_the_tools(tool: Callable[..., None], t
         ours.compare(3)  # type: ignore[arg-type]
 
 
-def test_arguments_cross_with_what_lies_around_them(tool: Callable[..., None]) -> None:
+def test_arguments_reach_the_process_with_the_memory_around_them(tool: Callable[..., None]) -> None:
     tool(nvidia.CHECKER, file())
     refuses = 'extern "C" __global__ void k(int* x, int* y) { if (x[-32] != y[0] || x[0] != 32) __trap(); }'
     assert checked(kernel=gl.cp.RawKernel(refuses.replace("x[-32]", "x[0] - 32"), "k")).clean
@@ -243,7 +234,7 @@ def test_arguments_cross_with_what_lies_around_them(tool: Callable[..., None]) -
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("options", "reason"),
     [
         (
             {
@@ -257,18 +248,18 @@ def test_arguments_cross_with_what_lies_around_them(tool: Callable[..., None]) -
         (None, "compute-sanitizer is not installed; it comes with the CUDA Toolkit"),
     ],
 )
-def test_why_it_is_not_available_is_a_value(
-    how: dict[str, Any] | None, words: str, tool: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+def test_the_reason_why_no_check_ran_is_in_the_report(
+    options: dict[str, Any] | None, reason: str, tool: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if how is None:
+    if options is None:
         monkeypatch.setenv("PATH", "/nothing")
     else:
-        tool(nvidia.CHECKER, file(), **how)
-    report = checked(limit_s=0.5 if how and "more" in how else 60.0)
+        tool(nvidia.CHECKER, file(), **options)
+    report = checked(limit_s=0.5 if options and "more" in options else 60.0)
     assert not report.clean
     assert not report.complete
     assert report.tools == ()
-    assert re.search(words, report.unavailable, re.DOTALL), report.unavailable
+    assert re.search(reason, report.unavailable, re.DOTALL), report.unavailable
     assert report.verdict == "not available on this machine"
     assert report.unavailable in report.caption
 
@@ -280,7 +271,7 @@ def test_a_launch_that_does_not_begin_is_an_error(tool: Callable[..., None]) -> 
         checked(kernel=broken)
 
 
-def test_a_virtual_gpu_says_so() -> None:
+def test_the_tools_are_not_available_on_a_virtual_gpu() -> None:
     gl.use_device("virtual:T4")
     kernel = gl.cp.RawKernel(CODE, "k")
     x = gl.cp.zeros(64, "i4")
@@ -296,7 +287,7 @@ def test_a_virtual_gpu_says_so() -> None:
         gl.profile(counters=True)
 
 
-def test_words_of_a_tool_that_works_are_no_refusal() -> None:
+def test_output_of_a_tool_that_works_is_no_refusal() -> None:
     assert refusal("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 3 errors") == ""
     assert ncu.refusal('==PROF== Connected\n"ID","Kernel Name"') == ""
 
@@ -316,9 +307,9 @@ NCU = "\n".join(
         "==PROF== Connected to process 7",
         '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"',
         *(
-            f'"{n}","7","{kernel}","{what}","","{x}"'
-            for n, kernel, told in COUNTED
-            for what, x in told.items()
+            f'"{n}","7","{kernel}","{metric}","","{x}"'
+            for n, kernel, metrics in COUNTED
+            for metric, x in metrics.items()
         ),
     ]
 )

@@ -29,11 +29,13 @@ EVERYTHING: tuple[Observation[Any], ...] = (
 )
 
 
-@pytest.fixture(autouse=True, params=["H200", "T4"])
-def on_a_virtual_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
-    session.use_device(f"virtual:{request.param}")
-    yield
-    session.use_device("auto")
+@pytest.fixture(autouse=True)
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    with session.on_device(f"virtual:{getattr(request, 'param', 'T4')}"):
+        yield
+
+
+on_large_and_small_l2 = pytest.mark.parametrize("device", ["H200", "T4"], indirect=True)
 
 
 class Axpy:
@@ -56,8 +58,8 @@ class Axpy:
         return bool(np.array_equal(session.cp().asnumpy(self.y), expected))
 
     def roofline(self, caches: Caches) -> tuple[LaunchTrace, KernelCounters]:
-        seen, counted = session.observe(self.launch, Blocks(), Counters(caches))
-        return seen.record, counted.record
+        blocks, counters = session.observe(self.launch, Blocks(), Counters(caches))
+        return blocks.record, counters.record
 
 
 def displace() -> None:
@@ -75,22 +77,19 @@ def test_time_and_counts_take_one_run() -> None:
     assert counters.flops == {"f32": 2 * N}
 
 
-def test_all_that_one_place_shows_takes_one_run() -> None:
+def test_several_observations_of_one_warp_take_one_run() -> None:
     axpy = Axpy(4096)
-    alone = {}
-    for what in EVERYTHING:
-        alone[what] = session.observe(Axpy(4096).launch, what).record
-    seen = dict(zip(EVERYTHING, session.observe(axpy.launch, *EVERYTHING), strict=True))
+    alone = {kind: session.observe(Axpy(4096).launch, kind).record for kind in EVERYTHING}
+    together = dict(zip(EVERYTHING, session.observe(axpy.launch, *EVERYTHING), strict=True))
     assert axpy.times == 1
     assert axpy.holds(1)
-    counters, trace, warp, block = (
-        seen[what].record for what in (Counters("cold"), Accesses((1, 0, 0), 2), *EVERYTHING[4:])
-    )
-    assert counters == alone[Counters("cold")] == seen[Counters()].record
-    assert counters.caches == alone[Counters("cold")].caches
+    cold = EVERYTHING[1]
+    access = EVERYTHING[3]
+    counters, trace, warp, block = (together[kind].record for kind in (cold, access, *EVERYTHING[4:]))
+    assert counters == alone[cold] == together[Counters()].record
+    assert counters.caches == alone[cold].caches
     assert trace.counters == counters
-    other = alone[Accesses((1, 0, 0), 2)]
-    assert (np.diff(trace.address) == np.diff(other.address)).all()
+    assert (np.diff(trace.address) == np.diff(alone[access].address)).all()
     assert [v.name for v in warp.variables] == [v.name for v in alone[EVERYTHING[4]].variables]
     assert (warp.active_mask == alone[EVERYTHING[4]].active_mask).all()
     assert warp.warp_index == 2
@@ -98,51 +97,50 @@ def test_all_that_one_place_shows_takes_one_run() -> None:
 
 
 @pytest.mark.parametrize("further", [Warp((2, 0, 0), 1), Hazards()])
-def test_what_repeats_the_run_puts_arrays_back(further: Observation[Any]) -> None:
+def test_observations_that_repeat_the_run_restore_the_arrays(further: Observation[Any]) -> None:
     axpy = Axpy(4096)
-    seen = session.observe(axpy.launch, further, Warp(), Counters("cold"))
+    results = session.observe(axpy.launch, further, Warp(), Counters("cold"))
     assert axpy.times == 1
     assert axpy.holds(1)
-    kind = type(session.observe(Axpy(4096).launch, further).record)
-    assert type(seen[0].record) is kind
-    assert seen[2].record.flops == {"f32": 2 * 4096}
+    assert type(results[0].record) is type(session.observe(Axpy(4096).launch, further).record)
+    assert results[2].record.flops == {"f32": 2 * 4096}
 
 
-def test_arrays_are_put_back_for_all_if_one_asks_for_it() -> None:
+def test_arrays_are_restored_if_one_observation_restores_them() -> None:
     axpy = Axpy(4096)
-    seen = session.observe(axpy.launch, Counters("warm"), Blocks(restore=True), Hazards())
+    results = session.observe(axpy.launch, Counters("warm"), Blocks(restore=True), Hazards())
     assert axpy.times == 0
     assert axpy.holds(0)
-    assert seen[0].record.flops == {"f32": 2 * 4096}
-    assert seen[2].record.clean
+    assert results[0].record.flops == {"f32": 2 * 4096}
+    assert results[2].record.clean
 
 
+@on_large_and_small_l2
 def test_times_and_counts_are_of_the_same_caches() -> None:
-    """12 MiB twice: what counts say comes from memory is what the time is spent on."""
+    """Two arrays of 3 MiB, which an H200's L2 keeps and a T4's does not."""
     axpy = Axpy(3 << 18)
     axpy.roofline("warm")
-    warm, warm_counts = axpy.roofline("warm")
-    cold, cold_counts = axpy.roofline("cold")
-    again, again_counts = axpy.roofline("warm")
-    assert warm_counts.caches is not None
-    assert cold_counts.caches is not None
-    assert again_counts.caches == warm_counts.caches
-    read = cold_counts.caches.dram_read_bytes
-    assert read == pytest.approx(2 * 4 * axpy.n, rel=0.01)
-    if session.backend().device_info().l2_bytes > 4 * read:  # an H200 keeps both arrays, a T4 does not
-        assert warm_counts.caches.dram_read_bytes == 0
+    runs = [axpy.roofline(caches) for caches in ("warm", "cold", "warm")]
+    (warm, cold, again), counters = zip(*runs, strict=True)
+    warm_caches, cold_caches, again_caches = (counter.caches for counter in counters)
+    assert warm_caches is not None
+    assert cold_caches is not None
+    assert again_caches == warm_caches
+    assert cold_caches.dram_read_bytes == pytest.approx(2 * 4 * axpy.n, rel=0.01)
+    info = session.backend().device_info()
+    if info.l2_bytes > 4 * cold_caches.dram_read_bytes:
+        assert warm_caches.dram_read_bytes == 0
         assert cold.span_ns > 1.2 * warm.span_ns
-    # Memory cannot have given what is counted faster than it can.
-    most = session.backend().device_info().memory_bandwidth_gbps
-    assert most is not None
-    for trace, counters in ((warm, warm_counts), (cold, cold_counts)):
-        assert counters.caches is not None
-        assert counters.caches.dram_read_bytes / trace.span_ns <= most
+    # Memory delivers no faster than it can.
+    assert info.memory_bandwidth_gbps is not None
+    for trace, caches in ((warm, warm_caches), (cold, cold_caches)):
+        assert caches.dram_read_bytes / trace.span_ns <= info.memory_bandwidth_gbps
     assert again.span_ns == warm.span_ns
-    assert (warm_counts.caches.start, cold_counts.caches.start) == ("warm", "cold")
+    assert (warm_caches.start, cold_caches.start) == ("warm", "cold")
 
 
-def test_cold_times_are_those_of_arrays_that_others_have_displaced() -> None:
+@on_large_and_small_l2
+def test_a_cold_run_takes_as_long_as_one_whose_arrays_were_displaced() -> None:
     axpy = Axpy()
     cold, _ = axpy.roofline("cold")
     displace()

@@ -1,5 +1,4 @@
-"""Formats of numbers and ``gl.precision``: exact rounding against NumPy, ``struct`` and fractions; the "
-"view."""
+"""Number formats and ``gl.precision``: rounding compared with NumPy, ``struct`` and fractions; the view."""
 
 from __future__ import annotations
 
@@ -26,28 +25,30 @@ def same(a: float, b: float) -> bool:
 
 
 def nearest(number: float, form: Format) -> float:
-    """The same, found by looking through all numbers of a format: nearest first, then even bits."""
+    """Round by a search through all numbers of a format: nearest first, then even bits."""
     codes = range(2 ** (form.bits - 1))
     finite = [(form.value(code), code) for code in codes if math.isfinite(form.value(code))]
-    # What would come after the largest number stands for infinity, or NaN.
+    # The value after the largest number stands for infinity, or NaN.
     step = finite[-1][0] - finite[-2][0]
-    beyond = (finite[-1][0] + step, finite[-1][1] + 1)
+    overflow = (finite[-1][0] + step, finite[-1][1] + 1)
     size = abs(Fraction(number))
-    value, code = min([*finite, beyond], key=lambda each: (abs(each[0] - size), each[1] % 2))
-    found = (math.inf if form.has_infinity else math.nan) if code == beyond[1] else float(value)
-    return math.copysign(found, number)
+    value, code = min([*finite, overflow], key=lambda pair: (abs(pair[0] - size), pair[1] % 2))
+    rounded = float(value)
+    if code == overflow[1]:
+        rounded = math.inf if form.has_infinity else math.nan
+    return math.copysign(rounded, number)
 
 
-def test_halves_are_numpys() -> None:
+def test_half_precision_equals_numpys() -> None:
     with np.errstate(over="ignore"):
-        wanted = MANY.astype(np.float16).astype(np.float64)
-    assert np.array_equal(FP16.round_all(MANY), wanted)
+        expected = MANY.astype(np.float16).astype(np.float64)
+    assert np.array_equal(FP16.round_all(MANY), expected)
     for code, value in enumerate(np.arange(65536, dtype=np.uint16).view(np.float16).astype(float)):
         assert same(float(FP16.value(code)), value)
         assert math.isnan(value) or FP16.code(float(value)) == code
 
 
-def test_singles_and_doubles_are_structs() -> None:
+def test_single_and_double_precision_equal_structs() -> None:
     for number in MANY[:500]:
         with np.errstate(over="ignore"):
             single = float(np.float32(number))
@@ -59,7 +60,7 @@ def test_singles_and_doubles_are_structs() -> None:
 
 
 @pytest.mark.parametrize("form", [E4M3, E5M2], ids=lambda form: form.name)
-def test_bytes_are_the_nearest_of_all(form: Format) -> None:
+def test_eight_bit_formats_round_to_the_nearest_number(form: Format) -> None:
     finite = [float(form.value(code)) for code in range(128) if math.isfinite(form.value(code))]
     ties = [(a + b) / 2 for a, b in itertools.pairwise(finite)]
     top = finite[-1] + (finite[-1] - finite[-2]) / 2
@@ -68,14 +69,14 @@ def test_bytes_are_the_nearest_of_all(form: Format) -> None:
 
 
 @pytest.mark.parametrize("form", [BF16, TF32], ids=lambda form: form.name)
-def test_those_of_fp32s_range_are_its_upper_bits_rounded(form: Format) -> None:
+def test_formats_with_fp32s_range_are_its_upper_bits_rounded(form: Format) -> None:
     bits = RNG.integers(0, 2**32, 3000, dtype=np.uint64)
     low = 23 - form.fraction_bits
     bits = np.where(RNG.random(3000) < 0.3, bits >> low << low | 1 << low - 1, bits)
-    for each, value in zip(bits.tolist(), bits.astype(np.uint32).view(np.float32).tolist(), strict=True):
+    for code, value in zip(bits.tolist(), bits.astype(np.uint32).view(np.float32).tolist(), strict=True):
         if math.isnan(value):
             continue
-        cut = each + (1 << low - 1) - 1 + (each >> low & 1) >> low << low
+        cut = code + (1 << low - 1) - 1 + (code >> low & 1) >> low << low
         assert form.round(value) == struct.unpack("<f", struct.pack("<I", cut))[0]
 
 
@@ -90,8 +91,8 @@ def test_one_number_and_many_are_rounded_alike(form: Format) -> None:
 @narrow
 def test_neighbours_are_the_next_codes(form: Format) -> None:
     ordered = sorted({float(form.value(c)) for c in range(2**form.bits) if math.isfinite(form.value(c))})
-    for low, here, high in zip(ordered[:-2], ordered[1:-1], ordered[2:], strict=True):
-        assert form.neighbours(here) == (low, high)
+    for low, number, high in zip(ordered[:-2], ordered[1:-1], ordered[2:], strict=True):
+        assert form.neighbours(number) == (low, high)
     assert same(form.neighbours(form.largest)[1], math.inf if form.has_infinity else math.nan)
 
 
@@ -111,12 +112,12 @@ def test_against_ml_dtypes() -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         singles = MANY.astype(np.float32)
         by_kind = {form: singles.astype(kind).astype(np.float64) for form, kind in kinds.items()}
-    for form, wanted in by_kind.items():
-        assert np.array_equal(form.round_all(singles), wanted, equal_nan=True)
+    for form, expected in by_kind.items():
+        assert np.array_equal(form.round_all(singles), expected, equal_nan=True)
 
 
 @pytest.mark.parametrize(
-    ("given", "bits"),
+    ("number", "bits"),
     [
         ("1/3", "0011111010101011"),
         (0.1, "0011110111001101"),
@@ -127,43 +128,39 @@ def test_against_ml_dtypes() -> None:
         ("\N{MINUS SIGN}1_000", "1100010001111010"),
     ],
 )
-def test_bits_of_what_is_typed(given: object, bits: str) -> None:
-    seen = gl.precision(given, formats=["BF16"]).record[0]
-    assert "".join(seen.form.parts(seen.code)) == bits
+def test_bits_of_a_number_or_its_text(number: object, bits: str) -> None:
+    rounded = gl.precision(number, formats=["BF16"]).record[0]
+    assert "".join(rounded.form.parts(rounded.code)) == bits
 
 
-def test_what_is_typed_is_taken_exactly() -> None:
-    typed = gl.precision("0.1", ["FP64"]).record[0]
-    computed = gl.precision(0.1, ["FP64"]).record[0]
-    assert typed.error == float(Fraction(0.1) - Fraction(1, 10))
-    assert computed.error == 0
+def test_a_text_is_taken_exactly_and_a_float_as_it_is() -> None:
+    assert gl.precision("0.1", ["FP64"]).record[0].error == float(Fraction(0.1) - Fraction(1, 10))
+    assert gl.precision(0.1, ["FP64"]).record[0].error == 0
 
 
-@pytest.mark.parametrize("wrong", ["", "one", "1/0", "1e999999999", "0x", "1" * 1000])
-def test_no_number(wrong: str) -> None:
-    with pytest.raises(ValueError, match="is no number; write one such as"):
-        gl.precision(wrong)
-
-
-@pytest.mark.parametrize("wrong", [None, 1j, [1, 2], object()])
-def test_nothing_like_a_number(wrong: object) -> None:
-    with pytest.raises(TypeError, match="a number or its text"):
-        gl.precision(wrong)
-
-
-def test_no_such_format() -> None:
-    with pytest.raises(ValueError, match=r"no format 'FP17'; there are FP64, .* FP8 E5M2.*FP16"):
-        gl.precision(1, formats=["FP17"])
+@pytest.mark.parametrize(
+    ("number", "formats", "error", "message"),
+    [
+        *((text, None, ValueError, "is no number") for text in ("", "one", "1/0", "1e999999999", "1" * 1000)),
+        *((value, None, TypeError, "a number or its text") for value in (None, 1j, [1, 2], object())),
+        (1, ["FP17"], ValueError, r"no format 'FP17'; there are FP64, .* FP8 E5M2.*FP16"),
+    ],
+)
+def test_wrong_numbers_and_formats_are_named(
+    number: object, formats: list[str] | None, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gl.precision(number, formats) if formats else gl.precision(number)
 
 
 def test_sliders_move_and_scale_the_number() -> None:
     view = gl.precision(1, formats=["BF16", "FP16", "E4M3"])
     assert isinstance(view, PrecisionView)
     view.step = 8  # eight eighths of BF16's step
-    assert [each.value for each in view.record] == [1 + 2**-7, 1 + 2**-7, 1]
+    assert [row.value for row in view.record] == [1 + 2**-7, 1 + 2**-7, 1]
     view.power = -16
     assert view.shown == Fraction(1 + 2**-7) * Fraction(2) ** -16
-    assert [each.value for each in view.record[1:]] == [2**-16 * (1 + 2**-7), 0]
+    assert [row.value for row in view.record[1:]] == [2**-16 * (1 + 2**-7), 0]
     assert view.pictured == {"step": 8, "power": -16}
     assert not view.error
 
@@ -181,10 +178,9 @@ def test_every_number_has_a_sentence_and_a_picture(value: object) -> None:
             assert not view.error
 
 
-def test_as_many_digits_are_told_as_part_the_formats_numbers() -> None:
-    told = gl.precision("0.1").describe()
-    assert "FP32 0.1000000015, TF32 0.09997558594" in told
-    assert "nearest 0.10000000000000001, error +5.55e−18 (5.6e−15 %)" in told
-    assert "next below 0.099999999999999992, next above 0.10000000000000002." in told
-    assert "error −1e−09 (100 %)" in gl.precision("1e-9", ("FP16",)).describe(), "all of it is lost"
-    assert "error 0," in gl.precision("0", ("FP16",)).describe()
+def test_numbers_have_as_many_digits_as_tell_neighbours_apart() -> None:
+    text = gl.precision("0.1").describe()
+    assert "FP32 0.1000000015, TF32 0.09997558594" in text
+    assert "0.10000000000000001, error +5.55e−18" in text
+    assert "below 0.099999999999999992, next above 0.10000000000000002." in text
+    assert "(100 %)" in gl.precision("1e-9", ("FP16",)).describe(), "the number is lost"

@@ -1,4 +1,4 @@
-"""The session and the public functions on a real GPU: measured, with the virtual twin beside."""
+"""The session and the public functions on a real GPU: measured, and predicted by the virtual twin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def addition() -> tuple[Any, tuple[Any, ...], Any]:
     return cp.RawKernel(VECTOR_ADD, "vector_add"), args, a + b
 
 
-def test_the_session_uses_cupy_and_says_that_numbers_are_measured() -> None:
+def test_the_session_uses_cupy_and_numbers_are_measured() -> None:
     import cupy
 
     assert gl.cp is cupy
@@ -49,7 +49,7 @@ def test_a_launch_in_a_capture_is_refused_and_the_capture_goes_on(addition: Any)
     np.testing.assert_array_equal(args[2].get(), expected)
 
 
-def test_launch_is_measured_with_the_prediction_beside(addition: Any) -> None:
+def test_a_launch_is_measured_and_predicted(addition: Any) -> None:
     kernel, args, expected = addition
     chart = gl.launch(kernel, GRID, 256, args)
     np.testing.assert_array_equal(args[2].get(), expected)
@@ -96,14 +96,14 @@ def test_accesses_are_traced_in_a_replay_and_the_kernel_runs_once() -> None:
     assert view.access.lanes == tuple(range(8))
 
 
-def test_a_replay_that_takes_too_long_is_given_up() -> None:
+def test_a_replay_that_takes_too_long_is_stopped() -> None:
     gl.use_device(watchdog_s=0.3)
     x = gl.cp.zeros(1, gl.cp.int32)
     with pytest.raises(gl.errors.GpulabError, match="watchdog_s=60"):
         gl.count(gl.cp.RawKernel(FOREVER, "forever"), 1, 32, (x,))
 
 
-def test_a_fault_is_found_before_it_can_end_the_cuda_context(addition: Any) -> None:
+def test_a_fault_is_reported_before_it_can_end_the_cuda_context(addition: Any) -> None:
     kernel, args, expected = addition
     x = gl.cp.ones(1000, gl.cp.float32)
     for function in (gl.launch, gl.warps, gl.count, gl.access):
@@ -130,34 +130,30 @@ def test_arguments_that_would_end_the_process_are_refused(addition: Any, functio
     np.testing.assert_array_equal(args[2].get(), expected)
 
 
-def test_occupancy_is_the_drivers(addition: Any) -> None:
-    kernel, _, _ = addition
-    assert gl.occupancy(kernel, 256).point.provenance.source == "measured"
-
-
-def test_a_driver_that_knows_better_is_the_limit(addition: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_s_occupancy_is_the_limit(addition: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real import backend
 
     class Fewer:
         def __getattr__(self, name: str) -> Any:
-            return getattr(drivers, name)
+            return getattr(driver, name)
 
         def occupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> int:
             return 2
 
-    drivers = backend.driver
+    driver = backend.driver
+    assert gl.occupancy(addition[0], 256).point.provenance.source == "measured"
     monkeypatch.setattr(backend, "driver", Fewer())
-    found = gl.occupancy(addition[0], 96).point
-    assert (found.blocks_per_sm, found.warps_per_sm) == (2, 6)
-    assert found.blocks_by_limit["driver"] == 2
-    assert found.limiters == ("driver",)
+    point = gl.occupancy(addition[0], 96).point
+    assert (point.blocks_per_sm, point.warps_per_sm) == (2, 6)
+    assert point.blocks_by_limit["driver"] == 2
+    assert point.limiters == ("driver",)
 
 
 def test_device_shows_live_readings() -> None:
     card = gl.device()
     assert card.has_metrics
     assert card.info.provenance.source == "measured"
-    assert not [other.name for other in card.others if other.name in card.info.name], "not beside itself"
+    assert not [other.name for other in card.others if other.name in card.info.name], "not next to itself"
 
 
 def test_to_a_virtual_device_and_back(addition: Any) -> None:
@@ -199,7 +195,7 @@ def test_calls_are_counted() -> None:
 
 @pytest.mark.hardware("the doctor asks the driver's library itself")
 def test_the_doctor_finds_the_gpu() -> None:
-    found = gl.doctor()
+    diagnosis = gl.doctor()
     for part in ("NVIDIA driver", "CUDA version", "CuPy", "CuPy's NVRTC", "real GPU", "NVML"):
-        assert found[part].status == "ok", found[part]
-    assert found.real_gpu
+        assert diagnosis[part].status == "ok", diagnosis[part]
+    assert diagnosis.real_gpu

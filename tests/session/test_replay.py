@@ -29,7 +29,7 @@ def test_arrays_are_copied_and_the_rest_passes(cp: Any) -> None:
     assert size_bytes((x, np.int32(3)), cp) == 400
 
 
-def test_the_same_array_twice_stays_one(cp: Any) -> None:
+def test_an_array_passed_twice_is_copied_once(cp: Any) -> None:
     x = cp.zeros(64, cp.int32)
     first, second = Copies((x, x), cp).on(cp)
     assert first.data.ptr == second.data.ptr
@@ -48,7 +48,7 @@ def test_overlapping_slices_keep_their_distance(cp: Any) -> None:
     assert size_bytes(args, cp) == 4000
 
 
-def test_separate_arrays_stay_separate_so_that_a_step_over_the_end_is_found(cp: Any) -> None:
+def test_an_access_beyond_a_copied_array_is_a_fault(cp: Any) -> None:
     x = cp.zeros(100, cp.int32)
     y = cp.zeros(100, cp.int32)
     copies = Copies((x, y), cp).on(cp)
@@ -67,7 +67,7 @@ def test_strided_and_empty_arrays(cp: Any) -> None:
     assert empty.size == 0
 
 
-def test_kept_contents_are_those_of_the_moment_they_were_kept(cp: Any) -> None:
+def test_kept_contents_are_a_snapshot(cp: Any) -> None:
     base = cp.arange(100, dtype=cp.int32)
     alone = cp.ones(4)
     kept = Copies((base[:60], base[40:], alone, 7), cp, keep_contents=True)
@@ -81,7 +81,7 @@ def test_kept_contents_are_those_of_the_moment_they_were_kept(cp: Any) -> None:
     assert number == 7
 
 
-def test_stand_ins_have_type_and_shape_but_their_own_memory(cp: Any) -> None:
+def test_placeholders_have_type_and_shape_but_their_own_memory(cp: Any) -> None:
     x = cp.arange(12, dtype=cp.int16).reshape(3, 4)
     array, number = placeholders((x, 5), cp, cp)
     assert (array.shape, array.dtype, number) == (x.shape, x.dtype, 5)

@@ -48,10 +48,13 @@ __global__ void integers(const int* x, int* out) { out[threadIdx.x] = x[threadId
 }"""
 
 
-@pytest.fixture(autouse=True, params=["T4", "A100", "RTX 4090", "H100"])
-def on_a_virtual_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
-    with session.on_device(f"virtual:{request.param}"):
+@pytest.fixture(autouse=True)
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    with session.on_device(f"virtual:{getattr(request, 'param', 'T4')}"):
         yield
+
+
+on_several_gpus = pytest.mark.parametrize("device", ["T4", "A100", "RTX 4090", "H100"], indirect=True)
 
 
 def launch(name: str, threads: int = N, floats: int = N, kind: type[Any] = np.float32) -> tuple[Any, ...]:
@@ -60,6 +63,7 @@ def launch(name: str, threads: int = N, floats: int = N, kind: type[Any] = np.fl
     return cp.RawModule(code=CODE).get_function(name), threads // 32, 32, arrays
 
 
+@on_several_gpus
 def test_a_multiply_add_counts_two_and_bytes_are_those_moved() -> None:
     chart = gl.roofline(launch("dense"), launch("sparse", N // 16))
     dense, sparse = chart.record.points
@@ -79,34 +83,34 @@ def test_a_wavefront_of_shared_memory_moves_128_bytes() -> None:
     assert point.intensities["shared"] == 64 / 1024
 
 
+@on_several_gpus
 def test_ceilings_are_the_published_ones() -> None:
-    chart = gl.roofline(launch("dense"), launch("doubles", kind=np.float64))
+    record = gl.roofline(launch("dense"), launch("doubles", kind=np.float64)).record
     info = session.backend().device_info()
-    kept = chart.record.ceilings
-    assert kept.gbps["DRAM"] == info.memory_bandwidth_gbps
+    ceilings = record.ceilings
+    assert ceilings.gbps["DRAM"] == info.memory_bandwidth_gbps
     assert info.boost_clock_mhz is not None
     clocks = info.sm_count * info.boost_clock_mhz / 1e3
-    assert kept.gbps["shared"] == pytest.approx(128 * clocks)
-    assert kept.gbps["DRAM"] < kept.gbps["L2"] < kept.gbps["shared"]
-    assert kept.gflops["f32"] == pytest.approx(2 * info.fp32_lanes_per_sm * clocks, rel=0.05)
-    halved = {(7, 5): 32, (8, 0): 2, (8, 9): 64, (9, 0): 2}[info.compute_capability]
-    assert kept.gflops["f32"] / kept.gflops["f64"] == pytest.approx(halved, rel=0.05)
-    assert chart.record.points[1].flops == {"f64": 2 * N}
-    assert all(each.gflops <= chart.record.roof(each)[1] for each in chart.record.points)
+    assert ceilings.gbps["shared"] == pytest.approx(128 * clocks)
+    assert ceilings.gbps["DRAM"] < ceilings.gbps["L2"] < ceilings.gbps["shared"]
+    assert ceilings.gflops["f32"] == pytest.approx(2 * info.fp32_lanes_per_sm * clocks, rel=0.05)
+    ratio = {(7, 5): 32, (8, 0): 2, (8, 9): 64, (9, 0): 2}[info.compute_capability]
+    assert ceilings.gflops["f32"] / ceilings.gflops["f64"] == pytest.approx(ratio, rel=0.05)
+    assert record.points[1].flops == {"f64": 2 * N}
+    assert all(point.gflops <= record.roof(point)[1] for point in record.points)
 
 
-def test_names_are_told_apart_or_given() -> None:
-    twice = gl.roofline(launch("dense"), launch("dense"), launch("integers", 32, kind=np.int32))
-    assert [each.name for each in twice.record.points] == ["dense 1", "dense 2", "integers"]
-    assert "integers is not in the chart: it computes no floating-point number" in twice.describe()
-    kernel, grid, block, args = launch("dense")
-    step = {"kernel": kernel, "grid": grid, "block": block, "args": args}
+def test_points_have_distinct_names() -> None:
+    chart = gl.roofline(launch("dense"), launch("dense"), launch("integers", 32, kind=np.int32))
+    assert [point.name for point in chart.record.points] == ["dense 1", "dense 2", "integers"]
+    assert "integers is not in the chart" in chart.describe()
+    step = dict(zip(("kernel", "grid", "block", "args"), launch("dense"), strict=True))
     named = gl.roofline(step, launch("sparse", N // 16), names=("before", "after"), path=True)
     assert "before → after: " in named.describe()
 
 
 @pytest.mark.parametrize(
-    ("given", "more", "error", "words"),
+    ("launches", "options", "error", "message"),
     [
         ((), {}, ValueError, "at least one launch"),
         ((3,), {}, TypeError, "Launch 1 is a launch, not int"),
@@ -118,8 +122,7 @@ def test_names_are_told_apart_or_given() -> None:
     ],
 )
 def test_what_is_no_launch_is_refused(
-    given: tuple[Any, ...], more: dict[str, Any], error: type[Exception], words: str
+    launches: tuple[Any, ...], options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    given = tuple(launch(each) if isinstance(each, str) else each for each in given)
-    with pytest.raises(error, match=words):
-        gl.roofline(*given, **more)
+    with pytest.raises(error, match=message):
+        gl.roofline(*(launch(name) if isinstance(name, str) else name for name in launches), **options)

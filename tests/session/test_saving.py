@@ -1,4 +1,4 @@
-"""``save`` of what a learner has: the ending says the format, and one that is not known is refused."""
+"""``save`` of results: the ending selects the format, and an unknown one is refused."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def graph() -> Any:
 
 
 def watched(call: Callable[[], Any]) -> Any:
-    with call() as seen:
+    with call() as report:
         gl.cp.zeros(1000).sum().get()
-    return seen
+    return report
 
 
 PICTURE = (".html", ".htm", ".png")
@@ -66,36 +66,26 @@ def virtual() -> None:
 
 
 @pytest.mark.parametrize("name", THINGS)
-def test_the_ending_says_the_format_and_the_path_comes_back(name: str, tmp_path: Path) -> None:
+def test_the_ending_selects_the_format_and_an_unknown_one_is_refused(name: str, tmp_path: Path) -> None:
     make, endings = THINGS[name]
     thing = make()
     for number, ending in enumerate(endings):
-        wanted = tmp_path / f"x{number}{ending.upper() if number % 2 else ending}"
-        found = thing.save(str(wanted))
-        assert found == wanted
-        content = found.read_bytes()
+        path = tmp_path / f"x{number}{ending.upper() if number % 2 else ending}"
+        assert thing.save(str(path)) == path
+        content = path.read_bytes()
         assert content
         assert content.lower().startswith(STARTS[ending].lower())
-
-
-@pytest.mark.parametrize("name", THINGS)
-def test_another_ending_is_refused_and_nothing_is_written(name: str, tmp_path: Path) -> None:
-    make, endings = THINGS[name]
-    thing = make()
-    folder = tmp_path / "files"
-    folder.mkdir()
     for wrong in ("x.xyz", "x", "png", "x.png.bak"):
-        with pytest.raises(ValueError, match="not as") as refused:
-            thing.save(folder / wrong)
-        known = f"{', '.join(endings[:-1])} or {endings[-1]}" if len(endings) > 1 else endings[0]
-        assert str(refused.value) == f"It is saved as {known}, not as {wrong!r}."
-    assert not list(folder.iterdir())
+        with pytest.raises(ValueError, match=f"not as '{wrong}'") as error:
+            thing.save(tmp_path / wrong)
+        assert all(ending in str(error.value) for ending in endings)
+    assert len([*tmp_path.iterdir()]) == len(endings), "a refused file is not written"
 
 
 def test_json_holds_the_record(tmp_path: Path) -> None:
     with gl.memory(rate_hz=5) as m:
         x = gl.cp.zeros(1 << 20, gl.cp.uint8)
-    told = json.loads(m.save(tmp_path / "x.json").read_text("utf-8"))
-    assert told["marks"]["allocated_bytes"] == [x.nbytes]
-    assert told["used_bytes"] == [None if u != u else u for u in m.record.used_bytes.tolist()]
-    assert io.load(io.save(m.record, tmp_path / "x.npz")).provenance.source == told["provenance"]["source"]
+    data = json.loads(m.save(tmp_path / "x.json").read_text("utf-8"))
+    assert data["marks"]["allocated_bytes"] == [x.nbytes]
+    assert data["used_bytes"] == [None if u != u else u for u in m.record.used_bytes.tolist()]
+    assert io.load(io.save(m.record, tmp_path / "x.npz")).provenance.source == data["provenance"]["source"]

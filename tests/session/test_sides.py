@@ -1,4 +1,4 @@
-"""Which side answers what of a launch, with a made-up GPU and a made-up twin; calls; histories; cautions."""
+"""Which side answers what of a launch, with stand-ins for a real GPU and its twin; calls; cautions."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-import gpulab as gl
 from gpulab import session
-from gpulab.session import calls, cuda, current, history, sides, waiting
+from gpulab.session import calls, cuda, current, sides, waiting
 from tests.trace.test_cupti_library import Library, called_back
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.errors import GpulabError, NotSupportedError, WatchError
 from virtualgpu.model import machine
-from virtualgpu.model.orders.late_faults import LateFaults
 from virtualgpu.protocol import Accesses, Block, Blocks, Costs, Counters, Hazards, Launch, Warp
 from virtualgpu.records import Activity
 
@@ -33,51 +31,51 @@ def device() -> None:
 
 
 class Twin:
-    """A virtual GPU that notes what it is asked, and answers ``("twin", what)``."""
+    """A virtual GPU that notes observations, and answers ``("twin", observation)``."""
 
     def __init__(self) -> None:
         self.cp = session.cp()
-        self.asked: list[tuple[Any, ...]] = []
-        self.prepared_for: list[Launch] = []
-        self.refuses: Exception | None = None
-        self.fails: Exception | None = None
+        self.observations: list[tuple[Any, ...]] = []
+        self.prepared_launches: list[Launch] = []
+        self.refusal: Exception | None = None
+        self.error: Exception | None = None
         self.watchdogs: list[list[float]] = []
         devices = [SimpleNamespace(watchdog_s=5.0), SimpleNamespace(watchdog_s=0.25)]
         self.machine = SimpleNamespace(devices=devices, keeping=self._keeping)
 
     @contextmanager
     def _keeping(self, name: str) -> Iterator[None]:
-        kept = [getattr(each, name) for each in self.machine.devices]
+        values = [getattr(device, name) for device in self.machine.devices]
         yield
-        for each, value in zip(self.machine.devices, kept, strict=True):
-            setattr(each, name, value)
+        for device, value in zip(self.machine.devices, values, strict=True):
+            setattr(device, name, value)
 
     def prepared(self, launch: Launch) -> None:
-        self.prepared_for.append(launch)
-        if self.refuses is not None:
-            raise self.refuses
+        self.prepared_launches.append(launch)
+        if self.refusal is not None:
+            raise self.refusal
 
-    def observe(self, launch: Launch, *what: Any) -> Any:
-        self.asked.append(what)
-        self.watchdogs.append([each.watchdog_s for each in self.machine.devices])
-        self.seen = launch
-        if self.fails is not None:
-            raise self.fails
-        found = tuple(("twin", each) for each in what)
-        return found if len(what) > 1 else found[0]
+    def observe(self, launch: Launch, *observations: Any) -> Any:
+        self.observations.append(observations)
+        self.watchdogs.append([device.watchdog_s for device in self.machine.devices])
+        self.launch = launch
+        if self.error is not None:
+            raise self.error
+        answers = tuple(("twin", observation) for observation in observations)
+        return answers if len(answers) > 1 else answers[0]
 
 
 class Real:
-    """A real GPU that answers ``("real", what)``."""
+    """A real GPU that answers ``("real", observation)``."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+        self.observations: list[tuple[Any, ...]] = []
 
-    def observe(self, launch: Launch, *what: Any) -> Any:
-        self.asked.append(what)
-        self.seen = launch
-        found = tuple(("real", each) for each in what)
-        return found if len(what) > 1 else found[0]
+    def observe(self, launch: Launch, *observations: Any) -> Any:
+        self.observations.append(observations)
+        self.launch = launch
+        answers = tuple(("real", observation) for observation in observations)
+        return answers if len(answers) > 1 else answers[0]
 
 
 @pytest.fixture
@@ -98,70 +96,72 @@ def launch(grid: int = 2, block: int = 64, n: int = 64, kernel: Any = None, **mo
 def test_a_virtual_gpu_answers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Real()
     monkeypatch.setattr(sides.current, "backend", lambda: real)
-    asked = launch()
-    one = session.observe(asked, Blocks())
+    one = session.observe(launch(), Blocks())
     assert (one.record, one.counterpart, one.note) == (("real", Blocks()), None, "")
-    several = session.observe(asked, Blocks(), Warp())
-    assert [each.record for each in several] == [("real", Blocks()), ("real", Warp())]
-    assert real.asked == [(Blocks(),), (Blocks(), Warp())]
+    several = session.observe(launch(), Blocks(), Warp())
+    assert [answer.record for answer in several] == [("real", Blocks()), ("real", Warp())]
+    assert real.observations == [(Blocks(),), (Blocks(), Warp())]
 
 
-def test_times_are_measured_and_predicted_beside(both: tuple[Real, Twin]) -> None:
+def test_times_are_measured_and_predicted(both: tuple[Real, Twin]) -> None:
     real, twin = both
-    found = session.observe(launch(), Blocks())
-    assert found.record == ("real", Blocks())
-    assert found.note == ""
-    assert found.counterpart is not None
-    assert found.counterpart() == ("twin", Blocks())
-    assert (len(twin.asked), len(real.asked), len(twin.prepared_for)) == (1, 1, 1)
+    answer = session.observe(launch(), Blocks())
+    assert answer.record == ("real", Blocks())
+    assert answer.note == ""
+    assert answer.counterpart is not None
+    assert answer.counterpart() == ("twin", Blocks())
+    assert (len(twin.observations), len(real.observations), len(twin.prepared_launches)) == (1, 1, 1)
     assert twin.watchdogs == [[0.5, 0.25]], "a first replay keeps to the shorter of two limits"
-    assert [each.watchdog_s for each in twin.machine.devices] == [5.0, 0.25]
-    assert found.counterpart() == ("twin", Blocks()), "what was replayed is kept"
-    assert len(twin.asked) == 1
+    assert [device.watchdog_s for device in twin.machine.devices] == [5.0, 0.25]
+    assert answer.counterpart() == ("twin", Blocks()), "the replay is kept"
+    assert len(twin.observations) == 1
 
 
-def test_what_only_the_twin_tells_is_counted_there(both: tuple[Real, Twin]) -> None:
-    real, twin = both
-    ran: list[str] = []
-    asked = launch()
-    kernel = asked.kernel
-    for what, note, runs in (
-        (Counters(), "Counted in a replay on the virtual GPU", 1),
-        (Costs(), "Counted in a replay on the virtual GPU", 1),
-        (Accesses(), "Counted in a replay on the virtual GPU", 1),
+@pytest.mark.parametrize(
+    ("observation", "note", "runs"),
+    [
+        *((kind, "Counted in a replay", 1) for kind in (Counters(), Costs(), Accesses())),
         (Hazards(), "Run on the virtual GPU over copies of the arrays.", 0),
-    ):
-        ran.clear()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Launch, "run", lambda self: ran.append("real"))
-            found = session.observe(launch(kernel=kernel), what)
-        assert (found.record, found.counterpart, found.note) == (("twin", what), None, note)
-        assert len(ran) == runs
-    assert real.asked == []
+    ],
+)
+def test_counts_and_hazards_are_those_of_the_twin(
+    both: tuple[Real, Twin],
+    observation: Any,
+    note: str,
+    runs: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, twin = both
+    launches: list[Launch] = []
+    monkeypatch.setattr(Launch, "run", lambda self: launches.append(self))
+    answer = session.observe(launch(), observation)
+    assert (answer.record, answer.counterpart) == (("twin", observation), None)
+    assert note in answer.note
+    assert len(launches) == runs
+    assert real.observations == []
     assert twin.watchdogs[0] == [5.0, 0.25], "as long as the watchdog allows"
 
 
-def test_several_observations_are_asked_of_whom_they_concern(both: tuple[Real, Twin]) -> None:
+def test_several_observations_are_made_on_their_sides(both: tuple[Real, Twin]) -> None:
     real, twin = both
-    what = (Blocks(), Counters("cold"), Warp((1, 0, 0), 1), Block((1, 0, 0), 1), Hazards())
-    found = dict(zip(what, session.observe(launch(), *what), strict=True))
-    warp = Warp((1, 0, 0), 1, what[3].max_steps)
-    (asked,) = real.asked
-    assert asked == (Blocks(caches="cold"), Warp((1, 0, 0), 1), warp)
-    assert twin.asked == [what]
-    assert found[what[0]].record == ("real", Blocks(caches="cold"))
-    assert found[what[1]].record == ("twin", what[1])
-    assert found[what[2]].record == ("twin", what[2])
-    assert found[what[2]].counterpart() == ("real", what[2])
-    assert found[what[3]].counterpart() == ("real", warp)
+    kinds = (Blocks(), Counters("cold"), Warp((1, 0, 0), 1), Block((1, 0, 0), 1), Hazards())
+    answers = session.observe(launch(), *kinds)
+    warp = Warp((1, 0, 0), 1, kinds[3].max_steps)
+    assert real.observations == [(Blocks(caches="cold"), Warp((1, 0, 0), 1), warp)]
+    assert twin.observations == [kinds]
+    assert answers[0].record == ("real", Blocks(caches="cold"))
+    assert answers[1].record == ("twin", kinds[1])
+    assert answers[2].record == ("twin", kinds[2])
+    assert answers[2].counterpart() == ("real", kinds[2])
+    assert answers[3].counterpart() == ("real", warp)
     two = session.observe(launch(), Blocks(), Counters("warm"))
-    assert [each.record[0] for each in two] == ["real", "twin"]
-    assert real.asked[-1] == (Blocks(),)
+    assert [answer.record[0] for answer in two] == ["real", "twin"]
+    assert real.observations[-1] == (Blocks(),)
 
 
-def test_without_a_replay_masks_stand_alone(both: tuple[Real, Twin]) -> None:
+def test_without_a_replay_there_is_no_prediction(both: tuple[Real, Twin]) -> None:
     _, twin = both
-    twin.fails = NotSupportedError("not on a virtual GPU")
+    twin.error = NotSupportedError("not on a virtual GPU")
     warp = session.observe(launch(), Warp())
     assert (warp.record, warp.counterpart) == (("real", Warp()), None)
     blocks = session.observe(launch(), Blocks())
@@ -180,17 +180,17 @@ def test_without_a_replay_masks_stand_alone(both: tuple[Real, Twin]) -> None:
         (CUDARuntimeError(999, "", ""), False),
     ],
 )
-def test_what_would_end_the_context_is_raised_before_the_real_gpu_runs(
+def test_a_fault_in_the_replay_is_raised_before_the_real_gpu_runs(
     both: tuple[Real, Twin], error: Exception, passes: bool
 ) -> None:
     real, twin = both
-    twin.fails = error
+    twin.error = error
     if passes:
         with pytest.raises(type(error)):
             session.observe(launch(), Blocks())
     else:
         assert session.observe(launch(), Blocks()).record[0] == "real"
-    assert len(real.asked) == (not passes)
+    assert len(real.observations) == (not passes)
 
 
 @pytest.mark.parametrize(
@@ -204,47 +204,43 @@ def test_what_would_end_the_context_is_raised_before_the_real_gpu_runs(
         (CUDADriverError(700, "CUDA_ERROR", ""), False),
     ],
 )
-def test_what_the_launch_would_raise_is_raised_first(
+def test_an_error_in_the_preparation_is_raised_before_the_real_gpu_runs(
     both: tuple[Real, Twin], error: Exception, passes: bool
 ) -> None:
     real, twin = both
-    twin.refuses = error
+    twin.refusal = error
     if passes:
         with pytest.raises(type(error)):
             session.observe(launch(), Blocks())
     else:
         session.observe(launch(), Blocks())
-    assert len(real.asked) == (not passes)
-    assert twin.prepared_for[0].kernel is not None
-    assert not any(arg is twin.prepared_for[0].args[0] for arg in launch().args)
+    assert len(real.observations) == (not passes)
 
 
-def test_a_count_that_takes_too_long_says_so(both: tuple[Real, Twin]) -> None:
+def test_a_count_that_takes_too_long_names_the_remedy(both: tuple[Real, Twin]) -> None:
     _, twin = both
-    twin.fails = CUDARuntimeError(702, "cudaErrorLaunchTimeout", "")
+    twin.error = CUDARuntimeError(702, "cudaErrorLaunchTimeout", "")
     with pytest.raises(GpulabError, match=r"did not finish its replay (.|\n)*watchdog_s=60"):
         session.observe(launch(), Counters())
     for error in (CUDARuntimeError(700, "cudaErrorIllegalAddress", ""), RuntimeError("mine")):
-        twin.fails = error
+        twin.error = error
         with pytest.raises(type(error)) as raised:
             session.observe(launch(), Counters())
         assert raised.value is error
 
 
-def test_small_launches_are_replayed_first_and_larger_ones_when_asked(
+def test_small_launches_are_replayed_first_and_larger_ones_on_demand(
     both: tuple[Real, Twin], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, twin = both
 
     def replays(threads: int, n: int = 8) -> tuple[int, bool]:
-        twin.asked.clear()
-        found = session.observe(launch(threads // 64, 64, n), Blocks())
-        before = len(twin.asked)
-        assert found.counterpart is not None
-        return before, found.counterpart() is not None
+        twin.observations.clear()
+        answer = session.observe(launch(threads // 64, 64, n), Blocks())
+        count = len(twin.observations)
+        assert answer.counterpart is not None
+        return count, answer.counterpart() is not None
 
-    assert (sides.SMALL_THREADS, sides.SMALL_BYTES) == (1 << 18, 32 << 20)
-    assert (sides.QUICK_THREADS, sides.QUICK_BYTES) == (1 << 22, 256 << 20)
     monkeypatch.setattr(sides, "SMALL_BYTES", 4 * 64)
     monkeypatch.setattr(sides, "QUICK_BYTES", 4 * 128)
     assert replays(1 << 18, 64) == (1, True)
@@ -255,13 +251,13 @@ def test_small_launches_are_replayed_first_and_larger_ones_when_asked(
     assert replays(64, 129) == (0, False)
 
 
-def test_arguments_that_are_no_numbers_or_arrays_are_only_measured(both: tuple[Real, Twin]) -> None:
+def test_launches_with_other_arguments_are_only_measured(both: tuple[Real, Twin]) -> None:
     real, twin = both
-    found = session.observe(launch(args=(object(),)), Blocks())
-    assert found.record[0] == "real"
-    assert found.counterpart is not None
-    assert found.counterpart() is None
-    assert (twin.prepared_for, twin.asked, len(real.asked)) == ([], [], 1)
+    answer = session.observe(launch(args=(object(),)), Blocks())
+    assert answer.record[0] == "real"
+    assert answer.counterpart is not None
+    assert answer.counterpart() is None
+    assert (twin.prepared_launches, twin.observations, len(real.observations)) == ([], [], 1)
 
 
 # -- block sizes ------------------------------------------------------------------------------------------
@@ -270,16 +266,16 @@ def test_arguments_that_are_no_numbers_or_arrays_are_only_measured(both: tuple[R
 def test_a_slider_keeps_no_arrays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Real()
     monkeypatch.setattr(sides.current, "backend", lambda: real)
-    asked = launch()
-    trace = session.at_block_size(session.KeptLaunch(asked))
+    original = launch()
+    trace = session.at_block_size(session.KeptLaunch(original))
     assert trace is not None
     assert trace(32) == ("real", Blocks(restore=True))
-    assert (real.seen.block, real.seen.grid, real.seen.args) == ((32, 1, 1), (4, 1, 1), asked.args)
-    gone = weakref.ref(asked.args[0])
-    del asked, real.seen
+    assert (real.launch.block, real.launch.grid, real.launch.args) == ((32, 1, 1), (4, 1, 1), original.args)
+    array = weakref.ref(original.args[0])
+    del original, real.launch
     current._current().recent.clear()
     gc.collect()
-    assert gone() is None
+    assert array() is None
     with pytest.raises(GpulabError, match="arrays of this launch are gone"):
         trace(32)
     for grid, block in (((2, 2), 32), (2, (8, 8))):
@@ -291,19 +287,18 @@ def test_other_block_sizes_are_tried_on_the_twin(
     both: tuple[Real, Twin], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, twin = both
-    asked = launch(8, 64)
-    trace = session.at_block_size(session.KeptLaunch(asked))
+    trace = session.at_block_size(session.KeptLaunch(launch(8, 64)))
     assert trace is not None
     assert trace(64)[0] == "real"
-    assert twin.asked == [], "as it was"
+    assert twin.observations == [], "the original size needs no replay"
     trace(128)
-    assert twin.asked == [(Blocks(),)]
-    assert twin.seen.block == (128, 1, 1)
-    twin.fails = CUDARuntimeError(700, "cudaErrorIllegalAddress", "")
-    before = len(real.asked)
+    assert twin.observations == [(Blocks(),)]
+    assert twin.launch.block == (128, 1, 1)
+    twin.error = CUDARuntimeError(700, "cudaErrorIllegalAddress", "")
+    count = len(real.observations)
     with pytest.raises(CUDARuntimeError):
         trace(256)
-    assert len(real.asked) == before
+    assert len(real.observations) == count
     monkeypatch.setattr(sides, "QUICK_THREADS", 100)
     for threads in (32, 16, 64):
         assert trace(threads)[0] == "real"
@@ -340,56 +335,24 @@ def test_occupancies_of_a_timeline_s_kernels() -> None:
 # -- calls, histories, faults, the device -----------------------------------------------------------------
 
 
-def test_calls_are_counted_as_they_begin_by_the_api_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_are_counted_by_their_api(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Library()
     cupti = calls.library.Cupti(fake)
     monkeypatch.setattr(calls.library, "load", lambda: cupti)
-    given: list[Any] = []
+    arguments: list[Any] = []
 
     def function(*args: Any) -> None:
-        given.append(args)
+        arguments.append(args)
         for domain, cbid in ((2, 6), (2, 6), (1, 2), (2, 1), (1, 1)):
             called_back(fake, domain, cbid, 0)
             called_back(fake, domain, cbid, 1)
 
     runtime, driver = calls.driver_calls(function, (1, "two"))
-    assert given == [(1, "two")]
+    assert arguments == [(1, "two")]
     assert sorted(runtime) == [("cudaEventRecord", 2), ("cudaMalloc", 1)]
     assert sorted(driver) == [("cuInit", 1), ("cuLaunchKernel", 1)]
     enabled = {tuple(call) for call in fake.named("callback")}
     assert {(2, 1, 1, 77), (2, 6, 1, 77), (1, 1, 1, 77), (1, 2, 1, 77)} <= enabled
-
-
-def test_a_real_gpu_tells_nobody_s_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = session.cp().zeros(4)
-    seen = history.element_history(x[1:2], "x[1]", lambda: x.fill(3))
-    assert (seen.element, seen.writes[-1].value, seen.error, seen.left_out) == ("x[1]", 3.0, "", 0)
-    assert seen.provenance == session.backend().provenance
-
-    def fails() -> None:
-        raise KeyError("mine")
-
-    assert history.element_history(x[1:2], "x[1]", fails).error == "KeyError: 'mine'"
-    monkeypatch.setattr("virtualgpu.sanitizer.history._MAX_WRITES", 3)
-    seen = history.element_history(x[1:2], "x[1]", lambda: [x.fill(each) for each in range(5)])
-    assert ([write.value for write in seen.writes], seen.left_out) == ([2.0, 3.0, 4.0], 3)
-    monkeypatch.setattr(history.current, "real_cp", lambda: session.cp())
-    with pytest.raises(NotSupportedError, match="make the arrays on a virtual one"):
-        history.element_history(x[1:2], "x[1]", lambda: None)
-
-
-def test_a_bench_is_one_device_unless_more_are_asked_for() -> None:
-    with session.bench() as fresh:
-        assert len(fresh.machine.devices) == 1
-    with session.bench(count=2) as fresh:
-        assert len(fresh.machine.devices) == 2
-
-
-def test_another_device_for_a_moment_may_be_joined_otherwise() -> None:
-    with session.on_device("virtual:H200", 2, "host") as cp:
-        assert (gl.which_device().count, gl.which_device().links) == (2, "host")
-        assert cp is session.cp()
-    assert gl.which_device().device == "T4"
 
 
 def test_a_real_device_is_made_current_again(fake_cupy: Callable[..., None]) -> None:
@@ -400,18 +363,6 @@ def test_a_real_device_is_made_current_again(fake_cupy: Callable[..., None]) -> 
     with session.on_device("T4"):
         assert used == []
     assert used == [1]
-
-
-def test_late_faults_are_those_of_the_virtual_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    with session.late_faults() as late:
-        assert isinstance(late, LateFaults)
-    monkeypatch.setattr(current.orders, "late_faults", lambda *asked: nullcontext(asked))
-    for how, blocking in (({}, False), ({"blocking": True}, True)):
-        with session.late_faults(**how) as asked:
-            assert asked == (machine.current(), blocking)
-    monkeypatch.setattr(current._current(), "virtual", None)
-    with session.late_faults() as late:
-        assert late is None, "a real one tells nothing"
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -435,11 +386,11 @@ def test_without_nvml_there_is_no_caution(monkeypatch: pytest.MonkeyPatch, fails
         (type("OutOfMemoryError", (MemoryError,), {})("12 bytes"), cuda.CUDA_ERRORS[2][0]),
     ],
 )
-def test_reasons_in_words(error: Exception, reason: str) -> None:
+def test_the_reason_of_an_error_of_cupy(error: Exception, reason: str) -> None:
     assert cuda._reason(error) == reason
 
 
-def test_a_gpu_without_cupy_is_told(no_cupy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_without_cupy_is_named_with_the_remedy(no_cupy: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "driver_status", lambda: SimpleNamespace(usable=True))
     with pytest.raises(cuda.CudaUnavailableError, match=r"^there is a GPU, but CuPy is not installed: pip"):
         cuda.open_cuda_device()
@@ -455,7 +406,7 @@ def test_the_virtual_gpu_in_cupy_s_place_is_no_cupy(monkeypatch: pytest.MonkeyPa
         cuda.open_cuda_device()
 
 
-def test_kernels_of_the_session_say_where_they_are() -> None:
+def test_kernels_of_the_session_show_their_progress() -> None:
     assert machine.current().onlooker is waiting.KernelLine
     with session.bench() as fresh:
         assert fresh.machine.onlooker is waiting.KernelLine
@@ -471,20 +422,3 @@ def test_the_watchdog_of_a_session_is_that_of_all_its_devices() -> None:
     session.use_device(watchdog_s=9)
     assert twin.machine.devices[0].watchdog_s == 9
     assert current._current().watchdog_s == 9
-
-
-def test_names_and_lines_of_the_program() -> None:
-    cp = gl.cp
-    held = cp.zeros(3)
-    names = session.program_names()
-    names.take({"held": held})
-    assert names.array(id(held)) == "held"
-    by_place: Callable[[Any], int] = lambda array: int(array.data.ptr)  # noqa: E731
-    names = session.program_names(by_place)
-    names.take({"held": held})
-    assert names.array(int(held.data.ptr)) == "held"
-    source, _ = session.program_lines().here()
-    assert source is not None
-    assert source.file == "test_sides.py"
-    assert session.shown_file("/a/b.py") == "b.py"
-    assert session.cupyx().__name__ == "virtualgpu.cupyx"

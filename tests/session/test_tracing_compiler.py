@@ -1,4 +1,4 @@
-"""The course's tracing compiler: kernels behind guards, compiled anew when one of them fails, never wrong."""
+"""The tracing compiler: kernels behind guards, compiled again when a guard fails, never wrong."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ def shifted(x: Any, y: Any) -> Any:
     return x + y
 
 
-def near(found: Any, wanted: Any) -> None:
-    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-    np.testing.assert_allclose(found.get(), wanted.get(), rtol=2e-3 if found.dtype == np.float16 else 1e-5)
+def near(result: Any, expected: Any) -> None:
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+    tolerance = 2e-3 if result.dtype == np.float16 else 1e-5
+    np.testing.assert_allclose(result.get(), expected.get(), rtol=tolerance)
 
 
 def why(function: Compiled) -> list[str]:
@@ -54,15 +55,15 @@ def test_a_second_call_runs_the_kernel_of_the_first() -> None:
     x = cp.linspace(0, 1, 60, dtype=cp.float32).reshape(6, 10)
     w = cp.ones(10, "f")
     function(x, w)
-    with gl.timeline() as seen:
+    with gl.timeline() as line:
         near(function(x + 1, w * 3), scaled(x + 1, w * 3))
     assert repr(function) == "scaled: compiled 1 time, 1 hit."
-    names = [a.name for a in seen.record.activities]
+    names = [a.name for a in line.record.activities]
     assert names.count("scaled_0") == 1
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         (lambda x, w: (x.astype(cp.float16), w), "x.dtype was float32 and is float16"),
         (lambda x, w: (x[:3], w), "x.shape was (6, 10) and is (3, 10)"),
@@ -72,15 +73,15 @@ def test_a_second_call_runs_the_kernel_of_the_first() -> None:
     ],
     ids=["dtype", "shape", "layout", "number", "memory"],
 )
-def test_a_guard_that_fails_is_named_and_the_result_is_right(change: Any, said: str) -> None:
+def test_a_guard_that_fails_is_named_and_the_result_is_right(change: Any, reason: str) -> None:
     function = compiled(scaled)
     x = cp.linspace(0, 1, 60, dtype=cp.float32).reshape(6, 10)
     w = cp.ones(10, "f")
     for args in ((x, w), change(x, w), (x, w), change(x, w)):
         near(function(*args), scaled(*args))
-    assert why(function) == ["the first call", said]
+    assert why(function) == ["the first call", reason]
     assert [entry.hits for entry in function.entries] == [1, 1]
-    assert said in repr(function.explain())
+    assert reason in repr(function.explain())
 
 
 def test_another_device_is_another_program() -> None:
@@ -139,7 +140,7 @@ def test_a_value_that_python_asks_for_leaves_the_function_as_written() -> None:
     assert "as written: float of what 'sum' gives" in repr(function.explain())
 
 
-def test_streams_of_with_blocks_run_where_they_were_traced() -> None:
+def test_work_runs_in_the_stream_in_which_it_was_traced() -> None:
     side = cp.cuda.Stream(non_blocking=True)
 
     def aside(x: Any) -> Any:
@@ -154,11 +155,11 @@ def test_streams_of_with_blocks_run_where_they_were_traced() -> None:
     function = compiled(aside)
     x = cp.ones(1000, dtype=cp.float32)
     function(x)
-    with gl.check_streams() as checked, gl.timeline() as seen:
-        found = function(x)
-    near(found, plain(x))
+    with gl.check_streams() as checked, gl.timeline() as line:
+        result = function(x)
+    near(result, plain(x))
     assert checked.record.clean
-    kernels = [a for a in seen.record.activities if a.name.startswith("aside_")]
+    kernels = [a for a in line.record.activities if a.name.startswith("aside_")]
     assert len({a.stream_id for a in kernels}) == 2
     assert "cuda.is_available() = True" in repr(function.explain())
 

@@ -1,4 +1,4 @@
-"""`gl.who_wrote`: the history of an element, against a program that keeps its own account in NumPy."""
+"""`gl.who_wrote`: the history of an element, compared with an account that is kept in NumPy."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def kernel(name: str) -> Any:
     return gl.cp.RawKernel(SCATTER, name)
 
 
-def test_every_write_is_there_in_order_with_its_thread_and_value() -> None:
+def test_every_write_is_listed_in_order_with_its_thread_and_value() -> None:
     rng = np.random.default_rng(5)
     cp = gl.cp
     scatter = kernel("scatter")
     add = kernel("add")
     x = cp.asarray(rng.random(6, dtype=np.float32))
-    wanted: list[tuple[str, int, int, int, float]] = []
+    expected: list[tuple[str, int, int, int, float]] = []
     launches = []
-    now = float(x.get()[2])
+    current = float(x.get()[2])
     for number in range(1, 9):
         atomic = bool(rng.integers(2))
         n = 3  # one warp's lanes each write an element of their own
@@ -46,20 +46,22 @@ def test_every_write_is_there_in_order_with_its_thread_and_value() -> None:
         launches.append((atomic, cp.asarray(to.reshape(-1)), cp.asarray(v.reshape(-1))))
         for block, lane in np.argwhere(to == 2):
             value = float(v[block, lane])
-            now = float(np.float32(now) + np.float32(value)) if atomic else value
-            wanted.append(("atomic" if atomic else "store", number, int(block), int(lane), now))
+            current = float(np.float32(current) + np.float32(value)) if atomic else value
+            expected.append(("atomic" if atomic else "store", number, int(block), int(lane), current))
 
     def program() -> None:
         for atomic, to, v in launches:
             (add if atomic else scatter)((3,), (3,), (x, to, v, 9))
 
-    seen = gl.who_wrote(x, 2, program)
-    found = [(w.kind, w.launch, w.place.block[0], w.place.thread[0], w.value) for w in seen.writes if w.place]
-    assert found == wanted
-    assert seen.launches == 8
-    assert seen.last.value == float(x[2])
-    assert {w.place.line for w in seen.writes if w.place} == {4, 9}
-    assert {w.source.text for w in seen.writes if w.source} == {
+    history = gl.who_wrote(x, 2, program)
+    placed = [w for w in history.writes if w.place]
+    assert [
+        (w.kind, w.launch, w.place.block[0], w.place.thread[0], w.value) for w in placed if w.place
+    ] == expected
+    assert history.launches == 8
+    assert history.last.value == float(x[2])
+    assert {w.place.line for w in placed if w.place} == {4, 9}
+    assert {w.source.text for w in placed if w.source} == {
         "(add if atomic else scatter)((3,), (3,), (x, to, v, 9))"
     }
 
@@ -74,60 +76,60 @@ def test_copies_memsets_and_the_librarys_kernels_have_their_python_line() -> Non
         x[:, 1] += 1
         x.set(np.zeros((3, 4), np.float32))
 
-    seen = gl.who_wrote(x, (1, 1), program)
-    assert [w.value for w in seen.writes if w.value is not None][:1] == [5.0]  # before: 1 * 4 + 1
-    assert seen.writes[0].kind == "initial"
-    texts = [w.source.text for w in seen.writes if w.source]
+    history = gl.who_wrote(x, (1, 1), program)
+    assert [w.value for w in history.writes if w.value is not None][:1] == [5.0]  # before: 1 * 4 + 1
+    assert history.writes[0].kind == "initial"
+    texts = [w.source.text for w in history.writes if w.source]
     assert texts[0].startswith("x.data.memset")
     assert texts[1].startswith("x[...] =")
     assert texts[2] == texts[-2] == "x[:, 1] += 1"
     assert texts[-1].startswith("x.set")
     assert not any("another column" in text for text in texts)
-    assert seen.last.value == 0
+    assert history.last.value == 0
 
 
 def test_wide_stores_and_lanes_that_write_together() -> None:
     x = gl.cp.zeros(8, dtype=gl.cp.float32)
-    seen = gl.who_wrote(x, 6, lambda: kernel("wide")((1,), (2,), (x, np.float32(3))))
-    (write,) = seen.writes[1:]
+    history = gl.who_wrote(x, 6, lambda: kernel("wide")((1,), (2,), (x, np.float32(3))))
+    (write,) = history.writes[1:]
     assert write.place is not None
     assert (write.place.thread, write.value) == ((1, 0, 0), 3.0)
     to = gl.cp.zeros(4, dtype=gl.cp.int32)
     v = gl.cp.arange(4, dtype=gl.cp.float32)
-    seen = gl.who_wrote(x, 0, lambda: kernel("scatter")((1,), (4,), (x, to, v, 4)))
-    assert [w.value for w in seen.writes] == [3.0, None, None, None, float(x[0])]
-    assert "together" in repr(seen)
+    history = gl.who_wrote(x, 0, lambda: kernel("scatter")((1,), (4,), (x, to, v, 4)))
+    assert [w.value for w in history.writes] == [3.0, None, None, None, float(x[0])]
+    assert "together" in repr(history)
 
 
-def test_nothing_wrote_it_and_an_error_on_the_way() -> None:
+def test_an_unwritten_element_and_an_error_of_the_function() -> None:
     x = gl.cp.full(4, math.nan)
-    seen = gl.who_wrote(x, -1, lambda: None)
-    assert "was there before" in seen.verdict
-    assert math.isnan(seen.last.value)
+    history = gl.who_wrote(x, -1, lambda: None)
+    assert "was there before" in history.verdict
+    assert math.isnan(history.last.value)
 
     def fails() -> None:
         x.fill(2)
         raise RuntimeError("on the way")
 
-    seen = gl.who_wrote(x, 0, fails)
-    assert seen.last.value == 2
-    assert "on the way" in repr(seen)
-    assert (x + 1).get().tolist() == [3, 3, 3, 3]  # and nobody looks on any more
+    history = gl.who_wrote(x, 0, fails)
+    assert history.last.value == 2
+    assert "on the way" in repr(history)
+    assert (x + 1).get().tolist() == [3, 3, 3, 3]
 
 
-def test_of_very_many_writes_the_last_are_kept() -> None:
+def test_only_the_last_of_very_many_writes_are_kept() -> None:
     x = gl.cp.zeros(1, dtype=gl.cp.float32)
     n = 12_000
     to = gl.cp.zeros(n, dtype=gl.cp.int32)
     v = gl.cp.ones(n, dtype=gl.cp.float32)
-    seen = gl.who_wrote(x, 0, lambda: kernel("add")((n // 100,), (100,), (x, to, v, n)))
-    assert seen.left_out == n + 1 - len(seen.writes)
-    assert seen.last.value == n
-    assert "left no room" in repr(seen)
-    assert len(repr(seen).splitlines()) < 100
+    history = gl.who_wrote(x, 0, lambda: kernel("add")((n // 100,), (100,), (x, to, v, n)))
+    assert history.left_out == n + 1 - len(history.writes)
+    assert history.last.value == n
+    assert "left no room" in repr(history)
+    assert len(repr(history).splitlines()) < 100
 
 
-def test_a_graphs_kernels_and_copies_are_seen() -> None:
+def test_writes_of_a_graph_are_listed() -> None:
     cp = gl.cp
     x = cp.zeros(4, dtype=cp.float32)
     y = cp.ones(4, dtype=cp.float32)
@@ -142,8 +144,8 @@ def test_a_graphs_kernels_and_copies_are_seen() -> None:
         stream.synchronize()
         x[...] = y
 
-    seen = gl.who_wrote(x, 1, program)
-    assert [w.value for w in seen.writes] == [0.0, 3.0, 1.0]
+    history = gl.who_wrote(x, 1, program)
+    assert [w.value for w in history.writes] == [0.0, 3.0, 1.0]
 
 
 @pytest.mark.parametrize("index", [4, -5, (0, 0), "a", 1.5, ()])
@@ -162,7 +164,7 @@ def test_bad_arguments_are_named() -> None:
         gl.who_wrote(x, 0, lambda: None)
 
 
-def test_a_real_gpu_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_gpu_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     x = gl.cp.zeros(3)
     monkeypatch.setattr(session.current, "real_cp", lambda: gl.cp)
     with pytest.raises(NotSupportedError, match="virtual"):

@@ -1,1 +1,1 @@
-"""What watches a block, as somebody would add one: how little of it is glue is a test."""
+"""A kind of recording as a contributor would add it."""
