@@ -34,7 +34,7 @@ from tools.release import platforms
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv-newest"
 DEVICES = ("virtual:T4", "virtual:A100", "virtual:RTX 4090", "virtual:H100")
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md")
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\\\])}|]+[^\s<>\"'`\\\])}|.,;:!?]")
 # Names that documentation reserves for examples, and this computer itself.
 _NOWHERE = re.compile(
@@ -118,8 +118,9 @@ def addresses(texts: Iterable[str]) -> list[str]:
 
 
 def _texts() -> Iterable[str]:
-    for name in DOCUMENTS:
-        yield (ROOT / name).read_text(encoding="utf-8")
+    for pattern in DOCUMENTS:
+        for path in sorted(ROOT.glob(pattern)):
+            yield path.read_text(encoding="utf-8")
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         yield from ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
