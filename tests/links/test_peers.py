@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.links.conftest import Gpus
+from tests.nccl.conftest import Gpus, on
 from virtualgpu import cp, cupyx
 from virtualgpu.cuda_errors import CUDARuntimeError, IllegalAddressError
+from virtualgpu.errors import GpulabError
 from virtualgpu.model.machine import Machine
+from virtualgpu.model.recording import ports
 from virtualgpu.records.traffic.ports import Crossing
 
 runtime = cp.cuda.runtime
@@ -24,12 +26,6 @@ extern "C" __global__ void add_one(const float* x, float* y, int n) {
 """,
     "add_one",
 )
-
-
-def on(device: int, make: Any) -> Any:
-    """What a function makes on a device."""
-    with cp.cuda.Device(device):
-        return make()
 
 
 def quiet() -> None:
@@ -52,7 +48,7 @@ def status_of(call: Any) -> int:
         ("host", set()),
     ],
 )
-def test_who_can_reach_whom(gpus: Gpus, links: Any, joined: set[tuple[int, int]]) -> None:
+def test_peer_access_follows_the_links(gpus: Gpus, links: Any, joined: set[tuple[int, int]]) -> None:
     gpus(4, links)
     can = {(a, b) for a in range(4) for b in range(4) if runtime.deviceCanAccessPeer(a, b)}
     assert can == joined
@@ -115,10 +111,10 @@ def test_a_kernel_reads_another_gpu_at_the_recorded_rate(gpus: Gpus) -> None:
     x = on(1, lambda: cp.arange(n, dtype=cp.float32))
     y = cp.empty(n, cp.float32)
     runtime.deviceEnablePeerAccess(1)
-    with machine.links.watched() as seen:
+    with machine.links.watched() as crossings:
         READ((n // 256,), (256,), (x, y, n))
     np.testing.assert_array_equal(y.get(), np.arange(n, dtype=np.float32) + 1)
-    assert [(c.source, c.target, c.size_bytes, c.over) for c in seen] == [(1, 0, 4 * n, "NVLink")]
+    assert [(c.source, c.target, c.size_bytes, c.over) for c in crossings] == [(1, 0, 4 * n, "NVLink")]
     rate = machine.devices[0].work.log
     taken_ns = next(a.duration_ns for a in reversed(rate) if a.name == "add_one")
     assert 0.8 * 366 < 4 * n / taken_ns < 366
@@ -130,10 +126,10 @@ def test_a_kernel_writes_another_gpu(gpus: Gpus) -> None:
     x = cp.arange(1000, dtype=cp.float32)
     y = on(1, lambda: cp.zeros(1000, cp.float32))
     runtime.deviceEnablePeerAccess(1)
-    with machine.links.watched() as seen:
+    with machine.links.watched() as crossings:
         READ((4,), (256,), (x, y, 1000))
     np.testing.assert_array_equal(y.get(), np.arange(1000, dtype=np.float32) + 1)
-    assert [(c.source, c.target, c.size_bytes) for c in seen] == [(0, 1, 4000)]
+    assert [(c.source, c.target, c.size_bytes) for c in crossings] == [(0, 1, 4000)]
 
 
 def test_a_kernel_without_access_faults_and_says_why(gpus: Gpus) -> None:
@@ -177,11 +173,11 @@ def test_functions_take_arrays_of_two_gpus_with_a_warning(gpus: Gpus, use: str) 
     hosts = np.arange(8.0), np.arange(8.0)[::-1].copy()
     x = cp.asarray(hosts[0])
     y = on(1, lambda: cp.asarray(hosts[1]))
-    mine, numpys = USES[use]
+    call, reference = USES[use]
     before = machine.devices[1].work.log[-1].correlation_id
     with pytest.warns(cp._util.PerformanceWarning, match="activated automatically"):
-        result = mine(x, y)
-    np.testing.assert_array_equal(result.get(), numpys(*hosts))
+        result = call(x, y)
+    np.testing.assert_array_equal(result.get(), reference(*hosts))
     kernels = [a for a in machine.devices[1].work.log if a.correlation_id > before and a.copy_kind is None]
     assert kernels == [], "kernels run on the current device"
     assert status_of(lambda: runtime.deviceEnablePeerAccess(1)) == 704
@@ -215,7 +211,7 @@ def test_arrays_are_copied_between_gpus_either_way(gpus: Gpus, links: Any, kind:
     np.testing.assert_array_equal(moved.get(), data[:, ::2] if kind == "strided" else data)
 
 
-def test_of_an_empty_array_nothing_is_copied(gpus: Gpus) -> None:
+def test_empty_arrays_can_be_copied(gpus: Gpus) -> None:
     gpus(2, "nvswitch")
     nothing = on(1, lambda: cp.empty(0))
     cp.copyto(cp.empty(0), nothing)
@@ -229,11 +225,11 @@ def copies(machine: Machine, *ways: tuple[int, int], size: int = 16 << 20) -> li
     targets = [on(target, lambda: cp.zeros(size, cp.uint8)) for _, target in ways]
     streams = [on(source, lambda: cp.cuda.Stream(non_blocking=True)) for source, _ in ways]
     quiet()
-    with machine.links.watched() as seen:
+    with machine.links.watched() as crossings:
         for (source, target), y, stream in zip(ways, targets, streams, strict=True):
             runtime.memcpyPeerAsync(y.data.ptr, target, sources[source].data.ptr, source, size, stream.ptr)
     quiet()
-    return seen
+    return crossings
 
 
 def overlap(first: Crossing, second: Crossing) -> bool:
@@ -266,16 +262,16 @@ def test_copies_through_the_host_share_its_port_with_uploads(gpus: Gpus) -> None
     upload = cp.cuda.Stream(non_blocking=True)
     x = cp.zeros(size, cp.uint8)
     y = on(1, lambda: cp.zeros(size, cp.uint8))
-    back = on(1, lambda: cp.cuda.Stream(non_blocking=True))
+    download = on(1, lambda: cp.cuda.Stream(non_blocking=True))
     host = cupyx.empty_pinned(size, np.uint8)
     z = cp.empty(size, cp.uint8)
     quiet()
-    with machine.links.watched() as seen:
+    with machine.links.watched() as crossings:
         z.set(host, stream=upload)  # into device 0, as is the copy from 1
         with cp.cuda.Device(1):
-            runtime.memcpyPeerAsync(x.data.ptr, 0, y.data.ptr, 1, size, back.ptr)
+            runtime.memcpyPeerAsync(x.data.ptr, 0, y.data.ptr, 1, size, download.ptr)
     done = next(a for a in reversed(machine.devices[0].work.log) if a.copy_kind == "HtoD")
-    assert seen[0].start_ns >= done.end_ns
+    assert crossings[0].start_ns >= done.end_ns
 
 
 def test_a_copy_in_the_default_stream_waits_for_both_devices(gpus: Gpus) -> None:
@@ -293,6 +289,23 @@ def test_a_copy_in_the_default_stream_waits_for_both_devices(gpus: Gpus) -> None
     assert machine.devices[1].work.log[-1].start_ns >= copy.end_ns
 
 
+def test_a_record_of_crossings_counts_those_beyond_its_limit(
+    gpus: Gpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = gpus(2)
+    recorder = ports.PortRecorder(machine)
+    with pytest.raises(GpulabError, match="has not begun"):
+        recorder.stop()
+    monkeypatch.setattr(ports, "MAX_CROSSINGS", 2)
+    recorder.start()
+    for size in (100, 200, 300):
+        copies(machine, (0, 1), size=size)
+    record = recorder.stop()
+    assert (record.links, record.devices, record.lost) == (machine.links.kind, 2, 1)
+    assert [crossing.size_bytes for crossing in record.crossings] == [100, 200]
+    assert record.provenance.source == "modelled"
+
+
 @pytest.mark.parametrize("name", ["A100", "T4", "RTX 4090", "H100", "V100"])
 def test_every_gpu_has_the_links_that_it_is_sold_with(gpus: Gpus, name: str) -> None:
     machine = gpus(2, name=name)
@@ -300,10 +313,10 @@ def test_every_gpu_has_the_links_that_it_is_sold_with(gpus: Gpus, name: str) -> 
     assert bool(runtime.deviceCanAccessPeer(0, 1)) == has_nvlink
     x = cp.arange(1000.0)
     y = on(1, lambda: cp.zeros(1000))
-    with machine.links.watched() as seen:
+    with machine.links.watched() as crossings:
         cp.copyto(y, x)
     np.testing.assert_array_equal(y.get(), np.arange(1000.0))
-    assert [(c.source, c.target, c.size_bytes, c.over) for c in seen] == [
+    assert [(c.source, c.target, c.size_bytes, c.over) for c in crossings] == [
         (0, 1, 8000, "NVLink" if has_nvlink else "PCIe")
     ]
     if not has_nvlink:

@@ -39,18 +39,18 @@ def on(device: int, make: Callable[[], Any]) -> Any:
 
 def in_threads(count: int, rank: Callable[[int], Any]) -> list[Any]:
     """What a function gives for each rank, each in a thread of its own on its own device; or its error."""
-    found: list[Any] = [None] * count
+    results: list[Any] = [None] * count
 
     def run(number: int) -> None:
         try:
             cp.cuda.Device(number).use()
-            found[number] = rank(number)
+            results[number] = rank(number)
         except Exception as error:
-            found[number] = error
+            results[number] = error
 
     threads = [threading.Thread(target=run, args=(n,), name=f"rank {n}") for n in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return found
+    return results

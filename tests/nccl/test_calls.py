@@ -29,12 +29,12 @@ OPS = {"sum": nccl.NCCL_SUM, "prod": nccl.NCCL_PROD, "max": nccl.NCCL_MAX, "min"
 SIZES = [1, 2, 3, 7, 8, 1000, 1001]
 
 
-def there(hosts: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
+def on_devices(hosts: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
     """Each on a device of its own."""
     return [on(n, lambda host=host: cp.asarray(host)) for n, host in enumerate(hosts)]
 
 
-def together(comms: Sequence[Any], call: Any) -> None:
+def in_group(comms: Sequence[Any], call: Any) -> None:
     """One call of all ranks in a group."""
     nccl.groupStart()
     for rank, comm in enumerate(comms):
@@ -42,7 +42,14 @@ def together(comms: Sequence[Any], call: Any) -> None:
     nccl.groupEnd()
 
 
-def drawn(ranks: int, size: int, dtype: str, seed: int = 0) -> list[np.ndarray[Any, Any]]:
+def all_reduce(comms: Sequence[Any], arrays: Sequence[Any], kind: int = nccl.NCCL_FLOAT, op: int = 0) -> None:
+    """Sum whole arrays in place, in a group."""
+    addresses = [array.data.ptr for array in arrays]
+    size = arrays[0].size
+    in_group(comms, lambda r, c: c.allReduce(addresses[r], addresses[r], size, kind, op, 0))
+
+
+def random_arrays(ranks: int, size: int, dtype: str, seed: int = 0) -> list[np.ndarray[Any, Any]]:
     """Small whole numbers, whose sums every type holds exactly."""
     rng = np.random.default_rng([seed, ranks, size])
     return [rng.integers(0 if dtype[0] == "u" else -2, 3, size).astype(dtype) for _ in range(ranks)]
@@ -54,20 +61,20 @@ def test_an_all_reduce_is_numpys(gpus: Gpus, dtype: str, op: str) -> None:
     gpus(3)
     comms = nccl.NcclCommunicator.initAll(3)
     for size in SIZES:
-        hosts = drawn(3, size, dtype)
-        arrays = there(hosts)
-        results = there([np.zeros_like(h) for h in hosts])
-        together(
+        hosts = random_arrays(3, size, dtype)
+        arrays = on_devices(hosts)
+        results = on_devices([np.zeros_like(h) for h in hosts])
+        in_group(
             comms,
             lambda r, c, x=arrays, y=results, n=size: c.allReduce(
                 x[r].data.ptr, y[r].data.ptr, n, NUMBERS[dtype], OPS[op], 0
             ),
         )
-        wanted = getattr(np, op)(
+        expected = getattr(np, op)(
             np.stack(hosts), axis=0, **({"dtype": dtype} if op in ("sum", "prod") else {})
         )
         for array, result, host in zip(arrays, results, hosts, strict=True):
-            np.testing.assert_array_equal(result.get(), wanted)
+            np.testing.assert_array_equal(result.get(), expected)
             np.testing.assert_array_equal(array.get(), host)
 
 
@@ -78,16 +85,16 @@ def test_every_call_gives_what_numpy_says(gpus: Gpus, ranks: int, links: Any) ->
     comms = nccl.NcclCommunicator.initAll(ranks)
     size = 13
     root = ranks - 1
-    for call, wanted in {
+    for call, reference in {
         "reduce": lambda hosts: [sum(hosts) if r == root else np.zeros(size) for r in range(ranks)],
         "broadcast": lambda hosts: [hosts[root]] * ranks,
         "bcast": lambda hosts: [hosts[root]] * ranks,
         "allGather": lambda hosts: [np.concatenate(hosts)] * ranks,
         "reduceScatter": lambda hosts: list(sum(hosts).reshape(ranks, size)),
     }.items():
-        hosts = drawn(ranks, size * (ranks if call == "reduceScatter" else 1), "float64")
-        arrays = there(hosts)
-        results = there([np.zeros(size * (ranks if call == "allGather" else 1))] * ranks)
+        hosts = random_arrays(ranks, size * (ranks if call == "reduceScatter" else 1), "float64")
+        arrays = on_devices(hosts)
+        results = on_devices([np.zeros(size * (ranks if call == "allGather" else 1))] * ranks)
 
         def one(r: int, c: Any, call: str = call, x: Any = arrays, y: Any = results) -> None:
             a = x[r].data.ptr
@@ -104,22 +111,22 @@ def test_every_call_gives_what_numpy_says(gpus: Gpus, ranks: int, links: Any) ->
             else:
                 c.reduceScatter(a, b, size, kind, nccl.NCCL_SUM, 0)
 
-        together(comms, one)
-        for found, expected in zip(arrays if call == "bcast" else results, wanted(hosts), strict=True):
-            np.testing.assert_array_equal(found.get(), expected, err_msg=call)
+        in_group(comms, one)
+        for result, expected in zip(arrays if call == "bcast" else results, reference(hosts), strict=True):
+            np.testing.assert_array_equal(result.get(), expected, err_msg=call)
 
 
 def test_calls_in_place(gpus: Gpus) -> None:
     """reduceScatter and allGather in place use the rank's own part of the long array, as NCCL documents."""
     gpus(3)
     comms = nccl.NcclCommunicator.initAll(3)
-    hosts = drawn(3, 12, "int32")
-    arrays = there(hosts)
+    hosts = random_arrays(3, 12, "int32")
+    arrays = on_devices(hosts)
     part = lambda x, r: x.data.ptr + 16 * r  # noqa: E731
-    together(
+    in_group(
         comms, lambda r, c: c.reduceScatter(arrays[r].data.ptr, part(arrays[r], r), 4, nccl.NCCL_INT, 0, 0)
     )
-    together(comms, lambda r, c: c.allGather(part(arrays[r], r), arrays[r].data.ptr, 4, nccl.NCCL_INT, 0))
+    in_group(comms, lambda r, c: c.allGather(part(arrays[r], r), arrays[r].data.ptr, 4, nccl.NCCL_INT, 0))
     for array in arrays:
         np.testing.assert_array_equal(array.get(), sum(hosts))
 
@@ -127,18 +134,13 @@ def test_calls_in_place(gpus: Gpus) -> None:
 def test_averages_are_rounded_as_types_are(gpus: Gpus) -> None:
     gpus(2)
     comms = nccl.NcclCommunicator.initAll(2)
-    for dtype, hosts, wanted in (
+    for dtype, hosts, expected in (
         ("int32", [[-3, 5], [0, 4]], [-1, 4]),
         ("float32", [[-3, 5], [0, 4]], [-1.5, 4.5]),
     ):
-        arrays = there([np.array(h, dtype) for h in hosts])
-        together(
-            comms,
-            lambda r, c, x=arrays, k=NUMBERS[dtype]: c.allReduce(
-                x[r].data.ptr, x[r].data.ptr, 2, k, nccl.NCCL_AVG, 0
-            ),
-        )
-        assert arrays[1].get().tolist() == wanted
+        arrays = on_devices([np.array(h, dtype) for h in hosts])
+        all_reduce(comms, arrays, NUMBERS[dtype], nccl.NCCL_AVG)
+        assert arrays[1].get().tolist() == expected
 
 
 def test_bfloat16_is_added_as_such(gpus: Gpus) -> None:
@@ -146,13 +148,11 @@ def test_bfloat16_is_added_as_such(gpus: Gpus) -> None:
     gpus(3)
     comms = nccl.NcclCommunicator.initAll(3)
     values = [np.array([256, 1.5, np.nan]), np.array([1, 2.25, 1]), np.array([1, 0.25, 1])]
-    arrays = there([(v.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) for v in values])
-    together(
-        comms, lambda r, c: c.allReduce(arrays[r].data.ptr, arrays[r].data.ptr, 3, nccl.NCCL_BFLOAT16, 0, 0)
-    )
-    found = (arrays[0].get().astype(np.uint32) << 16).view(np.float32)
-    assert found[:2].tolist() == [256, 4]
-    assert np.isnan(found[2])
+    arrays = on_devices([(v.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) for v in values])
+    all_reduce(comms, arrays, nccl.NCCL_BFLOAT16)
+    result = (arrays[0].get().astype(np.uint32) << 16).view(np.float32)
+    assert result[:2].tolist() == [256, 4]
+    assert np.isnan(result[2])
 
 
 def test_floats_are_added_round_the_ring(gpus: Gpus) -> None:
@@ -163,11 +163,9 @@ def test_floats_are_added_round_the_ring(gpus: Gpus) -> None:
     hosts = [
         (rng.standard_normal(1000) * 10.0 ** rng.integers(-6, 6, 1000)).astype(np.float32) for _ in range(4)
     ]
-    arrays = there(hosts)
-    together(
-        comms, lambda r, c: c.allReduce(arrays[r].data.ptr, arrays[r].data.ptr, 1000, nccl.NCCL_FLOAT, 0, 0)
-    )
-    wanted = np.concatenate(
+    arrays = on_devices(hosts)
+    all_reduce(comms, arrays)
+    expected = np.concatenate(
         [
             (
                 (hosts[c][250 * c : 250 * (c + 1)] + hosts[(c + 1) % 4][250 * c : 250 * (c + 1)])
@@ -178,44 +176,41 @@ def test_floats_are_added_round_the_ring(gpus: Gpus) -> None:
         ]
     )
     for array in arrays:
-        np.testing.assert_array_equal(array.get(), wanted)
-    assert (wanted != hosts[0] + hosts[1] + hosts[2] + hosts[3]).any()
+        np.testing.assert_array_equal(array.get(), expected)
+    assert (expected != hosts[0] + hosts[1] + hosts[2] + hosts[3]).any()
 
 
 # Ports
 
 
 @pytest.mark.parametrize(("ranks", "size"), [(8, 8000), (8, 8003), (4, 1000), (3, 7), (2, 1001), (8, 29)])
-def test_a_ring_moves_what_it_has_to_through_each_port(gpus: Gpus, ranks: int, size: int) -> None:
+def test_a_ring_moves_the_minimum_through_each_port(gpus: Gpus, ranks: int, size: int) -> None:
     """2 (n - 1) / n of the data out and in of each, within one chunk."""
     machine = gpus(ranks)
     comms = nccl.NcclCommunicator.initAll(ranks)
-    arrays = there(drawn(ranks, size, "float32"))
-    with machine.links.watched() as seen:
-        together(
-            comms,
-            lambda r, c: c.allReduce(arrays[r].data.ptr, arrays[r].data.ptr, size, nccl.NCCL_FLOAT, 0, 0),
-        )
+    arrays = on_devices(random_arrays(ranks, size, "float32"))
+    with machine.links.watched() as crossings:
+        all_reduce(comms, arrays)
     chunk = 4 * -(-size // ranks)
     for rank in range(ranks):
-        out = sum(c.size_bytes for c in seen if c.source == rank)
-        into = sum(c.size_bytes for c in seen if c.target == rank)
+        out = sum(c.size_bytes for c in crossings if c.source == rank)
+        into = sum(c.size_bytes for c in crossings if c.target == rank)
         for moved in (out, into):
             assert abs(moved - 2 * (ranks - 1) / ranks * 4 * size) <= chunk
-    assert {(c.source, c.target) for c in seen} <= {(r, (r + 1) % ranks) for r in range(ranks)}
-    assert sum(c.size_bytes for c in seen) == 2 * (ranks - 1) * 4 * size
+    assert {(c.source, c.target) for c in crossings} <= {(r, (r + 1) % ranks) for r in range(ranks)}
+    assert sum(c.size_bytes for c in crossings) == 2 * (ranks - 1) * 4 * size
 
 
 def play(call: Any, ranks: int, count: int, root: int, data: Any) -> Any:
     """The ring's steps on the host, all of one step at once."""
-    data = [list(each) for each in data]
-    found = rings.steps(call, ranks, count, root)
-    for step in sorted({s.step for s in found}):
-        now = [(s, data[s.source][s.start : s.end]) for s in found if s.step == step]
+    data = [list(row) for row in data]
+    steps = rings.steps(call, ranks, count, root)
+    for step in sorted({s.step for s in steps}):
+        now = [(s, data[s.source][s.start : s.end]) for s in steps if s.step == step]
         for s, values in now:
-            own = data[s.target][s.start : s.end]
+            target_values = data[s.target][s.start : s.end]
             data[s.target][s.start : s.end] = (
-                [a + b for a, b in zip(own, values, strict=True)] if s.adds else values
+                [a + b for a, b in zip(target_values, values, strict=True)] if s.adds else values
             )
     return data
 
@@ -232,10 +227,10 @@ def test_the_steps_of_a_ring_lead_to_the_result(ranks: int, count: int) -> None:
     scattered = play("reduceScatter", ranks, count, 0, long)
     gathered = play("allGather", ranks, count, 0, long)
     for rank in range(ranks):
-        mine = slice(rank * count, (rank + 1) * count)
-        assert scattered[rank][mine] == long.sum(0)[mine].tolist()
-        wanted = np.concatenate([long[r, r * count : (r + 1) * count] for r in range(ranks)])
-        assert gathered[rank] == wanted.tolist()
+        part = slice(rank * count, (rank + 1) * count)
+        assert scattered[rank][part] == long.sum(0)[part].tolist()
+        expected = np.concatenate([long[r, r * count : (r + 1) * count] for r in range(ranks)])
+        assert gathered[rank] == expected.tolist()
 
 
 @pytest.mark.parametrize(
@@ -246,13 +241,10 @@ def test_a_ring_takes_nvlink_where_there_is_one(gpus: Gpus, links: Any, over: li
     """Peer access of the program's own is neither needed nor turned on."""
     machine = gpus(4, links)
     comms = nccl.NcclCommunicator.initAll(4)
-    arrays = there(drawn(4, 400, "float32"))
-    with machine.links.watched() as seen:
-        together(
-            comms,
-            lambda r, c: c.allReduce(arrays[r].data.ptr, arrays[r].data.ptr, 400, nccl.NCCL_FLOAT, 0, 0),
-        )
-    assert [c.over for c in sorted(seen, key=lambda c: c.source)] == over
+    arrays = on_devices(random_arrays(4, 400, "float32"))
+    with machine.links.watched() as crossings:
+        all_reduce(comms, arrays)
+    assert [c.over for c in sorted(crossings, key=lambda c: c.source)] == over
     assert not any(machine.links.has_access(a, b) for a in range(4) for b in range(4))
 
 
@@ -262,35 +254,29 @@ def test_a_ring_takes_nvlink_where_there_is_one(gpus: Gpus, links: Any, over: li
 @pytest.mark.parametrize(("links", "step_ns"), [("nvswitch", 600), ("host", 1000)])
 def test_more_ranks_take_more_steps(gpus: Gpus, links: Any, step_ns: int) -> None:
     """2 (n - 1) of them, whose latencies NCCL's own model has; the last kernel began when all had come."""
-    taken = []
+    times_ns = []
     for ranks in (2, 8):
         machine = gpus(ranks, links)
         comms = nccl.NcclCommunicator.initAll(ranks)
-        arrays = there([np.zeros(8, np.float32)] * ranks)
-        at = [array.data.ptr for array in arrays]
+        arrays = on_devices([np.zeros(8, np.float32)] * ranks)
         for array in arrays:
             array.device.synchronize()
-        together(comms, lambda r, c, at=at: c.allReduce(at[r], at[r], 8, nccl.NCCL_FLOAT, 0, 0))
-        taken.append(machine.devices[-1].work.log[-1].duration_ns)
-    assert taken[1] - taken[0] == pytest.approx(12 * step_ns, abs=10)
+        all_reduce(comms, arrays)
+        times_ns.append(machine.devices[-1].work.log[-1].duration_ns)
+    assert times_ns[1] - times_ns[0] == pytest.approx(12 * step_ns, abs=10)
 
 
 @pytest.mark.parametrize(("size", "recorded_us"), [(4096, 9.8), (1 << 20, 15.6), (16 << 20, 75.0)])
-def test_calls_in_a_row_take_that_on_the_modelled_clock(gpus: Gpus, size: int, recorded_us: float) -> None:
+def test_repeated_calls_take_the_recorded_time(gpus: Gpus, size: int, recorded_us: float) -> None:
     gpus(2)
     comms = nccl.NcclCommunicator.initAll(2)
-    arrays = there([np.zeros(size // 4, np.float32)] * 2)
+    arrays = on_devices([np.zeros(size // 4, np.float32)] * 2)
     begin = cp.cuda.Event()
     end = cp.cuda.Event()
     rounds = 20
     begin.record()
     for _ in range(rounds):
-        together(
-            comms,
-            lambda r, c: c.allReduce(
-                arrays[r].data.ptr, arrays[r].data.ptr, size // 4, nccl.NCCL_FLOAT, 0, 0
-            ),
-        )
+        all_reduce(comms, arrays)
     end.record()
     end.synchronize()
     assert 1e3 * cp.cuda.get_elapsed_time(begin, end) / rounds == pytest.approx(recorded_us, rel=0.4)
@@ -299,43 +285,40 @@ def test_calls_in_a_row_take_that_on_the_modelled_clock(gpus: Gpus, size: int, r
 def test_all_ranks_end_at_once_and_wait_for_the_last(gpus: Gpus) -> None:
     machine = gpus(4)
     comms = nccl.NcclCommunicator.initAll(4)
-    arrays = there([np.zeros(1 << 20, np.float32)] * 4)
+    arrays = on_devices([np.zeros(1 << 20, np.float32)] * 4)
     for array in arrays:
         array.device.synchronize()
     long = lambda: cp.cuda.Stream.null.enqueue("CONCURRENT_KERNEL", "long", lambda: 200_000.0)  # noqa: E731
     on(2, long)
-    late = machine.devices[2].work.log[-1]
-    together(
-        comms,
-        lambda r, c: c.allReduce(arrays[r].data.ptr, arrays[r].data.ptr, 1 << 20, nccl.NCCL_FLOAT, 0, 0),
-    )
+    long_kernel = machine.devices[2].work.log[-1]
+    all_reduce(comms, arrays)
     kernels = [device.work.log[-1] for device in machine.devices]
     assert len({kernel.end_ns for kernel in kernels}) == 1
-    assert min(kernel.end_ns for kernel in kernels) > late.end_ns + 20_000
-    assert kernels[0].start_ns < late.end_ns, "it waits on its device"
+    assert min(kernel.end_ns for kernel in kernels) > long_kernel.end_ns + 20_000
+    assert kernels[0].start_ns < long_kernel.end_ns, "it waits on its device"
     assert {kernel.name for kernel in kernels} == {"ncclDevKernel_AllReduce_Sum_f32_RING_LL"}
-    then = on(1, lambda: arrays[1].__iadd__(1))
+    sums = on(1, lambda: arrays[1].__iadd__(1))
     assert machine.devices[1].work.log[-1].start_ns >= kernels[1].end_ns
-    assert float(then[0]) == 1
+    assert float(sums[0]) == 1
 
 
 def test_a_copy_waits_for_the_ports_of_a_ring(gpus: Gpus) -> None:
     machine = gpus(2)
     comms = nccl.NcclCommunicator.initAll(2)
-    arrays = there([np.zeros(1 << 20, np.float32)] * 2)
+    arrays = on_devices([np.zeros(1 << 20, np.float32)] * 2)
     cp.cuda.runtime.deviceEnablePeerAccess(1)
     streams = [on(n, lambda: cp.cuda.Stream(non_blocking=True)) for n in range(2)]
     other = cp.cuda.Stream(non_blocking=True)
-    with machine.links.watched() as seen:
-        together(
+    with machine.links.watched() as crossings:
+        in_group(
             comms,
             lambda r, c: c.allReduce(
                 arrays[r].data.ptr, arrays[r].data.ptr, 1 << 20, nccl.NCCL_FLOAT, 0, streams[r].ptr
             ),
         )
         cp.cuda.runtime.memcpyPeerAsync(arrays[1].data.ptr, 1, arrays[0].data.ptr, 0, 4096, other.ptr)
-    rings_end = [c.end_ns for c in seen if c.name.startswith("nccl")]
-    copy = next(c for c in seen if c.name.startswith("Memcpy"))
+    rings_end = [c.end_ns for c in crossings if c.name.startswith("nccl")]
+    copy = next(c for c in crossings if c.name.startswith("Memcpy"))
     assert isinstance(copy, Crossing)
     assert copy.start_ns >= rings_end[0]
 
@@ -346,27 +329,27 @@ def test_calls_of_one_kind_in_a_group_share_a_kernel(gpus: Gpus) -> None:
     comms = nccl.NcclCommunicator.initAll(3)
     sizes = [100, 1, 1000, 37]
     hosts = [np.arange(size, dtype=np.float32) + size for size in sizes]
-    arrays = [there([host if rank == 1 else 0 * host for rank in range(3)]) for host in hosts]
+    arrays = [on_devices([host if rank == 1 else 0 * host for rank in range(3)]) for host in hosts]
     launches = machine.kernel_launches
-    with machine.links.watched() as seen:
+    with machine.links.watched() as crossings:
         nccl.groupStart()
         for rank, comm in enumerate(comms):
-            for many, size in zip(arrays, sizes, strict=True):
-                at = many[rank].data.ptr
-                comm.broadcast(at, at, size, nccl.NCCL_FLOAT, 1, 0)
+            for rank_arrays, size in zip(arrays, sizes, strict=True):
+                address = rank_arrays[rank].data.ptr
+                comm.broadcast(address, address, size, nccl.NCCL_FLOAT, 1, 0)
             comm.allReduce(arrays[0][rank].data.ptr, arrays[0][rank].data.ptr, 100, nccl.NCCL_FLOAT, 0, 0)
         nccl.groupEnd()
     assert machine.kernel_launches == launches + 6
-    for many, host in zip(arrays, hosts, strict=True):
-        for array in many:
-            np.testing.assert_array_equal(array.get(), host * (3 if many is arrays[0] else 1))
-    assert [(c.source, c.target, c.size_bytes) for c in seen if "Broadcast" in c.name] == [
+    for rank_arrays, host in zip(arrays, hosts, strict=True):
+        for array in rank_arrays:
+            np.testing.assert_array_equal(array.get(), host * (3 if rank_arrays is arrays[0] else 1))
+    assert [(c.source, c.target, c.size_bytes) for c in crossings if "Broadcast" in c.name] == [
         (1, 2, 4 * sum(sizes)),
         (2, 0, 4 * sum(sizes)),
     ]
 
 
-def test_groups_of_ranks_need_not_be_cut_alike(gpus: Gpus) -> None:
+def test_ranks_may_group_their_calls_differently(gpus: Gpus) -> None:
     gpus(2)
     uid = nccl.get_unique_id()
 
@@ -390,9 +373,9 @@ def test_groups_of_ranks_need_not_be_cut_alike(gpus: Gpus) -> None:
 def test_all_to_all_in_one_group(gpus: Gpus) -> None:
     machine = gpus(4)
     comms = nccl.NcclCommunicator.initAll(4)
-    rows = there([10.0 * r + np.arange(4) for r in range(4)])
-    columns = there([np.zeros(4)] * 4)
-    with machine.links.watched() as seen:
+    rows = on_devices([10.0 * r + np.arange(4) for r in range(4)])
+    columns = on_devices([np.zeros(4)] * 4)
+    with machine.links.watched() as crossings:
         nccl.groupStart()
         for r, c in enumerate(comms):
             for peer in range(4):
@@ -401,15 +384,15 @@ def test_all_to_all_in_one_group(gpus: Gpus) -> None:
         nccl.groupEnd()
     for r in range(4):
         assert columns[r].get().tolist() == [10.0 * peer + r for peer in range(4)]
-    assert {(c.source, c.target, c.size_bytes) for c in seen} == {
+    assert {(c.source, c.target, c.size_bytes) for c in crossings} == {
         (a, b, 8) for a in range(4) for b in range(4) if a != b
     }
-    assert len({c.start_ns for c in seen}) == 1, "in one go"
+    assert len({c.start_ns for c in crossings}) == 1, "in one go"
 
 
 def test_all_streams_of_a_group_wait_for_it(gpus: Gpus) -> None:
     machine = gpus()
-    comms, (x, y) = nccl.NcclCommunicator.initAll(2), there([np.ones(1 << 16), np.zeros(1 << 16)])
+    comms, (x, y) = nccl.NcclCommunicator.initAll(2), on_devices([np.ones(1 << 16), np.zeros(1 << 16)])
     streams = [[on(r, lambda: cp.cuda.Stream(non_blocking=True)) for _ in range(2)] for r in range(2)]
     half = 1 << 15
     nccl.groupStart()

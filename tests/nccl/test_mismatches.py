@@ -185,17 +185,17 @@ def test_threads_of_any_kind_are_waited_for(gpus: Gpus, kind: str) -> None:
     pool = ThreadPool(3) if kind == "pool made before" else None
     gpus(3)
     uid = nccl.get_unique_id()
-    found = [0.0] * 3
+    sums = [0.0] * 3
 
     def rank(r: int) -> None:
         cp.cuda.Device(r).use()
         comm = nccl.NcclCommunicator(3, uid, r)
-        for late in range(3):
-            if r == late:
+        for late_rank in range(3):
+            if r == late_rank:
                 time.sleep(0.1)  # no bound: the others wait
             x = cp.ones(1, cp.float32)
             comm.allReduce(x.data.ptr, x.data.ptr, 1, F, S, 0)
-            found[r] += float(x[0])
+            sums[r] += float(x[0])
 
     if pool is not None:
         with pool:
@@ -206,7 +206,7 @@ def test_threads_of_any_kind_are_waited_for(gpus: Gpus, kind: str) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    assert found == [9, 9, 9]
+    assert sums == [9, 9, 9]
 
 
 def test_a_rank_that_runs_a_long_kernel_is_waited_for(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,7 @@ def test_communicators_called_in_crossed_order(gpus: Gpus) -> None:
         assert "the same calls in the same order" in str(error)
 
 
-def test_a_lock_around_a_call(gpus: Gpus) -> None:
+def test_a_call_under_a_lock_is_reported(gpus: Gpus) -> None:
     """The other ranks wait for the lock; the error says where, after the time limit."""
     machine = gpus()
     lock = threading.Lock()
@@ -330,12 +330,12 @@ def test_a_rank_within_one_long_call_is_waited_for(gpus: Gpus) -> None:
 def test_more_ranks_than_gpus(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is made for each of them first."""
     gpus()
-    made: list[Any] = []
+    queues: list[Any] = []
 
     def queue() -> Any:
-        made.append(deque())
-        assert len(made) < 100
-        return made[-1]
+        queues.append(deque())
+        assert len(queues) < 100
+        return queues[-1]
 
     monkeypatch.setattr(cliques, "deque", queue)
     uid = nccl.get_unique_id()
@@ -362,40 +362,51 @@ def test_a_rank_that_is_aborted(gpus: Gpus) -> None:
     )
 
 
-def test_pointers_are_looked_at(gpus: Gpus) -> None:
+def test_pointers_are_checked(gpus: Gpus) -> None:
     gpus()
     comms, arrays = ring()
-    here, there = (x.data.ptr for x in arrays)
+    address, peer_address = (x.data.ptr for x in arrays)
     call = comms[0].allReduce
-    refused(lambda: call(there, here, 8, F, S, 0), 1, "sendbuf", "memory of device 1", "rank's device is 0")
     refused(
-        lambda: call(here, here, 9, F, S, 0), 1, "allReduce of rank 0: sendbuf (9 x float32", "has 8 from"
+        lambda: call(peer_address, address, 8, F, S, 0),
+        1,
+        "sendbuf",
+        "memory of device 1",
+        "rank's device is 0",
     )
-    refused(lambda: call(here, 0, 8, F, S, 0), 1, "recvbuf", "not in a live array")
-    refused(lambda: call(here + 2, here, 4, F, S, 0), 1, "not aligned")
-    refused(lambda: comms[0].allGather(here, here, 8, F, 0), 1, "recvbuf (16 x float32", "n times as long")
+    refused(
+        lambda: call(address, address, 9, F, S, 0),
+        1,
+        "allReduce of rank 0: sendbuf (9 x float32",
+        "has 8 from",
+    )
+    refused(lambda: call(address, 0, 8, F, S, 0), 1, "recvbuf", "not in a live array")
+    refused(lambda: call(address + 2, address, 4, F, S, 0), 1, "not aligned")
+    refused(
+        lambda: comms[0].allGather(address, address, 8, F, 0), 1, "recvbuf (16 x float32", "n times as long"
+    )
     host = np.zeros(8, np.float32)
-    refused(lambda: call(host.ctypes.data, here, 8, F, S, 0), 1, "not in a live array")
+    refused(lambda: call(host.ctypes.data, address, 8, F, S, 0), 1, "not in a live array")
     stream = on(1, lambda: cp.cuda.Stream(non_blocking=True))
-    refused(lambda: call(here, here, 8, F, S, stream.ptr), 1, "stream belongs to device 1")
+    refused(lambda: call(address, address, 8, F, S, stream.ptr), 1, "stream belongs to device 1")
     comms[0].check_async_error()  # nothing of it has harmed the others
 
 
-def test_arguments_are_looked_at(gpus: Gpus) -> None:
+def test_arguments_are_checked(gpus: Gpus) -> None:
     gpus()
     comms, arrays = ring()
-    at = arrays[0].data.ptr
-    refused(lambda: comms[0].allReduce(at, at, 8, 77, S, 0), 4, "77 is not a type")
-    refused(lambda: comms[0].allReduce(at, at, 8, F, 9, 0), 4, "9 is not an operation")
-    refused(lambda: comms[0].broadcast(at, at, 8, F, 2, 0), 4, "root 2 is not a rank", "0 to 1")
-    refused(lambda: comms[0].send(at, 8, F, -1, 0), 4, "peer -1 is not a rank")
+    address = arrays[0].data.ptr
+    refused(lambda: comms[0].allReduce(address, address, 8, 77, S, 0), 4, "77 is not a type")
+    refused(lambda: comms[0].allReduce(address, address, 8, F, 9, 0), 4, "9 is not an operation")
+    refused(lambda: comms[0].broadcast(address, address, 8, F, 2, 0), 4, "root 2 is not a rank", "0 to 1")
+    refused(lambda: comms[0].send(address, 8, F, -1, 0), 4, "peer -1 is not a rank")
     with pytest.raises(OverflowError):
-        comms[0].allReduce(at, at, -1, F, S, 0)
+        comms[0].allReduce(address, address, -1, F, S, 0)
     with pytest.raises(TypeError, match="integer"):
-        comms[0].allReduce(arrays[0], at, 8, F, S, 0)
+        comms[0].allReduce(arrays[0], address, 8, F, S, 0)
 
 
-def test_communicators_that_cannot_be(gpus: Gpus) -> None:
+def test_invalid_communicators_are_refused(gpus: Gpus) -> None:
     gpus()
     make = nccl.NcclCommunicator
     uid = nccl.get_unique_id()
@@ -428,10 +439,10 @@ def test_a_capturing_stream_is_refused(gpus: Gpus) -> None:
     stream.end_capture()
 
 
-def test_errors_travel(gpus: Gpus) -> None:
+def test_errors_can_be_pickled(gpus: Gpus) -> None:
     error = nccl.NcclError(5, "why")
-    again = pickle.loads(pickle.dumps(error))
-    assert (again.status, str(again)) == (5, str(error))
+    duplicate = pickle.loads(pickle.dumps(error))
+    assert (duplicate.status, str(duplicate)) == (5, str(error))
     assert str(nccl.NcclError(2)).startswith("NCCL_ERROR_SYSTEM_ERROR: unhandled system error")
 
 

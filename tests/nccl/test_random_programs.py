@@ -28,7 +28,7 @@ class Rank:
         self.ranks = ranks
         self.barrier = barrier
 
-    def call(self, what: str, size: int, root: int, k: int) -> tuple[Any, Any]:
+    def call(self, name: str, size: int, root: int, k: int) -> tuple[Any, Any]:
         """What a call gave this rank, and what it should."""
         n = self.ranks
         r = self.rank
@@ -36,44 +36,44 @@ class Rank:
         hosts = [np.arange(size * n) * (j + 1.0) + k for j in range(n)]
         x = cp.asarray(hosts[r])
         y = cp.zeros(size * n)
-        wanted = np.zeros(size * n)
+        expected = np.zeros(size * n)
         send = x.data.ptr
         recv = y.data.ptr
         stream = cp.cuda.get_current_stream().ptr
-        mine = slice(r * size, (r + 1) * size)
-        if what == "all":
+        part = slice(r * size, (r + 1) * size)
+        if name == "all":
             c.allReduce(send, recv, size * n, DOUBLE, nccl.NCCL_SUM, stream)
-            wanted = sum(hosts)
-        elif what == "scattered":
+            expected = sum(hosts)
+        elif name == "scattered":
             c.reduceScatter(send, recv, size, DOUBLE, nccl.NCCL_SUM, stream)
-            wanted[:size] = sum(hosts)[mine]
-        elif what == "gathered":
+            expected[:size] = sum(hosts)[part]
+        elif name == "gathered":
             c.allGather(send, recv, size, DOUBLE, stream)
-            wanted = np.concatenate([host[:size] for host in hosts])
-        elif what == "broadcast":
+            expected = np.concatenate([host[:size] for host in hosts])
+        elif name == "broadcast":
             c.broadcast(send, recv, size * n, DOUBLE, root, stream)
-            wanted = hosts[root]
-        elif what == "all to all":
+            expected = hosts[root]
+        elif name == "all to all":
             nccl.groupStart()
             for peer in range(n):
                 c.send(send + 8 * size * peer, size, DOUBLE, peer, stream)
                 c.recv(recv + 8 * size * peer, size, DOUBLE, peer, stream)
             nccl.groupEnd()
-            wanted = np.concatenate([host[mine] for host in hosts])
-        elif what == "round":
+            expected = np.concatenate([host[part] for host in hosts])
+        elif name == "round":
             nccl.groupStart()
             c.send(send, size * n, DOUBLE, (r + 1) % n, stream)
             c.recv(recv, size * n, DOUBLE, (r - 1) % n, stream)
             nccl.groupEnd()
-            wanted = hosts[(r - 1) % n]
-        elif what == "from 0 to 1" and r == 0:
+            expected = hosts[(r - 1) % n]
+        elif name == "from 0 to 1" and r == 0:
             c.send(send, size, DOUBLE, 1, stream)
-        elif what == "from 0 to 1" and r == 1:
+        elif name == "from 0 to 1" and r == 1:
             c.recv(recv, size, DOUBLE, 0, stream)
-            wanted[:size] = hosts[0][:size]
-        elif what == "host barrier":
+            expected[:size] = hosts[0][:size]
+        elif name == "host barrier":
             self.barrier.wait()
-        return y.get(), wanted
+        return y.get(), expected
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -93,12 +93,12 @@ def test_a_random_program(gpus: Gpus, seed: int) -> None:
             cp.cuda.Device(r).use()
             rank = Rank(comms[r] if comms else nccl.NcclCommunicator(ranks, uid, r), r, ranks, barrier)
             with cp.cuda.Stream(non_blocking=True):
-                for k, (what, size, root) in enumerate(plan):
+                for k, (name, size, root) in enumerate(plan):
                     if pace.random() < 0.3:
                         time.sleep(0.003 * pace.random())
-                    found, wanted = rank.call(what, size, root, k)
-                    if not np.array_equal(found, wanted):
-                        wrong.append((k, what, r))
+                    result, expected = rank.call(name, size, root, k)
+                    if not np.array_equal(result, expected):
+                        wrong.append((k, name, r))
         except Exception as error:
             wrong.append((r, error))
             barrier.abort()
@@ -131,8 +131,8 @@ def test_every_lawful_order_of_streams_gives_the_same(gpus: Gpus, order: str) ->
                     arrays.append(cp.full(4, r + 1.0))
         nccl.groupStart()
         for r, comm in enumerate(comms):
-            at = arrays[r].data.ptr
-            comm.allReduce(at, at, 4, DOUBLE, nccl.NCCL_SUM, streams[r].ptr)
+            address = arrays[r].data.ptr
+            comm.allReduce(address, address, 4, DOUBLE, nccl.NCCL_SUM, streams[r].ptr)
         nccl.groupEnd()
         for r in range(3):
             with cp.cuda.Device(r), streams[r] if ordered else cp.cuda.Stream(non_blocking=True):
@@ -141,10 +141,10 @@ def test_every_lawful_order_of_streams_gives_the_same(gpus: Gpus, order: str) ->
             cp.cuda.Device(r).synchronize()
         return [float(result.get()[0]) for result in results]
 
-    seen = []
+    unordered_results = []
     for seed in range(4):
         with machine.stream_order(order, seed):
             assert program(ordered=True) == [12, 12, 12]
         with machine.stream_order(order, seed):
-            seen.append(program(ordered=False))
-    assert any(results != [12, 12, 12] for results in seen), "a wait that lacks shows"
+            unordered_results.append(program(ordered=False))
+    assert any(results != [12, 12, 12] for results in unordered_results), "a wait that lacks shows"
