@@ -17,22 +17,24 @@ CAPACITY = 1 << 40
 
 def requests(seed: int) -> Iterator[Request]:
     """A random program, without what a model does not offer: collecting garbage, and one stream's blocks."""
-    for kind, *rest in program(seed, CAPACITY, steps=120)[1]:
+    for kind, *arguments in program(seed, CAPACITY, steps=120)[1]:
         if kind == "malloc":
-            name, stream, size = rest
+            name, stream, size = arguments
             yield Request("alloc", name, size, stream)
         elif kind in ("free", "lose"):
-            yield Request("free", rest[0])
+            yield Request("free", arguments[0])
         elif kind == "empty":
             yield Request("empty_cache")
         elif kind in ("limit", "fraction"):
-            yield Request("set_limit", size_bytes=rest[0] if kind == "limit" else int(rest[0] * CAPACITY))
+            yield Request(
+                "set_limit", size_bytes=arguments[0] if kind == "limit" else int(arguments[0] * CAPACITY)
+            )
 
 
-def layout(held: BlockMap) -> list[tuple[int, list[tuple[int, bool]]]]:
+def layout(block_map: BlockMap) -> list[tuple[int, list[tuple[int, bool]]]]:
     return sorted(
         (segment.stream, [(block.size_bytes, block.is_free) for block in segment.blocks])
-        for segment in held.segments
+        for segment in block_map.segments
     )
 
 
@@ -65,9 +67,9 @@ def test_equal_to_the_documented_rules_after_every_request(seeds: range) -> None
                 pool.set_limit(request.size_bytes)
                 model.limit = request.size_bytes
             assert (pool.used_bytes, pool.total_bytes, pool.n_free_blocks) == model.state()
-        wanted = sorted((s, [(size, name < 0) for size, name in blocks]) for s, blocks in model.segments)
-        assert layout(pool.block_map()) == wanted
-        split += sum(len(blocks) > 1 for _, blocks in wanted)
+        expected = sorted((s, [(size, name < 0) for size, name in blocks]) for s, blocks in model.segments)
+        assert layout(pool.block_map()) == expected
+        split += sum(len(blocks) > 1 for _, blocks in expected)
     assert refused > 20
     assert split > 10
 
@@ -77,16 +79,16 @@ def test_events_tell_what_the_pool_holds() -> None:
         pool = CuPyAllocator(capacity_bytes=CAPACITY)
         trace = replay(requests(seed), pool)
         lives = history(trace)
-        held = pool.block_map()
+        block_map = pool.block_map()
         end = at(history(trace), lives.last_step)
-        assert layout(end) == layout(held)
-        assert [s.address for s in end.segments] == [s.address for s in held.segments]
+        assert layout(end) == layout(block_map)
+        assert [s.address for s in end.segments] == [s.address for s in block_map.segments]
         assert (end.used_bytes, end.total_bytes) == (pool.used_bytes, pool.total_bytes)
-        again = replay(requests_of(trace), CuPyAllocator(capacity_bytes=CAPACITY))
+        second_trace = replay(requests_of(trace), CuPyAllocator(capacity_bytes=CAPACITY))
         kinds = ("alloc", "free_requested", "free_completed")
         # Limits are no events: a request that one refused may find room the second time.
         if "oom" not in [row[0] for row in trace.events.rows()] and not _limited(seed):
-            assert [row[:5] for row in again.events.rows() if row[0] in kinds] == [
+            assert [row[:5] for row in second_trace.events.rows() if row[0] in kinds] == [
                 row[:5] for row in trace.events.rows() if row[0] in kinds
             ]
 
@@ -96,7 +98,7 @@ def _limited(seed: int) -> bool:
     return any(step[0] in ("limit", "fraction") for step in steps)
 
 
-def test_what_no_program_can_ask() -> None:
+def test_invalid_frees_limits_and_sizes_are_refused() -> None:
     pool = CuPyAllocator(limit_bytes=4096)
     assert pool.malloc(0, 0) == 0
     pool.free(0)
@@ -113,7 +115,7 @@ def test_what_no_program_can_ask() -> None:
         CuPyAllocator(capacity_bytes=1 << 30).malloc((1 << 30) + 1, 0)
 
 
-def test_of_equal_blocks_the_one_recorded_first() -> None:
+def test_of_equal_blocks_the_first_one_is_taken() -> None:
     pool = CuPyAllocator()
     first = pool.malloc(1024, 0)
     second = pool.malloc(1024, 0)
@@ -129,8 +131,8 @@ def test_what_goes_back_to_the_device_can_be_taken_again() -> None:
     assert (pool.total_bytes, pool.n_free_blocks) == (900 << 20, 1)
     pool.empty_cache()
     assert pool.block_map().segments == ()
-    kept = [pool.malloc(250 << 20, 0) for _ in range(4)]
+    blocks = [pool.malloc(250 << 20, 0) for _ in range(4)]
     with pytest.raises(OutOfMemory):
         pool.malloc(1, 0)
-    pool.free(kept[0])
+    pool.free(blocks[0])
     assert pool.malloc(1, 3)  # another stream's: the free segment goes back for it

@@ -7,6 +7,7 @@ import pytest
 from gpulab.allocators.fragments import fragmentation
 from gpulab.allocators.replay import OutOfMemory, replay
 from gpulab.allocators.torch.allocator import TorchAllocator
+from tests.allocators.test_replay import check_map
 from tests.allocators.traces import KIB, MIB, MODELLED, random_requests
 from virtualgpu.records.memory import Block, BlockMap, Segment
 
@@ -31,7 +32,7 @@ def segment(
 
 
 def test_figures_on_paper() -> None:
-    found = fragmentation(
+    result = fragmentation(
         BlockMap(
             MODELLED,
             0,
@@ -44,12 +45,12 @@ def test_figures_on_paper() -> None:
             ),
         )
     )
-    assert (found.reserved_bytes, found.used_bytes, found.free_bytes) == (76 * MIB, 44 * MIB, 32 * MIB)
-    assert found.largest_free_bytes == 16 * MIB
-    assert found.external == 0.5
-    assert found.rounding_bytes == 300
-    assert (found.releasable_bytes, found.held_bytes, found.room_bytes) == (8 * MIB, 24 * MIB, 24 * MIB)
-    main, side = found.arenas
+    assert (result.reserved_bytes, result.used_bytes, result.free_bytes) == (76 * MIB, 44 * MIB, 32 * MIB)
+    assert result.largest_free_bytes == 16 * MIB
+    assert result.external == 0.5
+    assert result.rounding_bytes == 300
+    assert (result.releasable_bytes, result.held_bytes, result.room_bytes) == (8 * MIB, 24 * MIB, 24 * MIB)
+    main, side = result.arenas
     assert (main.stream, main.free_bytes, main.largest_free_bytes, main.free_blocks) == (
         0,
         16 * MIB,
@@ -59,7 +60,7 @@ def test_figures_on_paper() -> None:
     assert (main.largest_request_bytes, side.largest_request_bytes) == (32 * MIB, 32 * MIB)
 
 
-def test_a_free_block_of_another_stream_does_not_serve() -> None:
+def test_free_blocks_of_other_streams_do_not_count() -> None:
     full = BlockMap(
         MODELLED,
         0,
@@ -92,28 +93,28 @@ def test_pages_of_expandable_segments_on_paper(
     pool: str, pieces: list[tuple[float, bool]], limit: float, released: int, most: float
 ) -> None:
     one = segment(1 << 40, 0, *pieces, pool=pool, expandable=True)  # type: ignore[arg-type]
-    found = fragmentation(BlockMap(MODELLED, 0, 0, int(limit * MIB), (one,)))
-    assert found.releasable_bytes == released * MIB
-    (arena,) = (each for each in found.arenas if each.pool == pool)
+    result = fragmentation(BlockMap(MODELLED, 0, 0, int(limit * MIB), (one,)))
+    assert result.releasable_bytes == released * MIB
+    (arena,) = (candidate for candidate in result.arenas if candidate.pool == pool)
     assert arena.largest_request_bytes == most * MIB
 
 
 @pytest.mark.parametrize(
     ("room", "small", "large"), [(1.9, 0, 0), (2, 1, 0), (9.9, 1, 0), (10, 1, 10), (13.9, 1, 12)]
 )
-def test_what_the_device_serves_where_nothing_is_free(room: float, small: int, large: int) -> None:
+def test_the_largest_request_without_free_blocks(room: float, small: int, large: int) -> None:
     one = segment(1 << 40, 7, (2, False), pool="small")
-    found = fragmentation(BlockMap(MODELLED, 0, 0, int((2 + room) * MIB), (one,)))
-    assert {arena.pool: arena.largest_request_bytes for arena in found.arenas} == {
+    result = fragmentation(BlockMap(MODELLED, 0, 0, int((2 + room) * MIB), (one,)))
+    assert {arena.pool: arena.largest_request_bytes for arena in result.arenas} == {
         "small": small * MIB,
         "large": large * MIB,
     }
-    assert [(arena.stream, arena.free_blocks) for arena in found.arenas] == [(7, 0)] * 2
+    assert [(arena.stream, arena.free_blocks) for arena in result.arenas] == [(7, 0)] * 2
 
 
 def test_an_empty_pool_is_not_fragmented() -> None:
-    found = fragmentation(BlockMap(MODELLED, 0, 0, 0, ()))
-    assert (found.external, found.free_bytes, found.arenas) == (0, 0, ())
+    result = fragmentation(BlockMap(MODELLED, 0, 0, 0, ()))
+    assert (result.external, result.free_bytes, result.arenas) == (0, 0, ())
     assert fragmentation(BlockMap(MODELLED, 0, 0, MIB, ())).largest_request_bytes == MIB
 
 
@@ -125,33 +126,38 @@ def test_the_largest_request_is_the_largest_that_the_virtual_pool_serves(seed: i
     from virtualgpu import cp
     from virtualgpu.cp.cuda.memory import OutOfMemoryError
 
-    for more in (0, 512):
-        for at in (0, 1):
+    for excess in (0, 512):
+        for stream_index in (0, 1):
             draw = random.Random(seed)
             pool = cp.cuda.MemoryPool()
             pool.set_limit(size=64 * MIB)
             streams = [cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)]
-            kept = []
+            blocks = []
             for _ in range(60):
                 with streams[draw.randint(0, 1)]:
                     if draw.random() < 0.6:
                         try:
-                            kept.append(pool.malloc(draw.randint(1, 6 * MIB)))
+                            blocks.append(pool.malloc(draw.randint(1, 6 * MIB)))
                         except OutOfMemoryError:
                             continue
-                    elif kept:
-                        del kept[draw.randrange(len(kept))]
-            arenas = {a.stream: a for a in fragmentation(pool.block_map()).arenas}
-            arena = arenas.get(streams[at].ptr)
+                    elif blocks:
+                        del blocks[draw.randrange(len(blocks))]
+            block_map = pool.block_map()
+            check_map(block_map)
+            used_and_total = (block_map.used_bytes, block_map.total_bytes)
+            assert used_and_total == (pool.used_bytes(), pool.total_bytes())
+            assert sum(block.is_free for block in block_map.blocks) == pool.n_free_blocks()
+            arenas = {a.stream: a for a in fragmentation(block_map).arenas}
+            arena = arenas.get(streams[stream_index].ptr)
             if arena is None:
                 continue
-            with streams[at]:
-                if more:
+            with streams[stream_index]:
+                if excess:
                     with pytest.raises(OutOfMemoryError):
-                        pool.malloc(arena.largest_request_bytes + more)
+                        pool.malloc(arena.largest_request_bytes + excess)
                 else:
                     assert pool.malloc(arena.largest_request_bytes).mem.size == arena.largest_request_bytes
-            kept.clear()
+            blocks.clear()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -166,9 +172,9 @@ def test_the_largest_request_is_the_largest_that_pytorchs_allocator_serves(seed:
         model.sink = lambda *_: None
         return model
 
-    found = fragmentation(left().block_map(), 150 * MIB)
-    assert found.arenas
-    for arena in found.arenas:
+    result = fragmentation(left().block_map(), 150 * MIB)
+    assert result.arenas
+    for arena in result.arenas:
         most = arena.largest_request_bytes or 0
         if most:
             left().malloc(most, arena.stream)

@@ -17,20 +17,20 @@ FREED = ACTIONS.index("segment_free")
 @pytest.mark.parametrize("seed", range(4))
 def test_the_segments_that_went_are_found_from_their_bytes(seed: int) -> None:
     whole = trace_of(random_rows(seed, 2000, waits=False))
-    told = list(whole.events.rows())
+    event_rows = list(whole.events.rows())
     # As a recorder sees them: what goes at a time is one number of bytes.
     rows = []
-    kept = []
-    for at, (action, address, size, asked, stream, _, stack) in enumerate(told):
+    expected = []
+    for index, (action, address, size, requested, stream, _, stack) in enumerate(event_rows):
         if action == "segment_free":
-            if at and told[at - 1][0] == "segment_free":
+            if index and event_rows[index - 1][0] == "segment_free":
                 rows[-1] = ("segment_free", 0, rows[-1][2] + size, 0, 0, -1)
             else:
                 rows.append(("segment_free", 0, size, 0, 0, -1))
         else:
-            rows.append((action, address, size, asked, stream, stack))
-        kept.append((action, address, size))
-    found, unnamed = named(whole.first, trace_of(rows).events)
+            rows.append((action, address, size, requested, stream, stack))
+        expected.append((action, address, size))
+    events, unnamed = named(whole.first, trace_of(rows).events)
     assert unnamed == 0
 
     def runs(listed: list[tuple[str, int, int]]) -> list[object]:
@@ -46,26 +46,26 @@ def test_the_segments_that_went_are_found_from_their_bytes(seed: int) -> None:
         return out
 
     assert np.count_nonzero(whole.events.actions == FREED) > 3
-    assert runs([row[:3] for row in found.rows()]) == runs(kept)
+    assert runs([row[:3] for row in events.rows()]) == runs(expected)
 
 
-def test_one_streams_segments_and_what_nobody_can_explain() -> None:
+def test_released_bytes_that_fit_no_segments_are_unnamed() -> None:
     base = 1 << 30
     rows = [
         ("segment_alloc", base, 2 * MIB, 0, 0, -1),
         ("segment_alloc", 2 * base, 6 * MIB, 0, 7, -1),
         ("alloc", 3 * base, MIB, MIB, 0, -1),
     ]
-    gone = ("segment_free", 0, 6 * MIB, 0, 0, -1)
-    found, unnamed = named(trace_of([]).first, trace_of([*rows, gone]).events)
-    assert list(found.rows())[-1][:5] == ("segment_free", 2 * base, 6 * MIB, 0, 7)
+    released_row = ("segment_free", 0, 6 * MIB, 0, 0, -1)
+    events, unnamed = named(trace_of([]).first, trace_of([*rows, released_row]).events)
+    assert list(events.rows())[-1][:5] == ("segment_free", 2 * base, 6 * MIB, 0, 7)
     assert unnamed == 0
-    found, unnamed = named(trace_of([]).first, trace_of([*rows, replace_size(gone, MIB)]).events)
-    assert (len(found), unnamed) == (3, MIB)
+    events, unnamed = named(trace_of([]).first, trace_of([*rows, replace_size(released_row, MIB)]).events)
+    assert (len(events), unnamed) == (3, MIB)
 
 
 @pytest.mark.parametrize(
-    ("streams", "gone", "known"),
+    ("streams", "indices", "is_known"),
     [
         (10, [3, 8], True),
         (10, [*range(9)], True),
@@ -74,21 +74,21 @@ def test_one_streams_segments_and_what_nobody_can_explain() -> None:
         (11, [*range(11)], True),
     ],
 )
-def test_of_up_to_ten_streams_any_may_have_given_segments_back_of_more_one_or_all(
-    streams: int, gone: list[int], known: bool
+def test_segments_of_up_to_ten_streams_can_be_combined(
+    streams: int, indices: list[int], is_known: bool
 ) -> None:
     base = 1 << 30
     rows = [("segment_alloc", base * (n + 1), 2 * MIB << n, 0, n, -1) for n in range(streams)]
-    size = sum(2 * MIB << n for n in gone)
-    found, unnamed = named(trace_of([]).first, trace_of([*rows, ("segment_free", 0, size, 0, 0, -1)]).events)
-    assert unnamed == (0 if known else size)
+    size = sum(2 * MIB << n for n in indices)
+    events, unnamed = named(trace_of([]).first, trace_of([*rows, ("segment_free", 0, size, 0, 0, -1)]).events)
+    assert unnamed == (0 if is_known else size)
     freed = [
-        (address, stream) for action, address, _, _, stream, *_ in found.rows() if action == "segment_free"
+        (address, stream) for action, address, _, _, stream, *_ in events.rows() if action == "segment_free"
     ]
-    assert freed == ([(base * (n + 1), n) for n in gone] if known else [])
+    assert freed == ([(base * (n + 1), n) for n in indices] if is_known else [])
 
 
-def test_what_is_told_of_the_rest_stays_as_it_was() -> None:
+def test_other_events_stay_unchanged() -> None:
     base = 1 << 30
     first = replace(
         trace_of([]).first,
@@ -102,9 +102,9 @@ def test_what_is_told_of_the_rest_stays_as_it_was() -> None:
         ("free_completed", base, 2 * MIB, 9, 3, 6),
         ("segment_free", 0, 2 * MIB, 0, 0, 7),
     ]
-    found, unnamed = named(first, trace_of(rows).events)
+    events, unnamed = named(first, trace_of(rows).events)
     assert unnamed == 0
-    assert list(found.rows()) == [
+    assert list(events.rows()) == [
         ("segment_free", 4 * base, 2 * MIB, 0, 3, 0, 5),
         ("free_completed", base, 2 * MIB, 9, 3, 1000, 6),
         ("segment_free", base, 2 * MIB, 0, 3, 2000, 7),
@@ -123,9 +123,9 @@ def test_a_segment_that_went_does_not_hide_a_larger_one_in_its_place() -> None:
     freed = [("free_completed", base + 5 * MIB, MIB, 0, 0, -1), ("segment_free", 0, 14 * MIB, 0, 0, -1)]
     _, unnamed = named(trace_of([]).first, trace_of([*rows, freed[1]]).events)
     assert unnamed == 14 * MIB, "a block is in use in one of them"
-    found, unnamed = named(trace_of([]).first, trace_of([*rows, *freed]).events)
+    events, unnamed = named(trace_of([]).first, trace_of([*rows, *freed]).events)
     assert unnamed == 0
-    assert [row[:3] for row in found.rows()][-2:] == [
+    assert [row[:3] for row in events.rows()][-2:] == [
         ("segment_free", base, 8 * MIB),
         ("segment_free", 2 * base, 6 * MIB),
     ]

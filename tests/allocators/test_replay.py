@@ -28,10 +28,10 @@ def program(seed: int, length: int = 120) -> list[Request]:
             requests.append(Request("alloc", number, size, rng.choice((0, 0, 7, 9)), now, number % 5))
             alive.append(number)
         elif choice < 0.95:
-            gone = alive.pop(rng.randrange(len(alive)))
+            number_freed = alive.pop(rng.randrange(len(alive)))
             if rng.random() < 0.2:
-                requests.append(Request("record_stream", gone, stream=8, time_ns=now))
-            requests.append(Request("free", gone, time_ns=now))
+                requests.append(Request("record_stream", number_freed, stream=8, time_ns=now))
+            requests.append(Request("free", number_freed, time_ns=now))
         elif choice < 0.97:
             requests.append(Request("complete", stream=8, time_ns=now))
         else:
@@ -39,10 +39,10 @@ def program(seed: int, length: int = 120) -> list[Request]:
     return requests
 
 
-def check_map(found: BlockMap) -> None:
+def check_map(block_map: BlockMap) -> None:
     """Segments do not overlap, blocks tile them, and two free neighbours would have been one."""
     end = 0
-    for segment in found.segments:
+    for segment in block_map.segments:
         assert segment.address >= end
         end = segment.address
         before = "used"
@@ -59,27 +59,27 @@ def outcome(trace: AllocatorTrace) -> list[tuple[object, ...]]:
     return [row[:5] for row in trace.events.rows()]
 
 
-def asked_when(trace: AllocatorTrace) -> list[tuple[int, int]]:
+def request_times(trace: AllocatorTrace) -> list[tuple[int, int]]:
     return [row[5:] for row in trace.events.rows() if row[0] in ("alloc", "free_requested")]
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:20"])
-def test_a_trace_tells_the_requests_that_made_it(settings: str) -> None:
+def test_requests_can_be_read_back_from_a_trace(settings: str) -> None:
     for seed in range(25):
         first = replay(program(seed), TorchAllocator(settings))
         pool = TorchAllocator(settings)
-        again = replay(requests_of(first), pool)
-        assert outcome(again) == outcome(first)
-        assert asked_when(again) == asked_when(first)
+        second = replay(requests_of(first), pool)
+        assert outcome(second) == outcome(first)
+        assert request_times(second) == request_times(first)
         check_map(pool.block_map())
 
 
 def test_blocks_in_use_at_the_start_are_allocated_first() -> None:
     pool = TorchAllocator()
-    kept = pool.malloc(3 * MIB, 0)
-    waits = pool.malloc(5 * MIB, 0)
-    pool.record_stream(waits, 4)
-    pool.free(waits)
+    used_address = pool.malloc(3 * MIB, 0)
+    waiting_address = pool.malloc(5 * MIB, 0)
+    pool.record_stream(waiting_address, 4)
+    pool.free(waiting_address)
     trace = replay([Request("alloc", 1, 100, 0)], pool)
     assert [(r.kind, r.number, r.size_bytes) for r in requests_of(trace)] == [
         ("alloc", 0, 3 * MIB),
@@ -88,10 +88,10 @@ def test_blocks_in_use_at_the_start_are_allocated_first() -> None:
         ("free", 1, 0),
         ("alloc", 2, 100),
     ]
-    assert kept < waits
+    assert used_address < waiting_address
 
 
-def test_what_did_not_fit_is_passed_over_and_asked_again_elsewhere() -> None:
+def test_failed_requests_are_repeated_on_a_larger_device() -> None:
     requests = [
         Request("alloc", 0, 40 * MIB),
         Request("alloc", 1, 40 * MIB),
@@ -108,18 +108,18 @@ def test_what_did_not_fit_is_passed_over_and_asked_again_elsewhere() -> None:
     assert rows.count("free_requested") == 2  # the last one stays
 
 
-def test_room_made_by_the_allocator_is_not_the_programs_wish() -> None:
+def test_segments_freed_by_the_allocator_are_not_requests() -> None:
     requests = [Request("alloc", 0, 40 * MIB), Request("free", 0), Request("alloc", 1, 50 * MIB)]
     forced = replay(requests, TorchAllocator(capacity_bytes=64 * MIB))
     assert "segment_free" in [row[0] for row in forced.events.rows()]
     assert [r.kind for r in requests_of(forced)] == ["alloc", "free", "alloc"]
     requests.insert(2, Request("empty_cache"))
-    asked = replay(requests, TorchAllocator(capacity_bytes=640 * MIB))
-    assert [r.kind for r in requests_of(asked)] == ["alloc", "free", "empty_cache", "alloc"]
+    trace = replay(requests, TorchAllocator(capacity_bytes=640 * MIB))
+    assert [r.kind for r in requests_of(trace)] == ["alloc", "free", "empty_cache", "alloc"]
 
 
 @pytest.mark.parametrize(
-    ("requests", "said"),
+    ("requests", "part"),
     [
         ([Request("alloc", 0, -1)], "-1 bytes"),
         ([Request("alloc", 0, 8), Request("alloc", 0, 8)], "still alive"),
@@ -129,20 +129,20 @@ def test_room_made_by_the_allocator_is_not_the_programs_wish() -> None:
         ([Request("alloc", 0, 1 << 50), Request("free", 0), Request("free", 0)], "not alive"),
     ],
 )
-def test_requests_that_cannot_be_are_refused(requests: list[Request], said: str) -> None:
-    with pytest.raises(RequestError, match=said):
+def test_impossible_requests_are_refused(requests: list[Request], part: str) -> None:
+    with pytest.raises(RequestError, match=part):
         replay(requests, TorchAllocator())
 
 
-def test_what_did_not_fit_is_given_back_at_once_but_for_the_last() -> None:
+def test_failed_requests_are_freed_at_once_except_the_last() -> None:
     """A program goes on after a refusal that it has caught; the last one may be what ended it."""
     requests = [
         Request("alloc", 0, 90 * MIB, time_ns=10),
         Request("alloc", 1, MIB, time_ns=20),
         Request("alloc", 2, 80 * MIB, time_ns=30),
     ]
-    told = requests_of(replay(requests, TorchAllocator(capacity_bytes=64 * MIB)))
-    assert [(r.kind, r.number, r.time_ns) for r in told] == [
+    result = requests_of(replay(requests, TorchAllocator(capacity_bytes=64 * MIB)))
+    assert [(r.kind, r.number, r.time_ns) for r in result] == [
         ("alloc", 0, 10),
         ("free", 0, 10),
         ("alloc", 1, 20),
@@ -150,7 +150,7 @@ def test_what_did_not_fit_is_given_back_at_once_but_for_the_last() -> None:
     ]
 
 
-def test_a_replay_says_of_which_allocator_with_which_settings_it_is() -> None:
+def test_a_replay_has_the_allocator_and_its_settings() -> None:
     pool = TorchAllocator("max_split_size_mb:20", capacity_bytes=64 * MIB)
     trace = replay([Request("alloc", 0, 100)], pool, ((Frame("a.py", 1, "f"),),))
     assert (trace.settings, trace.capacity_bytes) == ("max_split_size_mb:20", 64 * MIB)
@@ -158,7 +158,7 @@ def test_a_replay_says_of_which_allocator_with_which_settings_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "kinds"),
+    ("later_rows", "kinds"),
     [
         ([], ["complete", "empty_cache"]),
         ([("alloc", 1 << 31, 512, 512, 0, -1)], ["complete", "alloc"]),
@@ -173,7 +173,7 @@ def test_a_replay_says_of_which_allocator_with_which_settings_it_is() -> None:
         ),
     ],
 )
-def test_what_waited_for_a_stream_is_over_where_the_trace_says_so(more: list[Any], kinds: list[str]) -> None:
+def test_a_wait_for_a_stream_ends_where_the_trace_says_so(later_rows: list[Any], kinds: list[str]) -> None:
     """Allocators look after streams when they allocate; else somebody asks them to."""
     first = 1 << 29
     second = 1 << 30
@@ -183,20 +183,22 @@ def test_what_waited_for_a_stream_is_over_where_the_trace_says_so(more: list[Any
         ("free_requested", first, 512, 512, 0, -1),
         ("alloc", 1 << 32, 512, 512, 0, -1),
         ("free_completed", first, 512, 512, 0, -1),
-        *more,
+        *later_rows,
     ]
-    told = [request.kind for request in requests_of(trace_of(rows))]
-    assert told == ["alloc", "alloc", "record_stream", "free", "alloc", *kinds]
+    result = [request.kind for request in requests_of(trace_of(rows))]
+    assert result == ["alloc", "alloc", "record_stream", "free", "alloc", *kinds]
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
 def test_each_request_is_of_the_time_of_its_event(settings: str) -> None:
     for seed in range(6):
         trace = replay(program(seed), TorchAllocator(settings))
-        told = [(r.time_ns, r.kind) for r in requests_of(trace)]
-        assert [time_ns for time_ns, _ in told] == sorted(time_ns for time_ns, _ in told)
+        times_and_kinds = [(r.time_ns, r.kind) for r in requests_of(trace)]
+        assert [time_ns for time_ns, _ in times_and_kinds] == sorted(
+            time_ns for time_ns, _ in times_and_kinds
+        )
         emptied = {r.time_ns for r in program(seed) if r.kind == "empty_cache"}
-        assert {time_ns for time_ns, kind in told if kind == "empty_cache"} <= {
+        assert {time_ns for time_ns, kind in times_and_kinds if kind == "empty_cache"} <= {
             *emptied,
-            *(time_ns for time_ns, kind in told if kind == "complete"),
+            *(time_ns for time_ns, kind in times_and_kinds if kind == "complete"),
         }

@@ -44,13 +44,15 @@ def opened(path: Path) -> Snapshot:
         return of_arrays(worker.arrays(plain.load(file)), path.name)
 
 
-def blocks(found: BlockMap) -> list[tuple[Any, ...]]:
+def blocks(block_map: BlockMap) -> list[tuple[Any, ...]]:
     """What a snapshot can tell of a map: parts with memory, and their blocks."""
-    told = []
-    for segment in found.segments:
-        kept = [block for block in segment.blocks if not block.is_unmapped]
-        told += [(b.address, b.size_bytes, b.state, b.requested_bytes, segment.stream) for b in kept]
-    return told
+    result = []
+    for segment in block_map.segments:
+        mapped_blocks = [block for block in segment.blocks if not block.is_unmapped]
+        result += [
+            (b.address, b.size_bytes, b.state, b.requested_bytes, segment.stream) for b in mapped_blocks
+        ]
+    return result
 
 
 def as_pytorch(path: Path) -> Path:
@@ -68,11 +70,11 @@ def as_pytorch(path: Path) -> Path:
 
 def rows(trace: AllocatorTrace) -> list[tuple[Any, ...]]:
     """Events with their stacks; PyTorch does not tell what a request that failed was before rounding."""
-    told = []
-    for action, address, size, asked, stream, time_ns, stack in trace.events.rows():
+    result = []
+    for action, address, size, requested, stream, time_ns, stack in trace.events.rows():
         frames = trace.stacks[stack] if stack >= 0 else ()
-        told.append((action, address, size, 0 if action == "oom" else asked, stream, time_ns, frames))
-    return told
+        result.append((action, address, size, 0 if action == "oom" else requested, stream, time_ns, frames))
+    return result
 
 
 def traced(seed: int, settings: str, length: int = 160) -> tuple[AllocatorTrace, BlockMap]:
@@ -84,17 +86,17 @@ def traced(seed: int, settings: str, length: int = 160) -> tuple[AllocatorTrace,
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:20"])
-def test_what_is_written_reads_the_same(tmp_path: Path, settings: str) -> None:
+def test_a_written_snapshot_reads_the_same(tmp_path: Path, settings: str) -> None:
     for seed in range(12):
         trace, last = traced(seed, settings)
-        found = opened(write_snapshot(tmp_path / "pool.pickle", trace, last))
-        read = found.traces[0]
+        snapshot = opened(write_snapshot(tmp_path / "pool.pickle", trace, last))
+        read = snapshot.traces[0]
         assert rows(read) == rows(trace)
-        assert blocks(found.last[0]) == blocks(last)
+        assert blocks(snapshot.last[0]) == blocks(last)
         assert read.first.segments == ()
         assert (read.settings, read.note, read.allocator) == (settings, "", trace.allocator)
         assert read.provenance == trace.provenance  # modelled, and still so
-        assert {s.pool for s in found.last[0].segments} == {s.pool for s in last.segments}
+        assert {s.pool for s in snapshot.last[0].segments} == {s.pool for s in last.segments}
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:20"])
@@ -103,19 +105,19 @@ def test_sizes_of_blocks_are_worked_out_where_pytorch_does_not_tell_them(
 ) -> None:
     for seed in range(12):
         trace, last = traced(seed, settings)
-        found = opened(as_pytorch(write_snapshot(tmp_path / "pool.pickle", trace, last)))
-        assert rows(found.traces[0]) == rows(trace)
-        assert blocks(found.last[0]) == blocks(last)
-        assert found.traces[0].provenance.source == "recorded"
+        snapshot = opened(as_pytorch(write_snapshot(tmp_path / "pool.pickle", trace, last)))
+        assert rows(snapshot.traces[0]) == rows(trace)
+        assert blocks(snapshot.last[0]) == blocks(last)
+        assert snapshot.traces[0].provenance.source == "recorded"
 
 
 def test_another_allocators_trace_comes_back_as_it_was(tmp_path: Path) -> None:
     pool = CuPyAllocator()
     trace = replay([replace(r, stack=-1, time_ns=r.time_ns * 1000) for r in program(2)], pool)
-    found = opened(write_snapshot(tmp_path / "pool.pickle", trace, pool.block_map()))
-    assert found.traces[0].allocator == "CuPy's pool"
-    assert rows(found.traces[0]) == rows(trace)
-    assert blocks(found.last[0]) == blocks(pool.block_map())
+    snapshot = opened(write_snapshot(tmp_path / "pool.pickle", trace, pool.block_map()))
+    assert snapshot.traces[0].allocator == "CuPy's pool"
+    assert rows(snapshot.traces[0]) == rows(trace)
+    assert blocks(snapshot.last[0]) == blocks(pool.block_map())
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
@@ -131,21 +133,21 @@ def test_a_trace_that_begins_later_has_its_first_state(tmp_path: Path, settings:
         for address in sorted(addresses)[::2]:
             pool.free(address)
         gaps = [(b.size_bytes, s.stream) for s in before.segments for b in s.blocks if b.state == "free"]
-        again = [pool.malloc(max(1, size - (size >> 5)), stream) for size, stream in gaps]
-        again += [pool.malloc(3 * MIB + seed, 0) for _ in range(4)]
-        for address in again[::2]:
+        addresses_later = [pool.malloc(max(1, size - (size >> 5)), stream) for size, stream in gaps]
+        addresses_later += [pool.malloc(3 * MIB + seed, 0) for _ in range(4)]
+        for address in addresses_later[::2]:
             pool.free(address)
         pool.empty_cache()
         trace, _ = traced(seed, settings, length=1)
         events = _events(log)
         written = write_snapshot(tmp_path / "p.pickle", replace(trace, events=events), pool.block_map())
-        found = opened(as_pytorch(written))
-        assert blocks(found.traces[0].first) == [
-            (a, size, state, asked if state != "free" else 0, stream)
-            for a, size, state, asked, stream in blocks(before)
+        snapshot = opened(as_pytorch(written))
+        assert blocks(snapshot.traces[0].first) == [
+            (a, size, state, requested if state != "free" else 0, stream)
+            for a, size, state, requested, stream in blocks(before)
         ]
-        assert rows(found.traces[0]) == rows(replace(trace, events=events))
-        assert blocks(found.last[0]) == blocks(pool.block_map())
+        assert rows(snapshot.traces[0]) == rows(replace(trace, events=events))
+        assert blocks(snapshot.last[0]) == blocks(pool.block_map())
 
 
 def _events(log: list[tuple[Any, ...]]) -> Any:
@@ -159,7 +161,7 @@ def _events(log: list[tuple[Any, ...]]) -> Any:
 
 def test_the_viewer_knows_every_opcode(tmp_path: Path) -> None:
     """Of the reader of pickles in PyTorch's ``MemoryViz.js``, which knows a few of them."""
-    known = {
+    viewer_opcodes = {
         "APPEND",
         "APPENDS",
         "BINFLOAT",
@@ -196,7 +198,7 @@ def test_the_viewer_knows_every_opcode(tmp_path: Path) -> None:
     for settings in ("", "expandable_segments:True,garbage_collection_threshold:0.5"):
         data = write_snapshot(tmp_path / "x.pickle", *traced(5, settings)).read_bytes()
         used = [(op.name, arg) for op, arg, _ in pickletools.genops(data)]
-        assert {name for name, _ in used} <= known
+        assert {name for name, _ in used} <= viewer_opcodes
         assert [arg for name, arg in used if name == "PROTO"] == [4]
 
 
@@ -211,11 +213,11 @@ def test_several_devices(tmp_path: Path) -> None:
         "device_traces": [one["device_traces"][0], [], other["device_traces"][2]],
     }
     (tmp_path / "both.pickle").write_bytes(pickle.dumps(both))
-    found = read_snapshot(tmp_path / "both.pickle")
-    assert found.device_ids == (0, 2)
-    assert found.last[2].device_id == 2
-    assert blocks(found.last[0]) == blocks(found.last[2]) == blocks(last)
-    assert rows(found.traces[2]) == rows(trace)
+    snapshot = read_snapshot(tmp_path / "both.pickle")
+    assert snapshot.device_ids == (0, 2)
+    assert snapshot.last[2].device_id == 2
+    assert blocks(snapshot.last[0]) == blocks(snapshot.last[2]) == blocks(last)
+    assert rows(snapshot.traces[2]) == rows(trace)
 
 
 def test_segments_alone_and_old_snapshots(tmp_path: Path) -> None:
@@ -238,13 +240,13 @@ def test_segments_alone_and_old_snapshots(tmp_path: Path) -> None:
     ]
     path = tmp_path / "old.pickle"
     path.write_bytes(pickle.dumps(old))
-    found = opened(path)
-    (segment,) = found.last[0].segments
+    snapshot = opened(path)
+    (segment,) = snapshot.last[0].segments
     assert segment.blocks == (
         Block(address=4096, size_bytes=1024, is_free=False, requested_bytes=900, stack=0),
         Block(address=5120, size_bytes=2048, is_free=True),
     )
-    assert found.traces[0].stacks == ((Frame("a.py", 3, "f"),),)
+    assert snapshot.traces[0].stacks == ((Frame("a.py", 3, "f"),),)
 
 
 def real(name: str, tmp_path: Path) -> Path:
@@ -255,30 +257,30 @@ def real(name: str, tmp_path: Path) -> Path:
 
 
 def test_a_training_loop_on_a_gpu(tmp_path: Path) -> None:
-    found = read_snapshot(real("torch_loop", tmp_path))
-    (trace,) = found.traces.values()
+    snapshot = read_snapshot(real("torch_loop", tmp_path))
+    (trace,) = snapshot.traces.values()
     assert (len(trace.events), trace.note, trace.settings) == (232, "", "expandable_segments:False")
     assert trace.stacks[0][0] == Frame("tools/recordings/torch_pools.py", 418, "layer")
     # From the final state back to the first, by the trace's rules, and forward again, by the map's.
     assert trace.first.segments == ()
-    assert blocks(at(history(trace), len(trace.events))) == blocks(found.last[0])
+    assert blocks(at(history(trace), len(trace.events))) == blocks(snapshot.last[0])
     pool = TorchAllocator(trace.settings)
-    again = replay(requests_of(trace), pool, trace.stacks)
-    assert [(r[0], r[2], r[3]) for r in rows(again)] == [(r[0], r[2], r[3]) for r in rows(trace)]
-    assert sum(block.is_waiting for block in found.last[0].blocks) == 3
+    second_trace = replay(requests_of(trace), pool, trace.stacks)
+    assert [(r[0], r[2], r[3]) for r in rows(second_trace)] == [(r[0], r[2], r[3]) for r in rows(trace)]
+    assert sum(block.is_waiting for block in snapshot.last[0].blocks) == 3
 
 
 def test_a_program_that_ran_out_of_memory_on_a_gpu(tmp_path: Path) -> None:
-    found = read_snapshot(real("torch_oom", tmp_path))
-    trace = found.traces[0]
-    last = found.last[0]
+    snapshot = read_snapshot(real("torch_oom", tmp_path))
+    trace = snapshot.traces[0]
+    last = snapshot.last[0]
     assert rows(trace)[-1][0] == "oom"
     assert rows(trace)[-1][2] == 60 * MIB
     assert trace.first.used_bytes == 64 * MIB  # cuBLAS's workspace of the loop before
     assert blocks(at(history(trace), len(trace.events))) == blocks(last)
-    told = pickle.loads(real("torch_oom", tmp_path).read_bytes())
-    assert last.total_bytes == sum(segment["total_size"] for segment in told["segments"])
-    assert last.used_bytes == sum(segment["active_size"] for segment in told["segments"])
+    data = pickle.loads(real("torch_oom", tmp_path).read_bytes())
+    assert last.total_bytes == sum(segment["total_size"] for segment in data["segments"])
+    assert last.used_bytes == sum(segment["active_size"] for segment in data["segments"])
 
 
 # --- files that must be refused
@@ -407,9 +409,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
-def test_snapshots_that_say_nonsense_are_refused(
-    change: Callable[[dict[str, Any]], None], tmp_path: Path
-) -> None:
+def test_inconsistent_snapshots_are_refused(change: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
     with pytest.raises(SnapshotError) as caught:
         worker.arrays(plain.load(io.BytesIO(_snapshot(change, tmp_path))))
     assert "\n" not in str(caught.value)
@@ -450,13 +450,13 @@ def test_a_compressed_snapshot_opens(tmp_path: Path) -> None:
             opened(packed)
 
 
-def test_unknown_events_are_left_out_and_told(tmp_path: Path) -> None:
+def test_unknown_events_are_noted(tmp_path: Path) -> None:
     path = tmp_path / "new.pickle"
     path.write_bytes(_snapshot(lambda s: s["device_traces"][0].append({"action": "user_defined"}), tmp_path))
     assert "1 'user_defined'" in opened(path).traces[0].note
 
 
-def test_of_many_kinds_of_unknown_events_a_few_are_named(tmp_path: Path) -> None:
+def test_a_few_of_many_kinds_of_unknown_events_are_named(tmp_path: Path) -> None:
     kinds = [{"action": "common"}] * 3 + [{"action": f"{n} " + "x" * 500} for n in range(300)]
     path = tmp_path / "new.pickle"
     path.write_bytes(_snapshot(lambda s: s["device_traces"][0].extend(kinds), tmp_path))
@@ -504,7 +504,7 @@ def test_lists_of_lists_of_lists_are_not_unfolded(tmp_path: Path) -> None:
     assert any(name.endswith("private pool a list.a list") for name in worker.Tables(owned).pools)
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_snapshot(tmp_path / "none.pickle")
     with pytest.raises(SnapshotError, match="folder"):

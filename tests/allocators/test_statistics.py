@@ -30,7 +30,7 @@ def of_nested(nested: dict[str, Any]) -> AllocatorStatistics:
     figures = {
         key: {"": Figure(**value)}
         if "peak" in value
-        else {pool: Figure(**each) for pool, each in value.items()}
+        else {pool: Figure(**values) for pool, values in value.items()}
         for key, value in tables.items()
     }
     counts = {key: value for key, value in nested.items() if key not in tables}
@@ -43,13 +43,13 @@ def of_nested(nested: dict[str, Any]) -> AllocatorStatistics:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
 def test_a_summary_reads_as_pytorchs(path: Any) -> None:
     """Figure for figure and letter for letter."""
-    said = Recording.load(path).about["statistics"]
-    assert len(said) > 10
-    for each in said:
-        found = of_nested(each["nested"])
-        assert found.table() == each["summary"]
-        assert found.nested() == each["nested"]
-        assert found.summary().endswith("|\nRecorded on NVIDIA H200 (torch 2.11).\n")
+    records = Recording.load(path).about["statistics"]
+    assert len(records) > 10
+    for record in records:
+        result = of_nested(record["nested"])
+        assert result.table() == record["summary"]
+        assert result.nested() == record["nested"]
+        assert result.summary().endswith("|\nRecorded on NVIDIA H200 (torch 2.11).\n")
 
 
 def model_figures(pool: TorchAllocator) -> dict[str, Any]:
@@ -65,20 +65,20 @@ def test_a_trace_tells_what_pytorchs_allocator_counts(settings: str) -> None:
     retries = ooms = split = 0
     for seed in range(40):
         pool = TorchAllocator(settings, capacity_bytes=CAPACITIES[seed % 2])
-        found = statistics(replay(program(seed, 200), pool)).nested()
+        result = statistics(replay(program(seed, 200), pool)).nested()
         counted = model_figures(pool)
         if "max_split" in settings:  # segments that are too large to split go back without a retry
-            del found["num_alloc_retries"], counted["num_alloc_retries"]
-        assert found == counted
-        retries += found.get("num_alloc_retries", 1)
-        ooms += found["num_ooms"]
-        split += found["inactive_split"]["all"]["freed"]
+            del result["num_alloc_retries"], counted["num_alloc_retries"]
+        assert result == counted
+        retries += result.get("num_alloc_retries", 1)
+        ooms += result["num_ooms"]
+        split += result["inactive_split"]["all"]["freed"]
     assert min(retries, ooms) > 10
     assert (split > 500) is ("expandable" not in settings)
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
-def test_what_was_there_before_is_current_and_peak(settings: str) -> None:
+def test_earlier_blocks_count_as_current_and_peak(settings: str) -> None:
     for seed in range(15):
         pool = TorchAllocator(settings, capacity_bytes=1 << 40)
         requests = program(seed, 240)
@@ -104,57 +104,57 @@ def sums(trace: AllocatorTrace) -> dict[str, tuple[int, int, int, int]]:
         "requested_bytes": {"alloc": 1, "free_completed": -1},
         "reserved_bytes": {"segment_alloc": 1, "segment_free": -1},
     }
-    found = {}
+    totals = {}
     for metric, sign in signs.items():
-        now = peak = up = down = 0
-        for action, _, size, asked, *_ in trace.events.rows():
-            amount = sign.get(action, 0) * (asked if metric == "requested_bytes" else size)
+        now = peak = increase = decrease = 0
+        for action, _, size, requested, *_ in trace.events.rows():
+            amount = sign.get(action, 0) * (requested if metric == "requested_bytes" else size)
             now = now + amount
-            up = up + max(amount, 0)
-            down = down - min(amount, 0)
+            increase = increase + max(amount, 0)
+            decrease = decrease - min(amount, 0)
             peak = max(peak, now)
-        found[metric] = now, peak, up, down
-    return found
+        totals[metric] = now, peak, increase, decrease
+    return totals
 
 
 def test_cupys_pool_counts_without_pools_of_sizes() -> None:
     for seed in range(40):
         pool = CuPyAllocator(capacity_bytes=CAPACITIES[1])
         trace = replay(cupy_requests(seed), pool)
-        found = statistics(trace)
-        assert all(set(pools) == {"all"} for pools in found.figures.values())
-        figures = {metric: pools["all"] for metric, pools in found.figures.items()}
-        for metric, wanted in sums(trace).items():
+        result = statistics(trace)
+        assert all(set(pools) == {"all"} for pools in result.figures.values())
+        figures = {metric: pools["all"] for metric, pools in result.figures.items()}
+        for metric, expected in sums(trace).items():
             figure = figures[metric]
-            assert (figure.current, figure.peak, figure.allocated, figure.freed) == wanted
+            assert (figure.current, figure.peak, figure.allocated, figure.freed) == expected
         assert figures["allocated_bytes"].current == pool.used_bytes
         assert figures["reserved_bytes"].current == pool.total_bytes
-        held = pool.block_map()
-        parts = [b for s in held.segments if len(s.blocks) > 1 for b in s.blocks if b.is_free]
+        block_map = pool.block_map()
+        parts = [b for s in block_map.segments if len(s.blocks) > 1 for b in s.blocks if b.is_free]
         assert figures["inactive_split"].current == len(parts)
         assert figures["inactive_split_bytes"].current == sum(block.size_bytes for block in parts)
-        assert figures["segment"].current == len(held.segments)
+        assert figures["segment"].current == len(block_map.segments)
 
 
 def test_cupys_summary() -> None:
     pool = CuPyAllocator(limit_bytes=4096, device_name="H200")
     block = pool.malloc(1000, 0)
-    found = statistics(replay(cupy_requests(3), pool))
-    text = found.summary()
+    result = statistics(replay(cupy_requests(3), pool))
+    text = result.summary()
     lines = text.splitlines()
     assert {len(line) for line in lines[:-1]} == {77}
     assert lines[1] == f"|{'':18}{'CuPy memory pool summary, device ID 0':<57}|"
     assert lines[-1] == "Modelled on H200 (CuPy 14.2)."
-    assert "pool summary" in repr(found)
-    assert "modelled on H200" in repr(found)
+    assert "pool summary" in repr(result)
+    assert "modelled on H200" in repr(result)
     assert not re.search("small pool|Oversize", text)
-    assert found.table(abbreviated=True) == found.table()
-    assert found.flat()["reserved_bytes.all.peak"] == found.figures["reserved_bytes"]["all"].peak >= 1024
-    assert list(found.flat()) == sorted(found.flat())
+    assert result.table(abbreviated=True) == result.table()
+    assert result.flat()["reserved_bytes.all.peak"] == result.figures["reserved_bytes"]["all"].peak >= 1024
+    assert list(result.flat()) == sorted(result.flat())
     pool.free(block)
 
 
-def test_traces_that_do_not_tell_all() -> None:
+def test_incomplete_traces_have_statistics() -> None:
     """Without requests to free, with frees of what is not known, and blocks outside all segments."""
     rows = [
         ("alloc", 4096, 512, 100, 0, 0),

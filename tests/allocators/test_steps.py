@@ -58,18 +58,18 @@ def test_any_step_in_any_order_is_what_a_replay_leaves(seed: int, expandable: bo
     order = list(range(401))
     random.Random(seed).shuffle(order)
     for step in order[:60]:
-        found = at(lives, step)
-        tiles = [(b.address, b.size_bytes, b.state, b.stack) for b in found.blocks if not b.is_unmapped]
+        block_map = at(lives, step)
+        tiles = [(b.address, b.size_bytes, b.state, b.stack) for b in block_map.blocks if not b.is_unmapped]
         assert tiles == replayed(trace, step), step
-        for segment in found.segments:
+        for segment in block_map.segments:
             ends = [segment.address, *(block.end for block in segment.blocks)]
             assert [block.address for block in segment.blocks] == ends[:-1], "blocks tile their segment"
             assert ends[-1] == segment.address + segment.size_bytes
-        assert lives.used_bytes[step] == found.used_bytes
-        assert lives.reserved_bytes[step] == found.total_bytes
+        assert lives.used_bytes[step] == block_map.used_bytes
+        assert lives.reserved_bytes[step] == block_map.total_bytes
 
 
-def test_a_block_tells_what_made_it_so() -> None:
+def test_a_block_has_the_event_that_changed_it() -> None:
     base = 1 << 30
     lives = history(
         trace_of(
@@ -94,7 +94,7 @@ def test_a_block_tells_what_made_it_so() -> None:
         at(lives, 5)
 
 
-def test_what_was_there_before_stays_until_it_goes() -> None:
+def test_earlier_blocks_stay_until_they_are_freed() -> None:
     base = 1 << 30
     blocks = (
         Block(address=base, size_bytes=MIB, is_free=False, requested_bytes=1_000_000, label="float32 array"),
@@ -106,7 +106,7 @@ def test_what_was_there_before_stays_until_it_goes() -> None:
     assert at(lives, 1).blocks == (Block(address=base, size_bytes=2 * MIB, is_free=True),)
 
 
-def test_a_trace_that_began_too_late_shows_what_it_saw() -> None:
+def test_blocks_of_unknown_segments_are_joined() -> None:
     """Blocks in segments that nobody saw: they join where they touch, and stay as free memory."""
     base = 1 << 30
     lives = history(
@@ -131,7 +131,7 @@ def test_a_trace_that_began_too_late_shows_what_it_saw() -> None:
     assert at(lives, 6).segments == ()
 
 
-def test_what_lies_between_segments_that_nobody_saw_makes_them_one() -> None:
+def test_unknown_segments_become_one_when_the_gap_is_filled() -> None:
     base = 1 << 30
     rows = [(base + at * KIB, 4 * KIB) for at in (0, 8, 16, 4, 12)]
     lives = history(trace_of([("alloc", start, size, size, 0, -1) for start, size in rows]))
@@ -143,18 +143,16 @@ def test_what_lies_between_segments_that_nobody_saw_makes_them_one() -> None:
 
 
 @pytest.mark.parametrize(("reach", "segments"), [(6, [6, 4]), (10, [12]), (12, [12]), (14, [14])])
-def test_a_block_over_what_is_known_and_what_is_not_joins_what_it_meets(
-    reach: int, segments: list[int]
-) -> None:
+def test_a_block_across_unknown_segments_joins_them(reach: int, segments: list[int]) -> None:
     base = 1 << 30
-    apart = [("alloc", base + at * KIB, 4 * KIB, 4 * KIB, 0, -1) for at in (0, 8)]
-    gone = [("free_completed", base + at * KIB, 4 * KIB, 0, 0, -1) for at in (0, 8)]
-    lives = history(trace_of([*apart, *gone, ("alloc", base, reach * KIB, reach * KIB, 0, -1)]))
-    found = at(lives, 5)
-    assert [segment.size_bytes // KIB for segment in found.segments] == segments
-    first, *rest = found.blocks
+    allocations = [("alloc", base + at * KIB, 4 * KIB, 4 * KIB, 0, -1) for at in (0, 8)]
+    frees = [("free_completed", base + at * KIB, 4 * KIB, 0, 0, -1) for at in (0, 8)]
+    lives = history(trace_of([*allocations, *frees, ("alloc", base, reach * KIB, reach * KIB, 0, -1)]))
+    block_map = at(lives, 5)
+    assert [segment.size_bytes // KIB for segment in block_map.segments] == segments
+    first, *later_blocks = block_map.blocks
     assert (first.address, first.size_bytes, first.state) == (base, reach * KIB, "used")
-    assert sum(block.size_bytes for block in rest if block.is_free) == (sum(segments) - reach) * KIB
+    assert sum(block.size_bytes for block in later_blocks if block.is_free) == (sum(segments) - reach) * KIB
     assert (lives.used_bytes[5], lives.reserved_bytes[5]) == (reach * KIB, sum(segments) * KIB)
 
 
@@ -164,11 +162,13 @@ def test_the_tail_of_a_trace_ends_as_the_trace_does(most: int) -> None:
     whole = history(trace)
     cut = history(tail(trace, most))
     assert cut.last_step == min(most, 400)
-    for back in (0, min(most, 100)):
-        found = at(cut, cut.last_step - back)
-        wanted = at(whole, 400 - back)
-        assert [replace(b, event=0) for b in found.blocks] == [replace(b, event=0) for b in wanted.blocks]
-        assert [s.stream for s in found.segments] == [s.stream for s in wanted.segments]
+    for distance in (0, min(most, 100)):
+        block_map = at(cut, cut.last_step - distance)
+        expected = at(whole, 400 - distance)
+        assert [replace(b, event=0) for b in block_map.blocks] == [
+            replace(b, event=0) for b in expected.blocks
+        ]
+        assert [s.stream for s in block_map.segments] == [s.stream for s in expected.segments]
     assert ("400 events" in cut.trace.note) == (most < 400)
 
 
@@ -192,9 +192,11 @@ def test_blocks_from_before_the_trace_may_be_gone_where_its_tail_begins() -> Non
     ]
     for most in range(5):
         cut = history(tail(trace_of(rows, first), most))
-        found = at(cut, 0)
-        wanted = at(history(trace_of(rows, first)), 5 - most)
-        assert [replace(b, event=0) for b in found.blocks] == [replace(b, event=0) for b in wanted.blocks]
+        block_map = at(cut, 0)
+        expected = at(history(trace_of(rows, first)), 5 - most)
+        assert [replace(b, event=0) for b in block_map.blocks] == [
+            replace(b, event=0) for b in expected.blocks
+        ]
 
 
 def test_a_hole_in_an_expandable_segment_is_not_mapped() -> None:
@@ -222,18 +224,18 @@ def test_the_last_step_is_what_the_allocator_itself_holds(seed: int, settings: s
     model = TorchAllocator(settings, capacity_bytes=150 * MIB)
     lives = history(replay(random_requests(seed, 250), model))
 
-    def held(now: BlockMap) -> list[object]:
-        found: list[object] = []
+    def contents(now: BlockMap) -> list[object]:
+        result: list[object] = []
         for segment in now.segments:
             blocks = [
                 (b.address, b.size_bytes, b.state, 0 if b.state == "free" else b.requested_bytes)
                 for b in segment.blocks
                 if not b.is_unmapped
             ]
-            found += [(segment.stream, segment.pool, segment.is_expandable, blocks)] if blocks else []
-        return found
+            result += [(segment.stream, segment.pool, segment.is_expandable, blocks)] if blocks else []
+        return result
 
-    assert held(at(lives, lives.last_step)) == held(model.block_map())
+    assert contents(at(lives, lives.last_step)) == contents(model.block_map())
 
 
 def test_blocks_that_overlap_leave_the_longest_extent() -> None:

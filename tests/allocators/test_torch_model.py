@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("", Settings()),
         (" expandable_segments : True ", Settings(expandable_segments=True)),
@@ -30,13 +30,13 @@ MIB = 1 << 20
         ("per_process_memory_fraction:0.5", Settings(per_process_memory_fraction=0.5)),
     ],
 )
-def test_settings_as_pytorch_writes_them(text: str, found: Settings) -> None:
-    assert Settings.parse(text) == found
-    assert Settings.parse(found.text) == found
+def test_settings_as_pytorch_writes_them(text: str, expected: Settings) -> None:
+    assert Settings.parse(text) == expected
+    assert Settings.parse(expected.text) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "part"),
     [
         ("max_split_size_mb:19", "at least 20"),
         ("large_segment_size_mb:40,max_split_size_mb:39", "at least 40"),
@@ -61,26 +61,26 @@ def test_settings_as_pytorch_writes_them(text: str, found: Settings) -> None:
         (",", "name:value"),
     ],
 )
-def test_settings_that_pytorch_refuses(text: str, said: str) -> None:
+def test_settings_that_pytorch_refuses(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=r"[.?]$") as caught:
         TorchAllocator(text)
-    assert said in str(caught.value)
+    assert part in str(caught.value)
 
 
 def test_keywords_win_over_the_text() -> None:
-    found = Settings.of("max_split_size_mb:64", max_split_size_mb=32, roundup_power2_divisions=2)
-    assert (found.max_split_size_mb, found.roundup_power2_divisions) == (32, (2,) * 16)
+    settings = Settings.of("max_split_size_mb:64", max_split_size_mb=32, roundup_power2_divisions=2)
+    assert (settings.max_split_size_mb, settings.roundup_power2_divisions) == (32, (2,) * 16)
     with pytest.raises(SettingsError, match="Did you mean 'expandable_segments'"):
         Settings.of(expandable_segment=True)
 
 
 def test_an_oversize_block_serves_requests_a_little_smaller() -> None:
     """Up to, and not at, `max_non_split_rounding_mb` more than was asked for."""
-    for wanted, is_reused in ((41 * MIB, True), (40 * MIB, False), (40 * MIB + 512, True)):
+    for size, is_reused in ((41 * MIB, True), (40 * MIB, False), (40 * MIB + 512, True)):
         pool = TorchAllocator("max_split_size_mb:20,max_non_split_rounding_mb:20")
         first = pool.malloc(60 * MIB, 0)
         pool.free(first)
-        assert (pool.malloc(wanted, 0) == first) is is_reused
+        assert (pool.malloc(size, 0) == first) is is_reused
 
 
 def test_giving_memory_back_waits_for_the_device() -> None:
@@ -119,7 +119,7 @@ def test_foreign_addresses_and_second_frees_are_named(address: int) -> None:
         pool.free(block)
 
 
-def test_nothing_is_no_block() -> None:
+def test_zero_bytes_need_no_block() -> None:
     pool = TorchAllocator()
     assert pool.malloc(0, 0) == 0
     pool.record_stream(0, 1)

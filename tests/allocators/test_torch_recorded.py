@@ -35,13 +35,13 @@ def differences(recording: Recording, index: int, *, own_addresses: bool = False
     if own_addresses:
         return ""
     if index < len(about["statistics"]):
-        said = side.statistics()["nested"] | {
+        statistics = side.statistics()["nested"] | {
             "max_split_size": -1
         }  # PyTorch's is that of the program's start
-        if said != about["statistics"][index]["nested"]:
+        if statistics != about["statistics"][index]["nested"]:
             return f"seed {about['seeds'][index]} ({settings}): statistics"
-    found, events = side.finish()
-    if found != recording.layouts[index]:
+    result, events = side.finish()
+    if result != recording.layouts[index]:
         return f"seed {about['seeds'][index]} ({settings}): blocks at the end"
     if digest(events) != recording.digests[index]:
         return f"seed {about['seeds'][index]} ({settings}): events"

@@ -17,7 +17,7 @@ Row = tuple[str, int, int, int, int, int]
 
 
 def trace_of(
-    rows: list[Row], first: BlockMap | None = None, allocator: str = "CuPy's pool", **more: int
+    rows: list[Row], first: BlockMap | None = None, allocator: str = "CuPy's pool", **options: int
 ) -> AllocatorTrace:
     columns = [np.array([row[at] for row in rows], np.int64) for at in range(1, 6)]
     addresses, sizes, requested, streams, stacks = columns
@@ -30,7 +30,7 @@ def trace_of(
         time_ns=np.arange(len(rows), dtype=np.int64) * 1000,
         stacks=stacks.astype(np.int32),
     )
-    empty = BlockMap(MODELLED, 0, 0, more.pop("limit_bytes", 0), ())
+    empty = BlockMap(MODELLED, 0, 0, options.pop("limit_bytes", 0), ())
     lines = tuple(
         (Frame("train.py", 10 + 7 * at, "step"), Frame("train.py", 3, "<module>")) for at in range(8)
     )
@@ -41,7 +41,7 @@ def trace_of(
         first=first or empty,
         events=events,
         stacks=lines,
-        **more,
+        **options,
     )
 
 
@@ -69,17 +69,17 @@ def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool
         stream = draw.choice((0, 0, 7))
         act = draw.random()
         if act < 0.45:
-            asked = draw.choice((300, 5_000, 70_000, 400_000)) * draw.randint(1, 4)
-            size = -(-asked // 512) * 512
+            requested = draw.choice((300, 5_000, 70_000, 400_000)) * draw.randint(1, 4)
+            size = -(-requested // 512) * 512
             fits = [piece for piece in free[stream] if piece[1] - piece[0] >= size]
             if not fits:
                 if len(segments) >= 12:
-                    rows.append(("oom", 5 * MIB, size, asked, stream, -1))
+                    rows.append(("oom", 5 * MIB, size, requested, stream, -1))
                     continue
-                mine = [s for s, (_, owner, _) in segments.items() if owner == stream]
-                if expandable and mine and draw.random() < 0.7:
-                    start = mine[-1] + segments[mine[-1]][0]
-                    segments[mine[-1]] = (segments[mine[-1]][0] + 2 * MIB, stream, 0)
+                stream_segments = [s for s, (_, owner, _) in segments.items() if owner == stream]
+                if expandable and stream_segments and draw.random() < 0.7:
+                    start = stream_segments[-1] + segments[stream_segments[-1]][0]
+                    segments[stream_segments[-1]] = (segments[stream_segments[-1]][0] + 2 * MIB, stream, 0)
                 else:
                     top += 64 * MIB
                     start = top
@@ -91,21 +91,21 @@ def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool
             free[stream].remove((low, high))
             if low + size < high:
                 free[stream].append((low + size, high))
-            used[low] = (size, asked, stream)
-            rows.append(("alloc", low, size, asked, stream, draw.randint(-1, 7)))
+            used[low] = (size, requested, stream)
+            rows.append(("alloc", low, size, requested, stream, draw.randint(-1, 7)))
         elif act < 0.8 and used:
             address = draw.choice(list(used))
-            size, asked, owner = used.pop(address)
-            rows.append(("free_requested", address, size, asked, owner, -1))
+            size, requested, owner = used.pop(address)
+            rows.append(("free_requested", address, size, requested, owner, -1))
             if waits and draw.random() < 0.3:
-                waiting[address] = (size, asked, owner)
+                waiting[address] = (size, requested, owner)
             else:
-                rows.append(("free_completed", address, size, asked, owner, -1))
+                rows.append(("free_completed", address, size, requested, owner, -1))
                 give(owner, address, address + size)
         elif act < 0.9 and waiting:
             address = draw.choice(list(waiting))
-            size, asked, owner = waiting.pop(address)
-            rows.append(("free_completed", address, size, asked, owner, -1))
+            size, requested, owner = waiting.pop(address)
+            rows.append(("free_completed", address, size, requested, owner, -1))
             give(owner, address, address + size)
         elif act > 0.97:
             for start, (size, owner, _) in list(segments.items()):
@@ -126,11 +126,13 @@ def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool
     return rows[:events]
 
 
-def many_rows(events: int = 100_000, each: int = 5_000) -> list[Row]:
+def many_rows(events: int = 100_000, per_program: int = 5_000) -> list[Row]:
     """Very many events, soon made: one program after the other, each at addresses of its own."""
-    rows = random_rows(1, each)
+    rows = random_rows(1, per_program)
     return [
-        (kind, address + (at << 36), *more) for at in range(events // each) for kind, address, *more in rows
+        (kind, address + (index << 36), *fields)
+        for index in range(events // per_program)
+        for kind, address, *fields in rows
     ]
 
 
@@ -138,19 +140,19 @@ def random_requests(seed: int, count: int) -> list[Request]:
     """What a program on two streams might ask of PyTorch's allocator: small, medium and large blocks."""
     draw = random.Random(seed)
     alive: list[int] = []
-    asked: list[Request] = []
+    requests: list[Request] = []
     sizes = (700, 50_000, 900_000, 3 * MIB, 7 * MIB, 15 * MIB)
-    for at in range(count):
+    for number in range(count):
         act = draw.random()
         if act < 0.55:
-            asked.append(Request("alloc", at, draw.choice(sizes), draw.choice((0, 0, 7)), at))
-            alive.append(at)
+            requests.append(Request("alloc", number, draw.choice(sizes), draw.choice((0, 0, 7)), number))
+            alive.append(number)
         elif alive and act < 0.9:
-            asked.append(Request("free", alive.pop(draw.randrange(len(alive))), time_ns=at))
+            requests.append(Request("free", alive.pop(draw.randrange(len(alive))), time_ns=number))
         elif alive and act < 0.94:
-            asked.append(Request("record_stream", draw.choice(alive), stream=7, time_ns=at))
+            requests.append(Request("record_stream", draw.choice(alive), stream=7, time_ns=number))
         elif act < 0.96:
-            asked.append(Request("complete", stream=7, time_ns=at))
+            requests.append(Request("complete", stream=7, time_ns=number))
         elif act > 0.985:
-            asked.append(Request("empty_cache", time_ns=at))
-    return asked
+            requests.append(Request("empty_cache", time_ns=number))
+    return requests
