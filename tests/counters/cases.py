@@ -107,27 +107,27 @@ def _block_sums(n: int, shared_bytes: int) -> Shape:
     return _line(n, 256, floats(1, n), _empty(-(-n // 256)), _i(n), shared_bytes=shared_bytes)
 
 
-def _strided(kind: type[np.generic], each: int) -> Callable[[int], Shape]:
+def _strided(kind: type[np.generic], per_item: int) -> Callable[[int], Shape]:
     """The size is the stride."""
 
     def shape(stride: int) -> Shape:
         n = 6_000
-        data = doubles(1, n * each).astype(kind)
-        return _line(n, 256, data, np.zeros(n * each, kind), _i(n), _i(stride))
+        data = doubles(1, n * per_item).astype(kind)
+        return _line(n, 256, data, np.zeros(n * per_item, kind), _i(n), _i(stride))
 
     return shape
 
 
-def _shifted(kind: type[np.generic], each: int) -> Callable[[int], Shape]:
-    return lambda n: _line(n, 128, doubles(1, n * each).astype(kind), np.zeros(n * each, kind), _i(n))
+def _shifted(kind: type[np.generic], per_item: int) -> Callable[[int], Shape]:
+    return lambda n: _line(n, 128, doubles(1, n * per_item).astype(kind), np.zeros(n * per_item, kind), _i(n))
 
 
-def _gather(kind: type[np.generic], each: int) -> Callable[[int], Shape]:
+def _gather(kind: type[np.generic], per_item: int) -> Callable[[int], Shape]:
     """Indices among the first third, so that many repeat within a warp."""
 
     def shape(n: int) -> Shape:
-        data = doubles(1, n * each).astype(kind)
-        return _line(n, 256, data, below(2, n, n // 3), np.zeros(n * each, kind), _i(n))
+        data = doubles(1, n * per_item).astype(kind)
+        return _line(n, 256, data, below(2, n, n // 3), np.zeros(n * per_item, kind), _i(n))
 
     return shape
 
@@ -137,12 +137,12 @@ def _scatter(n: int) -> Shape:
     return _line(n, 256, doubles(1, n), order, _empty(n, np.float64), _i(n))
 
 
-def _shared_strided(kind: type[np.generic], units: int, each: int) -> Callable[[int], Shape]:
+def _shared_strided(kind: type[np.generic], units: int, per_item: int) -> Callable[[int], Shape]:
     """The size is the stride."""
 
     def shape(stride: int) -> Shape:
-        data = doubles(1, units * each).astype(kind)
-        return Shape((6, 1, 1), (256, 1, 1), (data, np.zeros(6 * 256 * each, kind), _i(stride)))
+        data = doubles(1, units * per_item).astype(kind)
+        return Shape((6, 1, 1), (256, 1, 1), (data, np.zeros(6 * 256 * per_item, kind), _i(stride)))
 
     return shape
 

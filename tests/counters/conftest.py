@@ -48,8 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All that is asked of one launch in a row: a worker that gets it runs it once."""
 
     def launch(item: pytest.Item) -> tuple[str, int]:
-        asked = getattr(getattr(item, "callspec", None), "params", {})
-        return str(asked.get("kernel", "")), int(asked.get("size", 0))
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        return str(params.get("kernel", "")), int(params.get("size", 0))
 
     places = [place for place, item in enumerate(items) if item.path.name in OF_LAUNCHES]
     for place, item in zip(places, sorted((items[place] for place in places), key=launch), strict=True):

@@ -30,11 +30,11 @@ def _random(seed: int, count: int, limit: int = ROOM) -> tuple[int, ...]:
 
 def _patterns() -> tuple[Pattern, ...]:
     lanes = range(32)
-    found = [
+    patterns = [
         Pattern(f"stride {s}", tuple(lane * s % ROOM for lane in lanes))
         for s in (1, 2, 3, 4, 5, 6, 8, 9, 16, 17, 32, 33)
     ]
-    found += [
+    patterns += [
         Pattern("all the same", (5,) * 32),
         Pattern("shifted by one", tuple(lane + 1 for lane in lanes)),
         Pattern("shifted by three", tuple(lane + 3 for lane in lanes)),
@@ -73,19 +73,19 @@ def _patterns() -> tuple[Pattern, ...]:
         ("first and last", 0x80000001),
         ("some", 0x9D2C5680),
     ):
-        found.append(Pattern(f"{name}, stride 1", tuple(lanes), mask))
+        patterns.append(Pattern(f"{name}, stride 1", tuple(lanes), mask))
         if mask.bit_count() == 16:
-            found.append(Pattern(f"{name}, stride 4", tuple(lane * 4 for lane in lanes), mask))
-    found += [Pattern(f"random {k}", _random(100 + k, 32)) for k in range(8)]
-    found += [Pattern(f"one of {few}", _random(200 + few, 32, few)) for few in (2, 5, 9, 20, 40)]
-    found += [
+            patterns.append(Pattern(f"{name}, stride 4", tuple(lane * 4 for lane in lanes), mask))
+    patterns += [Pattern(f"random {k}", _random(100 + k, 32)) for k in range(8)]
+    patterns += [Pattern(f"one of {count}", _random(200 + count, 32, count)) for count in (2, 5, 9, 20, 40)]
+    patterns += [
         Pattern(f"random under mask {k}", _random(300 + k, 32), int(words(400 + k, 1)[0])) for k in range(5)
     ]
-    found += [
-        Pattern(f"one of {few} under mask", _random(500 + few, 32, few), int(words(600 + few, 1)[0]))
-        for few in (2, 8, 24)
+    patterns += [
+        Pattern(f"one of {count} under mask", _random(500 + count, 32, count), int(words(600 + count, 1)[0]))
+        for count in (2, 8, 24)
     ]
-    return tuple(found)
+    return tuple(patterns)
 
 
 def _merging() -> tuple[Pattern, ...]:
@@ -103,7 +103,7 @@ def _merging() -> tuple[Pattern, ...]:
         return tuple(chosen[lane] for lane in lanes)
 
     plain = list(lanes)
-    found = [
+    patterns = [
         Pattern("second neighbours alike", tuple(second)),
         Pattern("fourth neighbours alike", tuple(fourth)),
         Pattern("first half in pairs", mixed((halves[0], pairs), (halves[1], plain))),
@@ -119,7 +119,7 @@ def _merging() -> tuple[Pattern, ...]:
         Pattern("scattered second neighbours", tuple(scattered[second[lane]] for lane in lanes)),
         Pattern("scattered fours", tuple(scattered[lane // 4] for lane in lanes)),
     ]
-    found += [
+    patterns += [
         Pattern(f"scattered under {mask:#010x}", _random(800 + k, 32), mask)
         for k, mask in enumerate(
             (
@@ -142,7 +142,7 @@ def _merging() -> tuple[Pattern, ...]:
             )
         )
     ]
-    return tuple(found)
+    return tuple(patterns)
 
 
 PATTERNS = _patterns()
@@ -153,18 +153,20 @@ _FEW = tuple(p for k, p in enumerate(PATTERNS) if k % 4 == 0 or "same" in p.name
 
 def groups() -> dict[str, tuple[Pattern, ...]]:
     """Patterns of each kernel of ``patterns.cu``, those that say most first."""
-    found = {f"shared_{kind}_{size}": PATTERNS + MERGING for size in (8, 16, 4) for kind in ("load", "store")}
+    patterns = {
+        f"shared_{kind}_{size}": PATTERNS + MERGING for size in (8, 16, 4) for kind in ("load", "store")
+    }
     for name in ("red_4", "atom_4", "count_4", "ticket_4", "max_4", "exch_4", "cas_4", "cas_8", "exch_8"):
-        found[f"shared_{name}"] = _FEW
+        patterns[f"shared_{name}"] = _FEW
     for kind, sizes in (("load", (4, 8, 16)), ("store", (4, 8, 16)), ("red", (4, 8)), ("atom", (4, 8))):
         for size in sizes:
-            found[f"global_{kind}_{size}"] = _FEW
+            patterns[f"global_{kind}_{size}"] = _FEW
     for name in ("max_4", "float_4", "float_8", "exch_4", "cas_4", "cas_8"):
-        found[f"global_{name}"] = _FEW
+        patterns[f"global_{name}"] = _FEW
     for kind in ("load", "store"):
         for size in (1, 2):
-            found[f"shared_{kind}_{size}"] = _FEW
-    return found
+            patterns[f"shared_{kind}_{size}"] = _FEW
+    return patterns
 
 
 def unit_bytes(group: str) -> int:

@@ -82,30 +82,30 @@ def record(images: Path, out: Path) -> None:
         "notes": [],
     }
 
-    def run(what: str, launches: Sequence[tuple[str, str]], names: Iterable[str]) -> dict[str, Any]:
+    def run(name: str, launches: Sequence[tuple[str, str]], names: Iterable[str]) -> dict[str, Any]:
         metrics = [m for m in names if m in known]
-        begun = time.monotonic()
-        left = BUDGET_S - (begun - start)
+        start_s = time.monotonic()
+        left = BUDGET_S - (start_s - start)
         if left < 10:
-            recording["notes"].append(f"{what}: no time left")
+            recording["notes"].append(f"{name}: no time left")
             return {}
-        command = [sys.executable, "-m", "tests.counters.record", "--images", str(images), "--launch", what]
+        command = [sys.executable, "-m", "tests.counters.record", "--images", str(images), "--launch", name]
         try:
-            found = nsight.profile(
+            values = nsight.profile(
                 command, [kernel for kernel, _ in launches], metrics, timeout_s=min(left, GROUP_S)
             )
         except (nsight.NsightError, subprocess.TimeoutExpired) as error:
-            recording["notes"].append(f"{what}: {str(error)[:300]}")
+            recording["notes"].append(f"{name}: {str(error)[:300]}")
             return {}
         print(
-            f"{what}: {len(found)} of {len(launches)} launches, {len(metrics)} metrics, "
-            f"{time.monotonic() - begun:.1f} s",
+            f"{name}: {len(values)} of {len(launches)} launches, {len(metrics)} metrics, "
+            f"{time.monotonic() - start_s:.1f} s",
             flush=True,
         )
         table: dict[str, Any] = {"metrics": metrics}
-        for (kernel, key), launch in zip(launches, found, strict=False):
+        for (kernel, key), launch in zip(launches, values, strict=False):
             if kernel != launch.kernel:
-                recording["notes"].append(f"{what}: {kernel} expected, {launch.kernel} seen")
+                recording["notes"].append(f"{name}: {kernel} expected, {launch.kernel} seen")
                 return {}
             table.setdefault(kernel, {})[key] = [int(launch.metrics.get(m, -1)) for m in metrics]
         out.write_text(dump(recording))
@@ -147,12 +147,12 @@ def dump(data: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def launch(images: Path, what: str) -> None:
+def launch(images: Path, name: str) -> None:
     """What ncu watches: every case in every size, or the patterns of some kernels."""
     import cupy as cp
 
     modules = {file: cp.RawModule(path=str(images / f"{file}bin")) for file in files()}
-    if what == "kernels":
+    if name == "kernels":
         for c in CASES:
             kernel = modules[c.file].get_function(c.kernel)
             for size in c.sizes:
@@ -161,7 +161,7 @@ def launch(images: Path, what: str) -> None:
     import numpy as np
 
     for group, chosen in patterns.groups().items():
-        if not group.startswith(what):
+        if not group.startswith(name):
             continue
         kernel = modules[patterns.FILE].get_function(group)
         data = cp.zeros(2048 * 16, cp.uint8)
@@ -187,10 +187,10 @@ def _known_metrics() -> set[str]:
     """Of the metrics wanted, those this ncu has for this GPU."""
     done = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False)
     bases = {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
-    wanted = (*_MEMORY, *_SHARED, *_SHARED_ALL, *_SASS)
-    missing = [m for m in wanted if m.removesuffix(".sum") not in bases]
+    metrics = (*_MEMORY, *_SHARED, *_SHARED_ALL, *_SASS)
+    missing = [m for m in metrics if m.removesuffix(".sum") not in bases]
     print(f"{len(bases)} metrics; missing: {', '.join(missing)}", flush=True)
-    return set(wanted) - set(missing)
+    return set(metrics) - set(missing)
 
 
 def _machine(images: Path) -> dict[str, Any]:

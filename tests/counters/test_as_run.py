@@ -28,10 +28,10 @@ Anchored = Callable[[str, int], AsRun]
 
 @pytest.fixture(autouse=True, scope="module")
 def same_compiler(recording: dict[str, Any]) -> None:
-    here = ".".join(map(str, nvrtc.version()))
-    if here != recording["versions"]["NVRTC"]:
+    version = ".".join(map(str, nvrtc.version()))
+    if version != recording["versions"]["NVRTC"]:
         pytest.skip(
-            f"NVRTC {here} may make other machine code than {recording['versions']['NVRTC']}, recorded"
+            f"NVRTC {version} may make other machine code than {recording['versions']['NVRTC']}, recorded"
         )
 
 
@@ -53,42 +53,34 @@ def anchored(counted: Counted) -> Anchored:
 
 
 @pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
-def test_instructions_on_shared_memory(kernel: str, size: int, anchored: Anchored, nsight_of: Nsight) -> None:
-    found = anchored(kernel, size)
+def test_instructions_are_those_of_the_h200(
+    kernel: str, size: int, anchored: Anchored, nsight_of: Nsight
+) -> None:
+    as_run = anchored(kernel, size)
     hardware = nsight_of(kernel, size)
     for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
         # The first counts instructions, the second leaves out those with no lane on.
-        assert found.total("executions", "shared", kind) == hardware[f"inst_executed_op_shared_{operation}"]
-        assert (
-            found.total("requests", "shared", kind) == hardware[f"sass_inst_executed_op_shared_{operation}"]
-        )
-
-
-@pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
-def test_instructions_on_global_memory(kernel: str, size: int, anchored: Anchored, nsight_of: Nsight) -> None:
-    found = anchored(kernel, size)
-    hardware = nsight_of(kernel, size)
+        executed = hardware[f"inst_executed_op_shared_{operation}"]
+        assert as_run.total("executions", "shared", kind) == executed, kind
+        requests = hardware[f"sass_inst_executed_op_shared_{operation}"]
+        assert as_run.total("requests", "shared", kind) == requests, kind
     for kind, operations in KINDS:
-        expected = sum(hardware[f"sass_inst_executed_op_global_{op}"] for op in operations)
-        assert found.total("requests", "global", kind) == expected, kind
-
-
-@pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in UNROLLED])
-def test_divergent_branches(kernel: str, size: int, anchored: Anchored, nsight_of: Nsight) -> None:
-    expected = nsight_of(kernel, size)["sass_branch_targets_threads_divergent"]
-    assert anchored(kernel, size).divergent_branches == expected
+        requests = sum(hardware[f"sass_inst_executed_op_global_{op}"] for op in operations)
+        assert as_run.total("requests", "global", kind) == requests, kind
+    if kernel not in UNROLLED:
+        assert as_run.divergent_branches == hardware["sass_branch_targets_threads_divergent"]
 
 
 @pytest.mark.parametrize("kernel", sorted(UNROLLED))
-def test_branches_that_cannot_be_told_are_not_guessed(kernel: str, anchored: Anchored) -> None:
+def test_branches_of_unrolled_loops_are_not_guessed(kernel: str, anchored: Anchored) -> None:
     for size in case(kernel).sizes:
-        found = anchored(kernel, size)
-        assert found.divergent_branches is None
-        assert found.extra
+        as_run = anchored(kernel, size)
+        assert as_run.divergent_branches is None
+        assert as_run.extra
 
 
 @pytest.mark.parametrize("kernel", sorted(MERGED | PREDICATED))
-def test_kernels_that_run_otherwise_say_why(
+def test_kernels_that_run_differently_name_the_reason(
     kernel: str, counted: Counted, anchored: Anchored, nsight_of: Nsight
 ) -> None:
     """Whoever makes their plain counts equal may take a kernel off the lists of `test_nsight`."""
@@ -96,21 +88,21 @@ def test_kernels_that_run_otherwise_say_why(
     for size in case(kernel).sizes:
         plain = counted(kernel, size)
         hardware = nsight_of(kernel, size)
-        found = anchored(kernel, size)
+        as_run = anchored(kernel, size)
         differ |= divergent(plain) != hardware["sass_branch_targets_threads_divergent"]
         for kind, operation in (("load", "ld"), ("store", "st")):
             executed = hardware[f"inst_executed_op_shared_{operation}"]
             differ |= plain.total("requests", "shared", kind) != executed
-        why = "side by side run as one LDS.128" if kernel in MERGED else "its body is predicated"
-        assert any(why in sentence for sentence in found.differences)
+        reason = "side by side run as one LDS.128" if kernel in MERGED else "its body is predicated"
+        assert any(reason in sentence for sentence in as_run.differences)
     assert differ
 
 
 def test_a_tiled_matmul_merges_a_quarter_of_its_loads_from_shared_memory(anchored: Anchored) -> None:
-    found = anchored("matmul_tiled", 256)
-    loads = [a for a in found.accesses if a.space == "shared" and a.kind == "load"]
+    as_run = anchored("matmul_tiled", 256)
+    loads = [a for a in as_run.accesses if a.space == "shared" and a.kind == "load"]
     assert sum(a.written for a in loads) == 1_048_576
-    assert found.total("executions", "shared", "load") == 655_360
+    assert as_run.total("executions", "shared", "load") == 655_360
     owners = [a for a in loads if a.size_bytes == 16 and a.opcode]
     assert [a.opcode for a in owners] == ["LDS.128"] * 4
     for owner in owners:

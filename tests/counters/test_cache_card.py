@@ -51,7 +51,7 @@ READ_OFF = {
 }
 
 
-def told() -> dict[tuple[str, int], list[float | None]]:
+def card_rows() -> dict[tuple[str, int], list[float | None]]:
     """Of each launch: rates of L1 and L2, bytes read and written in millions, each recorded and modelled."""
     return {
         (row[0], int(row[2])): [None if cell == "–" else float(cell) for cell in row[3].split(" | ")]
@@ -59,7 +59,7 @@ def told() -> dict[tuple[str, int], list[float | None]]:
     }
 
 
-def apart(row: list[float | None], column: int) -> float:
+def difference(row: list[float | None], column: int) -> float:
     recorded, modelled = row[column : column + 2]
     return 0.0 if recorded is None or modelled is None else abs(recorded - modelled)
 
@@ -71,20 +71,20 @@ def test_the_card_has_what_was_recorded() -> None:
         for size, rows in sizes.items()
         if "cold" in rows
     }
-    assert told().keys() == launches
+    assert card_rows().keys() == launches
     assert len(launches) >= 84
     assert {kernel for kernel, _ in launches} <= {c.kernel for c in CASES}
 
 
 def test_hit_rates_are_within_five_points() -> None:
-    rows = told()
-    off = {launch for launch, row in rows.items() if apart(row, 0) > 3}
+    rows = card_rows()
+    off = {launch for launch, row in rows.items() if difference(row, 0) > 3}
     assert off <= L1_OFF.keys()
-    off = {launch for launch, row in rows.items() if apart(row, 2) > 5}
+    off = {launch for launch, row in rows.items() if difference(row, 2) > 5}
     assert off <= L2_OFF.keys()
     near = defaultdict(int)
     for (kernel, _), row in rows.items():
-        near[kernel] += apart(row, 2) <= 5
+        near[kernel] += difference(row, 2) <= 5
     assert sum(count == 3 for count in near.values()) >= 25
 
 
@@ -95,20 +95,20 @@ def test_l2_keeps_what_an_earlier_launch_left_there() -> None:
     for kernel, size in launches:
         case = next(c for c in CASES if c.kernel == kernel)
         row = data["kernels"][kernel][str(size)]["warm"]
-        asked, found_there = (
-            row[data["warm_metrics"].index(f"lts__t_sectors_srcunit_tex{what}.sum")]
-            for what in ("", "_lookup_hit")
+        requested, hit_sectors = (
+            row[data["warm_metrics"].index(f"lts__t_sectors_srcunit_tex{suffix}.sum")]
+            for suffix in ("", "_lookup_hit")
         )
-        hits = found_there / asked
-        found = caches.modelled(case, size, "warm")
-        assert found.start == "warm"
-        assert found.l2_hit_rate == pytest.approx(hits, abs=0.06)
+        hits = hit_sectors / requested
+        result = caches.modelled(case, size, "warm")
+        assert result.start == "warm"
+        assert result.l2_hit_rate == pytest.approx(hits, abs=0.06)
         assert abs(hits - (caches.modelled(case, size).l2_hit_rate or 0)) > 0.1 or size == 48
 
 
 def test_bytes_read_are_within_a_tenth() -> None:
     off = set()
-    for launch, row in told().items():
+    for launch, row in card_rows().items():
         recorded, modelled = row[4:6]
         assert recorded is not None
         assert modelled is not None
@@ -119,13 +119,13 @@ def test_bytes_read_are_within_a_tenth() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
 def test_the_card_tells_what_the_model_says(case: caches.CacheCase) -> None:
-    rows = told()
+    rows = card_rows()
     for size in case.sizes:
         if (case.kernel, size) not in rows or (case.kernel, size) in SLOW:
             continue
-        found = caches.modelled(case, size)
+        result = caches.modelled(case, size)
         l1, l2, read, written = rows[case.kernel, size][1::2]
-        assert 100 * (found.l1_hit_rate or 0) == pytest.approx(l1 or 0, abs=0.3)
-        assert 100 * (found.l2_hit_rate or 0) == pytest.approx(l2, abs=0.5)
-        assert found.dram_read_bytes / 1e6 == pytest.approx(read, rel=0.03, abs=0.02)
-        assert found.dram_write_bytes / 1e6 == pytest.approx(written, rel=0.05, abs=0.05)
+        assert 100 * (result.l1_hit_rate or 0) == pytest.approx(l1 or 0, abs=0.3)
+        assert 100 * (result.l2_hit_rate or 0) == pytest.approx(l2, abs=0.5)
+        assert result.dram_read_bytes / 1e6 == pytest.approx(read, rel=0.03, abs=0.02)
+        assert result.dram_write_bytes / 1e6 == pytest.approx(written, rel=0.05, abs=0.05)

@@ -27,18 +27,18 @@ WAYS = 16
 def counted(kernel: str, size: int, start: Start = "cold", times: int = 1) -> KernelCounters:
     cp = session.cp()
     c = case(kernel)
-    made = c.launch(size)
-    values = made.arguments(cp)
+    shape = c.launch(size)
+    values = shape.arguments(cp)
     for _ in range(times):
-        launch = Launch.of(KernelSource(kernel, code()), made.grid, made.block, values)
-        found = session.backend().observe(launch, Counters(start))
-    return found
+        launch = Launch.of(KernelSource(kernel, code()), shape.grid, shape.block, values)
+        counters = session.backend().observe(launch, Counters(start))
+    return counters
 
 
 def caches(kernel: str, size: int, start: Start = "cold", times: int = 1) -> CacheCounters:
-    found = counted(kernel, size, start, times).caches
-    assert found is not None
-    return found
+    result = counted(kernel, size, start, times).caches
+    assert result is not None
+    return result
 
 
 class Lru:
@@ -48,11 +48,11 @@ class Lru:
         self.lines, self.held = lines, OrderedDict[int, Line]()
         self.written = self.completed = 0
 
-    def use(self, at: int) -> Line:
-        if at not in self.held and len(self.held) == self.lines:
+    def use(self, number: int) -> Line:
+        if number not in self.held and len(self.held) == self.lines:
             self.clean(self.held.popitem(last=False)[1])
-        line = self.held.pop(at, None) or Line()
-        self.held[at] = line
+        line = self.held.pop(number, None) or Line()
+        self.held[number] = line
         return line
 
     def clean(self, line: Line) -> None:
@@ -104,45 +104,45 @@ def test_caches_of_one_set_are_those_of_a_plain_simulation(
     sizes = rng.choice([4, 16, 32], count, p=[0.4, 0.2, 0.4])
     lines = replay.pack_lines(line, sectors, sizes)
     packed = np.stack([lines, sm << 32 | site, np.arange(count) * 1000], axis=1)
-    found = replay.replay(packed, whats, CacheSizes(WAYS * 128, WAYS * 128), sms)
+    result = replay.replay(packed, whats, CacheSizes(WAYS * 128, WAYS * 128), sms)
 
     l1 = [Lru(WAYS) for _ in range(sms)]
     l2 = Lru(WAYS)
     expected = dict.fromkeys(("l1_hit", "l2", "l2_hit", "dram"), 0)
-    for at, bits, what, unit, size in zip(
+    for number, bits, kind, unit, size in zip(
         *(x.tolist() for x in (line, sectors, site, sm, sizes)), strict=True
     ):
-        asked = {s for s in range(4) if bits >> s & 1}
-        if what == 0:
-            there = l1[unit].use(at).there
-            expected["l1_hit"] += len(asked & there)
-            asked, _ = asked - there, there.update(asked)
-            if not asked:
+        requested = {s for s in range(4) if bits >> s & 1}
+        if kind == 0:
+            present = l1[unit].use(number).there
+            expected["l1_hit"] += len(requested & present)
+            requested, _ = requested - present, present.update(requested)
+            if not requested:
                 continue
-        if what == 1 and size == 32:
-            held = l1[unit].held.get(at) or l1[unit].use(at)  # does not make a line newer
-            held.there.update(asked)
-        one = l2.use(at)
-        expected["l2"] += len(asked)
-        expected["l2_hit"] += len(asked if what == 1 else asked & one.there)
-        if what != 1:  # memory gives 64 bytes
-            fetched = {s ^ other for s in asked - one.there for other in (0, 1)} - one.there
+        if kind == 1 and size == 32:
+            cached_line = l1[unit].held.get(number) or l1[unit].use(number)  # does not make a line newer
+            cached_line.there.update(requested)
+        one = l2.use(number)
+        expected["l2"] += len(requested)
+        expected["l2_hit"] += len(requested if kind == 1 else requested & one.there)
+        if kind != 1:  # memory gives 64 bytes
+            fetched = {s ^ other for s in requested - one.there for other in (0, 1)} - one.there
             expected["dram"] += len(fetched)
             one.there |= fetched
-        if what in (1, 2):
-            l2.store(one, asked, 32 if what == 2 else size)
-    sums = dict(zip(replay.COLUMNS, found.sums.sum(axis=0).tolist(), strict=True))
+        if kind in (1, 2):
+            l2.store(one, requested, 32 if kind == 2 else size)
+    sums = dict(zip(replay.COLUMNS, result.sums.sum(axis=0).tolist(), strict=True))
     assert {name: sums[name] for name in expected} == expected
-    assert (found.written, found.completed) == (l2.written, l2.completed)
-    assert min(*expected.values(), found.written, found.completed) > 0
+    assert (result.written, result.completed) == (l2.written, l2.completed)
+    assert min(*expected.values(), result.written, result.completed) > 0
 
 
 def test_what_is_read_once_comes_from_memory_once() -> None:
-    found = caches("copy_words", 1 << 18)
-    assert found.l1_hit_rate == 0.0
-    assert found.dram_read_bytes == 4 << 18
-    assert found.dram_write_bytes == 0  # it stays in L2
-    assert (found.start, found.one_in) == ("cold", 1)
+    result = caches("copy_words", 1 << 18)
+    assert result.l1_hit_rate == 0.0
+    assert result.dram_read_bytes == 4 << 18
+    assert result.dram_write_bytes == 0  # it stays in L2
+    assert (result.start, result.one_in) == ("cold", 1)
 
 
 def test_what_a_block_reads_again_comes_from_its_l1_while_it_fits() -> None:
@@ -156,9 +156,9 @@ def test_l2_keeps_what_an_earlier_launch_left() -> None:
 
 
 def test_plain_counts_have_no_caches() -> None:
-    made = case("copy_words").launch(1 << 14)
+    shape = case("copy_words").launch(1 << 14)
     launch = Launch.of(
-        KernelSource("copy_words", code()), made.grid, made.block, made.arguments(session.cp())
+        KernelSource("copy_words", code()), shape.grid, shape.block, shape.arguments(session.cp())
     )
     plain = session.backend().observe(launch, Counters())
     assert plain.caches is None
@@ -169,38 +169,38 @@ def test_a_part_of_the_lines_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> 
     whole = {size: counted("five_points", size) for size in (512, 1024)}
     monkeypatch.setattr(notes.AccessNotes.__init__, "__defaults__", (1 << 14,))
     for size, expected in whole.items():
-        found = counted("five_points", size)
-        assert found.caches is not None
+        counters = counted("five_points", size)
+        assert counters.caches is not None
         assert expected.caches is not None
-        assert found.caches.one_in >= 4
+        assert counters.caches.one_in >= 4
         assert expected.caches.one_in == 1
-        assert found.caches.l1_sectors == expected.caches.l1_sectors
+        assert counters.caches.l1_sectors == expected.caches.l1_sectors
         for rate in ("l1_hit_rate", "l2_hit_rate"):
-            assert getattr(found.caches, rate) == pytest.approx(getattr(expected.caches, rate), abs=0.02)
-        assert found.caches.dram_read_bytes == pytest.approx(expected.caches.dram_read_bytes, rel=0.1)
+            assert getattr(counters.caches, rate) == pytest.approx(getattr(expected.caches, rate), abs=0.02)
+        assert counters.caches.dram_read_bytes == pytest.approx(expected.caches.dram_read_bytes, rel=0.1)
 
 
 def test_a_few_lines_that_are_in_no_part_stay_in_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = caches("broadcast", 256)
     monkeypatch.setattr(notes.AccessNotes.__init__, "__defaults__", (1 << 10,))
-    found = caches("broadcast", 256)
-    assert found.one_in >= 8  # of 8 lines of the table
-    assert found.l1_sectors == whole.l1_sectors
-    assert found.l1_hit_rate == pytest.approx(whole.l1_hit_rate, abs=0.04)
-    assert found.dram_read_bytes <= 2 * whole.dram_read_bytes
+    result = caches("broadcast", 256)
+    assert result.one_in >= 8  # of 8 lines of the table
+    assert result.l1_sectors == whole.l1_sectors
+    assert result.l1_hit_rate == pytest.approx(whole.l1_hit_rate, abs=0.04)
+    assert result.dram_read_bytes <= 2 * whole.dram_read_bytes
 
 
 def test_a_word_that_all_lanes_change_is_fetched_once() -> None:
-    found = caches("tally", 256)
-    assert found.dram_read_bytes == 1024
-    assert found.l2_hit_rate == pytest.approx(1.0, abs=0.001)
+    result = caches("tally", 256)
+    assert result.dram_read_bytes == 1024
+    assert result.l2_hit_rate == pytest.approx(1.0, abs=0.001)
 
 
 def test_constant_memory_serves_different_words_one_after_another() -> None:
     for different in (2, 32):
-        found = caches("several_weights", different)
-        assert found.constant_passes == different * found.constant_requests
-        assert found.constant_replays == (different - 1) * found.constant_requests
+        result = caches("several_weights", different)
+        assert result.constant_passes == different * result.constant_requests
+        assert result.constant_replays == (different - 1) * result.constant_requests
     assert caches("same_weight", 64).constant_replays == 0
 
 
@@ -208,13 +208,13 @@ def test_constant_memory_serves_different_words_one_after_another() -> None:
 def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
     """Two programs look at the same addresses: the engine's counters, and what notes lines."""
     backend = session.backend()
-    made = case(kernel).launch(case(kernel).sizes[0])
-    launch = Launch.of(KernelSource(kernel, code()), made.grid, made.block, made.arguments(session.cp()))
+    shape = case(kernel).launch(case(kernel).sizes[0])
+    launch = Launch.of(KernelSource(kernel, code()), shape.grid, shape.block, shape.arguments(session.cp()))
     prepared = backend.prepared(launch)
     watch = caching.watch_caches(replace(prepared, cold=True))
     finished = prepared.run(replace(prepared.options, observer=watch.notes))
     rows = watch.notes.rows
-    asked = np.bincount(
+    requested = np.bincount(
         rows[:, 2] >> notes.SITE_SHIFT,
         [bin(bits).count("1") for bits in (rows[:, 0] & 15).tolist()],
         len(watch.notes.sites),
@@ -222,11 +222,11 @@ def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
     whats = watch.notes.sites[:, 0]
     counted = finished.result.counters.accesses
     assert len(counted) == len(whats)
-    for access, what, sectors, requests in zip(
-        counted, whats.tolist(), asked.tolist(), watch.notes.sites[:, 2].tolist(), strict=True
+    for access, kind, sectors, requests in zip(
+        counted, whats.tolist(), requested.tolist(), watch.notes.sites[:, 2].tolist(), strict=True
     ):
         if access.space == "shared":
-            assert what == notes.IGNORED
+            assert kind == notes.IGNORED
         elif access.space == "const":
             assert requests == access.requests
         elif access.kind != "atomic":  # of one that lanes share, each of their turns counts

@@ -98,9 +98,9 @@ def counted(name: str, grid: Any, block: Any, args: tuple[Any, ...]) -> KernelCo
 )
 def test_operations_are_those_counted_by_hand(name: str, types: str, expected: dict[str, int]) -> None:
     x, y = (session.cp().ones(N, kind) for kind in types)
-    found = counted(name, -(-N // 128), 128, (x, y, np.int32(N)))
-    assert found.flops == expected
-    assert found.tensor_flops == {}
+    counters = counted(name, -(-N // 128), 128, (x, y, np.int32(N)))
+    assert counters.flops == expected
+    assert counters.tensor_flops == {}
 
 
 @pytest.mark.parametrize("n", [16, 37])
@@ -109,9 +109,9 @@ def test_a_product_of_matrices_takes_two_n_cubed(n: int) -> None:
     a = cp.ones((n, n), np.float32)
     b = cp.ones((n, n), np.float32)
     c = cp.zeros((n, n), np.float32)
-    found = counted("matmul", (-(-n // 16), -(-n // 16)), (16, 16), (a, b, c, np.int32(n)))
+    counters = counted("matmul", (-(-n // 16), -(-n // 16)), (16, 16), (a, b, c, np.int32(n)))
     assert (cp.asnumpy(c) == n).all()
-    assert found.flops == {"f32": 2 * n**3}
+    assert counters.flops == {"f32": 2 * n**3}
 
 
 def test_tensor_cores_count_as_the_product_that_they_do() -> None:
@@ -119,9 +119,9 @@ def test_tensor_cores_count_as_the_product_that_they_do() -> None:
     a = cp.ones((16, 32), np.float16)
     b = cp.ones((32, 16), np.float16)
     c = cp.zeros((16, 16), np.float32)
-    found = counted("tiles", 3, 32, (a, b, c))
+    counters = counted("tiles", 3, 32, (a, b, c))
     assert (cp.asnumpy(c) == 32).all()
-    assert found.flops == found.tensor_flops == {"f16": 3 * 2 * 16 * 16 * 32}
+    assert counters.flops == counters.tensor_flops == {"f16": 3 * 2 * 16 * 16 * 32}
 
 
 def test_whole_numbers_are_no_floating_point_operations() -> None:
@@ -129,6 +129,6 @@ def test_whole_numbers_are_no_floating_point_operations() -> None:
     a = cp.ones((16, 16), np.int8)
     b = cp.ones((16, 16), np.int8)
     c = cp.zeros((16, 16), np.int32)
-    found = counted("bytes", 1, 32, (a, b, c))
+    counters = counted("bytes", 1, 32, (a, b, c))
     assert (cp.asnumpy(c) == 16).all()
-    assert found.flops == found.tensor_flops == {}
+    assert counters.flops == counters.tensor_flops == {}

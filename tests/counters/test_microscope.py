@@ -65,21 +65,21 @@ extern "C" __global__ void fragments(const half* a, float* c)
 
 def traced(code: str, name: str, block: int, arrays: Any, shared_bytes: int = 0) -> list[AccessTrace]:
     """Every warp of one block, each in a run of its own over the same values."""
-    found = []
+    traces = []
     for warp in range(-(-block // 32)):
         args = tuple(session.cp().asarray(a) if isinstance(a, np.ndarray) else a for a in arrays)
         launch = Launch.of(KernelSource(name, code), 1, block, args, shared_bytes)
-        found.append(session.observe(launch, Accesses(warp=warp)).record)
-    return found
+        traces.append(session.observe(launch, Accesses(warp=warp)).record)
+    return traces
 
 
 def added_up(traces: list[AccessTrace]) -> dict[tuple[int, str], int]:
     total: Counter[tuple[int, str]] = Counter()
     for trace in traces:
         assert not trace.truncated
-        for at in range(len(trace)):
-            site = int(trace.site[at])
-            access = trace.access(at)
+        for index in range(len(trace)):
+            site = int(trace.site[index])
+            access = trace.access(index)
             banks = access.banks()
             memory = access.memory()
             counts = {"requests": 1, "bytes_requested": memory.bytes_requested}
@@ -110,7 +110,7 @@ def test_every_space_and_width_adds_up(seed: int) -> None:
     arrays = (np.zeros(256), np.zeros(256, np.float32), np.zeros(256, np.uint8), places, np.int32(45))
     traces = traced(MIXED, "mixed", 50, arrays)
     assert equal_to_counters(traces) >= 20
-    spaces = {traces[0].access(at).space for at in range(len(traces[0]))}
+    spaces = {traces[0].access(index).space for index in range(len(traces[0]))}
     assert spaces >= {"global", "shared", "local"}
 
 
@@ -119,17 +119,17 @@ def test_fragments_of_matrices_add_up() -> None:
     assert equal_to_counters(traces) >= 5
 
 
-@pytest.mark.parametrize("group", [g for at, g in enumerate(GROUPS) if at % 3 == 0])
+@pytest.mark.parametrize("group", [g for index, g in enumerate(GROUPS) if index % 3 == 0])
 def test_single_accesses_are_what_nsight_compute_fitted_counters_say(group: str) -> None:
     for pattern in GROUPS[group][::6]:
         arrays = (np.array(pattern.places, np.int32), np.uint32(pattern.mask), np.zeros(2048 * 16, np.uint8))
         code = cases.source(patterns.FILE)
         traces = traced(code, group, 32, arrays, patterns.SHARED_BYTES)
         equal_to_counters(traces)
-        for at in range(len(traces[0])):  # at best, too, where an instruction ran once
-            a = traces[0].counters.accesses[traces[0].site[at]]
+        for index in range(len(traces[0])):  # at best, too, where an instruction ran once
+            a = traces[0].counters.accesses[traces[0].site[index]]
             if a.requests == 1 and a.space == "global":
-                assert traces[0].access(at).memory().ideal_sectors == a.ideal_sectors
+                assert traces[0].access(index).memory().ideal_sectors == a.ideal_sectors
 
 
 @pytest.mark.parametrize("file", ["transpose", "matmul_tiled", "block_sum"])
@@ -137,9 +137,9 @@ def test_course_kernels_add_up(file: str) -> None:
     case = next(case for case in cases.CASES if file in f"{case.file} {case.kernel}")
     shape = case.shape(case.sizes[0])
     block = int(np.prod(shape.block))
-    found = []
+    traces = []
     for warp in range(block // 32):
         args = tuple(session.cp().asarray(a) if isinstance(a, np.ndarray) else a for a in shape.values)
         launch = Launch.of(KernelSource(case.kernel, case.code), 1, shape.block, args, shape.shared_bytes)
-        found.append(session.observe(launch, Accesses(warp=warp)).record)
-    assert equal_to_counters(found) >= 2
+        traces.append(session.observe(launch, Accesses(warp=warp)).record)
+    assert equal_to_counters(traces) >= 2

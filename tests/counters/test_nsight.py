@@ -40,8 +40,8 @@ Counted = Callable[[str, int], KernelCounters]
 Nsight = Callable[[str, int], dict[str, int]]
 
 
-def metric(found: dict[str, int], name: str, operations: tuple[str, ...]) -> int:
-    return sum(found[name.format(op)] for op in operations)
+def metric(values: dict[str, int], name: str, operations: tuple[str, ...]) -> int:
+    return sum(values[name.format(op)] for op in operations)
 
 
 def test_enough_is_recorded(recording: dict[str, Any]) -> None:
@@ -53,60 +53,35 @@ def test_enough_is_recorded(recording: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
-def test_global_requests_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
-    found = counted(kernel, size)
+def test_accesses_of_global_memory_are_equal(
+    kernel: str, size: int, counted: Counted, nsight_of: Nsight
+) -> None:
+    counters = counted(kernel, size)
     hardware = nsight_of(kernel, size)
     for kind, operations in KINDS:
-        expected = metric(hardware, "t_requests_pipe_lsu_mem_global_op_{}", operations)
-        assert found.total("requests", "global", kind) == expected, kind
+        requests = metric(hardware, "t_requests_pipe_lsu_mem_global_op_{}", operations)
+        assert counters.total("requests", "global", kind) == requests, kind
+        sectors = metric(hardware, "t_sectors_pipe_lsu_mem_global_op_{}", operations)
+        # Where lines of the cache collide, an atomic of an H200 takes a sector twice.
+        least = 0.98 * sectors if kind == "atomic" else sectors
+        assert least <= counters.total("sectors", "global", kind) <= sectors, kind
 
 
 @pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
-def test_global_sectors_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
-    found = counted(kernel, size)
-    hardware = nsight_of(kernel, size)
-    for kind, operations in KINDS[:2]:
-        expected = metric(hardware, "t_sectors_pipe_lsu_mem_global_op_{}", operations)
-        assert found.total("sectors", "global", kind) == expected, kind
-
-
-@pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
-def test_sectors_of_atomics_are_nearly_equal(
+def test_accesses_of_shared_memory_are_equal(
     kernel: str, size: int, counted: Counted, nsight_of: Nsight
 ) -> None:
-    """Where lines of the cache collide, which depends on addresses, an H200 takes a sector twice."""
-    hardware = metric(nsight_of(kernel, size), "t_sectors_pipe_lsu_mem_global_op_{}", KINDS[2][1])
-    found = counted(kernel, size).total("sectors", "global", "atomic")
-    assert 0.98 * hardware <= found <= hardware
-
-
-@pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
-def test_bank_conflicts_are_within_a_thousandth(
-    kernel: str, size: int, counted: Counted, nsight_of: Nsight
-) -> None:
-    found = counted(kernel, size)
+    counters = counted(kernel, size)
     hardware = nsight_of(kernel, size)
     for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
-        expected = hardware[f"data_bank_conflicts_pipe_lsu_mem_shared_op_{operation}"]
-        assert abs(found.total("bank_conflicts", "shared", kind) - expected) <= 0.001 * expected, kind
-
-
-@pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in MERGED])
-def test_shared_wavefronts_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
-    found = counted(kernel, size)
-    hardware = nsight_of(kernel, size)
-    for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
-        expected = hardware[f"data_pipe_lsu_wavefronts_mem_shared_op_{operation}"]
-        assert found.total("wavefronts", "shared", kind) == expected, kind
-
-
-@pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in MERGED | PREDICATED])
-def test_shared_requests_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
-    found = counted(kernel, size)
-    hardware = nsight_of(kernel, size)
-    for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
-        expected = hardware[f"inst_executed_op_shared_{operation}"]
-        assert found.total("requests", "shared", kind) == expected, kind
+        conflicts = hardware[f"data_bank_conflicts_pipe_lsu_mem_shared_op_{operation}"]
+        assert counters.total("bank_conflicts", "shared", kind) == pytest.approx(conflicts, rel=0.001), kind
+        if kernel not in MERGED:
+            wavefronts = hardware[f"data_pipe_lsu_wavefronts_mem_shared_op_{operation}"]
+            assert counters.total("wavefronts", "shared", kind) == wavefronts, kind
+        if kernel not in MERGED | PREDICATED:
+            requests = hardware[f"inst_executed_op_shared_{operation}"]
+            assert counters.total("requests", "shared", kind) == requests, kind
 
 
 @pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in PREDICATED | UNROLLED])
@@ -119,11 +94,11 @@ def test_enough_launches_have_something_to_count(nsight_of: Nsight) -> None:
     """Equalities of zeros would say little."""
     compared = [nsight_of(*launch) for launch in LAUNCHES]
     conflicts = "data_bank_conflicts_pipe_lsu_mem_shared_op_{}"
-    assert sum(found[conflicts.format("ld")] > 0 for found in compared) >= 15
-    assert sum(found[conflicts.format("st")] > 0 for found in compared) >= 3
+    assert sum(values[conflicts.format("ld")] > 0 for values in compared) >= 15
+    assert sum(values[conflicts.format("st")] > 0 for values in compared) >= 3
     branching = [k for k in LAUNCHES if k[0] not in PREDICATED | UNROLLED]
     assert sum(nsight_of(*k)["sass_branch_targets_threads_divergent"] > 0 for k in branching) >= 25
-    assert sum(found["t_requests_pipe_lsu_mem_global_op_red"] > 0 for found in compared) >= 9
+    assert sum(values["t_requests_pipe_lsu_mem_global_op_red"] > 0 for values in compared) >= 9
 
 
 def divergent(counters: KernelCounters) -> int:

@@ -56,9 +56,9 @@ def test_single_accesses_cost_what_an_h200_counts(group: str, recording: dict[st
                 if not names:
                     continue
                 expected = sum(hardware[pattern.name][name] for name in names)
-                found = counters.total(counter, space, kind)
+                result = counters.total(counter, space, kind)
                 loose = (counter, kind, pattern.name) == MAY_TAKE_ONE_MORE
-                assert found in {expected, expected - loose}, (pattern, counter, kind)
+                assert result in {expected, expected - loose}, (pattern, counter, kind)
                 compared += 1
     assert compared >= 2 * len(GROUPS[group])
 
