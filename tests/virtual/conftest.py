@@ -11,7 +11,8 @@ from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
 
 
-def _fresh(*names: str) -> Iterator[Machine]:
+def fresh(*names: str) -> Iterator[Machine]:
+    """A machine of these GPUs as the current one, and the previous one afterwards."""
     previous = slot._slot.machine
     machine = Machine([device_info(name) for name in names])
     slot.use(machine)
@@ -22,10 +23,10 @@ def _fresh(*names: str) -> Iterator[Machine]:
 @pytest.fixture
 def machine() -> Iterator[Machine]:
     """One virtual A100."""
-    yield from _fresh("A100")
+    yield from fresh("A100")
 
 
 @pytest.fixture
 def two_gpus() -> Iterator[Machine]:
     """Two virtual H200."""
-    yield from _fresh("H200", "H200")
+    yield from fresh("H200", "H200")

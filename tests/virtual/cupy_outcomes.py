@@ -47,14 +47,14 @@ def described(value: Any, cp: Any) -> Any:
 
 def outcome(cp: Any, code: str, name: str = "") -> Any:
     """What an expression gives, or a statement leaves in a name; or the error it ends in."""
-    known = names(cp)
+    variables = names(cp)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             if not name:
-                return described(eval(code, known), cp)
-            exec(code, known)
-            return described(known[name], cp)
+                return described(eval(code, variables), cp)
+            exec(code, variables)
+            return described(variables[name], cp)
     except Exception as error:
         return {"error": type(error).__name__, "is_a": [kind.__name__ for kind in type(error).__mro__[1:-2]]}
 

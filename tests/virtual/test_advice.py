@@ -175,9 +175,9 @@ def test_a_template_has_one_name_in_all_records() -> None:
     launch = Launch.of(kernel, 1, 32, (cp.zeros(32, cp.float32),))
     backend = VirtualBackend(machine.current())
     first = (0, 0, 0)
-    for what in (Blocks(), Warp(first, 0), Block(first), Counters(), Hazards()):
-        record: Any = backend.observe(launch, what)
-        assert record.kernel_name == "scale<float,3>", what
+    for question in (Blocks(), Warp(first, 0), Block(first), Counters(), Hazards()):
+        record: Any = backend.observe(launch, question)
+        assert record.kernel_name == "scale<float,3>", question
     with pytest.raises(RuntimeError, match=r"kernel 'scale<float,3>' read"):
         kernel((1,), (64,), (cp.zeros(32, cp.float32),))
 

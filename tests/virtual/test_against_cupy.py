@@ -31,40 +31,40 @@ DIFFERENT = {
 OTHER_STRIDES = {"cp.nonzero(i)", "cp.where(i > 5)", "cp.einsum('ij,jk->ik', m, m)"}
 
 
-def difference(real: Any, found: Any, strides: bool) -> str:
+def difference(real: Any, answer: Any, strides: bool) -> str:
     """What differs between two outcomes, in words; empty if nothing does."""
-    if "error" in real or "error" in found:
-        names = [found.get("error"), *found.get("is_a", ())]
-        same = real.get("error") in names and "error" in found
-        return "" if same else f"error {real.get('error')}, here {found.get('error')}"
-    if real["kind"] != found["kind"]:
-        return f"a {real['kind']}, here a {found['kind']}"
+    if "error" in real or "error" in answer:
+        names = [answer.get("error"), *answer.get("is_a", ())]
+        is_same = real.get("error") in names and "error" in answer
+        return "" if is_same else f"error {real.get('error')}, here {answer.get('error')}"
+    if real["kind"] != answer["kind"]:
+        return f"a {real['kind']}, here a {answer['kind']}"
     if "items" in real:
-        if len(real["items"]) != len(found["items"]):
-            return f"{len(real['items'])} items, here {len(found['items'])}"
-        pairs = zip(real["items"], found["items"], strict=True)
+        if len(real["items"]) != len(answer["items"]):
+            return f"{len(real['items'])} items, here {len(answer['items'])}"
+        pairs = zip(real["items"], answer["items"], strict=True)
         return next((text for pair in pairs if (text := difference(*pair, strides))), "")
-    for what in ("dtype", "shape", "text"):
-        if real.get(what) != found.get(what):
-            return f"{what} {real.get(what)}, here {found.get(what)}"
-    if "values" in real and not same_values(real, found):
-        return f"{str(real['values'])[:80]}, here {str(found['values'])[:80]}"
+    for key in ("dtype", "shape", "text"):
+        if real.get(key) != answer.get(key):
+            return f"{key} {real.get(key)}, here {answer.get(key)}"
+    if "values" in real and not same_values(real, answer):
+        return f"{str(real['values'])[:80]}, here {str(answer['values'])[:80]}"
     if strides and "strides" in real:
         # An axis of one element has no stride that matters, an empty array has none at all.
         counted = [n for n, length in enumerate(real["shape"]) if length > 1]
         if 0 not in real["shape"] and [real["strides"][n] for n in counted] != [
-            found["strides"][n] for n in counted
+            answer["strides"][n] for n in counted
         ]:
-            return f"strides {real['strides']}, here {found['strides']}"
+            return f"strides {real['strides']}, here {answer['strides']}"
     return ""
 
 
-def same_values(real: Any, found: Any) -> bool:
+def same_values(real: Any, answer: Any) -> bool:
     kind = real.get("dtype", "<f8" if real["kind"] == "float" else "")[1:]
     tolerance = RELATIVE_ERROR.get(kind)
     if tolerance is None:
-        return bool(real["values"] == found["values"])
-    a, b = (np.array(side["values"], np.float64) for side in (real, found))
+        return bool(real["values"] == answer["values"])
+    a, b = (np.array(side["values"], np.float64) for side in (real, answer))
     return a.shape == b.shape and np.allclose(b, a, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
@@ -72,15 +72,15 @@ def same_values(real: Any, found: Any) -> bool:
 def test_same_as_cupy(code: str, name: str) -> None:
     key = f"{code} -> {name}" if name else code
     real = RECORDED["outcomes"][key]
-    found = json.loads(json.dumps(outcome(cp, code, name)))
-    text = difference(real, found, key not in OTHER_STRIDES)
+    answer = json.loads(json.dumps(outcome(cp, code, name)))
+    text = difference(real, answer, key not in OTHER_STRIDES)
     if key in DIFFERENT:
         assert text, f"{key} is as CuPy's now: take it off the list"
     else:
         assert not text, f"{key}: CuPy on {RECORDED['device']} gives {text}"
 
 
-def test_differences_are_seen() -> None:
+def test_the_comparison_finds_differences() -> None:
     """The comparison itself: another type, shape, value, layout or error is found."""
     one = outcome(cp, "cp.arange(6).reshape(2, 3)")
     for other in (

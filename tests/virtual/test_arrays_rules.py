@@ -21,39 +21,15 @@ pytestmark = pytest.mark.usefixtures("machine")
 
 class TestTransfers:
     @pytest.mark.parametrize("order", ["C", "F"])
-    def test_there_and_back(self, order: Any) -> None:
+    def test_arrays_survive_a_round_trip(self, order: Any) -> None:
         host = np.asarray(np.arange(12.0).reshape(3, 4), order=order)
         device = cp.asarray(host)
         assert device.flags.f_contiguous == (order == "F")
-        for back in (device.get(), cp.asnumpy(device), cp.asnumpy(device.T).T):
-            assert isinstance(back, np.ndarray)
-            np.testing.assert_array_equal(back, host)
+        for result in (device.get(), cp.asnumpy(device), cp.asnumpy(device.T).T):
+            assert isinstance(result, np.ndarray)
+            np.testing.assert_array_equal(result, host)
         host[0, 0] = 99
         assert float(device[0, 0]) == 0
-
-    def test_get_with_order_and_out(self) -> None:
-        device = cp.arange(6).reshape(2, 3)
-        assert device.get(order="F").flags.f_contiguous
-        out = np.empty((2, 3), dtype=np.int64)
-        assert device.get(out=out) is out
-        np.testing.assert_array_equal(out, [[0, 1, 2], [3, 4, 5]])
-        with pytest.raises(TypeError, match="cannot be obtained"):
-            device.get(out=np.empty((2, 3)))
-        with pytest.raises(ValueError, match="Shape mismatch"):
-            device.get(out=np.empty((3, 2), dtype=np.int64))
-
-    def test_set(self) -> None:
-        device = cp.zeros((2, 2), dtype=cp.float32)
-        device.set(np.array([[1, 2], [3, 4]], dtype=np.float32))
-        np.testing.assert_array_equal(device.get(), [[1, 2], [3, 4]])
-        with pytest.raises(TypeError, match="float64 array cannot be set to float32 array"):
-            device.set(np.zeros((2, 2)))
-        with pytest.raises(ValueError, match="Shape mismatch"):
-            device.set(np.zeros(4, dtype=np.float32))
-        with pytest.raises(TypeError, match=r"Only numpy\.ndarray"):
-            device.set(device)
-        with pytest.raises(RuntimeError, match="non-contiguous"):
-            device[:, 0].set(np.zeros(2, dtype=np.float32))
 
     def test_asarray_shares_and_array_copies(self) -> None:
         a = cp.arange(3)
@@ -83,9 +59,9 @@ class TestTransfers:
 
     def test_pickling_goes_through_the_host(self) -> None:
         a = cp.arange(6).reshape(2, 3)
-        back = pickle.loads(pickle.dumps(a))
-        assert back.data.ptr != a.data.ptr
-        np.testing.assert_array_equal(back.get(), a.get())
+        result = pickle.loads(pickle.dumps(a))
+        assert result.data.ptr != a.data.ptr
+        np.testing.assert_array_equal(result.get(), a.get())
 
     @pytest.mark.parametrize(
         ("name", "use"), [("arange", "loaded(6).sum()"), ("sum", "loaded.__name__"), ("", "loaded.sum()")]
@@ -160,11 +136,6 @@ class TestMixingHostAndDevice:
         ):
             convert(cp.arange(3))
 
-    @pytest.mark.parametrize("other", [[1, 2, 3], "abc", object()])
-    def test_other_operands(self, other: Any) -> None:
-        with pytest.raises(TypeError):
-            cp.arange(3) + other
-
     def test_host_arrays_are_not_assigned(self) -> None:
         a = cp.zeros(3)
         with pytest.raises(ValueError, match=r"non-scalar numpy\.ndarray cannot be used for fill"):
@@ -183,15 +154,6 @@ class TestMixingHostAndDevice:
     def test_array_module(self) -> None:
         assert cp.get_array_module(np.ones(1)) is np
         assert cp.get_array_module(1, cp.ones(1)) is cp
-
-    def test_foreign_operands_may_take_over(self) -> None:
-        class Foreign:
-            __array_ufunc__ = None
-
-            def __radd__(self, other: Any) -> str:
-                return "foreign"
-
-        assert cp.arange(2) + Foreign() == "foreign"
 
 
 def operator_iadd(device: Any, host: Any) -> Any:
@@ -223,7 +185,7 @@ class TestMemory:
         a.T[0] = 7
         assert a[:, 0].get().tolist() == [7, 7, 7, 7]
 
-    def test_copies_do_not(self) -> None:
+    def test_copies_do_not_share_memory(self) -> None:
         a = cp.arange(6).reshape(2, 3)
         for other in (
             a.copy(),
@@ -236,13 +198,6 @@ class TestMemory:
             a.flatten(),
         ):
             assert not cp.may_share_memory(a, other)
-
-    def test_cuda_array_interface(self) -> None:
-        a = cp.zeros((2, 3), dtype=cp.float32)
-        interface = a.__cuda_array_interface__
-        assert interface["data"] == (a.data.ptr, False)
-        assert (interface["shape"], interface["typestr"], interface["strides"]) == ((2, 3), "<f4", None)
-        assert a.T.__cuda_array_interface__["strides"] == (4, 12)
 
     def test_pointer_arithmetic_and_raw_memory(self) -> None:
         memory = cp.cuda.alloc(64)
@@ -292,62 +247,8 @@ class TestMemory:
             cp.ones(1 << 30, dtype=cp.uint8)
 
 
-KEYS: list[Any] = [
-    0,
-    -1,
-    slice(None),
-    slice(1, 3),
-    slice(None, None, -1),
-    Ellipsis,
-    None,
-    (1, 2),
-    (slice(1, None), 0),
-    (Ellipsis, 1),
-    (None, 2, Ellipsis),
-    [0, 2],
-    ([0, 2], [1, 1]),
-    (slice(None), [3, 0]),
-    ([[0], [1]], [1, 2]),
-    np.array([2, 0]),
-    [True, False, True, False],
-    (slice(None), np.array([True, False, True, False, True])),
-    True,
-    [],
-]
-
-
 class TestIndexing:
-    @pytest.mark.parametrize("key", KEYS, ids=repr)
-    def test_reading_and_writing(self, key: Any) -> None:
-        host = np.arange(20.0).reshape(4, 5)
-        device = cp.array(host)
-        np.testing.assert_array_equal(device[key].get(), host[key])
-        assert device[key].shape == host[key].shape
-        host[key] = -1
-        device[key] = -1
-        np.testing.assert_array_equal(device.get(), host)
-
-    def test_device_arrays_as_keys(self) -> None:
-        host = np.arange(20).reshape(4, 5)
-        device = cp.array(host)
-        np.testing.assert_array_equal(device[cp.array([3, 1])].get(), host[[3, 1]])
-        np.testing.assert_array_equal(device[device % 3 == 0].get(), host[host % 3 == 0])
-        np.testing.assert_array_equal(device[device[:, 0] > 4, 1:3].get(), host[host[:, 0] > 4, 1:3])
-        device[device > 10] *= 2
-        host[host > 10] *= 2
-        np.testing.assert_array_equal(device.get(), host)
-        device[cp.array([0, 1])] = cp.zeros(5, dtype=int)
-        host[[0, 1]] = 0
-        np.testing.assert_array_equal(device.get(), host)
-
-    def test_array_indices_wrap_around_as_in_cupy(self) -> None:
-        a = cp.arange(3)
-        assert a[[1, 3]].get().tolist() == [1, 0]
-        a[[1, 3]] = 10
-        assert a.get().tolist() == [10, 10, 2]
-        assert cp.take(a, cp.array([-1, 5])).get().tolist() == [2, 2]
-
-    def test_plain_indices_do_not(self) -> None:
+    def test_indices_out_of_range_raise(self) -> None:
         with pytest.raises(IndexError):
             cp.arange(3)[3]
         with pytest.raises(IndexError):
@@ -370,19 +271,6 @@ class TestIndexing:
 
 
 class TestDevices:
-    def test_properties(self, machine: Machine) -> None:
-        device = cp.cuda.Device()
-        info = machine.devices[0].info
-        assert device.compute_capability == "80"
-        assert device.attributes["MultiProcessorCount"] == info.sm_count == 108
-        properties = cp.cuda.runtime.getDeviceProperties(0)
-        assert properties["name"] == info.name.encode()
-        assert (properties["major"], properties["minor"], properties["warpSize"]) == (8, 0, 32)
-        assert cp.cuda.runtime.getDeviceCount() == 1
-        assert cp.cuda.is_available()
-        number = cp.cuda.runtime.cudaDevAttrWarpSize
-        assert cp.cuda.runtime.deviceGetAttribute(number, 0) == 32
-
     def test_unknown_devices(self) -> None:
         with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="cudaErrorInvalidDevice") as error:
             cp.cuda.Device(7).use()
@@ -407,48 +295,13 @@ class TestDevices:
         np.testing.assert_array_equal(total.get(), [0, 2, 4, 6])
         assert a.device < b.device
 
-    def test_arrays_of_a_former_machine_stay_readable(self, two_gpus: Machine) -> None:
-        from virtualgpu.model import machine as slot
-        from virtualgpu.model.devices import device_info
-
-        a = cp.arange(3)
-        slot.use(slot.Machine([device_info("T4")]))
-        assert a.get().tolist() == [0, 1, 2]
-        with pytest.raises(ValueError, match="no longer the selected device"):
-            a + 1
-
-    def test_memcpy(self) -> None:
-        a = cp.arange(4, dtype=cp.int32)
-        host = np.zeros(4, dtype=np.int32)
-        runtime = cp.cuda.runtime
-        runtime.memcpy(host.ctypes.data, a.data.ptr, 16, runtime.memcpyDeviceToHost)
-        assert host.tolist() == [0, 1, 2, 3]
-        runtime.memset(a.data.ptr, 0, 8)
-        assert a.get().tolist() == [0, 0, 2, 3]
-        with pytest.raises(runtime.CUDARuntimeError, match="memcpyDefault"):
-            runtime.memcpy(a.data.ptr, host.ctypes.data, 16, runtime.memcpyDeviceToHost)
-
 
 class TestModule:
-    def test_unknown_names_say_what_to_do(self) -> None:
-        with pytest.raises(AttributeError, match=r"numpy\.insert has it: copy with cp\.asnumpy"):
-            cp.insert  # noqa: B018
-        with pytest.raises(AttributeError, match=r"Did you mean cp\.arange"):
-            cp.arrange  # noqa: B018
-        with pytest.raises(AttributeError, match=r"use cp\.dot, cp\.matmul"):
-            cp.cuda.cublas  # noqa: B018
-        assert not hasattr(cp, "no_such_thing")
-
     def test_everything_listed_exists(self) -> None:
         for name in dir(cp):
             assert getattr(cp, name) is not NotImplemented
         assert {"RawKernel", "add", "zeros", "pi", "float32", "linalg"} <= set(dir(cp))
         assert "np" not in dir(cp)
-
-    def test_assertions(self) -> None:
-        cp.testing.assert_allclose(cp.ones(3), np.ones(3))
-        with pytest.raises(AssertionError):
-            cp.testing.assert_array_equal(cp.ones(3), cp.zeros(3))
 
 
 # Each as CuPy 14.2 answered on an H200, but for what a test of arrays cannot tell apart.
@@ -476,17 +329,17 @@ EVERYDAY: dict[str, Any] = {
 
 @pytest.mark.parametrize("expression", EVERYDAY)
 def test_everyday_expressions(expression: str) -> None:
-    found = eval(expression, {"cp": cp, "np": np})
-    assert (found.tolist() if isinstance(found, cp.ndarray) else found) == EVERYDAY[expression]
+    result = eval(expression, {"cp": cp, "np": np})
+    assert (result.tolist() if isinstance(result, cp.ndarray) else result) == EVERYDAY[expression]
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "std", "var"])
 def test_reductions_of_numpy_arrays_stay_on_the_host(name: str) -> None:
     """CuPy calls the array's own method, whosever array it is."""
     values = np.array([3.0, 5.0, 4.0])
-    found = getattr(cp, name)(values)
-    assert isinstance(found, np.generic)
-    assert found == getattr(values, name)()
+    result = getattr(cp, name)(values)
+    assert isinstance(result, np.generic)
+    assert result == getattr(values, name)()
 
 
 def test_a_reshape_that_must_copy_or_must_not() -> None:
@@ -526,13 +379,13 @@ def test_devices_are_compared_with_devices() -> None:
     "expression",
     ["cp.arange(10**12)", "cp.linspace(0, 1, 10**13)", "cp.eye(10**7)", "cp.random.random(10**13)"],
 )
-def test_what_the_device_cannot_hold_is_never_computed(expression: str) -> None:
+def test_arrays_beyond_the_devices_memory_raise_at_once(expression: str) -> None:
     # Computed, it would take hours or more memory than any computer has.
     with pytest.raises(cp.cuda.memory.OutOfMemoryError, match="Out of memory allocating 8"):
         eval(expression, {"cp": cp})
 
 
-def test_room_is_asked_for_within_a_pools_limit() -> None:
+def test_arange_respects_the_pools_limit() -> None:
     pool = cp.get_default_memory_pool()
     pool.free_all_blocks()
     pool.set_limit(size=pool.total_bytes() + (1 << 20))
@@ -544,7 +397,7 @@ def test_room_is_asked_for_within_a_pools_limit() -> None:
 
 
 @pytest.mark.parametrize("grid", [(2**31 - 1,), (2**31 - 1, 65535, 65535)])
-def test_a_grid_too_large_to_keep_books_of_says_so(grid: tuple[int, ...]) -> None:
+def test_a_grid_with_too_many_blocks_is_refused(grid: tuple[int, ...]) -> None:
     kernel = cp.RawKernel('extern "C" __global__ void nothing() {}', "nothing")
     with pytest.raises(cp.cuda.memory.OutOfMemoryError, match=r"blocks of kernel 'nothing'\. Launch fewer"):
         kernel(grid, (1,), ())

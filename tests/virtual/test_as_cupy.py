@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import virtualgpu
+from virtualgpu.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 ABSENT = """
@@ -21,6 +22,7 @@ for name in ("gpulab", "matplotlib", "IPython", "ipywidgets", "anywidget", "ipyk
 """
 PROGRAM = """
 import sys
+import helper
 import cupy
 import cupy as cp
 import cupy.cuda.runtime
@@ -67,6 +69,7 @@ def test_cp_works_alone() -> None:
 def test_a_script_runs_unchanged(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
+    (tmp_path / "helper.py").write_text("import cupy")
     out = printed("-m", "virtualgpu", "--device", "T4", str(script), "--size", "3")
     assert out.startswith("['--size', '3'] T4 ")
     assert printed("-m", "virtualgpu", str(script), VIRTUALGPU_DEVICE="H200").startswith("[] H200 ")
@@ -83,8 +86,8 @@ def test_processes_that_a_program_starts_find_the_same_gpus(tmp_path: Path) -> N
         "    code = 'import cupyx.scipy.fft, cupy; print(cupy.cuda.runtime.getDeviceCount())'\n"
         "    print(subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).stdout)\n"
     )
-    told = printed("-m", "virtualgpu", "--device", "T4", "--count", "2", str(script))
-    assert told.split("\n")[:2] == ["[(1, 'T4'), (2, 'T4')]", "2"]
+    output = printed("-m", "virtualgpu", "--device", "T4", "--count", "2", str(script))
+    assert output.split("\n")[:2] == ["[(1, 'T4'), (2, 'T4')]", "2"]
 
 
 def test_a_module_and_a_line_of_code(tmp_path: Path) -> None:
@@ -98,12 +101,6 @@ def test_a_module_and_a_line_of_code(tmp_path: Path) -> None:
     assert printed("-m", "virtualgpu", "-c", code, VIRTUALGPU_COUNT="3").startswith("3 ")
 
 
-def test_scripts_find_the_modules_beside_them(tmp_path: Path) -> None:
-    (tmp_path / "helper.py").write_text("import cupy\nanswer = int(cupy.asarray(42))")
-    (tmp_path / "program.py").write_text("from helper import answer\nprint(answer)")
-    assert printed("-m", "virtualgpu", str(tmp_path / "program.py")) == "42\n"
-
-
 FAILURES = {
     "in a kernel": (
         """k = cupy.RawKernel('extern "C" __global__ void k(int* x) { x[1 << 20] = 1; }', "k")
@@ -111,9 +108,7 @@ k((1,), (1,), (cupy.zeros(1, 'i4'),))""",
         "IllegalAddressError",
     ),
     "in a function": ("cupy.arange(3) + cupy.arange(4)", "ValueError"),
-    "in a compiler": ("cupy.RawKernel('nonsense', 'k').compile()", "CompileException"),
     "of its own": ("raise KeyError('mine')", "KeyError: 'mine'"),
-    "of a name": ("cupy.arrange", "Did you mean cp.arange"),
     "of an import": ("from cupy import arrange", "Did you mean cp.arange"),
     "of a module": ("import cupyx.scipy.sparse", "scipy.sparse"),
 }
@@ -134,7 +129,7 @@ def test_tracebacks_end_in_the_program(tmp_path: Path, kind: str) -> None:
     assert "During handling" not in done.stderr
 
 
-def test_frames_between_the_programs_own_are_left_out(tmp_path: Path) -> None:
+def test_library_frames_are_left_out_of_tracebacks(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(
         "import cupy\ndef fail(*_):\n    raise KeyError('mine') from ValueError('cause')\n"
@@ -150,7 +145,7 @@ def test_a_programs_exit_status_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "part"),
     [
         ((), "name a script"),
         (("nothing.py",), "there is no file nothing.py"),
@@ -158,14 +153,16 @@ def test_a_programs_exit_status_is_kept() -> None:
         (("--count", "0", "-c", "1"), "whole number above 0"),
     ],
 )
-def test_a_wrong_command_line_is_explained(arguments: tuple[str, ...], says: str) -> None:
-    done = python("-m", "virtualgpu", *arguments)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_wrong_command_line_is_explained(
+    arguments: tuple[str, ...], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert part in capsys.readouterr().err
 
 
-def test_the_names_are_given_back() -> None:
+def test_as_cupy_removes_its_modules_at_the_end() -> None:
     code = """
 import sys, virtualgpu, virtualgpu.cp as cp
 virtualgpu.use_device("H200")
@@ -184,7 +181,7 @@ assert not [finder for finder in sys.meta_path if type(finder).__module__ == "vi
     printed("-c", code)
 
 
-def test_the_environment_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_cupy_restores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "somewhere")
     monkeypatch.delenv("VIRTUALGPU_DEVICE", raising=False)
     before = list(sys.path)
@@ -207,7 +204,7 @@ def test_a_cupy_that_is_there_already_is_left_alone(tmp_path: Path) -> None:
     assert "virtualgpu" in printed("-m", "virtualgpu", "-c", "import cupy; print(cupy.__name__)")
 
 
-def test_gpulab_takes_no_virtual_gpu_for_a_real_one() -> None:
+def test_gpulab_does_not_mistake_the_virtual_gpu_for_a_real_one() -> None:
     code = """
 import cupy, gpulab as gl
 choice = gl.which_device()
@@ -232,10 +229,8 @@ def test_device():
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
-def test_a_suite_runs_with_the_pytest_option(tmp_path: Path, workers: tuple[str, ...]) -> None:
-    if workers:
-        pytest.importorskip("xdist")
+def test_a_suite_runs_with_the_pytest_option(tmp_path: Path) -> None:
+    workers = () if importlib.util.find_spec("xdist") is None else ("-n", "1")
     (tmp_path / "test_it.py").write_text(SUITE)
     (tmp_path / "conftest.py").write_text("import cupy")
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -292,29 +287,9 @@ def test_the_plugin_explains_a_path_that_follows_the_option(tmp_path: Path) -> N
     command = ("-m", "pytest", "-p", "virtualgpu.pytest_plugin", "-p", "no:cacheprovider", "--virtual-gpu")
     message = python(*command, f"{test}::test_addition").stderr
     assert f"Write `{test}::test_addition` before --virtual-gpu" in message
-    assert "before --virtual-gpu" not in python(*command, "T5").stderr
 
 
 # cupyx
-
-
-def test_pinned_arrays_are_pinned_and_keep_their_layout() -> None:
-    from virtualgpu import cp, cupyx
-
-    host = np.arange(6.0).reshape(2, 3).T
-    for make in (cupyx.empty_like_pinned, cupyx.zeros_like_pinned):
-        for like in (host, cp.asarray(host)):
-            made = make(like)
-            assert (made.shape, made.strides, made.dtype) == (host.shape, (8, 24), host.dtype)
-            assert cp.cuda.pinned_memory.is_memory_pinned(made.ctypes.data)
-        assert make(host, dtype="i2", order="C", shape=(4, 5)).strides == (10, 2)
-    zeros = cupyx.zeros_pinned((2, 3), order="F")
-    assert not zeros.any()
-    assert zeros.flags.f_contiguous
-    assert cupyx.empty_pinned(4, "f4").nbytes == 16
-    assert cp.cuda.alloc_pinned_memory(np.prod((3, 4))).size() >= 12
-    with pytest.raises(TypeError, match="subok"):
-        cupyx.empty_like_pinned(host, subok=True)
 
 
 def test_scattering_and_reciprocal_roots() -> None:

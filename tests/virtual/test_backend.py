@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -12,10 +10,8 @@ from virtualgpu.backend import NO_SENSORS, VirtualBackend
 from virtualgpu.compile import nvrtc
 from virtualgpu.cp._core.raw_kernel import RawKernel, RawModule
 from virtualgpu.cuda_errors import CUDADriverError, KernelFault
-from virtualgpu.model import machine as slot
-from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
-from virtualgpu.protocol import Backend, Blocks, Counters, Launch, Warp
+from virtualgpu.protocol import Blocks, Counters, Launch, Warp
 from virtualgpu.records import KernelSource
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
@@ -49,27 +45,12 @@ BLOCK = (256, 1, 1)
 
 
 @pytest.fixture
-def machine() -> Iterator[Machine]:
-    before = slot.current()
-    machine = Machine([device_info("A100")])
-    slot.use(machine)
-    yield machine
-    slot.use(before)
-
-
-@pytest.fixture
 def backend(machine: Machine) -> VirtualBackend:
     return VirtualBackend(machine)
 
 
 def arrays() -> tuple[cp.ndarray, cp.ndarray, cp.ndarray]:
     return cp.arange(N, dtype=cp.float32), cp.ones(N, cp.float32), cp.zeros(N, cp.float32)
-
-
-def test_it_is_a_backend(backend: VirtualBackend) -> None:
-    as_declared: Backend = backend
-    assert as_declared.provenance.label == "modelled on virtual A100-SXM4-80GB"
-    assert backend.device_info() == device_info("A100")
 
 
 def test_metrics_have_names_units_and_reasons_but_no_values(backend: VirtualBackend) -> None:
@@ -177,6 +158,6 @@ def test_module_functions_and_templates(backend: VirtualBackend) -> None:
     assert y.get().tolist() == [2.0] * 4
 
 
-def test_what_has_no_source_is_refused(backend: VirtualBackend) -> None:
+def test_a_kernel_without_source_is_refused(backend: VirtualBackend) -> None:
     with pytest.raises(TypeError, match="carries no CUDA C\\+\\+ source"):
         backend.kernel_stats(len)

@@ -97,11 +97,11 @@ class Streams:
         return self.machine.clock.now_ns
 
     def work(self, stream: int, kind: str, duration: int, share: float) -> tuple[int, int]:
-        about: dict[str, Any] = {"sm_share": share} if kind == "kernel" else {}
+        options: dict[str, Any] = {"sm_share": share} if kind == "kernel" else {}
         if kind in ("HtoD", "DtoH", "DtoD"):
-            about["copy_kind"] = kind
+            options["copy_kind"] = kind
         name = {"kernel": "CONCURRENT_KERNEL", "memset": "MEMSET"}.get(kind, "MEMCPY")
-        done = self.streams[stream].enqueue(name, kind, lambda: float(duration), **about)
+        done = self.streams[stream].enqueue(name, kind, lambda: float(duration), **options)
         assert done is not None
         assert done is self.machine.devices[0].work.log[-1]
         return done.start_ns, done.end_ns
@@ -127,12 +127,12 @@ class Streams:
 def test_work_runs_when_the_reference_says(program: list[Any]) -> None:
     previous = slot._slot.machine
     try:
-        expected = Reference()
+        reference = Reference()
         streams = Streams()
         for step, (name, *arguments) in enumerate(program):
-            wanted = getattr(expected, name)(*arguments)
-            assert getattr(streams, name)(*arguments) == wanted, (step, name, arguments)
-            assert streams.now == expected.now, (step, name, arguments)
+            expected = getattr(reference, name)(*arguments)
+            assert getattr(streams, name)(*arguments) == expected, (step, name, arguments)
+            assert streams.now == reference.now, (step, name, arguments)
     finally:
         slot._slot.machine = previous
 
@@ -147,7 +147,7 @@ def test_operations_follow_what_the_reference_says(program: list[Any]) -> None:
         streams = Streams()
         fronts = [set[int]() for _ in range(4)]
         marks: dict[int, set[int]] = {}
-        found: dict[int, set[int]] = {}
+        predecessors: dict[int, set[int]] = {}
 
         def front(stream: int) -> set[int]:
             return fronts[stream].union(*(fronts[other] for other in SEEN[stream]))
@@ -156,8 +156,10 @@ def test_operations_follow_what_the_reference_says(program: list[Any]) -> None:
             getattr(streams, name)(*arguments)
             if name == "work":
                 a = streams.machine.devices[0].work.log[-1]
-                found[a.correlation_id] = set(a.after).union(*(found[number] for number in a.after))
-                assert found[a.correlation_id] == front(arguments[0])
+                predecessors[a.correlation_id] = set(a.after).union(
+                    *(predecessors[number] for number in a.after)
+                )
+                assert predecessors[a.correlation_id] == front(arguments[0])
                 fronts[arguments[0]] = front(arguments[0]) | {a.correlation_id}
             elif name == "record":
                 marks[arguments[1]] = front(arguments[0])
@@ -195,21 +197,21 @@ def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -
         marks: dict[int, set[int]] = {}
 
         streams[0].begin_capture()
-        for name, stream, *rest in program:
-            here = front[stream]
-            if name == "follow" and (there := front[rest[0]]) is not None:
-                streams[stream].wait_event(streams[rest[0]].record())
-                front[stream] = (here or set()) | there
-            elif name == "wait" and rest[0] in marks:
-                streams[stream].wait_event(events[rest[0]])
-                front[stream] = (here or set()) | marks[rest[0]]
-            elif here is not None and name == "record":
-                streams[stream].record(events[rest[0]])
-                marks[rest[0]] = here
-            elif here is not None and name == "add":
+        for name, stream, *arguments in program:
+            stream_front = front[stream]
+            if name == "follow" and (other_front := front[arguments[0]]) is not None:
+                streams[stream].wait_event(streams[arguments[0]].record())
+                front[stream] = (stream_front or set()) | other_front
+            elif name == "wait" and arguments[0] in marks:
+                streams[stream].wait_event(events[arguments[0]])
+                front[stream] = (stream_front or set()) | marks[arguments[0]]
+            elif stream_front is not None and name == "record":
+                streams[stream].record(events[arguments[0]])
+                marks[arguments[0]] = stream_front
+            elif stream_front is not None and name == "add":
                 with streams[stream]:
-                    x[rest[0] : rest[0] + 1] += x[rest[1] : rest[1] + 1]
-                plain[rest[0]] += plain[rest[1]]
+                    x[arguments[0] : arguments[0] + 1] += x[arguments[1] : arguments[1] + 1]
+                plain[arguments[0]] += plain[arguments[1]]
                 for _ in range(2):  # the sum, and its assignment
                     before.append(front[stream] or set())
                     front[stream] = before[-1] | {len(before) - 1}
@@ -218,15 +220,17 @@ def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -
                 streams[0].wait_event(streams[stream].record())
         graph = streams[0].end_capture()
 
-        found: list[set[int]] = []
+        predecessors: list[set[int]] = []
         for node in graph._nodes:
-            found.append(set(node.after).union(*(found[number] for number in node.after)))
-        assert found == before
+            predecessors.append(set(node.after).union(*(predecessors[number] for number in node.after)))
+        assert predecessors == before
         np.testing.assert_array_equal(x.get(), [1, 1, 1, 1])
         graph.launch()
         np.testing.assert_array_equal(x.get(), plain)
         ran = {a.graph_node_id: a for a in slot.current().devices[0].work.log if a.graph_id}
-        assert all(ran[b].end_ns <= ran[n].start_ns for n, numbers in enumerate(found) for b in numbers)
+        assert all(
+            ran[b].end_ns <= ran[n].start_ns for n, numbers in enumerate(predecessors) for b in numbers
+        )
     finally:
         slot._slot.machine = previous
 
@@ -234,18 +238,18 @@ def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -
 def test_an_engine_forgets_old_work_but_never_overlaps_it() -> None:
     """Of more pieces than it keeps, the older half only bounds from below when the next may start."""
     engine = Engine()
-    kept = 256
+    capacity = 256
 
     def place(ready_ns: int, duration_ns: int, share: float) -> int:
         start = engine.earliest(ready_ns, duration_ns, share, 0)
         engine.take(start, start + duration_ns, share)
         return start
 
-    for n in range(kept + 1):
+    for n in range(capacity + 1):
         assert place(20 * n, 10, 1.0) == 20 * n
     # Of 257 pieces the first 128 are gone: the gap after the 128th is the first that can be had.
     assert place(0, 10, 1.0) == 20 * 127 + 10
     assert place(0, 10, 1.0) == 20 * 128 + 10
-    assert place(0, 11, 1.0) == 20 * kept + 10
+    assert place(0, 11, 1.0) == 20 * capacity + 10
     assert place(20 * 300, 5, 0.5) == place(20 * 300, 5, 0.5) == 20 * 300
     assert place(20 * 300, 5, 0.5) == 20 * 300 + 5

@@ -25,14 +25,14 @@ def answer(code: str, *options: str) -> int:
     return int(x[0])
 
 
-def test_an_edited_header_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_header_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for number in ("11", "22", "11"):
         Path("mine.cuh").write_text(f"#define NUMBER {number}\n")
         assert answer(WITH_HEADER) == int(number)
 
 
-def test_a_header_of_a_header_and_of_a_folder_of_ones_own(
+def test_a_changed_header_in_an_include_folder_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,8 +62,8 @@ def test_entries_that_others_made_or_moved_are_not_loaded(
     assert cache.load("engine", "a") is None, "everybody may put another there"
     cache.store("engine", "c", b"code")
     assert cache.load("engine", "a") == b"code", "what is stored is kept where only its owner may write"
-    mine = (tmp_path / "engine" / "a").stat()
-    owned_by_another = os.stat_result([*mine[:4], 4242, *mine[5:]])
+    status = (tmp_path / "engine" / "a").stat()
+    owned_by_another = os.stat_result([*status[:4], 4242, *status[5:]])
     monkeypatch.setattr(os, "fstat", lambda _: owned_by_another)
     assert cache.load("engine", "a") is None
 
@@ -93,7 +93,7 @@ def test_a_folder_that_cannot_be_written_is_logged(
     assert str(tmp_path / "file" / "engine") in caplog.text
 
 
-def test_what_was_used_last_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_entries_are_removed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(cache, "MAX_ENTRIES", 20)
     for number in range(20):
@@ -106,20 +106,18 @@ def test_what_was_used_last_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not {"1", "2"} & left
 
 
-def test_what_is_compiled_ahead_for_all_is_read_and_never_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    everybodys = tmp_path / "everybodys"
-    mine = tmp_path / "mine"
-    monkeypatch.setenv("GPULAB_CACHE_DIR", str(everybodys))
+def test_the_shared_cache_is_read_and_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared_folder = tmp_path / "everybodys"
+    own_folder = tmp_path / "mine"
+    monkeypatch.setenv("GPULAB_CACHE_DIR", str(shared_folder))
     cache.store("engine", "a", b"code")
-    monkeypatch.setenv("GPULAB_CACHE_DIR", str(mine))
+    monkeypatch.setenv("GPULAB_CACHE_DIR", str(own_folder))
     assert cache.load("engine", "a") is None
-    monkeypatch.setenv("GPULAB_CACHE_SHARED", str(everybodys))
+    monkeypatch.setenv("GPULAB_CACHE_SHARED", str(shared_folder))
     assert cache.load("engine", "a") == b"code"
     cache.store("engine", "b", b"more")
-    assert [path.name for path in (everybodys / "engine").iterdir()] == ["a"]
-    (everybodys / "engine" / "a").chmod(0o666)
+    assert [path.name for path in (shared_folder / "engine").iterdir()] == ["a"]
+    (shared_folder / "engine" / "a").chmod(0o666)
     assert cache.load("engine", "a") is None, "somebody else may have written it"
 
 
@@ -154,7 +152,7 @@ def test_code_for_a_linker_is_refused() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_errors_can_be_sent_to_another_process(error: Any) -> None:
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
-        assert type(again) is type(error)
-        assert str(again) == str(error)
-        assert vars(again) == vars(error)
+    for duplicate in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(duplicate) is type(error)
+        assert str(duplicate) == str(error)
+        assert vars(duplicate) == vars(error)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.virtual.conftest import fresh
 from virtualgpu import cp
 from virtualgpu.backend import VirtualBackend
 from virtualgpu.compile import nvrtc
 from virtualgpu.model import cost
-from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info, names
 from virtualgpu.model.machine import Machine
 from virtualgpu.protocol import Launch
@@ -29,11 +29,7 @@ def rows(file: str) -> list[list[str]]:
 
 @pytest.fixture
 def h200() -> Iterator[Machine]:
-    before = slot.current()
-    machine = Machine([device_info("H200")])
-    slot.use(machine)
-    yield machine
-    slot.use(before)
+    yield from fresh("H200")
 
 
 def made(text: str) -> Any:

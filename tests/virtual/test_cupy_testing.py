@@ -20,18 +20,18 @@ pytestmark = pytest.mark.usefixtures("machine")
 @testing.for_all_dtypes()
 @pytest.mark.parametrize("xp", [np, cp])
 def test_arrays_of_every_dtype(xp: Any, dtype: Any) -> None:
-    up = testing.shaped_arange((2, 3), xp, dtype)
-    down = testing.shaped_reverse_arange((2, 3), xp, dtype)
-    assert up.dtype == down.dtype == testing.shaped_random((2, 3), xp, dtype).dtype == dtype
-    assert isinstance(up, xp.ndarray)
+    ascending = testing.shaped_arange((2, 3), xp, dtype)
+    descending = testing.shaped_reverse_arange((2, 3), xp, dtype)
+    assert ascending.dtype == descending.dtype == testing.shaped_random((2, 3), xp, dtype).dtype == dtype
+    assert isinstance(ascending, xp.ndarray)
     if np.dtype(dtype).kind == "b":
         expected = np.array([[False, True, False], [True, False, True]])
     elif np.dtype(dtype).kind == "c":
         expected = (1 + 1j) * np.arange(1, 7).reshape(2, 3)
     else:
         expected = np.arange(1, 7).reshape(2, 3)
-    assert (cp.asnumpy(up) == expected).all()
-    assert (cp.asnumpy(down).ravel() == expected.ravel()[::-1]).all()
+    assert (cp.asnumpy(ascending) == expected).all()
+    assert (cp.asnumpy(descending).ravel() == expected.ravel()[::-1]).all()
 
 
 def test_random_arrays_are_the_same_for_host_and_device_and_spread_to_their_scale() -> None:
@@ -86,7 +86,7 @@ def test_comparisons_pass_and_fail(name: str) -> None:
         (lambda xp: xp.zeros(2)[5], "cp raised IndexError"),
     ],
 )
-def test_what_differs_is_named(test: Callable[[Any], Any], says: str) -> None:
+def test_a_failed_comparison_names_the_difference(test: Callable[[Any], Any], says: str) -> None:
     with pytest.raises(AssertionError, match=says):
         testing.numpy_cupy_allclose()(test)()
 
@@ -108,13 +108,13 @@ def test_errors_on_both_sides() -> None:
         testing.numpy_cupy_equal()(lambda xp: xp is cp)()
 
 
-def test_each_dtype_comes_in_each_place() -> None:
-    seen: list[tuple[Any, Any]] = []
-    testing.for_all_dtypes_combination(("one", "other"))(lambda one, other: seen.append((one, other)))()
+def test_dtype_combinations_cover_each_parameter() -> None:
+    pairs: list[tuple[Any, Any]] = []
+    testing.for_all_dtypes_combination(("one", "other"))(lambda one, other: pairs.append((one, other)))()
     kinds = {np.dtype(code).type for code in "?bhilqBHILQefdFD"}
-    assert {one for one, _ in seen} == {other for _, other in seen} == kinds
-    assert any(one != other for one, other in seen)
-    assert len(seen) < len(kinds) ** 2
+    assert {one for one, _ in pairs} == {other for _, other in pairs} == kinds
+    assert any(one != other for one, other in pairs)
+    assert len(pairs) < len(kinds) ** 2
     full: list[Any] = []
     testing.for_signed_dtypes_combination(("a", "b", "c"), full=True)(lambda a, b, c: full.append(a))()
     assert len(full) == 5**3

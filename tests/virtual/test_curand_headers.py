@@ -46,15 +46,15 @@ def test_a_kernel_draws_what_a_generator_draws(kind: str) -> None:
     words, uniform, normal = (cp.empty(1024, kind) for kind in (np.uint32, np.float32, np.float64))
     kernel((4,), (256,), (np.uint64(bits._seed), words, uniform, normal))
     rng = cp.random.Generator(bits)
-    wanted: list[Any] = [
+    numbers: list[Any] = [
         bits.random_raw(1024).get().view(np.uint32),
         rng.random(1024, dtype=np.float32).get(),
         rng.standard_normal(1024).get(),
     ]
-    for found, expected in zip((words, uniform, normal), wanted, strict=True):
-        np.testing.assert_array_equal(found.get(), expected)
+    for result, expected in zip((words, uniform, normal), numbers, strict=True):
+        np.testing.assert_array_equal(result.get(), expected)
 
 
-def test_without_them_the_compilers_error_says_how_to_get_them() -> None:
+def test_a_missing_curand_header_names_the_package() -> None:
     log = 'kernel.cu(1): catastrophic error: cannot open source file "curand_kernel.h"'
     assert "pip install nvidia-curand" in advice(log, CODE)

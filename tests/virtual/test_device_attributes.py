@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -92,31 +89,13 @@ H200_PROPERTIES = {
 }
 
 
-def test_a_virtual_h200_says_what_an_h200_said() -> None:
+def test_a_virtual_h200_has_the_attributes_of_an_h200() -> None:
     slot.use(Machine([device_info("H200")]))
     attributes = cp.cuda.Device(0).attributes
     assert {name: attributes[name] for name in H200} == H200
     properties = cp.cuda.runtime.getDeviceProperties(0)
     assert {name: properties[name] for name in H200_PROPERTIES} == H200_PROPERTIES
     assert properties["totalGlobalMem"] == 150_109_880_320
-
-
-def test_numbers_are_those_of_cudas_header() -> None:
-    found = find_spec("nvidia")
-    headers = [
-        header
-        for place in (found.submodule_search_locations if found else None) or ()
-        for header in Path(place).glob("*/include/driver_types.h")
-    ]
-    if not headers:
-        pytest.skip("needs CUDA's headers")
-    text = headers[0].read_text(encoding="utf-8", errors="replace")
-    numbers = {name: int(number) for name, number in re.findall(r"cudaDevAttr(\w+)\s*=\s*(\d+)", text)}
-    assert len(numbers) > 100
-    ours = {known.name: known.number for known in ATTRIBUTES}
-    removed = {"CooperativeMultiDeviceLaunch"}  # CUDA 13 dropped the name; CuPy has it
-    assert set(ours) - set(numbers) <= removed
-    assert {name: numbers.get(name, number) for name, number in ours.items()} == ours
 
 
 ODD = replace(
@@ -129,7 +108,7 @@ ODD = replace(
 
 
 @pytest.mark.parametrize("info", [*map(device_info, names()), ODD], ids=[*names(), "odd"])
-def test_a_record_survives_the_way_through_cudas_numbers(info: DeviceInfo) -> None:
+def test_a_device_record_can_be_read_back_from_its_attributes(info: DeviceInfo) -> None:
     """What `gpulab.real.device` reads of a GPU is what the record of that GPU holds."""
     values = {known.number: known.of(info) for known in ATTRIBUTES}
     read = info_fields(values.get)
@@ -142,7 +121,7 @@ def test_a_record_survives_the_way_through_cudas_numbers(info: DeviceInfo) -> No
     assert len(read) == 18
 
 
-def test_what_a_driver_does_not_know_is_none_or_zero() -> None:
+def test_unknown_attributes_are_none_or_zero() -> None:
     read = info_fields(lambda number: 0)
     assert (read["boost_clock_mhz"], read["memory_clock_mhz"]) == (None, None)  # no GPU stands still
     assert read["copy_engines"] == 0

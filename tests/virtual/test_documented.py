@@ -35,7 +35,7 @@ def value(path: str) -> Any:
     return eval(path, {"cp": cp})
 
 
-def test_the_commonest_functions_show_what_they_do() -> None:
+def test_common_functions_have_examples_that_hold() -> None:
     for line in EXAMPLES.strip().split("\n"):
         code, _, result = line.partition(" -> ")
         assert " ".join(repr(value(code)).split()) == " ".join(result.split()), code
@@ -47,7 +47,7 @@ def test_the_commonest_functions_show_what_they_do() -> None:
     assert len(EXAMPLES.strip().split("\n")) >= 60
 
 
-def test_methods_show_what_their_functions_do() -> None:
+def test_methods_have_the_docstrings_of_their_functions() -> None:
     assert str(inspect.signature(cp.zeros(3).cumsum)) == "(axis=None, dtype=None, out=None)"
     assert ">>> cp.cumsum(" in (inspect.getdoc(cp.ndarray.cumsum) or "")
     for name in dir(cp.ndarray):
@@ -76,7 +76,7 @@ def test_completion_offers_what_a_learner_can_use(path: str) -> None:
     assert not {"np", "lift", "annotations", "module_getattr", "check_device", "dataclass"} & set(names)
 
 
-def said(path: str) -> str:
+def message_of(path: str) -> str:
     with pytest.raises(AttributeError) as raised:
         value(path)
     return str(raised.value)
@@ -91,34 +91,25 @@ def said(path: str) -> str:
         ("cp.random.rnad", "Did you mean cp.random.rand?"),
         ("cp.linalg.nrm", "Did you mean cp.linalg.norm?"),
         ("cp.cuda.runtime.getDevceCount", "Did you mean cp.cuda.runtime.getDeviceCount?"),
-        ("cp.rand", "write cp.random.rand"),
-        ("cp.inv", "write cp.linalg.inv"),
-        ("cp.cuda.getDeviceCount", "write cp.cuda.runtime.getDeviceCount"),
-        ("cp.tensor", "write cp.array(data)"),
-        ("cp.cuda.synchronize", "write cp.cuda.Device().synchronize()"),
-        ("cp.zeros(3).cpu", "write x.get(), or cp.asnumpy(x)"),
-        ("cp.zeros(3).to", "cp.asarray(a) copies a NumPy array there"),
-        ("cp.zeros(3).exp", "it is a function, cp.exp(x)"),
         ("cp.zeros(3).shpe", "Did you mean 'shape'?"),
-        ("cp.cuda.Event().elapsed_time", "write cp.cuda.get_elapsed_time(start, end)"),
     ],
 )
-def test_what_was_meant_is_named(path: str, says: str) -> None:
-    assert says in said(path)
+def test_a_misspelt_name_gets_a_suggestion(path: str, says: str) -> None:
+    assert says in message_of(path)
 
 
-def test_habits_are_no_names_of_cupy_and_their_answers_are() -> None:
+def test_names_of_other_libraries_lead_to_names_that_exist() -> None:
     array_habits = _missing_names._ARRAY_NAMES_ELSEWHERE
     for module, habits in {**_missing_names._NAMES_ELSEWHERE, "cp.zeros(3)": array_habits}.items():
         for name, answer in habits.items():
-            assert answer in said(f"{module}.{name}")
+            assert answer in message_of(f"{module}.{name}")
             for path in re.findall(r"\bcp(?:\.\w+)+", answer):
                 value(path)
             for attribute in re.findall(r"\bx\.(\w+)", answer):
                 value(f"cp.zeros(3).{attribute}")
 
 
-def test_a_device_compared_with_a_word_says_what_it_is() -> None:
+def test_comparing_a_device_with_a_string_warns() -> None:
     with pytest.warns(UserWarning, match="never equals"):
         assert cp.zeros(3).device != "cuda"
     assert cp.zeros(3).device == cp.cuda.Device(0)

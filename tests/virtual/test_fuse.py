@@ -64,19 +64,19 @@ def test_functions_agree_with_those_outside(dtype: str, names: tuple[str, ...]) 
     exponent = abs(b) % 5 if dtype[0] in "iu" else b
 
     def all_of_them(x: Any, y: Any, power: Any) -> Any:
-        every = [(getattr(cp, name), power if name == "power" else y) for name in names]
-        return tuple(f(x, second) if f.nin == 2 else f(x) for f, second in every)
+        calls = [(getattr(cp, name), power if name == "power" else y) for name in names]
+        return tuple(f(x, second) if f.nin == 2 else f(x) for f, second in calls)
 
     device = [cp.asarray(value) for value in (a, b, exponent)]
-    expected = all_of_them(*device)
-    found = cp.fuse(all_of_them)(*device)
-    for name, mine, theirs in zip(names, found, expected, strict=True):
-        assert mine.dtype == theirs.dtype, name
-        if theirs.dtype.kind in "fc":
-            rtol = max(TOLERANCE.get(dtype, 1e-12), TOLERANCE.get(theirs.dtype.str[1:], 0))
-            np.testing.assert_allclose(mine.get(), theirs.get(), rtol=rtol, atol=rtol, err_msg=name)
+    references = all_of_them(*device)
+    results = cp.fuse(all_of_them)(*device)
+    for name, result, reference in zip(names, results, references, strict=True):
+        assert result.dtype == reference.dtype, name
+        if reference.dtype.kind in "fc":
+            rtol = max(TOLERANCE.get(dtype, 1e-12), TOLERANCE.get(reference.dtype.str[1:], 0))
+            np.testing.assert_allclose(result.get(), reference.get(), rtol=rtol, atol=rtol, err_msg=name)
         else:
-            np.testing.assert_array_equal(mine.get(), theirs.get(), err_msg=name)
+            np.testing.assert_array_equal(result.get(), reference.get(), err_msg=name)
 
 
 def test_every_listed_function_is_tried() -> None:
@@ -84,13 +84,13 @@ def test_every_listed_function_is_tried() -> None:
     assert tried == {name for names in _BY_KIND.values() for name in names}
 
 
-def same(found: Any, expected: Any, rtol: float = 1e-6) -> None:
+def same(results: Any, references: Any, rtol: float = 1e-6) -> None:
     """Compare results that may be tuples: types, shapes and values."""
-    pairs = [r if isinstance(r, tuple) else (r,) for r in (found, expected)]
-    for mine, theirs in zip(*pairs, strict=True):
-        assert mine.dtype == theirs.dtype
-        assert mine.shape == theirs.shape
-        np.testing.assert_allclose(mine.get(), theirs.get(), rtol=rtol)
+    pairs = [r if isinstance(r, tuple) else (r,) for r in (results, references)]
+    for result, reference in zip(*pairs, strict=True):
+        assert result.dtype == reference.dtype
+        assert result.shape == reference.shape
+        np.testing.assert_allclose(result.get(), reference.get(), rtol=rtol)
 
 
 def polynomial(x: Any, y: Any) -> Any:
@@ -211,9 +211,9 @@ def test_reductions_at_the_end(function: Callable[..., Any], dtype: str) -> None
 def test_of_two_results_of_a_reduction_the_first_comes_back() -> None:
     x = cp.arange(6.0).reshape(2, 3)
     y = cp.arange(3.0)
-    found = cp.fuse(two_results)(x, y)
-    assert isinstance(found, cp.ndarray)
-    same(found, two_results(x, y)[0])
+    result = cp.fuse(two_results)(x, y)
+    assert isinstance(result, cp.ndarray)
+    same(result, two_results(x, y)[0])
 
 
 def centred(x: Any, y: Any) -> Any:

@@ -115,8 +115,8 @@ def test_raw_arrays_and_the_number_of_the_element() -> None:
     shape(cp.zeros((3, 5), "f4").T, out, size=1)
     np.testing.assert_array_equal(out.get(), [15, 2, 3, 4])
     matrix = np.arange(6, dtype="f4").reshape(2, 3)
-    at = cp.ElementwiseKernel("raw T x, int32 row", "T z", "ptrdiff_t where[] = {row, i}; z = x[where]")
-    np.testing.assert_array_equal(at(cp.asarray(matrix.T), 1, cp.empty(2, "f4")).get(), matrix[:, 1])
+    element = cp.ElementwiseKernel("raw T x, int32 row", "T z", "ptrdiff_t where[] = {row, i}; z = x[where]")
+    np.testing.assert_array_equal(element(cp.asarray(matrix.T), 1, cp.empty(2, "f4")).get(), matrix[:, 1])
 
 
 def test_size_is_for_raw_arrays() -> None:
@@ -177,7 +177,7 @@ def test_nothing_runs_over_empty_arrays(machine: Machine) -> None:
     assert machine.kernel_launches == launches
 
 
-def test_it_is_one_launch_on_the_given_stream(machine: Machine) -> None:
+def test_an_elementwise_kernel_is_one_launch_on_its_stream(machine: Machine) -> None:
     stream = cp.cuda.Stream()
     x = cp.arange(1000, dtype="f4")
     launches = machine.kernel_launches
@@ -219,7 +219,7 @@ def test_it_is_one_launch_on_the_given_stream(machine: Machine) -> None:
         ),
     ],
 )
-def test_mistakes(make: Any, error: Any, says: str) -> None:
+def test_wrong_definitions_and_calls_are_refused(make: Any, error: Any, says: str) -> None:
     with pytest.raises(error, match=says):
         make()
 
@@ -308,7 +308,7 @@ def test_lengths_of_a_reduction(length: int, sign: int) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 32, 513, 5000])
-def test_without_identity_a_zero_takes_part(length: int) -> None:
+def test_without_identity_a_reduction_starts_at_zero(length: int) -> None:
     largest = cp.ReductionKernel("T x", "T y", "x", "a > b ? a : b", "y = a", None, "largest")
     host = RNG.integers(-900, -1, (3, length)).astype("i4")
     np.testing.assert_array_equal(largest(cp.asarray(host), axis=1).get(), np.zeros(3))
@@ -371,10 +371,10 @@ def test_out_of_a_reduction() -> None:
     out = cp.zeros(4)[::2]
     assert norm()(x, axis=1, out=out) is out
     np.testing.assert_allclose(out.get(), np.linalg.norm(x.get(), axis=1))
-    again = cp.zeros(2)
-    assert norm()(x, again, axis=1) is again
+    positional_out = cp.zeros(2)
+    assert norm()(x, positional_out, axis=1) is positional_out
     with pytest.raises(ValueError, match="both a positional and keyword"):
-        norm()(x, again, axis=1, out=out)
+        norm()(x, positional_out, axis=1, out=out)
     with pytest.raises(ValueError, match="Out shape is mismatched"):
         norm()(x, axis=0, out=out)
     with pytest.raises(cp.AxisError):
@@ -393,7 +393,7 @@ def test_out_of_a_reduction() -> None:
         ("T left, T _x", "T res", "left * _x", "res = a  // the sum"),
     ],
 )
-def test_parameters_of_a_reduction_may_have_the_names_of_its_expressions(
+def test_reduction_parameters_may_be_called_a_or_out(
     inputs: str, output: str, mapped: str, closing: str
 ) -> None:
     x = np.arange(1.0, 7.0).reshape(2, 3)

@@ -31,7 +31,7 @@ def limit(folder: Path, names: tuple[str, str, str], limit: object, used: int, c
     (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {cache}\n")
 
 
-def test_without_groups_it_is_the_machines(groups: Path) -> None:
+def test_without_groups_the_machines_memory_counts(groups: Path) -> None:
     assert host._available_bytes() == 64 * GiB
 
 
@@ -50,13 +50,13 @@ def test_a_limit_of_version_1_beside_other_controllers(groups: Path) -> None:
     assert host._available_bytes() == GiB
 
 
-def test_file_cache_makes_room(groups: Path) -> None:
+def test_file_cache_counts_as_available(groups: Path) -> None:
     (groups / "self").write_text("0::/job\n")
     limit(groups / "job", V2, 4 * GiB, 4 * GiB - 5, cache=3 * GiB)
     assert host._available_bytes() == 3 * GiB + 5
 
 
-def test_a_limit_is_said_with_what_it_leaves(groups: Path) -> None:
+def test_too_little_host_memory_is_an_error_with_both_sizes(groups: Path) -> None:
     (groups / "self").write_text("0::/job\n")
     limit(groups / "job", V2, 2 * GiB, GiB)
     host.check_host_memory(GiB // 2)
@@ -64,5 +64,5 @@ def test_a_limit_is_said_with_what_it_leaves(groups: Path) -> None:
         host.check_host_memory(GiB)
 
 
-def test_this_machine_has_some() -> None:
+def test_this_machine_has_available_memory() -> None:
     assert 0 < host._available_bytes() <= psutil.virtual_memory().total

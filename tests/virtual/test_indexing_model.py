@@ -50,34 +50,34 @@ def on_device(key: Any) -> Any:
 
 @QUICK
 @given(arrays_and_keys())
-def test_reading(made: tuple[np.ndarray[Any, Any], Any]) -> None:
-    host, key = made
+def test_reading(case: tuple[np.ndarray[Any, Any], Any]) -> None:
+    host, key = case
     device = cp.asarray(host)
-    wanted = np.asarray(host[key])
+    expected = np.asarray(host[key])
     for read in (device[on_device(key)], device[key]):
         assert isinstance(read, cp.ndarray)
-        assert (read.shape, read.dtype) == (wanted.shape, wanted.dtype)
-        np.testing.assert_array_equal(read.get(), wanted)
+        assert (read.shape, read.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_array_equal(read.get(), expected)
 
 
 @QUICK
 @given(arrays_and_keys(), st.integers(100, 120))
-def test_writing_a_number_and_an_array(made: tuple[np.ndarray[Any, Any], Any], value: int) -> None:
-    host, key = made
+def test_writing_a_number_and_an_array(case: tuple[np.ndarray[Any, Any], Any], value: int) -> None:
+    host, key = case
     for filled in (value, np.arange(host[key].size, dtype=host.dtype).reshape(np.shape(host[key]))):
         if np.unique(np.arange(host.size).reshape(host.shape)[key]).size != host[key].size:
             filled = value  # of several values for one element any may stay
-        mine = cp.asarray(host)
-        theirs = host.copy()
-        theirs[key] = filled
-        mine[on_device(key)] = cp.asarray(filled) if isinstance(filled, np.ndarray) else filled
-        np.testing.assert_array_equal(mine.get(), theirs)
+        device = cp.asarray(host)
+        expected = host.copy()
+        expected[key] = filled
+        device[on_device(key)] = cp.asarray(filled) if isinstance(filled, np.ndarray) else filled
+        np.testing.assert_array_equal(device.get(), expected)
 
 
 @QUICK
 @given(arrays_and_keys())
-def test_a_view_shares_memory_and_a_copy_does_not(made: tuple[np.ndarray[Any, Any], Any]) -> None:
-    host, key = made
+def test_a_view_shares_memory_and_a_copy_does_not(case: tuple[np.ndarray[Any, Any], Any]) -> None:
+    host, key = case
     device = cp.asarray(host)
     read = device[on_device(key)]
     if read.size:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.virtual.conftest import fresh
 from virtualgpu import cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.cp._core.raw_kernel import RawKernel, RawModule
@@ -57,15 +58,11 @@ extern "C" __global__ void look_up(float* x) { x[threadIdx.x] = table[threadIdx.
 
 @pytest.fixture(autouse=True)
 def h200() -> Iterator[Machine]:
-    before = slot.current()
-    machine = Machine([device_info("H200"), device_info("T4")])
-    slot.use(machine)
-    yield machine
-    slot.use(before)
+    yield from fresh("H200", "T4")
 
 
-def kernel(name: str, code: str = CODE, **how: Any) -> RawKernel:
-    return RawKernel(code, name, **how)
+def kernel(name: str, code: str = CODE, **options: Any) -> RawKernel:
+    return RawKernel(code, name, **options)
 
 
 def refused(status: int, name: str, *parts: str) -> Any:
@@ -110,12 +107,6 @@ def test_python_numbers_and_a_list_of_arguments_work_as_in_cupy() -> None:
     assert y.get().tolist() == [4.0] * 10
 
 
-def test_dynamic_shared_memory() -> None:
-    x = cp.arange(64, dtype=cp.float32)
-    kernel("dynamic")((1,), (64,), (x,), shared_mem=256)
-    assert x.get().tolist() == list(range(63, -1, -1))
-
-
 def test_options_reach_the_compiler() -> None:
     code = 'extern "C" __global__ void f(int* x) { x[0] = N; }'
     x = cp.zeros(1, cp.int32)
@@ -144,46 +135,22 @@ def test_globals_can_be_read_and_written() -> None:
     assert x.get().tolist() == [5.0, 6.0, 7.0, 8.0]
 
 
-def test_a_launch_takes_modelled_time_on_its_stream(h200: Machine) -> None:
-    stream = cp.cuda.Stream(non_blocking=True)
-    x = cp.ones(1 << 20, cp.float32)
-    y = cp.ones(1 << 20, cp.float32)
-    start = cp.cuda.Event()
-    end = cp.cuda.Event()
-    with stream:
-        start.record()
-        kernel("saxpy")((4096,), (256,), (np.float32(2), x, y, np.int32(1 << 20)))
-        end.record()
-    end.synchronize()
-    # 12 MB at 60 % to 200 % of the H200's 4.9 TB/s (L2 holds them), plus launch and start.
-    assert 1.2e-3 < cp.cuda.get_elapsed_time(start, end) < 12e-3
-    assert h200.kernel_launches >= 1
-
-
 # Limits, by CUDA's error names
 
 
-def test_too_many_threads_per_block() -> None:
-    with refused(1, "CUDA_ERROR_INVALID_VALUE: invalid argument", "2,048 threads per block", "1,024", "H200"):
-        kernel("bounded")((1,), (2048,), (cp.zeros(1, cp.float32),))
-
-
 @pytest.mark.parametrize(
-    ("grid", "block", "says"),
+    ("grid", "block", "part"),
     [
+        ((1,), (2048,), "1,024, H200"),
         ((1, 70000), (32,), "grid.y is 70,000"),
-        ((1,), (1, 1, 65), "block.z is 65"),
-        ((2**31,), (32,), "grid.x is 2,147,483,648"),
+        ((1,), (256,), "__launch_bounds__(128)"),
     ],
 )
-def test_bad_dimensions(grid: tuple[int, ...], block: tuple[int, ...], says: str) -> None:
-    with refused(1, "CUDA_ERROR_INVALID_VALUE", says):
+def test_a_launch_beyond_a_limit_names_the_limit(
+    grid: tuple[int, ...], block: tuple[int, ...], part: str
+) -> None:
+    with refused(1, "CUDA_ERROR_INVALID_VALUE: invalid argument", *part.split(", ")):
         kernel("bounded")(grid, block, (cp.zeros(1, cp.float32),))
-
-
-def test_launch_bounds() -> None:
-    with refused(1, "CUDA_ERROR_INVALID_VALUE", "__launch_bounds__(128)"):
-        kernel("bounded")((1,), (256,), (cp.zeros(256, cp.float32),))
 
 
 def test_too_many_registers() -> None:
@@ -218,17 +185,6 @@ def test_sizes_below_one_count_as_one(grid: tuple[int, ...], block: tuple[int, .
     x = cp.arange(32, dtype=cp.float32)
     kernel("saxpy")(grid, block, (np.float32(2), x, x, 32))
     np.testing.assert_array_equal(x.get(), 3 * np.arange(32))
-
-
-def test_cooperative_grids_shrink_until_they_fit() -> None:
-    """CuPy cuts a one-dimensional grid and warns; a grid of more dimensions is an error."""
-    cooperative = kernel("saxpy", enable_cooperative_groups=True)
-    x = cp.ones(32, cp.float32)
-    with pytest.warns(UserWarning, match="reduced from 2000 to 1056"):
-        cooperative((2000,), (256,), (np.float32(1), x, x, 32))
-    np.testing.assert_array_equal(x.get(), np.full(32, 2))
-    with pytest.raises(ValueError, match=r"\(1000 \* 2 \* 1\) exceeds the limit \(1056\)"):
-        cooperative((1000, 2), (256,), (np.float32(1), x, x, 32))
 
 
 def test_a_stream_of_another_device() -> None:
@@ -303,36 +259,35 @@ def test_unknown_global() -> None:
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "error", "part"),
     [
-        lambda: RawKernel(CODE, "saxpy", backend="nvcc"),
-        lambda: RawKernel(CODE, "saxpy", jitify=True),
-        lambda: RawModule(code=CODE, backend="nvcc"),
+        (lambda: RawModule(), TypeError, "Exactly one of"),
+        (lambda: RawModule(code=CODE, path="x.cubin"), TypeError, "Exactly one of"),
+        (lambda: RawKernel(CODE, "saxpy", options="-DN=4"), TypeError, "a tuple of str"),  # type: ignore[arg-type]
+        (lambda: RawKernel(CODE, "saxpy", options=["-DN=4"]), TypeError, r"\(expected tuple, got list\)"),  # type: ignore[arg-type]
+        (lambda: RawModule(code=CODE, options=["-DN=4"]), TypeError, r"\(expected tuple, got list\)"),  # type: ignore[arg-type]
+        (
+            lambda: cp.ElementwiseKernel("T x", "T y", "y = x", "k", options=["-DN=4"])(cp.ones(2)),  # type: ignore[arg-type]
+            TypeError,
+            r"'options' has incorrect type \(expected tuple, got list\)",
+        ),
+        (lambda: RawModule(path=Path("a.ptx")), TypeError, r"'path' has incorrect type .*Pass str\(path\)"),  # type: ignore[arg-type]
+        (lambda: RawModule(path="no such.cubin").get_function("k"), CUDADriverError, "FILE_NOT_FOUND"),
+        (lambda: RawModule(code=CODE, name_expressions="saxpy"), TypeError, r"Write \['saxpy'\]"),
+        (lambda: RawKernel(CODE.encode(), "saxpy"), TypeError, "is a str"),  # type: ignore[arg-type]
+        (lambda: RawKernel(CODE, "saxpy", backend="nvcc"), NotSupportedError, "virtual GPU"),
+        (lambda: RawKernel(CODE, "saxpy", jitify=True), NotSupportedError, "virtual GPU"),
+        (lambda: RawModule(code=CODE, backend="nvcc"), NotSupportedError, "virtual GPU"),
+        (
+            lambda: RawModule(code=CODE, translate_cucomplex=True),
+            NotSupportedError,
+            "not support|offers|virtual",
+        ),
     ],
 )
-def test_what_is_not_supported_says_so(make: Any) -> None:
-    with pytest.raises(NotSupportedError):
+def test_wrong_arguments_of_kernels_and_modules(make: Any, error: type[Exception], part: str) -> None:
+    with pytest.raises(error, match=part):
         make()
-
-
-def test_wrong_constructor_arguments() -> None:
-    with pytest.raises(TypeError, match="Exactly one of"):
-        RawModule()
-    with pytest.raises(TypeError, match="a tuple of str"):
-        RawKernel(CODE, "saxpy", options="-DN=4")  # type: ignore[arg-type]
-    for make in (
-        lambda: RawKernel(CODE, "saxpy", options=["-DN=4"]),  # type: ignore[arg-type]
-        lambda: RawModule(code=CODE, options=["-DN=4"]),  # type: ignore[arg-type]
-        lambda: cp.ElementwiseKernel("T x", "T y", "y = x", "k", options=["-DN=4"])(cp.ones(2)),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(TypeError, match=r"'options' has incorrect type \(expected tuple, got list\)"):
-            make()
-    with pytest.raises(TypeError, match=r"'path' has incorrect type .*Pass str\(path\)"):
-        RawModule(path=Path("a.ptx"))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"Write \['saxpy'\]"):
-        RawModule(code=CODE, name_expressions="saxpy")
-    with pytest.raises(TypeError, match="is a str"):
-        RawKernel(CODE.encode(), "saxpy")  # type: ignore[arg-type]
 
 
 # What the compiler decided
@@ -349,12 +304,6 @@ def test_attributes_have_cupys_names_and_values_of_an_h200() -> None:
     assert static["max_dynamic_shared_size_bytes"] == 49152 - 1200
     assert static["preferred_shared_memory_carveout"] == -1
     assert kernel("hungry").local_size_bytes > 0
-
-
-def test_the_target_follows_the_device(h200: Machine) -> None:
-    assert kernel("bounded").binary_version == 90
-    with cp.cuda.Device(1):
-        assert kernel("bounded").binary_version == 75
 
 
 def test_a_device_older_than_nvrtc_says_what_it_was_compiled_for() -> None:

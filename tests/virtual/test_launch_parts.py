@@ -14,13 +14,12 @@ from virtualgpu.compile.cubin import KernelResources
 from virtualgpu.compile.ptx import ir, parser
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.cuda_errors import CUDADriverError
-from virtualgpu.errors import ArgumentWarning
 from virtualgpu.launch import compiled, limits, ptx_module
 from virtualgpu.launch.compiled import fit
 from virtualgpu.launch.copies import Copies, placeholders, size_bytes
 from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.params import pack
-from virtualgpu.launch.ptx_module import load_ptx_module, target_of
+from virtualgpu.launch.ptx_module import load_ptx_module
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
@@ -136,8 +135,8 @@ def test_a_cooperative_grid_is_resident_or_refused() -> None:
 )
 def test_threads_that_registers_and_bounds_allow(registers: int, bound: int | None, threads: int) -> None:
     """65,536 registers, given to warps in units of 256, as many warps to each of four parts."""
-    found = KernelResources(registers, 0, 0, 0, bound)
-    assert compiled.max_threads_per_block(device_info("H200"), found) == threads
+    resources = KernelResources(registers, 0, 0, 0, bound)
+    assert compiled.max_threads_per_block(device_info("H200"), resources) == threads
 
 
 # Copies -------------------------------------------------------------------------------------------------
@@ -149,26 +148,26 @@ def _values(array: Any, like: Any) -> np.ndarray:
     return np.frombuffer(raw, like.dtype).reshape(like.shape)
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_copies_have_the_contents_and_share_memory_as_the_originals(kept: bool) -> None:
+@pytest.mark.parametrize("keep_contents", [False, True])
+def test_copies_have_the_contents_and_share_memory_as_the_originals(keep_contents: bool) -> None:
     base = cp.arange(20, dtype=cp.float32)
     other = cp.arange(6, dtype=cp.int64).reshape(2, 3)
     args = (base[4:12], np.int32(7), other, base[8:], base[:2])
     host = [a.get() if isinstance(a, cp.ndarray) else a for a in args]
     assert size_bytes(args, cp) == 16 * 4 + 2 * 4 + 6 * 8
-    copies = Copies(args, cp, keep_contents=kept)
-    if kept:
+    copies = Copies(args, cp, keep_contents=keep_contents)
+    if keep_contents:
         base[:] = -1
         other[:] = -1
-    found = copies.on(cp)
-    assert found[1] is args[1]
+    duplicates = copies.on(cp)
+    assert duplicates[1] is args[1]
     for position in (0, 2, 3, 4):
-        assert found[position].data.ptr != args[position].data.ptr
-        np.testing.assert_array_equal(_values(found[position], host[position]), host[position])
-    assert found[3].data.ptr - found[0].data.ptr == args[3].data.ptr - args[0].data.ptr == 16
-    assert (found[2].dtype, found[2].shape) == (other.dtype, (2, 3))
-    inside = range(found[0].data.ptr, found[0].data.ptr + 64)
-    assert found[4].data.ptr not in inside  # it touches no other argument
+        assert duplicates[position].data.ptr != args[position].data.ptr
+        np.testing.assert_array_equal(_values(duplicates[position], host[position]), host[position])
+    assert duplicates[3].data.ptr - duplicates[0].data.ptr == args[3].data.ptr - args[0].data.ptr == 16
+    assert (duplicates[2].dtype, duplicates[2].shape) == (other.dtype, (2, 3))
+    inside = range(duplicates[0].data.ptr, duplicates[0].data.ptr + 64)
+    assert duplicates[4].data.ptr not in inside  # it touches no other argument
 
 
 def test_strided_arguments_keep_the_bytes_between() -> None:
@@ -191,58 +190,27 @@ def test_strided_arguments_keep_the_bytes_between() -> None:
 
 
 def test_stand_ins_have_types_and_shapes() -> None:
-    found = placeholders((cp.zeros((2, 3), cp.int16), 5, np.float32(1)), cp, cp)
-    assert (found[0].shape, found[0].dtype, found[1:]) == ((2, 3), np.int16, (5, np.float32(1)))
+    stand_ins = placeholders((cp.zeros((2, 3), cp.int16), 5, np.float32(1)), cp, cp)
+    assert (stand_ins[0].shape, stand_ins[0].dtype, stand_ins[1:]) == ((2, 3), np.int16, (5, np.float32(1)))
 
 
 # Arguments ----------------------------------------------------------------------------------------------
 
 
-def test_scalars_of_every_width_and_the_names_of_arrays() -> None:
-    def one(kind: str, size: int, value: Any) -> bytes:
-        param = ir.Param("p", kind, 0, size, size)
-        return pack("k", [param], size, None, (value,), slot.current().current_device).buffer
-
-    for dtype in (np.float16, np.float32, np.float64):
-        value = dtype(1.5)
-        assert one(f"f{8 * value.nbytes}", value.nbytes, value) == value.tobytes()
-        whole = np.ones(1, f"i{value.nbytes}")[0]
-        with pytest.warns(
-            ArgumentWarning, match=rf"floating-point number of {value.nbytes} bytes.*np\.float"
-        ):
-            assert one(f"f{8 * value.nbytes}", value.nbytes, whole) == whole.tobytes()
-        with pytest.raises(TypeError, match="pointer was passed"):
-            one(f"f{8 * value.nbytes}", value.nbytes, None)
-        with pytest.raises(TypeError, match="device array was passed"):
-            one(f"f{8 * value.nbytes}", value.nbytes, cp.zeros(2))
-    for size in (1, 2, 4, 8):
-        for value in (0, 1, -(1 << 8 * size - 1), (1 << 8 * size) - 1):
-            assert one(f"u{8 * size}", size, value) == (value % (1 << 8 * size)).to_bytes(size, "little")
-        for value in (-(1 << 8 * size - 1) - 1, 1 << 8 * size):
-            if size == 8:
-                with pytest.raises(OverflowError):
-                    one(f"u{8 * size}", size, value)
-                continue
-            with pytest.warns(ArgumentWarning, match="does not fit"):
-                assert one(f"u{8 * size}", size, value) == (value % (1 << 64)).to_bytes(8, "little")[:size]
-
-    for size in (1, 3, 8, 12, 16):
-        with pytest.raises(TypeError, match=f"structured NumPy scalar of {size} byte"):
-            one("b8", size, np.zeros((), f"V{size + 1}")[()])
-
+def test_arrays_have_the_names_of_their_parameters() -> None:
     x = cp.zeros(4, cp.float32)
     y = cp.zeros(2, cp.float32)
     params = [ir.Param(name, "u64", 8 * n, 8, 8) for n, name in enumerate("abcd")]
     source = [SourceParam(name, "float*", "float32") for name in ("x", "same", "y", "none")]
-    found = pack(
+    packed = pack(
         "k", params, 32, source, (x, x[:2], y, cp.zeros(0, cp.float32)), slot.current().current_device
     )
-    assert found.names == {x.data.ptr: "x", y.data.ptr: "y"}
-    assert found.arrays == {x.data.ptr: 16, y.data.ptr: 8}
-    assert np.frombuffer(found.buffer, np.uint64).tolist() == [x.data.ptr, x.data.ptr, y.data.ptr, 0]
+    assert packed.names == {x.data.ptr: "x", y.data.ptr: "y"}
+    assert packed.arrays == {x.data.ptr: 16, y.data.ptr: 8}
+    assert np.frombuffer(packed.buffer, np.uint64).tolist() == [x.data.ptr, x.data.ptr, y.data.ptr, 0]
 
 
-def test_the_source_of_a_kernel_that_only_its_pickle_tells() -> None:
+def test_the_source_of_a_raw_module_function_comes_from_its_pickle() -> None:
     """As CuPy's functions of a RawModule have their name expressions."""
 
     class Kernel:
@@ -257,8 +225,8 @@ def test_the_source_of_a_kernel_that_only_its_pickle_tells() -> None:
             return self.state
 
     for state, expressions in (({"name_expressions": ["a", "b"]}, ("a", "b")), ({}, ()), ((1, 2), ())):
-        found = kernel_source(Kernel(state))
-        assert found == KernelSource("twice<int>", "template ...", ("-DA",), expressions)
+        source = kernel_source(Kernel(state))
+        assert source == KernelSource("twice<int>", "template ...", ("-DA",), expressions)
     named = KernelSource("twice<int>", "template ...")
     assert kernel_source(named).name_expressions == ("twice<int>",)
     assert kernel_source(replace(named, name_expressions=("twice<int>",))).name_expressions == ("twice<int>",)
@@ -330,7 +298,7 @@ PTX = """
 """
 
 
-def test_resources_of_ptx_are_those_of_what_a_kernel_reaches() -> None:
+def test_resources_of_ptx_include_called_functions() -> None:
     module = load_ptx_module(PTX)
     assert module.target == 90
     assert set(module.resources) == {"far", "near"}
@@ -376,12 +344,12 @@ def test_an_estimate_of_registers_refuses_no_launch() -> None:
     kernel((1,), (1024,), (x,))
     assert int(x[100]) == 99 * 100 // 2
     info = device_info("A100")
-    found = module.compiled.resources["k"]
-    fits = fit(info, found, 1024, 0)
+    resources = module.compiled.resources["k"]
+    fits = fit(info, resources, 1024, 0)
     assert (fits.blocks_per_sm, fits.registers_per_thread) == (1, 64)
     assert "estimated" in fits.provenance.label
-    assert fit(info, found, 128, 0).registers_per_thread == found.registers_per_thread
-    assert fit(info, replace(found, estimated=False), 1024, 0).blocks_per_sm == 0
+    assert fit(info, resources, 128, 0).registers_per_thread == resources.registers_per_thread
+    assert fit(info, replace(resources, estimated=False), 1024, 0).blocks_per_sm == 0
 
 
 MIXED = r"""
@@ -396,7 +364,7 @@ extern "C" __global__ void k(double* d, float* f, long long* l, int n) {
 }"""
 
 
-def test_an_estimate_is_the_most_that_is_alive_at_any_place() -> None:
+def test_the_register_estimate_is_the_maximum_of_live_registers() -> None:
     function = parser.parse_cached(nvrtc.compile_ptx(MIXED, target=80).ptx).entries["k"]
     flow = cfg.build(function)
     words = {name: {"pred": 0, "b64": 2, "f64": 2}.get(kind, 1) for name, kind in function.registers.items()}
@@ -411,34 +379,11 @@ def test_an_estimate_is_the_most_that_is_alive_at_any_place() -> None:
     assert ptx_module.register_estimate(function) == most + 4
 
 
-def test_resources_are_estimated_for_the_kernel_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    known = ptx_module.register_estimate
-
-    def noted(function: ir.Function) -> int:
-        asked.append(function.name)
-        return known(function)
-
-    monkeypatch.setattr(ptx_module, "register_estimate", noted)
-    module = cp.cuda.function.Module()
-    module.load(many_values(5).encode())
-    kernel = module.get_function("k")
-    kernel((1,), (32,), (cp.zeros(8, "uint32"),))
-    assert set(asked) == {"k"}
-    with pytest.raises(CUDADriverError, match="It has: k, other"):
-        module.get_function("missing")
-
-
-@pytest.mark.parametrize(("target", "number"), [("sm_90a", 90), ("sm_75", 75), ("sm_120", 120), ("", 0)])
-def test_targets(target: str, number: int) -> None:
-    assert target_of(ir.Module(target=target)) == number
-
-
 # Cooperative launches -----------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
-def test_a_cooperative_grid_is_cut_to_what_fits_and_runs_as_such() -> None:
+def test_a_cooperative_grid_shrinks_to_the_resident_blocks() -> None:
     code = """#include <cooperative_groups.h>
     extern "C" __global__ void count(int* out) {
         atomicAdd(out, 1);

@@ -50,16 +50,16 @@ def watched(tmp_path: Path, n: int) -> tuple[LineWatch, list[tuple[int, int, str
     return watch, sorted(calls)
 
 
-def found(watch: LineWatch, calls: list[tuple[int, int, str]]) -> list[int | None]:
-    here = threading.get_native_id()
-    return [line and line.line for line in (watch.line(here, at, name) for at, _, name in calls)]
+def line_numbers(watch: LineWatch, calls: list[tuple[int, int, str]]) -> list[int | None]:
+    thread = threading.get_native_id()
+    return [line and line.line for line in (watch.line(thread, time_ns, name) for time_ns, _, name in calls)]
 
 
 def test_each_call_has_its_line(tmp_path: Path) -> None:
     watch, calls = watched(tmp_path, 50)
     # Arguments over several lines: the one that was begun last, which is the name's.
     expected = [{10: {10, 11, 12, 13}}.get(line, {line}) for _, line, _ in calls]
-    assert all(line in allowed for line, allowed in zip(found(watch, calls), expected, strict=True))
+    assert all(line in allowed for line, allowed in zip(line_numbers(watch, calls), expected, strict=True))
     line = watch.line(threading.get_native_id(), calls[-1][0], "f")
     assert line is not None
     assert (line.file, line.text) == ("program.py", 'note((time.time_ns(), 17, "f"))')
@@ -71,24 +71,24 @@ def test_after_lines_have_fallen_silent(tmp_path: Path, monkeypatch: pytest.Monk
     watch, calls = watched(tmp_path, 200)
     wrong = Counter(
         (line, name)
-        for (_, line, name), told in zip(calls, found(watch, calls), strict=True)
-        if told is not None and told != line and line != 10
+        for (_, line, name), result in zip(calls, line_numbers(watch, calls), strict=True)
+        if result is not None and result != line and line != 10
     )
     assert not wrong
-    assert found(watch, calls)[-3:] == [17, 17, 17]
+    assert line_numbers(watch, calls)[-3:] == [17, 17, 17]
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="lines are silenced one by one")
-def test_no_line_rather_than_a_wrong_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_the_limit_no_line_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_watch, "MAX_PER_LINE", 20)
     watch, calls = watched(tmp_path, 200)
-    lines = found(watch, calls)
+    lines = line_numbers(watch, calls)
     silent = lines.index(None)
     assert 20 < silent < 100
     assert lines[silent:] == [None] * (len(lines) - silent)
 
 
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_a_watch_removes_its_trace_function(tmp_path: Path) -> None:
     traced = sys.gettrace()
     watched(tmp_path, 3)
     assert sys.gettrace() is traced
@@ -101,7 +101,7 @@ def test_another_thread_s_calls_have_no_line_of_this_one(tmp_path: Path) -> None
     assert watch.line(1, calls[0][0], "a") is None
 
 
-def test_it_gives_way_to_a_debugger(tmp_path: Path) -> None:
+def test_a_debugger_keeps_its_trace_function(tmp_path: Path) -> None:
     if sys.version_info >= (3, 12):
         pytest.skip("several tools watch lines side by side")
     sys.settrace(lambda *_: None)
@@ -109,16 +109,31 @@ def test_it_gives_way_to_a_debugger(tmp_path: Path) -> None:
         watch, calls = watched(tmp_path, 3)
     finally:
         sys.settrace(None)
-    assert set(found(watch, calls)) == {None}
+    assert set(line_numbers(watch, calls)) == {None}
 
 
-def test_the_cost_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")
+def test_without_a_free_tool_no_line_is_known(tmp_path: Path) -> None:
+    free_tools = [tool for tool in range(6) if sys.monitoring.get_tool(tool) is None]
+    for tool in free_tools:
+        sys.monitoring.use_tool_id(tool, "another")
+    try:
+        watch, calls = watched(tmp_path, 3)
+    finally:
+        for tool in free_tools:
+            sys.monitoring.free_tool_id(tool)
+    assert set(line_numbers(watch, calls)) == {None}
+
+
+def test_a_long_loop_is_watched_only_at_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A loop of 200,000 lines is watched for its first thousand only."""
-    seen: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     begin = LineWatch._begin
 
     def counting(self: LineWatch, code: CodeType, line: int, *key: Any) -> bool:
-        seen[line] += 1
+        counts[line] += 1
         return begin(self, code, line, *key)
 
     monkeypatch.setattr(LineWatch, "_begin", counting)
@@ -131,4 +146,4 @@ def test_the_cost_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watch.start()
     names["loop"](200_000)
     watch.stop()
-    assert max(seen.values()) == line_watch.MAX_PER_LINE
+    assert max(counts.values()) == line_watch.MAX_PER_LINE

@@ -63,9 +63,9 @@ def test_freed_pages_read_as_zero(memory: DeviceMemory) -> None:
     address = memory.malloc(4 * MIB)
     memory.view(address, 4 * MIB)[:] = 255
     memory.free(address)
-    again = memory.malloc(4 * MIB)
-    assert again == address
-    assert not memory.view(again, 4 * MIB).any()
+    second_address = memory.malloc(4 * MIB)
+    assert second_address == address
+    assert not memory.view(second_address, 4 * MIB).any()
 
 
 def test_neighbouring_free_ranges_merge(memory: DeviceMemory) -> None:
@@ -76,12 +76,12 @@ def test_neighbouring_free_ranges_merge(memory: DeviceMemory) -> None:
 
 
 def test_out_of_memory_is_cudas_error(memory: DeviceMemory) -> None:
-    kept = [memory.malloc(16 * MIB) for _ in range(4)]
+    addresses = [memory.malloc(16 * MIB) for _ in range(4)]
     with pytest.raises(CUDARuntimeError, match="cudaErrorMemoryAllocation") as error:
         memory.malloc(1)
     assert error.value.status == 2
-    memory.free(kept[0])
-    memory.free(kept[2])
+    memory.free(addresses[0])
+    memory.free(addresses[2])
     with pytest.raises(CUDARuntimeError, match="in pieces"):
         memory.malloc(32 * MIB)
 
@@ -114,9 +114,9 @@ def test_nearest_allocation(memory: DeviceMemory, offset: int, name: str) -> Non
     base = memory.malloc(4096)
     memory.track(base, 100, "a")
     memory.track(base + 512, 100, "b")
-    found = memory.nearest(base + offset)
-    assert found is not None
-    assert found.label == name
+    allocation = memory.nearest(base + offset)
+    assert allocation is not None
+    assert allocation.label == name
 
 
 def test_nearest_in_empty_memory(memory: DeviceMemory) -> None:
@@ -142,11 +142,11 @@ def test_views_stay_inside(memory: DeviceMemory) -> None:
 def test_random_allocations_never_overlap() -> None:
     rng = np.random.default_rng(5)
     memory = DeviceMemory(32 * MIB)
-    held: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for _ in range(600):
-        if held and rng.random() < 0.45:
-            address = list(held)[rng.integers(len(held))]
-            del held[address]
+        if sizes and rng.random() < 0.45:
+            address = list(sizes)[rng.integers(len(sizes))]
+            del sizes[address]
             memory.free(address)
             continue
         size = int(2 ** rng.uniform(3, 22))
@@ -154,9 +154,9 @@ def test_random_allocations_never_overlap() -> None:
             address = memory.malloc(size)
         except CUDARuntimeError:
             continue
-        assert all(address + size <= other or other + held[other] <= address for other in held)
-        held[address] = size
-    for address in held:
+        assert all(address + size <= other or other + sizes[other] <= address for other in sizes)
+        sizes[address] = size
+    for address in sizes:
         memory.free(address)
     assert memory.free_bytes == memory.capacity_bytes
 
@@ -169,12 +169,12 @@ def test_the_device_heap_against_a_map_of_its_bytes(seed: int) -> None:
     units = 64
     heap = DeviceHeap(base, np.zeros(16 * units, np.uint8))
     busy = [False] * units
-    held = dict[int, int]()
+    lengths = dict[int, int]()
     for _ in range(300):
-        if held and rng.random() < 0.45:
-            unit = list(held)[rng.integers(len(held))]
+        if lengths and rng.random() < 0.45:
+            unit = list(lengths)[rng.integers(len(lengths))]
             heap.give(base + 16 * unit)
-            length = held.pop(unit)
+            length = lengths.pop(unit)
             busy[unit : unit + length] = [False] * length
             continue
         size = int(rng.integers(0, 200))
@@ -182,10 +182,10 @@ def test_the_device_heap_against_a_map_of_its_bytes(seed: int) -> None:
         fits = [n for n in range(units - need + 1) if not any(busy[n : n + need])]
         assert heap.take(size) == (base + 16 * fits[0] if fits else 0)
         if fits:
-            held[fits[0]] = need
+            lengths[fits[0]] = need
             busy[fits[0] : fits[0] + need] = [True] * need
-        assert {*heap.used} == {base + 16 * unit for unit in held}
-    for unit in held:
+        assert {*heap.used} == {base + 16 * unit for unit in lengths}
+    for unit in lengths:
         heap.give(base + 16 * unit)
     assert heap.take(16 * units) == base
     assert heap.take(1) == 0
@@ -199,8 +199,8 @@ def test_the_device_heap_serves_the_lanes_of_a_warp() -> None:
     contents = np.arange(16 * 64, dtype=np.uint8)
     heap = DeviceHeap(4096, contents)
     sizes = np.full(32, 20, np.uint64)
-    given = heap.serve("malloc", sizes, 0b1010)
-    assert given.tolist() == [0, 4096, 0, 4128, *[0] * 28]
+    addresses = heap.serve("malloc", sizes, 0b1010)
+    assert addresses.tolist() == [0, 4096, 0, 4128, *[0] * 28]
     with heap.checked():
         assert heap.take(20) == 4160
         assert heap.take(1) == 4160 + 48, "under checks, a unit after each block belongs to nobody"
@@ -211,7 +211,7 @@ def test_the_device_heap_serves_the_lanes_of_a_warp() -> None:
     assert heap.freed is None
     assert (contents == np.arange(16 * 64, dtype=np.uint8)).all()
     assert {*heap.used} == {4096, 4128}
-    assert not heap.serve("free", given, 0b1000).any()
+    assert not heap.serve("free", addresses, 0b1000).any()
     assert heap.take(20) == 4128
 
 
@@ -220,9 +220,9 @@ def test_the_heaps_size_is_set_before_its_first_use(memory: DeviceMemory) -> Non
     heap = memory.open_heap()
     assert heap is memory.open_heap()
     assert (heap.size_bytes, memory.heap_bytes, memory.used_bytes) == (4 * MIB, 4 * MIB, 4 * MIB)
-    found = memory.allocation(heap.address)
-    assert found is not None
-    assert (found.size_bytes, found.label) == (4 * MIB, "device heap")
+    allocation = memory.allocation(heap.address)
+    assert allocation is not None
+    assert (allocation.size_bytes, allocation.label) == (4 * MIB, "device heap")
     memory.heap_bytes = 4 * MIB
     with pytest.raises(CUDARuntimeError, match="cudaErrorInvalidValue") as error:
         memory.heap_bytes = 8 * MIB
@@ -240,7 +240,7 @@ def test_a_page_of_small_segments_comes_back_as_zeros(memory: DeviceMemory) -> N
     assert not memory.view(pieces[0], 4 * MIB).any()
 
 
-def test_words_that_nobody_wrote(memory: DeviceMemory) -> None:
+def test_uninitialized_words_are_marked(memory: DeviceMemory) -> None:
     address = memory.malloc(4096)
     memory.view(address, 4096)[:] = 1
     memory.mark_unwritten(address + 64, 18)
@@ -257,7 +257,7 @@ def test_words_that_nobody_wrote(memory: DeviceMemory) -> None:
 def test_processes_see_the_same_pointers() -> None:
     code = "from virtualgpu.model.memory import DeviceMemory as M; m = M(1 << 22), M(1 << 22); "
     code += "print([x.base_address for x in m])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    first, second = json.loads(told)
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    first, second = json.loads(output)
     assert 0 <= first - 0x7000_0000_0000 < 4 * MIB
     assert 0 <= second - 0x7080_0000_0000 < 4 * MIB

@@ -97,7 +97,7 @@ def test_errors_are_cupy_s() -> None:
     assert nvtx.available
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_number_of_ranges_is_limited() -> None:
     for number in range(MAX_RANGES + 3):
         nvtx.Mark(str(number))
     assert len(nvtx.ranges()) == MAX_RANGES

@@ -29,15 +29,15 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_elements_lie_as_with_numpy(case: Callable[[Any, Any], Any]) -> None:
+def test_elements_have_numpys_strides(case: Callable[[Any, Any], Any]) -> None:
     host = np.arange(6.0).reshape(2, 3)
-    wanted = case(np, host)
-    found = case(cp, cp.asarray(host))
-    assert found.strides == wanted.strides
-    np.testing.assert_array_equal(cp.asnumpy(found), wanted)
+    expected = case(np, host)
+    result = case(cp, cp.asarray(host))
+    assert result.strides == expected.strides
+    np.testing.assert_array_equal(cp.asnumpy(result), expected)
 
 
-def test_an_array_that_lies_right_is_returned_as_it_is() -> None:
+def test_an_array_in_the_requested_order_is_returned_unchanged() -> None:
     x = cp.zeros((2, 3), order="F")
     assert cp.asarray(x, order="F") is x
     assert x.astype(x.dtype, order="A", copy=False) is x

@@ -28,7 +28,7 @@ def ns(machine: Machine, body: str, grid: int = 1, block: int = 32, *args: Any) 
 CHAIN = "float v = x[t]; for (int i = 0; i < n; i++) { STEP } x[t] = v;"
 
 
-def test_what_waits_for_itself_takes_longer_than_what_does_not(machine: Machine) -> None:
+def test_a_dependent_chain_takes_longer_than_independent_chains(machine: Machine) -> None:
     chain = CHAIN.replace("STEP", "for (int k = 0; k < 4; k++) v = v * 1.5f + 0.5f;")
     four = (
         "float a = x[t], b = a + 1, c = a + 2, d = a + 3; for (int i = 0; i < n; i++) { a = a * 1.5f + 0.5f; "
@@ -41,7 +41,7 @@ def test_what_waits_for_itself_takes_longer_than_what_does_not(machine: Machine)
 
 
 @pytest.mark.parametrize(
-    ("slow", "fast", "least"),
+    ("slow", "fast", "min_ratio"),
     [
         ("v = __sinf(v);", "v = v + 0.5f;", 3.0),
         ("v = 1.5f / (v + 0.5f);", "v = v + 0.5f;", 6.0),
@@ -49,9 +49,9 @@ def test_what_waits_for_itself_takes_longer_than_what_does_not(machine: Machine)
         ("v = (float)sqrt((double)v);", "v = sqrtf(v);", 1.5),
     ],
 )
-def test_slow_operations_are_slow(machine: Machine, slow: str, fast: str, least: float) -> None:
+def test_slow_operations_are_slow(machine: Machine, slow: str, fast: str, min_ratio: float) -> None:
     start = ns(machine, CHAIN.replace("STEP", ""))
-    assert ns(machine, CHAIN.replace("STEP", slow)) - start > least * (
+    assert ns(machine, CHAIN.replace("STEP", slow)) - start > min_ratio * (
         ns(machine, CHAIN.replace("STEP", fast)) - start
     )
 
@@ -61,12 +61,12 @@ def test_one_lane_adds_for_its_warp_where_ptxas_lets_it(machine: Machine) -> Non
     back."""
     target = cp.zeros(1, cp.float32)
     args = (target, np.int32(1))
-    known = ns(machine, "atomicAdd((int*)x, t);", 512, 256, *args)
-    unknown = ns(machine, "atomicAdd((int*)x + t % n, 1);", 512, 256, *args)
-    assert unknown > 10 * known
+    known_ns = ns(machine, "atomicAdd((int*)x, t);", 512, 256, *args)
+    unknown_ns = ns(machine, "atomicAdd((int*)x + t % n, 1);", 512, 256, *args)
+    assert unknown_ns > 10 * known_ns
 
 
-def test_what_was_pushed_out_of_l2_comes_from_memory(machine: Machine) -> None:
+def test_data_evicted_from_l2_comes_from_memory(machine: Machine) -> None:
     kernel = cp.RawKernel(
         'extern "C" __global__ void k(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 1.0f; }', "k"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import struct
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from virtualgpu.errors import ArgumentWarning
 from virtualgpu.launch.params import Packed, pack
 from virtualgpu.launch.signature import source_params
 from virtualgpu.model import machine as slot
-from virtualgpu.model.devices import device_info
-from virtualgpu.model.machine import Machine
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = [
+    pytest.mark.usefixtures("two_gpus"),
+    pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed"),
+]
 
 CODE = r"""
 struct Point { float x; int id[3]; };
@@ -31,15 +31,6 @@ extern "C" __global__ void mixed(
 extern "C" __global__ void simple(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = n; }
 """
 POINT = np.dtype([("x", np.float32), ("id", np.int32, 3)])
-
-
-@pytest.fixture(autouse=True)
-def two_gpus() -> Iterator[Machine]:
-    before = slot.current()
-    machine = Machine([device_info("H200"), device_info("H200")])
-    slot.use(machine)
-    yield machine
-    slot.use(before)
 
 
 @pytest.fixture(scope="module")
@@ -181,14 +172,14 @@ def test_bytes_and_matching_kinds_pass(entries: dict[str, Any]) -> None:
     packed(entries, "simple", (cp.zeros(4, cp.complex64), 4))
 
 
-def test_arguments_beyond_the_last_parameter_are_not_looked_at(entries: dict[str, Any]) -> None:
+def test_surplus_arguments_are_ignored_with_a_warning(entries: dict[str, Any]) -> None:
     with pytest.warns(ArgumentWarning, match=r"takes 2 arguments but 3 were passed.*the last one is not"):
         assert packed(entries, "simple", (None, 7, 8), surplus=True).buffer == struct.pack("<QI", 0, 7)
     with pytest.warns(ArgumentWarning, match="the last 2 are not looked at"):
         packed(entries, "simple", (None, 7, object(), object()), surplus=True)
 
 
-def test_what_is_observed_has_as_many_arguments_as_parameters(entries: dict[str, Any]) -> None:
+def test_observed_launches_take_no_surplus_arguments(entries: dict[str, Any]) -> None:
     # A probe on a real GPU gets an argument of its own, which must come right after the kernel's.
     with pytest.raises(
         TypeError, match=r"takes 2 arguments but 3 were passed\. Pass one value per parameter"
@@ -218,9 +209,9 @@ def test_a_view_whose_strides_the_kernel_does_not_get(
     entries: dict[str, Any], view: Any, number: int, warned: bool
 ) -> None:
     x = view(cp.zeros((4, 8), cp.float32))
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         packed(entries, "simple", (x, number))
-    texts = [str(warning.message) for warning in told]
+    texts = [str(warning.message) for warning in caught]
     assert bool(texts) == warned
     assert all(f"argument 1 ('x'): this view of shape {x.shape} has strides" in text for text in texts)

@@ -32,8 +32,8 @@ def busiest(sm: npt.NDArray[np.int32], start: Times, end: Times, sm_count: int) 
     """Largest number of blocks on one SM at the same time, times taken as equal within 10 ps."""
     most = 0
     for number in range(sm_count):
-        mine = sm == number
-        events = [(t, 1) for t in start[mine]] + [(t - 0.01, -1) for t in end[mine]]
+        is_on_sm = sm == number
+        events = [(t, 1) for t in start[is_on_sm]] + [(t - 0.01, -1) for t in end[is_on_sm]]
         level = 0
         for _, change in sorted(events):
             level += change

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
+from tests.virtual.conftest import fresh
 from tools.recordings import pool_cases, pool_programs
 from tools.recordings.pool_programs import FAILED, NOTHING, Rows
 from tools.recordings.pools import TIES_FROM
-from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
 
@@ -65,13 +65,10 @@ DIFFERENT = {
 
 
 @pytest.fixture(autouse=True)
-def h200() -> Iterator[None]:
+def h200() -> Iterator[Machine]:
     """A virtual H200, of the recorded one's memory."""
-    previous = slot._slot.machine
-    slot.use(Machine([device_info("H200")]))
     assert device_info("H200").memory_bytes == CAPACITY
-    yield
-    slot._slot.machine = previous
+    yield from fresh("H200")
 
 
 def recorded(kind: str) -> list[Rows]:
@@ -87,13 +84,13 @@ def no_garbage_collection() -> Iterator[None]:
     gc.enable()
 
 
-def unlike(kind: str, found: Iterable[Rows]) -> list[int]:
-    pairs = enumerate(zip(found, recorded(kind), strict=True))
-    return [i for i, (ours, h200s) in pairs if not same(ours, h200s)]
+def differing_programs(kind: str, results: Iterable[Rows]) -> list[int]:
+    pairs = enumerate(zip(results, recorded(kind), strict=True))
+    return [i for i, (result, expected) in pairs if not same(result, expected)]
 
 
-def same(ours: Rows, h200s: Rows) -> bool:
-    return ours.shape == h200s.shape and bool((ours == h200s).all())
+def same(result: Rows, expected: Rows) -> bool:
+    return result.shape == expected.shape and bool((result == expected).all())
 
 
 @pytest.mark.usefixtures("no_garbage_collection")
@@ -101,43 +98,44 @@ def test_memory_pool() -> None:
     """Used and total bytes, free blocks, limit, calls of the device, and where each block lies."""
     count = RECORDED["pool"]["count"]
     assert count >= 1000
-    assert unlike("pool", (pool_programs.run(cp, seed, CAPACITY) for seed in range(count))) == []
+    assert differing_programs("pool", (pool_programs.run(cp, seed, CAPACITY) for seed in range(count))) == []
 
 
 @pytest.mark.usefixtures("no_garbage_collection")
-def test_memory_pool_where_blocks_fit_equally_well() -> None:
+def test_memory_pool_with_equal_free_blocks() -> None:
     """Which block CuPy takes then depends on the host's memory; the figures rarely do."""
-    found = [
+    results = [
         pool_programs.run(cp, TIES_FROM + k, CAPACITY, ties=True) for k in range(RECORDED["ties"]["count"])
     ]
-    pairs = list(zip(found, recorded("ties"), strict=True))
-    assert sum(same(ours[:, :3], h200s[:, :3]) for ours, h200s in pairs) >= 0.98 * len(pairs)
+    pairs = list(zip(results, recorded("ties"), strict=True))
+    assert sum(same(result[:, :3], expected[:, :3]) for result, expected in pairs) >= 0.98 * len(pairs)
 
 
 @pytest.mark.parametrize("kind", ["pinned", "nested"])
 def test_pinned_pool_and_changes_of_the_allocator(kind: str) -> None:
     run = getattr(pool_programs, kind)
-    assert unlike(kind, (run(cp, seed) for seed in range(RECORDED[kind]["count"]))) == []
+    assert differing_programs(kind, (run(cp, seed) for seed in range(RECORDED[kind]["count"]))) == []
 
 
 def test_drivers_pool() -> None:
     count = RECORDED["ordered"]["count"]
-    found = [pool_programs.ordered(cp, seed) for seed in range(count)]
+    results = [pool_programs.ordered(cp, seed) for seed in range(count)]
     assert all(
-        (ours[:, 0] == h200s[:, 0]).all() for ours, h200s in zip(found, recorded("ordered"), strict=True)
+        (result[:, 0] == expected[:, 0]).all()
+        for result, expected in zip(results, recorded("ordered"), strict=True)
     )
-    assert len(unlike("ordered", found)) <= UNLIKE_THE_DRIVERS_POOL
+    assert len(differing_programs("ordered", results)) <= UNLIKE_THE_DRIVERS_POOL
 
 
-def test_the_programs_do_everything() -> None:
+def test_the_programs_contain_every_kind_of_step() -> None:
     steps = [step for seed in range(300) for step in pool_programs.program(seed, CAPACITY)[1]]
     assert {step[0] for step in steps} == {"malloc", "free", "lose", "collect", "empty", "limit", "fraction"}
     rows = np.concatenate(recorded("pool"))
-    used, total, free, limit, asked, segment, offset = rows.T
+    used, total, free, limit, requested, segment, offset = rows.T
     assert (segment == FAILED).sum() > 2000  # refused by a limit or the device
     assert (segment == NOTHING).sum() > 300
     assert (offset > 0).sum() > 3000  # cut from a larger block
-    assert ((segment >= 0) & (asked - 1 > segment)).sum() > 3000  # from a segment that was there
+    assert ((segment >= 0) & (requested - 1 > segment)).sum() > 3000  # from a segment that was there
     assert free.max() > 8
     assert total.max() > (2 << 30) // 512
     assert (limit > 0).sum() > 5000
@@ -146,28 +144,28 @@ def test_the_programs_do_everything() -> None:
 
 def parts(told: str) -> dict[str, str]:
     """What a case said, by the names of its parts."""
-    found = re.split(r" \| (?=[\w*{'\"-][^|:]*?: )", told)
-    named = [part.partition(": ") for part in found]
-    return {name.lstrip("(\"'"): text for name, _, text in named} if len(found) > 1 else {"": told}
+    pieces = re.split(r" \| (?=[\w*{'\"-][^|:]*?: )", told)
+    named = [part.partition(": ") for part in pieces]
+    return {name.lstrip("(\"'"): text for name, _, text in named} if len(pieces) > 1 else {"": told}
 
 
 @pytest.mark.parametrize("name", [name for name in pool_cases.CASES if name != "public_names"])
-def test_what_unusual_calls_say(name: str) -> None:
-    ours, h200s = (
+def test_unusual_calls_have_the_recorded_results(name: str) -> None:
+    result, expected = (
         {key: OURS.sub("", HERE.sub("", CLASS.sub("", part))) for key, part in parts(text).items()}
         for text in (pool_cases.told(cp, name), RECORDED["cases"][name])
     )
     different = DIFFERENT.get(name, {})
-    assert set(different) <= set(h200s)
-    assert {key: text for key, text in ours.items() if key not in different} == {
-        key: text for key, text in h200s.items() if key not in different
+    assert set(different) <= set(expected)
+    assert {key: text for key, text in result.items() if key not in different} == {
+        key: text for key, text in expected.items() if key not in different
     }
 
 
 def test_public_names() -> None:
     """All of CuPy's names are there, on the class or on what it makes."""
     cuda = cp.cuda
-    made = [
+    instances = [
         cuda.alloc(1).mem,
         cuda.alloc(1),
         cuda.Memory(1),
@@ -179,14 +177,14 @@ def test_public_names() -> None:
         cuda.alloc_pinned_memory(1).mem,
         cuda.PinnedMemory(1),
         cuda.CFunctionAllocator(0, 0, 0, None).malloc(0).mem,
-        cuda.PythonFunctionAllocator(lambda size, device: 4096, lambda at, device: None).malloc(1).mem,
+        cuda.PythonFunctionAllocator(lambda size, device: 4096, lambda address, device: None).malloc(1).mem,
         cuda.memory_hooks.DebugPrintHook(),
     ]
-    attributes = {type(each).__name__: set(dir(each)) for each in made}
+    attributes = {type(instance).__name__: set(dir(instance)) for instance in instances}
     for path, names in parts(RECORDED["cases"]["public_names"]).items():
-        found: Any = cuda
+        value: Any = cuda
         for part in path.split("."):
-            found = getattr(found, part)
-        missing = set(ast.literal_eval(names)) - set(dir(found)) - attributes.get(found.__name__, set())
+            value = getattr(value, part)
+        missing = set(ast.literal_eval(names)) - set(dir(value)) - attributes.get(value.__name__, set())
         missing -= {"add_note", "args", "with_traceback"}
         assert not missing or path.endswith("BaseMemory"), path

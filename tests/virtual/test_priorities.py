@@ -16,12 +16,10 @@ from virtualgpu.model.machine import Machine
 from virtualgpu.model.priorities import Work, plan
 from virtualgpu.model.recording.timeline import Recording
 
-US = 1000
 
-
-def work(number: int, duration: int, **about: Any) -> Work:
+def work(number: int, duration: int, **options: Any) -> Work:
     values: dict[str, Any] = {"queue": number, "engine": "compute", "share": 1.0, "waves": 1}
-    values |= {"priority": 0, "floor_ns": 0, "after": ()} | about
+    values |= {"priority": 0, "floor_ns": 0, "after": ()} | options
     return Work(number=number, duration_ns=duration, **values)
 
 
@@ -35,27 +33,16 @@ class TestPlan:
         long = work(1, 100, waves=10)
         assert spans(long, work(2, 7, priority=-1, floor_ns=34)) == [(0, 107), (40, 47)]
 
-    def test_a_single_wave_is_not_stopped(self) -> None:
-        assert spans(work(1, 100), work(2, 7, priority=-1, floor_ns=34)) == [(0, 100), (100, 107)]
-
-    def test_what_is_overtaken_goes_on_in_the_room_that_is_left(self) -> None:
+    def test_an_overtaken_kernel_continues_on_the_remaining_sms(self) -> None:
         long = work(1, 100, waves=10)
         urgent = work(2, 20, share=0.25, priority=-5, floor_ns=30)
         assert spans(long, urgent) == [(0, 105), (30, 50)]  # 20 at three quarters, then at full speed
 
-    def test_queued_work_is_overtaken_in_the_order_of_urgency(self) -> None:
-        works = [work(1, 10), work(2, 10), work(3, 10, priority=-1), work(4, 10, priority=-3)]
-        assert [start for start, _ in spans(*works)] == [20, 30, 10, 0]
-
-    def test_equally_urgent_kernels_keep_their_order(self) -> None:
-        works = [work(n, 10, waves=5, priority=-2) for n in range(1, 4)]
-        assert spans(*works) == [(0, 10), (10, 20), (20, 30)]
-
-    def test_copies_take_no_notice_of_priority(self) -> None:
+    def test_copies_ignore_priority(self) -> None:
         works = [work(n, 10, engine="to device", priority=-n) for n in range(1, 4)]
         assert spans(*works) == [(0, 10), (10, 20), (20, 30)]
 
-    def test_other_load_leaves_room_for_what_fits(self) -> None:
+    def test_work_starts_where_other_load_leaves_room(self) -> None:
         one = work(1, 10, share=0.5)
         plan([one], {"compute": [(0, 40, 0.75)]})
         assert (one.start_ns, one.end_ns) == (40, 50)
@@ -76,37 +63,42 @@ WORKS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(WORKS)
-def test_the_plan_is_that_of_a_clock_that_ticks(given_works: list[Any]) -> None:
+def test_the_plan_equals_a_step_by_step_clock(given_works: list[Any]) -> None:
     """Kernels that fill the device, wave by wave, in turns as the rule says."""
     works = [
         work(
-            n, waves * ns, waves=waves, priority=priority, floor_ns=at, after=tuple(a for a in after if a < n)
+            n,
+            waves * ns,
+            waves=waves,
+            priority=priority,
+            floor_ns=floor_ns,
+            after=tuple(a for a in after if a < n),
         )
-        for n, (waves, ns, priority, at, after) in enumerate(given_works)
+        for n, (waves, ns, priority, floor_ns, after) in enumerate(given_works)
     ]
     plan(works)
     left = {one.number: one.waves for one in works}
-    begun: dict[int, int] = {}
-    ended: dict[int, int] = {}
+    starts: dict[int, int] = {}
+    ends: dict[int, int] = {}
     time = free_at = 0
     running: Work | None = None
-    while len(ended) < len(works):
+    while len(ends) < len(works):
         if time >= free_at:
             if running is not None and not left[running.number]:
-                ended[running.number] = time
+                ends[running.number] = time
             ready = [
                 one
                 for one in works
-                if left[one.number] and one.floor_ns <= time and all(a in ended for a in one.after)
+                if left[one.number] and one.floor_ns <= time and all(a in ends for a in one.after)
             ]
-            running = min(ready, key=lambda w: (w.priority, w.number not in begun, w.number), default=None)
+            running = min(ready, key=lambda w: (w.priority, w.number not in starts, w.number), default=None)
             if running is not None:
-                begun.setdefault(running.number, time)
+                starts.setdefault(running.number, time)
                 left[running.number] -= 1
                 free_at = time + running.duration_ns // running.waves
         time += 1
     assert {one.number: (one.start_ns, one.end_ns) for one in works} == {
-        n: (begun[n], ended[n]) for n in begun
+        n: (starts[n], ends[n]) for n in starts
     }
 
 
@@ -117,6 +109,18 @@ extern "C" __global__ void spin(float* x, int rounds) {
     x[blockIdx.x * blockDim.x + threadIdx.x] = v;
 }
 """
+RESIDENT_BLOCKS = 8 * 108  # of 256 threads on an A100
+
+
+def submit(stream: Any, blocks: int, us: float) -> None:
+    """Submit modelled work, as a kernel of so many blocks that takes so long."""
+    stream.enqueue(
+        "CONCURRENT_KERNEL",
+        "spin",
+        lambda: 1000 * us,
+        sm_share=min(1, blocks / RESIDENT_BLOCKS),
+        waves=-(-blocks // RESIDENT_BLOCKS),
+    )
 
 
 @pytest.mark.usefixtures("machine")
@@ -132,42 +136,37 @@ class TestUrgentStreams:
             spin((2000,), (256,), (x, np.int32(2000)), stream=background)
         spin((8,), (256,), (x, np.int32(20)), stream=front)
         front.synchronize()
-        seen = machine.clock.now_ns
+        synchronized_ns = machine.clock.now_ns
         cp.cuda.Device().synchronize()
         log = list(machine.devices[0].work.log)[-5:]
         assert (log[-1].end_ns < log[1].start_ns) == urgent
-        assert seen == log[-1].end_ns
+        assert synchronized_ns == log[-1].end_ns
         assert [a.start_ns for a in log[:4]] == sorted(a.start_ns for a in log[:4])
 
-    def test_times_that_were_told_stay(self, machine: Machine) -> None:
-        spin = cp.RawKernel(SPIN, "spin")
-        x = cp.empty(1 << 20, dtype=cp.float32)
+    def test_times_of_synchronized_work_stay(self, machine: Machine) -> None:
         background = cp.cuda.Stream()
         front = cp.cuda.Stream(non_blocking=True, priority=-5)
         for _ in range(3):
-            spin((2000,), (256,), (x, np.int32(500)), stream=background)
+            submit(background, 2000, 10)
         middle = background.record()
-        spin((2000,), (256,), (x, np.int32(500)), stream=background)
+        submit(background, 2000, 10)
         middle.synchronize()
-        told = [(a.start_ns, a.end_ns) for a in list(machine.devices[0].work.log)[-4:-1]]
-        at = middle.time_ns
+        spans = [(a.start_ns, a.end_ns) for a in list(machine.devices[0].work.log)[-4:-1]]
+        middle_ns = middle.time_ns
         for _ in range(20):
-            spin((8,), (256,), (x, np.int32(20)), stream=front)
+            submit(front, 8, 2)
         cp.cuda.Device().synchronize()
         log = list(machine.devices[0].work.log)
-        assert [(a.start_ns, a.end_ns) for a in log[-24:-21]] == told
-        assert middle.time_ns == at == told[-1][1]
+        assert [(a.start_ns, a.end_ns) for a in log[-24:-21]] == spans
+        assert middle.time_ns == middle_ns == spans[-1][1]
 
-    def test_events_and_the_default_stream_order_as_ever(self, machine: Machine) -> None:
+    def test_events_and_the_default_stream_keep_their_order(self, machine: Machine) -> None:
         rng = np.random.default_rng(7)
-        spin = cp.RawKernel(SPIN, "spin")
-        x = cp.empty(1 << 20, dtype=cp.float32)
         streams = [cp.cuda.Stream.null, cp.cuda.Stream(), cp.cuda.Stream(priority=-1)]
         streams += [cp.cuda.Stream(non_blocking=True, priority=p) for p in (-5, 0)]
         for _ in range(120):
             one, two = (streams[i] for i in rng.integers(0, 5, 2))
-            blocks = int(rng.choice([8, 900, 2000]))
-            spin((blocks,), (256,), (x, np.int32(rng.integers(10, 400))), stream=one)
+            submit(one, int(rng.choice([8, 900, 2000])), int(rng.integers(2, 30)))
             if rng.random() < 0.4:
                 two.wait_event(one.record())
             if rng.random() < 0.1:
@@ -180,42 +179,35 @@ class TestUrgentStreams:
         assert machine.clock.now_ns >= max(ends.values())
 
     def test_priorities_are_those_of_cuda(self) -> None:
-        given = [cp.cuda.Stream(priority=p).priority for p in (3, 0, -2, -5, -9)]
-        assert given == [LEAST_URGENT, 0, -2, MOST_URGENT, MOST_URGENT]
+        priorities = [cp.cuda.Stream(priority=p).priority for p in (3, 0, -2, -5, -9)]
+        assert priorities == [LEAST_URGENT, 0, -2, MOST_URGENT, MOST_URGENT]
 
-    def test_a_timeline_has_the_times_that_came_out(self, machine: Machine) -> None:
-        spin = cp.RawKernel(SPIN, "spin")
-        x = cp.empty(1 << 20, dtype=cp.float32)
+    def test_a_timeline_has_the_final_times(self, machine: Machine) -> None:
         background, front = (cp.cuda.Stream(non_blocking=True, priority=p) for p in (0, -1))
         recording = Recording(machine)
         recording.start()
-        for stream, blocks in ((background, 2000), (background, 2000), (front, 8)):
-            spin((blocks,), (256,), (x, np.int32(500)), stream=stream)
-        found = {a.correlation_id: a for a in recording.stop().activities}
+        for work_arguments in ((background, 2000, 100), (background, 2000, 100), (front, 8, 10)):
+            submit(*work_arguments)
+        activities = {a.correlation_id: a for a in recording.stop().activities}
         log = list(machine.devices[0].work.log)[-3:]
-        assert [found[a.correlation_id] for a in log] == log
+        assert [activities[a.correlation_id] for a in log] == log
         assert log[2].end_ns < log[1].start_ns
 
-    @pytest.mark.parametrize("many", [2000, 200])
+    @pytest.mark.parametrize("block_count", [2000, 200])
     def test_a_long_backlog_is_planned_piece_by_piece(
-        self, machine: Machine, monkeypatch: pytest.MonkeyPatch, many: int
+        self, machine: Machine, monkeypatch: pytest.MonkeyPatch, block_count: int
     ) -> None:
         """What was planned for good keeps its place, and nothing that comes later runs over it."""
         monkeypatch.setattr("virtualgpu.model.clock._MOST_PENDING", 7)
-        spin = cp.RawKernel(SPIN, "spin")
-        x = cp.empty(1 << 20, dtype=cp.float32)
         streams = [cp.cuda.Stream(non_blocking=True, priority=p) for p in (0, -1)]
-        cp.cuda.Device().synchronize()
         marks = []
         for number in range(60):
-            blocks = (many, 8)[number % 2]
-            spin((blocks,), (256,), (x, np.int32(2000)), stream=streams[number % 2])
+            submit(streams[number % 2], *((block_count, 25), (8, 10))[number % 2])
             marks.append(streams[number % 2].record())
         cp.cuda.Device().synchronize()
         log = list(machine.devices[0].work.log)[-60:]
         assert [mark.time_ns for mark in marks] == [a.end_ns for a in log]
-        for stream in (0, 1):
-            own = log[stream::2]
-            assert all(b.start_ns >= a.end_ns for a, b in pairwise(own))
+        for stream_log in (log[::2], log[1::2]):
+            assert all(b.start_ns >= a.end_ns for a, b in pairwise(stream_log))
         assert log[-1].end_ns < log[-2].end_ns
         assert machine.clock.now_ns == max(a.end_ns for a in log)

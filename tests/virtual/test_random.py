@@ -109,11 +109,11 @@ def test_shuffle_and_permutation_keep_the_elements() -> None:
     assert cp.unique(cp.random.choice(50, 50, replace=False)).size == 50
 
 
-def test_only_floats_that_curand_has() -> None:
+def test_half_precision_random_numbers_are_refused() -> None:
     with pytest.raises(TypeError, match="float32 and float64"):
         cp.random.rand(3, dtype=cp.float16)
 
 
-def test_functions_of_the_module_tell_their_parameters() -> None:
+def test_random_functions_have_signatures() -> None:
     assert list(inspect.signature(cp.random.normal).parameters) == ["loc", "scale", "size", "dtype"]
     assert "mean `loc`" in str(cp.random.normal.__doc__)

@@ -34,9 +34,9 @@ def recorded(machine: Machine, work: Any) -> Timeline:
 
 def call_of(timeline: Timeline, text: str) -> HostCall:
     """The one call made by the line of this test that holds `text`."""
-    found = [c for c in timeline.calls if c.source is not None and text in c.source.text]
-    assert len(found) == 1
-    return found[0]
+    calls = [c for c in timeline.calls if c.source is not None and text in c.source.text]
+    assert len(calls) == 1
+    return calls[0]
 
 
 def test_operations_are_those_of_the_log(machine: Machine) -> None:
@@ -118,7 +118,7 @@ def test_each_call_has_its_line_and_operation(machine: Machine) -> None:
         (False, lambda x: cp.cuda.runtime.deviceSynchronize()),
     ],
 )
-def test_hidden_waits_are_told_from_those_asked_for(machine: Machine, hidden: bool, ask: Any) -> None:
+def test_implicit_waits_are_marked_as_hidden(machine: Machine, hidden: bool, ask: Any) -> None:
     x = cp.ones(1 << 20, cp.float32)
     waits = machine.clock.waits
     timeline = recorded(machine, lambda: ask(x))
@@ -145,8 +145,22 @@ def test_a_pageable_copy_holds_its_call_up_and_a_pinned_one_does_not(machine: Ma
     slow = call_of(timeline, "(pageable)")
     fast = call_of(timeline, "(pinned)")
     assert slow.end_ns - slow.start_ns >= copies[0].duration_ns
+    assert slow.end_ns == timeline.synchronizations[0].end_ns
     assert fast.end_ns - fast.start_ns < copies[1].duration_ns
     assert [(w.hidden, w.source) for w in timeline.synchronizations] == [(True, slow.source)]
+
+
+def test_copies_and_memory_sets_have_the_names_of_cudas_calls(two_gpus: Machine) -> None:
+    x = cp.ones(1 << 20, cp.float32)
+    with cp.cuda.Device(1):
+        y = cp.ones(1 << 20, cp.float32)
+
+    def work() -> None:
+        x.fill(0)
+        cp.cuda.runtime.memcpyPeer(y.data.ptr, 1, x.data.ptr, 0, y.nbytes)
+
+    timeline = recorded(two_gpus, work)
+    assert [call.name for call in timeline.calls] == ["cudaMemsetAsync", "cudaMemcpyPeerAsync"]
 
 
 def test_a_graph_s_nodes_share_their_launch(machine: Machine) -> None:
@@ -212,7 +226,7 @@ def test_other_threads_are_recorded_with_their_own_lines(machine: Machine) -> No
     assert call_of(recorded(machine, work), "# elsewhere").thread == threads[0]
 
 
-def test_what_does_not_fit_is_counted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_beyond_the_limit_are_counted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virtualgpu.model.recording.recorder.MAX_RECORDS", 3)
     x = cp.zeros(64, cp.float32)
 
@@ -222,9 +236,15 @@ def test_what_does_not_fit_is_counted(machine: Machine, monkeypatch: pytest.Monk
 
     timeline = recorded(machine, work)
     assert (len(timeline.activities), len(timeline.calls), timeline.lost) == (3, 3, 4)
+    with Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        work()
+        graph = stream.end_capture()
+    timeline = recorded(machine, graph.launch)
+    assert (len(timeline.activities), len(timeline.calls), timeline.lost) == (3, 1, 0)
 
 
-def test_ranges_that_were_forgotten_are_counted(machine: Machine) -> None:
+def test_dropped_ranges_are_counted(machine: Machine) -> None:
     def marks(count: int) -> None:
         for _ in range(count):
             cp.cuda.nvtx.Mark("x")
@@ -250,7 +270,7 @@ def test_timelines_do_not_nest_and_a_refusal_leaves_the_first_one_open(machine: 
     assert machine.clock.recorder is None
 
 
-def test_none_begins_within_a_capture_which_goes_on(machine: Machine) -> None:
+def test_a_timeline_cannot_begin_within_a_capture(machine: Machine) -> None:
     add = cp.RawKernel(ADD, "add")
     x = cp.zeros(64, cp.float32)
     stream = Stream(non_blocking=True)

@@ -32,10 +32,10 @@ def to_device(values: Any) -> Any:
     return tuple(cp.asarray(v) if isinstance(v, np.ndarray) else v for v in values)
 
 
-def same(mine: Any, right: Any) -> None:
-    assert isinstance(mine, cp.ndarray)
-    assert mine.dtype == np.asarray(right).dtype
-    np.testing.assert_array_equal(mine.get(), right)
+def same(result: Any, expected: Any) -> None:
+    assert isinstance(result, cp.ndarray)
+    assert result.dtype == np.asarray(expected).dtype
+    np.testing.assert_array_equal(result.get(), expected)
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_images(name: str, args: Any, kwargs: dict[str, Any]) -> None:
 
 def test_labels_come_with_their_number() -> None:
     right, number = scipy("ndimage").label(IMAGE > 0.6)
-    mine, found = ours("ndimage").label(cp.asarray(IMAGE > 0.6))
-    same(mine, right)
-    assert type(found) is int
-    assert found == number
+    labels, count = ours("ndimage").label(cp.asarray(IMAGE > 0.6))
+    same(labels, right)
+    assert type(count) is int
+    assert count == number
 
 
 def test_results_go_to_output() -> None:
@@ -115,13 +115,13 @@ def test_special_functions_of_two_arrays_and_reductions() -> None:
 
 @pytest.mark.parametrize("part", ["ndimage", "signal", "special"])
 def test_every_name_is_one_of_scipys(part: str) -> None:
-    theirs = scipy(part)
-    mine = ours(part)
-    for name in mine.__all__:
-        assert callable(getattr(mine, name))
-        assert hasattr(theirs, name)
-        assert "SciPy's function" in getattr(mine, name).__doc__
-    assert dir(mine) == mine.__all__
+    scipy_module = scipy(part)
+    module = ours(part)
+    for name in module.__all__:
+        assert callable(getattr(module, name))
+        assert hasattr(scipy_module, name)
+        assert "SciPy's function" in getattr(module, name).__doc__
+    assert dir(module) == module.__all__
 
 
 def test_arrays_of_the_host_are_refused() -> None:
@@ -154,7 +154,7 @@ def test_without_scipy_a_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         (lambda: ours("fft").dct, "no 'dct'"),
     ],
 )
-def test_what_is_not_there_is_refused_by_name(read: Any, says: str) -> None:
+def test_missing_parts_of_cupyx_scipy_have_a_remedy(read: Any, says: str) -> None:
     with pytest.raises(AttributeError, match=says):
         read()
 
@@ -165,14 +165,8 @@ def test_array_modules() -> None:
     assert cupyx.scipy.get_array_module(np.ones(2)).__name__ == "scipy"
 
 
-@pytest.mark.parametrize(
-    ("target", "length"), [(0, 0), (1, 1), (11, 12), (97, 98), (997, 1000), (1024, 1024)]
-)
-def test_fast_lengths(target: int, length: int) -> None:
-    assert ours("fft").next_fast_len(target) == length
-
-
 def test_fast_lengths_have_small_factors_only() -> None:
+    assert ours("fft").next_fast_len(0) == 0
     fast = sorted(
         2**a * 3**b * 5**c * 7**d for a in range(11) for b in range(7) for c in range(5) for d in range(4)
     )
@@ -200,10 +194,10 @@ def test_vectorize_is_one_kernel() -> None:
 
     x = cp.asarray(IMAGE)
     before = _machine.current().kernel_launches
-    found = cp.vectorize(clipped)(x, cp.float32(0.5))
+    result = cp.vectorize(clipped)(x, cp.float32(0.5))
     assert _machine.current().kernel_launches == before + 1
-    np.testing.assert_array_equal(found.get(), np.maximum(IMAGE, np.float32(0.5)))
-    assert found.dtype == np.float32
+    np.testing.assert_array_equal(result.get(), np.maximum(IMAGE, np.float32(0.5)))
+    assert result.dtype == np.float32
 
 
 def test_vectorize_broadcasts_and_gives_several_results() -> None:
@@ -217,9 +211,9 @@ def test_vectorize_broadcasts_and_gives_several_results() -> None:
 
 
 def test_vectorize_of_nothing() -> None:
-    found = cp.vectorize(lambda a: a + 1)(cp.ones((0, 3), cp.float32))
-    assert found.shape == (0, 3)
-    assert found.dtype == np.float32
+    result = cp.vectorize(lambda a: a + 1)(cp.ones((0, 3), cp.float32))
+    assert result.shape == (0, 3)
+    assert result.dtype == np.float32
 
 
 def test_vectorize_refuses_as_cupy_does() -> None:
@@ -235,14 +229,14 @@ def test_vectorize_refuses_as_cupy_does() -> None:
 
 def test_small_tables_may_lie_on_the_host() -> None:
     """CuPy copies footprints, structures and matrices; weights it refuses."""
-    mine = ours("ndimage")
-    theirs = scipy("ndimage")
+    module = ours("ndimage")
+    scipy_module = scipy("ndimage")
     image = cp.asarray(IMAGE)
     cross = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])
-    same(mine.maximum_filter(image, footprint=cross), theirs.maximum_filter(IMAGE, footprint=cross))
-    same(mine.rank_filter(image, 1, None, cross), theirs.rank_filter(IMAGE, 1, None, cross))
-    same(mine.grey_erosion(image, structure=cross), theirs.grey_erosion(IMAGE, structure=cross))
-    same(mine.affine_transform(image, np.eye(2) / 2), theirs.affine_transform(IMAGE, np.eye(2) / 2))
-    same(mine.shift(image, np.array([1, 2])), theirs.shift(IMAGE, [1, 2]))
+    same(module.maximum_filter(image, footprint=cross), scipy_module.maximum_filter(IMAGE, footprint=cross))
+    same(module.rank_filter(image, 1, None, cross), scipy_module.rank_filter(IMAGE, 1, None, cross))
+    same(module.grey_erosion(image, structure=cross), scipy_module.grey_erosion(IMAGE, structure=cross))
+    same(module.affine_transform(image, np.eye(2) / 2), scipy_module.affine_transform(IMAGE, np.eye(2) / 2))
+    same(module.shift(image, np.array([1, 2])), scipy_module.shift(IMAGE, [1, 2]))
     with pytest.raises(TypeError, match="Unsupported type"):
-        mine.convolve(image, cross)
+        module.convolve(image, cross)

@@ -50,7 +50,7 @@ def test_no_parameters() -> None:
     assert source_params(CODE, "nothing") == ()
 
 
-def test_what_is_not_understood_has_no_element_type() -> None:
+def test_unknown_types_have_no_element_type() -> None:
     params = spelled("structs")
     assert len(params) == 4
     assert params[0] == ("v", "float4*", "")

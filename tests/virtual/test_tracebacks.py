@@ -19,8 +19,8 @@ def function(name: str, path: str, body: str = "return f()") -> Callable[..., An
     """``def name(f)`` as it were in a file."""
     namespace: dict[str, Any] = {}
     exec(compile(f"def {name}(f=None):\n    {body}", path, "exec"), namespace)
-    made: Callable[..., Any] = namespace[name]
-    return made
+    result: Callable[..., Any] = namespace[name]
+    return result
 
 
 learner = function("learner", "/tmp/ipykernel_1/2.py")
@@ -48,9 +48,9 @@ def called(*functions: Callable[..., Any]) -> BaseException:
 
 
 def shown(error: BaseException) -> list[str]:
-    here = Path(__file__).name
+    file = Path(__file__).name
     frames = traceback.extract_tb(error.__traceback__)
-    return [frame.name for frame in frames if Path(frame.filename).name != here]
+    return [frame.name for frame in frames if Path(frame.filename).name != file]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def shown(error: BaseException) -> list[str]:
         ((learner, ours, library, callback, raises), ["learner", "callback"]),
     ],
 )
-def test_what_is_shown(functions: tuple[Callable[..., Any], ...], names: list[str]) -> None:
+def test_frames_of_packages_are_hidden(functions: tuple[Callable[..., Any], ...], names: list[str]) -> None:
     error = called(*functions)
     before = shown(error)
     with trimmed(error, [PACKAGE]) as shorter:
@@ -82,7 +82,7 @@ def test_what_is_shown(functions: tuple[Callable[..., Any], ...], names: list[st
         ((learner, ours, callback, library, ours, library, raises), ["learner", "callback"]),
     ],
 )
-def test_libraries_on_the_way_are_left_out_if_asked(
+def test_frames_of_libraries_are_hidden_on_request(
     functions: tuple[Callable[..., Any], ...], names: list[str]
 ) -> None:
     error = called(*functions)
@@ -106,7 +106,7 @@ def test_an_error_of_the_programs_own_stays_in_the_chain() -> None:
         assert "mine" in "".join(traceback.format_exception(error))
 
 
-def test_what_has_nothing_to_do_with_the_packages_is_left_alone() -> None:
+def test_a_traceback_without_packages_is_unchanged() -> None:
     wrong = function("wrong", "/tmp/ipykernel_1/4.py", "raise ValueError('mine')")
     error = called(learner, library, wrong)
     with trimmed(error, [PACKAGE]) as shorter:
