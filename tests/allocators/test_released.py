@@ -60,7 +60,7 @@ def test_released_bytes_that_fit_no_segments_are_unnamed() -> None:
     events, unnamed = named(trace_of([]).first, trace_of([*rows, released_row]).events)
     assert list(events.rows())[-1][:5] == ("segment_free", 2 * base, 6 * MIB, 0, 7)
     assert unnamed == 0
-    events, unnamed = named(trace_of([]).first, trace_of([*rows, replace_size(released_row, MIB)]).events)
+    events, unnamed = named(trace_of([]).first, trace_of([*rows, ("segment_free", 0, MIB, 0, 0, -1)]).events)
     assert (len(events), unnamed) == (3, MIB)
 
 
@@ -129,7 +129,3 @@ def test_a_segment_that_went_does_not_hide_a_larger_one_in_its_place() -> None:
         ("segment_free", base, 8 * MIB),
         ("segment_free", 2 * base, 6 * MIB),
     ]
-
-
-def replace_size(row: tuple[str, int, int, int, int, int], size: int) -> tuple[str, int, int, int, int, int]:
-    return row[0], row[1], size, *row[3:]

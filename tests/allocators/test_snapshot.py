@@ -159,46 +159,19 @@ def _events(log: list[tuple[Any, ...]]) -> Any:
     return events.events()
 
 
+VIEWER_OPCODES = """
+APPEND APPENDS BINFLOAT BINGET BININT BININT1 BININT2 BINPUT BINUNICODE DICT EMPTY_DICT EMPTY_LIST
+EMPTY_TUPLE FRAME LIST LONG1 LONG_BINGET LONG_BINPUT MARK MEMOIZE NEWFALSE NEWTRUE NONE PROTO SETITEM
+SETITEMS SHORT_BINUNICODE STOP TUPLE TUPLE1 TUPLE2 TUPLE3
+"""
+
+
 def test_the_viewer_knows_every_opcode(tmp_path: Path) -> None:
     """Of the reader of pickles in PyTorch's ``MemoryViz.js``, which knows a few of them."""
-    viewer_opcodes = {
-        "APPEND",
-        "APPENDS",
-        "BINFLOAT",
-        "BINGET",
-        "BININT",
-        "BININT1",
-        "BININT2",
-        "BINPUT",
-        "BINUNICODE",
-        "DICT",
-        "EMPTY_DICT",
-        "EMPTY_LIST",
-        "EMPTY_TUPLE",
-        "FRAME",
-        "LIST",
-        "LONG1",
-        "LONG_BINGET",
-        "LONG_BINPUT",
-        "MARK",
-        "MEMOIZE",
-        "NEWFALSE",
-        "NEWTRUE",
-        "NONE",
-        "PROTO",
-        "SETITEM",
-        "SETITEMS",
-        "SHORT_BINUNICODE",
-        "STOP",
-        "TUPLE",
-        "TUPLE1",
-        "TUPLE2",
-        "TUPLE3",
-    }
     for settings in ("", "expandable_segments:True,garbage_collection_threshold:0.5"):
         data = write_snapshot(tmp_path / "x.pickle", *traced(5, settings)).read_bytes()
         used = [(op.name, arg) for op, arg, _ in pickletools.genops(data)]
-        assert {name for name, _ in used} <= viewer_opcodes
+        assert {name for name, _ in used} <= {*VIEWER_OPCODES.split()}
         assert [arg for name, arg in used if name == "PROTO"] == [4]
 
 

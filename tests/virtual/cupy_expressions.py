@@ -34,27 +34,15 @@ def names(cp: Any) -> dict[str, Any]:
     }
 
 
-_TYPES = (
-    "bool_",
-    "int8",
-    "uint8",
-    "int16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-)
+_TYPES = """
+bool_ int8 uint8 int16 int32 uint32 int64 uint64 float16 float32 float64 complex64 complex128
+"""
 
 
 def _mixed() -> list[str]:
     """Types of mixed arithmetic, with Python numbers and NumPy scalars among them."""
     out = []
-    for a in _TYPES:
+    for a in _TYPES.split():
         x = f"cp.ones(3, cp.{a})"
         out += [
             f"{x} + cp.ones(3, cp.{b})" for b in ("int8", "uint8", "int32", "int64", "float16", "float32")

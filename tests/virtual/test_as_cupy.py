@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,7 +71,6 @@ def test_a_script_runs_unchanged(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("import cupy")
     out = printed("-m", "virtualgpu", "--device", "T4", str(script), "--size", "3")
     assert out.startswith("['--size', '3'] T4 ")
-    assert printed("-m", "virtualgpu", str(script), VIRTUALGPU_DEVICE="H200").startswith("[] H200 ")
 
 
 def test_processes_that_a_program_starts_find_the_same_gpus(tmp_path: Path) -> None:
@@ -90,15 +88,20 @@ def test_processes_that_a_program_starts_find_the_same_gpus(tmp_path: Path) -> N
     assert output.split("\n")[:2] == ["[(1, 'T4'), (2, 'T4')]", "2"]
 
 
-def test_a_module_and_a_line_of_code(tmp_path: Path) -> None:
-    (tmp_path / "tool.py").write_text("import cupy, sys\nprint(__name__, sys.argv[1:], cupy.arange(3).sum())")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "virtualgpu", "-m", "tool", "-v"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
-    assert done.stdout == "__main__ ['-v'] 3\n"
+def test_a_module_runs_on_the_gpus_of_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "tool.py").write_text(
+        "import cupy, sys\nprint(__name__, sys.argv[1:], cupy.cuda.runtime.getDeviceCount())\n"
+        "print(cupy.cuda.runtime.getDeviceProperties(0)['name'].decode())\nsys.exit(7)"
+    )
+    environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    environment |= {"VIRTUALGPU_DEVICE": "H200", "VIRTUALGPU_COUNT": "3"}
+    done = python("-m", "virtualgpu", "-m", "tool", "-v", **environment)
+    assert (done.stdout, done.returncode) == ("__main__ ['-v'] 3\nH200\n", 7)
+
+
+def test_a_line_of_code_runs_on_several_gpus() -> None:
     code = "import sys, cupy; print(cupy.cuda.runtime.getDeviceCount(), sys.argv, __name__)"
     assert printed("-m", "virtualgpu", "--count", "2", "-c", code, "x") == "2 ['-c', 'x'] __main__\n"
-    assert printed("-m", "virtualgpu", "-c", code, VIRTUALGPU_COUNT="3").startswith("3 ")
 
 
 FAILURES = {
@@ -138,10 +141,6 @@ def test_library_frames_are_left_out_of_tracebacks(tmp_path: Path) -> None:
     stderr = python("-m", "virtualgpu", str(script)).stderr
     assert "ValueError: cause" in stderr
     assert [line.split(", ")[1] for line in stderr.splitlines() if "File" in line] == ["line 4", "line 3"]
-
-
-def test_a_programs_exit_status_is_kept() -> None:
-    assert python("-m", "virtualgpu", "-c", "import sys; sys.exit(7)").returncode == 7
 
 
 @pytest.mark.parametrize(
@@ -200,8 +199,6 @@ def test_a_cupy_that_is_there_already_is_left_alone(tmp_path: Path) -> None:
     out = printed("-c", code + refused + "assert cupy.real and sys.modules['cupy'] is cupy")
     assert "imported already" in out
     assert str(tmp_path / "cupy.py") in out
-    # One that is only installed is passed over.
-    assert "virtualgpu" in printed("-m", "virtualgpu", "-c", "import cupy; print(cupy.__name__)")
 
 
 def test_gpulab_does_not_mistake_the_virtual_gpu_for_a_real_one() -> None:
@@ -254,15 +251,12 @@ def test_a_notebook_runs_with_the_pytest_option(tmp_path: Path) -> None:
     assert "1 passed" in printed(*command, str(tmp_path))
 
 
-def test_nvidias_own_packages_are_told_apart_from_cupy() -> None:
-    code = """import virtualgpu
-with virtualgpu.as_cupy():
-    try:
-        from cuda.core import Device
-    except ModuleNotFoundError as error:
-        print(error.name, error)
-"""
-    assert re.search(r"^cuda(\.core)? No module named 'cuda.*cp\.RawModule", printed("-c", code))
+def test_an_import_of_nvidias_python_packages_names_an_alternative() -> None:
+    with (
+        virtualgpu.as_cupy(),
+        pytest.raises(ModuleNotFoundError, match=r"No module named 'cuda.*cp\.RawModule"),
+    ):
+        importlib.import_module("cuda.core")
 
 
 def test_the_plugin_alone_changes_nothing(tmp_path: Path) -> None:
