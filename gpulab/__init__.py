@@ -103,7 +103,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in ("cp", "cupyx"):
-        # Asked anew each time: a switch between a real and a virtual device changes the answer.
+        # Not stored, because a switch between a real and a virtual device changes it.
         return load("gpulab.session", name)()
     if name == "__version__":
         return _version()
@@ -137,8 +137,8 @@ def _unknown(name: str) -> str:
     if any(hasattr(sys.modules.get(module), name) for module in ("cupy", "virtualgpu.cp")):
         return f"{text} It is one of cp's: write cp.{name}, after `from gpulab import cp`."
     names = _public()
-    near = did_you_mean(name, names, cutoff=0.6).replace("'", "'gl.", 1)
-    return text + (near or f" It has {', '.join(names)}.")
+    suggestion = did_you_mean(name, names, cutoff=0.6).replace("'", "'gl.", 1)
+    return text + (suggestion or f" It has {', '.join(names)}.")
 
 
 def _version() -> str:
@@ -157,7 +157,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def __dir__() -> list[str]:
-    # What completion offers after `gl.`: the public names, not what this module imports.
+    # Names that completion offers after `gl.`: the public ones, without this module's imports.
     return sorted(
         {*__getattr__("__all__"), "__version__", *(name for name in globals() if name.startswith("__"))}
     )

@@ -57,11 +57,11 @@ def warn(old: str, new: str) -> None:
 def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
     """Let a function of `PARAMETERS` accept its old parameter names."""
     name = function.__name__
-    renamed = PARAMETERS[name]
+    new_names = PARAMETERS[name]
 
     @functools.wraps(function)
-    def accepting(*args: P.args, **options: P.kwargs) -> T:
-        for old, new in renamed.items():
+    def wrapper(*args: P.args, **options: P.kwargs) -> T:
+        for old, new in new_names.items():
             if old in options:
                 if new in options:
                     raise TypeError(f"gl.{name} takes {new!r}; {old!r} is its old name. Pass one of them.")
@@ -69,26 +69,26 @@ def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
                 options[new] = options.pop(old)
         return function(*args, **options)
 
-    return accepting
+    return wrapper
 
 
 def old_property(old: str, new: str) -> property:
     """Return a property with an old name, whose value is that of the attribute that replaces it."""
 
-    def renamed(self: Any) -> Any:
+    def deprecated(self: Any) -> Any:
         warn(f".{old}", f".{new}")
         return getattr(self, new)
 
-    return property(renamed, doc=f"Deprecated: use `{new}`.")
+    return property(deprecated, doc=f"Deprecated: use `{new}`.")
 
 
 def old_method(old: str, new: str) -> Callable[..., Any]:
     """Return a method with an old name, which calls the method that replaces it."""
 
-    def renamed(self: Any, *args: Any, **options: Any) -> Any:
+    def deprecated(self: Any, *args: Any, **options: Any) -> Any:
         warn(f".{old}()", f".{new}()")
         return getattr(self, new)(*args, **options)
 
-    renamed.__name__ = old
-    renamed.__doc__ = f"Deprecated: use `{new}`."
-    return renamed
+    deprecated.__name__ = old
+    deprecated.__doc__ = f"Deprecated: use `{new}`."
+    return deprecated

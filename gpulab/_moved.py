@@ -60,8 +60,8 @@ class MovedFinder(MetaPathFinder):
             module = import_module(home)
         except ModuleNotFoundError as error:
             if error.name == "gpulab_course":
-                said = f"{fullname} is in the package gpulab-course now: pip install gpulab-course"
-                raise ModuleNotFoundError(said, name=error.name) from None
+                missing = f"{fullname} is in the package gpulab-course now: pip install gpulab-course"
+                raise ModuleNotFoundError(missing, name=error.name) from None
             raise
         return ModuleSpec(fullname, _SameModule(module), is_package=hasattr(module, "__path__"))
 

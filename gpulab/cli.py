@@ -22,12 +22,12 @@ from virtualgpu.errors import GpulabError
 
 COMMANDS = "gpulab.commands"
 # Commands of a checkout: name -> module with ``main(arguments)``, help.
-_OF_A_CHECKOUT = {
+_CHECKOUT_COMMANDS = {
     "bench": ("tools.bench.table", "measure the virtual GPU; with --gpu, the teaching kernels on a GPU"),
     "record": ("tools.recordings.record", "record a real GPU's answers for the tests and the course"),
 }
-# Named by the course, so that a command that is missing names the package that has it.
-_OF_THE_COURSE = ("lab", "copy", "reset", "check", "golf", "instructor", "report")
+# Commands of the course, so that the message for a missing command can name its package.
+_COURSE_COMMANDS = ("lab", "copy", "reset", "check", "golf", "instructor", "report")
 
 
 class CommandError(GpulabError):
@@ -53,13 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _other_command(name: str) -> Callable[[list[str]], int] | None:
     """Return the function of a command that is not one of this module, or None."""
-    if name in _OF_A_CHECKOUT:
+    if name in _CHECKOUT_COMMANDS:
         return lambda words: _run_tool(name, words)
-    added = metadata.entry_points(group=COMMANDS, name=name)
-    if added:
-        function: Callable[[list[str]], int] = next(iter(added)).load()
+    entries = metadata.entry_points(group=COMMANDS, name=name)
+    if entries:
+        function: Callable[[list[str]], int] = next(iter(entries)).load()
         return function
-    if name in _OF_THE_COURSE:
+    if name in _COURSE_COMMANDS:
         raise CommandError(f"`gpulab {name}` belongs to the course: pip install gpulab-course")
     return None
 
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     for command in sorted(metadata.entry_points(group=COMMANDS), key=lambda entry: entry.name):
         summary = (command.load().__doc__ or "").strip().partition("\n")[0]
         commands.add_parser(command.name, help=summary.rstrip("."), add_help=False)
-    for name, (_, text) in _OF_A_CHECKOUT.items():
+    for name, (_, text) in _CHECKOUT_COMMANDS.items():
         commands.add_parser(name, help=text, add_help=False)
     return parser
 
@@ -85,8 +85,8 @@ def _write_all_characters() -> None:
     """Make output accept any name: UTF-8 in a pipe or file, escapes for characters that an encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            is_free = "PYTHONIOENCODING" not in os.environ and not stream.isatty()
-            stream.reconfigure(encoding="utf-8" if is_free else None, errors="backslashreplace")
+            uses_utf8 = "PYTHONIOENCODING" not in os.environ and not stream.isatty()
+            stream.reconfigure(encoding="utf-8" if uses_utf8 else None, errors="backslashreplace")
 
 
 def _run_tool(command: str, words: list[str]) -> int:
@@ -98,7 +98,7 @@ def _run_tool(command: str, words: list[str]) -> int:
             "checkout of gpulab."
         )
     sys.path.insert(0, str(root))
-    module = _OF_A_CHECKOUT[command][0]
+    module = _CHECKOUT_COMMANDS[command][0]
     if command == "bench" and "--gpu" in words:
         module = "tools.bench.gpu"
         words = [word for word in words if word != "--gpu"]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 SECONDS = 600.0
 MOST_HZ = 100.0
-_END_S = 1.0  # how long the process' end waits for a reading that is on its way
+_END_S = 1.0  # limit on the wait for a pending reading at the end of the process
 
 Table = npt.NDArray[np.float64]
 
@@ -41,9 +41,9 @@ class Ring:
     def since(self, number: int = 0) -> Table:
         """Return rows from this number on, counted from 0, as far as they are still stored."""
         with self._lock:
-            held = len(self._rows)
-            first = max(0, number, self.added - held)
-            return self._rows[np.arange(first, self.added) % held]
+            capacity = len(self._rows)
+            start = max(0, number, self.added - capacity)
+            return self._rows[np.arange(start, self.added) % capacity]
 
 
 def check_rate(rate_hz: float) -> float:
@@ -52,10 +52,10 @@ def check_rate(rate_hz: float) -> float:
     Raises
     ------
     ValueError
-        If it is none that a sampler can have.
+        If the rate is not a number above 0 and at most `MOST_HZ`.
     """
-    given: object = rate_hz  # of a learner
-    if not isinstance(given, (int, float)) or not 0 < given <= MOST_HZ:
+    value: object = rate_hz  # of a learner
+    if not isinstance(value, (int, float)) or not 0 < value <= MOST_HZ:
         raise ValueError(f"rate_hz is above 0 and at most {MOST_HZ:g} readings a second, not {rate_hz!r}.")
     return rate_hz
 
@@ -63,22 +63,22 @@ def check_rate(rate_hz: float) -> float:
 class Sampler:
     """Calls a function at a rate, in a separate thread that ends when this object is deleted.
 
-    What the function raises does not reach the program: the row is one of NaN then, and `failure` says why
-    until a reading succeeds.
+    An exception of the function does not reach the program: the row has NaN then, and `failure` has the
+    message until a reading succeeds.
 
     Parameters
     ----------
     read
-        Gives the numbers of one row; None is one that is not available. It runs in the sampler's thread.
+        Returns the numbers of one row, with None for values that are not available. It runs in the thread.
     columns
-        How many there are.
+        The number of values in a row.
     rate_hz
-        Readings a second, at most `MOST_HZ`; fewer where one takes long.
+        Readings per second, at most `MOST_HZ`; fewer if a reading takes long.
     seconds
-        Of how long a time readings are kept.
+        The time for which readings are kept.
     then
-        Called after each reading with its number and its row, time in front, in the sampler's thread. What
-        it holds must not hold the sampler, or neither ever ends.
+        Called in the thread after each reading, with its number and its row, which starts with the time. It
+        must not refer to the sampler, or the thread never ends.
 
     Examples
     --------
@@ -93,28 +93,28 @@ class Sampler:
         columns: int,
         rate_hz: float = 10.0,
         seconds: float = SECONDS,
-        then: Callable[[int, Sequence[float | None]], None] | None = None,
+        on_reading: Callable[[int, Sequence[float | None]], None] | None = None,
     ) -> None:
         check_rate(rate_hz)
         self._read = read
-        self._nothing = (None,) * columns
+        self._empty_row = (None,) * columns
         self._ring = Ring(1 + columns, int(rate_hz * seconds) + 1)
         self._period_s = 1 / rate_hz
-        self._then = then
+        self._on_reading = on_reading
         self.began_ns = time.perf_counter_ns()
-        self._going = threading.Event()  # set while readings are taken
-        self._over = threading.Event()
+        self._active = threading.Event()  # set while readings are taken
+        self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.failure = ""
         self.cpu_ns = 0
-        """Processor time that all readings and what follows them have taken."""
+        """Processor time of all readings and of the calls after them."""
 
     @property
     def state(self) -> str:
         """``"live"``, ``"paused"`` or ``"stopped"``."""
-        if self._thread is None or self._over.is_set():
+        if self._thread is None or self._ended.is_set():
             return "stopped"
-        return "live" if self._going.is_set() else "paused"
+        return "live" if self._active.is_set() else "paused"
 
     @property
     def now_ns(self) -> int:
@@ -126,29 +126,29 @@ class Sampler:
         if self._thread is not None:
             return
         self.take()
-        self._going.set()
-        mine = weakref.ref(self, lambda _: over.set())
-        over = self._over
-        going = self._going
+        self._active.set()
+        reference = weakref.ref(self, lambda _: ended.set())
+        ended = self._ended
+        active = self._active
         self._thread = threading.Thread(
-            target=_run, args=(mine, going, over, self._period_s), name="gpulab sampler", daemon=True
+            target=_run, args=(reference, active, ended, self._period_s), name="gpulab sampler", daemon=True
         )
         self._thread.start()
 
     def pause(self) -> None:
         """Take no readings until `resume`; a row of NaN separates earlier from later readings."""
         if self.state == "live":
-            self._going.clear()
-            self._ring.add((self.now_ns, *self._nothing))
+            self._active.clear()
+            self._ring.add((self.now_ns, *self._empty_row))
 
     def resume(self) -> None:
         """Continue after a `pause`."""
         if self.state == "paused":
-            self._going.set()
+            self._active.set()
 
     def stop(self) -> bool:
         """End permanently; the readings are kept. Return False if a pending reading does not return."""
-        self._over.set()
+        self._ended.set()
         if self._thread is None or self._thread is threading.current_thread():
             return True
         self._thread.join(_END_S)
@@ -156,24 +156,24 @@ class Sampler:
 
     def take(self) -> None:
         """Take one reading now, on the calling thread."""
-        began = time.thread_time_ns()
+        start_ns = time.thread_time_ns()
         number = self._ring.added
-        at = self.now_ns
-        row: tuple[float | None, ...] = (at, *self._nothing)
+        time_ns = self.now_ns
+        row: tuple[float | None, ...] = (time_ns, *self._empty_row)
         try:
-            row = (at, *self._read())
+            row = (time_ns, *self._read())
             self._ring.add(row)
             self.failure = ""
         except Exception as error:
             self.failure = f"{type(error).__name__}: {error}"
-            row = (at, *self._nothing)
+            row = (time_ns, *self._empty_row)
             self._ring.add(row)
-        if self._then is not None:
+        if self._on_reading is not None:
             try:
-                self._then(number, row)
+                self._on_reading(number, row)
             except Exception as error:
                 self.failure = f"{type(error).__name__}: {error}"
-        self.cpu_ns += time.thread_time_ns() - began
+        self.cpu_ns += time.thread_time_ns() - start_ns
 
     @property
     def added(self) -> int:
@@ -185,21 +185,23 @@ class Sampler:
         return self._ring.since(since)
 
 
-def _run(mine: weakref.ref[Sampler], going: threading.Event, over: threading.Event, period_s: float) -> None:
+def _run(
+    reference: weakref.ref[Sampler], active: threading.Event, ended: threading.Event, period_s: float
+) -> None:
     """Run the thread, which has a reference to the sampler only during a reading."""
-    at_exit = over.set
-    atexit.register(at_exit)
-    due = time.perf_counter()
+    set_ended = ended.set
+    atexit.register(set_ended)
+    due_s = time.perf_counter()
     while True:
-        due = max(due + period_s, time.perf_counter())
-        if over.wait(max(period_s / 4, due - time.perf_counter())):
+        due_s = max(due_s + period_s, time.perf_counter())
+        if ended.wait(max(period_s / 4, due_s - time.perf_counter())):
             break
-        while not going.wait(1.0) and not over.is_set():
+        while not active.wait(1.0) and not ended.is_set():
             pass
-        sampler = mine()
-        if sampler is None or over.is_set():
+        sampler = reference()
+        if sampler is None or ended.is_set():
             break
-        if going.is_set():
+        if active.is_set():
             sampler.take()
         del sampler
-    atexit.unregister(at_exit)
+    atexit.unregister(set_ended)

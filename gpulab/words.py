@@ -46,7 +46,7 @@ def size(size_bytes: float) -> str:
 
 def time_unit(time_ns: float) -> tuple[str, float]:
     """Return the unit that suits a time, and its nanoseconds."""
-    return next((u for u in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if time_ns >= u[1]), ("ns", 1.0))
+    return next((unit for unit in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if time_ns >= unit[1]), ("ns", 1.0))
 
 
 def duration(time_ns: float) -> str:
@@ -71,10 +71,10 @@ def filled(text: str, words: Mapping[str, int | str]) -> str:
     >>> filled("{sectors} <sectors sector|sectors> a request", {"sectors": 4})
     '4 sectors a request'
     """
-    chosen = _CHOICE.sub(lambda found: found[2 if words[found[1]] == 1 else 3], text)
+    text_with_plurals = _CHOICE.sub(lambda match: match[2 if words[match[1]] == 1 else 3], text)
 
-    def put(found: re.Match[str]) -> str:
-        word = words[found[1]]
+    def put(match: re.Match[str]) -> str:
+        word = words[match[1]]
         return word if isinstance(word, str) else f"{word:,}"
 
-    return _NAME.sub(put, chosen)
+    return _NAME.sub(put, text_with_plurals)

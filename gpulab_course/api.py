@@ -1,7 +1,7 @@
-"""Functions of the course that `gpulab` offers, such as ``gl.check``.
+"""Functions of the course in `gpulab`, such as ``gl.check``.
 
-They are entry points of the group ``gpulab.course``. They look up what a name means in the notebooks'
-folders, and `gpulab_course.teach` does the rest.
+They are entry points of the group ``gpulab.course``. They look up names in the notebooks' folders
+and call `gpulab_course.teach`.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def check(exercise_id: str, answer: Any) -> Verdict:
     """
     exercise = folders.exercise(exercise_id)
     if exercise is None:
-        known = folders.exercises()
+        names = folders.exercises()
         raise checking.UnknownExerciseError(
-            f"There is no exercise {exercise_id!r}.{did_you_mean(exercise_id, known)} "
-            f"Exercises: {', '.join(known)}."
+            f"There is no exercise {exercise_id!r}.{did_you_mean(exercise_id, names)} "
+            f"Exercises: {', '.join(names)}."
         )
     return checking.check(exercise, answer)
 
@@ -127,17 +127,17 @@ def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) ->
 
 
 def _question(key: str) -> PredictionQuestion:
-    asked = folders.prediction(key)
-    if asked is None:
-        known = folders.predictions()
+    question = folders.prediction(key)
+    if question is None:
+        keys = folders.predictions()
         raise predictions.UnknownPredictionError(
-            f"The course asks for no prediction {key!r}.{did_you_mean(key, known)}"
+            f"The course asks for no prediction {key!r}.{did_you_mean(key, keys)}"
         )
-    return asked
+    return question
 
 
 def quiz(topic: str) -> Quiz:
-    """The questions of one topic: a form in JupyterLab, a numbered text elsewhere.
+    """Return the questions of one topic: a form in JupyterLab, numbered text elsewhere.
 
     Without the form, answer with ``q = gl.quiz("start")`` and ``q.answer(1, "b")``. Answers are kept
     (``GPULAB_HOME``); the order of the choices is the learner's own.
@@ -147,12 +147,12 @@ def quiz(topic: str) -> Quiz:
     UnknownQuizError
         If there is no such topic; the message names the nearest.
     """
-    known = folders.quizzes()
-    if topic not in known:
+    topics = folders.quizzes()
+    if topic not in topics:
         raise quizzes.UnknownQuizError(
-            f"There is no quiz {topic!r}.{did_you_mean(topic, known)} Topics: {', '.join(known)}."
+            f"There is no quiz {topic!r}.{did_you_mean(topic, topics)} Topics: {', '.join(topics)}."
         )
-    title, questions = known[topic]
+    title, questions = topics[topic]
     return Quiz(topic, title, questions)
 
 
@@ -177,7 +177,7 @@ def interview(
     cards: int = 6,
     chair: Chair = "candidate",
 ) -> Interview:
-    """A mock interview that measures: answer first, then the laboratory finds the truth.
+    """Start a mock interview: you answer first, then the laboratory measures the true value.
 
     Cards are drawn with their parameters (device, sizes, kernel) by a seed. A card that you missed or
     guessed comes back after 1, 3 and 7 days. The score is coverage times calibration.
@@ -219,5 +219,5 @@ def interview(
 
 
 def all_cards() -> list[Card]:
-    """All cards of the course."""
+    """Return all interview cards of the course."""
     return [card for folder in folders.folders() for card in folder.cards]

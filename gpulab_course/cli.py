@@ -29,7 +29,7 @@ def lab(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--hub", action="store_true", help="serve one learner of a JupyterHub, whose spawner calls this"
     )
-    options, rest = parser.parse_known_args(arguments)
+    options, jupyter_arguments = parser.parse_known_args(arguments)
     is_hub = options.hub and os.name != "nt"
     if is_hub:
         # On a computer that learners share, only a learner may read their own notebooks and histories.
@@ -39,10 +39,10 @@ def lab(arguments: Sequence[str]) -> int:
         folder = _folder(options.folder)
         _print(update_copies(folder))
         if is_hub:
-            for private in (folder, Path.home() / ".ipython"):
-                if private.is_dir():
-                    private.chmod(0o700)
-    return _open(find_first_notebook(folder), rest, hub=options.hub)
+            for private_folder in (folder, Path.home() / ".ipython"):
+                if private_folder.is_dir():
+                    private_folder.chmod(0o700)
+    return _open(find_first_notebook(folder), jupyter_arguments, hub=options.hub)
 
 
 def copy(arguments: Sequence[str]) -> int:
@@ -83,19 +83,19 @@ def _open(notebook: Path, arguments: Sequence[str], *, hub: bool) -> int:
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
     # The address that JupyterLab prints leads to the first notebook, too.
-    front = f"--{'ServerApp' if hub else 'LabApp'}.default_url=/lab/tree/{quote(notebook.name)}"
+    url_option = f"--{'ServerApp' if hub else 'LabApp'}.default_url=/lab/tree/{quote(notebook.name)}"
     data = Path(str(files("gpulab") / "data"))
     # JupyterLab keeps widget state in the learner's own notebooks, so that views outlive the kernel.
     settings = f"--LabApp.app_settings_dir={data / 'lab_settings'}"
-    # In a checkout and in an environment that others made CUDA C++ is in colour, too.
+    # CUDA C++ is coloured in a checkout as well, and in an environment that another tool created.
     colours = f"--LabApp.extra_labextensions_path={data / 'labextensions'}"
-    options = [*_as_root(), settings, colours, front, *arguments]
+    options = [*_as_root(), settings, colours, url_option, *arguments]
     if hub:
-        return _become([sys.executable, "-m", "jupyterhub.singleuser", *options], notebook.parent)
-    return _become([sys.executable, "-m", "jupyterlab", *options, notebook.name], notebook.parent)
+        return _replace_process([sys.executable, "-m", "jupyterhub.singleuser", *options], notebook.parent)
+    return _replace_process([sys.executable, "-m", "jupyterlab", *options, notebook.name], notebook.parent)
 
 
-def _become(command: Sequence[str], folder: Path) -> int:
+def _replace_process(command: Sequence[str], folder: Path) -> int:
     """Run a server in place of this process, so that a signal that ends this process ends the server."""
     sys.stdout.flush()
     if os.name != "nt":

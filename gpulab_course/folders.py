@@ -1,4 +1,4 @@
-"""Folders of the course, one per notebook: found by their names, each read when it is needed."""
+"""Folders of the course, one per notebook, found by their names and read when they are needed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Folder:
     def predictions(self) -> dict[str, PredictionQuestion]:
         """The notebook's predictions by key, such as ``"02-tail"``."""
         module = self._module("predictions")
-        return {asked.key: asked for asked in module.PREDICTIONS} if module else {}
+        return {question.key: question for question in module.PREDICTIONS} if module else {}
 
     @property
     def quiz(self) -> tuple[str, tuple[Question | WhyQuestion, ...]] | None:
@@ -77,51 +77,52 @@ class Folder:
 
 def folders() -> list[Folder]:
     """Return all folders of the course, in the notebooks' order."""
-    found = [
+    result = [
         Folder(name[1], name[2], entry, f"{package}.{entry.name}")
-        for package, place in _places()
-        for entry in place.iterdir()
+        for package, parent_path in _package_paths()
+        for entry in parent_path.iterdir()
         if (name := _NAME.fullmatch(entry.name))
     ]
-    return sorted(found, key=lambda folder: folder.path.name)
+    return sorted(result, key=lambda folder: folder.path.name)
 
 
-def _places() -> list[tuple[str, Path]]:
+def _package_paths() -> list[tuple[str, Path]]:
     """Return the folders in which the packages are, each with its package's name."""
-    return [(name, Path(place)) for name in PACKAGES for place in importlib.import_module(name).__path__]
+    return [(name, Path(path)) for name in PACKAGES for path in importlib.import_module(name).__path__]
 
 
 def exercise(exercise_id: str) -> Exercise | None:
     """Return the exercise of that name, or None; only the folder of its notebook is read."""
-    own = [folder for folder in folders() if folder.number == exercise_id[:2]]
-    return next((f.exercises[exercise_id] for f in own if exercise_id in f.exercises), None)
+    matching = [folder for folder in folders() if folder.number == exercise_id[:2]]
+    return next((f.exercises[exercise_id] for f in matching if exercise_id in f.exercises), None)
 
 
 def exercises() -> dict[str, Exercise]:
-    """All exercises of the course by name."""
+    """Return all exercises of the course by name."""
     return {name: exercise for folder in folders() for name, exercise in folder.exercises.items()}
 
 
 def prediction(key: str) -> PredictionQuestion | None:
     """Return the prediction of that key, or None; only the folder of its notebook is read."""
-    own = [folder for folder in folders() if folder.number == key[:2]]
-    return next((f.predictions[key] for f in own if key in f.predictions), None)
+    matching = [folder for folder in folders() if folder.number == key[:2]]
+    return next((f.predictions[key] for f in matching if key in f.predictions), None)
 
 
 def predictions() -> dict[str, PredictionQuestion]:
-    """All predictions of the course by key."""
-    return {key: asked for folder in folders() for key, asked in folder.predictions.items()}
+    """Return all predictions of the course by key."""
+    return {key: question for folder in folders() for key, question in folder.predictions.items()}
 
 
 def quizzes() -> dict[str, tuple[str, tuple[Question | WhyQuestion, ...]]]:
-    """Title and questions of all quizzes by topic."""
+    """Return the title and questions of all quizzes by topic."""
     return {folder.topic: quiz for folder in folders() if (quiz := folder.quiz)}
 
 
 def kernels() -> dict[str, str]:
-    """All CUDA C++ sources in the course's folders by path, such as ``"story/kernels/block.cu"``."""
-    kinds = ("*/kernels/*.cu", "kernels/*.cu")  # a notebook's own, and the ladders that all share
-    files = sorted(f for _, place in _places() for kind in kinds for f in place.glob(kind))
+    """Return all CUDA C++ sources in the course's folders by path, such as ``"story/kernels/block.cu"``."""
+    patterns = ("*/kernels/*.cu", "kernels/*.cu")  # a notebook's own, and the ladders that all share
+    parents = [path for _, path in _package_paths()]
+    files = sorted(file for parent in parents for pattern in patterns for file in parent.glob(pattern))
     return {"/".join(file.parts[-3:]): file.read_text(encoding="utf-8") for file in files}
 
 

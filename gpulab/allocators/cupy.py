@@ -1,4 +1,4 @@
-"""CuPy's memory pool as a model: what it does with requests, without a device."""
+"""A model of CuPy's memory pool, which handles requests without a device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CuPyAllocator:
     Parameters
     ----------
     limit_bytes : int
-        What the pool may take from the device, 0 for no limit.
+        Bytes that the pool may take from the device; 0 for no limit.
     capacity_bytes : int
         Memory of the device; an H200's by default.
 
@@ -56,9 +56,9 @@ class CuPyAllocator:
     ) -> None:
         self.sink: Sink = _drop
         self._device = Device(capacity_bytes)
-        self._pool: ChunkPool[_Range] = ChunkPool(released=self._released)
-        self._stream = 0  # of the request being served
-        self._in_use: dict[int, tuple[Chunk[_Range], int]] = {}  # by address, with the bytes asked for
+        self._pool: ChunkPool[_Range] = ChunkPool(released=self._release)
+        self._stream = 0  # of the current request
+        self._in_use: dict[int, tuple[Chunk[_Range], int]] = {}  # by address, with the requested bytes
         self._id = device_id
         self._provenance = Provenance("modelled", device_name, "CuPy 14.2")
         self.set_limit(limit_bytes)
@@ -139,9 +139,9 @@ class CuPyAllocator:
         """Return the current segments and blocks of the pool."""
         segments = tuple(
             Segment(
-                first.mem.ptr, first.mem.size, first.arena.stream, tuple(map(self._block, first.and_after()))
+                chunk.mem.ptr, chunk.mem.size, chunk.arena.stream, tuple(map(self._block, chunk.and_after()))
             )
-            for first in self._pool.segments()
+            for chunk in self._pool.segments()
         )
         return BlockMap(self._provenance, self._id, 0, self._pool.limit_bytes, segments)
 
@@ -158,6 +158,6 @@ class CuPyAllocator:
         self.sink("segment_alloc", address, size, 0, self._stream)
         return _Range(address, size)
 
-    def _released(self, chunk: Chunk[_Range]) -> None:
+    def _release(self, chunk: Chunk[_Range]) -> None:
         self._device.free(chunk.address, chunk.size)
         self.sink("segment_free", chunk.address, chunk.size, 0, chunk.arena.stream)

@@ -1,4 +1,4 @@
-"""Fragmentation in numbers: how much is free, in which pieces, and which request would fail."""
+"""Fragmentation in numbers: the free bytes, the free pieces, and the largest possible request."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ OWN_SEGMENT_BYTES = 10 << 20
 
 
 def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation:
-    """Free memory of a pool, in all and for each stream.
+    """Return the free memory of a pool, in total and for each stream.
 
-    A free block serves the stream of its segment only, and in PyTorch's allocator requests of its pool's
-    sizes. What no free block serves must come from the device: from what the limit or `capacity_bytes`
-    leaves, after unused segments were given back.
+    A free block serves only the stream of its segment, and in PyTorch's allocator only requests of its pool's
+    sizes. Other requests need memory of the device, as far as the limit or `capacity_bytes` allows after
+    unused segments were returned.
 
     Parameters
     ----------
     capacity_bytes
-        What the pool could take from the device in all; 0 if that is not known.
+        Total memory that the pool could take from the device; 0 if it is not known.
 
     Examples
     --------
@@ -32,9 +32,9 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
     """
     reserved = block_map.total_bytes
     used = block_map.used_bytes
-    limits = [each for each in (block_map.limit_bytes, capacity_bytes) if each]
-    room = max(0, min(limits) - reserved) if limits else None
-    released = sum(map(releasable_bytes, block_map.segments))
+    limits = [limit for limit in (block_map.limit_bytes, capacity_bytes) if limit]
+    available = max(0, min(limits) - reserved) if limits else None
+    releasable = sum(map(releasable_bytes, block_map.segments))
     keys = {(segment.stream, segment.pool) for segment in block_map.segments}
     if any(pool for _, pool in keys):  # large requests go to a pool that may have nothing yet
         keys |= {(stream, "large") for stream, _ in keys}
@@ -44,7 +44,7 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
             stream,
             pool,
             [s for s in block_map.segments if (s.stream, s.pool) == (stream, pool)],
-            None if room is None else room + released,
+            None if available is None else available + releasable,
             expandable,
         )
         for stream, pool in sorted(keys)
@@ -61,8 +61,8 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
         free_bytes=reserved - used,
         largest_free_bytes=block_map.largest_free_bytes,
         rounding_bytes=rounding,
-        releasable_bytes=released,
-        room_bytes=room,
+        releasable_bytes=releasable,
+        room_bytes=available,
         arenas=arenas,
     )
 
@@ -90,7 +90,11 @@ def _arena(
     largest = max(free, default=0)
     tails = [_tail(segment) for segment in segments if segment.is_expandable]
     tails += [0] * (expandable and not tails)
-    request = None if device_bytes is None else max(_served(pool, largest), _new(pool, device_bytes, tails))
+    request = (
+        None
+        if device_bytes is None
+        else max(_request_bytes(pool, largest), _new_segment_bytes(pool, device_bytes, tails))
+    )
     used = sum(block.size_bytes for block in blocks if block.state in ("used", "waiting"))
     return Arena(
         stream=stream,
@@ -105,16 +109,16 @@ def _arena(
 
 def _tail(segment: Segment) -> int:
     """Return the free bytes at the end of the mapped part of a segment."""
-    last = [block for block in segment.blocks if not block.is_unmapped][-1:]
-    return last[0].size_bytes if last and last[0].is_free else 0
+    mapped = [block for block in segment.blocks if not block.is_unmapped][-1:]
+    return mapped[0].size_bytes if mapped and mapped[0].is_free else 0
 
 
-def _served(pool: str, free_bytes: int) -> int:
+def _request_bytes(pool: str, free_bytes: int) -> int:
     """Return the largest request that a free block of a pool can serve."""
     return min(free_bytes, SMALL_REQUEST_BYTES) if pool == "small" else free_bytes
 
 
-def _new(pool: str, device_bytes: int, tails: list[int]) -> int:
+def _new_segment_bytes(pool: str, device_bytes: int, tails: list[int]) -> int:
     """Return the largest request that the device can serve, with the free end of an expandable segment."""
     if pool == "small":
         return SMALL_REQUEST_BYTES if device_bytes >= SMALL_PAGE_BYTES else 0

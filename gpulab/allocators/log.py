@@ -10,9 +10,9 @@ _CODES = {action: code for code, action in enumerate(ACTIONS)}
 
 
 class EventLog:
-    """Collects events and stack traces; `emit` is what an allocator model calls.
+    """Collects events and stack traces; an allocator model calls `emit`.
 
-    ``time_ns`` and ``stack`` are those of the request being served: set them before each one.
+    ``time_ns`` and ``stack`` are those of the current request; the caller sets them before each request.
 
     Examples
     --------
@@ -46,15 +46,15 @@ class EventLog:
         return tuple(self._stacks)
 
     def events(self) -> AllocatorEvents:
-        """All events so far, as columns."""
+        """Return all events so far, as columns."""
         columns = np.array(self._rows, dtype=np.int64).reshape(-1, 7).T
-        actions, addresses, sizes, requested, streams, times, stacks = columns
+        actions, addresses, sizes, requested, streams, times_ns, stacks = columns
         return AllocatorEvents(
             actions=actions.astype(np.uint8),
             addresses=addresses,
             size_bytes=sizes,
             requested_bytes=requested,
             streams=streams,
-            time_ns=times,
+            time_ns=times_ns,
             stacks=stacks.astype(np.int32),
         )

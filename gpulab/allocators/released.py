@@ -14,29 +14,29 @@ _FREED = ACTIONS.index("segment_free")
 Row = tuple[int, int, int, int, int, int, int]
 
 
-def named(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
+def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
     """Replace events that only record how many bytes were released by the released segments.
 
-    CuPy's pool calls no hook when it gives segments back. It gives back all that have no block in use, of
-    all streams or of one: those are looked for whose sizes have the sum that was seen.
+    CuPy's pool calls no hook when it returns segments. It returns all segments without a block in use, of all
+    streams or of one. This function searches for segments whose sizes add up to the released bytes.
 
     Parameters
     ----------
     first
-        What the pool held before the events.
+        The segments and blocks of the pool before the events.
     events
-        With ``segment_free`` events of address 0, whose size is what the pool's total shrank by.
+        The events, with ``segment_free`` events of address 0, whose size is the decrease of the pool's total.
 
     Returns
     -------
     events, unnamed_bytes
-        The same with segments' addresses and sizes; and what could not be explained, for which there is no
-        event.
+        The events with the addresses and sizes of segments; and the bytes that no segments explain, for which
+        there is no event.
     """
-    books = _Books(first)
+    segments = _Segments(first)
     rows = list[Row]()
-    unnamed = 0
-    columns = (
+    unnamed_bytes = 0
+    event_columns = (
         events.addresses,
         events.size_bytes,
         events.requested_bytes,
@@ -44,33 +44,37 @@ def named(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, in
         events.time_ns,
         events.stacks,
     )
-    for code, *row in zip(events.actions.tolist(), *(column.tolist() for column in columns), strict=True):
+    for code, *row in zip(
+        events.actions.tolist(), *(column.tolist() for column in event_columns), strict=True
+    ):
         address, size, _, stream, time_ns, stack = row
         if code != _FREED or address:
-            books.note(ACTIONS[code], address, size, stream)
+            segments.note(ACTIONS[code], address, size, stream)
             rows.append((code, *row))
             continue
-        gone = books.sum_to(size)
-        unnamed += 0 if gone else size
-        for start in gone:
-            size, stream = books.segments[start]
-            books.note("segment_free", start, size, stream)
+        starts = segments.sum_to(size)
+        unnamed_bytes += 0 if starts else size
+        for start in starts:
+            size, stream = segments.segments[start]
+            segments.note("segment_free", start, size, stream)
             rows.append((_FREED, start, size, 0, stream, time_ns, stack))
     table = np.array(rows, np.int64).reshape(-1, 7)
-    address_column, sizes, asked, streams, times = (np.ascontiguousarray(table[:, at]) for at in range(1, 6))
-    found = AllocatorEvents(
+    address_column, sizes, requested, streams, times = (
+        np.ascontiguousarray(table[:, index]) for index in range(1, 6)
+    )
+    result = AllocatorEvents(
         actions=table[:, 0].astype(np.uint8),
         addresses=address_column,
         size_bytes=sizes,
-        requested_bytes=asked,
+        requested_bytes=requested,
         streams=streams,
         time_ns=times,
         stacks=table[:, 6].astype(np.int32),
     )
-    return found, unnamed
+    return result, unnamed_bytes
 
 
-class _Books:
+class _Segments:
     """Segments, with the number of blocks in use in each."""
 
     def __init__(self, first: BlockMap) -> None:
@@ -93,22 +97,22 @@ class _Books:
                 self.starts.remove(address)
                 del self.segments[address], self.blocks[address]
             case "alloc" | "free_completed":
-                at = bisect_right(self.starts, address) - 1
-                if at >= 0 and address < self.starts[at] + self.segments[self.starts[at]][0]:
-                    self.blocks[self.starts[at]] += 1 if action == "alloc" else -1
+                index = bisect_right(self.starts, address) - 1
+                if index >= 0 and address < self.starts[index] + self.segments[self.starts[index]][0]:
+                    self.blocks[self.starts[index]] += 1 if action == "alloc" else -1
 
     def sum_to(self, size: int) -> list[int]:
         """Return unused segments of as many streams as possible that add up to `size` bytes, or none."""
         unused = [start for start, count in self.blocks.items() if count <= 0]
-        for streams in self._choices({self.segments[start][1] for start in unused}):
-            found = [start for start in unused if self.segments[start][1] in streams]
-            if sum(self.segments[start][0] for start in found) == size:
-                return sorted(found)
+        for streams in self._stream_sets({self.segments[start][1] for start in unused}):
+            chosen = [start for start in unused if self.segments[start][1] in streams]
+            if sum(self.segments[start][0] for start in chosen) == size:
+                return sorted(chosen)
         return []
 
-    def _choices(self, streams: set[int]) -> Iterator[tuple[int, ...]]:
+    def _stream_sets(self, streams: set[int]) -> Iterator[tuple[int, ...]]:
         """Yield sets of streams, the largest first; only some of them if there are many streams."""
-        most = len(streams) if len(streams) <= 10 else 1
+        max_size = len(streams) if len(streams) <= 10 else 1
         yield tuple(streams)
-        for many in range(most, 0, -1):
-            yield from combinations(sorted(streams), many)
+        for size in range(max_size, 0, -1):
+            yield from combinations(sorted(streams), size)

@@ -1,4 +1,4 @@
-"""Reconstruction of the requests behind a trace, and their replay on another allocator."""
+"""Reconstruct the requests of a program from a trace, and replay them on another allocator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from virtualgpu.records.memory import (
     Stack,
 )
 
-_ASKED_FREE = ACTIONS.index("free_requested")
+_FREE_REQUESTED = ACTIONS.index("free_requested")
 
 
 class OutOfMemory(GpulabError, MemoryError):
@@ -31,7 +31,7 @@ class RequestError(GpulabError, ValueError):
 
 
 class Sink(Protocol):
-    """Takes an allocator's events (`EventLog.emit` is one)."""
+    """Function that receives an allocator's events, such as `EventLog.emit`."""
 
     def __call__(
         self, action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int, /
@@ -41,8 +41,8 @@ class Sink(Protocol):
 class Allocator(Protocol):
     """Interface of an allocator model, which handles requests without a device.
 
-    Every event goes to `sink` in the vocabulary of `AllocatorEvents`: the segments taken and given back as
-    well as the blocks; ``oom`` (its address is the device's free bytes) before `malloc` raises.
+    Every event of a block or a segment goes to `sink`, with an action of `AllocatorEvents`. Before `malloc`
+    raises, it sends ``oom`` with the device's free bytes as the address.
     """
 
     sink: Sink
@@ -84,47 +84,47 @@ class Allocator(Protocol):
 def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[Stack] = ()) -> AllocatorTrace:
     """Replay requests on an allocator model, whichever allocator they were first made of.
 
-    An allocation that does not fit is an ``oom`` event, and what is later asked about it is passed over, as
-    in a program that catches the error and goes on without.
+    An allocation that does not fit is an ``oom`` event. Later requests for it are skipped, as in a program
+    that catches the error and continues.
 
     Parameters
     ----------
     requests : iterable of Request
-        As `requests_of` finds them in a trace, or a recorder of a program's calls.
+        The requests that `requests_of` returns, or that a recorder of a program's calls has.
     allocator : Allocator
         The model; its state is used up.
     stacks : sequence of Stack
-        The stack traces that the requests' numbers mean, for the result.
+        The stack traces to which the requests' numbers refer, for the result.
 
     Raises
     ------
     RequestError
-        If a request cannot be: a negative size, a free of a number that is not alive.
+        If a request is impossible: a negative size, or a free of a number that is not alive.
     """
     log = EventLog()
     allocator.sink = log.emit
-    first = allocator.block_map()
+    start = allocator.block_map()
     addresses: dict[int, int] = {}
-    lost: set[int] = set()
+    failed: set[int] = set()
     for request in requests:
         log.time_ns = request.time_ns
         log.stack = request.stack
         match request.kind:
             case "alloc":
                 _check_new(request, addresses)
-                lost.discard(request.number)
+                failed.discard(request.number)
                 try:
                     addresses[request.number] = allocator.malloc(request.size_bytes, request.stream)
                 except OutOfMemory:
-                    lost.add(request.number)
-            case "free" | "record_stream" if request.number in lost:
+                    failed.add(request.number)
+            case "free" | "record_stream" if request.number in failed:
                 if request.kind == "free":
-                    lost.remove(request.number)
+                    failed.remove(request.number)
             case "free":
-                allocator.free(_alive(request, addresses))
+                allocator.free(_address_of(request, addresses))
                 del addresses[request.number]
             case "record_stream":
-                allocator.record_stream(_alive(request, addresses), request.stream)
+                allocator.record_stream(_address_of(request, addresses), request.stream)
             case "complete":
                 allocator.complete(request.stream)
             case "empty_cache":
@@ -132,10 +132,10 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
             case "set_limit":
                 allocator.set_limit(request.size_bytes)
     return AllocatorTrace(
-        provenance=first.provenance,
-        device_id=first.device_id,
+        provenance=start.provenance,
+        device_id=start.device_id,
         allocator=allocator.name,
-        first=first,
+        first=start,
         events=log.events(),
         stacks=tuple(stacks),
         settings=allocator.settings,
@@ -153,13 +153,13 @@ def _check_new(request: Request, addresses: dict[int, int]) -> None:
         )
 
 
-def _alive(request: Request, addresses: dict[int, int]) -> int:
+def _address_of(request: Request, addresses: dict[int, int]) -> int:
     try:
         return addresses[request.number]
     except KeyError:
-        doing = "freed" if request.kind == "free" else "given to another stream"
+        verb = "freed" if request.kind == "free" else "given to another stream"
         raise RequestError(
-            f"Allocation {request.number} is {doing} but is not alive: it was freed before, or never made."
+            f"Allocation {request.number} is {verb} but is not alive: it was freed before, or never made."
         ) from None
 
 
@@ -174,9 +174,9 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
     """
     events = trace.events
     codes = events.actions.tolist()
-    completed, completed_first = _completions(events)
-    asked = asked_to_empty(trace)
-    last = len(codes) - 1
+    completed_by_index, completed_by_address = _completions(events)
+    releases = release_starts(trace)
+    last_index = len(codes) - 1
     requests: list[Request] = []
     numbers: dict[int, int] = {}
     waiting: dict[int, int] = {}
@@ -190,63 +190,67 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
             size = block.requested_bytes or block.size_bytes
             requests.append(Request("alloc", count, size, segment.stream, trace.first.time_ns, block.stack))
             if block.state == "waiting":
-                waits = waiting[block.address] = completed_first.get(block.address, last + 1 + count)
-                requests += (Request("record_stream", count, stream=-1 - waits), Request("free", count))
+                wait_number = waiting[block.address] = completed_by_address.get(
+                    block.address, last_index + 1 + count
+                )
+                requests += (Request("record_stream", count, stream=-1 - wait_number), Request("free", count))
             else:
                 numbers[block.address] = count
             count += 1
-    for i, (action, address, size, wanted, stream, time_ns, stack) in enumerate(events.rows()):
+    for i, (action, address, size, requested, stream, time_ns, stack) in enumerate(events.rows()):
         match action:
             case "alloc":
-                requests.append(Request("alloc", count, wanted or size, stream, time_ns, stack))
+                requests.append(Request("alloc", count, requested or size, stream, time_ns, stack))
                 numbers[address] = count
                 count += 1
             case "free_requested" if address in numbers:
                 number = numbers.pop(address)
-                if completed and completed.get(i) != i + 1:
-                    waits = waiting[address] = completed.get(i, last + 1 + number)
+                if completed_by_index and completed_by_index.get(i) != i + 1:
+                    wait_number = waiting[address] = completed_by_index.get(i, last_index + 1 + number)
                     requests.append(
-                        Request("record_stream", number, stream=-1 - waits, time_ns=time_ns, stack=stack)
+                        Request(
+                            "record_stream", number, stream=-1 - wait_number, time_ns=time_ns, stack=stack
+                        )
                     )
                 requests.append(Request("free", number, time_ns=time_ns, stack=stack))
             case "free_completed" if address in waiting:
                 requests.append(Request("complete", stream=-1 - waiting.pop(address), time_ns=time_ns))
                 # Allocators check streams when they allocate, or when the program asks for it.
-                if i == last or codes[i + 1] == _ASKED_FREE:
+                if i == last_index or codes[i + 1] == _FREE_REQUESTED:
                     requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
-            case "segment_free" | "segment_unmap" if i in asked:
+            case "segment_free" | "segment_unmap" if i in releases:
                 requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
             case "oom":
-                requests.append(Request("alloc", count, wanted or size, stream, time_ns, stack))
-                if i < last:
+                requests.append(Request("alloc", count, requested or size, stream, time_ns, stack))
+                if i < last_index:
                     requests.append(Request("free", count, time_ns=time_ns, stack=stack))
                 count += 1
     return requests
 
 
 def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the event that completed each free: by index of its ``free_requested``, else by address."""
-    done = ACTIONS.index("free_completed")
-    found: dict[int, int] = {}
-    first: dict[int, int] = {}
-    open_: dict[int, int] = {}
-    where = np.flatnonzero((events.actions == _ASKED_FREE) | (events.actions == done)).tolist()
+    """Return the event that completed each free, by the index of its ``free_requested``, or by address."""
+    completed = ACTIONS.index("free_completed")
+    by_index: dict[int, int] = {}
+    by_address: dict[int, int] = {}
+    pending: dict[int, int] = {}
+    indices = np.flatnonzero((events.actions == _FREE_REQUESTED) | (events.actions == completed)).tolist()
     codes = events.actions.tolist()
     addresses = events.addresses.tolist()
-    for i in where:
-        if codes[i] == _ASKED_FREE:
-            open_[addresses[i]] = i
-        elif addresses[i] in open_:
-            found[open_.pop(addresses[i])] = i
+    for i in indices:
+        if codes[i] == _FREE_REQUESTED:
+            pending[addresses[i]] = i
+        elif addresses[i] in pending:
+            by_index[pending.pop(addresses[i])] = i
         else:
-            first.setdefault(addresses[i], i)
-    return found, first
+            by_address.setdefault(addresses[i], i)
+    return by_index, by_address
 
 
-def asked_to_empty(trace: AllocatorTrace) -> set[int]:
-    """Return the first event of each run of segments that the program asked to release."""
-    given = {ACTIONS.index("segment_free"), ACTIONS.index("segment_unmap")}
-    taken = {ACTIONS.index("segment_alloc"), ACTIONS.index("segment_map")}
+def release_starts(trace: AllocatorTrace) -> set[int]:
+    """Return the index of the first event of each series of segment releases that the program requested."""
+    release_codes = {ACTIONS.index("segment_free"), ACTIONS.index("segment_unmap")}
+    allocation_codes = {ACTIONS.index("segment_alloc"), ACTIONS.index("segment_map")}
     oom = ACTIONS.index("oom")
     events = trace.events
     codes = events.actions.tolist()
@@ -254,25 +258,29 @@ def asked_to_empty(trace: AllocatorTrace) -> set[int]:
     stacks = events.stacks.tolist()
     limit = trace.first.limit_bytes or trace.capacity_bytes
     reserved = trace.first.total_bytes
-    asked = set()
+    starts = set()
     i = 0
     while i < len(codes):
-        if codes[i] not in given:
-            reserved += sizes[i] if codes[i] in taken else 0
+        if codes[i] not in release_codes:
+            reserved += sizes[i] if codes[i] in allocation_codes else 0
             i += 1
             continue
         start = i
         before = reserved
-        while i < len(codes) and codes[i] in given:
+        while i < len(codes) and codes[i] in release_codes:
             reserved -= sizes[i]
             i += 1
-        # Emptied to make room for what follows? Then what follows takes memory (or fails to) for the same
-        # line of the program, and would not have found room before. Where no limit is known, the line counts.
-        follows = codes[i] if i < len(codes) else -1
-        if follows == oom:
+        # A release for a following allocation belongs to the same line of the program, and the allocation
+        # would not have fitted before. If no limit is known, the line alone decides.
+        next_code = codes[i] if i < len(codes) else -1
+        if next_code == oom:
             continue
-        by_the_same_call = i < len(codes) and stacks[start] == stacks[i]
-        if follows in taken and by_the_same_call and (before + sizes[i] > limit if limit else stacks[i] >= 0):
+        is_same_call = i < len(codes) and stacks[start] == stacks[i]
+        if (
+            next_code in allocation_codes
+            and is_same_call
+            and (before + sizes[i] > limit if limit else stacks[i] >= 0)
+        ):
             continue
-        asked.add(start)
-    return asked
+        starts.add(start)
+    return starts

@@ -1,8 +1,7 @@
 """The state of an allocator at any step of its trace, forwards and backwards.
 
-Each block and each mapped range has a life, from the step that began it to the one that ended it. What was
-there at a step is then a comparison of two columns, in any order of steps and without going through the
-events before it.
+Each block and each mapped range has a lifetime, from its first step to its last. The state at a step is then
+a comparison of two columns, which does not need the events before it.
 """
 
 from __future__ import annotations
@@ -55,9 +54,11 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
         If the trace has fewer events.
     """
     trace = history.trace
-    last = history.last_step
-    if not 0 <= step <= last:
-        raise IndexError(f"Step {step:,} is outside this trace, which has {last:,} events: 0 to {last:,}.")
+    last_step = history.last_step
+    if not 0 <= step <= last_step:
+        raise IndexError(
+            f"Step {step:,} is outside this trace, which has {last_step:,} events: 0 to {last_step:,}."
+        )
     events = trace.events
     time_ns = int(events.time_ns[step - 1]) if step else trace.first.time_ns
     blocks = _blocks(history, step)
@@ -69,59 +70,63 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
     return replace(trace.first, time_ns=time_ns, segments=tuple(segments))
 
 
-def tail(trace: AllocatorTrace, most: int) -> AllocatorTrace:
-    """Return the last `most` events of a trace; the map before them replaces the earlier events."""
+def tail(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
+    """Return the last `max_events` events of a trace; the map before them replaces the earlier events."""
     events = trace.events
-    cut = len(trace.events) - most
-    if cut <= 0:
+    start = len(trace.events) - max_events
+    if start <= 0:
         return trace
-    # What is alive at the cut was allocated by the last event, but for frees, that its address has.
-    codes = events.actions[:cut]
-    addresses = events.addresses[:cut]
-    alloc, asked, freed = (ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed"))
-    about = np.flatnonzero((codes == alloc) | (codes == asked) | (codes == freed))
-    last = _last_of_each(addresses, about)
-    waiting = last[codes[last] == asked]
-    gone = addresses[last[codes[last] == freed]]
-    made = _last_of_each(addresses, np.flatnonzero(codes == alloc))
-    made = made[~np.isin(addresses[made], gone)]
-    segments = np.flatnonzero((codes != alloc) & (codes != asked) & (codes != freed))
-    kept = np.concatenate((segments, np.sort(made), np.sort(waiting)))
-    first = _without(trace.first, {*gone.tolist(), *addresses[made].tolist()})
-    before = history(replace(trace, first=first, events=_rows_of(events, kept)))
-    time_ns = int(events.time_ns[cut - 1])
-    first = replace(at(before, before.last_step), time_ns=time_ns)
-    said = f"Only the last {most:,} of {len(events):,} events are shown."
-    note = " ".join(part for part in (trace.note, said) if part)
-    return replace(trace, first=first, events=_rows_of(events, np.arange(cut, cut + most)), note=note)
-
-
-def _last_of_each(addresses: Column, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Return the last row of each address, of rows in order."""
-    _, back = np.unique(addresses[rows][::-1], return_index=True)
-    found: npt.NDArray[np.intp] = rows[::-1][back]
-    return found
-
-
-def _rows_of(events: AllocatorEvents, rows: npt.NDArray[np.intp]) -> AllocatorEvents:
-    return AllocatorEvents(
-        **{each.name: getattr(events, each.name)[rows] for each in fields(AllocatorEvents)}
+    # A block is alive at the start if the last event of its address, without frees, is its allocation.
+    codes = events.actions[:start]
+    addresses = events.addresses[:start]
+    allocated, requested, freed = (
+        ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed")
+    )
+    block_rows = np.flatnonzero((codes == allocated) | (codes == requested) | (codes == freed))
+    last_rows = _last_rows(addresses, block_rows)
+    waiting = last_rows[codes[last_rows] == requested]
+    freed_addresses = addresses[last_rows[codes[last_rows] == freed]]
+    allocations = _last_rows(addresses, np.flatnonzero(codes == allocated))
+    allocations = allocations[~np.isin(addresses[allocations], freed_addresses)]
+    segments = np.flatnonzero((codes != allocated) & (codes != requested) & (codes != freed))
+    rows = np.concatenate((segments, np.sort(allocations), np.sort(waiting)))
+    first = _without_blocks(trace.first, {*freed_addresses.tolist(), *addresses[allocations].tolist()})
+    earlier = history(replace(trace, first=first, events=_select_rows(events, rows)))
+    time_ns = int(events.time_ns[start - 1])
+    first = replace(at(earlier, earlier.last_step), time_ns=time_ns)
+    limit_note = f"Only the last {max_events:,} of {len(events):,} events are shown."
+    note = " ".join(part for part in (trace.note, limit_note) if part)
+    return replace(
+        trace, first=first, events=_select_rows(events, np.arange(start, start + max_events)), note=note
     )
 
 
-def _without(first: BlockMap, gone: set[int]) -> BlockMap:
+def _last_rows(addresses: Column, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Return the last row of each address, of rows in order."""
+    _, reverse_rows = np.unique(addresses[rows][::-1], return_index=True)
+    result: npt.NDArray[np.intp] = rows[::-1][reverse_rows]
+    return result
+
+
+def _select_rows(events: AllocatorEvents, rows: npt.NDArray[np.intp]) -> AllocatorEvents:
+    return AllocatorEvents(
+        **{column.name: getattr(events, column.name)[rows] for column in fields(AllocatorEvents)}
+    )
+
+
+def _without_blocks(first: BlockMap, addresses: set[int]) -> BlockMap:
     """Return a map without the blocks in use at some addresses."""
     segments = tuple(
         replace(
-            s,
+            segment,
             blocks=tuple(
-                Block(address=b.address, size_bytes=b.size_bytes, is_free=True)
-                if b.address in gone and not b.is_unmapped
-                else b
-                for b in s.blocks
+                Block(address=block.address, size_bytes=block.size_bytes, is_free=True)
+                if block.address in addresses and not block.is_unmapped
+                else block
+                for block in segment.blocks
             ),
         )
-        for s in first.segments
+        for segment in first.segments
     )
     return replace(first, segments=segments)
 
@@ -129,22 +134,22 @@ def _without(first: BlockMap, gone: set[int]) -> BlockMap:
 def _spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:
     """Return start and end of the mapped ranges of each segment, sorted by address, neighbours joined."""
     rows = np.flatnonzero((ranges.begins <= step) & (step < ranges.ends))
-    found: dict[int, list[tuple[int, int]]] = {}
+    result: dict[int, list[tuple[int, int]]] = {}
     columns = (ranges.segments, ranges.addresses, ranges.size_bytes)
     for number, start, size in zip(*(column[rows].tolist() for column in columns), strict=True):
-        spans = found.setdefault(number, [])
+        spans = result.setdefault(number, [])
         if spans and spans[-1][1] >= start:
             spans[-1] = (spans[-1][0], max(spans[-1][1], start + size))
         else:
             spans.append((start, start + size))
-    return found
+    return result
 
 
 def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
     """Return the blocks of each segment that are in use or wait, sorted by address."""
     lives = history.blocks
     rows = np.flatnonzero((lives.begins <= step) & (step < lives.ends))
-    found: dict[int, list[Block]] = {}
+    result: dict[int, list[Block]] = {}
     columns = (
         lives.segments,
         lives.addresses,
@@ -154,8 +159,10 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
         lives.begins,
         lives.freed,
     )
-    picked = (column[rows].tolist() for column in columns)
-    for row, number, address, size, asked, stack, begin, freed in zip(rows.tolist(), *picked, strict=True):
+    selected_columns = (column[rows].tolist() for column in columns)
+    for row, number, address, size, requested, stack, begin, freed in zip(
+        rows.tolist(), *selected_columns, strict=True
+    ):
         waiting = freed <= step
         label = lives.labels.get(row, "")
         event = (freed if waiting else begin) - 1
@@ -163,14 +170,14 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
             address=address,
             size_bytes=size,
             is_free=False,
-            requested_bytes=asked,
+            requested_bytes=requested,
             label=label,
             is_waiting=waiting,
             stack=stack,
             event=event,
         )
-        found.setdefault(number, []).append(block)
-    return found
+        result.setdefault(number, []).append(block)
+    return result
 
 
 def _segment(
@@ -191,22 +198,22 @@ def _segment(
 
 def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]:
     """Return the blocks together with the free and the unmapped ranges between them."""
-    place = spans[0][0]
-    later = 0
+    address = spans[0][0]
+    index = 0
     for start, end in spans:
-        if place < start:
-            yield Block(address=place, size_bytes=start - place, is_free=False, is_unmapped=True)
-            place = start
-        while later < len(blocks) and blocks[later].address < end:
-            block = blocks[later]
-            if place < block.address:
-                yield Block(address=place, size_bytes=block.address - place, is_free=True)
+        if address < start:
+            yield Block(address=address, size_bytes=start - address, is_free=False, is_unmapped=True)
+            address = start
+        while index < len(blocks) and blocks[index].address < end:
+            block = blocks[index]
+            if address < block.address:
+                yield Block(address=address, size_bytes=block.address - address, is_free=True)
             yield block
-            place = max(place, block.end)
-            later = later + 1
-        if place < end:
-            yield Block(address=place, size_bytes=end - place, is_free=True)
-            place = end
+            address = max(address, block.end)
+            index = index + 1
+        if address < end:
+            yield Block(address=address, size_bytes=end - address, is_free=True)
+            address = end
 
 
 class _Lives:
@@ -216,22 +223,24 @@ class _Lives:
         self.trace = trace
         self.never = len(trace.events) + 1
         self.of_torch = "PyTorch" in trace.allocator
-        # Rows of the tables to come; a row's place is its number until they are sorted.
-        self.blocks: list[list[int]] = []  # address, size, asked, stream, stack, segment, begin, freed, end
+        # Rows of the tables; the index of a row is its number until they are sorted.
+        self.blocks: list[
+            list[int]
+        ] = []  # address, size, requested, stream, stack, segment, begin, freed, end
         self.ranges: list[list[int]] = []  # address, size, segment, begin, end
         self.kinds: list[tuple[int, str, bool, bool]] = []  # of each segment
-        self.joined: list[int] = []  # of each segment, the one that it turned out to be a part of
-        self.held: list[int] = []  # blocks in use, of each segment
+        self.parents: list[int] = []  # of each segment, the segment of which it is a part, or itself
+        self.used_blocks: list[int] = []  # number of blocks in use, of each segment
         self.labels: dict[int, str] = {}
         # Present state.
         self.used: dict[int, int] = {}  # address -> row of blocks
         self.starts: list[int] = []  # of mapped ranges, in order
-        self.mapped: dict[int, int] = {}  # start -> row of ranges
+        self.range_rows: dict[int, int] = {}  # start -> row of ranges
         for segment in trace.first.segments:
-            self._first(segment)
-        self.event_blocks = [self._event(step, *row) for step, row in enumerate(trace.events.rows(), 1)]
+            self._add_first(segment)
+        self.event_blocks = [self._handle(step, *row) for step, row in enumerate(trace.events.rows(), 1)]
 
-    def _first(self, segment: Segment) -> None:
+    def _add_first(self, segment: Segment) -> None:
         kind = (segment.stream, segment.pool, segment.is_expandable, True)
         number = self._kind(*kind)
         spans: list[list[int]] = []  # mapped stretches; blocks of a damaged trace may overlap
@@ -261,18 +270,18 @@ class _Lives:
                 if block.label:
                     self.labels[row] = block.label
 
-    def _event(
-        self, step: int, action: str, address: int, size: int, asked: int, stream: int, _: int, stack: int
+    def _handle(
+        self, step: int, action: str, address: int, size: int, requested: int, stream: int, _: int, stack: int
     ) -> int:
         if size <= 0 and not action.startswith("free"):
             return -1  # a damaged trace
         match action:
             case "alloc":
-                old = self.used.pop(address, None)
-                if old is not None:
-                    self._end(old, step)
-                number = self._around(address, size, stream, step)
-                return self._use(address, size, asked, stream, stack, number, step)
+                previous = self.used.pop(address, None)
+                if previous is not None:
+                    self._end(previous, step)
+                number = self._segment_around(address, size, stream, step)
+                return self._use(address, size, requested, stream, stack, number, step)
             case "free_requested":
                 row = self.used.get(address, -1)
                 if row >= 0:
@@ -301,36 +310,36 @@ class _Lives:
     # Blocks
 
     def _use(
-        self, address: int, size: int, asked: int, stream: int, stack: int, number: int, step: int
+        self, address: int, size: int, requested: int, stream: int, stack: int, number: int, step: int
     ) -> int:
         row = self.used[address] = len(self.blocks)
-        self.held[number] += 1
-        self.blocks.append([address, size, asked, stream, stack, number, step, self.never, self.never])
+        self.used_blocks[number] += 1
+        self.blocks.append([address, size, requested, stream, stack, number, step, self.never, self.never])
         return row
 
     def _end(self, row: int, step: int) -> None:
         block = self.blocks[row]
         block[7], block[8] = min(step, block[7]), step
-        self.held[self._root(block[5])] -= 1
+        self.used_blocks[self._root(block[5])] -= 1
 
     # Segments and ranges
 
     def _kind(self, stream: int, pool: str, is_expandable: bool, is_seen: bool) -> int:
         self.kinds.append((stream, pool, is_expandable, is_seen))
-        self.joined.append(len(self.joined))
-        self.held.append(0)
-        return len(self.joined) - 1
+        self.parents.append(len(self.parents))
+        self.used_blocks.append(0)
+        return len(self.parents) - 1
 
     def _root(self, number: int) -> int:
-        while self.joined[number] != number:
-            number = self.joined[number]
+        while self.parents[number] != number:
+            number = self.parents[number]
         return number
 
     def _map(self, address: int, size: int, number: int, step: int) -> None:
         if size <= 0:
             return
         insort(self.starts, address)
-        self.mapped[address] = len(self.ranges)
+        self.range_rows[address] = len(self.ranges)
         self.ranges.append([address, size, number, step, self.never])
 
     def _grow(self, address: int, size: int, stream: int, step: int, *, is_expandable: bool) -> int:
@@ -338,65 +347,65 @@ class _Lives:
 
         An expandable segment has all addresses of its stream and pool, holes between them or not.
         """
-        place = bisect_right(self.starts, address)
+        index = bisect_right(self.starts, address)
         pool = self._pool(size) if is_expandable else ""
         kind = (stream, pool, is_expandable, is_expandable)
-        touched = []
-        for start in self.starts[max(0, place - 1) : place + 1]:
-            _, wide, number, *_ = self.ranges[self.mapped[start]]
+        neighbours = []
+        for start in self.starts[max(0, index - 1) : index + 1]:
+            _, length, number, *_ = self.ranges[self.range_rows[start]]
             number = self._root(number)
-            near = start + wide >= address and start <= address + size
-            if self.kinds[number] == kind and (near or is_expandable) and number not in touched:
-                touched.append(number)
-        if touched:
-            number = touched[0]
-            for other in touched[1:]:
-                self.joined[other] = number
-                self.held[number] += self.held[other]
+            is_adjacent = start + length >= address and start <= address + size
+            if self.kinds[number] == kind and (is_adjacent or is_expandable) and number not in neighbours:
+                neighbours.append(number)
+        if neighbours:
+            number = neighbours[0]
+            for other in neighbours[1:]:
+                self.parents[other] = number
+                self.used_blocks[number] += self.used_blocks[other]
         else:
             number = self._kind(*kind)
         self._map(address, size, number, step)
         return number
 
-    def _around(self, address: int, size: int, stream: int, step: int) -> int:
+    def _segment_around(self, address: int, size: int, stream: int, step: int) -> int:
         """Return the segment that contains a new block; parts that were not recorded are mapped now."""
-        found = -1
-        place = address
-        while place < address + size:
-            later = bisect_right(self.starts, place)
-            start = self.starts[later - 1] if later else -1
-            row = self.ranges[self.mapped[start]] if later else None
-            if row is not None and start + row[1] > place:
-                found = self._root(row[2]) if found < 0 else found
-                place = start + row[1]
+        segment = -1
+        position = address
+        while position < address + size:
+            index = bisect_right(self.starts, position)
+            start = self.starts[index - 1] if index else -1
+            row = self.ranges[self.range_rows[start]] if index else None
+            if row is not None and start + row[1] > position:
+                segment = self._root(row[2]) if segment < 0 else segment
+                position = start + row[1]
                 continue
-            end = min(self.starts[later], address + size) if later < len(self.starts) else address + size
-            number = self._grow(place, end - place, stream, step, is_expandable=False)
-            found = number if found < 0 else found
-            place = end
-        return found
+            end = min(self.starts[index], address + size) if index < len(self.starts) else address + size
+            number = self._grow(position, end - position, stream, step, is_expandable=False)
+            segment = number if segment < 0 else segment
+            position = end
+        return segment
 
     def _unmap(self, address: int, size: int, step: int) -> None:
         """End all mappings and blocks within a range; the frees of these blocks were not recorded."""
         end = address + size
-        place = max(0, bisect_right(self.starts, address) - 1)
-        gone = self.starts[place : bisect_left(self.starts, end)]
-        for start in gone:
-            row = self.ranges[self.mapped[start]]
-            last = start + row[1]
-            if last <= address:
+        index = max(0, bisect_right(self.starts, address) - 1)
+        overlapping = self.starts[index : bisect_left(self.starts, end)]
+        for start in overlapping:
+            row = self.ranges[self.range_rows[start]]
+            range_end = start + row[1]
+            if range_end <= address:
                 continue
             del self.starts[bisect_left(self.starts, start)]
-            del self.mapped[start]
+            del self.range_rows[start]
             row[4] = step
             # The remaining parts on both sides continue as separate ranges.
             self._map(start, address - start, row[2], step)
-            self._map(end, last - end, row[2], step)
-            if self.held[self._root(row[2])]:
-                self._forget(max(start, address), min(last, end), step)
+            self._map(end, range_end - end, row[2], step)
+            if self.used_blocks[self._root(row[2])]:
+                self._forget(max(start, address), min(range_end, end), step)
 
     def _forget(self, low: int, high: int, step: int) -> None:
-        for address in [each for each in self.used if low <= each < high]:
+        for address in [start for start in self.used if low <= start < high]:
             self._end(self.used.pop(address), step)
 
     # Tables
@@ -407,16 +416,18 @@ class _Lives:
         order = np.lexsort((blocks[:, 6], blocks[:, 0]))
         blocks = blocks[order]
         ranges = ranges[np.lexsort((ranges[:, 3], ranges[:, 0]))]
-        new = np.full(len(blocks) + 1, -1, np.int32)  # the last one stands for none
-        new[order] = np.arange(len(order), dtype=np.int32)
-        roots = np.array([self._root(number) for number in range(len(self.joined))] or [0], np.int32)
-        streams, pools, expandable, seen = zip(*self.kinds, strict=True) if self.kinds else ((), (), (), ())
+        new_rows = np.full(len(blocks) + 1, -1, np.int32)  # the last one stands for none
+        new_rows[order] = np.arange(len(order), dtype=np.int32)
+        roots = np.array([self._root(number) for number in range(len(self.parents))] or [0], np.int32)
+        streams, pools, is_expandable, is_seen = (
+            zip(*self.kinds, strict=True) if self.kinds else ((), (), (), ())
+        )
 
-        def wide(table: Column, at: int) -> Column:
-            return np.ascontiguousarray(table[:, at])
+        def wide(table: Column, column: int) -> Column:
+            return np.ascontiguousarray(table[:, column])
 
-        def narrow(table: Column, at: int) -> Steps:
-            return table[:, at].astype(np.int32)
+        def narrow(table: Column, column: int) -> Steps:
+            return table[:, column].astype(np.int32)
 
         lives = BlockLives(
             addresses=wide(blocks, 0),
@@ -428,7 +439,7 @@ class _Lives:
             begins=narrow(blocks, 6),
             freed=narrow(blocks, 7),
             ends=narrow(blocks, 8),
-            labels={int(new[row]): label for row, label in self.labels.items()},
+            labels={int(new_rows[row]): label for row, label in self.labels.items()},
         )
         return AllocatorHistory(
             self.trace,
@@ -436,6 +447,6 @@ class _Lives:
             RangeLives(
                 wide(ranges, 0), wide(ranges, 1), roots[ranges[:, 2]], narrow(ranges, 3), narrow(ranges, 4)
             ),
-            SegmentLives(streams, pools, expandable, seen),
-            new[np.array(self.event_blocks, np.int64)] if self.event_blocks else np.empty(0, np.int32),
+            SegmentLives(streams, pools, is_expandable, is_seen),
+            new_rows[np.array(self.event_blocks, np.int64)] if self.event_blocks else np.empty(0, np.int32),
         )

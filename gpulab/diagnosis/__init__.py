@@ -8,9 +8,9 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from gpulab.diagnosis.checks import (
-    ABOUT_A_GPU,
     DRIVER,
     FIRST_CELL,
+    GPU_SUBJECTS,
     NO_DRIVER,
     REAL_GPU,
     VIRTUAL_GPU,
@@ -20,12 +20,12 @@ from gpulab.diagnosis.checks import (
 from gpulab.views.tables import Table, Texts
 
 _COLUMNS = ("part", "status", "found", "remedy")
-_STANDS_IN = "Nothing to do: the virtual GPU stands in for it."
+_USE_VIRTUAL_GPU = "Nothing to do: the virtual GPU stands in for it."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis(Texts):
-    """All findings, with the verdict. Shown as a table; ``exit_code`` is 0 if all is well."""
+    """All findings with their verdict, shown as a table; ``exit_code`` is 0 if nothing is wrong."""
 
     findings: tuple[Finding, ...]
 
@@ -49,41 +49,43 @@ class Diagnosis(Texts):
 
     @property
     def exit_code(self) -> int:
-        """0 if kernels run and nothing is wrong, else 1."""
+        """Exit status of ``gpulab doctor``: 0 if kernels run and nothing is wrong, else 1."""
         return 0 if (self.virtual_gpu or self.real_gpu) and not self.wrong else 1
 
     @property
     def verdict(self) -> str:
-        """The outcome in a sentence or two."""
-        repair = f" Wrong here: {', '.join(self.wrong)}; each line names its remedy." if self.wrong else ""
+        """The result of all checks in one or two sentences."""
+        wrong_text = (
+            f" Wrong here: {', '.join(self.wrong)}; each line names its remedy." if self.wrong else ""
+        )
         if FIRST_CELL in self.wrong and (self.real_gpu or self.virtual_gpu):
-            return f"Not ready: the parts work, but a notebook's first cell does not.{repair}"
+            return f"Not ready: the parts work, but a notebook's first cell does not.{wrong_text}"
         if self.real_gpu:
-            also = " and on the virtual one" if self.virtual_gpu else ", but not on the virtual one"
-            return f"Ready: kernels run here on the real GPU{also}.{repair}"
+            virtual_text = " and on the virtual one" if self.virtual_gpu else ", but not on the virtual one"
+            return f"Ready: kernels run here on the real GPU{virtual_text}.{wrong_text}"
         if self.virtual_gpu:
-            return f"Ready: kernels run here on the virtual GPU.{repair}"
-        return f"Not ready: neither a real nor the virtual GPU works here.{repair}"
+            return f"Ready: kernels run here on the virtual GPU.{wrong_text}"
+        return f"Not ready: neither a real nor the virtual GPU works here.{wrong_text}"
 
     @property
     def shown(self) -> tuple[Finding, ...]:
         """The findings; those about a GPU are combined into one if the machine has none."""
-        of_a_gpu = [finding for finding in self.findings if finding.subject in ABOUT_A_GPU]
-        no_driver = (DRIVER, NO_DRIVER) in [(finding.subject, finding.found) for finding in of_a_gpu]
-        if not no_driver or any(finding.status != "missing" for finding in of_a_gpu):
+        gpu_findings = [finding for finding in self.findings if finding.subject in GPU_SUBJECTS]
+        has_no_driver = (DRIVER, NO_DRIVER) in [(finding.subject, finding.found) for finding in gpu_findings]
+        if not has_no_driver or any(finding.status != "missing" for finding in gpu_findings):
             return self.findings
-        one = Finding(
-            REAL_GPU, "missing", f"no NVIDIA GPU: {NO_DRIVER}", _STANDS_IN if self.virtual_gpu else ""
+        summary = Finding(
+            REAL_GPU, "missing", f"no NVIDIA GPU: {NO_DRIVER}", _USE_VIRTUAL_GPU if self.virtual_gpu else ""
         )
-        rest = [finding for finding in self.findings if finding not in of_a_gpu]
-        return (*rest[:1], one, *rest[1:])
+        others = [finding for finding in self.findings if finding not in gpu_findings]
+        return (*others[:1], summary, *others[1:])
 
     def table(self) -> Table:
         """Return the shown findings as a table."""
         return Table("", _COLUMNS, tuple(map(astuple, self.shown)))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as ``gpulab doctor --json`` prints it."""
+        """Return the diagnosis as plain data, as ``gpulab doctor --json`` prints it."""
         return {
             "findings": [dict(zip(_COLUMNS, astuple(finding), strict=True)) for finding in self.findings],
             "virtual_gpu": self.virtual_gpu,
@@ -119,7 +121,7 @@ def _lines(item: Finding, width: int) -> Iterator[str]:
 
 
 def doctor() -> Diagnosis:
-    """Check each part that the course uses on its own.
+    """Check separately each part that the course uses.
 
     Returns
     -------

@@ -34,20 +34,20 @@ FIRST_CELL = "first cell"
 _SIDES = {"cuda": "real", "virtual": "virtual"}
 DRIVER = "NVIDIA driver"
 NO_DRIVER = "no driver library (libcuda)"
-ABOUT_A_GPU = (DRIVER, "CUDA version", "NVML", "GPU sharing", "CuPy", "CuPy's NVRTC", REAL_GPU, "CUPTI")
+GPU_SUBJECTS = (DRIVER, "CUDA version", "NVML", "GPU sharing", "CuPy", "CuPy's NVRTC", REAL_GPU, "CUPTI")
 
-_OLDEST_PYTHON = (3, 11)
-_OLDEST_CUDA = (12, 0)
+_MIN_PYTHON = (3, 11)
+_MIN_CUDA = (12, 0)
 _PACKAGES = ("virtualgpu", "gpulab", "gpulab-course")
-_OLDEST_LLVMLITE = (0, 48)
-_NEEDS_A_GPU = "only a real GPU needs it"
+_MIN_LLVMLITE = (0, 48)
+_GPU_ONLY = "only a real GPU needs it"
 
 _SELF_TEST, _HEADER_TEST = (
     (resources.files("gpulab.diagnosis") / f"{name}.cu").read_text(encoding="utf-8")
     for name in ("self_test", "headers")
 )
 _LIBRARY_HEADER_TEST = "#include <cuda/std/cstdint>\n#include <mma.h>\n"
-_HEADERS = (
+_INSTALL_HEADERS = (
     "pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt "
     "(conda: cuda-cudart-dev, cuda-cccl and cuda-crt)"
 )
@@ -70,18 +70,18 @@ Result = tuple[Status, str, str]
 
 def run_checks() -> tuple[Finding, ...]:
     """Run every check, in the order in which the parts build on each other."""
-    return tuple(_examine(subject, check) for subject, check in _CHECKS)
+    return tuple(_run_check(subject, check) for subject, check in _CHECKS)
 
 
-def _examine(subject: str, check: Callable[[], Result]) -> Finding:
+def _run_check(subject: str, check: Callable[[], Result]) -> Finding:
     try:
         return Finding(subject, *check())
     except Exception as error:
         remedy = "Reinstall this part; `gpulab doctor` then checks it again."
-        return Finding(subject, "wrong", _short(error), remedy)
+        return Finding(subject, "wrong", _error_text(error), remedy)
 
 
-def _short(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" =\t")]
     text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return text if len(text) <= 160 else text[:159] + "…"
@@ -98,7 +98,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
-def _dotted(version: tuple[int, ...]) -> str:
+def _version_text(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
 
 
@@ -107,10 +107,10 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 def check_python() -> Result:
     """Check whether the interpreter is new enough."""
-    found = _dotted(sys.version_info[:3])
-    if sys.version_info[:2] < _OLDEST_PYTHON:
-        return "wrong", found, f"Install Python {_dotted(_OLDEST_PYTHON)} or newer."
-    return "ok", found, ""
+    version = _version_text(sys.version_info[:3])
+    if sys.version_info[:2] < _MIN_PYTHON:
+        return "wrong", version, f"Install Python {_version_text(_MIN_PYTHON)} or newer."
+    return "ok", version, ""
 
 
 def check_packages() -> Result:
@@ -121,13 +121,13 @@ def check_packages() -> Result:
     if not installed:
         return "ok", "a checkout that is not installed", ""
     if len(set(installed.values())) > 1:
-        wanted = " ".join(f"{name}=={max(installed.values(), key=_numbers)}" for name in installed)
-        return "wrong", f"{text}: the versions do not fit together", f"pip install {wanted}"
+        requirements = " ".join(f"{name}=={max(installed.values(), key=_numbers)}" for name in installed)
+        return "wrong", f"{text}: the versions do not fit together", f"pip install {requirements}"
     return "ok", text, ""
 
 
 def check_driver() -> Result:
-    """Check whether the NVIDIA driver's library is there and starts."""
+    """Check whether the NVIDIA driver's library is installed and starts."""
     status = driver_status()
     if status.library is None:
         return "missing", NO_DRIVER, "Nothing to do without an NVIDIA GPU."
@@ -139,17 +139,21 @@ def check_driver() -> Result:
 
 
 def check_cuda_version() -> Result:
-    """Check which CUDA version the driver supports at most."""
+    """Check the newest CUDA version that the driver supports."""
     version = driver_status().cuda_version
     if version is None:
         return "missing", "no driver to ask", ""
-    if version < _OLDEST_CUDA:
-        return "wrong", f"CUDA {_dotted(version)}", "Update the NVIDIA driver: CuPy needs CUDA 12 or newer."
-    return "ok", f"up to CUDA {_dotted(version)}", ""
+    if version < _MIN_CUDA:
+        return (
+            "wrong",
+            f"CUDA {_version_text(version)}",
+            "Update the NVIDIA driver: CuPy needs CUDA 12 or newer.",
+        )
+    return "ok", f"up to CUDA {_version_text(version)}", ""
 
 
 def check_nvml() -> Result:
-    """Check whether live readings (NVML) can be had."""
+    """Check whether live readings (NVML) are available."""
     if importlib.util.find_spec("pynvml") is None:
         return "missing", "nvidia-ml-py is not installed", "pip install nvidia-ml-py"
     try:
@@ -157,13 +161,13 @@ def check_nvml() -> Result:
     except NvmlError as error:
         if driver_status().usable:
             return "wrong", str(error), "In a container, let the driver's `utility` capability in."
-        return "missing", f"{error} ({_NEEDS_A_GPU})", ""
+        return "missing", f"{error} ({_GPU_ONLY})", ""
     driver = f", driver {status.driver_version}" if status.driver_version else ""
     return "ok", f"{status.name}{driver}", ""
 
 
 def check_sharing() -> Result:
-    """Check whether MIG, exclusive mode or other processes touch the GPU."""
+    """Check whether MIG, exclusive mode or other processes affect the GPU."""
     try:
         status = sharing()
     except NvmlError:
@@ -177,7 +181,7 @@ def check_sharing() -> Result:
 
 
 def check_cupy() -> Result:
-    """Check whether one CuPy is installed, imports and fits the driver."""
+    """Check whether exactly one CuPy is installed, can be imported, and fits the driver."""
     wheels = sorted(
         name
         for item in metadata.distributions()
@@ -186,33 +190,33 @@ def check_cupy() -> Result:
     if importlib.util.find_spec("cupy") is None:
         if driver_status().usable:
             return "missing", "not installed, though there is a GPU", INSTALL_CUPY
-        return "missing", f"not installed ({_NEEDS_A_GPU})", ""
+        return "missing", f"not installed ({_GPU_ONLY})", ""
     if len(wheels) > 1:
         remedy = f"pip uninstall {' '.join(wheels)}; {INSTALL_CUPY}"
         return "wrong", f"several at once: {', '.join(wheels)}", remedy
     import cupy
 
-    built = cuda_version(int(cupy.cuda.runtime.runtimeGetVersion()))
-    found = f"{cupy.__version__} for CUDA {_dotted(built)}"
-    offered = driver_status().cuda_version
+    toolkit = cuda_version(int(cupy.cuda.runtime.runtimeGetVersion()))
+    description = f"{cupy.__version__} for CUDA {_version_text(toolkit)}"
+    driver_version = driver_status().cuda_version
     # CUDA promises minor-version compatibility: a driver runs every toolkit of its major version.
-    if offered is not None and built[0] > offered[0]:
-        remedy = f"Update the driver, or install gpulab[cuda{offered[0]}] instead."
-        return "wrong", f"{found}, but the driver stops at CUDA {_dotted(offered)}", remedy
-    return "ok", found, ""
+    if driver_version is not None and toolkit[0] > driver_version[0]:
+        remedy = f"Update the driver, or install gpulab[cuda{driver_version[0]}] instead."
+        return "wrong", f"{description}, but the driver stops at CUDA {_version_text(driver_version)}", remedy
+    return "ok", description, ""
 
 
 def check_cupy_nvrtc() -> Result:
     """Check whether CuPy finds the compiler it needs for every kernel."""
     if importlib.util.find_spec("cupy") is None:
-        return "missing", f"no CuPy ({_NEEDS_A_GPU})", ""
+        return "missing", f"no CuPy ({_GPU_ONLY})", ""
     import cupy
 
     try:
         version = cupy.cuda.nvrtc.getVersion()
     except Exception as error:
-        return "wrong", _short(error), f"CuPy cannot compile kernels without it: {INSTALL_CUPY}"
-    return "ok", _dotted(tuple(version)), ""
+        return "wrong", _error_text(error), f"CuPy cannot compile kernels without it: {INSTALL_CUPY}"
+    return "ok", _version_text(tuple(version)), ""
 
 
 def check_real_gpu() -> Result:
@@ -232,7 +236,7 @@ def check_real_gpu() -> Result:
     if not np.array_equal(y.get(), expected):
         remedy = "Check the GPU's health: `nvidia-smi -q`."
         return "wrong", f"{device.device} gives other numbers than NumPy", remedy
-    return "ok", f"{device.device}, compute capability {_dotted(device.compute_capability)}", ""
+    return "ok", f"{device.device}, compute capability {_version_text(device.compute_capability)}", ""
 
 
 def check_cupti() -> Result:
@@ -247,14 +251,14 @@ def check_cupti() -> Result:
     try:
         return "ok", f"CUPTI {library.version}", ""
     except cupti.CuptiError as error:
-        return "wrong", _short(error), "pip install --force-reinstall nvidia-cuda-cupti"
+        return "wrong", _error_text(error), "pip install --force-reinstall nvidia-cuda-cupti"
 
 
 # --- the virtual GPU ---
 
 
 def check_nvrtc() -> Result:
-    """Check whether the compiler that the virtual GPU uses is there."""
+    """Check whether the compiler of the virtual GPU (NVRTC) is installed."""
     from virtualgpu.compile import nvrtc
 
     if not nvrtc.available():
@@ -263,7 +267,7 @@ def check_nvrtc() -> Result:
         return "missing", "not found", "pip install nvidia-cuda-nvrtc"
     targets = nvrtc.supported_targets()
     low, high = (f"{target // 10}.{target % 10}" for target in (targets[0], targets[-1]))
-    return "ok", f"{_dotted(nvrtc.version())}, compute capability {low} to {high}", ""
+    return "ok", f"{_version_text(nvrtc.version())}, compute capability {low} to {high}", ""
 
 
 def check_headers() -> Result:
@@ -276,7 +280,7 @@ def check_headers() -> Result:
         nvrtc.compile_ptx(_HEADER_TEST, target=80)
         nvrtc.compile_cubin(_LIBRARY_HEADER_TEST, target=80)
     except nvrtc.NvrtcCompileError as error:
-        return "missing", error.log.split("\n")[0], _HEADERS
+        return "missing", error.log.split("\n")[0], _INSTALL_HEADERS
     return "ok", "cooperative_groups.h, cuda_fp16.h, libcu++ and mma.h compile", ""
 
 
@@ -285,7 +289,7 @@ def check_virtual_gpu() -> Result:
     version = _version("llvmlite")
     if importlib.util.find_spec("llvmlite") is None:
         return "missing", "llvmlite is not installed", "pip install llvmlite"
-    if version and _numbers(version)[:2] < _OLDEST_LLVMLITE:
+    if version and _numbers(version)[:2] < _MIN_LLVMLITE:
         return "wrong", f"llvmlite {version} refuses what the engine generates", "pip install -U llvmlite"
     from virtualgpu.compile import nvrtc
 
@@ -299,7 +303,7 @@ def check_virtual_gpu() -> Result:
     from virtualgpu.model.memory import DeviceMemory
 
     try:
-        made_for = processor.chosen()
+        processor_name = processor.chosen()
     except UnknownProcessorError as error:
         return "wrong", str(error), f"unset {processor.VARIABLE}"
     x, expected = _self_test_data()
@@ -315,8 +319,8 @@ def check_virtual_gpu() -> Result:
     result = memory.view(addresses[1], x.nbytes).view(np.float32)
     if not np.array_equal(result, expected):
         return "wrong", "its numbers differ from NumPy's", "pip install --force-reinstall llvmlite"
-    what = "kernels" if nvrtc.available() else "the course's own kernels, compiled in advance,"
-    return "ok", f"runs {what} on {count(cores(), 'CPU thread')}, {made_for}; llvmlite {version}", ""
+    kernels = "kernels" if nvrtc.available() else "the course's own kernels, compiled in advance,"
+    return "ok", f"runs {kernels} on {count(cores(), 'CPU thread')}, {processor_name}; llvmlite {version}", ""
 
 
 def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
@@ -330,15 +334,17 @@ def check_cell() -> Result:
     """Check whether the first line of every notebook selects a device that computes."""
     from gpulab import session
 
-    chosen = os.environ.get("GPULAB_DEVICE")
+    device_variable = os.environ.get("GPULAB_DEVICE")
     try:
         device = session.which_device()
         total = int(session.cp().arange(4).sum())
     except Exception as error:
         remedy = (
-            "See the lines above." if chosen is None else f"GPULAB_DEVICE is {chosen!r}: correct or unset it."
+            "See the lines above."
+            if device_variable is None
+            else f"GPULAB_DEVICE is {device_variable!r}: correct or unset it."
         )
-        return "wrong", _short(error), remedy
+        return "wrong", _error_text(error), remedy
     if total != 6:
         return "wrong", f"0 + 1 + 2 + 3 is {total} on the {device.device}", "See the lines above."
     return "ok", f"`from gpulab import cp` works, on the {_SIDES[device.kind]} {device.device}", ""
@@ -365,16 +371,18 @@ def check_jupyterlab() -> Result:
 
 def check_widgets() -> Result:
     """Check whether the interactive views can be shown."""
-    oldest = {"ipywidgets": (8, 1), "anywidget": (0, 9), "matplotlib": (3, 8)}
-    found: dict[str, str | None] = {name: _version(name) for name in oldest}
-    absent = [name for name, version in found.items() if version is None]
+    min_versions = {"ipywidgets": (8, 1), "anywidget": (0, 9), "matplotlib": (3, 8)}
+    versions: dict[str, str | None] = {name: _version(name) for name in min_versions}
+    absent = [name for name, version in versions.items() if version is None]
     if absent:
         return "missing", f"no {', '.join(absent)}", f"pip install {' '.join(absent)}"
-    old = [name for name, version in found.items() if version and _numbers(version) < oldest[name]]
-    text = ", ".join(f"{name} {version}" for name, version in found.items())
-    if old:
-        wanted = " ".join(f'"{name}>={_dotted(oldest[name])}"' for name in old)
-        return "wrong", text, f"pip install {wanted}"
+    outdated = [
+        name for name, version in versions.items() if version and _numbers(version) < min_versions[name]
+    ]
+    text = ", ".join(f"{name} {version}" for name, version in versions.items())
+    if outdated:
+        requirements = " ".join(f'"{name}>={_version_text(min_versions[name])}"' for name in outdated)
+        return "wrong", text, f"pip install {requirements}"
     return "ok", text, ""
 
 

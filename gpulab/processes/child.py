@@ -15,40 +15,42 @@ from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 from gpulab.processes import values
-from gpulab.processes.errors import ProcessError, exit_said, unexpected
+from gpulab.processes.errors import ProcessError, exit_message, unexpected
 
 NONCE_BYTES = 16
 LENGTH_BYTES = 8
-LINE_CLOSED = 87  # the status with which it ends where nothing can be told any more
-_LONGEST = 600  # a value in a message may be of any size
-_HIGH_FD = 200  # beyond what an answer closes or writes to by mistake
-_CPU_S = 60  # no process of an answer computes longer than this, whoever is left to watch
+LINE_CLOSED = 87  # the exit status if the connection to the parent is closed
+_MAX_MESSAGE_LENGTH = 600  # because a value in a message can have any size
+_FIRST_HIGH_FD = 200  # above the descriptors that an answer closes or writes to by mistake
+_CPU_S = 60  # limit on the processor time of each process, in case the parent is gone
 
 
 def main() -> None:
     """Read requests, execute them, and send the results."""
-    requests = os.fdopen(_high(0), "rb")
-    replies = _high(1)
+    requests = os.fdopen(_high_descriptor(0), "rb")
+    replies = _high_descriptor(1)
     # From here on the answer's output and input are its own.
     os.dup2(2, 1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    _limit()
+    _limit_resources()
     warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # the verdict says so
-    # NumPy tells of infinity less infinity, which a GPU computes without a word.
+    # NumPy warns about infinity minus infinity, which a GPU computes without a warning.
     warnings.filterwarnings("ignore", ".*(encountered|All-NaN)", RuntimeWarning)
     nonce = requests.read(NONCE_BYTES)
-    _tell(replies, nonce, values.encode("ready"))
+    _send(replies, nonce, values.encode("ready"))
     answer: Any = None
     while request := _read(requests):
         callback = _ParentCalls(requests, replies, nonce)
         try:
-            function, asks, *arguments = pickle.loads(request)
-            answer, reply = _done(function, answer, [callback.ask, *arguments] if asks else arguments)
+            function, has_callback, *arguments = pickle.loads(request)
+            answer, reply = _execute(
+                function, answer, [callback.ask, *arguments] if has_callback else arguments
+            )
         except BaseException as error:
-            reply = _failed(error)
+            reply = _error_reply(error)
         callback.close()
-        _tell(replies, nonce, reply)
+        _send(replies, nonce, reply)
     os._exit(0)  # threads that the answer left behind do not matter
 
 
@@ -62,8 +64,8 @@ def itself(answer: Any) -> Any:
     return answer
 
 
-def call_it(answer: Any, *arguments: Any) -> Any:
-    """Call the answer."""
+def call_answer(answer: Any, *arguments: Any) -> Any:
+    """Return the result of calling the answer with these arguments."""
     return answer(*arguments)
 
 
@@ -88,27 +90,29 @@ class _ParentCalls:
         with self._lock:
             if os.getpid() != self._process:
                 raise RuntimeError("this runs in the process and during the call that it was handed to")
-            _tell(self._replies, self._nonce, question)
-            raised, result = pickle.loads(_read(self._requests))
-        if raised:
+            _send(self._replies, self._nonce, question)
+            is_error, result = pickle.loads(_read(self._requests))
+        if is_error:
             raise result
         return result
 
 
-def _done(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> tuple[Any, bytes]:
+def _execute(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> tuple[Any, bytes]:
     if function is load:
         answer = load(answer, *arguments)
         return answer, values.encode(("value", (callable(answer), type(answer).__name__)))
     return answer, values.encode(("value", function(answer, *arguments)))
 
 
-def _failed(error: BaseException) -> bytes:
+def _error_reply(error: BaseException) -> bytes:
     """Return a reply that describes an error, of the parent's functions or of the program."""
     if isinstance(error, ProcessError):
         text = str(error)
-        return values.encode(("not yet", text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"))
+        return values.encode(
+            ("not yet", text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…")
+        )
     if isinstance(error, SystemExit):
-        return values.encode(("not yet", exit_said(error)))
+        return values.encode(("not yet", exit_message(error)))
     if isinstance(error, values.TooMuchError):
         return values.encode(("not yet", f"what it returns is too large to be looked at: {error}."))
     return values.encode(("raised", unexpected(error)))
@@ -118,28 +122,28 @@ def _read(requests: BinaryIO) -> bytes:
     return requests.read(int.from_bytes(requests.read(LENGTH_BYTES), "big"))
 
 
-def _tell(replies: int, nonce: bytes, reply: bytes) -> None:
+def _send(replies: int, nonce: bytes, reply: bytes) -> None:
     with contextlib.suppress(Exception):  # an answer may have closed or changed anything
         sys.stdout.flush()
-    rest = memoryview(nonce + len(reply).to_bytes(LENGTH_BYTES, "big") + reply)
+    unsent = memoryview(nonce + len(reply).to_bytes(LENGTH_BYTES, "big") + reply)
     try:
-        while rest:
-            rest = rest[os.write(replies, rest) :]
+        while unsent:
+            unsent = unsent[os.write(replies, unsent) :]
     except BaseException:
         os._exit(LINE_CLOSED)
 
 
-def _high(fd: int) -> int:
+def _high_descriptor(fd: int) -> int:
     """Return a high number for a file descriptor, far from those that an answer uses."""
     try:
         import fcntl
 
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_HIGH_FD)
     except (ImportError, OSError):
         return os.dup(fd)
 
 
-def _limit() -> None:
+def _limit_resources() -> None:
     """Limit the processor time, so that an infinite loop ends even if the parent is gone."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource

@@ -26,12 +26,12 @@ def unexpected(error: BaseException) -> str:
     """Return a short sentence for an exception, such as "it raised ValueError: too small"."""
     try:
         text = str(error).strip() if error.args != (None,) else ""
-    except BaseException:  # its text may be made by the program, too
+    except BaseException:  # the program may define the text of its errors
         text = ""
-    first = text.splitlines()[0][:_LONGEST] if text else ""
-    return f"it raised {type(error).__name__}" + (f": {first}" if first else ".")
+    first_line = text.splitlines()[0][:_LONGEST] if text else ""
+    return f"it raised {type(error).__name__}" + (f": {first_line}" if first_line else ".")
 
 
-def exit_said(error: SystemExit) -> str:
+def exit_message(error: SystemExit) -> str:
     """Return the sentence for a program that calls ``exit()``."""
     return f"it calls exit({'' if error.code is None else spelt(error.code)}), which would end Python."

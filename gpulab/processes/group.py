@@ -13,12 +13,12 @@ from typing import Any, Self
 from gpulab.processes.talk import Talk
 from virtualgpu.errors import GpulabError
 
-# A process with NCCL and a CUDA context; what it pins counts.
+# Limit for a process with NCCL and a CUDA context, including pinned memory.
 _MEMORY_BYTES = 24 << 30
-# Whoever fails because another one did, may say so before that one's end is seen.
+# A rank that fails because another rank failed can report its failure first.
 _GRACE_S = 0.3
-# The group's own limit comes first: a rank alone cannot say who is missing.
-_BEYOND = 2
+# Ranks have a longer limit than the group, because a rank alone does not know which rank is missing.
+_RANK_LIMIT_FACTOR = 2
 
 
 class Group:
@@ -27,9 +27,9 @@ class Group:
     Parameters
     ----------
     devices
-        What each uses, as ``GPULAB_DEVICE``.
+        The device of each process, as in ``GPULAB_DEVICE``.
     limit_s
-        How long they may take in all, from the moment in which all stand.
+        Limit on the elapsed time in seconds, from the moment when all processes have started.
     """
 
     def __init__(self, devices: Sequence[str], limit_s: float) -> None:
@@ -39,19 +39,19 @@ class Group:
         self._limit_s = limit_s
         self._talks: list[Talk] = []
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-ranks-")
-        self._until = 0.0
+        self._deadline_s = 0.0
 
     def __enter__(self) -> Self:
-        most_s = _BEYOND * self._limit_s
+        rank_limit_s = _RANK_LIMIT_FACTOR * self._limit_s
         try:
             for device in self._devices:
-                talk = Talk(device, most_s, most_s, _MEMORY_BYTES)
+                talk = Talk(device, rank_limit_s, rank_limit_s, _MEMORY_BYTES)
                 self._talks.append(talk)
                 talk.__enter__()
         except BaseException:
             self.__exit__()
             raise
-        self._until = time.monotonic() + self._limit_s
+        self._deadline_s = time.monotonic() + self._limit_s
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -73,11 +73,11 @@ class Group:
         with ThreadPoolExecutor(len(self._talks)) as pool:
             try:
                 futures = [
-                    pool.submit(talk.ask, "", _noted, notes[rank], function, rank, *arguments)
+                    pool.submit(talk.ask, "", _call_with_note, notes[rank], function, rank, *arguments)
                     for rank, talk in enumerate(self._talks)
                 ]
-                left_s = max(0.0, self._until - time.monotonic())
-                wait(futures, left_s, FIRST_EXCEPTION)
+                remaining_s = max(0.0, self._deadline_s - time.monotonic())
+                wait(futures, remaining_s, FIRST_EXCEPTION)
                 if all(future.done() and future.exception() is None for future in futures):
                     return [future.result() for future in futures]
                 wait(futures, _GRACE_S)
@@ -104,16 +104,16 @@ class Group:
             elif future.exception() is not None:
                 reason = str(future.exception()).removeprefix("it ").rstrip(".")
                 failed.append(f"Rank {rank} failed in {call}: it {reason}.")
-        where = "; ".join(waiting)
+        waiting_text = "; ".join(waiting)
         timeout = "" if failed else f"Not done after {self._limit_s:g} s. "
-        elsewhere = f"{where[:1].upper()}{where[1:]}. " if where else ""
+        waiting_sentence = f"{waiting_text[:1].upper()}{waiting_text[1:]}. " if waiting_text else ""
         remedy = "All ranks have been ended" + (
             "." if failed else ": each has to come to the same calls in the same order, or all others wait."
         )
-        return f"{timeout}{' '.join([*failed, ''])}{elsewhere}{remedy}"
+        return f"{timeout}{' '.join([*failed, ''])}{waiting_sentence}{remedy}"
 
 
-def _noted(_: Any, note: str, function: Callable[..., Any], rank: int, *arguments: Any) -> Any:
+def _call_with_note(_: Any, note: str, function: Callable[..., Any], rank: int, *arguments: Any) -> Any:
     def at(call: str) -> None:
         Path(note).write_text(call, encoding="utf-8")
 

@@ -1,11 +1,11 @@
 """Processes that run functions: forked from a process with all modules loaded, or newly started.
 
-A new process takes 0.6 s until gpulab stands in it, a forked one some milliseconds. Only Linux forks:
-elsewhere libraries do not survive it. The process that is forked from never touches a device.
+A new process takes 0.6 s to import gpulab, a forked one some milliseconds. Processes are forked on Linux
+only, because libraries of other systems do not support it. The fork server never uses a device.
 
-Between it and an answer's process stands a keeper. Whatever the answer starts stays below the keeper, however
-it is started (``PR_SET_CHILD_SUBREAPER``), and ends with it; the keeper ends all as soon as nobody listens
-any more, because the notebook's kernel was restarted or killed.
+A keeper process is the parent of an answer's process. All processes that the answer starts remain descendants
+of the keeper (``PR_SET_CHILD_SUBREAPER``) and end with it. The keeper ends them all when its connection is
+closed, for example because the notebook's kernel was restarted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from virtualgpu.compile import nvrtc
 
 MAIN = "gpulab.processes.child"
 # Modules that most functions need.
-_LOADED = (
+_PRELOADED = (
     MAIN,
     "cloudpickle",
     "concurrent.futures.thread",
@@ -47,8 +47,8 @@ _LOADED = (
 )
 _MESSAGE_BYTES = 1 << 20
 _FDS = 4
-_START_S = 60.0  # until a process stands; a busy machine may take long
-_LOOK_S = 0.1
+_START_S = 60.0  # limit on the start of a process, which a busy machine can delay
+_CHECK_INTERVAL_S = 0.1
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -59,18 +59,18 @@ class Process:
     Parameters
     ----------
     environment
-        Its variables.
+        The environment variables of the process.
     modules
-        Modules that it needs beside gpulab's.
+        Additional modules that it needs.
 
     Attributes
     ----------
     pid : int
-        Its number.
+        The process number.
     top : int
-        The number of the process below which all that the answer starts is found.
+        The number of the process whose descendants include all processes that the answer starts.
     stdin, stdout, stderr : file
-        Our ends of its standard streams.
+        The parent's ends of its standard streams.
     """
 
     def __init__(self, environment: dict[str, str], modules: Sequence[str] = ()) -> None:
@@ -78,26 +78,26 @@ class Process:
         self.stdout: IO[bytes]
         self.stderr: IO[bytes]
         self._keeper_line: IO[bytes] | None = None
-        self._keeper: int | None = None  # a file descriptor that means it alone
-        self._started: subprocess.Popen[bytes] | None = None
+        self._keeper: int | None = None  # a file descriptor of the keeper process
+        self._popen: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
         if sys.platform != "linux" or not self._fork(environment, modules):
             self._start(environment)
 
     def _fork(self, environment: dict[str, str], modules: Sequence[str]) -> bool:
-        forked = _forked(environment, modules)
-        if forked is None:
+        connection = _fork_process(environment, modules)
+        if connection is None:
             return False
-        self.stdin, self.stdout, self.stderr, self._keeper_line, first = forked
+        self.stdin, self.stdout, self.stderr, self._keeper_line, first_line = connection
         os.set_blocking(self._keeper_line.fileno(), False)
-        self.top, self.pid = map(int, first.split())
+        self.top, self.pid = map(int, first_line.split())
         with contextlib.suppress(OSError, AttributeError):
             self._keeper = os.pidfd_open(self.top)
         return True
 
     def _start(self, environment: dict[str, str]) -> None:
         pipe = subprocess.PIPE
-        self._started = subprocess.Popen(
+        self._popen = subprocess.Popen(
             [sys.executable, "-m", MAIN],
             stdin=pipe,
             stdout=pipe,
@@ -105,20 +105,20 @@ class Process:
             env=environment,
             start_new_session=True,
         )
-        assert self._started.stdin is not None
-        assert self._started.stdout is not None
-        assert self._started.stderr is not None
-        self.stdin = self._started.stdin
-        self.stdout = self._started.stdout
-        self.stderr = self._started.stderr
-        self.pid = self.top = self._started.pid
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        assert self._popen.stderr is not None
+        self.stdin = self._popen.stdin
+        self.stdout = self._popen.stdout
+        self.stderr = self._popen.stderr
+        self.pid = self.top = self._popen.pid
 
     def poll(self) -> int | None:
         """Return the exit status, as ``Popen.returncode`` has it; None while the process runs."""
-        if self._started is not None:
-            return self._started.poll()
+        if self._popen is not None:
+            return self._popen.poll()
         if self._status is None and self._keeper_line is not None:
-            # This does not wait: it is None, or empty if even the keeper was killed.
+            # This does not wait: the text is None, or empty if the keeper was killed.
             status_text = self._keeper_line.read()
             if status_text is not None:
                 self._status = int(status_text or -signal.SIGKILL)
@@ -128,18 +128,18 @@ class Process:
 
     def kill(self) -> None:
         """Kill the process and all its descendants, even if the keeper does not respond."""
-        if self._started is not None:
+        if self._popen is not None:
             end_descendants(self.pid)
-            self._started.kill()
-            self._started.wait()
+            self._popen.kill()
+            self._popen.wait()
             return
         self.poll()
         if self._keeper_line is None:
-            self._let_go()
+            self._close_keeper()
             return
         end_descendants(self.top)
-        until = time.monotonic() + 1
-        while self.poll() is None and time.monotonic() < until and not is_stopped(self.top):
+        deadline_s = time.monotonic() + 1
+        while self.poll() is None and time.monotonic() < deadline_s and not is_stopped(self.top):
             time.sleep(0.001)
         if self._keeper_line is not None:
             with contextlib.suppress(OSError):
@@ -150,9 +150,9 @@ class Process:
             self._status = -signal.SIGKILL
             self._keeper_line.close()
             self._keeper_line = None
-        self._let_go()
+        self._close_keeper()
 
-    def _let_go(self) -> None:
+    def _close_keeper(self) -> None:
         if self._keeper is not None:
             os.close(self._keeper)
             self._keeper = None
@@ -162,16 +162,16 @@ class _Server:
     """The fork server and the socket to it; the server ends when the socket is closed."""
 
     def __init__(self) -> None:
-        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.line, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MESSAGE_BYTES)
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        with theirs:
+        with server_end:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [sys.executable, "-m", __name__, str(server_end.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(server_end.fileno(),),
                 env=environment,
                 start_new_session=True,
             )
@@ -192,7 +192,7 @@ def _server(parent: int) -> _Server:
     return _Server()
 
 
-def _forked(
+def _fork_process(
     environment: dict[str, str], modules: Sequence[str]
 ) -> tuple[IO[bytes], IO[bytes], IO[bytes], IO[bytes], bytes] | None:
     """Return pipes to a new process, one to its keeper, and the keeper's first message; None on failure."""
@@ -201,24 +201,24 @@ def _forked(
     ).encode()
     for _ in range(2 if len(request) <= _MESSAGE_BYTES else 0):
         server = _server(os.getpid())
-        if not server.serves():  # an answer, or somebody else, has ended or stopped it
+        if not server.serves():  # for example, an answer has ended or stopped it
             server.end()
             _server.cache_clear()
             server = _server(os.getpid())
         pipes = [os.pipe() for _ in range(_FDS)]
-        (stdin, to), *back = pipes
-        child_ends = [stdin, *(write for _, write in back)]
-        own_ends = [to, *(read for read, _ in back)]
+        (stdin, parent_stdin), *output_pipes = pipes
+        child_ends = [stdin, *(write for _, write in output_pipes)]
+        parent_ends = [parent_stdin, *(read for read, _ in output_pipes)]
         with contextlib.suppress(OSError, ValueError):
             socket.send_fds(server.line, [request], child_ends)
         for fd in child_ends:
             os.close(fd)
         stdin_, stdout, stderr, keeper_line = (
-            os.fdopen(fd, mode, 0) for fd, mode in zip(own_ends, ("wb", "rb", "rb", "rb"), strict=True)
+            os.fdopen(fd, mode, 0) for fd, mode in zip(parent_ends, ("wb", "rb", "rb", "rb"), strict=True)
         )
-        first = _first_line(keeper_line, server)
-        if first:
-            return stdin_, stdout, stderr, keeper_line, first
+        message = _first_line(keeper_line, server)
+        if message:
+            return stdin_, stdout, stderr, keeper_line, message
         for pipe in (stdin_, stdout, stderr, keeper_line):
             pipe.close()
         server.end()
@@ -228,9 +228,9 @@ def _forked(
 
 def _first_line(keeper_line: IO[bytes], server: _Server) -> bytes:
     """Read the first line of a keeper; it is empty if the server has ended or is stopped."""
-    until = time.monotonic() + _START_S
-    while time.monotonic() < until:
-        if select.select([keeper_line], [], [], _LOOK_S)[0]:
+    deadline_s = time.monotonic() + _START_S
+    while time.monotonic() < deadline_s:
+        if select.select([keeper_line], [], [], _CHECK_INTERVAL_S)[0]:
             return keeper_line.readline()
         if not server.serves():
             break
@@ -246,25 +246,25 @@ def _folder() -> str:
 def serve(line: socket.socket) -> None:
     """Fork a keeper for each message that arrives."""
     loaded: set[str] = set()
-    _load(_LOADED, loaded)
-    nvrtc.available()  # looks for it, once for all
+    _load(_PRELOADED, loaded)
+    nvrtc.available()  # searches for NVRTC once for all processes
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keepers: set[int] = set()
     while True:
-        while not select.select([line], [], [], _LOOK_S if keepers else None)[0]:
-            _tidy(keepers)
+        while not select.select([line], [], [], _CHECK_INTERVAL_S if keepers else None)[0]:
+            _reap_keepers(keepers)
         message, fds, _, _ = socket.recv_fds(line, _MESSAGE_BYTES, _FDS)
         if not message:
             break
         request = json.loads(message)
         _load(request["modules"], loaded)
-        me = os.getpid()
+        server_pid = os.getpid()
         keeper = os.fork()
         if not keeper:
             line.close()
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() == me:
-                _keep(request, *fds)
+            if os.getppid() == server_pid:
+                _run_keeper(request, *fds)
             os._exit(1)
         keepers.add(keeper)
         for fd in fds:
@@ -284,55 +284,55 @@ def _load(modules: Sequence[str], loaded: set[str]) -> None:
         gc.freeze()
 
 
-def _tidy(keepers: set[int]) -> None:
+def _reap_keepers(keepers: set[int]) -> None:
     """Forget keepers that have ended, and kill orphans whose keeper an answer has killed."""
     with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-            keepers.discard(ended)
-    for stray in set(children(os.getpid())) - keepers:
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            keepers.discard(pid)
+    for orphan in set(children(os.getpid())) - keepers:
         with contextlib.suppress(OSError):
-            os.kill(stray, signal.SIGKILL)
+            os.kill(orphan, signal.SIGKILL)
 
 
-def _keep(request: dict[str, Any], stdin: int, stdout: int, stderr: int, parent_line: int) -> None:
+def _run_keeper(request: dict[str, Any], stdin: int, stdout: int, stderr: int, parent_line: int) -> None:
     """Fork the process, send both numbers and its exit status, then end all processes that it started."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    me = os.getpid()
+    keeper_pid = os.getpid()
     pid = os.fork()
     if not pid:
         os.close(parent_line)
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != me:
+        if os.getppid() != keeper_pid:
             os._exit(1)
         for number, fd in enumerate((stdin, stdout, stderr)):
             os.dup2(fd, number)
             os.close(fd)
-        _become(request)
+        _take_environment(request)
         importlib.import_module(MAIN).main()
     for fd in (stdin, stdout, stderr):
         os.close(fd)
     with contextlib.suppress(OSError):
-        os.write(parent_line, b"%d %d\n" % (me, pid))
+        os.write(parent_line, b"%d %d\n" % (keeper_pid, pid))
     listener = select.poll()
     listener.register(parent_line, 0)  # an error there means that nobody reads it any more
     status = None
-    wake, woken = os.pipe()
-    os.set_blocking(woken, False)
-    signal.set_wakeup_fd(woken)
+    wake_fd, wake_write_fd = os.pipe()
+    os.set_blocking(wake_write_fd, False)
+    signal.set_wakeup_fd(wake_write_fd)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    listener.register(wake, select.POLLIN)
+    listener.register(wake_fd, select.POLLIN)
     while status is None:
         with contextlib.suppress(ChildProcessError):
-            while status is None and (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == pid:
-                    status = os.waitstatus_to_exitcode(ended[1])
+            while status is None and (child_status := os.waitpid(-1, os.WNOHANG))[0]:
+                if child_status[0] == pid:
+                    status = os.waitstatus_to_exitcode(child_status[1])
         if status is None and any(fd == parent_line for fd, _ in listener.poll(1000)):
             break
         with contextlib.suppress(OSError):
-            os.set_blocking(wake, False)
-            os.read(wake, 1 << 10)
-    end_descendants(me)
+            os.set_blocking(wake_fd, False)
+            os.read(wake_fd, 1 << 10)
+    end_descendants(keeper_pid)
     if status is not None:
         with contextlib.suppress(OSError):
             os.write(parent_line, b"%d" % status)
@@ -343,7 +343,7 @@ def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
-def _become(request: dict[str, Any]) -> None:
+def _take_environment(request: dict[str, Any]) -> None:
     """Take over the environment of the requesting process."""
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -21,11 +21,11 @@ from gpulab.processes.tree import MOST_PROCESSES, Watch
 MEMORY_BYTES = 3 << 30
 _SHOWN_BYTES = 8192
 _PRINTED_BYTES = 256 << 20
-_LOOK_S = 0.02
-_START_S = 60.0  # until the process stands; a busy machine may take long
-_PATIENCE = 2  # an answer that does not compute, but waits, has so many times its seconds
-LONGEST_S = 20.0  # however busy the machine is
-_PIECE = 1 << 16
+_CHECK_INTERVAL_S = 0.02
+_START_S = 60.0  # limit on the start of the process, which a busy machine can delay
+_WAIT_FACTOR = 2  # a waiting answer may take this multiple of its processor time limit
+LONGEST_S = 20.0  # limit on the elapsed time, however busy the machine is
+_CHUNK_BYTES = 1 << 16
 _CONTROL = re.compile(r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -37,17 +37,17 @@ class Talk:
     device
         The device that it uses, as ``GPULAB_DEVICE``.
     limit_s
-        Processor time, of all that it starts together.
+        Limit on the processor time of the process and its descendants together.
     longest_s
-        The same in time that passes, however busy the machine is.
+        Limit on the elapsed time, however busy the machine is.
     memory_bytes
-        Memory, of all that it starts together.
+        Limit on the memory of the process and its descendants together.
     kept_bytes
-        So much of what it prints is kept.
+        Number of printed bytes that are kept.
     variables
-        More variables of its environment.
+        Additional environment variables.
     modules
-        Modules that it needs beside gpulab's, loaded once for all processes.
+        Additional modules that it needs, loaded once for all processes.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Talk:
         self._process = Process(environment, modules)
         self._watch = Watch(self._process.top)
         self._printed = _PrintedOutput(self._process.stderr, kept_bytes)
-        self._came = bytearray()
-        self._before_printed = 0
-        self._spent_s = self._waited_s = self._used_before_s = 0.0
+        self._received = bytearray()
+        self._last_printed = 0
+        self._spent_s = self._waited_s = self._initial_cpu_s = 0.0
         self._ready = False
-        self._look_s = _LOOK_S
+        self._interval_s = _CHECK_INTERVAL_S
         os.set_blocking(self._process.stdin.fileno(), False)
         os.set_blocking(self._process.stdout.fileno(), False)
 
@@ -94,7 +94,7 @@ class Talk:
 
     def begin(self) -> None:
         """Start the limits now: time and memory used before do not count."""
-        self._used_before_s = self._watch.look(self._memory_bytes).cpu_s
+        self._initial_cpu_s = self._watch.look(self._memory_bytes).cpu_s
         self._ready = True
         self._spent_s = 0.0
         self._waited_s = 0.0
@@ -115,129 +115,132 @@ class Talk:
     ) -> Any:
         """Call ``function(subject, *arguments)`` in the process, and return its result as plain data.
 
-        With `back` it is ``function(answer, asks, *arguments)``: what `asks` is given there comes to `back`.
+        With `back`, the call is ``function(answer, asks, *arguments)``, and `asks` there calls `back` here.
 
         Raises
         ------
         ProcessError
-            With what the answer raised, or why it was ended; `shown` is the call in such a sentence.
+            With the error of the answer, or the reason why it was ended; `shown` is the text of the call.
         """
         import cloudpickle
 
         request: Any = (function, back is not None, *arguments)
         while True:
-            sent = cloudpickle.dumps(request)
-            head = len(sent).to_bytes(child.LENGTH_BYTES, "big")
-            match values.decode(self._exchange(shown, head + sent)):
+            pickled = cloudpickle.dumps(request)
+            header = len(pickled).to_bytes(child.LENGTH_BYTES, "big")
+            match values.decode(self._exchange(shown, header + pickled)):
                 case ("asks", tuple(question)) if back is not None:
                     request = _call_back(back, question)
                 case ("value", value):
                     return value
-                case ("raised", str(said)):
-                    raise ProcessError(_printable(f"{shown} {said.removeprefix('it ')}" if shown else said))
-                case ("not yet", str(said)):
-                    raise ProcessError(_printable(said))
+                case ("raised", str(message)):
+                    message = f"{shown} {message.removeprefix('it ')}" if shown else message
+                    raise ProcessError(_printable(message))
+                case ("not yet", str(message)):
+                    raise ProcessError(_printable(message))
                 case _:
                     raise values.DamagedError("no reply")
 
     def _exchange(self, shown: str, request: bytes) -> bytes:
         """Send bytes, receive the reply, and check the limits during that time."""
         unsent = memoryview(request)
-        looked = time.monotonic()
+        last_check_s = time.monotonic()
         requests = self._process.stdin.fileno()
         replies = self._process.stdout.fileno()
         while True:
             if (frame := self._frame()) is not None:
-                self._spent_s += time.monotonic() - looked
+                self._spent_s += time.monotonic() - last_check_s
                 return frame
-            readable, writable, _ = select.select([replies], [requests] if unsent else [], [], _LOOK_S)
+            readable, writable, _ = select.select(
+                [replies], [requests] if unsent else [], [], _CHECK_INTERVAL_S
+            )
             if writable:
                 try:
-                    unsent = unsent[os.write(requests, unsent[:_PIECE]) :]
+                    unsent = unsent[os.write(requests, unsent[:_CHUNK_BYTES]) :]
                 except BlockingIOError:
                     pass
                 except OSError:
-                    unsent = memoryview(b"")  # it has ended, which shows below
+                    unsent = memoryview(b"")  # the process has ended, as the read below shows
             if readable:
-                piece = os.read(replies, _PIECE)
-                if not piece:
-                    raise ProcessError(self._ended())
-                self._came += piece
-                continue  # who has answered does not wait, however late that is read
-            now = time.monotonic()
-            if now - looked >= self._look_s:
-                self._look(now - looked, shown)
-                looked = now
-                # Who has thousands of threads is looked at less often.
-                self._look_s = max(_LOOK_S, 5 * (time.monotonic() - now))
+                chunk = os.read(replies, _CHUNK_BYTES)
+                if not chunk:
+                    raise ProcessError(self._end_reason())
+                self._received += chunk
+                continue  # the process has replied, so that it is not waiting
+            now_s = time.monotonic()
+            if now_s - last_check_s >= self._interval_s:
+                self._check_limits(now_s - last_check_s, shown)
+                last_check_s = now_s
+                # A process with thousands of threads is checked less often.
+                self._interval_s = max(_CHECK_INTERVAL_S, 5 * (time.monotonic() - now_s))
 
     def _frame(self) -> bytes | None:
         """Return the next complete reply of the received bytes, or None."""
         start = child.NONCE_BYTES + child.LENGTH_BYTES
-        nonce = self._came[: child.NONCE_BYTES]
+        nonce = self._received[: child.NONCE_BYTES]
         if nonce != self._nonce[: len(nonce)]:
             raise values.DamagedError("no reply")
-        if len(self._came) < start:
+        if len(self._received) < start:
             return None
-        length = int.from_bytes(self._came[child.NONCE_BYTES : start], "big")
+        length = int.from_bytes(self._received[child.NONCE_BYTES : start], "big")
         if length > values.MOST_BYTES:
             raise values.DamagedError("a reply without an end")
-        if len(self._came) < start + length:
+        if len(self._received) < start + length:
             return None
-        frame = bytes(self._came[start : start + length])
-        del self._came[: start + length]
+        frame = bytes(self._received[start : start + length])
+        del self._received[: start + length]
         return frame
 
-    def _look(self, passed_s: float, shown: str) -> None:
+    def _check_limits(self, elapsed_s: float, shown: str) -> None:
         """End the process if it exceeds a limit."""
         use = self._watch.look(self._memory_bytes)
-        where = f" (in {shown})" if shown else ""
+        place = f" (in {shown})" if shown else ""
         if use.processes > MOST_PROCESSES:
             raise ProcessError(
-                f"it has started more than {MOST_PROCESSES} processes{where}; end those that you start, or "
+                f"it has started more than {MOST_PROCESSES} processes{place}; end those that you start, or "
                 "start none."
             )
         if use.memory_bytes > self._memory_bytes:
             raise ProcessError(
-                f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of memory{where}; look for a "
+                f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of memory{place}; look for a "
                 "list that grows on and on."
             )
-        self._spent_s += passed_s
+        self._spent_s += elapsed_s
         if not self._ready:
             if self._spent_s > _START_S:
                 raise ProcessError(
                     "the check could not start in time: this computer is very busy; try again."
                 )
             return
-        if use.waits and self._printed.count == self._before_printed:
-            self._waited_s += passed_s
-        self._before_printed = self._printed.count
-        if self._before_printed > _PRINTED_BYTES:
+        if use.waits and self._printed.count == self._last_printed:
+            self._waited_s += elapsed_s
+        self._last_printed = self._printed.count
+        if self._last_printed > _PRINTED_BYTES:
             raise ProcessError(
-                f"it prints more than {_PRINTED_BYTES >> 20} MiB{where}; print less, and look for a loop "
+                f"it prints more than {_PRINTED_BYTES >> 20} MiB{place}; print less, and look for a loop "
                 "that goes on and on."
             )
-        used_s = use.cpu_s - self._used_before_s
+        used_s = use.cpu_s - self._initial_cpu_s
         if used_s > self._limit_s:
             raise ProcessError(
-                f"it takes longer than {self._limit_s:g} s of processor time{where}; look for a loop that "
+                f"it takes longer than {self._limit_s:g} s of processor time{place}; look for a loop that "
                 "does too much, or does not end."
             )
-        if self._waited_s > self._limit_s * _PATIENCE:
+        if self._waited_s > self._limit_s * _WAIT_FACTOR:
             raise ProcessError(
-                f"it waits{where}: for {self._waited_s:.0f} s it computed next to nothing. Look for a "
+                f"it waits{place}: for {self._waited_s:.0f} s it computed next to nothing. Look for a "
                 "sleep(), or for something that nobody ever does."
             )
         if self._spent_s > self._longest_s:
             raise ProcessError(
-                f"it was not done after {self._longest_s:g} s{where}, in which this busy computer gave it "
+                f"it was not done after {self._longest_s:g} s{place}, in which this busy computer gave it "
                 f"{used_s:.1f} s of processor time; try again when less is running."
             )
 
-    def _ended(self) -> str:
+    def _end_reason(self) -> str:
         """Return a sentence about a process that ended by itself."""
-        until = time.monotonic() + 1
-        while (status := self._process.poll()) is None and time.monotonic() < until:
+        deadline_s = time.monotonic() + 1
+        while (status := self._process.poll()) is None and time.monotonic() < deadline_s:
             time.sleep(0.001)
         if status in (None, child.LINE_CLOSED):
             return "it closed the line to the check; leave file descriptors alone that are not yours."
@@ -277,7 +280,7 @@ class _PrintedOutput:
 
     def _listen(self, pipe: IO[bytes]) -> None:
         with contextlib.suppress(OSError, ValueError), pipe:
-            while piece := os.read(pipe.fileno(), _PIECE):
-                self.count += len(piece)
-                self.lines += piece.count(b"\n")
-                self.bytes += piece[: self._kept_bytes - len(self.bytes)]
+            while chunk := os.read(pipe.fileno(), _CHUNK_BYTES):
+                self.count += len(chunk)
+                self.lines += chunk.count(b"\n")
+                self.bytes += chunk[: self._kept_bytes - len(self.bytes)]

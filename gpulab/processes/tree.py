@@ -13,7 +13,7 @@ import psutil
 
 MOST_PROCESSES = 200
 _PROC = Path("/proc")
-_ROUNDS = 200  # of killing, until nothing is left; what is started meanwhile is found in the next
+_KILL_ROUNDS = 200  # attempts to kill all descendants; each finds processes that were started since
 _PAUSE_S = 0.005
 _WORKING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
@@ -33,7 +33,7 @@ def children(pid: int) -> list[int]:
     """Return the processes that `pid` has started, or that were reparented to it."""
     try:
         lists = [(task / "children").read_text() for task in (_PROC / str(pid) / "task").iterdir()]
-    except OSError:  # it has ended, or this system does not tell
+    except OSError:  # the process has ended, or this system does not list children
         lists = []
         if not (_PROC / str(os.getpid()) / "task" / str(os.getpid()) / "children").exists():
             with contextlib.suppress(psutil.Error):
@@ -43,8 +43,8 @@ def children(pid: int) -> list[int]:
 
 def end_descendants(pid: int) -> None:
     """Kill all descendants of a process, until only zombies are left."""
-    for _ in range(_ROUNDS):
-        alive = [child for child in descendants(pid) if not _is_over(child)]
+    for _ in range(_KILL_ROUNDS):
+        alive = [child for child in descendants(pid) if not _has_ended(child)]
         if not alive:
             return
         for child in alive:
@@ -53,7 +53,7 @@ def end_descendants(pid: int) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _is_over(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     with contextlib.suppress(OSError, IndexError):
         return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
     try:
@@ -70,7 +70,7 @@ def is_stopped(pid: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ResourceUse:
     """The resources that a tree of processes has used so far.
 
     ``cpu_s`` is processor time, also of those that have ended; ``waits`` tells whether no thread of them runs
@@ -88,37 +88,39 @@ class Watch:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._cpu_s = self._before_s = 0.0
-        self._known: dict[int, psutil.Process] = {}
+        self._cpu_s = self._last_sum_s = 0.0
+        self._processes: dict[int, psutil.Process] = {}
 
-    def look(self, memory_limit_bytes: int) -> Use:
+    def look(self, memory_limit_bytes: int) -> ResourceUse:
         """Measure the current use. If it exceeds the limit, count shared memory once."""
         pids = [self._pid, *descendants(self._pid)]
         if len(pids) > MOST_PROCESSES:
-            return Use(len(pids), self._cpu_s, 0, False)
-        self._known = {pid: known for pid in pids if (known := self._process(pid)) is not None}
-        now_s = 0.0
+            return ResourceUse(len(pids), self._cpu_s, 0, False)
+        self._processes = {pid: entry for pid in pids if (entry := self._process(pid)) is not None}
+        sum_s = 0.0
         memory_bytes = 0
         waits = True
-        for process in self._known.values():
+        for process in self._processes.values():
             with contextlib.suppress(psutil.Error), process.oneshot():
-                now_s += sum(process.cpu_times()[:4])  # its own, and of those whose end it has read
+                sum_s += sum(
+                    process.cpu_times()[:4]
+                )  # its own time, and that of children for which it has waited
                 memory_bytes += process.memory_info().rss
-                waits = waits and not _works(process)
-        # Of what ends unread, the time is lost to its parent, but not to us.
-        self._cpu_s += max(0.0, now_s - self._before_s)
-        self._before_s = now_s
-        if memory_bytes > memory_limit_bytes and len(self._known) > 1:
-            memory_bytes = sum(map(_own_bytes, self._known.values()))
-        return Use(len(pids), self._cpu_s, memory_bytes, waits)
+                waits = waits and not _is_working(process)
+        # The sum decreases when a process ends for which its parent has not waited; its time is kept here.
+        self._cpu_s += max(0.0, sum_s - self._last_sum_s)
+        self._last_sum_s = sum_s
+        if memory_bytes > memory_limit_bytes and len(self._processes) > 1:
+            memory_bytes = sum(map(_proportional_bytes, self._processes.values()))
+        return ResourceUse(len(pids), self._cpu_s, memory_bytes, waits)
 
     def _process(self, pid: int) -> psutil.Process | None:
         with contextlib.suppress(psutil.Error):
-            return self._known.get(pid) or psutil.Process(pid)
+            return self._processes.get(pid) or psutil.Process(pid)
         return None
 
 
-def _works(process: psutil.Process) -> bool:
+def _is_working(process: psutil.Process) -> bool:
     """Return whether a thread of a process computes, or would if a processor were free."""
     if process.status() in _WORKING:
         return True
@@ -130,7 +132,7 @@ def _works(process: psutil.Process) -> bool:
     return False
 
 
-def _own_bytes(process: psutil.Process) -> int:
+def _proportional_bytes(process: psutil.Process) -> int:
     """Return a process's share of memory: shared pages are divided among the processes."""
     with contextlib.suppress(psutil.Error, OSError):
         info = process.memory_full_info()

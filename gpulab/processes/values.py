@@ -1,7 +1,7 @@
 """Plain data between the judge and the process of an answer: JSON, and arrays as ``.npy``.
 
-What an answer made is never unpickled. Numbers, texts and containers are turned into their exact types on the
-way, so that nothing of a subclass, such as a comparison of its own, arrives where the verdict is made.
+Values of an answer are never unpickled. Numbers, strings and containers are converted to their exact types,
+so that no subclass, such as one with its own comparison, reaches the process of the judge.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 MOST_BYTES = 64 << 20
 _MOST_PARTS = 100_000
 _MOST_BITS = 4096
-_DEEPEST = 20
+_MAX_DEPTH = 20
 _LENGTH_BYTES = 8
 _KINDS = "biufcSU"  # of arrays: what needs no Python objects
 
@@ -62,7 +62,7 @@ def encode(value: Any) -> bytes:
     Raises
     ------
     TooMuchError
-        If it is larger than what may cross.
+        If it is too large to be transferred.
     """
     arrays: list[bytes] = []
     parts = _Parts(arrays)
@@ -78,14 +78,14 @@ class _Parts:
 
     def __init__(self, arrays: list[bytes]) -> None:
         self._arrays = arrays
-        self._left = _MOST_PARTS
+        self._remaining = _MOST_PARTS
         self._bytes = 0
 
     def of(self, value: Any, depth: int) -> Any:
-        self._left -= 1
-        if self._left < 0 or depth > _DEEPEST:
+        self._remaining -= 1
+        if self._remaining < 0 or depth > _MAX_DEPTH:
             raise TooMuchError("too many parts")
-        kind = type(value)  # what it is, not what it says it is
+        kind = type(value)  # the real type, which `__class__` can hide
         if value is None or kind is bool:
             return value
         if issubclass(kind, np.generic):
@@ -132,13 +132,13 @@ def decode(data: bytes) -> Any:
     Raises
     ------
     DamagedError
-        If they are anything else.
+        If the bytes are not the encoding of a value.
     """
     try:
         start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
-        rest = io.BytesIO(data[start:])
-        value = _value(json.loads(data[_LENGTH_BYTES:start]), rest)
-        if rest.read(1):
+        arrays = io.BytesIO(data[start:])
+        value = _value(json.loads(data[_LENGTH_BYTES:start]), arrays)
+        if arrays.read(1):
             raise DamagedError("there is more than one value")
         return value
     except DamagedError:
@@ -147,36 +147,38 @@ def decode(data: bytes) -> Any:
         raise DamagedError(str(error)) from None
 
 
-def _value(tree: Any, rest: io.BytesIO) -> Any:
+def _value(tree: Any, arrays: io.BytesIO) -> Any:
     if tree is None or isinstance(tree, bool):
         return tree
-    tag, *held = tree
-    return _MADE[tag](rest, *held)
+    tag, *fields = tree
+    return _DECODERS[tag](arrays, *fields)
 
 
-def _array(rest: io.BytesIO, length: int) -> npt.NDArray[Any]:
+def _array(arrays: io.BytesIO, length: int) -> npt.NDArray[Any]:
     """Return an array, after a check that its header matches the size of the data."""
-    held = io.BytesIO(rest.read(length))
-    version = np.lib.format.read_magic(held)
+    buffer = io.BytesIO(arrays.read(length))
+    version = np.lib.format.read_magic(buffer)
     if version != (1, 0):
         raise DamagedError("an array of another format")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(held)
-    if dtype.kind not in _KINDS or math.prod(shape) * dtype.itemsize != length - held.tell():
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(buffer)
+    if dtype.kind not in _KINDS or math.prod(shape) * dtype.itemsize != length - buffer.tell():
         raise DamagedError("an array of another size")
-    flat = np.frombuffer(held.read(), dtype) if math.prod(shape) and dtype.itemsize else np.zeros(0, dtype)
-    return flat.reshape(shape, order="F" if fortran else "C").copy()
+    elements = (
+        np.frombuffer(buffer.read(), dtype) if math.prod(shape) and dtype.itemsize else np.zeros(0, dtype)
+    )
+    return elements.reshape(shape, order="F" if fortran else "C").copy()
 
 
-_MADE: dict[str, Callable[..., Any]] = {
-    "int": lambda rest, text: int(str.__str__(text), 16),
-    "float": lambda rest, text: float.fromhex(text),
-    "complex": lambda rest, real, imag: complex(float.fromhex(real), float.fromhex(imag)),
-    "str": lambda rest, text: str.__str__(text),
-    "tuple": lambda rest, parts: tuple(_value(part, rest) for part in list.__iter__(parts)),
-    "list": lambda rest, parts: [_value(part, rest) for part in list.__iter__(parts)],
-    "dict": lambda rest, pairs: {_value(key, rest): _value(part, rest) for key, part in pairs},
+_DECODERS: dict[str, Callable[..., Any]] = {
+    "int": lambda arrays, text: int(str.__str__(text), 16),
+    "float": lambda arrays, text: float.fromhex(text),
+    "complex": lambda arrays, real, imag: complex(float.fromhex(real), float.fromhex(imag)),
+    "str": lambda arrays, text: str.__str__(text),
+    "tuple": lambda arrays, parts: tuple(_value(part, arrays) for part in list.__iter__(parts)),
+    "list": lambda arrays, parts: [_value(part, arrays) for part in list.__iter__(parts)],
+    "dict": lambda arrays, pairs: {_value(key, arrays): _value(part, arrays) for key, part in pairs},
     "array": _array,
-    "scalar": lambda rest, length: _array(rest, length)[()],
-    "device": lambda rest, length: OnDevice(_array(rest, length)),
-    "other": lambda rest, kind: Other(str.__str__(kind)),
+    "scalar": lambda arrays, length: _array(arrays, length)[()],
+    "device": lambda arrays, length: OnDevice(_array(arrays, length)),
+    "other": lambda arrays, kind: Other(str.__str__(kind)),
 }

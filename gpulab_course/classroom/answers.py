@@ -1,6 +1,6 @@
-"""Answers that lie in files: a kernel's CUDA C++, or Python that defines what the exercise asks for.
+"""Answers in files: a kernel in CUDA C++, or Python code that defines the answer.
 
-Python of a file runs where answers are judged, in a process of its own, and nowhere else.
+The Python code of a file only runs in the separate process in which answers are judged.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from virtualgpu.protocol import kernel_source
 from virtualgpu.records import KernelSource
 
 SUFFIXES = (".cu", ".py")
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _KERNEL_LIMIT_S = 10.0
-_ANY_NAME = "answer"
+_DEFAULT_NAME = "answer"
 
 
 class AnswerError(GpulabError):
@@ -36,7 +36,7 @@ class AnswerError(GpulabError):
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Python text that becomes the object called `name` in it, wherever this is unpickled."""
+    """Python source text; unpickling it runs the text and returns its object `name`."""
 
     text: str
     name: str
@@ -47,25 +47,25 @@ class Module:
 
 
 def defined(text: str, name: str, file: str) -> Any:
-    """Run Python text and return what it calls `name`, or else ``answer``.
+    """Run Python source text and return its object `name`, or else ``answer``.
 
     Raises
     ------
     NotYet
-        If it defines neither.
+        If the text defines neither.
     """
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    # Not "__main__": what a file does when it is run as a program is no part of the answer.
+    # Not "__main__": code that runs only in a program is not part of the answer.
     names: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
     exec(compile(text, file, "exec"), names)
-    for attribute in (name, _ANY_NAME):
+    for attribute in (name, _DEFAULT_NAME):
         if attribute in names:
             return names[attribute]
     raise NotYet(f"{file} defines no `{name}`, as the exercise's cell in the notebook calls it.")
 
 
 def judged(exercise_id: str, path: Path) -> Verdict:
-    """Judge the answer in a file, and keep nothing.
+    """Judge the answer in a file, without storing anything.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def judged(exercise_id: str, path: Path) -> Verdict:
     UnknownExerciseError
         If there is no such exercise; the message names the nearest.
     AnswerError
-        If the file cannot be read, is no Python, or cannot be an answer to this exercise.
+        If the file cannot be read, is not Python, or cannot be an answer to this exercise.
     """
     exercise = exercise_called(exercise_id)
     text = _text(path)
@@ -99,8 +99,8 @@ def judged(exercise_id: str, path: Path) -> Verdict:
         compile(text, path.name, "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise AnswerError(f"{path.name}{line}: this is no Python: {said}.") from None
+        reason_text = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise AnswerError(f"{path.name}{line}: this is no Python: {reason_text}.") from None
     module = Module(text, name_in_the_notebook(exercise_id), path.name)
     if not isinstance(exercise, KernelExercise):
         return judge(exercise, module)
@@ -113,19 +113,20 @@ def judged(exercise_id: str, path: Path) -> Verdict:
 
 
 def exercise_called(exercise_id: str) -> Exercise:
-    """The exercise of that name.
+    """Return the exercise of that name.
 
     Raises
     ------
     UnknownExerciseError
-        If there is none; the message names the nearest.
+        If there is no such exercise; the message names the nearest.
     """
     exercise = folders.exercise(exercise_id)
     if exercise is None:
         names = folders.exercises()
-        near = did_you_mean(exercise_id, names)
-        others = [name for name in names if name[:2] == exercise_id[:2]] or names
-        raise UnknownExerciseError(f"There is no exercise {exercise_id!r}.{near} Some: {', '.join(others)}.")
+        suggestion = did_you_mean(exercise_id, names)
+        examples = [name for name in names if name[:2] == exercise_id[:2]] or names
+        message = f"There is no exercise {exercise_id!r}.{suggestion} Some: {', '.join(examples)}."
+        raise UnknownExerciseError(message)
     return exercise
 
 
@@ -133,15 +134,15 @@ def name_in_the_notebook(exercise_id: str) -> str:
     """Return the variable that the notebook's cell passes to ``gl.check`` for an exercise."""
     call = re.compile(rf'gl\.check\(\\"{re.escape(exercise_id)}\\", (\w+)\)')
     for path in copies.originals().values():
-        if found := call.search(path.read_text(encoding="utf-8")):
-            return found[1]
-    return _ANY_NAME
+        if match := call.search(path.read_text(encoding="utf-8")):
+            return match[1]
+    return _DEFAULT_NAME
 
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise AnswerError(f"{path} has more than {_MOST_BYTES >> 20} MiB, which no answer has.")
+        if path.stat().st_size > _MAX_BYTES:
+            raise AnswerError(f"{path} has more than {_MAX_BYTES >> 20} MiB, which no answer has.")
         if not path.is_file():
             raise AnswerError(f"{path} is no file.")
         return path.read_text(encoding="utf-8-sig")
@@ -152,7 +153,7 @@ def _text(path: Path) -> str:
 
 
 def _kernel(module: Module) -> KernelSource | str:
-    """The kernel that Python text defines, which runs in a process of its own until it is found."""
+    """Return the kernel that Python source text defines; the text runs in a separate process."""
     with Talk(f"virtual:{session.table_info(session.which_device().device).name}", _KERNEL_LIMIT_S) as talk:
         name, code, options, expressions = talk.ask(
             "", _source, module.text, module.name, module.file, "cupy" in module.text
@@ -160,16 +161,18 @@ def _kernel(module: Module) -> KernelSource | str:
         return code if not name else KernelSource(name, code, tuple(options), tuple(expressions))
 
 
-def _source(_: Any, text: str, name: str, file: str, cupy: bool) -> tuple[str, str, list[str], list[str]]:
-    if cupy:
+def _source(
+    _: Any, text: str, name: str, file: str, uses_cupy: bool
+) -> tuple[str, str, list[str], list[str]]:
+    if uses_cupy:
         import virtualgpu
 
         virtualgpu.as_cupy()
-    found = defined(text, name, file)
-    if isinstance(found, str):
-        return "", found, [], []
+    answer = defined(text, name, file)
+    if isinstance(answer, str):
+        return "", answer, [], []
     try:
-        source = kernel_source(found)
+        source = kernel_source(answer)
     except (TypeError, AttributeError):
         raise NotYet(
             f"`{name}` in {file} is no kernel: let it be a cp.RawKernel or its CUDA C++ text."
@@ -178,5 +181,5 @@ def _source(_: Any, text: str, name: str, file: str, cupy: bool) -> tuple[str, s
 
 
 def printable(text: str) -> str:
-    """Return a text of strangers without letters that a terminal would obey."""
+    """Return text from a file without control characters, which a terminal would interpret."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,4 +1,4 @@
-"""``gpulab check``: judge answers in files, for graders, editors and scripts. Nothing is kept.
+"""``gpulab check``: judge answers in files, for graders, editors and scripts. Nothing is stored.
 
 The exit status is 0 if all answers passed, 1 if one did not, and 2 if a file could not be judged.
 """
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
                 result["error"] = f"{file}: {result['error']}"
         results.append(result)
         if not options.json:
-            _say(result, None if options.all else verdict)
+            _print_result(result, None if options.all else verdict)
     if options.json:
         print(json.dumps(results if options.all else results[0], indent=2, ensure_ascii=False))
     elif options.all is not None:
@@ -74,12 +74,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _answers(folder: Path) -> list[tuple[str, Path]]:
-    """The answers in a folder, with the exercises that they are called after.
+    """Return the answers in a folder, as pairs of an exercise and a file that has its name.
 
     Raises
     ------
     AnswerError
-        If there is no such folder, or no file of it is called after an exercise.
+        If there is no such folder, or no file in it has the name of an exercise.
     """
     if not folder.is_dir():
         raise AnswerError(f"{folder} is no folder.")
@@ -102,7 +102,7 @@ def _answers(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _result(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | None]:
-    """Return the verdict as plain data; ``error`` says why there is none."""
+    """Return the verdict as plain data; ``error`` is the reason if there is no verdict."""
     result: dict[str, Any] = {"exercise": exercise_id, "file": str(path), "passed": False, "message": ""}
     result |= {"stages": [], "scores": [], "error": ""}
     try:
@@ -112,12 +112,12 @@ def _result(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | Non
     except GpulabError as error:
         return result | {"error": str(error)}, None
     stages, scores = ([asdict(part) for part in parts] for parts in (verdict.stages, verdict.scores))
-    said = {"passed": verdict.passed, "message": verdict.message, "stages": stages, "scores": scores}
-    return result | said, verdict
+    verdict_data = {"passed": verdict.passed, "message": verdict.message, "stages": stages, "scores": scores}
+    return result | verdict_data, verdict
 
 
-def _say(result: dict[str, Any], verdict: Verdict | None) -> None:
-    """Print a verdict with its stages, or one line where there are many; errors go to the error output."""
+def _print_result(result: dict[str, Any], verdict: Verdict | None) -> None:
+    """Print a verdict with its stages, or one line if there are many verdicts; errors go to stderr."""
     if result["error"]:
         print(f"gpulab: {result['error']}", file=sys.stderr, flush=True)
     elif verdict is not None:

@@ -1,4 +1,4 @@
-"""``gpulab golf``: a file of best scores, each entered with an answer that passes; a digest of it stays."""
+"""``gpulab golf``: a file of best scores, each with the digest of an answer that passed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from virtualgpu.errors import GpulabError
 
 FORMAT = "gpulab-golf"
 VERSION = 1
-_MOST_BYTES = 16 << 20
-_LONGEST_NAME = 60
+_MAX_BYTES = 16 << 20
+_MAX_NAME_LENGTH = 60
 
 
 class GolfError(GpulabError):
@@ -34,9 +34,9 @@ class GolfError(GpulabError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The best score of a counter in an exercise, with the name of its owner and the circumstances.
+    """The best score of a counter in an exercise, with the name of its owner, the date and the rules.
 
-    ``rules`` are the exercise's at that time: a figure under other rules is not compared with.
+    ``rules`` are the exercise's at that time: scores under other rules are not compared.
     ``sha256`` is the digest of the answer's bytes.
     """
 
@@ -71,33 +71,33 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.exercise is None:
         entries = read(options.file)
-        return _verify(entries, options.verify) if options.verify else _say(entries)
-    name = "".join(filter(str.isprintable, options.name)).strip()[:_LONGEST_NAME]
+        return _verify(entries, options.verify) if options.verify else _print_table(entries)
+    name = "".join(filter(str.isprintable, options.name)).strip()[:_MAX_NAME_LENGTH]
     if options.answer is None or not name or options.verify:
         parser.error("an entry takes an exercise, a file and --name, and nothing else")
-    better = enter(options.file, options.exercise, options.answer, name)
-    print("\n".join(better) or f"{options.exercise}: passed, and no better than what is there.")
-    return 0 if better else 1
+    sentences = enter(options.file, options.exercise, options.answer, name)
+    print("\n".join(sentences) or f"{options.exercise}: passed, and no better than what is there.")
+    return 0 if sentences else 1
 
 
 def read(path: Path) -> tuple[Entry, ...]:
-    """The entries of a file; none where there is no file.
+    """Return the entries of a file; none if there is no file.
 
     Raises
     ------
     GolfError
-        If it holds anything else. It is left as it is.
+        If the file contains anything else. It is left unchanged.
     """
     if not path.exists():
         return ()
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if path.stat().st_size > _MAX_BYTES:
             raise ValueError
         data = json.loads(path.read_text(encoding="utf-8"))
         if (data["format"], data["version"]) != (FORMAT, VERSION):
             raise ValueError
         entries = tuple(
-            Entry(**{field.name: _shown(row[field.name]) for field in fields(Entry)})
+            Entry(**{field.name: _printable_value(row[field.name]) for field in fields(Entry)})
             for row in data["entries"]
         )
         if not all(
@@ -113,38 +113,38 @@ def read(path: Path) -> tuple[Entry, ...]:
         raise GolfError(f"{path} is no file of scores, and stays as it is: name another.") from None
 
 
-def _shown(value: Any) -> Any:
+def _printable_value(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
 def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
-    """Judge an answer, and put what it does better into the file.
+    """Judge an answer, and enter its scores that are better than those in the file.
 
     Returns
     -------
     list
-        A sentence for each figure that is a new best; none where all are as good already.
+        A sentence for each new best score; none if no score is better.
 
     Raises
     ------
     GolfError
-        If the answer does not pass, the exercise keeps no score, or the file is none of scores.
+        If the answer does not pass, the exercise has no score, or the file is not a file of scores.
     AnswerError, UnknownExerciseError
         As `gpulab_course.classroom.answers.judged`.
     """
     read(path)  # before the answer is judged
-    figures = _figures(exercise_id, answer)
+    scores = _scores(exercise_id, answer)
     digest = _digest(answer)
     rules = int(getattr(exercise_called(exercise_id), "rules", 0))
     sentences = list[str]()
     today = datetime.now(UTC).date().isoformat()
     with FileLock(f"{path}.lock", timeout=60):
-        best = {(e.exercise, e.counter): e for e in read(path)}
-        for counter, (score, reference, words) in figures.items():
-            previous = best.get((exercise_id, counter))
+        entries = {(entry.exercise, entry.counter): entry for entry in read(path)}
+        for counter, (score, reference, score_text) in scores.items():
+            previous = entries.get((exercise_id, counter))
             if previous is not None and previous.rules == rules and previous.score <= score:
                 continue
-            best[exercise_id, counter] = Entry(
+            entries[exercise_id, counter] = Entry(
                 exercise=exercise_id,
                 counter=counter,
                 score=score,
@@ -156,9 +156,9 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
                 gpulab=gpulab.__version__,
             )
             suffix = f", before {previous.score:,} by {previous.name}" if previous is not None else ""
-            sentences.append(f"{exercise_id}: {words}; reference {reference:,}{suffix}.")
+            sentences.append(f"{exercise_id}: {score_text}; reference {reference:,}{suffix}.")
         if sentences:
-            _write(path, sorted(best.values(), key=lambda e: (e.exercise, e.counter)))
+            _write(path, sorted(entries.values(), key=lambda entry: (entry.exercise, entry.counter)))
     return sentences
 
 
@@ -169,18 +169,18 @@ def _write(path: Path, entries: Iterable[Entry]) -> None:
     temporary.replace(path)
 
 
-def _figures(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
-    """Return value, reference and words of each counter that an answer is scored in; it must pass."""
+def _scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
+    """Return the value, the reference and a text for each score of an answer that passes."""
     with contextlib.redirect_stdout(sys.stderr):
         verdict = judged(exercise_id, answer)
     if not verdict:
         raise GolfError(f"It does not pass, and is not entered: {verdict!r}")
-    figures = {
+    scores = {
         score.counter: (score.yours, score.reference, score.figure) for score in verdict.scores if score.golf
     }
-    if not figures:
+    if not scores:
         raise GolfError(f"{exercise_id} has no figure to be better in; 05-transpose has, for one.")
-    return figures
+    return scores
 
 
 def _verify(entries: Sequence[Entry], folder: Path) -> int:
@@ -192,30 +192,30 @@ def _verify(entries: Sequence[Entry], folder: Path) -> int:
         for path in sorted(folder.rglob("*"))
         if path.suffix in SUFFIXES and path.is_file()
     }
-    borne_out = 0
-    judged_figures = dict[tuple[str, str], dict[str, tuple[int, int, str]] | str]()
+    confirmed = 0
+    judged_scores = dict[tuple[str, str], dict[str, tuple[int, int, str]] | str]()
     for entry in entries:
         key = (entry.exercise, entry.sha256)
         result = "no answer with its digest is there"
         if entry.sha256 in files:
-            if key not in judged_figures:
+            if key not in judged_scores:
                 try:
-                    judged_figures[key] = _figures(entry.exercise, files[entry.sha256])
+                    judged_scores[key] = _scores(entry.exercise, files[entry.sha256])
                 except GpulabError as error:
-                    judged_figures[key] = str(error)
-            figures = judged_figures[key]
-            if isinstance(figures, str):
-                result = figures
-            elif entry.counter not in figures:
+                    judged_scores[key] = str(error)
+            scores = judged_scores[key]
+            if isinstance(scores, str):
+                result = scores
+            elif entry.counter not in scores:
                 result = "judged again: no such figure"
-            elif (score := figures[entry.counter][0]) > entry.score:
+            elif (score := scores[entry.counter][0]) > entry.score:
                 result = f"judged again: {score:,}"
             else:
-                borne_out = borne_out + 1
+                confirmed = confirmed + 1
                 result = "borne out"
         print(f"{entry.exercise}, {entry.counter}: {entry.score:,} by {entry.name}: {result}")
-    print(f"{borne_out} of {count(len(entries), 'entry', 'entries')} borne out.")
-    return 0 if borne_out == len(entries) else 1
+    print(f"{confirmed} of {count(len(entries), 'entry', 'entries')} borne out.")
+    return 0 if confirmed == len(entries) else 1
 
 
 def _digest(path: Path) -> str:
@@ -225,7 +225,7 @@ def _digest(path: Path) -> str:
         raise GolfError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def _say(entries: Sequence[Entry]) -> int:
+def _print_table(entries: Sequence[Entry]) -> int:
     rows = tuple(
         (e.exercise, e.counter, f"{e.score:,}", f"{e.reference:,}", e.name, e.date, e.sha256[:12])
         for e in entries

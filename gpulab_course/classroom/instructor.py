@@ -1,8 +1,7 @@
-"""``gpulab instructor 05a``: a page for instructors, made of a notebook and of the course's code.
+"""``gpulab instructor 05a``: a page for instructors, generated from a notebook and the course's code.
 
-Nothing in it is written for it: minutes are the notebook's, what is found its stored outputs, misconceptions
-those that predictions and questions name, common mistakes those of
-``shown_answers.py``.
+Its sources are the minutes and the stored outputs of the notebook, the misconceptions in predictions and
+questions, and the common mistakes in ``shown_answers.py``.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from gpulab_course.teach.question import PredictionQuestion, Question
 from virtualgpu.errors import GpulabError, did_you_mean
 
 _HEADING = re.compile(r"^(?P<marks>##?) (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.M)
-_WHOLE = re.compile(r"\*\*(\d+) minutes")
-_ASKED = re.compile(r'gl\.(predict|reveal|check|quiz)\(\s*"([\w-]+)"')
+_TOTAL_MINUTES = re.compile(r"\*\*(\d+) minutes")
+_COURSE_CALL = re.compile(r'gl\.(predict|reveal|check|quiz)\(\s*"([\w-]+)"')
 _SOLUTION = re.compile(r"<summary>Solution of ([\w-]+)</summary>\s*(.*?)\s*</details>", re.S)
 _ANSWERS = re.compile(r"<details><summary>(Answers?[^<]*)</summary>\s*(.*?)\s*</details>", re.S)
-_ASIDE = re.compile(r"gl\.(which_device|use_device|progress)\(")
+_OTHER_CALL = re.compile(r"gl\.(which_device|use_device|progress)\(")
 # The output of the stored notebook where no prediction was made.
 _REVEALED = re.compile(r"^No prediction\. (.*?)(?: The usual wrong answer: (.*?)\.)?((?: [A-Z].*)?)$", re.S)
 
@@ -47,34 +46,34 @@ def main(arguments: Sequence[str]) -> int:
     if (options.notebook is None) == (options.all is None):
         parser.error("name a notebook, or --all FOLDER")
     if options.all is None:
-        print(_made(page(options.notebook), options.html))
+        print(_formatted(page(options.notebook), options.html))
         return 0
     options.all.mkdir(parents=True, exist_ok=True)
     for number in notebooks():
         path = options.all / f"{number}.{'html' if options.html else 'md'}"
-        path.write_text(_made(page(number), options.html) + "\n", encoding="utf-8")
+        path.write_text(_formatted(page(number), options.html) + "\n", encoding="utf-8")
         print(path, file=sys.stderr)
     return 0
 
 
 def notebooks() -> dict[str, Path]:
-    """The course's notebooks by number: ``05a``."""
+    """Return the course's notebooks by number, such as ``05a``."""
     return {name.split("_")[0]: path for name, path in copies.originals().items() if name[0].isdigit()}
 
 
 def page(number: str) -> str:
-    """The page of a notebook, in Markdown.
+    """Return the page of a notebook, in Markdown.
 
     Raises
     ------
     InstructorError
         If there is no such notebook.
     """
-    known = notebooks()
-    if number not in known:
-        near = did_you_mean(number, known)
-        raise InstructorError(f"There is no notebook {number!r}.{near} There are: {', '.join(known)}.")
-    cells = json.loads(known[number].read_text(encoding="utf-8"))["cells"]
+    paths = notebooks()
+    if number not in paths:
+        suggestion = did_you_mean(number, paths)
+        raise InstructorError(f"There is no notebook {number!r}.{suggestion} There are: {', '.join(paths)}.")
+    cells = json.loads(paths[number].read_text(encoding="utf-8"))["cells"]
     return "\n\n".join(_parts([(cell, "".join(cell["source"])) for cell in cells], number))
 
 
@@ -83,11 +82,11 @@ Cells = list[tuple[dict[str, Any], str]]
 
 def _parts(cells: Cells, number: str) -> Iterator[str]:
     texts = "\n\n".join(source for cell, source in cells if cell["cell_type"] == "markdown")
-    whole = _WHOLE.search(texts)
+    minutes = _TOTAL_MINUTES.search(texts)
     title = next(heading["title"] for heading in _HEADING.finditer(texts))
     yield f"# {title}: for the instructor"
     yield (
-        f"{whole[1]} minutes in all. " if whole else ""
+        f"{minutes[1]} minutes in all. " if minutes else ""
     ) + "Made from the notebook and the course's code; what was found is what the stored notebook shows."
     yield "## Sections and minutes"
     yield "\n".join(
@@ -97,19 +96,22 @@ def _parts(cells: Cells, number: str) -> Iterator[str]:
     )
     yield "## What to project"
     yield "\n".join(_to_project(cells))
-    asked = [(kind, key, cell) for cell, source in cells for kind, key in _ASKED.findall(source)]
-    told = {kind: {key: _said(cell) for which, key, cell in asked if which == kind} for kind, *_ in asked}
+    calls = [(kind, key, cell) for cell, source in cells for kind, key in _COURSE_CALL.findall(source)]
+    results: dict[str, dict[str, str]] = {kind: {} for kind, *_ in calls}
+    for kind, key, cell in calls:
+        results[kind][key] = _stored_result(cell)
     yield "## Predictions"
-    for key in dict.fromkeys(key for kind, key, _ in asked if kind == "predict"):
+    for key in dict.fromkeys(key for kind, key, _ in calls if kind == "predict"):
         if (question := folders.prediction(key)) is not None:
-            yield _prediction(question, told["predict"].get(key, ""), told.get("reveal", {}).get(key, ""))
+            reveal_text = results.get("reveal", {}).get(key, "")
+            yield _prediction(question, results["predict"].get(key, ""), reveal_text)
     yield "## Exercises"
     solutions = dict(_SOLUTION.findall(texts))
-    wrong = _mistakes(number[:2])
-    for name in dict.fromkeys(key for kind, key, _ in asked if kind == "check"):
-        yield from _exercise(name, solutions.get(name, ""), wrong.get(name, []))
+    mistakes = _mistakes(number[:2])
+    for name in dict.fromkeys(key for kind, key, _ in calls if kind == "check"):
+        yield from _exercise(name, solutions.get(name, ""), mistakes.get(name, []))
     yield "## Questions"
-    topics = [key for kind, key, _ in asked if kind == "quiz"]
+    topics = [key for kind, key, _ in calls if kind == "quiz"]
     for topic in topics:
         yield from _quiz(topic)
     for summary, answers in _ANSWERS.findall(texts):
@@ -123,25 +125,27 @@ def _to_project(cells: Cells) -> Iterator[str]:
     section = ""
     for cell, source in cells:
         if cell["cell_type"] == "markdown":
-            section = next((h["title"] for h in _HEADING.finditer(source)), section)
-        for output in () if _ASKED.search(source) or _ASIDE.search(source) else cell.get("outputs", ()):
+            section = next((heading["title"] for heading in _HEADING.finditer(source)), section)
+        if _COURSE_CALL.search(source) or _OTHER_CALL.search(source):
+            continue
+        for output in cell.get("outputs", ()):
             kinds = {"image/png": "picture", "text/html": "table"}
             if kind := next((kinds[kind] for kind in kinds if kind in output.get("data", {})), ""):
-                told = _text(output).split("\n")[0]
-                yield f"- *{section}*, cell `{cell['id']}`, {kind}: {told}"
+                description = _text(output).split("\n")[0]
+                yield f"- *{section}*, cell `{cell['id']}`, {kind}: {description}"
 
 
-def _prediction(question: PredictionQuestion, asked: str, revealed: str) -> str:
-    asked = asked.split("\n")[0].removeprefix("Predict: ") or question.question
-    shown = _REVEALED.match(revealed)
-    tempting = (shown and shown[2]) or f"{question.comparison} {question.unit}".rstrip()
-    lines = [f"**{question.key}.** {asked}"]
+def _prediction(question: PredictionQuestion, question_text: str, reveal_text: str) -> str:
+    question_text = question_text.split("\n")[0].removeprefix("Predict: ") or question.question
+    match = _REVEALED.match(reveal_text)
+    wrong_answer = (match and match[2]) or f"{question.comparison} {question.unit}".rstrip()
+    lines = [f"**{question.key}.** {question_text}"]
     if question.choices:
         lines.append(f"  - Choices: {' / '.join(map(str, question.choices))}")
     if question.comparison is not None:
-        lines.append(f"  - The usual wrong answer: {tempting}")
+        lines.append(f"  - The usual wrong answer: {wrong_answer}")
     lines.append(f"  - Who says so believes: {question.misconception}")
-    lines.append(f"  - Found: {f'{shown[1]}{shown[3]}' if shown else revealed or question.because}")
+    lines.append(f"  - Found: {f'{match[1]}{match[3]}' if match else reveal_text or question.because}")
     return "\n".join(lines)
 
 
@@ -160,16 +164,16 @@ def _mistakes(number: str) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     for folder in folders.folders():
         for answer in folder.shown_answers if folder.number == number else ():
-            where = f" (fails in *{answer.stage}*)" if answer.stage else ""
+            stage_text = f" (fails in *{answer.stage}*)" if answer.stage else ""
             message = f": “{answer.message}”" if answer.message else ""
-            lines.setdefault(answer.exercise_id, []).append(f"- {answer.mistake}{where}{message}")
+            lines.setdefault(answer.exercise_id, []).append(f"- {answer.mistake}{stage_text}{message}")
     return lines
 
 
 def _quiz(topic: str) -> Iterator[str]:
     title, questions = folders.quizzes()[topic]
     yield f"### {title}"
-    for at, question in enumerate(questions, 1):
+    for number, question in enumerate(questions, 1):
         if isinstance(question, Question):
             lines = [
                 f"   - {'**right**' if choice.right else 'wrong'}: {choice.text} — {choice.why}"
@@ -177,10 +181,10 @@ def _quiz(topic: str) -> Iterator[str]:
             ]
         else:
             lines = [f"   - a good answer says: {point}" for point in question.points]
-        yield "\n".join((f"{at}. {question.text}", *lines))
+        yield "\n".join((f"{number}. {question.text}", *lines))
 
 
-def _said(cell: dict[str, Any]) -> str:
+def _stored_result(cell: dict[str, Any]) -> str:
     """A cell's stored result as text."""
     return next((_text(output) for output in cell["outputs"] if "data" in output), "")
 
@@ -189,7 +193,7 @@ def _text(output: dict[str, Any]) -> str:
     return "".join(output["data"].get("text/plain", ""))
 
 
-def _made(markdown: str, as_html: bool) -> str:
+def _formatted(markdown: str, as_html: bool) -> str:
     if not as_html:
         return markdown
     from nbconvert.filters.markdown import markdown2html

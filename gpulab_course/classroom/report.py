@@ -19,12 +19,12 @@ from virtualgpu.errors import GpulabError
 
 FORMAT = "gpulab-progress"
 VERSION = 1
-_MOST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 _HEADINGS = ("learner", "last", "exercises", "predictions", "sure", "guesses", "quiz")
 
 
 class ReportError(GpulabError):
-    """Files that make no table; the message says what to change."""
+    """Error for files that cannot be tabulated; the message names the required change."""
 
 
 Share = tuple[int, int]
@@ -32,9 +32,9 @@ Share = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """The results of one learner's file: how many are right or passed, and how many there are.
+    """The results of one learner's file, each as the number of right or passed items and the total.
 
-    ``last`` is the last notebook that was begun; of predictions only compared ones count.
+    ``last`` is the last notebook that was begun; only compared predictions count.
     """
 
     learner: str
@@ -59,8 +59,8 @@ def main(arguments: Sequence[str]) -> int:
     kind.add_argument("--csv", action="store_true", help="print CSV, with a column for each notebook")
     kind.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    learners, left_out = read(options.folder)
-    for sentence in left_out:
+    learners, skipped = read(options.folder)
+    for sentence in skipped:
         print(f"gpulab: {sentence}", file=sys.stderr)
     if options.json:
         print(json.dumps([asdict(learner) for learner in learners], indent=2, ensure_ascii=False))
@@ -68,11 +68,11 @@ def main(arguments: Sequence[str]) -> int:
         print(as_csv(learners), end="")
     else:
         print(as_table(learners).text())
-    return 1 if left_out else 0
+    return 1 if skipped else 0
 
 
 def read(folder: Path) -> tuple[list[Learner], list[str]]:
-    """Read the ``.json`` files in a folder and below; return learners, and a sentence for each file left out.
+    """Read all ``.json`` files below a folder; return the learners, and a sentence for each skipped file.
 
     Raises
     ------
@@ -83,19 +83,19 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
         raise ReportError(f"{folder} is no folder.")
     files = [path for path in sorted(folder.rglob("*.json")) if path.is_file()]
     learners = []
-    left_out = []
+    skipped = []
     for path in files:
         name = path.relative_to(folder)
         try:
             learners.append(_learner(path, name))
         except OSError as error:
-            left_out.append(f"{name} is left out: {error.strerror or error}.")
+            skipped.append(f"{name} is left out: {error.strerror or error}.")
         except (ValueError, RecursionError) as error:
-            why = "nested too deeply" if isinstance(error, RecursionError) else error
-            left_out.append(f"{name} is left out: it is no progress file, or damaged ({why}).")
+            reason = "nested too deeply" if isinstance(error, RecursionError) else error
+            skipped.append(f"{name} is left out: it is no progress file, or damaged ({reason}).")
     if not files:
         raise ReportError(f'{folder} holds no .json file; learners make one: gl.progress().save("ada.json").')
-    return learners, left_out
+    return learners, skipped
 
 
 def as_table(learners: Iterable[Learner]) -> Table:
@@ -110,15 +110,15 @@ def as_table(learners: Iterable[Learner]) -> Table:
 def as_csv(learners: Sequence[Learner]) -> str:
     """Return CSV with a row for each learner; the exercises passed in each notebook come last."""
     numbers = sorted({number for learner in learners for number in learner.notebooks})
-    names = [f"{name}{end}" for name in _HEADINGS[2:] for end in ("", " of")]
-    headings = [f"{number}{end}" for number in numbers for end in ("", " of")]
+    names = [f"{name}{suffix}" for name in _HEADINGS[2:] for suffix in ("", " of")]
+    headings = [f"{number}{suffix}" for number in numbers for suffix in ("", " of")]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["learner", "file", "last", *names, *headings])
     for learner in learners:
         shares = [learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz]
-        values: list[Any] = [figure for share in shares for figure in share]
-        values += [figure for number in numbers for figure in learner.notebooks.get(number, ("", ""))]
+        values: list[Any] = [value for share in shares for value in share]
+        values += [value for number in numbers for value in learner.notebooks.get(number, ("", ""))]
         writer.writerow([_inert(learner.learner), _inert(learner.file), learner.last, *values])
     return text.getvalue()
 
@@ -129,15 +129,15 @@ def _inert(text: str) -> str:
 
 
 def _learner(path: Path, name: Path) -> Learner:
-    """Read a file that anybody may have written.
+    """Read a progress file of unknown origin, with checks.
 
     Raises
     ------
     ValueError
-        If it is no progress file.
+        If it is not a progress file.
     """
-    if path.stat().st_size > _MOST_BYTES:
-        raise ValueError(f"more than {_MOST_BYTES >> 20} MiB")
+    if path.stat().st_size > _MAX_BYTES:
+        raise ValueError(f"more than {_MAX_BYTES >> 20} MiB")
     record = json.loads(path.read_text(encoding="utf-8-sig"))
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT!r}")
@@ -147,10 +147,11 @@ def _learner(path: Path, name: Path) -> Learner:
     if not all(len(number) == 2 and number.isdecimal() for number in notebooks):
         raise ValueError("a notebook without its number")
     predictions = [p for notebook in notebooks.values() for p in _list(notebook, "predictions")]
-    answered = [a for notebook in notebooks.values() for a in _list(notebook, "quiz")]
+    answers = [answer for notebook in notebooks.values() for answer in _list(notebook, "quiz")]
     passed = {number: _passed(notebook) for number, notebook in notebooks.items()}
-    sure, guesses = ([p for p in predictions if p.get("sure") is kind] for kind in (True, False))
-    started = [number for number, notebook in notebooks.items() if _begun(notebook)]
+    sure_predictions = [prediction for prediction in predictions if prediction.get("sure") is True]
+    guessed_predictions = [prediction for prediction in predictions if prediction.get("sure") is False]
+    started = [number for number, notebook in notebooks.items() if _is_begun(notebook)]
     return Learner(
         learner=printable(name.parent.name if name.stem == "progress" and name.parent.name else name.stem),
         file=printable(str(name)),
@@ -158,9 +159,9 @@ def _learner(path: Path, name: Path) -> Learner:
         notebooks=passed,
         exercises=(sum(right for right, _ in passed.values()), sum(total for _, total in passed.values())),
         predictions=_right(predictions),
-        sure=_right(sure),
-        guesses=_right(guesses),
-        quiz=(_right(answered)[0], len(answered)),
+        sure=_right(sure_predictions),
+        guesses=_right(guessed_predictions),
+        quiz=(_right(answers)[0], len(answers)),
     )
 
 
@@ -182,12 +183,12 @@ def _passed(notebook: dict[str, Any]) -> Share:
     return sum(exercise.get("passed") is True for exercise in exercises), len(exercises)
 
 
-def _right(things: Sequence[dict[str, Any]]) -> Share:
-    """Return how many were right, and how many were compared or answered."""
-    outcomes = [thing["right"] for thing in things if isinstance(thing.get("right"), bool)]
+def _right(results: Sequence[dict[str, Any]]) -> Share:
+    """Return the number of right results, and of results that were compared or answered."""
+    outcomes = [result["right"] for result in results if isinstance(result.get("right"), bool)]
     return sum(outcomes), len(outcomes)
 
 
-def _begun(notebook: dict[str, Any]) -> bool:
-    predicted = any(p.get("value") is not None for p in _list(notebook, "predictions"))
-    return predicted or _passed(notebook)[0] > 0 or _right(_list(notebook, "quiz"))[1] > 0
+def _is_begun(notebook: dict[str, Any]) -> bool:
+    has_prediction = any(prediction.get("value") is not None for prediction in _list(notebook, "predictions"))
+    return has_prediction or _passed(notebook)[0] > 0 or _right(_list(notebook, "quiz"))[1] > 0

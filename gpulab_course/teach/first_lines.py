@@ -1,4 +1,4 @@
-"""Limit what an answer prints during a check to its first lines, so that the verdict stays in sight."""
+"""Limit the output of an answer during a check to its first lines, so that the verdict stays in sight."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TextIO
 
 from gpulab.words import noun
 
-MOST_LINES = 20
+MAX_LINES = 20
 
 
 class _FirstLines(io.TextIOBase):
-    """Passes the first lines on and counts the others."""
+    """Output stream that passes on the first lines and counts all lines."""
 
     def __init__(self, target: TextIO) -> None:
         self.target = target
         self.lines = 0
 
     def write(self, text: str) -> int:
-        pieces = text.splitlines(keepends=True)
-        self.target.write("".join(pieces[: max(MOST_LINES - self.lines, 0)]))
+        lines = text.splitlines(keepends=True)
+        self.target.write("".join(lines[: max(MAX_LINES - self.lines, 0)]))
         self.lines += text.count("\n")
         return len(text)
 
@@ -32,15 +32,15 @@ class _FirstLines(io.TextIOBase):
 
 @contextlib.contextmanager
 def first_lines() -> Iterator[None]:
-    """Show at most `MOST_LINES` lines of what is printed meanwhile, and how many were left out."""
-    printed = _FirstLines(sys.stdout)
-    with contextlib.redirect_stdout(printed):
+    """Print at most `MAX_LINES` lines of the output of a block, and the number of omitted lines."""
+    output = _FirstLines(sys.stdout)
+    with contextlib.redirect_stdout(output):
         yield
-    say_left_out(printed.lines - MOST_LINES)
+    print_omitted(output.lines - MAX_LINES)
 
 
-def say_left_out(lines: int) -> None:
-    """Print how many lines were left out, if any."""
+def print_omitted(lines: int) -> None:
+    """Print the number of omitted lines, if there are any."""
     if lines > 0:
-        more = noun(lines, "more line was", "more lines were")
-        print(f"... {lines:,} {more} printed during the check.")
+        words = noun(lines, "more line was", "more lines were")
+        print(f"... {lines:,} {words} printed during the check.")

@@ -18,18 +18,18 @@ _HERE = files("gpulab_course.teach")
 
 
 class Form(anywidget.AnyWidget):
-    """A form in JupyterLab: `facts` stay, `state` changes, and the learner's input arrives as a message.
+    """A form in JupyterLab with constant `facts` and a changing `state`; input arrives as messages.
 
     Parameters
     ----------
     form
-        Its name in ``forms.js``.
+        The name of the form in ``forms.js``.
     facts
-        What it shows from the beginning.
+        Data that do not change.
     state
-        Gives what it shows now; `refresh` asks again.
+        Function that returns the current state; `refresh` calls it again.
     react
-        Takes what the learner does.
+        Function that receives each message.
     """
 
     _esm = module_text("forms", _HERE)
@@ -39,9 +39,9 @@ class Form(anywidget.AnyWidget):
     facts = traitlets.Dict().tag(sync=True)
     state = traitlets.Dict().tag(sync=True)
     heard = traitlets.Int(0).tag(sync=True)
-    """How many messages have arrived: the browser sees that somebody answers."""
+    """Number of messages that have arrived: the browser sees that a kernel responds."""
     notice = traitlets.Unicode().tag(sync=True)
-    """What was printed as a warning while the last message was answered."""
+    """The warnings that were printed during the last message."""
 
     def __init__(
         self,
@@ -52,17 +52,17 @@ class Form(anywidget.AnyWidget):
     ) -> None:
         super().__init__(form=form, facts=facts, state=state())
         close_widgets_of_earlier_runs(self)
-        self._now = state
+        self._read_state = state
         self._react = react
         self.on_msg(self._hear)
 
     def refresh(self) -> None:
-        """Show what is so now."""
-        self.state = self._now()
+        """Show the current state."""
+        self.state = self._read_state()
 
     def _hear(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         self.heard += 1
-        # No cell is running whose output a warning could join: answers that cannot be saved, say.
-        with contextlib.redirect_stderr(io.StringIO()) as said:
+        # No cell is running, so a warning, such as about answers that cannot be saved, has no output area.
+        with contextlib.redirect_stderr(io.StringIO()) as warnings:
             self._react(content)
-        self.notice = said.getvalue().strip()
+        self.notice = warnings.getvalue().strip()

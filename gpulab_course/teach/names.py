@@ -1,4 +1,4 @@
-"""``gl.names``: what PyTorch's ``torch.cuda`` has, under the names of CuPy, and where the course shows it."""
+"""``gl.names``: the CuPy counterparts of PyTorch's ``torch.cuda``, and where the course shows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpulab.words import count
 from virtualgpu.errors import did_you_mean
 
 FILE = "torch_names.tsv"
-_TAKES = {
+_REQUIREMENTS = {
     "GPU": "on a real GPU",
     "NVML": "with NVIDIA's driver",
     "driver": "with NVIDIA's driver and cuda-bindings",
@@ -27,20 +27,20 @@ class NameRow:
     Attributes
     ----------
     torch : str
-        Without ``torch.cuda.``.
+        The name without ``torch.cuda.``.
     meaning : str
-        In a few words.
+        Its meaning in a few words.
     here : str
-        The same with CuPy or NVML.
+        The counterpart in CuPy or NVML.
     kind : str
         ``"direct"``, ``"composed"`` of several, the ``"nearest"`` that there is, or ``"none"``.
     where : str
-        What that takes: ``"everywhere"`` CuPy or the virtual GPU, CuPy on a ``"GPU"``, ``"NVML"``, the
-        ``"driver"``'s bindings; ``"none"``: it does not exist, or is no code.
+        What the counterpart requires: ``"everywhere"`` CuPy or the virtual GPU, CuPy on a ``"GPU"``,
+        ``"NVML"``, the ``"driver"``'s bindings; ``"none"``: it does not exist, or is not code.
     section : str
         Notebook and section of the course, such as ``"10a §1"``.
     run : str
-        The same, ready to run, with every call that ``here`` and ``notes`` recommend.
+        The counterpart as code to run, with every call that ``here`` and ``notes`` recommend.
     notes : str
         What differs.
     """
@@ -56,13 +56,13 @@ class NameRow:
 
 
 class Names:
-    """Rows of the list. ``record`` holds them; in JupyterLab a table, as text with ``print``."""
+    """Rows of the list, in ``record``; a table in JupyterLab, and text with ``print``."""
 
-    def __init__(self, asked: str, rows: Sequence[NameRow], hint: str = "") -> None:
+    def __init__(self, query: str, rows: Sequence[NameRow], hint: str = "") -> None:
         self.record = tuple(rows)
-        about = f" about {asked!r}" if asked else ""
-        title = f"torch.cuda and CuPy: {count(len(self.record), 'name')}{about}.{hint}"
-        cells = [(row.torch, row.here, _said(row), row.section) for row in self.record]
+        suffix = f" about {query!r}" if query else ""
+        title = f"torch.cuda and CuPy: {count(len(self.record), 'name')}{suffix}.{hint}"
+        cells = [(row.torch, row.here, _description(row), row.section) for row in self.record]
         self._table = Table(title, _HEADINGS, tuple(cells))
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class Names:
 
 
 def names(asked: str = "") -> Names:
-    """Look names of PyTorch's ``torch.cuda`` up: CuPy's for each, and where the course is about it.
+    """Look up names of PyTorch's ``torch.cuda``: the counterpart in CuPy, and the section of the course.
 
     Parameters
     ----------
@@ -89,23 +89,22 @@ def names(asked: str = "") -> Names:
     rows = everything()
     short = asked.strip().removeprefix("torch.cuda.").removeprefix("torch.").casefold()
     exact = [row for row in rows if row.torch.casefold() == short]
-    found = (
-        exact
-        if len(exact) == 1
-        else [row for row in rows if short in f"{row.torch} {row.here} {row.meaning}".casefold()]
-    )
-    hint = "" if found else did_you_mean(short, [row.torch for row in rows])
-    return Names(asked, found, hint)
+    if len(exact) == 1:
+        matches = exact
+    else:
+        matches = [row for row in rows if short in f"{row.torch} {row.here} {row.meaning}".casefold()]
+    hint = "" if matches else did_you_mean(short, [row.torch for row in rows])
+    return Names(asked, matches, hint)
 
 
 def everything() -> tuple[NameRow, ...]:
-    """The whole list."""
+    """Return all rows of the list."""
     text = resources.files("gpulab").joinpath("data", FILE).read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     return tuple(NameRow(**{**row, "run": row["run"].replace("\\n", "\n")}) for row in rows)
 
 
-def _said(row: NameRow) -> str:
-    exact = "" if row.kind == "direct" else f" ({row.kind})" if row.kind != "none" else ""
-    takes = [_TAKES[row.where]] if row.where in _TAKES else []
-    return "; ".join([f"{row.meaning}{exact}", *takes, *([row.notes] if row.notes else [])])
+def _description(row: NameRow) -> str:
+    kind = "" if row.kind in ("direct", "none") else f" ({row.kind})"
+    parts = [f"{row.meaning}{kind}", _REQUIREMENTS.get(row.where, ""), row.notes]
+    return "; ".join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""A drawn figure of the course: a PNG with the sentence that says what it shows."""
+"""A figure of the course: a PNG image with a caption."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpulab.views.parts import palette
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """A PNG and its caption, which is also what screen readers and exports say."""
+    """A PNG image and its caption, which screen readers and exports use as well."""
 
     png: bytes
     caption: str

@@ -40,7 +40,7 @@ class Notebook(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Exercised:
+class ExerciseResult:
     """The progress in one exercise: whether it has passed, and the best score if it has a budget."""
 
     name: str
@@ -49,7 +49,7 @@ class Exercised:
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class PredictionResult:
     """The outcome of one prediction: the answer, its certainty, whether it was right; None: not yet."""
 
     key: str
@@ -59,7 +59,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class QuizAnswer:
     """The first answer to one question of a quiz; None: not yet."""
 
     question: str
@@ -74,9 +74,9 @@ class NotebookProgress:
     number: str
     topic: str
     file: str
-    exercises: tuple[Exercised, ...]
-    predictions: tuple[Predicted, ...]
-    quiz: tuple[Answered, ...]
+    exercises: tuple[ExerciseResult, ...]
+    predictions: tuple[PredictionResult, ...]
+    quiz: tuple[QuizAnswer, ...]
     points: tuple[int, int]
 
 
@@ -93,12 +93,14 @@ class Progress(Savable):
     interview: tuple[int, int] = (0, 0)
     """Cards of `gpulab.interview` that were answered, and how many of them are due."""
     story: Callable[[str], Any] | None = field(default=None, compare=False)
-    """Makes the table of the running example up to a notebook."""
+    """Function that returns the table of the running example up to a notebook."""
 
     @property
     def exercises(self) -> dict[str, bool]:
         """Exercises of the course by name, and whether each has passed."""
-        return {done.name: done.passed for notebook in self.notebooks for done in notebook.exercises}
+        return {
+            exercise.name: exercise.passed for notebook in self.notebooks for exercise in notebook.exercises
+        }
 
     @property
     def quizzes(self) -> dict[str, tuple[int, int]]:
@@ -111,66 +113,74 @@ class Progress(Savable):
         return sum(self.exercises.values())
 
     @property
-    def next_exercise(self) -> Exercised | None:
+    def next_exercise(self) -> ExerciseResult | None:
         """The first exercise that has not passed yet, in the course's order; None once all have."""
-        return next((done for n in self.notebooks for done in n.exercises if not done.passed), None)
+        return next(
+            (
+                exercise
+                for notebook in self.notebooks
+                for exercise in notebook.exercises
+                if not exercise.passed
+            ),
+            None,
+        )
 
     @property
-    def predictions(self) -> tuple[Predicted, ...]:
+    def predictions(self) -> tuple[PredictionResult, ...]:
         """All predictions of the course."""
-        return tuple(predicted for notebook in self.notebooks for predicted in notebook.predictions)
+        return tuple(prediction for notebook in self.notebooks for prediction in notebook.predictions)
 
     def calibration(self, sure: bool) -> tuple[int, int]:
         """Return how many predictions locked as sure (or as a guess) were right, and how many there were."""
         return _right(p for p in self.predictions if p.sure is sure)
 
     def __repr__(self) -> str:
-        right, compared = _right(self.predictions)
-        answered = [a for notebook in self.notebooks for a in notebook.quiz]
+        right, total = _right(self.predictions)
+        answered = [answer for notebook in self.notebooks for answer in notebook.quiz]
         text = (
             f"Progress: {self.passed} of {count(len(self.exercises), 'exercise')} passed; "
-            f"{right} of {count(compared, 'prediction')} right, "
+            f"{right} of {count(total, 'prediction')} right, "
             f"of {len(self.predictions)} that the course asks for; "
             f"{_right(answered)[0]} of {count(len(answered), 'question')} right first time."
         )
         if following := self.next_exercise:
             text += f" Your next exercise: {following.name}."
-        sure = self.calibration(True)
-        guess = self.calibration(False)
-        if sure[1] or guess[1]:
-            text += f" When sure, right {_share(*sure)}; when guessing, {_share(*guess)}."
+        sure_share = self.calibration(True)
+        guess_share = self.calibration(False)
+        if sure_share[1] or guess_share[1]:
+            text += f" When sure, right {_share(*sure_share)}; when guessing, {_share(*guess_share)}."
         if self.interview[0]:
             text += f" Interview: {count(self.interview[0], 'card')} answered, {self.interview[1]} due."
         return text
 
     def __str__(self) -> str:
+        table = Table(repr(self), _HEADINGS, tuple(self._rows())).text()
         story = self._story()
-        told = [Table(repr(self), _HEADINGS, tuple(self._rows())).text(), *([repr(story)] if story else [])]
-        return "\n\n".join(told)
+        return f"{table}\n\n{story!r}" if story else table
 
     def _story(self) -> Any:
-        """The course's table up to the last notebook that was begun, computed anew; None before the first."""
-        begun = [
+        """Compute the running example's table up to the last notebook begun; None before the first."""
+        numbers = [
             notebook.number
             for notebook in self.notebooks
             if any(exercise.passed for exercise in notebook.exercises)
-            or any(predicted.value is not None for predicted in notebook.predictions)
+            or any(prediction.value is not None for prediction in notebook.predictions)
         ]
-        return self.story(max(begun)) if begun and self.story else None
+        return self.story(max(numbers)) if numbers and self.story else None
 
     def _repr_html_(self) -> str:
         rows = []
         for notebook, cells in zip(self.notebooks, self._rows(), strict=True):
             name = html.escape(cells[0])
             link = f'<a href="{html.escape(notebook.file)}">{name}</a>' if notebook.file else name
-            rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells[1:])
-            rows.append(f'<tr><th scope="row" style="text-align:left">{link}</th>{rest}</tr>')
+            data = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells[1:])
+            rows.append(f'<tr><th scope="row" style="text-align:left">{link}</th>{data}</tr>')
         head = "".join(f'<th scope="col">{heading}</th>' for heading in _HEADINGS)
-        said = html.escape(repr(self))
+        text = html.escape(repr(self))
         if (following := self.next_exercise) and (file := _file_of(following.name)):
             link = f'<a href="{html.escape(file)}">{html.escape(following.name)}</a>'
-            said = said.replace(f": {following.name}.", f": {link}.")
-        caption = f'<caption style="text-align:left;caption-side:top">{said}</caption>'
+            text = text.replace(f": {following.name}.", f": {link}.")
+        caption = f'<caption style="text-align:left;caption-side:top">{text}</caption>'
         story = self._story()
         table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         return f"{table}<br>{story._repr_html_()}" if story else table
@@ -178,19 +188,18 @@ class Progress(Savable):
     def _rows(self) -> Iterable[tuple[str, ...]]:
         for notebook in self.notebooks:
             passed = sum(exercise.passed for exercise in notebook.exercises)
-            right, compared = _right(notebook.predictions)
+            right, total = _right(notebook.predictions)
             scores = [f"{exercise.name}: {exercise.best}" for exercise in notebook.exercises if exercise.best]
             yield (
                 f"{notebook.number} {notebook.topic.replace('_', ' ')}",
                 f"{passed} of {len(notebook.exercises)}",
-                (f"{right} of {compared}" if compared else "none yet")
-                + f" ({len(notebook.predictions)} asked)",
+                (f"{right} of {total}" if total else "none yet") + f" ({len(notebook.predictions)} asked)",
                 f"{_right(notebook.quiz)[0]} of {len(notebook.quiz)}",
                 "; ".join(scores),
             )
 
     def json(self) -> str:
-        """All progress as JSON, for example for an instructor who collects it from a class."""
+        """Return all progress as JSON, for example for an instructor who collects it from a class."""
         record = {"format": "gpulab-progress", "version": 1, "notebooks": [asdict(n) for n in self.notebooks]}
         return json.dumps(record, indent=1, ensure_ascii=False)
 
@@ -199,66 +208,69 @@ class Progress(Savable):
 
 
 def progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) -> Progress:
-    """Read what this learner has done of each notebook; `story` makes the table up to a notebook."""
-    cards = again.everything()
+    """Read this learner's progress in each notebook; `story` returns the running example's table."""
+    cards = again.all_cards()
     return Progress(
-        tuple(_of(notebook) for notebook in notebooks),
+        tuple(_notebook_progress(notebook) for notebook in notebooks),
         (len(cards), len(again.due(list(cards), date.today()))),
         story,
     )
 
 
-def _of(notebook: Notebook) -> NotebookProgress:
+def _notebook_progress(notebook: Notebook) -> NotebookProgress:
     files = sorted(path.name for path in Path.cwd().glob(f"{notebook.number}*_*.ipynb"))
-    answered, points = _quiz(notebook)
+    answers, points = _quiz(notebook)
     return NotebookProgress(
         notebook.number,
         notebook.topic,
         files[0] if files else "",
         tuple(_exercise(exercise) for exercise in notebook.exercises.values()),
         tuple(_prediction(key) for key in notebook.predictions),
-        answered,
+        answers,
         points,
     )
 
 
 def _file_of(exercise: str) -> str:
-    """The learner's notebook that checks an exercise; empty where there is none."""
+    """Return the file name of the learner's notebook that checks an exercise; empty if there is none."""
     for path in sorted(Path.cwd().glob(f"{exercise[:2]}*_*.ipynb")):
         if f'gl.check(\\"{exercise}\\"' in path.read_text(encoding="utf-8", errors="replace"):
             return path.name
     return ""
 
 
-def _exercise(exercise: Exercise) -> Exercised:
+def _exercise(exercise: Exercise) -> ExerciseResult:
     name = exercise.exercise_id
-    best = [f"{figure:,} {counter}" for counter, figure in scores.best(exercise).items()]
-    return Exercised(name, bool(store().get("exercises", name)), ", ".join(best))
+    best = [f"{value:,} {counter}" for counter, value in scores.best(exercise).items()]
+    return ExerciseResult(name, bool(store().get("exercises", name)), ", ".join(best))
 
 
-def _prediction(key: str) -> Predicted:
-    kept = store().get(PREDICTIONS, key)
-    kept = kept if isinstance(kept, dict) else {"value": kept}
-    return Predicted(key, kept.get("value"), kept.get("sure"), kept.get("right"))
+def _prediction(key: str) -> PredictionResult:
+    record = store().get(PREDICTIONS, key)
+    record = record if isinstance(record, dict) else {"value": record}
+    return PredictionResult(key, record.get("value"), record.get("sure"), record.get("right"))
 
 
-def _quiz(notebook: Notebook) -> tuple[tuple[Answered, ...], tuple[int, int]]:
+def _quiz(notebook: Notebook) -> tuple[tuple[QuizAnswer, ...], tuple[int, int]]:
     if notebook.quiz is None:
         return (), (0, 0)
     title, questions = notebook.quiz
     quiz = Quiz(notebook.topic, title, questions)
-    answered = []
+    answers = []
     for question in questions:
         if isinstance(question, Question):
             first = quiz.given(question, "first")
-            told = (first.text, first.right) if first else (None, None)
-            answered.append(Answered(question.text, *told))
-    return tuple(answered), quiz.points
+            text = first.text if first else None
+            right = first.right if first else None
+            answers.append(QuizAnswer(question.text, text, right))
+    return tuple(answers), quiz.points
 
 
-def _right(things: Iterable[Any]) -> tuple[int, int]:
-    """Return how many were right, and how many were compared or answered."""
-    outcomes = [thing.right for thing in things if isinstance(thing.right, bool)]  # a file may hold anything
+def _right(results: Iterable[Any]) -> tuple[int, int]:
+    """Return the number of right results, and of results that were compared or answered."""
+    outcomes = [
+        result.right for result in results if isinstance(result.right, bool)
+    ]  # a file may hold anything
     return sum(outcomes), len(outcomes)
 
 

@@ -27,7 +27,7 @@ class Question:
     options: tuple[Choice, ...]
 
     def shuffled(self, seed: str) -> tuple[Choice, ...]:
-        """The choices in the order that belongs to a learner's `seed`: always the same one."""
+        """Return the choices in the order of a learner's `seed`, which never changes."""
         options = list(self.options)
         Random(f"{seed} {self.text}").shuffle(options)
         return tuple(options)
@@ -35,7 +35,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class WhyQuestion:
-    """A question to answer in one's own words, and the points that a good answer makes."""
+    """A question to answer in one's own words, and the points of a good answer."""
 
     text: str
     points: tuple[str, ...]

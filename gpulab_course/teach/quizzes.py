@@ -1,4 +1,4 @@
-"""A quiz: the questions of a topic, answered one by one with feedback, and remembered."""
+"""A quiz: the questions of a topic, answered one by one with feedback; the answers are stored."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Quiz:
         self.topic = topic
         self.title = title
         self.questions = questions
-        kept = store().get(SECTION, topic)
-        answers = kept.get("answers") if isinstance(kept, dict) else None
+        record = store().get(SECTION, topic)
+        answers = record.get("answers") if isinstance(record, dict) else None
         # By the question's text: a question that was changed is asked again.
         self._answers: dict[str, dict[str, Any]] = dict(answers) if isinstance(answers, dict) else {}
         self._seed = _seed()
@@ -46,39 +46,41 @@ class Quiz:
     @property
     def score(self) -> int:
         """Questions answered right the first time."""
-        first = (self.given(question, "first") for question in self._with_choices)
-        return sum(choice is not None and choice.right for choice in first)
+        choices = (self.given(question, "first") for question in self._with_choices)
+        return sum(choice is not None and choice.right for choice in choices)
 
     @property
     def points(self) -> tuple[int, int]:
-        """Points that the learner's own answers make, and how many there are."""
-        why = [question for question in self.questions if isinstance(question, WhyQuestion)]
-        return sum(len(self.ticked(question)) for question in why), sum(len(q.points) for q in why)
+        """Points that the learner's own answers contain, and the number of all points."""
+        questions = [question for question in self.questions if isinstance(question, WhyQuestion)]
+        return sum(len(self.ticked(question)) for question in questions), sum(
+            len(item.points) for item in questions
+        )
 
     def options(self, number: int) -> tuple[Choice, ...]:
-        """The choices of question `number` (from 1) in this learner's order."""
+        """Return the choices of question `number` (from 1) in this learner's order."""
         question = self.questions[number - 1]
         return question.shuffled(self._seed) if isinstance(question, Question) else ()
 
     def given(self, question: Question, which: str = "last") -> Choice | None:
-        """The ``"first"`` or the ``"last"`` choice made."""
+        """Return the ``"first"`` or the ``"last"`` choice of the learner, or None."""
         text = self._answers.get(question.text, {}).get(which)
         return next((option for option in question.options if option.text == text), None)
 
     def words(self, question: WhyQuestion) -> str | None:
-        """Return the learner's own text, once it was compared."""
+        """Return the text that the learner wrote, or None before it was compared."""
         words = self._answers.get(question.text, {}).get(_WORDS)
         return None if words is None else str(words)
 
     def ticked(self, question: WhyQuestion) -> list[int]:
-        """The points (from 0) that the learner found in what they wrote."""
+        """Return the indices of the points that the learner ticked in their own answer."""
         texts = self._answers.get(question.text, {}).get(_POINTS, ())
         return [index for index, point in enumerate(question.points) if point in texts]
 
     def answer(self, number: int, choice: int | str) -> str:
-        """Answer question `number` (from 1) with a letter or a position (from 1); returns feedback.
+        """Answer question `number` (from 1) with a letter or a position (from 1), and return feedback.
 
-        A question for a reason takes a sentence instead, and returns what a good answer says.
+        A question for a reason takes a sentence instead, and returns the points of a good answer.
 
         Raises
         ------
@@ -100,7 +102,7 @@ class Quiz:
         return feedback(option)
 
     def tick(self, number: int, *points: int) -> str:
-        """Say which points (from 1) your answer to question `number` makes; returns the score.
+        """Tick the points (from 1) that your answer to question `number` contains, and return the score.
 
         Raises
         ------
@@ -119,12 +121,12 @@ class Quiz:
         """Return a sentence about the learner's score so far."""
         with_choices = len(self._with_choices)
         own_words = len(self.questions) - with_choices
-        found_points, total = self.points
-        if not self.answered and not found_points:
+        ticked_count, total = self.points
+        if not self.answered and not ticked_count:
             kinds = f" with choices and {own_words} in your own words" if own_words else ""
             return f"{count(with_choices, 'question')}{kinds}, none answered yet."
         kinds = " with choices" if own_words else ""
-        points = f"; {found_points} of {count(total, 'point')} in your own words" if found_points else ""
+        points = f"; {ticked_count} of {count(total, 'point')} in your own words" if ticked_count else ""
         return f"{self.answered} of {with_choices}{kinds} answered, {self.score} right first time{points}."
 
     @property
@@ -145,7 +147,8 @@ class Quiz:
         for number, question in enumerate(self.questions, start=1):
             lines.append(f"{number}. {question.text}")
             lines += [
-                f"   {letter}) {o.text}" for letter, o in zip(_LETTERS, self.options(number), strict=False)
+                f"   {letter}) {option.text}"
+                for letter, option in zip(_LETTERS, self.options(number), strict=False)
             ]
         lines.append("Answer with q.answer(number, 'a').")
         return "\n".join(lines)
@@ -157,7 +160,7 @@ class Quiz:
         # For readers without a kernel, in an order that is not a learner's.
         questions = "".join(
             f'<li>{page.prose(question.text)}<ol type="a">'
-            + "".join(f"<li>{page.prose(option.text)}</li>" for option in _everyones(question))
+            + "".join(f"<li>{page.prose(option.text)}</li>" for option in _neutral_order(question))
             + "</ol></li>"
             for question in self.questions
         )
@@ -172,7 +175,7 @@ def feedback(option: Choice) -> str:
     return f"{'Right' if option.right else 'Not quite'}. {option.why}"
 
 
-def _everyones(question: Question | WhyQuestion) -> Sequence[Choice]:
+def _neutral_order(question: Question | WhyQuestion) -> Sequence[Choice]:
     return question.shuffled("") if isinstance(question, Question) else ()
 
 
@@ -193,7 +196,7 @@ def _position(choice: int | str) -> int:
 
 
 def quiz_form(quiz: Quiz) -> Form:
-    """Return the form with all questions of a quiz; it shows the reason for every choice."""
+    """Return the form with all questions of a quiz; it shows the explanation of every choice."""
     from gpulab_course.teach.forms import Form
 
     def question_state(number: int, question: Question | WhyQuestion) -> dict[str, object]:

@@ -18,7 +18,7 @@ class ShownAnswer:
     stage : str
         The stage of the judge in which it fails; empty for Python answers.
     message : str
-        Words of the message that it gets.
+        Part of the message that the learner sees.
     """
 
     exercise_id: str

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpulab.allocators.released import named
+from gpulab.allocators.released import name_released_segments
 from tests.allocators.traces import MIB, random_rows, trace_of
 from virtualgpu.records.memory import ACTIONS, Block, Segment
 
@@ -30,7 +30,7 @@ def test_the_segments_that_went_are_found_from_their_bytes(seed: int) -> None:
         else:
             rows.append((action, address, size, requested, stream, stack))
         expected.append((action, address, size))
-    events, unnamed = named(whole.first, trace_of(rows).events)
+    events, unnamed = name_released_segments(whole.first, trace_of(rows).events)
     assert unnamed == 0
 
     def runs(listed: list[tuple[str, int, int]]) -> list[object]:
@@ -57,10 +57,12 @@ def test_released_bytes_that_fit_no_segments_are_unnamed() -> None:
         ("alloc", 3 * base, MIB, MIB, 0, -1),
     ]
     released_row = ("segment_free", 0, 6 * MIB, 0, 0, -1)
-    events, unnamed = named(trace_of([]).first, trace_of([*rows, released_row]).events)
+    events, unnamed = name_released_segments(trace_of([]).first, trace_of([*rows, released_row]).events)
     assert list(events.rows())[-1][:5] == ("segment_free", 2 * base, 6 * MIB, 0, 7)
     assert unnamed == 0
-    events, unnamed = named(trace_of([]).first, trace_of([*rows, ("segment_free", 0, MIB, 0, 0, -1)]).events)
+    events, unnamed = name_released_segments(
+        trace_of([]).first, trace_of([*rows, ("segment_free", 0, MIB, 0, 0, -1)]).events
+    )
     assert (len(events), unnamed) == (3, MIB)
 
 
@@ -80,7 +82,9 @@ def test_segments_of_up_to_ten_streams_can_be_combined(
     base = 1 << 30
     rows = [("segment_alloc", base * (n + 1), 2 * MIB << n, 0, n, -1) for n in range(streams)]
     size = sum(2 * MIB << n for n in indices)
-    events, unnamed = named(trace_of([]).first, trace_of([*rows, ("segment_free", 0, size, 0, 0, -1)]).events)
+    events, unnamed = name_released_segments(
+        trace_of([]).first, trace_of([*rows, ("segment_free", 0, size, 0, 0, -1)]).events
+    )
     assert unnamed == (0 if is_known else size)
     freed = [
         (address, stream) for action, address, _, _, stream, *_ in events.rows() if action == "segment_free"
@@ -102,7 +106,7 @@ def test_other_events_stay_unchanged() -> None:
         ("free_completed", base, 2 * MIB, 9, 3, 6),
         ("segment_free", 0, 2 * MIB, 0, 0, 7),
     ]
-    events, unnamed = named(first, trace_of(rows).events)
+    events, unnamed = name_released_segments(first, trace_of(rows).events)
     assert unnamed == 0
     assert list(events.rows()) == [
         ("segment_free", 4 * base, 2 * MIB, 0, 3, 0, 5),
@@ -121,9 +125,9 @@ def test_a_segment_that_went_does_not_hide_a_larger_one_in_its_place() -> None:
         ("segment_alloc", 2 * base, 6 * MIB, 0, 0, -1),
     ]
     freed = [("free_completed", base + 5 * MIB, MIB, 0, 0, -1), ("segment_free", 0, 14 * MIB, 0, 0, -1)]
-    _, unnamed = named(trace_of([]).first, trace_of([*rows, freed[1]]).events)
+    _, unnamed = name_released_segments(trace_of([]).first, trace_of([*rows, freed[1]]).events)
     assert unnamed == 14 * MIB, "a block is in use in one of them"
-    events, unnamed = named(trace_of([]).first, trace_of([*rows, *freed]).events)
+    events, unnamed = name_released_segments(trace_of([]).first, trace_of([*rows, *freed]).events)
     assert unnamed == 0
     assert [row[:3] for row in events.rows()][-2:] == [
         ("segment_free", base, 8 * MIB),

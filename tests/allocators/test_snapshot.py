@@ -28,7 +28,7 @@ from gpulab.allocators.snapshot import (
     worker,
     write_snapshot,
 )
-from gpulab.allocators.snapshot.reader import of_arrays
+from gpulab.allocators.snapshot.reader import snapshot_of
 from gpulab.allocators.steps import at, history
 from gpulab.allocators.torch import TorchAllocator
 from tests.allocators.test_replay import program
@@ -41,7 +41,7 @@ MIB = 1 << 20
 def opened(path: Path) -> Snapshot:
     """As `read_snapshot`, in this process."""
     with path.open("rb") as file:
-        return of_arrays(worker.arrays(plain.load(file)), path.name)
+        return snapshot_of(worker.arrays(plain.load(file)), path.name)
 
 
 def blocks(block_map: BlockMap) -> list[tuple[Any, ...]]:
@@ -335,7 +335,7 @@ def test_a_snapshot_with_wrong_bytes_is_read_or_refused(tmp_path: Path) -> None:
         if _fills_memory(bytes(wrong)):  # tried below, behind the limits
             continue
         try:
-            of_arrays(worker.arrays(plain.load(io.BytesIO(bytes(wrong)))), "x")
+            snapshot_of(worker.arrays(plain.load(io.BytesIO(bytes(wrong)))), "x")
         except (SnapshotError, MemoryError):  # the latter is one of `read_snapshot`'s sentences
             refused += 1
     assert refused > 20

@@ -117,7 +117,7 @@ class TestTalk:
 
     def test_a_lucky_guess_comes_back(self) -> None:
         answered(talk(), sure=False)
-        assert again.kept(CARD.key).due == MONDAY + timedelta(days=1)
+        assert again.history(CARD.key).due == MONDAY + timedelta(days=1)
 
     def test_a_scorecard_is_kept_as_json(self, tmp_path: Path) -> None:
         found = answered(talk())
@@ -134,24 +134,24 @@ class TestAgain:
         day = MONDAY
         waits = []
         answered(talk(today=day), right=False)
-        while (due := again.kept(CARD.key).due) is not None:
+        while (due := again.history(CARD.key).due) is not None:
             waits.append((due - day).days)
             assert again.due([CARD.key], due - timedelta(days=1)) == []
             assert again.due([CARD.key], due) == [CARD.key]
             day = due
             answered(talk(today=day))
         assert waits == [1, 3, 7]
-        assert again.kept(CARD.key).met == 4
+        assert again.history(CARD.key).met == 4
 
     def test_a_second_miss_starts_again(self) -> None:
         answered(talk(), right=False)
         answered(talk(today=MONDAY + timedelta(days=1)))
         answered(talk(today=MONDAY + timedelta(days=4)), right=False)
-        assert again.kept(CARD.key).due == MONDAY + timedelta(days=5)
+        assert again.history(CARD.key).due == MONDAY + timedelta(days=5)
 
     def test_a_right_and_sure_answer_does_not_come_back(self) -> None:
         answered(talk())
-        assert again.kept(CARD.key).due is None
+        assert again.history(CARD.key).due is None
 
     @pytest.mark.parametrize(
         "damaged",
@@ -168,9 +168,9 @@ class TestAgain:
     )
     def test_damaged_records_are_put_aside(self, damaged: object) -> None:
         store().put(again.SECTION, CARD.key, damaged)
-        assert again.kept(CARD.key).met == 0
+        assert again.history(CARD.key).met == 0
         answered(talk())
-        assert again.kept(CARD.key).met == 1
+        assert again.history(CARD.key).met == 1
         assert store().get(again.ASIDE, CARD.key) == [damaged]
 
 

@@ -19,7 +19,7 @@ from gpulab_course.teach import page
 from gpulab_course.teach.interview import again, form, opening
 from gpulab_course.teach.interview.cards import Card, Drawn, Found, Outcome, Part, merit
 from gpulab_course.teach.interview.numbers import read_answer
-from gpulab_course.teach.interview.scorecard import Answered, Scorecard, Scored, calibration
+from gpulab_course.teach.interview.scorecard import CardResult, PartResult, Scorecard, calibration
 from gpulab_course.teach.interview.talk import Interview
 from gpulab_course.teach.store import store
 from virtualgpu.errors import GpulabError
@@ -174,8 +174,8 @@ def test_points_are_ticked_once_all_parts_are_answered() -> None:
     assert found.ticked == (0, 2)
     assert "2. another" in found.say("words")
     assert repr(found).endswith("1 of 2 cards answered.")
-    assert (found.next().at, found.ticked, found.words, found.outcomes) == (1, (), None, [])
-    assert found.next().at == 1, "at the last card it stays"
+    assert (found.next().index, found.ticked, found.words, found.outcomes) == (1, (), None, [])
+    assert found.next().index == 1, "at the last card it stays"
 
 
 def test_the_text_of_a_card_shows_the_truth_only_after_the_answer() -> None:
@@ -269,23 +269,23 @@ def test_a_card_is_kept_once_it_is_answered_and_again_with_its_ticks() -> None:
 
 def test_the_longest_overdue_comes_first() -> None:
     for key, days in (("b", 2), ("a", 2), ("c", 1), ("d", 3)):
-        again.keep(key, again.Kept(1, 0.0, 0, MONDAY + timedelta(days=days), {}))
-    again.keep("learned", again.Kept(2, 1.0, None, None, {}))
+        again.store_history(key, again.CardHistory(1, 0.0, 0, MONDAY + timedelta(days=days), {}))
+    again.store_history("learned", again.CardHistory(2, 1.0, None, None, {}))
     keys = ["a", "b", "c", "d", "learned", "never"]
     assert again.due(keys, MONDAY + timedelta(days=2)) == ["c", "a", "b"]
     assert again.due(["a"], MONDAY + timedelta(days=1)) == []
-    assert list(again.everything()) == ["a", "b", "c", "d", "learned"]
+    assert list(again.all_cards()) == ["a", "b", "c", "d", "learned"]
 
 
 # The scorecard
 
 
-def part(right: bool, sure: bool, merit_: float = 1.0, seconds: float = 2.0) -> Answered:
-    return Answered("?", 3, sure, right, merit_, "told", "seen", seconds)
+def part(right: bool, sure: bool, merit_: float = 1.0, seconds: float = 2.0) -> PartResult:
+    return PartResult("?", 3, sure, right, merit_, "told", "seen", seconds)
 
 
-def scored(*parts: Answered, ticked: int = 0, asked: int = 2, key: str = "k") -> Scored:
-    return Scored(key, "estimate", "L3", {}, parts, ("a", "b", "c"), tuple(range(ticked)), asked)
+def scored(*parts: PartResult, ticked: int = 0, asked: int = 2, key: str = "k") -> CardResult:
+    return CardResult(key, "estimate", "L3", {}, parts, ("a", "b", "c"), tuple(range(ticked)), asked)
 
 
 def test_bets_are_measured_by_brier() -> None:
@@ -368,7 +368,7 @@ def hear(to: Any, **message: Any) -> None:
 
 def test_the_widget_asks_shows_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     found = talk()
-    box = form.room(found)
+    box = form.interview_form(found)
     asking = named(box, "prediction")
     assert asking.facts == {"question": "How `many`?", "choices": [], "unit": "blocks"}
     hear(asking, value="many", sure=True)
@@ -397,16 +397,16 @@ def test_the_widget_asks_shows_and_continues(monkeypatch: pytest.MonkeyPatch) ->
     }
     assert onward.disabled is False
     box.children[-1].click()
-    assert found.at == 1
+    assert found.index == 1
     assert box.children[-1].disabled, "there is no next card"
     answered(found)
-    assert "Scorecard, seed 7" in form.room(found).children[-1].value
+    assert "Scorecard, seed 7" in form.interview_form(found).children[-1].value
     assert "Truth" not in "".join(getattr(child, "value", "") for child in box.children)
 
 
 def test_the_interviewers_widget_shows_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = talk("interviewer", cards=1)
-    box = form.room(found)
+    box = form.interview_form(found)
     text = "".join(getattr(child, "value", "") for child in box.children)
     assert text.count("<b>Truth:</b>") == 3
     assert "Forty &amp; no more." in text
@@ -432,7 +432,7 @@ def course(monkeypatch: pytest.MonkeyPatch) -> list[Card]:
 def test_cards_are_drawn_kind_after_kind(course: list[Card]) -> None:
     found = api.interview(seed=3)
     assert [card.kind for card in found.cards] == ["estimate", "bug", "ladder"] * 2
-    assert (found.seed, found.chair, found.why, len(set(found.cards))) == (3, "candidate", "", 6)
+    assert (found.seed, found.chair, found.notice, len(set(found.cards))) == (3, "candidate", "", 6)
     assert len(api.interview(seed=3, cards=99).cards) == 12
     assert len({tuple(card.key for card in api.interview(seed=seed).cards) for seed in range(9)}) > 3
     bugs = api.interview("bug", seed=3, cards=3)
@@ -444,7 +444,7 @@ def test_cards_are_drawn_kind_after_kind(course: list[Card]) -> None:
 
 def test_due_cards_come_first_and_once(course: list[Card]) -> None:
     for n, key in enumerate(("bug-1", "ladder-0", "estimate-3")):
-        again.keep(key, again.Kept(1, 0.0, 0, MONDAY + timedelta(days=n), {}))
+        again.store_history(key, again.CardHistory(1, 0.0, 0, MONDAY + timedelta(days=n), {}))
 
     def opened(**more: Any) -> Interview:
         options: dict[str, Any] = {"kind": None, "seed": None, "cards": 6, "chair": "candidate", **more}
@@ -455,9 +455,9 @@ def test_due_cards_come_first_and_once(course: list[Card]) -> None:
     assert len({card.key for card in found.cards}) == 12
     assert "2 cards came back. 1 other card comes back, the next on 2026-03-04." in repr(found)
     assert [card.key for card in opened(cards=1).cards] == ["bug-1"]
-    assert opened(cards=1).why == " 1 card came back. 2 other cards come back, the next today."
+    assert opened(cards=1).notice == " 1 card came back. 2 other cards come back, the next today."
     assert opened(kind="ladder", cards=2).cards[0].key == "ladder-0"
-    assert opened(seed=2).why == ""
+    assert opened(seed=2).notice == ""
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_a_reading_that_fails_is_a_row_without_values():
         return answer
 
     values: list[float | None] = []
-    sampler = Sampler(read, 1, then=lambda number, row: values.append(row[1]))
+    sampler = Sampler(read, 1, on_reading=lambda number, row: values.append(row[1]))
     sampler.take()
     sampler.take()
     assert sampler.failure == "RuntimeError: no device"

@@ -87,7 +87,9 @@ def test_choices_are_stored_in_the_order_in_which_they_are_shown(path: Path) -> 
         asked = re.search(r'gl\.predict\(\s*"([\w-]+)"', cell.source)
         question = folders.prediction(asked[1]) if asked else None
         if question and question.choices:
-            assert " / ".join(map(str, asking._for_now(question, {}).choices)) in output_text(cell), cell.id
+            assert " / ".join(map(str, asking._with_fields(question, {}).choices)) in output_text(cell), (
+                cell.id
+            )
 
 
 def test_a_fixed_position_is_right_no_more_often_than_by_chance() -> None:
@@ -99,7 +101,7 @@ def test_a_fixed_position_is_right_no_more_often_than_by_chance() -> None:
             found = _COMPARED.search(output_text(cell))
             question = folders.prediction(asked[1]) if asked else None
             if found and question and question.choices:
-                choices = [str(choice).casefold() for choice in asking._for_now(question, {}).choices]
+                choices = [str(choice).casefold() for choice in asking._with_fields(question, {}).choices]
                 by_chance += 1 / len(choices)
                 for place in hits:
                     hits[place] += choices[place] == found["found"].casefold()

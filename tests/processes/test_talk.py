@@ -23,7 +23,7 @@ from gpulab.processes import process as processes
 from gpulab.processes.errors import ProcessError
 from gpulab.processes.process import Process
 from gpulab.processes.talk import Talk
-from gpulab.processes.tree import Use, Watch, descendants
+from gpulab.processes.tree import ResourceUse, Watch, descendants
 from gpulab.processes.values import DamagedError, OnDevice, Other, TooMuchError, decode, encode
 from gpulab_course.teach.judge.python import apart
 
@@ -287,13 +287,13 @@ def puppets(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Puppet]]:
 class Uses:
     """Stands for a `Watch`: what the process uses is made up."""
 
-    uses: Any = staticmethod(lambda: Use(1, 0.0, 0, False))
+    uses: Any = staticmethod(lambda: ResourceUse(1, 0.0, 0, False))
 
     def __init__(self, pid: int) -> None:
         assert pid == 12
 
-    def look(self, memory_limit_bytes: int) -> Use:
-        found: Use = type(self).uses()
+    def look(self, memory_limit_bytes: int) -> ResourceUse:
+        found: ResourceUse = type(self).uses()
         return found
 
 
@@ -423,7 +423,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, uses: Any, shown: str = "f(1)", **l
 PROCESSES = "it has started more than 200 processes (in f(1));"
 MEMORY = "it takes more than 1.5 GiB of memory (in f(1));"
 TIME = "it takes longer than 4 s of processor time (in f(1));"
-MOST = Use(200, 4.0, 3 << 29, False)
+MOST = ResourceUse(200, 4.0, 3 << 29, False)
 NOT_DONE = (
     "it was not done after 50 s (in f(1)), in which this busy computer gave it 4.0 s of processor time;"
 )
@@ -433,50 +433,52 @@ NOT_DONE = (
     ("use", "says"),
     [
         (MOST, f"{NOT_DONE} try again when less is running."),
-        (Use(201, 0, 0, False), f"{PROCESSES} end those that you start, or start none."),
-        (Use(1, 0, (3 << 29) + 1, False), f"{MEMORY} look for a list that grows on and on."),
-        (Use(1, 4.01, 0, False), f"{TIME} look for a loop that does too much, or does not end."),
+        (ResourceUse(201, 0, 0, False), f"{PROCESSES} end those that you start, or start none."),
+        (ResourceUse(1, 0, (3 << 29) + 1, False), f"{MEMORY} look for a list that grows on and on."),
+        (ResourceUse(1, 4.01, 0, False), f"{TIME} look for a loop that does too much, or does not end."),
     ],
 )
-def test_who_takes_too_much_is_told_of_what(puppets: Any, monkeypatch: Any, use: Use, says: str) -> None:
+def test_who_takes_too_much_is_told_of_what(
+    puppets: Any, monkeypatch: Any, use: ResourceUse, says: str
+) -> None:
     monkeypatch.setattr(talk, "Watch", Uses)
-    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 0, 0, False)))
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 0, 0, False)))
     assert limited(monkeypatch, lambda: use) == says
-    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 0, 0, False)))
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 0, 0, False)))
     assert limited(monkeypatch, lambda: use, "") == says.replace(" (in f(1))", "")
 
 
 def test_what_a_process_used_before_it_was_asked_does_not_count(puppets: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(talk, "Watch", Uses)
-    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 9.0, 0, False)))
-    assert "gave it 4.0 s" in limited(monkeypatch, lambda: Use(1, 13.0, 0, False))
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 9.0, 0, False)))
+    assert "gave it 4.0 s" in limited(monkeypatch, lambda: ResourceUse(1, 13.0, 0, False))
 
 
 def test_who_only_waits_has_twice_its_seconds(puppets: list[Puppet], monkeypatch: Any) -> None:
     monkeypatch.setattr(talk, "Watch", Uses)
-    waiting = limited(monkeypatch, lambda: Use(1, 0.0, 0, True))
+    waiting = limited(monkeypatch, lambda: ResourceUse(1, 0.0, 0, True))
     assert waiting.startswith("it waits (in f(1)): for ")
     assert 8 < int(waiting.partition("for ")[2].split()[0]) <= 8 + 6  # the looks are some seconds apart
     assert waiting.endswith(
         "it computed next to nothing. Look for a sleep(), or for something that nobody ever does."
     )
-    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 0, 0, False)))
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 0, 0, False)))
     looks: list[int] = []
 
-    def printing() -> Use:
+    def printing() -> ResourceUse:
         looks.append(1)
         puppets[-1].prints.write(b"x")
         seen = time.perf_counter()
         while puppets[-1].environment and time.perf_counter() - seen < 0.005:
             time.sleep(0.001)
-        return Use(1, 0.0, 0, True)
+        return ResourceUse(1, 0.0, 0, True)
 
     assert "it was not done after 50 s" in limited(monkeypatch, printing)  # who prints does not wait
 
 
 def test_who_has_replied_does_not_wait(puppets: list[Puppet], monkeypatch: Any) -> None:
     monkeypatch.setattr(talk, "Watch", Uses)
-    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 0.0, 0, True)))
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 0.0, 0, True)))
     with Talk("virtual:T4", 10.0, longest_s=1000.0) as line:
         clock(monkeypatch, 5.0)  # as where the judge itself gets hardly any time
         for _ in range(9):
@@ -488,22 +490,22 @@ def test_who_prints_on_and_on_is_ended(puppets: list[Puppet], monkeypatch: Any) 
     monkeypatch.setattr(talk, "_PRINTED_BYTES", 1 << 20)
 
     def printing(size: int) -> Any:
-        def prints() -> Use:
+        def prints() -> ResourceUse:
             puppets[-1].prints.write(bytes(size))
-            return Use(1, 0.0, 0, False)
+            return ResourceUse(1, 0.0, 0, False)
 
         return prints
 
     said = "it prints more than 1 MiB (in f(1)); print less, and look for a loop that goes on and on."
     assert limited(monkeypatch, printing(60_000), longest_s=1e6) == said
-    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 0, 0, False)))
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 0, 0, False)))
     assert "it was not done" in limited(monkeypatch, printing(10))
 
 
 def test_a_process_that_does_not_stand_in_time_is_told_of(puppets: list[Puppet], monkeypatch: Any) -> None:
     monkeypatch.setattr(talk, "Watch", Uses)
     monkeypatch.setattr(Puppet, "tell", lambda self, reply: None)
-    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 99.0, 0, True)))
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 99.0, 0, True)))
     told = clock(monkeypatch, 3.0)
     with pytest.raises(
         ProcessError, match=r"^the check could not start in time: this computer is very busy; try again.$"
@@ -515,21 +517,23 @@ def test_a_process_that_does_not_stand_in_time_is_told_of(puppets: list[Puppet],
 
 def test_limits_may_be_changed_and_are_those_of_the_module(puppets: list[Puppet], monkeypatch: Any) -> None:
     monkeypatch.setattr(talk, "Watch", Uses)
-    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 5.0, 0, False)))
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 5.0, 0, False)))
     with Talk("virtual:T4", 1.0) as line:
-        monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 5.5, 0, False)))
+        monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 5.5, 0, False)))
         line.limit(2.0, 30.0, 1 << 30)
-        monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 7.0, 1 << 30, False)))
+        monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 7.0, 1 << 30, False)))
         clock(monkeypatch, 1.0)
         with pytest.raises(
             ProcessError, match=r"not done after 30 s, in which this busy computer gave it 1\.5 s"
         ):
             line.ask("", len)
-    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 0, 0, False)))
-    most = limited(monkeypatch, lambda: Use(1, 0, 3 << 30, False), longest_s=None, memory_bytes=None)
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 0, 0, False)))
+    most = limited(monkeypatch, lambda: ResourceUse(1, 0, 3 << 30, False), longest_s=None, memory_bytes=None)
     assert "not done after 20 s" in most
-    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 0, 0, False)))
-    more = limited(monkeypatch, lambda: Use(1, 0, (3 << 30) + 1, False), longest_s=None, memory_bytes=None)
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: ResourceUse(1, 0, 0, False)))
+    more = limited(
+        monkeypatch, lambda: ResourceUse(1, 0, (3 << 30) + 1, False), longest_s=None, memory_bytes=None
+    )
     assert "more than 3 GiB" in more
 
 
@@ -604,10 +608,12 @@ def test_a_process_says_how_it_ended(way: str, monkeypatch: pytest.MonkeyPatch) 
                 assert process.poll() == -signal.SIGKILL
                 process.kill()
         until = time.monotonic() + 10
-        while not (tree._is_over(process.pid) and tree._is_over(process.top)) and time.monotonic() < until:
+        while (
+            not (tree._has_ended(process.pid) and tree._has_ended(process.top)) and time.monotonic() < until
+        ):
             time.sleep(0.005)
-        assert tree._is_over(process.pid)
-        assert tree._is_over(process.top), "who watches over it ends with it"
+        assert tree._has_ended(process.pid)
+        assert tree._has_ended(process.top), "who watches over it ends with it"
 
 
 # What they use
@@ -649,27 +655,29 @@ class Tree:
 
 def test_what_a_tree_uses_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     Tree().install(monkeypatch)
-    assert Watch(1).look(9) == Use(1, 0.0, 0, True)
+    assert Watch(1).look(9) == ResourceUse(1, 0.0, 0, True)
     held = Tree(p1=(1.0, 0.0, 1000, "sleeping"), p2=(2.0, 1.0, 500, "sleeping"))
     held.install(monkeypatch)
     watch = Watch(1)
-    assert watch.look(1500) == Use(2, 5.5, 1500, True)  # 0.75 each for system and children
-    assert watch.look(1499) == Use(2, 5.5, 750, True)  # more than the limit: what they share counts once
+    assert watch.look(1500) == ResourceUse(2, 5.5, 1500, True)  # 0.75 each for system and children
+    assert watch.look(1499) == ResourceUse(
+        2, 5.5, 750, True
+    )  # more than the limit: what they share counts once
     held.uses[2] = (3.0, 1.0, 500, "running")
-    assert watch.look(9999) == Use(2, 6.5, 1500, False)
+    assert watch.look(9999) == ResourceUse(2, 6.5, 1500, False)
     assert held.made == [1, 2]
     # What has ended, and nobody has read, is not lost; nor does it count twice when its parent reads it.
     del held.uses[2]
-    assert watch.look(9999) == Use(1, 6.5, 1000, True)
+    assert watch.look(9999) == ResourceUse(1, 6.5, 1000, True)
     held.uses[1] = (1.0, 2.0, 1000, "disk-sleep")
-    assert watch.look(9999) == Use(1, 8.5, 1000, False)
-    assert watch.look(999) == Use(1, 8.5, 1000, False)  # alone, it shares with nobody
+    assert watch.look(9999) == ResourceUse(1, 8.5, 1000, False)
+    assert watch.look(999) == ResourceUse(1, 8.5, 1000, False)  # alone, it shares with nobody
     del held.uses[1]
-    assert watch.look(999) == Use(1, 8.5, 0, True)
+    assert watch.look(999) == ResourceUse(1, 8.5, 0, True)
     held.uses.update((n, (9.0, 0.0, 1, "running")) for n in range(2, 201))
     assert watch.look(9999).processes == 200
     held.uses[201] = (9.0, 0.0, 1, "running")
-    assert watch.look(9999) == Use(201, 8.5 + 199 * 9.75, 0, False)  # too many to look at
+    assert watch.look(9999) == ResourceUse(201, 8.5 + 199 * 9.75, 0, False)  # too many to look at
 
 
 def test_children_are_found_where_the_system_has_no_list(monkeypatch: Any, tmp_path: Any) -> None:
@@ -679,9 +687,9 @@ def test_children_are_found_where_the_system_has_no_list(monkeypatch: Any, tmp_p
             assert begun.pid in tree.children(os.getpid())
             assert begun.pid in descendants(os.getpid())
             assert tree.children(begun.pid) == []
-            assert not tree._is_over(begun.pid)
+            assert not tree._has_ended(begun.pid)
     assert tree.children(begun.pid) == []
-    assert tree._is_over(begun.pid)
+    assert tree._has_ended(begun.pid)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -701,9 +709,9 @@ def test_descendants_are_found_stopped_and_ended() -> None:
         while not tree.is_stopped(parent.pid):
             time.sleep(0.001)
         tree.end_descendants(parent.pid)
-        assert tree._is_over(grandchild)
-        assert not tree._is_over(parent.pid)
+        assert tree._has_ended(grandchild)
+        assert not tree._has_ended(parent.pid)
         parent.kill()
-    assert tree._is_over(parent.pid)
+    assert tree._has_ended(parent.pid)
     assert not tree.is_stopped(parent.pid)
     assert descendants(parent.pid) == []

@@ -102,7 +102,7 @@ def of_a_machine(without: str = checks.NO_DRIVER, **status: str) -> Diagnosis:
     """All findings of a machine whose lines about a GPU are `missing` unless passed otherwise."""
     known = {
         "Python": "ok",
-        **dict.fromkeys(checks.ABOUT_A_GPU, "missing"),
+        **dict.fromkeys(checks.GPU_SUBJECTS, "missing"),
         "NVRTC": "ok",
         "virtual GPU": "ok",
     } | status

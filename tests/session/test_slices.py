@@ -24,7 +24,7 @@ def test_results_are_right_in_every_order_that_streams_allow(operation: Operatio
     """Three GPUs, whole chunks and four slices of each, lengths that do not divide."""
     _, steps = schedules.schedule_of(operation, algorithm, 3)
     chunks = 1 + max(move.chunk for step in steps for move in step)
-    for order in several.HOWS:
+    for order in several.RUN_MODES:
         for slices in (1, 4):
             with several.gpus(3) as machine:
                 run = runs.Run(machine.cp, 3, bounds_of(209, chunks))
@@ -49,7 +49,7 @@ def arrays_after(gpus: int, elements: int, order: Any, steps: list[tuple[list[Mo
     return arrays
 
 
-@pytest.mark.parametrize("order", several.HOWS)
+@pytest.mark.parametrize("order", several.RUN_MODES)
 @pytest.mark.parametrize("slices", [1, 5])
 def test_moves_of_a_step_read_the_arrays_before_it(order: Any, slices: int) -> None:
     """Two arrays are swapped three times in a row, while slices of the first swap are in flight."""
@@ -58,7 +58,7 @@ def test_moves_of_a_step_read_the_arrays_before_it(order: Any, slices: int) -> N
     np.testing.assert_array_equal(arrays, input_arrays(2, 101)[::-1])
 
 
-@pytest.mark.parametrize("order", several.HOWS)
+@pytest.mark.parametrize("order", several.RUN_MODES)
 def test_a_copy_waits_for_an_earlier_sum_into_the_same_chunk(order: Any) -> None:
     steps = [([Move(1, 0, 0, True)], 2), ([Move(2, 0, 0)], 2)]
     np.testing.assert_array_equal(arrays_after(3, 101, order, steps)[0], input_arrays(3, 101)[2])

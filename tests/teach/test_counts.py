@@ -8,7 +8,7 @@ from typing import Any
 from gpulab_course.teach.judge import Budget
 from gpulab_course.teach.judge.budget import complaint, passes
 from gpulab_course.teach.judge.python.counts import ProgramRecord, counted, scored
-from gpulab_course.teach.judge.python.flow import Flow, beside, flow, held_up
+from gpulab_course.teach.judge.python.flow import Flow, concurrent_kernels, flow, waiting_kernels
 from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import Activity, HostCall, Provenance, Synchronization, Timeline
 from virtualgpu.records.acts import Act, GraphLaunch, HostWait, Region, Work
@@ -171,16 +171,21 @@ def test_kernels_are_beside_each_other_where_nothing_orders_them() -> None:
     here = kernel(3, after=(1,))
     joined = kernel(4, after=(2, 3))
     every = [first, there, here, joined]
-    assert beside(every, every) == 3  # all but the last, which waits for both
-    assert beside([first, here], every) == 0  # in one stream
+    assert concurrent_kernels(every, every) == 3  # all but the last, which waits for both
+    assert concurrent_kernels([first, here], every) == 0  # in one stream
     after = kernel(2, stream=OTHER, after=(1,))
-    assert beside([first, after], [first, after]) == 0
+    assert concurrent_kernels([first, after], [first, after]) == 0
     # An order that comes about by what is none of them counts, too.
     between = copy(2, "DtoD", 1, after=(1,))
     third = kernel(3, stream=OTHER, after=(2,))
-    assert beside([first, third], [first, between, third]) == 0
+    assert concurrent_kernels([first, third], [first, between, third]) == 0
     # What was given before it was watched orders nothing here.
-    assert beside([kernel(5, after=(1,)), kernel(6, stream=OTHER)], [kernel(5, after=(1,)), kernel(6)]) == 2
+    assert (
+        concurrent_kernels(
+            [kernel(5, after=(1,)), kernel(6, stream=OTHER)], [kernel(5, after=(1,)), kernel(6)]
+        )
+        == 2
+    )
 
 
 def test_kernels_are_held_up_by_those_of_other_streams_alone() -> None:
@@ -194,9 +199,9 @@ def test_kernels_are_held_up_by_those_of_other_streams_alone() -> None:
         kernel(7, stream=OTHER, after=(6,)),
     ]
     kernels = [a for a in every if a.kind == "CONCURRENT_KERNEL"]
-    assert held_up(kernels, every, CURRENT) == 2
-    assert held_up(kernels, every, OTHER) == 2
-    assert held_up([a for a in kernels if a.correlation_id != 2], every, CURRENT) == 0
+    assert waiting_kernels(kernels, every, CURRENT) == 2
+    assert waiting_kernels(kernels, every, OTHER) == 2
+    assert waiting_kernels([a for a in kernels if a.correlation_id != 2], every, CURRENT) == 0
 
 
 # What a result rests on

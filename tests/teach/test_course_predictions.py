@@ -38,8 +38,8 @@ def test_question_and_reason_are_sentences(asked: PredictionQuestion) -> None:
 
 def test_the_order_of_choices_follows_from_the_key_and_keeps_stored_answers() -> None:
     for asked in (question for question in ALL if question.choices):
-        shown = asking._for_now(asked, {})
-        turned = asking._for_now(replace(asked, choices=asked.choices[::-1]), {})
+        shown = asking._with_fields(asked, {})
+        turned = asking._with_fields(replace(asked, choices=asked.choices[::-1]), {})
         assert shown.choices == turned.choices, "not from the position at which a choice is written"
         assert sorted(map(str, shown.choices)) == sorted(map(str, asked.choices))
         store().put("predictions", asked.key, {"value": asked.choices[0], "sure": True})
@@ -55,7 +55,7 @@ def test_a_scale_stays_a_scale_upwards_or_downwards() -> None:
 
 
 def test_tempting_answers_stand_at_every_position() -> None:
-    asked = [asking._for_now(question, {}) for question in ALL if len(question.choices) == 3]
+    asked = [asking._with_fields(question, {}) for question in ALL if len(question.choices) == 3]
     places = Counter(
         question.choices.index(question.comparison)
         for question in asked

@@ -126,7 +126,7 @@ def test_garbage_differs_from_launch_to_launch() -> None:
 def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
     blocks = [(n, 1, 1) for n in (256, 128, 96, 64, 32, 1)]
     sizes = [draw.four_blocks, 0, 33, 34, 5000, 5001, 9000]
-    plan = draw.tried(sizes, blocks)
+    plan = draw.plan(sizes, blocks)
 
     def of(size: int) -> list[int]:
         return [block[0] for n, block in plan if n == size]
@@ -137,11 +137,11 @@ def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
     assert of(5000) == [32, 256, 128, 96]  # a block of one thread would need more than 600
     assert of(5001) == [256]
     assert of(9000) == [128]
-    assert [size for size, _ in draw.tried([(70, 70), (80, 70)], blocks[:2])] == [(70, 70)] * 2 + [(80, 70)]
-    assert draw.tried([600, 601], [(1, 1, 1), (64, 1, 1)])[0] == (600, (1, 1, 1))
-    assert [block for size, block in draw.tried([601], [(1, 1, 1), (64, 1, 1)])] == [(64, 1, 1)]
-    assert [block for size, block in draw.tried([601], [(1, 1, 1)])] == [(1, 1, 1)]  # where none suits it
-    assert [size for size, _ in draw.tried([11, 10], blocks[:2], many=10)] == [11, 10, 10]
+    assert [size for size, _ in draw.plan([(70, 70), (80, 70)], blocks[:2])] == [(70, 70)] * 2 + [(80, 70)]
+    assert draw.plan([600, 601], [(1, 1, 1), (64, 1, 1)])[0] == (600, (1, 1, 1))
+    assert [block for size, block in draw.plan([601], [(1, 1, 1), (64, 1, 1)])] == [(64, 1, 1)]
+    assert [block for size, block in draw.plan([601], [(1, 1, 1)])] == [(1, 1, 1)]  # where none suits it
+    assert [size for size, _ in draw.plan([11, 10], blocks[:2], many=10)] == [11, 10, 10]
     assert draw.six_tiles((32, 8, 1)) == (16, 96)
     assert [draw.blocks_for(n, 32) for n in (0, 1, 32, 33, 64)] == [1, 1, 1, 2, 2]
 

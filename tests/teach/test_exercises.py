@@ -240,7 +240,7 @@ EXERCISE = PythonExercise("demo-kept", "Demo", str)
 
 def kept(passed: bool, *figures: int, exercise: Any = EXERCISE, golf: bool = True) -> Verdict:
     made = tuple(Score(name, "w", n, 1, golf=golf) for name, n in zip("ab", figures, strict=False))
-    return checking._kept(exercise, Verdict(exercise.exercise_id, passed, "m", (), made))
+    return checking._stored(exercise, Verdict(exercise.exercise_id, passed, "m", (), made))
 
 
 def test_the_least_that_passed_is_kept_and_shown() -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import gpulab as gl
-from gpulab_course.teach.first_lines import MOST_LINES, first_lines
+from gpulab_course.teach.first_lines import MAX_LINES, first_lines
 
 
 def test_an_incomplete_line_stays_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +53,7 @@ def test_printf_of_a_checked_kernel_is_shortened(capsys: pytest.CaptureFixture[s
     verdict = gl.check("00-saxpy", code)
     lines = capsys.readouterr().out.splitlines()
     assert verdict, verdict.message
-    assert len(lines) == MOST_LINES + 1
+    assert len(lines) == MAX_LINES + 1
     assert lines[-1].endswith("more lines were printed during the check.")
 
 

@@ -491,7 +491,7 @@ def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) 
             asked.append(device)
             return real if device.startswith("cuda") else virtual
 
-        monkeypatch.setattr(apart, "_judged", judged_on)
+        monkeypatch.setattr(apart, "_judge_on", judged_on)
         monkeypatch.setattr(session, "real_cp", lambda: gpu)
         return apart.judge_apart(exercise, None)
 
@@ -516,6 +516,6 @@ def test_ctrl_c_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any) -> Verdict:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(apart, "_judged", stopped)
+    monkeypatch.setattr(apart, "_judge_on", stopped)
     verdict = apart.judge_apart(DOUBLE, None)
     assert (verdict.exercise_id, verdict.passed, verdict.message) == ("demo", False, "you stopped the check.")

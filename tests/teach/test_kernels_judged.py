@@ -29,7 +29,7 @@ from gpulab_course.teach.judge.budget import Costs
 from gpulab_course.teach.judge.exercise import Mistake, Unwritten
 from gpulab_course.teach.judge.kernel import bench, costs, stages
 from gpulab_course.teach.judge.kernel.bench import Bench, Fault, Run
-from gpulab_course.teach.judge.kernel.trial import Counted, Trial, made_case
+from gpulab_course.teach.judge.kernel.trial import Counted, Trial, labelled_case
 from virtualgpu.errors import ArgumentWarning
 from virtualgpu.records import KernelSource
 
@@ -182,12 +182,12 @@ def test_what_stopped_a_kernel_is_told_in_its_words(error: Any, kind: str, says:
         observe=lambda launch, what: raising(error),
         machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
     )
-    case = made_case(EXERCISE, Draw(1), 4, (64, 1, 1))
+    case = labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1))
     with pytest.raises(Fault) as stop:
         Bench(side, None)._observe(EXERCISE, case, None, None)  # type: ignore[arg-type]
     assert stop.value.kind == kind
-    assert stop.value.said.startswith(says)
-    assert str(stop.value) == stop.value.said
+    assert stop.value.message.startswith(says)
+    assert str(stop.value) == stop.value.message
     assert stop.value.array == ({"y": "y", "x": "x"}.get(error.array[:1], ""))
 
 
@@ -201,7 +201,7 @@ def test_an_array_without_elements_has_none_to_reach() -> None:
         machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
     )
     with pytest.raises(Fault, match="writes an element of an array that has none"):
-        Bench(side, None)._observe(EXERCISE, made_case(EXERCISE, Draw(1), 0, (64, 1, 1)), None, None)  # type: ignore[arg-type]
+        Bench(side, None)._observe(EXERCISE, labelled_case(EXERCISE, Draw(1), 0, (64, 1, 1)), None, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -218,15 +218,15 @@ def test_an_array_without_elements_has_none_to_reach() -> None:
 def test_other_parameters_are_told_with_the_right_list(error: Exception, says: str) -> None:
     place = Bench(SimpleNamespace(observe=lambda launch, what: raising(error)), None)
     with pytest.raises(Fault) as stop:
-        place._observe(EXERCISE, made_case(EXERCISE, Draw(1), 4, (64, 1, 1)), None, None)  # type: ignore[arg-type]
+        place._observe(EXERCISE, labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1)), None, None)  # type: ignore[arg-type]
     assert stop.value.kind == "parameters"
-    assert stop.value.said == f"{says}; keep the given list: twice(const float* x, float* y, int n)."
+    assert stop.value.message == f"{says}; keep the given list: twice(const float* x, float* y, int n)."
 
 
 def test_outputs_hold_garbage_unless_they_are_read_and_arrays_lie_apart() -> None:
     gaps: list[int] = []
     cp: Any = SimpleNamespace(asarray=np.array, cuda=SimpleNamespace(alloc=gaps.append))
-    case = made_case(EXERCISE, Draw(1), 4, (64, 1, 1))
+    case = labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1))
     arrays, args, start = bench.on_device(cp, EXERCISE, case, 7)
     assert gaps == [1 << 18] * 3  # before, between and behind
     assert arrays["x"].tolist() == case.values["x"].tolist()
@@ -251,7 +251,7 @@ def test_only_what_declares_dynamic_shared_memory_gets_some() -> None:
     cuda = SimpleNamespace(alloc=lambda size: None)
     cp = SimpleNamespace(asarray=np.array, asnumpy=np.asarray, cuda=cuda)
     side = SimpleNamespace(observe=lambda launch, what: launched.append(launch))
-    case = made_case(EXERCISE, Draw(1), 4, (64, 1, 1))
+    case = labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1))
     case.shared_bytes = 96
     for code in (CODE, f"extern __shared__ float box[]; {CODE}"):
         Bench(side, cp).run(EXERCISE, KernelSource("twice", code), case)
@@ -314,7 +314,7 @@ def counters(total: int = 100, longest: int = 10, lanes: float = 1.0) -> Any:
 def run_of(case: Case, total: int = 100, longest: int = 10, **more: Any) -> Run:
     found: Any = {name: np.array(wanted) for name, wanted in case.wanted.items()}
     given: dict[str, Any] = {
-        "found": found,
+        "outputs": found,
         "start": {n: np.full_like(v, -7) for n, v in found.items()},
         "overwritten": (),
     }
@@ -409,13 +409,13 @@ def test_a_launch_is_right_or_told() -> None:
         return said(one, one.case(4, BLOCKS[0]), seed)
 
     assert of(None) == of(None, 3) == ""
-    wrong = of(lambda case, seed: run_of(case, found={"y": case.wanted["y"] + 1}))
+    wrong = of(lambda case, seed: run_of(case, outputs={"y": case.wanted["y"] + 1}))
     assert re.fullmatch(r": y\[0\] is .*, it should be .* \(4 of 4 elements differ\)\.", wrong)
     same = {"y": np.zeros(4, np.float32)}
-    untouched = lambda case, seed: run_of(case, found=same, start=same)  # noqa: E731
+    untouched = lambda case, seed: run_of(case, outputs=same, start=same)  # noqa: E731
     assert of(untouched).endswith("differ). Write it.")
     assert of(untouched, source=KernelSource("twice", CODE + "// TODO")) == bench.unwritten().args[0]
-    done = lambda case, seed: run_of(case, found=same)  # noqa: E731
+    done = lambda case, seed: run_of(case, outputs=same)  # noqa: E731
     assert of(done, source=KernelSource("twice", CODE + "// TODO")).endswith("elements differ).")
     assert (
         of(lambda case, seed: run_of(case, overwritten=("x",)))
@@ -429,7 +429,7 @@ def test_a_launch_is_right_or_told() -> None:
 
 def test_a_result_that_depends_on_the_output_before_is_named() -> None:
     def by_seed(case: Case, seed: int) -> Any:
-        return run_of(case, found={"y": case.wanted["y"] + 1}) if seed else None
+        return run_of(case, outputs={"y": case.wanted["y"] + 1}) if seed else None
 
     one = trial(Place(by_seed))
     assert ": the result depends on what the output held before" in said(one, one.case(4, BLOCKS[0]), 2)
@@ -440,7 +440,7 @@ def test_a_result_that_depends_on_the_output_before_is_named() -> None:
 
 def judged(*steps: tuple[str, Any], **more: Any) -> tuple[list[Any], int]:
     begun: list[int] = []
-    found = stages._judged(trial(**more), steps, lambda: begun.append(1))  # type: ignore[arg-type]
+    found = stages._judge_stages(trial(**more), steps, lambda: begun.append(1))  # type: ignore[arg-type]
     return [(stage.state, stage.said) for stage in found], len(begun)
 
 
@@ -522,7 +522,7 @@ def test_orders_name_the_run_and_why() -> None:
     assert [seed for _, seed in one.bench.launched] == 2 * [0, 1, 2]
 
     def told(order: str, hazards: bool = False) -> str:
-        place = Place(lambda case, seed: run_of(case, found={"y": case.wanted["y"] + 1}))
+        place = Place(lambda case, seed: run_of(case, outputs={"y": case.wanted["y"] + 1}))
         place.reports = [clean(hazard("race", "two write"))] if hazards else []
         run = place._run
         place._run = lambda case, seed: run(case, seed) if place.orders[-1][0] == order else None  # type: ignore[misc]
@@ -602,7 +602,7 @@ def test_a_real_gpu_is_tried_with_every_size(monkeypatch: pytest.MonkeyPatch) ->
 
 def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 4096) -> Counted:
     stats: Any = SimpleNamespace(local_bytes=0)
-    case = made_case(EXERCISE, Draw(0), size, (256, 1, 1))
+    case = labelled_case(EXERCISE, Draw(0), size, (256, 1, 1))
     made = [None if c is None else Costs(c, stats) for c in (yours, reference or counters(), naive)]
     return Counted(case, *made)  # type: ignore[arg-type]
 
@@ -647,7 +647,7 @@ def test_threads_share_the_work(yours: Any, reference: Any, says: str) -> None:
 
 
 def test_the_busiest_warp_of_a_small_launch_is_looked_at_as_well() -> None:
-    case = made_case(EXERCISE, Draw(0), 40, (64, 1, 1))
+    case = labelled_case(EXERCISE, Draw(0), 40, (64, 1, 1))
 
     def of(longest: int) -> str:
         one = trial(
@@ -697,13 +697,13 @@ def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_lar
         asked.append((file, size, block, device))
         return Costs(counters(5), SimpleNamespace(local_bytes=0))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(costs, "_shipped", shipped)
+    monkeypatch.setattr(costs, "_solution_costs", shipped)
     drawn = [(700, (64, 1, 1)), (6000, (128, 1, 1))]
     measured = replace(EXERCISE.measured, drawn=lambda rng: drawn)
     exercise = replace(EXERCISE, naive="slow.cu", budgets=(BUDGET,), measured=measured)
-    case = made_case(exercise, Draw(1), 20_000, (64, 1, 1))
+    case = labelled_case(exercise, Draw(1), 20_000, (64, 1, 1))
     one = trial(Place(good=(40, 4)), exercise, large=[(case, counters(77))])
-    found = costs.counted(one)
+    found = costs.counted_launches(one)
     assert [(c.case.size, c.case.block[0]) for c in found] == [
         (4096, 256),
         (700, 64),
@@ -714,13 +714,13 @@ def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_lar
     assert [c.naive and c.naive.counters.warp_instructions for c in found] == [5, None, None, None]
     assert [c.yours.counters.warp_instructions for c in found] == [100, 100, 100, 77]
     assert asked == [(file, 4096, (256, 1, 1), "A100") for file in ("good.cu", "slow.cu")]
-    assert costs.counted(one) is found
+    assert costs.counted_launches(one) is found
     assert len(one.bench.launched) == 3
-    assert costs.counted(trial(exercise=EXERCISE))[0].naive is None
-    assert len(costs.counted(trial())) == 3
+    assert costs.counted_launches(trial(exercise=EXERCISE))[0].naive is None
+    assert len(costs.counted_launches(trial())) == 3
     # Of caches, and where there are few columns, large launches say nothing.
     cold = replace(exercise, budgets=(Budget("dram_bytes"),))
-    assert len(costs.counted(trial(Place(), cold, large=[(case, counters())]))) == 3
+    assert len(costs.counted_launches(trial(Place(), cold, large=[(case, counters())]))) == 3
     for columns, more in ((31, 0), (32, 1)):
         flat = replace(case, size=(700, columns))
-        assert len(costs.counted(trial(Place(), exercise, large=[(flat, counters())]))) == 3 + more
+        assert len(costs.counted_launches(trial(Place(), exercise, large=[(flat, counters())]))) == 3 + more

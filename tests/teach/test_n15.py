@@ -69,7 +69,7 @@ def _late(cp: Any, parts: Any, streams: Any, wait: bool) -> None:
             streams[1].wait_event(sent)
 
 
-@pytest.mark.parametrize("how", machines.HOWS)
+@pytest.mark.parametrize("how", machines.RUN_MODES)
 def test_a_missing_event_between_devices_shows(how: Any) -> None:
     found = {}
     for wait in (True, False):

@@ -64,7 +64,7 @@ def test_it_is_forked_anew_where_the_first_process_was_ended() -> None:
 
 
 def test_where_none_can_be_forked_one_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_forked", lambda environment, modules: None)
+    monkeypatch.setattr(processes, "_fork_process", lambda environment, modules: None)
     assert judged(lambda: "started") == "started"
     assert judged(lambda: os.getsid(0) == os.getpid()) == "True"
 

@@ -13,7 +13,13 @@ import pytest
 import gpulab as gl
 from gpulab_course import folders
 from gpulab_course.teach.judge import scores
-from gpulab_course.teach.progress import Answered, Exercised, NotebookProgress, Predicted, Progress
+from gpulab_course.teach.progress import (
+    ExerciseResult,
+    NotebookProgress,
+    PredictionResult,
+    Progress,
+    QuizAnswer,
+)
 from gpulab_course.teach.question import PredictionQuestion
 from gpulab_course.teach.store import store
 
@@ -101,21 +107,21 @@ def test_the_next_exercise_is_the_first_that_has_not_passed(
 
 def made_up(story: Callable[[str], Any] | None = None) -> Progress:
     """Two notebooks, the second not begun."""
-    best = Exercised("00-a", True, "1,563 sectors, 2 waits")
-    exercises = (best, Exercised("00-b", False), Exercised("00-c", True))
+    best = ExerciseResult("00-a", True, "1,563 sectors, 2 waits")
+    exercises = (best, ExerciseResult("00-b", False), ExerciseResult("00-c", True))
     predicted = (
-        Predicted("00-x", 3, True, True),
-        Predicted("00-y", 3, True, False),
-        Predicted("00-z", "a", False, True),
-        Predicted("00-v", 1, None, True),
-        Predicted("00-w", 1, True, None),
-        Predicted("00-u"),
+        PredictionResult("00-x", 3, True, True),
+        PredictionResult("00-y", 3, True, False),
+        PredictionResult("00-z", "a", False, True),
+        PredictionResult("00-v", 1, None, True),
+        PredictionResult("00-w", 1, True, None),
+        PredictionResult("00-u"),
     )
-    quiz = (Answered("?", "a", True), Answered("!", "b", False), Answered("…", None, None))
+    quiz = (QuizAnswer("?", "a", True), QuizAnswer("!", "b", False), QuizAnswer("…", None, None))
     return Progress(
         (
             NotebookProgress("00", "made_up", "00_a&b.ipynb", exercises, predicted, quiz, (1, 2)),
-            NotebookProgress("01", "later", "", (Exercised("01-a", False),), (), (), (0, 0)),
+            NotebookProgress("01", "later", "", (ExerciseResult("01-a", False),), (), (), (0, 0)),
         ),
         story=story,
     )

@@ -171,7 +171,7 @@ def test_what_was_raised_is_said_in_a_line(error: Exception, says: str) -> None:
 
 @pytest.mark.parametrize(("code", "shown"), [(None, ""), (0, "0"), ("bye", "'bye'")])
 def test_an_exit_is_said_as_it_was_called(code: Any, shown: str) -> None:
-    assert errors.exit_said(SystemExit(code)) == f"it calls exit({shown}), which would end Python."
+    assert errors.exit_message(SystemExit(code)) == f"it calls exit({shown}), which would end Python."
 
 
 def call_here(function: Any, *args: Any, **more: Any) -> Any:

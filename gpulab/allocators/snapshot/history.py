@@ -1,7 +1,7 @@
 """Reconstruct the parts that a snapshot lacks: the state before its first event, and all block sizes.
 
-PyTorch's trace has the bytes that were asked for; blocks are larger. The final state is known, so the events
-are undone one by one to find the first one, and then done again with the allocator's rules for sizes.
+PyTorch's trace has the requested bytes; blocks are larger. Because the final state is known, the events are
+undone one by one to find the first state, and then applied again with the allocator's rules for sizes.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from gpulab.allocators.snapshot.tables import CODES, FREE, USED, WAITING, Device
 from gpulab.allocators.torch.settings import SMALL_REQUEST_BYTES, SMALL_SEGMENT_BYTES, Settings
 
 ALLOC = CODES["alloc"]
-ASKED = CODES["free_requested"]
-FREED = CODES["free_completed"]
-TAKEN = CODES["segment_alloc"]
-GIVEN = CODES["segment_free"]
-MAPPED = CODES["segment_map"]
-UNMAPPED = CODES["segment_unmap"]
+FREE_REQUESTED = CODES["free_requested"]
+FREE_COMPLETED = CODES["free_completed"]
+SEGMENT_ALLOC = CODES["segment_alloc"]
+SEGMENT_FREE = CODES["segment_free"]
+SEGMENT_MAP = CODES["segment_map"]
+SEGMENT_UNMAP = CODES["segment_unmap"]
 
 
 @dataclass(slots=True)
-class Alive:
+class LiveBlock:
     """A block that is not free; `size` is 0 while it is not known."""
 
     size: int
@@ -38,9 +38,9 @@ class History:
     """The first and the last state, and the size of the block of each event."""
 
     first_ranges: list[Range]
-    first_blocks: dict[int, Alive]
+    first_blocks: dict[int, LiveBlock]
     last_ranges: list[Range]
-    last_blocks: dict[int, Alive]
+    last_blocks: dict[int, LiveBlock]
     sizes: list[int]
     strange: int
 
@@ -48,88 +48,92 @@ class History:
 def history(tables: DeviceTables, settings: Settings) -> History:
     """Undo the events of a device to find its first state, then apply them again."""
     ranges = Ranges(tables.segments)
-    alive = {
-        block.address: Alive(block.size, block.requested, block.state, block.stack)
+    blocks = {
+        block.address: LiveBlock(block.size, block.requested, block.state, block.stack)
         for block in tables.blocks
         if block.state != FREE
     }
-    last = {address: Alive(b.size, b.requested, b.state, b.stack) for address, b in alive.items()}
-    strange = _undo(tables, ranges, alive)
+    last_blocks = {address: LiveBlock(b.size, b.requested, b.state, b.stack) for address, b in blocks.items()}
+    strange = _undo(tables, ranges, blocks)
     first_ranges = list(ranges)
-    large = _LargeSegments(
-        [one for one in ranges if not one.is_expandable and one.size > SMALL_SEGMENT_BYTES]
+    large_segments = _LargeSegments(
+        [
+            segment_range
+            for segment_range in ranges
+            if not segment_range.is_expandable and segment_range.size > SMALL_SEGMENT_BYTES
+        ]
     )
-    for address in sorted(alive, reverse=True):
-        block = alive[address]
+    for address in sorted(blocks, reverse=True):
+        block = blocks[address]
         if not block.size:
-            block.size = large.size_of(address, block.requested, settings)
-        large.put(address)
-    sizes = _redo(tables, alive, large, settings, last)
-    return History(first_ranges, alive, tables.segments, last, sizes, strange)
+            block.size = large_segments.size_of(address, block.requested, settings)
+        large_segments.put(address)
+    sizes = _redo(tables, blocks, large_segments, settings, last_blocks)
+    return History(first_ranges, blocks, tables.segments, last_blocks, sizes, strange)
 
 
-def _undo(tables: DeviceTables, ranges: Ranges, alive: dict[int, Alive]) -> int:
-    strange = 0
-    given = tables.block_sizes or [0] * len(tables.sizes)
-    rows = zip(tables.actions, tables.addresses, tables.sizes, tables.streams, given, strict=True)
+def _undo(tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlock]) -> int:
+    contradictions = 0
+    block_sizes = tables.block_sizes or [0] * len(tables.sizes)
+    rows = zip(tables.actions, tables.addresses, tables.sizes, tables.streams, block_sizes, strict=True)
     for action, address, size, stream, block_size in reversed(list(rows)):
         if action == ALLOC:
-            strange += alive.pop(address, None) is None
-        elif action == FREED:
-            strange += address in alive
-            alive[address] = Alive(block_size, size, WAITING, -1)
-        elif action == ASKED:
-            if address in alive:
-                alive[address].state = USED
+            contradictions += blocks.pop(address, None) is None
+        elif action == FREE_COMPLETED:
+            contradictions += address in blocks
+            blocks[address] = LiveBlock(block_size, size, WAITING, -1)
+        elif action == FREE_REQUESTED:
+            if address in blocks:
+                blocks[address].state = USED
             else:
-                alive[address] = Alive(block_size, size, USED, -1)
-        elif action in (TAKEN, MAPPED):
-            strange += ranges.remove(address, size) is None
-        elif action in (GIVEN, UNMAPPED):
-            pool = 0 if action == GIVEN and size == SMALL_SEGMENT_BYTES else 1
-            ranges.add(Range(address, size, stream, pool, action == UNMAPPED))
-    return strange
+                blocks[address] = LiveBlock(block_size, size, USED, -1)
+        elif action in (SEGMENT_ALLOC, SEGMENT_MAP):
+            contradictions += ranges.remove(address, size) is None
+        elif action in (SEGMENT_FREE, SEGMENT_UNMAP):
+            pool = 0 if action == SEGMENT_FREE and size == SMALL_SEGMENT_BYTES else 1
+            ranges.add(Range(address, size, stream, pool, action == SEGMENT_UNMAP))
+    return contradictions
 
 
 def _redo(
     tables: DeviceTables,
-    first: dict[int, Alive],
-    large: _LargeSegments,
+    first_blocks: dict[int, LiveBlock],
+    large_segments: _LargeSegments,
     settings: Settings,
-    last: dict[int, Alive],
+    last_blocks: dict[int, LiveBlock],
 ) -> list[int]:
-    current = {address: block.size for address, block in first.items()}
+    current = {address: block.size for address, block in first_blocks.items()}
     sizes = list(tables.sizes)
-    rounded: dict[int, int] = {}
+    rounded_sizes: dict[int, int] = {}
     for i, (action, address, size) in enumerate(
         zip(tables.actions, tables.addresses, tables.sizes, strict=True)
     ):
         if action == ALLOC:
-            if size not in rounded:
-                rounded[size] = settings.rounded(size)
-            found = rounded[size]
-            if found > SMALL_REQUEST_BYTES:
-                found = large.size_of(address, size, settings)
-                large.put(address)
-            sizes[i] = current[address] = found
-            if address in last:
-                last[address].event = i
-        elif action == ASKED:
+            if size not in rounded_sizes:
+                rounded_sizes[size] = settings.rounded(size)
+            block_size = rounded_sizes[size]
+            if block_size > SMALL_REQUEST_BYTES:
+                block_size = large_segments.size_of(address, size, settings)
+                large_segments.put(address)
+            sizes[i] = current[address] = block_size
+            if address in last_blocks:
+                last_blocks[address].event = i
+        elif action == FREE_REQUESTED:
             sizes[i] = current.get(address) or settings.rounded(size)
-            if address in last:
-                last[address].event = i
-        elif action == FREED:
+            if address in last_blocks:
+                last_blocks[address].event = i
+        elif action == FREE_COMPLETED:
             sizes[i] = current.pop(address, 0) or settings.rounded(size)
-            large.take(address)
-        elif action == TAKEN:
+            large_segments.take(address)
+        elif action == SEGMENT_ALLOC:
             if size > SMALL_SEGMENT_BYTES:
-                large.segment(address, size)
-        elif action == GIVEN:
-            large.no_segment(address)
+                large_segments.add_segment(address, size)
+        elif action == SEGMENT_FREE:
+            large_segments.remove_segment(address)
     if tables.block_sizes:
         return tables.block_sizes
     # The final state is more exact about its blocks than the events that created them.
-    for block in last.values():
+    for block in last_blocks.values():
         if block.event >= 0:
             sizes[block.event] = block.size
     return sizes
@@ -139,50 +143,50 @@ class _LargeSegments:
     """Blocks of the large pool's segments, where a block may be larger than its request rounded up."""
 
     def __init__(self, segments: list[Range]) -> None:
-        self._starts = sorted(one.address for one in segments)
-        self._ends = {one.address: one.end for one in segments}
-        self._blocks: dict[int, list[int]] = {one.address: [] for one in segments}
+        self._starts = sorted(segment.address for segment in segments)
+        self._ends = {segment.address: segment.end for segment in segments}
+        self._blocks: dict[int, list[int]] = {segment.address: [] for segment in segments}
 
-    def segment(self, address: int, size: int) -> None:
+    def add_segment(self, address: int, size: int) -> None:
         if address not in self._ends:
             insort(self._starts, address)
         self._ends[address] = address + size
         self._blocks[address] = []
 
-    def no_segment(self, address: int) -> None:
+    def remove_segment(self, address: int) -> None:
         if address in self._ends:
             del self._starts[bisect_left(self._starts, address)]
             del self._ends[address], self._blocks[address]
 
-    def _of(self, address: int) -> int | None:
-        at = bisect_right(self._starts, address) - 1
-        if at < 0 or address >= self._ends[self._starts[at]]:
+    def _start_of(self, address: int) -> int | None:
+        index = bisect_right(self._starts, address) - 1
+        if index < 0 or address >= self._ends[self._starts[index]]:
             return None
-        return self._starts[at]
+        return self._starts[index]
 
     def put(self, address: int) -> None:
-        start = self._of(address)
+        start = self._start_of(address)
         if start is not None:
             insort(self._blocks[start], address)
 
     def take(self, address: int) -> None:
-        start = self._of(address)
+        start = self._start_of(address)
         if start is None:
             return
         blocks = self._blocks[start]
-        at = bisect_left(blocks, address)
-        if at < len(blocks) and blocks[at] == address:
-            del blocks[at]
+        index = bisect_left(blocks, address)
+        if index < len(blocks) and blocks[index] == address:
+            del blocks[index]
 
     def size_of(self, address: int, requested: int, settings: Settings) -> int:
         """Return the size of a block at `address`: the rounded request, or the gap if that is not split."""
         size = settings.rounded(requested)
-        start = self._of(address)
+        start = self._start_of(address)
         if start is None:
             return size
         blocks = self._blocks[start]
-        at = bisect_right(blocks, address)
-        gap = (blocks[at] if at < len(blocks) else self._ends[start]) - address
+        index = bisect_right(blocks, address)
+        gap = (blocks[index] if index < len(blocks) else self._ends[start]) - address
         if gap >= size and settings.splits(gap, size, is_small=False, is_expandable=False):
             return size
         return gap

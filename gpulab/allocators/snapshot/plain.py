@@ -18,7 +18,7 @@ class SnapshotError(GpulabError, ValueError):
 
 
 class _Plain(pickle.Unpickler):
-    """Numbers, strings, lists, tuples, sets and dictionaries.
+    """Unpickler of numbers, strings, lists, tuples, sets and dictionaries, which refuses everything else.
 
     Every object that is not built in comes from a class or a function that the pickle names, and each of
     them is refused, so that there is nothing that the rest of the pickle could call.
@@ -44,14 +44,14 @@ def load(file: IO[bytes]) -> Any:
 
     Notes
     -----
-    Of a hostile pickle that only wastes memory or time this frees nobody: read it in a process with limits.
+    A hostile pickle can still waste memory or time: read it in a process with limits.
     """
-    packed = file.read(2) == GZIP
+    is_compressed = file.read(2) == GZIP
     file.seek(0)
-    if packed:
+    if is_compressed:
         file = gzip.GzipFile(fileobj=file)  # type: ignore[assignment]
     try:
-        found = _Plain(file, buffers=None, fix_imports=False, encoding="bytes").load()
+        data = _Plain(file, buffers=None, fix_imports=False, encoding="bytes").load()
     except SnapshotError:
         raise
     except MemoryError:
@@ -72,12 +72,12 @@ def load(file: IO[bytes]) -> Any:
         zlib.error,
         gzip.BadGzipFile,
     ) as error:
-        what = "is cut off" if isinstance(error, EOFError) or "truncated" in str(error) else "is damaged"
-        raise SnapshotError(f"This pickle {what} ({type(error).__name__}: {str(error)[:80]}).") from None
+        problem = "is cut off" if isinstance(error, EOFError) or "truncated" in str(error) else "is damaged"
+        raise SnapshotError(f"This pickle {problem} ({type(error).__name__}: {str(error)[:80]}).") from None
     try:
-        rest = file.read(1)
+        following = file.read(1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SnapshotError(f"This pickle is damaged ({type(error).__name__}: {str(error)[:80]}).") from None
-    if rest:
+    if following:
         raise SnapshotError("Something follows this pickle's end: it is damaged, or no snapshot.")
-    return found
+    return data

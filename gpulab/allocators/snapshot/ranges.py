@@ -1,4 +1,4 @@
-"""Ranges of addresses that an allocator has taken from the device, as events come and go."""
+"""Ranges of addresses that an allocator has taken from the device, updated by events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Range(NamedTuple):
-    """A segment, or a part of an expandable one that has memory; ``pool`` is a number."""
+    """A segment, or a mapped part of an expandable segment; ``pool`` is a number."""
 
     address: int
     size: int
@@ -22,10 +22,10 @@ class Range(NamedTuple):
 
 
 class Ranges:
-    """Ranges in the order of addresses."""
+    """Ranges sorted by address, which can be added, merged and removed."""
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
-        self._by_start: dict[int, Range] = {one.address: one for one in ranges}
+        self._by_start: dict[int, Range] = {item.address: item for item in ranges}
         self._starts = sorted(self._by_start)
 
     def __iter__(self) -> Iterator[Range]:
@@ -33,41 +33,41 @@ class Ranges:
 
     def around(self, address: int) -> Range | None:
         """Return the range that contains `address`."""
-        at = bisect_right(self._starts, address) - 1
-        if at < 0:
+        index = bisect_right(self._starts, address) - 1
+        if index < 0:
             return None
-        found = self._by_start[self._starts[at]]
-        return found if address < found.end else None
+        candidate = self._by_start[self._starts[index]]
+        return candidate if address < candidate.end else None
 
-    def add(self, new: Range) -> None:
+    def add(self, added: Range) -> None:
         """Add a range; a range of an expandable segment is merged with its neighbours."""
-        if new.is_expandable:
-            for other in (self.around(new.address - 1), self.around(new.end)):
-                if other is None or not other.is_expandable or other.stream != new.stream:
+        if added.is_expandable:
+            for neighbour in (self.around(added.address - 1), self.around(added.end)):
+                if neighbour is None or not neighbour.is_expandable or neighbour.stream != added.stream:
                     continue
-                if other.end == new.address or new.end == other.address:
-                    self._drop(other)
-                    start = min(other.address, new.address)
-                    new = Range(start, other.size + new.size, new.stream, other.pool, True)
-        if new.address not in self._by_start:
-            insort(self._starts, new.address)
-        self._by_start[new.address] = new
+                if neighbour.end == added.address or added.end == neighbour.address:
+                    self._drop(neighbour)
+                    start = min(neighbour.address, added.address)
+                    added = Range(start, neighbour.size + added.size, added.stream, neighbour.pool, True)
+        if added.address not in self._by_start:
+            insort(self._starts, added.address)
+        self._by_start[added.address] = added
 
     def remove(self, address: int, size: int) -> Range | None:
         """Remove a range, or a part of one, and keep the remaining parts."""
-        found = self.around(address)
-        if found is None:
+        affected = self.around(address)
+        if affected is None:
             return None
-        self._drop(found)
-        head = address - found.address
-        tail = found.end - address - size
-        if found.is_expandable:
+        self._drop(affected)
+        head = address - affected.address
+        tail = affected.end - address - size
+        if affected.is_expandable:
             if head > 0:
-                self.add(found._replace(size=head))
+                self.add(affected._replace(size=head))
             if tail > 0:
-                self.add(found._replace(address=address + size, size=tail))
-        return found
+                self.add(affected._replace(address=address + size, size=tail))
+        return affected
 
-    def _drop(self, one: Range) -> None:
-        del self._by_start[one.address]
-        del self._starts[bisect_right(self._starts, one.address) - 1]
+    def _drop(self, item: Range) -> None:
+        del self._by_start[item.address]
+        del self._starts[bisect_right(self._starts, item.address) - 1]

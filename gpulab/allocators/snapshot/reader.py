@@ -28,10 +28,10 @@ from virtualgpu.records.memory import (
 from virtualgpu.records.origin import Provenance
 
 Array = npt.NDArray[Any]
-_KILLED = (-9, -24)  # by the limit on the processor's time: SIGKILL and SIGXCPU
+_LIMIT_STATUSES = (-9, -24)  # by the limit on the processor's time: SIGKILL and SIGXCPU
 _LIMIT_S = 20
 _LIMIT_S_PER_GIB = 400
-_UNPACKED = 12  # how much larger a compressed snapshot is once it is unpacked
+_COMPRESSION_RATIO = 12  # how much larger a compressed snapshot is once it is unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,13 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     source = Path(path)
     size = source.stat().st_size
     if not source.is_file():
-        what = "a folder" if source.is_dir() else "no ordinary file"
-        raise SnapshotError(f"{source.name!r} is {what}: a snapshot is a file, such as 'snapshot.pickle'.")
+        file_kind = "a folder" if source.is_dir() else "no ordinary file"
+        raise SnapshotError(
+            f"{source.name!r} is {file_kind}: a snapshot is a file, such as 'snapshot.pickle'."
+        )
     with source.open("rb") as file:
         if file.read(2) == GZIP:
-            size *= _UNPACKED
+            size *= _COMPRESSION_RATIO
     limit_bytes = (2 << 30) + 24 * size
     limit_s = _LIMIT_S + size * _LIMIT_S_PER_GIB // (1 << 30)
     with tempfile.TemporaryDirectory(prefix="snapshot") as folder:
@@ -96,10 +98,10 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
             str(limit_s),
         ]
         root = str(Path(__file__).resolve().parents[3])
-        known = os.environ.get("PYTHONPATH")
-        environment = {**os.environ, "PYTHONPATH": root + (os.pathsep + known if known else "")}
+        python_path = os.environ.get("PYTHONPATH")
+        environment = {**os.environ, "PYTHONPATH": root + (os.pathsep + python_path if python_path else "")}
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -110,64 +112,66 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
             )
         except subprocess.TimeoutExpired:
             raise SnapshotError(f"{source.name!r} was not read within {3 * limit_s} s: given up.") from None
-        if done.returncode == 1 and done.stdout.strip():
-            raise SnapshotError(f"{source.name!r} cannot be opened. {done.stdout.strip()}")
-        if done.returncode:
-            why = (
+        if process.returncode == 1 and process.stdout.strip():
+            raise SnapshotError(f"{source.name!r} cannot be opened. {process.stdout.strip()}")
+        if process.returncode:
+            reason = (
                 f"reading it takes more than {limit_s} s of a processor"
-                if done.returncode in _KILLED
+                if process.returncode in _LIMIT_STATUSES
                 else "reading it crashes Python"
             )
-            raise SnapshotError(f"{source.name!r} cannot be opened: {why}; it is damaged, or made to do so.")
-        with np.load(target, allow_pickle=False) as found:
-            return of_arrays(dict(found), source.name)
+            raise SnapshotError(
+                f"{source.name!r} cannot be opened: {reason}; it is damaged, or made to do so."
+            )
+        with np.load(target, allow_pickle=False) as arrays:
+            return snapshot_of(dict(arrays), source.name)
 
 
-def of_arrays(found: dict[str, Array], name: str) -> Snapshot:
+def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
     """Build the records from the arrays that `worker.arrays` returns."""
-    about = json.loads(found["about"].tobytes().decode("utf-8", "surrogatepass"))
-    frames = [Frame(*frame) for frame in about["frames"]]
-    flat = [frames[number] for number in found["stack_frames"].tolist()]
-    ends = found["stack_ends"].tolist()
+    header = json.loads(arrays["about"].tobytes().decode("utf-8", "surrogatepass"))
+    frames = [Frame(*frame) for frame in header["frames"]]
+    all_frames = [frames[number] for number in arrays["stack_frames"].tolist()]
+    ends = arrays["stack_ends"].tolist()
     stacks: tuple[Stack, ...] = tuple(
-        tuple(flat[start:end]) for start, end in zip([0, *ends], ends, strict=False)
+        tuple(all_frames[start:end]) for start, end in zip([0, *ends], ends, strict=False)
     )
     traces = {}
     last = {}
-    for key, note in about["devices"].items():
+    for key, note in header["devices"].items():
         device = int(key)
         prefix = f"{key}."
-        provenance = _provenance(about["provenance"], device, name)
-        times = found[prefix + "times_us"] * 1000
+        provenance = _provenance(header["provenance"], device, name)
+        times = arrays[prefix + "times_us"] * 1000
         events = AllocatorEvents(
-            actions=found[prefix + "actions"],
-            addresses=found[prefix + "addresses"],
-            size_bytes=found[prefix + "sizes"],
-            requested_bytes=_requested(found, prefix),
-            streams=found[prefix + "streams"],
+            actions=arrays[prefix + "actions"],
+            addresses=arrays[prefix + "addresses"],
+            size_bytes=arrays[prefix + "sizes"],
+            requested_bytes=_requested(arrays, prefix),
+            streams=arrays[prefix + "streams"],
             time_ns=times,
-            stacks=found[prefix + "stacks"],
+            stacks=arrays[prefix + "stacks"],
         )
         start, end = (int(times[0]), int(times[-1])) if len(times) else (0, 0)
-        first = _map(found, prefix + "first_", about["pools"], provenance, device, start)
-        last[device] = _map(found, prefix + "last_", about["pools"], provenance, device, end)
+        first = _map(arrays, prefix + "first_", header["pools"], provenance, device, start)
+        last[device] = _map(arrays, prefix + "last_", header["pools"], provenance, device, end)
         traces[device] = AllocatorTrace(
             provenance=provenance,
             device_id=device,
-            allocator=about["allocator"],
+            allocator=header["allocator"],
             first=first,
             events=events,
             stacks=stacks,
-            settings=about["settings"],
+            settings=header["settings"],
             capacity_bytes=0,
             note=note,
         )
     return Snapshot(traces, last)
 
 
-def _provenance(told: list[str], device: int, name: str) -> Provenance:
+def _provenance(words: list[str], device: int, name: str) -> Provenance:
     """Return the origin of the numbers; measured numbers become recorded ones."""
-    match told:
+    match words:
         case ["modelled", device_name, detail]:
             return Provenance("modelled", device_name, detail)
         case ["measured" | "recorded", device_name, _]:
@@ -175,24 +179,24 @@ def _provenance(told: list[str], device: int, name: str) -> Provenance:
     return Provenance("recorded", f"GPU {device} of a PyTorch program", name)
 
 
-def _requested(found: dict[str, Array], prefix: str) -> Array:
+def _requested(arrays: dict[str, Array], prefix: str) -> Array:
     """Return the requested bytes of each event; events of segments have none."""
-    actions = found[prefix + "actions"]
-    return np.where(actions <= 2, found[prefix + "requested"], 0)
+    actions = arrays[prefix + "actions"]
+    return np.where(actions <= 2, arrays[prefix + "requested"], 0)
 
 
 def _map(
-    found: dict[str, Array], prefix: str, pools: list[str], provenance: Provenance, device: int, time_ns: int
+    arrays: dict[str, Array], prefix: str, pools: list[str], provenance: Provenance, device: int, time_ns: int
 ) -> BlockMap:
-    rows = found[prefix + "blocks"].tolist()
+    rows = arrays[prefix + "blocks"].tolist()
     segments = []
-    at = 0
-    for address, size, stream, pool, is_expandable in found[prefix + "segments"].tolist():
+    row = 0
+    for address, size, stream, pool, is_expandable in arrays[prefix + "segments"].tolist():
         blocks: list[Block] = []
         end = address
-        while at < len(rows) and rows[at][0] < address + size:
-            start, length, requested, state, stack, event = rows[at]
-            at += 1
+        while row < len(rows) and rows[row][0] < address + size:
+            start, length, requested, state, stack, event = rows[row]
+            row += 1
             if start < end:  # only where a snapshot contradicts itself
                 continue
             if start > end:

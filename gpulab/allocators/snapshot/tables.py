@@ -17,7 +17,7 @@ _STATES = {"inactive": 0, "active_allocated": 1, "active_pending_free": 2, "acti
 FREE = 0
 USED = 1
 WAITING = 2
-_MOST_DEVICES = 1024
+_MAX_DEVICES = 1024
 _LIMIT = 1 << 62
 
 
@@ -53,10 +53,10 @@ class DeviceTables:
 class Tables:
     """All devices of a snapshot, and the stack traces and pools that are referred to by number."""
 
-    def __init__(self, found: Any) -> None:
-        if isinstance(found, list):  # what torch.cuda.memory_snapshot() returns
-            found = {"segments": found, "device_traces": []}
-        if not isinstance(found, dict) or "segments" not in found:
+    def __init__(self, snapshot: Any) -> None:
+        if isinstance(snapshot, list):  # what torch.cuda.memory_snapshot() returns
+            snapshot = {"segments": snapshot, "device_traces": []}
+        if not isinstance(snapshot, dict) or "segments" not in snapshot:
             raise SnapshotError(
                 "This pickle is no snapshot of PyTorch's allocator: it has no 'segments'. Write one with "
                 'torch.cuda.memory._dump_snapshot("file.pickle").'
@@ -67,30 +67,32 @@ class Tables:
         self._frame_numbers: dict[int, int] = {}
         self._stack_numbers: dict[int, int] = {}
         self._alike: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
-        self.allocator = _word(found.get("allocator", "PyTorch's caching allocator"), 60)
-        told = found.get("provenance", ())
-        self.provenance = [_word(word, 200) for word in told[:3]] if isinstance(told, tuple | list) else []
-        self.settings = _settings(found.get("allocator_settings"))
+        self.allocator = _word(snapshot.get("allocator", "PyTorch's caching allocator"), 60)
+        provenance = snapshot.get("provenance", ())
+        self.provenance = (
+            [_word(word, 200) for word in provenance[:3]] if isinstance(provenance, tuple | list) else []
+        )
+        self.settings = _settings(snapshot.get("allocator_settings"))
         self.devices: dict[int, DeviceTables] = {}
-        traces = _of(list, found.get("device_traces", []), "device_traces")
-        if len(traces) > _MOST_DEVICES:
+        traces = _checked(list, snapshot.get("device_traces", []), "device_traces")
+        if len(traces) > _MAX_DEVICES:
             raise SnapshotError(f"This snapshot has {len(traces):,} devices: damaged, or no snapshot.")
-        for segment in _of(list, found["segments"], "segments"):
-            self._segment(_of(dict, segment, "segment"))
+        for segment in _checked(list, snapshot["segments"], "segments"):
+            self._segment(_checked(dict, segment, "segment"))
         for device, trace in enumerate(traces):
             if trace:
-                self._trace(self._device(device), _of(list, trace, "trace"))
+                self._trace(self._device(device), _checked(list, trace, "trace"))
         for tables in self.devices.values():
             tables.segments.sort()
             tables.blocks.sort()
-            for one, other in zip(tables.segments, tables.segments[1:], strict=False):
-                if one.end > other.address:
+            for one, next_segment in zip(tables.segments, tables.segments[1:], strict=False):
+                if one.end > next_segment.address:
                     raise SnapshotError(
-                        f"Segments overlap at {other.address:#x} in this snapshot: it is damaged."
+                        f"Segments overlap at {next_segment.address:#x} in this snapshot: it is damaged."
                     )
 
     def _device(self, number: int) -> DeviceTables:
-        if not 0 <= number < _MOST_DEVICES:
+        if not 0 <= number < _MAX_DEVICES:
             raise SnapshotError(f"This snapshot speaks of device {number}: it is damaged.")
         return self.devices.setdefault(number, DeviceTables())
 
@@ -111,39 +113,39 @@ class Tables:
                 bool(segment.get("is_expandable", False)),
             )
         )
-        at = address
-        for block in _of(list, segment.get("blocks", []), "blocks"):
-            block = _of(dict, block, "block")
-            word = _word(block.get("state"))
-            if word not in _STATES:
-                raise SnapshotError(f"This snapshot has a block in the state {word!r}: damaged.")
+        position = address
+        for block in _checked(list, segment.get("blocks", []), "blocks"):
+            block = _checked(dict, block, "block")
+            state = _word(block.get("state"))
+            if state not in _STATES:
+                raise SnapshotError(f"This snapshot has a block in the state {state!r}: damaged.")
             length = _number(block, "size")
             # Before PyTorch 2.1 a block had a history instead of its own size and frames.
             history = block.get("history")
-            origin = _of(dict, history[0], "history") if isinstance(history, list) and history else block
+            origin = _checked(dict, history[0], "history") if isinstance(history, list) and history else block
             requested = block.get("requested_size", origin.get("real_size", length))
-            requested = _number({"requested_size": _counted(requested, length)}, "requested_size")
+            requested = _number({"requested_size": _nonnegative(requested, length)}, "requested_size")
             stack = self._stack(origin.get("frames", ()))
-            tables.blocks.append(FinalBlock(at, length, requested, _STATES[word], stack))
-            at += length
-        if at != address + size:
+            tables.blocks.append(FinalBlock(position, length, requested, _STATES[state], stack))
+            position += length
+        if position != address + size:
             raise SnapshotError(f"The blocks of the segment at {address:#x} do not fill it: damaged.")
 
     def _trace(self, tables: DeviceTables, trace: list[Any]) -> None:
         try:
-            known = [entry for entry in trace if entry["action"] in CODES]
-            kept = [entry for entry in known if _is_possible(entry)]
-            tables.impossible = len(known) - len(kept)
-            tables.actions = [CODES[entry["action"]] for entry in kept]
+            known_entries = [entry for entry in trace if entry["action"] in CODES]
+            entries = [entry for entry in known_entries if _is_possible(entry)]
+            tables.impossible = len(known_entries) - len(entries)
+            tables.actions = [CODES[entry["action"]] for entry in entries]
             tables.addresses = [
-                entry["addr"] if "addr" in entry else _counted(entry["device_free"]) for entry in kept
+                entry["addr"] if "addr" in entry else _nonnegative(entry["device_free"]) for entry in entries
             ]
-            tables.sizes = [entry["size"] for entry in kept]
-            tables.streams = [_handle(entry["stream"]) for entry in kept]
-            tables.times_us = [entry.get("time_us", 0) for entry in kept]
-            if kept and "block_size" in kept[0]:
-                tables.block_sizes = [entry["block_size"] for entry in kept]
-            tables.stacks = [self._stack(entry.get("frames", ())) for entry in kept]
+            tables.sizes = [entry["size"] for entry in entries]
+            tables.streams = [_handle(entry["stream"]) for entry in entries]
+            tables.times_us = [entry.get("time_us", 0) for entry in entries]
+            if entries and "block_size" in entries[0]:
+                tables.block_sizes = [entry["block_size"] for entry in entries]
+            tables.stacks = [self._stack(entry.get("frames", ())) for entry in entries]
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise SnapshotError(
                 f"An event of this snapshot's trace is not as PyTorch writes them "
@@ -151,7 +153,7 @@ class Tables:
             ) from None
         for column in (tables.addresses, tables.sizes, tables.streams, tables.times_us, tables.block_sizes):
             _check(column)
-        if len(known) < len(trace):
+        if len(known_entries) < len(trace):
             for entry in trace:
                 action = _word(entry["action"])
                 if action not in CODES:
@@ -163,7 +165,7 @@ class Tables:
             return -1
         number = self._stack_numbers.get(id(frames))
         if number is None:
-            number = self._new_stack(_of(list, frames, "frames"))
+            number = self._new_stack(_checked(list, frames, "frames"))
             self._stack_numbers[id(frames)] = number
         return number
 
@@ -171,20 +173,20 @@ class Tables:
         """Return the number of a list of frames; equal lists have the same number."""
         # The snapshot keeps its objects, so that their identities stay theirs. Some frames of each list tell
         # most lists apart; to hash them all would take most of the time that a large snapshot takes.
-        some = (len(frames), *map(id, frames[:: len(frames) // 8 + 1]))
-        alike = self._alike.setdefault(some, [])
-        for other, number in alike:
-            if other == frames:  # identical frames cost nothing to compare
+        sample = (len(frames), *map(id, frames[:: len(frames) // 8 + 1]))
+        candidates = self._alike.setdefault(sample, [])
+        for known_frames, number in candidates:
+            if known_frames == frames:  # identical frames cost nothing to compare
                 return number
         numbers = tuple([self._frame(frame) for frame in frames])
         number = self.stacks.setdefault(numbers, len(self.stacks))
-        alike.append((frames, number))
+        candidates.append((frames, number))
         return number
 
     def _frame(self, frame: Any) -> int:
         number = self._frame_numbers.get(id(frame))
         if number is None:
-            frame = _of(dict, frame, "frame")
+            frame = _checked(dict, frame, "frame")
             line = _number(frame, "line", 0)
             key = (_word(frame.get("filename", ""), 1000), line, _word(frame.get("name", ""), 1000))
             number = self.frames.setdefault(key, len(self.frames))
@@ -192,31 +194,31 @@ class Tables:
         return number
 
 
-def _of(kind: type, value: Any, what: str) -> Any:
+def _checked(kind: type, value: Any, name: str) -> Any:
     if not isinstance(value, kind):
-        raise SnapshotError(f"{what!r} of this snapshot is a {type(value).__name__}, not a {kind.__name__}.")
+        raise SnapshotError(f"{name!r} of this snapshot is a {type(value).__name__}, not a {kind.__name__}.")
     return value
 
 
-def _word(value: Any, most: int = 30) -> str:
+def _word(value: Any, max_length: int = 30) -> str:
     """Return a string of limited length, or a number; of a container only its type, since it may be large."""
     if isinstance(value, str):
-        return value[:most]
+        return value[:max_length]
     if isinstance(value, int) and abs(value) < _LIMIT * 4:
         return str(value)
     return f"a {type(value).__name__}"
 
 
-def _number(of: dict[Any, Any], key: str, default: int | None = None) -> int:
-    value = of.get(key, default)
+def _number(record: dict[Any, Any], key: str, default: int | None = None) -> int:
+    value = record.get(key, default)
     if type(value) is not int or not -_LIMIT < value < _LIMIT or (value < 0 and key != "line"):
         raise SnapshotError(f"{key!r} of this snapshot is {_word(value)!r}, not a size or an address.")
     return value
 
 
-def _counted(value: Any, otherwise: int = 0) -> Any:
-    """Return a counter of PyTorch, or `otherwise` for a counter that wrapped around below 0."""
-    return otherwise if type(value) is int and (value < 0 or value >= _LIMIT) else value
+def _nonnegative(value: Any, default: int = 0) -> Any:
+    """Return a counter of PyTorch, or `default` for a counter that wrapped around below 0."""
+    return default if type(value) is int and (value < 0 or value >= _LIMIT) else value
 
 
 def _handle(value: Any) -> Any:
@@ -237,12 +239,12 @@ def _check(column: list[Any]) -> None:
         raise SnapshotError("An event of this snapshot has a size or an address that no device has.")
 
 
-def _settings(found: Any) -> str:
+def _settings(record: Any) -> str:
     """Return the allocator's settings in PyTorch's notation; empty if the snapshot has none."""
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         return ""
-    text = _word(found.get("PYTORCH_CUDA_ALLOC_CONF", ""), 500)
-    if not text and found.get("expandable_segments") is True:
+    text = _word(record.get("PYTORCH_CUDA_ALLOC_CONF", ""), 500)
+    if not text and record.get("expandable_segments") is True:
         text = "expandable_segments:True"
     return text
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.allocators.snapshot.history import Alive, history
+from gpulab.allocators.snapshot.history import LiveBlock, history
 from gpulab.allocators.snapshot.plain import SnapshotError, load
 from gpulab.allocators.snapshot.ranges import Range
 from gpulab.allocators.snapshot.tables import DeviceTables, Tables, as_array
@@ -24,12 +24,12 @@ from gpulab.allocators.torch.settings import Settings, SettingsError
 from gpulab.words import count, noun
 
 # Kinds of events that a note names.
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 
 
-def arrays(found: Any) -> dict[str, np.ndarray[Any, Any]]:
+def arrays(snapshot: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Return the data of a snapshot as arrays: all that `reader` needs."""
-    tables = Tables(found)
+    tables = Tables(snapshot)
     settings = Settings()
     notes = []
     try:
@@ -37,7 +37,7 @@ def arrays(found: Any) -> dict[str, np.ndarray[Any, Any]]:
     except SettingsError as error:
         notes.append(f"The allocator's settings could not be read ({error}).")
     result: dict[str, np.ndarray[Any, Any]] = {}
-    about: dict[str, Any] = {
+    header: dict[str, Any] = {
         "allocator": tables.allocator,
         "provenance": tables.provenance,
         "settings": tables.settings,
@@ -45,51 +45,52 @@ def arrays(found: Any) -> dict[str, np.ndarray[Any, Any]]:
         "devices": {},
     }
     for number, device in sorted(tables.devices.items()):
-        about["devices"][number] = " ".join([*notes, *_device(result, f"{number}.", device, settings)])
-    about["frames"] = list(tables.frames)
+        header["devices"][number] = " ".join([*notes, *_device(result, f"{number}.", device, settings)])
+    header["frames"] = list(tables.frames)
     result["stack_ends"] = np.cumsum([len(stack) for stack in tables.stacks], dtype=np.int64)
     result["stack_frames"] = np.fromiter(chain.from_iterable(tables.stacks), np.int32)
-    result["about"] = np.frombuffer(json.dumps(about).encode("utf-8", "surrogatepass"), np.uint8)
+    result["about"] = np.frombuffer(json.dumps(header).encode("utf-8", "surrogatepass"), np.uint8)
     return result
 
 
 def _device(
     result: dict[str, np.ndarray[Any, Any]], prefix: str, tables: DeviceTables, settings: Settings
 ) -> list[str]:
-    found = history(tables, settings)
+    device_history = history(tables, settings)
     result[prefix + "actions"] = np.array(tables.actions, np.uint8)
     result[prefix + "addresses"] = np.array(tables.addresses, np.int64)
-    result[prefix + "sizes"] = np.array(found.sizes, np.int64)
+    result[prefix + "sizes"] = np.array(device_history.sizes, np.int64)
     result[prefix + "requested"] = np.array(tables.sizes, np.int64)
     result[prefix + "streams"] = np.array(tables.streams, np.int64)
     result[prefix + "times_us"] = np.array(tables.times_us, np.int64)
     result[prefix + "stacks"] = np.array(tables.stacks, np.int32)
-    _map(result, prefix + "first_", found.first_ranges, found.first_blocks)
-    _map(result, prefix + "last_", found.last_ranges, found.last_blocks)
+    _map(result, prefix + "first_", device_history.first_ranges, device_history.first_blocks)
+    _map(result, prefix + "last_", device_history.last_ranges, device_history.last_blocks)
     notes = []
-    if found.strange:
-        agree = noun(found.strange, "does", "do")
-        notes.append(f"{count(found.strange, 'event')} {agree} not agree with the final state.")
+    if device_history.strange:
+        verb_do = noun(device_history.strange, "does", "do")
+        notes.append(f"{count(device_history.strange, 'event')} {verb_do} not agree with the final state.")
     if tables.impossible:
-        were = noun(tables.impossible, "was", "were")
-        what = f"{count(tables.impossible, 'event')} with a size or an address that no device has"
-        notes.append(f"{what} {were} left out.")
+        verb = noun(tables.impossible, "was", "were")
+        subject = f"{count(tables.impossible, 'event')} with a size or an address that no device has"
+        notes.append(f"{subject} {verb} left out.")
     if tables.left_out:
-        most = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
-        names = [f"{times:,} {name!r:.60}" for name, times in most[:_MOST_NAMES]]
-        others = sum(times for _, times in most[_MOST_NAMES:])
+        by_count = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
+        names = [f"{times:,} {name!r:.60}" for name, times in by_count[:_MAX_NAMES]]
+        others = sum(times for _, times in by_count[_MAX_NAMES:])
         if others:
-            names.append(f"{others:,} of {count(len(most) - _MOST_NAMES, 'more kind')}")
+            names.append(f"{others:,} of {count(len(by_count) - _MAX_NAMES, 'more kind')}")
         notes.append(f"Events of other kinds were left out: {', '.join(names)}.")
     return notes
 
 
 def _map(
-    result: dict[str, np.ndarray[Any, Any]], prefix: str, ranges: list[Range], blocks: dict[int, Alive]
+    result: dict[str, np.ndarray[Any, Any]], prefix: str, ranges: list[Range], blocks: dict[int, LiveBlock]
 ) -> None:
     result[prefix + "segments"] = as_array(ranges, 5)
     rows = (
-        (address, b.size, b.requested, b.state, b.stack, b.event) for address, b in sorted(blocks.items())
+        (address, block.size, block.requested, block.state, block.stack, block.event)
+        for address, block in sorted(blocks.items())
     )
     result[prefix + "blocks"] = as_array(rows, 6)
 
@@ -101,8 +102,8 @@ def main(arguments: Sequence[str]) -> int:
     _limit(int(limit_bytes), int(limit_s))
     try:
         with Path(source).open("rb") as file:
-            found = load(file)
-        np.savez(target, **arrays(found))  # type: ignore[arg-type]
+            snapshot = load(file)
+        np.savez(target, **arrays(snapshot))  # type: ignore[arg-type]
     except SnapshotError as error:
         print(error)
         return 1

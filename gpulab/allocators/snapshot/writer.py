@@ -23,9 +23,9 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
     path : str or os.PathLike
         The file, such as ``"pool.pickle"``.
     trace : AllocatorTrace
-        What happened.
+        The trace to save.
     last : BlockMap
-        What was held after the last event.
+        The segments and blocks after the last event.
 
     Returns
     -------
@@ -81,11 +81,11 @@ def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]])
             parts.append([])
         else:
             parts[-1].append(block)
-    small, _, owner = segment.pool.partition(" of private pool ")
-    found = []
+    pool_kind, _, owner = segment.pool.partition(" of private pool ")
+    entries = []
     for blocks in filter(None, parts):
         total = sum(block.size_bytes for block in blocks)
-        found.append(
+        entries.append(
             {
                 "device": device,
                 "address": blocks[0].address,
@@ -94,7 +94,7 @@ def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]])
                 "active_size": sum(b.size_bytes for b in blocks if b.state != "free"),
                 "requested_size": sum(b.requested_bytes for b in blocks if b.state != "free"),
                 "stream": segment.stream,
-                "segment_type": small if small in ("small", "large") else "large",
+                "segment_type": pool_kind if pool_kind in ("small", "large") else "large",
                 "segment_pool_id": tuple(int(n) for n in owner.split(".")) if owner else (0, 0),
                 "is_expandable": segment.is_expandable,
                 "frames": [],
@@ -111,7 +111,7 @@ def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]])
                 "pool_name": segment.pool,
             }
         )
-    return found
+    return entries
 
 
 def _settings(text: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class TorchAllocator:
     capacity_bytes : int, optional
         Memory of the device; an H200's otherwise.
     others_bytes : int, optional
-        What of it others have: the CUDA context and other programs.
+        Memory in use by others: the CUDA context and other programs.
 
     Raises
     ------
@@ -65,27 +65,27 @@ class TorchAllocator:
         device_name: str = "a GPU",
         device: Device | None = None,
     ) -> None:
-        self._set = settings if isinstance(settings, Settings) else Settings.parse(settings)
+        self._settings = settings if isinstance(settings, Settings) else Settings.parse(settings)
         self._device = device or Device(capacity_bytes)
         self._device.used_bytes += others_bytes
         self._id = device_id
         self._provenance = Provenance("modelled", device_name, "PyTorch 2.11")
         self.sink: Sink = _drop
-        split = self._set.max_split_size_mb
-        self.statistics = Statistics(-1 if split is None else self._set.max_split_bytes)
+        split = self._settings.max_split_size_mb
+        self.statistics = Statistics(-1 if split is None else self._settings.max_split_bytes)
         self._small, self._large = Pool(is_small=True), Pool(is_small=False)
         self._active: dict[int, Block] = {}
         self._events: dict[int, deque[tuple[Block, list[bool]]]] = {}
         self._reserved = 0
         self._limit: int | None = None
-        if self._set.per_process_memory_fraction < 1:
-            self._limit = int(self._set.per_process_memory_fraction * self._device.capacity_bytes)
+        if self._settings.per_process_memory_fraction < 1:
+            self._limit = int(self._settings.per_process_memory_fraction * self._device.capacity_bytes)
 
     # --- functions that a program calls
 
     @property
     def settings(self) -> str:
-        return self._set.text
+        return self._settings.text
 
     @property
     def capacity_bytes(self) -> int:
@@ -102,29 +102,29 @@ class TorchAllocator:
         if size_bytes == 0:
             return 0
         self._process_events()
-        size = self._set.rounded(size_bytes)
+        size = self._settings.rounded(size_bytes)
         pool = self._small if size <= SMALL_REQUEST_BYTES else self._large
-        wanted = self._set.segment_bytes(size)
+        segment_bytes = self._settings.segment_bytes(size)
         block = self._cached(pool, stream, size)
         if block is None:
-            if self._limit is not None and self._set.garbage_collection_threshold > 0:
+            if self._limit is not None and self._settings.garbage_collection_threshold > 0:
                 self._collect_garbage(self._limit)
-            block = self._from_device(pool, stream, size, wanted)
+            block = self._from_device(pool, stream, size, segment_bytes)
         if block is None and self._release_available(pool, stream, size):
-            block = self._from_device(pool, stream, size, wanted)
+            block = self._from_device(pool, stream, size, segment_bytes)
         if block is None:
             self._release_cached()
             self.statistics.num_alloc_retries += 1
-            block = self._from_device(pool, stream, size, wanted)
+            block = self._from_device(pool, stream, size, segment_bytes)
         if block is None:
             self.sink("oom", self._device.free_bytes, size, size_bytes, stream)
             self.statistics.num_ooms += 1
             raise OutOfMemory(
                 f"{size_bytes:,} bytes do not fit: PyTorch's allocator holds {self._reserved:,} bytes, "
                 f"{self.statistics.current('allocated_bytes'):,} of them in use, and may take "
-                f"{self._room():,} more."
+                f"{self._available_bytes():,} more."
             )
-        return self._hand_out(block, pool, size, size_bytes)
+        return self._allocate_block(block, pool, size, size_bytes)
 
     def free(self, address: int) -> None:
         """Free a block, after the other streams that use it have finished."""
@@ -136,7 +136,7 @@ class TorchAllocator:
         self.statistics.take("allocation", pool, 1)
         self.statistics.take("allocated_bytes", pool, block.size)
         self.sink("free_requested", address, block.size, block.requested, block.stream)
-        if block.size >= self._set.max_split_bytes:
+        if block.size >= self._settings.max_split_bytes:
             self.statistics.oversize_allocations.take(1)
         if not block.uses:
             self._free_block(block)
@@ -179,9 +179,9 @@ class TorchAllocator:
 
     def _cached(self, pool: Pool, stream: int, size: int) -> Block | None:
         """Take the best free block out of the pool."""
-        if self._limit is not None and self._set.garbage_collection_threshold > 0:
+        if self._limit is not None and self._settings.garbage_collection_threshold > 0:
             pool.searches += 1
-        index = pool.place_of(stream, size)
+        index = pool.index_of(stream, size)
         block = pool.at(index)
         if block is None or block.stream != stream:
             return None
@@ -189,10 +189,10 @@ class TorchAllocator:
             block = self._best_expandable(pool, index, block)
         if block is None:
             return None
-        most = self._set.max_split_bytes
-        if size < most <= block.size:
+        max_split_bytes = self._settings.max_split_bytes
+        if size < max_split_bytes <= block.size:
             return None
-        if size >= most and block.size >= size + self._set.max_rounding_bytes:
+        if size >= max_split_bytes and block.size >= size + self._settings.max_rounding_bytes:
             return None
         pool.remove(block)
         return block
@@ -200,7 +200,7 @@ class TorchAllocator:
     def _best_expandable(self, pool: Pool, index: int, block: Block) -> Block | None:
         """Return the best block, where a block at the end of an expandable segment counts with its growth."""
 
-        def can_be(block: Block) -> int:
+        def size_with_hole(block: Block) -> int:
             hole = block.after
             return block.size + (hole.size if hole is not None and not hole.is_mapped else 0)
 
@@ -209,32 +209,32 @@ class TorchAllocator:
             other = pool.at(index)
             if other is None or other.stream != block.stream:
                 return block
-            if not block.expandable or can_be(other) >= can_be(block):
+            if not block.expandable or size_with_hole(other) >= size_with_hole(block):
                 return block
             block = other
 
-    def _from_device(self, pool: Pool, stream: int, size: int, wanted: int) -> Block | None:
-        if self._limit is not None and self._reserved + wanted > self._limit:
+    def _from_device(self, pool: Pool, stream: int, size: int, segment_bytes: int) -> Block | None:
+        if self._limit is not None and self._reserved + segment_bytes > self._limit:
             return None
-        if self._set.expandable_segments:
+        if self._settings.expandable_segments:
             return self._expand(pool, stream, size)
-        address = self._device.malloc(wanted)
+        address = self._device.malloc(segment_bytes)
         if address is None:
             return None
-        self._reserved += wanted
+        self._reserved += segment_bytes
         self.statistics.add("segment", pool.name, 1)
-        self.statistics.add("reserved_bytes", pool.name, wanted)
-        if wanted >= self._set.max_split_bytes:
+        self.statistics.add("reserved_bytes", pool.name, segment_bytes)
+        if segment_bytes >= self._settings.max_split_bytes:
             self.statistics.oversize_segments.add(1)
         self.statistics.num_device_alloc += 1
-        self.sink("segment_alloc", address, wanted, 0, stream)
-        return Block(pool, stream, address, wanted)
+        self.sink("segment_alloc", address, segment_bytes, 0, stream)
+        return Block(pool, stream, address, segment_bytes)
 
-    def _hand_out(self, block: Block, pool: Pool, size: int, requested: int) -> int:
+    def _allocate_block(self, block: Block, pool: Pool, size: int, requested: int) -> int:
         """Split a block that was taken out of its pool if possible, and mark it as allocated."""
         was_split = block.is_split
-        count = self.statistics
-        if self._set.splits(block.size, size, pool.is_small, self._set.expandable_segments):
+        statistics = self.statistics
+        if self._settings.splits(block.size, size, pool.is_small, self._settings.expandable_segments):
             rest = block
             block = Block(pool, rest.stream, rest.address, size, rest.expandable)
             block.insert_before(rest)
@@ -243,24 +243,24 @@ class TorchAllocator:
             pool.add(rest)
             if not block.expandable:
                 if was_split:
-                    count.take("inactive_split_bytes", pool.name, block.size)
+                    statistics.take("inactive_split_bytes", pool.name, block.size)
                 else:
-                    count.add("inactive_split_bytes", pool.name, rest.size)
-                    count.add("inactive_split", pool.name, 1)
+                    statistics.add("inactive_split_bytes", pool.name, rest.size)
+                    statistics.add("inactive_split", pool.name, 1)
         elif was_split and not block.expandable:
-            count.take("inactive_split_bytes", pool.name, block.size)
-            count.take("inactive_split", pool.name, 1)
+            statistics.take("inactive_split_bytes", pool.name, block.size)
+            statistics.take("inactive_split", pool.name, 1)
         block.is_allocated = True
         block.requested = requested
         self.sink("alloc", block.address, block.size, requested, block.stream)
         self._active[block.address] = block
-        count.add("allocation", pool.name, 1)
-        count.add("allocated_bytes", pool.name, block.size)
-        count.add("active", pool.name, 1)
-        count.add("active_bytes", pool.name, block.size)
-        count.add("requested_bytes", pool.name, requested)
-        if block.size >= self._set.max_split_bytes:
-            count.oversize_allocations.add(1)
+        statistics.add("allocation", pool.name, 1)
+        statistics.add("allocated_bytes", pool.name, block.size)
+        statistics.add("active", pool.name, 1)
+        statistics.add("active_bytes", pool.name, block.size)
+        statistics.add("requested_bytes", pool.name, requested)
+        if block.size >= self._settings.max_split_bytes:
+            statistics.oversize_allocations.add(1)
         return block.address
 
     # --- expandable segments
@@ -285,18 +285,18 @@ class TorchAllocator:
             start = hole
             if hole.before is not None and not hole.before.is_busy:
                 start = hole.before
-            room = 0
+            free_bytes = 0
             block: Block | None = start
-            while room < size and block is not None and not block.is_busy:
-                room += block.size
+            while free_bytes < size and block is not None and not block.is_busy:
+                free_bytes += block.size
                 block = block.after
-            if room >= size:
+            if free_bytes >= size:
                 return start
-        segment = Expandable(self._device, pool.page_bytes(self._set.large_segment_bytes))
-        whole = Block(pool, stream, segment.address, segment.size_bytes, segment)
-        whole.is_mapped = False
-        pool.add_hole(whole)
-        return whole
+        segment = Expandable(self._device, pool.page_bytes(self._settings.large_segment_bytes))
+        unmapped = Block(pool, stream, segment.address, segment.size_bytes, segment)
+        unmapped.is_mapped = False
+        pool.add_hole(unmapped)
+        return unmapped
 
     def _map(self, block: Block, size: int) -> bool:
         """Map memory to the first pages of an unmapped part."""
@@ -328,25 +328,25 @@ class TorchAllocator:
         """Unmap the whole pages of a free block."""
         segment = block.expandable
         assert segment is not None
-        unit = segment.page_bytes
-        first = -(-(block.address - segment.address) // unit)
-        end = (block.address + block.size - segment.address) // unit
+        page_bytes = segment.page_bytes
+        first = -(-(block.address - segment.address) // page_bytes)
+        end = (block.address + block.size - segment.address) // page_bytes
         if first >= end:
             return
-        start = segment.address + first * unit
-        size = (end - first) * unit
+        start = segment.address + first * page_bytes
+        size = (end - first) * page_bytes
         pool = block.pool
         pool.remove(block)
         head = start - block.address
         tail = block.address + block.size - start - size
         if head:
-            before = Block(pool, block.stream, block.address, head, segment)
-            before.insert_before(block)
-            pool.add(before)
+            head_block = Block(pool, block.stream, block.address, head, segment)
+            head_block.insert_before(block)
+            pool.add(head_block)
         if tail:
-            after = Block(pool, block.stream, start + size, tail, segment)
-            after.insert_after(block)
-            pool.add(after)
+            tail_block = Block(pool, block.stream, start + size, tail, segment)
+            tail_block.insert_after(block)
+            pool.add(tail_block)
         block.address = start
         block.size = size
         block.is_mapped = False
@@ -378,22 +378,22 @@ class TorchAllocator:
         del self._active[block.address]
         pieces = split_bytes = 0
         for other in (block.before, block.after):
-            gained = self._merge(block, other)
-            if gained:
+            merged_bytes = self._merge(block, other)
+            if merged_bytes:
                 pieces -= 1
-                split_bytes -= gained
+                split_bytes -= merged_bytes
         pool.add(block)
         block.requested = 0
         if block.is_split:
             pieces += 1
             split_bytes += block.size
-        count = self.statistics
+        statistics = self.statistics
         if not block.expandable:
-            count.change("inactive_split", pool.name, pieces)
-            count.change("inactive_split_bytes", pool.name, split_bytes)
-        count.take("active", pool.name, 1)
-        count.take("active_bytes", pool.name, size)
-        count.take("requested_bytes", pool.name, requested)
+            statistics.change("inactive_split", pool.name, pieces)
+            statistics.change("inactive_split_bytes", pool.name, split_bytes)
+        statistics.take("active", pool.name, 1)
+        statistics.take("active_bytes", pool.name, size)
+        statistics.take("requested_bytes", pool.name, requested)
 
     def _merge(self, block: Block, other: Block | None) -> int:
         """Merge a neighbour with the same state into `block`; return its size, or 0."""
@@ -420,7 +420,7 @@ class TorchAllocator:
         for stream in self._streams_in_order():
             waiting = self._events[stream]
             while waiting and waiting[0][1][0]:
-                self._stream_is_through(waiting.popleft()[0])
+                self._complete_event(waiting.popleft()[0])
             if not waiting:
                 del self._events[stream]
 
@@ -428,7 +428,7 @@ class TorchAllocator:
         self.statistics.num_sync_all_streams += 1
         for stream in self._streams_in_order():
             for block, _ in self._events.pop(stream):
-                self._stream_is_through(block)
+                self._complete_event(block)
 
     def _streams_in_order(self) -> list[int]:
         """Return the streams in PyTorch's order: the default stream, then the side streams, newest first.
@@ -438,7 +438,7 @@ class TorchAllocator:
         """
         return sorted(self._events, key=lambda stream: (stream != 0, -stream))
 
-    def _stream_is_through(self, block: Block) -> None:
+    def _complete_event(self, block: Block) -> None:
         block.events -= 1
         if block.events == 0:
             self._free_block(block)
@@ -470,7 +470,7 @@ class TorchAllocator:
         self._reserved -= block.size
         self.statistics.take("segment", pool.name, 1)
         self.statistics.take("reserved_bytes", pool.name, block.size)
-        if block.size >= self._set.max_split_bytes:
+        if block.size >= self._settings.max_split_bytes:
             self.statistics.oversize_segments.take(1)
         pool.remove(block)
         for stream in self._events:  # cudaFree waits for the device
@@ -478,29 +478,29 @@ class TorchAllocator:
 
     def _release_available(self, pool: Pool, stream: int, size: int) -> bool:
         """Release blocks that are too large to be split, as many as the request needs."""
-        most = self._set.max_split_bytes
-        if self._set.max_split_size_mb is None:
+        max_split_bytes = self._settings.max_split_bytes
+        if self._settings.max_split_size_mb is None:
             return False
-        wanted = max(size, most)
-        index = pool.place_of(stream, wanted)
+        needed_bytes = max(size, max_split_bytes)
+        index = pool.index_of(stream, needed_bytes)
         block = pool.at(index)
         if block is not None and block.stream == stream and not block.expandable:
             self._release(block)
             return True
         released = 0
-        while released < wanted:
+        while released < needed_bytes:
             index -= 1
             block = pool.at(index)
-            if block is None or block.size < most or block.stream != stream:
+            if block is None or block.size < max_split_bytes or block.stream != stream:
                 break
             if not block.expandable:
                 released += block.size
                 self._release(block)
-        return released >= wanted
+        return released >= needed_bytes
 
     def _collect_garbage(self, limit: int) -> None:
         """Release large blocks that were unused for longer than the average large block."""
-        threshold = int(self._set.garbage_collection_threshold * limit)
+        threshold = int(self._settings.garbage_collection_threshold * limit)
         if self._reserved <= threshold:
             return
         target = self._reserved - threshold
@@ -509,9 +509,9 @@ class TorchAllocator:
         def age(block: Block) -> int:
             return pool.searches - block.age_base
 
-        whole = [block for block in pool if not block.is_split]
-        total = sum(age(block) for block in whole)
-        count = len(whole)
+        unsplit = [block for block in pool if not block.is_split]
+        total = sum(age(block) for block in unsplit)
+        count = len(unsplit)
         reclaimed = 0
         has_freed = True
         while reclaimed < target and has_freed and count > 0:
@@ -525,9 +525,9 @@ class TorchAllocator:
                     count -= 1
                     self._release(block)
 
-    def _room(self) -> int:
-        room = self._device.free_bytes
-        return room if self._limit is None else max(0, min(room, self._limit - self._reserved))
+    def _available_bytes(self) -> int:
+        free_bytes = self._device.free_bytes
+        return free_bytes if self._limit is None else max(0, min(free_bytes, self._limit - self._reserved))
 
 
 def _segment(head: Block) -> records.Segment:

@@ -15,9 +15,9 @@ class Expandable:
     __slots__ = ("address", "page_bytes", "size_bytes")
 
     def __init__(self, device: Device, page_bytes: int) -> None:
-        wanted = device.capacity_bytes + device.capacity_bytes // 8
+        min_bytes = device.capacity_bytes + device.capacity_bytes // 8
         self.page_bytes = page_bytes
-        self.size_bytes = -(-wanted // page_bytes) * page_bytes
+        self.size_bytes = -(-min_bytes // page_bytes) * page_bytes
         self.address = device.reserve(self.size_bytes)
 
 
@@ -118,7 +118,7 @@ class Pool:
         del self._keys[bisect_left(self._keys, block.key)]
         del self._blocks[block.key]
 
-    def place_of(self, stream: int, size: int) -> int:
+    def index_of(self, stream: int, size: int) -> int:
         """Index of the first free block of at least this stream and size."""
         return bisect_left(self._keys, (stream, size, 0))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 TOP_ADDRESS = 0x7F00_0000_0000
-"""Regions of ``cudaMalloc`` lie below, one under the other."""
-_RESERVED_FROM = 0x0A00_0000_0000
+"""Address below which the regions of ``cudaMalloc`` are placed, from top to bottom."""
+_FIRST_RESERVED_ADDRESS = 0x0A00_0000_0000
 _GRAIN = 2 << 20
 _REGION_GRAIN = 32 << 20
-_OF_CONTEXT_BYTES = 10 << 20
-"""What the CUDA context takes of a region; the rest of it is the first that a program gets."""
+_CONTEXT_BYTES = 10 << 20
+"""Part of the first region that the CUDA context takes; a program gets the remaining part first."""
 
 
 class _Region:
@@ -25,12 +25,12 @@ class _Region:
 
     def gap(self, size: int) -> int | None:
         """Return the lowest address at which `size` free bytes start, or None."""
-        at = self.address
+        position = self.address
         for start, end in self.taken:
-            if start - at >= size:
-                return at
-            at = end
-        return at if self.end - at >= size else None
+            if start - position >= size:
+                return position
+            position = end
+        return position if self.end - position >= size else None
 
 
 class Device:
@@ -48,7 +48,7 @@ class Device:
         self._newest_first: list[_Region] = []
         self._by_address: list[tuple[int, int]] = []
         context = self._new_region(_REGION_GRAIN)
-        context.taken.append((context.address, context.address + _OF_CONTEXT_BYTES))
+        context.taken.append((context.address, context.address + _CONTEXT_BYTES))
         self._reserved: list[tuple[int, int]] = []
 
     @property
@@ -73,7 +73,9 @@ class Device:
     def free(self, address: int, size_bytes: int) -> None:
         """Free memory that `malloc` allocated."""
         self.release(size_bytes)
-        region = next(one for one in self._newest_first if one.address <= address < one.end)
+        region = next(
+            candidate for candidate in self._newest_first if candidate.address <= address < candidate.end
+        )
         del region.taken[bisect_left(region.taken, (address, 0))]
         if not region.taken:
             self._newest_first.remove(region)
@@ -104,13 +106,13 @@ class Device:
     def reserve(self, size_bytes: int) -> int:
         """Reserve the lowest free addresses, without memory."""
         size = -(-size_bytes // _GRAIN) * _GRAIN
-        at = _RESERVED_FROM
+        address = _FIRST_RESERVED_ADDRESS
         for start, end in self._reserved:
-            if start - at >= size:
+            if start - address >= size:
                 break
-            at = end
-        insort(self._reserved, (at, at + size))
-        return at
+            address = end
+        insort(self._reserved, (address, address + size))
+        return address
 
     def unreserve(self, address: int) -> None:
         """Release addresses that `reserve` reserved."""

@@ -16,7 +16,7 @@ LARGE_ROUNDING_BYTES = 2 * MIB
 # `roundup_power2_divisions` has an entry for each power of two from 1 MiB to 32 GiB, the last one also for
 # what is above.
 _INTERVALS = 16
-_OF_OTHERS = {
+_IGNORED = {
     "backend",
     "release_lock_on_cudamalloc",
     "pinned_use_cuda_host_register",
@@ -71,18 +71,18 @@ class Settings:
     per_process_memory_fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        least = self.large_segment_size_mb
-        if least <= MIN_LARGE_REQUEST_BYTES // MIB:
-            raise SettingsError(f"large_segment_size_mb:{least} is too small: give more than 10.")
-        if self.expandable_segments and least * MIB % LARGE_ROUNDING_BYTES:
+        size_mb = self.large_segment_size_mb
+        if size_mb <= MIN_LARGE_REQUEST_BYTES // MIB:
+            raise SettingsError(f"large_segment_size_mb:{size_mb} is too small: give more than 10.")
+        if self.expandable_segments and size_mb * MIB % LARGE_ROUNDING_BYTES:
             raise SettingsError(
-                f"large_segment_size_mb:{least} is odd: expandable segments need whole pages of 2 MiB, and "
+                f"large_segment_size_mb:{size_mb} is odd: expandable segments need whole pages of 2 MiB, and "
                 f"PyTorch's first allocation would end in a CUDA driver error."
             )
         for name in ("max_split_size_mb", "max_non_split_rounding_mb"):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise SettingsError(f"{name}:{value} is too small: give at least {least}.")
+            if value is not None and value < size_mb:
+                raise SettingsError(f"{name}:{value} is too small: give at least {size_mb}.")
         if not 0 <= self.garbage_collection_threshold < 1:
             raise SettingsError(
                 f"garbage_collection_threshold:{self.garbage_collection_threshold} is not between 0 and 1."
@@ -91,11 +91,11 @@ class Settings:
             raise SettingsError(
                 f"per_process_memory_fraction:{self.per_process_memory_fraction} is not between 0 and 1."
             )
-        wrong = [n for n in self.roundup_power2_divisions if n < 0 or n & (n - 1)]
-        if wrong or len(self.roundup_power2_divisions) != _INTERVALS:
+        invalid = [n for n in self.roundup_power2_divisions if n < 0 or n & (n - 1)]
+        if invalid or len(self.roundup_power2_divisions) != _INTERVALS:
             raise SettingsError(
                 f"roundup_power2_divisions needs {_INTERVALS} powers of two (0: off), not "
-                f"{wrong[0] if wrong else len(self.roundup_power2_divisions)}."
+                f"{invalid[0] if invalid else len(self.roundup_power2_divisions)}."
             )
 
     @classmethod
@@ -109,31 +109,31 @@ class Settings:
         SettingsError
             If PyTorch would refuse the text, or if it asks for another allocator (``backend``).
         """
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, value in _pairs(text):
             match name:
                 case "max_split_size_mb" | "max_non_split_rounding_mb" | "large_segment_size_mb":
-                    found[name] = _whole(name, value)
+                    values[name] = _integer(name, value)
                 case "garbage_collection_threshold" | "per_process_memory_fraction":
-                    found[name] = _number(name, value)
-                    if name == "garbage_collection_threshold" and found[name] <= 0:
+                    values[name] = _number(name, value)
+                    if name == "garbage_collection_threshold" and values[name] <= 0:
                         raise SettingsError(f"{name}:{value} is not between 0 and 1.")
                 case "expandable_segments":
-                    found[name] = _flag(name, value)
+                    values[name] = _flag(name, value)
                 case "roundup_power2_divisions":
-                    found[name] = _divisions(value)
+                    values[name] = _divisions(value)
                 case "backend" if value != "native":
                     raise SettingsError(
                         f"backend:{value} is another allocator; this model is of backend:native."
                     )
-                case _ if name in _OF_OTHERS:
+                case _ if name in _IGNORED:
                     pass
                 case _:
-                    known = [field.name for field in fields(cls)]
+                    names = [field.name for field in fields(cls)]
                     raise SettingsError(
-                        f"PyTorch's allocator has no setting {name!r}.{did_you_mean(name, known)}"
+                        f"PyTorch's allocator has no setting {name!r}.{did_you_mean(name, names)}"
                     )
-        return cls(**found)
+        return cls(**values)
 
     @classmethod
     def of(cls, text: str = "", **settings: Any) -> Settings:
@@ -144,11 +144,11 @@ class Settings:
         >>> Settings.of(expandable_segments=True).text
         'expandable_segments:True'
         """
-        known = {field.name for field in fields(cls)}
+        names = {field.name for field in fields(cls)}
         for name in settings:
-            if name not in known:
+            if name not in names:
                 raise SettingsError(
-                    f"PyTorch's allocator has no setting {name!r}.{did_you_mean(name, known)}"
+                    f"PyTorch's allocator has no setting {name!r}.{did_you_mean(name, names)}"
                 )
         divisions = settings.get("roundup_power2_divisions")
         if isinstance(divisions, int):
@@ -210,7 +210,7 @@ class Settings:
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """Yield names and values; commas inside brackets do not separate."""
+    """Return names and values; commas inside brackets do not separate settings."""
     pairs: list[tuple[str, str]] = []
     rest = "".join(text.split())
     while rest:
@@ -218,12 +218,12 @@ def _pairs(text: str) -> list[tuple[str, str]]:
         if not name or not colon or not rest or set(name) & set(",[]"):
             raise SettingsError(f"{text!r} is not a list of settings: write name:value,name:value.")
         if rest.startswith("["):
-            value, end, rest = rest.partition("]")
-            if not end or (rest and not rest.startswith(",")):
+            value, bracket, rest = rest.partition("]")
+            if not bracket or (rest and not rest.startswith(",")):
                 raise SettingsError(
                     f"The list of {name} in {text!r} has no closing bracket before the next comma."
                 )
-            pairs.append((name, value + end))
+            pairs.append((name, value + bracket))
             rest = rest[1:]
         else:
             value, _, rest = rest.partition(",")
@@ -231,7 +231,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _whole(name: str, value: str) -> int:
+def _integer(name: str, value: str) -> int:
     if not value.isascii() or not value.isdecimal() or len(value) > 15:
         raise SettingsError(f"{name}:{value} is not a whole number of MiB.")
     return int(value)
@@ -253,31 +253,31 @@ def _flag(name: str, value: str) -> bool:
 def _divisions(value: str) -> tuple[int, ...]:
     """Parse ``4``, or ``[256:1,512:2,>:8]``: upper ends in MiB, each with its number of divisions."""
     if not value.startswith("["):
-        count = _whole("roundup_power2_divisions", value)
+        count = _integer("roundup_power2_divisions", value)
         if not count or count & (count - 1):
             raise SettingsError(f"roundup_power2_divisions:{value} is not a power of two.")
         return (count,) * _INTERVALS
     table = [0] * _INTERVALS
-    last: int | None = None
+    last_index: int | None = None
     for entry in value[1:-1].split(","):
         bound, colon, text = entry.partition(":")
         if not colon:
             raise SettingsError(f"{entry!r} in roundup_power2_divisions is not size_mb:divisions.")
-        count = _whole("roundup_power2_divisions", text)
+        count = _integer("roundup_power2_divisions", text)
         if count & (count - 1):
             raise SettingsError(
                 f"roundup_power2_divisions has {count} divisions, which is not a power of two."
             )
         if bound == ">":
-            start = 0 if last is None else last + 1
+            start = 0 if last_index is None else last_index + 1
             table[start:] = [count] * (_INTERVALS - start)
             continue
-        size = _whole("roundup_power2_divisions", bound)
+        size = _integer("roundup_power2_divisions", bound)
         if not size or size & (size - 1):
             raise SettingsError(f"roundup_power2_divisions has an entry for {bound} MiB, not a power of two.")
         index = min(size.bit_length() - 1, _INTERVALS - 1)
-        if last is None:
+        if last_index is None:
             table[:index] = [count] * index
         table[index] = count
-        last = index
+        last_index = index
     return tuple(table)

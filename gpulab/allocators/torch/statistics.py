@@ -48,7 +48,7 @@ def _by_pool() -> dict[str, Figure]:
 
 @dataclass(slots=True)
 class Statistics:
-    """All figures of one device's allocator."""
+    """All statistics of one device's allocator."""
 
     max_split_bytes: int = -1
     figures: dict[str, dict[str, Figure]] = field(
@@ -64,14 +64,14 @@ class Statistics:
 
     def add(self, metric: str, pool: str, amount: int) -> None:
         """Add `amount` to the counts of a pool (``"small"`` or ``"large"``) and of all pools."""
-        of = self.figures[metric]
-        of["all"].add(amount)
-        of[f"{pool}_pool"].add(amount)
+        by_pool = self.figures[metric]
+        by_pool["all"].add(amount)
+        by_pool[f"{pool}_pool"].add(amount)
 
     def take(self, metric: str, pool: str, amount: int) -> None:
-        of = self.figures[metric]
-        of["all"].take(amount)
-        of[f"{pool}_pool"].take(amount)
+        by_pool = self.figures[metric]
+        by_pool["all"].take(amount)
+        by_pool[f"{pool}_pool"].take(amount)
 
     def change(self, metric: str, pool: str, amount: int) -> None:
         """Change counts up or down; a net change of 0 leaves the peak unchanged."""

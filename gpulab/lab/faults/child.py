@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 
 from gpulab import session
-from gpulab.processes.errors import exit_said
+from gpulab.processes.errors import exit_message
 from gpulab.processes.tree import children
 
 _COMPILER = "virtualgpu/compile/"
@@ -108,7 +108,7 @@ def _failed(error: BaseException, outcome: dict[str, Any]) -> None:
     except BaseException:  # its text is made by the program
         text = ""
     if isinstance(error, SystemExit):
-        outcome["error"] = f"SystemExit: {exit_said(error).removeprefix('it ')}"
+        outcome["error"] = f"SystemExit: {exit_message(error).removeprefix('it ')}"
     else:
         outcome["error"] = f"{type(error).__name__}: {text}" if text else type(error).__name__
     status = getattr(error, "status", 0)

@@ -49,7 +49,7 @@ class LoadRecorder:
             if number % every == 0 and (recorder := reference()) is not None and recorder._tell is not None:
                 recorder._tell()
 
-        self.sampler = Sampler(reader, len(LOAD_COLUMNS), rate_hz, then=after)
+        self.sampler = Sampler(reader, len(LOAD_COLUMNS), rate_hz, on_reading=after)
 
     @property
     def state(self) -> str:

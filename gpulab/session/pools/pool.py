@@ -109,7 +109,7 @@ class PoolRecorder(AllocationRecorder):
         # The limit that refused something, or else the last one that there was.
         limit = self._refused_at or int(self.pool.get_limit()) or self.first.limit_bytes
         first = replace(self.first, limit_bytes=limit)
-        events, unnamed = released.named(first, self.events(device=self.device))
+        events, unnamed = released.name_released_segments(first, self.events(device=self.device))
         notes = [self.unknown, self.note]
         if unnamed:
             notes.append(

@@ -42,7 +42,7 @@ class MemoryRecorder:
                 recorder._after(number, row)
 
         readings = _Readings(backend.memory_reader(), self.seen, self._capacity_bytes)
-        self.sampler = Sampler(readings, len(COLUMNS) - 1, rate_hz, then=after)
+        self.sampler = Sampler(readings, len(COLUMNS) - 1, rate_hz, on_reading=after)
 
     def start(self) -> None:
         """Start the readings and the recording of allocations of the calling thread."""

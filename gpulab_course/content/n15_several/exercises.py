@@ -13,7 +13,7 @@ from gpulab.processes.errors import spelt
 from gpulab.words import count, size
 from gpulab_course.teach.judge import Answer, NotYet, PythonExercise
 from gpulab_course.teach.judge.python.functions import is_whole, must_be_a_function, parts_of
-from gpulab_course.teach.judge.python.several import HOWS, Gpus, gpus, tried
+from gpulab_course.teach.judge.python.several import RUN_MODES, Gpus, gpus, tried
 
 Told = dict[str, Any]
 
@@ -83,7 +83,7 @@ def judge_ring(answer: Answer) -> str:
     for (many, length), kind in zip(cases, [*kinds, str(rng.choice(kinds[:2]))], strict=True):
         brought = [_summed(rng, kind, length) for _ in range(many)]
         wanted = np.sum(brought, axis=0, dtype=kind)
-        for how in HOWS if many in (3, 4) else HOWS[:2]:
+        for how in RUN_MODES if many in (3, 4) else RUN_MODES[:2]:
             shown = f"ring on {many} GPUs with {count(length, 'element')}"
             told = answer.ask(_rung, many, brought, how, shown=shown)
             _fine(shown, told, how)
@@ -189,7 +189,7 @@ def judge_broadcast(answer: Answer) -> str:
     must_be_a_function("broadcast", answer.is_function, answer.kind)
     rng = answer.rng
     cases: list[tuple[int, list[int], Any]] = [(1, [1], "checked"), (12, [2, 1], "as given")]
-    cases += [(12, [1, 2], "checked"), (57, [1, 3], HOWS[-1]), (400, [1], "as given")]
+    cases += [(12, [1, 2], "checked"), (57, [1, 3], RUN_MODES[-1]), (400, [1], "as given")]
     for many, targets, how in cases:
         arrays = _arrays(rng, many)
         turned = [k for k, a in enumerate(arrays) if a.ndim > 1 and (k < 5 or rng.random() < 0.5)]
@@ -336,7 +336,7 @@ def judge_exchange(answer: Answer) -> str:
         for old, new in zip(fields, wanted, strict=True):
             for a, b in zip(old, new, strict=True):
                 a[1:-1, 1:-1] = b[1:-1, 1:-1]
-        for how in HOWS if (rows, cols) in ((3, 2), (1, 3)) else HOWS[:2]:
+        for how in RUN_MODES if (rows, cols) in ((3, 2), (1, 3)) else RUN_MODES[:2]:
             shown = f"exchange on {rows} × {cols} GPUs, parts of {h} × {w}"
             told = answer.ask(_swapped, fields, how, shown=shown)
             _fine(shown, told, how)
@@ -543,7 +543,7 @@ def judge_shard(answer: Answer) -> str:
         starts = np.cumsum([0, *lengths]).tolist()
         rows = [whole[a:b] for a, b in pairwise(starts)]
         shown = f"shard of {' + '.join(map(str, lengths))} rows of {d}"
-        how = HOWS[(0, 1, 3, 1, 0)[number]]
+        how = RUN_MODES[(0, 1, 3, 1, 0)[number]]
         told = answer.ask(_sharded, rows, how, shown=shown)
         _fine(shown, {**told, "waits": 0}, "as given")  # the host may wait here
         shown += _elsewhere(how)

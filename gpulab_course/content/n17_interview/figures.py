@@ -173,7 +173,7 @@ def sheet() -> Sheet:
         rows.append(("from pageable memory", to, seen.record.provenance.label))
     answered = tuple(
         (part[0], part[4], part[5], {True: "right", False: "missed"}[bool(part[3])])
-        for card in again.everything().values()
+        for card in again.all_cards().values()
         for part in (card.last or {}).get("parts", ())
     )
     tables = [Table(f"Numbers of {name}", ("what", "figure", "origin"), tuple(rows))]

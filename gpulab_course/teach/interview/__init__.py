@@ -1,20 +1,20 @@
 """``gl.interview``: cards drawn by seed, answered first and measured afterwards.
 
-A card is a value in ``course/nNN_topic/cards``, in its tuple ``CARDS``. Its ``draw(rng)`` makes parameters
-(a device, sizes, a kernel) and with them a `Drawn`: parts to answer one after another, what a good answer has
-to say, and the sentence of a strong candidate. No truth is written down: each `Part` has a function that lets
-the laboratory find it, or judges a program. ::
+A card is a value in ``course/nNN_topic/cards``, in its tuple ``CARDS``. Its ``draw(rng)`` draws parameters
+(a device, sizes, a kernel) and returns a `Drawn`: parts to answer one after another, the points of a good
+answer, and the sentence of a strong candidate. No true value is written down: each `Part` has a function that
+measures it in the laboratory, or that judges a program. ::
 
     def resident(rng: Random) -> Drawn:
         device, kib = rng.choice(DEVICES), rng.choice([8, 12, 20])
 
-        def found() -> Found:
+        def measure() -> Found:
             with session.on_device(f"virtual:{device}") as cp:
-                seen = session.backend().occupancy(kernel(cp), 32, kib << 10)
-            return Found(seen.blocks_per_sm, seen.provenance, f"It is limited by {seen.limiters[0]}.")
+                occupancy = session.backend().occupancy(kernel(cp), 32, kib << 10)
+            return Found(occupancy.blocks_per_sm, occupancy.provenance, "...")
 
-        asked = Part(question=f"How many blocks ... on a {device}?", measure=found, unit="blocks", near=1.0)
-        return Drawn(parts=(asked,), points=(...), sentence="...", parameters={"device": device})
+        part = Part(question=f"How many blocks ... on a {device}?", measure=measure, unit="blocks", near=1.0)
+        return Drawn(parts=(part,), points=(...), sentence="...", parameters={"device": device})
 
     CARDS = (Card("estimate-resident", "estimate", "L4", resident, ("02",)),)
 """

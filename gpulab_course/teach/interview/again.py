@@ -1,4 +1,4 @@
-"""Repetition of interview cards: cards that were missed or guessed come back after 1, 3 and 7 days."""
+"""Repetition of interview cards: a card that was missed or guessed is due again after 1, 3 and 7 days."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ DAYS = (1, 3, 7)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A card's history: how often it was met, its last score, and when it is due (None: learned)."""
+class CardHistory:
+    """A card's history: the number of its appearances, its last score, and when it is due (None: learned)."""
 
     met: int = 0
     score: float = 0.0
@@ -23,16 +23,16 @@ class Kept:
     due: date | None = None
     last: dict[str, Any] | None = None
 
-    def after(self, score: float, well: bool, today: date, last: dict[str, Any]) -> Kept:
-        """Return the history after another answer: a miss is due in a day, a success moves up one box."""
-        if not well:
+    def after(self, score: float, success: bool, today: date, answers: dict[str, Any]) -> CardHistory:
+        """Return the history after another answer: due in a day after a miss, later after a success."""
+        if not success:
             box: int | None = 0
         elif self.box is None:
             box = None
         else:
             box = self.box + 1 if self.box + 1 < len(DAYS) else None
         due = None if box is None else today + timedelta(days=DAYS[box])
-        return Kept(self.met + 1, score, box, due, last)
+        return CardHistory(self.met + 1, score, box, due, answers)
 
     def as_json(self) -> dict[str, Any]:
         """Return the form in which it is stored in the learner's file."""
@@ -45,7 +45,7 @@ class Kept:
         }
 
 
-def _read(value: Any) -> Kept:
+def _read(value: Any) -> CardHistory:
     """Read a card's history from the learner's file.
 
     Raises
@@ -63,38 +63,38 @@ def _read(value: Any) -> Kept:
             raise ValueError(value)
         if box not in (None, *range(len(DAYS))) or (box is None) != (due is None):
             raise ValueError(value)
-        return Kept(met, float(score), box, date.fromisoformat(due) if due else None, last)
+        return CardHistory(met, float(score), box, date.fromisoformat(due) if due else None, last)
     except (KeyError, TypeError) as error:
         raise ValueError(value) from error
 
 
-def kept(key: str) -> Kept:
-    """Return a card's history. A file that cannot be read is set aside and never overwritten."""
+def history(key: str) -> CardHistory:
+    """Return a card's history. A damaged entry is copied to another section before it is replaced."""
     value = store().get(SECTION, key)
     if value is None:
-        return Kept()
+        return CardHistory()
     try:
         return _read(value)
     except ValueError:
-        others = store().get(ASIDE, key)
-        others = others if isinstance(others, list) else []
-        if value not in others:
-            store().put(ASIDE, key, [*others, value])
-        return Kept()
+        damaged = store().get(ASIDE, key)
+        damaged = damaged if isinstance(damaged, list) else []
+        if value not in damaged:
+            store().put(ASIDE, key, [*damaged, value])
+        return CardHistory()
 
 
-def keep(key: str, now: Kept) -> None:
-    """Note what became of a card."""
-    kept(key)  # what is damaged goes aside first
-    store().put(SECTION, key, now.as_json())
+def store_history(key: str, record: CardHistory) -> None:
+    """Store a card's history."""
+    history(key)  # copies a damaged entry to another section first
+    store().put(SECTION, key, record.as_json())
 
 
-def everything() -> dict[str, Kept]:
-    """All cards that were met, by key."""
-    return {key: known for key in sorted(store().section(SECTION)) if (known := kept(key)).met}
+def all_cards() -> dict[str, CardHistory]:
+    """Return the histories of all cards that were shown, by key."""
+    return {key: record for key in sorted(store().section(SECTION)) if (record := history(key)).met}
 
 
 def due(keys: list[str], today: date) -> list[str]:
-    """Return the cards that are due, the longest overdue first."""
-    found = {key: when for key in keys if (when := kept(key).due) is not None and when <= today}
-    return sorted(found, key=lambda key: (found[key], key))
+    """Return the keys of the cards that are due, the longest overdue first."""
+    dates = [(day, key) for key in keys if (day := history(key).due) is not None and day <= today]
+    return [key for _, key in sorted(dates)]

@@ -17,7 +17,7 @@ from virtualgpu.records import Provenance
 CardKind = Literal["estimate", "diagnose", "whiteboard", "bug", "refute", "ladder"]
 KINDS: tuple[CardKind, ...] = ("estimate", "diagnose", "whiteboard", "bug", "refute", "ladder")
 WORTHLESS = 10.0
-"""A number so many times off is worth nothing."""
+"""A number that is wrong by this factor is worth nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +64,15 @@ class Part:
     question
         One or two sentences.
     measure
-        Finds the truth, once the answer is locked.
+        Function that measures the true value, after the answer is locked.
     unit, choices
-        Of the number; or the answers to pick from.
+        The unit of the number; or the choices.
     near
-        So many times too high or too low still counts as right; 1 asks for the very number.
+        The largest factor between answer and truth that counts as right; 1 requires the exact number.
     table, code
-        What is shown with the question: counters, a kernel.
+        Counters or a kernel to show with the question.
     judge
-        Judges a program instead of comparing with `measure`; ``code`` is where it begins.
+        Function that judges a program, used instead of `measure`; ``code`` is the initial program.
     launchable
         Whether the candidate may choose grid and block: ``judge(code, grid=..., block=...)``.
     model
@@ -96,12 +96,12 @@ class Part:
         return Scale(self.unit, "choice" if self.choices else "quantity", self.near - 1)
 
     def valid(self, value: Any) -> Any:
-        """An answer as it is kept: one of the choices, a number, or a program as it is.
+        """Return an answer in its stored form: one of the choices, a number, or the text of a program.
 
         Raises
         ------
         ValueError
-            If it is none; the message says what the part takes.
+            If the value is not an answer; the message says which answers the part takes.
         """
         if self.judge is not None:
             if not isinstance(value, str) or not value.strip():
@@ -123,59 +123,59 @@ class Part:
         return number
 
     def outcome(self, value: Any, **launch: Any) -> Outcome:
-        """Measure, and compare an answer with what was found; or judge a program, with its own launch."""
+        """Measure and compare an answer with the true value; or judge a program, with its own launch."""
         if launch and not self.launchable:
             raise ValueError("This part does not take a launch: answer without grid and block.")
         if self.judge is not None:
             return self.judge(value, **launch)
         assert self.measure is not None
-        found = self.measure()
-        worth, right = (1.0, True) if value in found.also else merit(value, found.value, self.near)
-        shown = self.scale.show(found.value)
-        distance = self.scale.distance(value, found.value)
-        yours = "" if value == found.value else f"; you said {self.scale.show(value)}"
-        yours += ", which is right, too" if value in found.also else ""
-        said = f"{shown}{yours}{f', {distance}' if distance else ''}. {found.because}".strip()
-        return Outcome(worth, right, said, found.label, found.table, found.code)
+        truth = self.measure()
+        worth, right = (1.0, True) if value in truth.also else merit(value, truth.value, self.near)
+        text = self.scale.show(truth.value)
+        distance = self.scale.distance(value, truth.value)
+        comparison = "" if value == truth.value else f"; you said {self.scale.show(value)}"
+        comparison += ", which is right, too" if value in truth.also else ""
+        message = f"{text}{comparison}{f', {distance}' if distance else ''}. {truth.because}".strip()
+        return Outcome(worth, right, message, truth.label, truth.table, truth.code)
 
 
-def merit(said: Value, found: Value, near: float) -> tuple[float, bool]:
+def merit(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
     """Return the worth of an answer, and whether it is right.
 
-    A choice is right or not. A number is worth 1 up to `near` times off, and then less by the logarithm of
-    the factor, down to 0 at `WORTHLESS` times; one of another sign is worth nothing.
+    A choice is right or not. A number is worth 1 if it is wrong by at most the factor `max_factor`. Its worth
+    then falls with the logarithm of the factor, to 0 at `WORTHLESS`; a wrong sign is worth nothing.
 
     Examples
     --------
     >>> merit(20, 17, 1.25), merit(170, 17, 1.25)
     ((1.0, True), (0.0, False))
     """
-    if isinstance(said, str) or isinstance(found, str):
-        return float(said == found), said == found
-    if said == found:
+    if isinstance(answer, str) or isinstance(truth, str):
+        return float(answer == truth), answer == truth
+    if answer == truth:
         return 1.0, True
-    if said * found <= 0:
+    if answer * truth <= 0:
         return 0.0, False
-    off = max(said / found, found / said)
-    if off <= near * (1 + 1e-9):
+    factor = max(answer / truth, truth / answer)
+    if factor <= max_factor * (1 + 1e-9):
         return 1.0, True
-    return max(0.0, 1 - math.log(off / near) / math.log(WORTHLESS / near)), False
+    return max(0.0, 1 - math.log(factor / max_factor) / math.log(WORTHLESS / max_factor)), False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """A card with its parameters.
+    """A card whose parameters are drawn: its parts, its rubric, and its parameters.
 
     Parameters
     ----------
     parts
         Answered one after another; the last of several is often the follow-up ("and on a T4?").
     points
-        What a good answer says: a rubric to tick.
+        The points of a good answer: a rubric to tick.
     sentence
         What a strong candidate says, in one sentence.
     parameters
-        What was drawn, for the scorecard.
+        The drawn values, for the scorecard.
     """
 
     parts: tuple[Part, ...]
@@ -197,5 +197,5 @@ class Card:
     taught: tuple[str, ...]
 
     def drawn(self, seed: int) -> Drawn:
-        """The card as a seed draws it: always the same one."""
+        """Return the card with the parameters that a seed draws, always the same."""
         return self.draw(Random(f"{seed} {self.key}"))

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from gpulab_course.teach.forms import Form
 
 Interview = Any
-"""An `gpulab_course.teach.interview.talk.Interview`, whose module shows itself by this one."""
+"""A `gpulab_course.teach.interview.talk.Interview`; its module imports this one."""
 
 _MISSING = "Choose or type an answer first."
 
 
 def page_of(talk: Interview) -> str:
     """Return the page for readers without a kernel: the current card and the answers to it."""
-    content = f"<p><b>{html.escape(talk.heading)}</b></p>" + _told(talk)
+    content = f"<p><b>{html.escape(talk.heading)}</b></p>" + _answered(talk)
     if talk.part is not None:
         choices = "".join(f"<li>{page.prose(choice)}</li>" for choice in talk.part.choices)
         content += f"<p>{page.prose(talk.part.question)}</p>{f'<ol>{choices}</ol>' if choices else ''}"
@@ -35,65 +35,64 @@ def page_of(talk: Interview) -> str:
 
 
 def _answers(talk: Interview) -> str:
-    """All questions of the card with their truths, as the interviewer sees them."""
+    """Return all questions of the card with their true values as HTML, for the interviewer."""
     return "".join(
         f"<p>{number}. {page.prose(question)}</p><p><b>Truth:</b> {page.prose(truth)}</p>"
-        + (_shown(model) if model else "")
+        + (_item_html(model) if model else "")
         for number, (question, truth, model) in enumerate(talk.answers(), start=1)
     )
 
 
-def _told(talk: Interview) -> str:
-    said = "".join(
-        page.boxed(
-            f"<b>{'✓' if found.right else '✗'}</b> {page.prose(found.said)} <i>{page.prose(found.label)}</i>",
-            "good" if found.right else "tail",
-        )
-        for found in talk.outcomes
-    )
-    return said + "".join(map(_shown, talk.shown()))
+def _answered(talk: Interview) -> str:
+    """Return the results of the answers to this card, and the tables and code to show with them, as HTML."""
+    boxes = []
+    for outcome in talk.outcomes:
+        sign = "✓" if outcome.right else "✗"
+        text = f"<b>{sign}</b> {page.prose(outcome.said)} <i>{page.prose(outcome.label)}</i>"
+        boxes.append(page.boxed(text, "good" if outcome.right else "tail"))
+    return "".join([*boxes, *map(_item_html, talk.shown())])
 
 
-def _shown(thing: Table | str) -> str:
-    if isinstance(thing, Table):
-        return thing.html()
+def _item_html(item: Table | str) -> str:
+    if isinstance(item, Table):
+        return item.html()
     style = "overflow:auto;max-height:300px;font-size:12px;line-height:1.35"
-    return f'<pre tabindex="0" aria-label="source" style="{style}">{html.escape(thing)}</pre>'
+    return f'<pre tabindex="0" aria-label="source" style="{style}">{html.escape(item)}</pre>'
 
 
-def room(talk: Interview) -> Any:
-    """Return the form of an interview: question, lock, measurement, rubric, and the way to the next card."""
+def interview_form(talk: Interview) -> Any:
+    """Return the form of an interview: question, lock, measurement, rubric, button for the next card."""
     import ipywidgets as widgets
 
     box = widgets.VBox()
 
     def show() -> None:
-        parts: list[Any] = [widgets.HTML(f"<b>{html.escape(talk.heading)}</b>{_told(talk)}")]
+        parts: list[Any] = [widgets.HTML(f"<b>{html.escape(talk.heading)}</b>{_answered(talk)}")]
         if talk.chair == "interviewer":
             parts.append(widgets.HTML(_answers(talk)))
         if talk.part is not None:
-            parts.append(_asking(talk, show) if talk.part.judge is None else _writing(talk, show))
+            parts.append(_question_form(talk, show) if talk.part.judge is None else _kernel_form(talk, show))
         if talk.part is None or talk.chair == "interviewer":
-            parts.append(_rubric(talk))
+            parts.append(_rubric_form(talk))
             parts.append(widgets.HTML(page.boxed(f"<i>{page.prose(talk.drawn.sentence)}</i>")))
-        parts.append(_onward(talk, show))
+        parts.append(_next_button(talk, show))
         box.children = tuple(parts)
 
     show()
     return box
 
 
-def _asking(talk: Interview, show: Any) -> Form:
+def _question_form(talk: Interview, show: Any) -> Form:
     """Return the form for a number or a choice, locked as sure or as a guess."""
     from gpulab_course.teach.forms import Form
 
-    asked = talk.part
-    assert asked is not None
+    part = talk.part
+    assert part is not None
 
-    def state(wrong: str = "") -> dict[str, object]:
-        return {"value": "", "locked": False, "final": False, "note": "", "wrong": wrong}
+    def state(error: str = "") -> dict[str, object]:
+        return {"value": "", "locked": False, "final": False, "note": "", "wrong": error}
 
-    def heard(message: dict[str, Any]) -> None:
+    def react(message: dict[str, Any]) -> None:
         try:
             talk.answer(message.get("value", ""), sure=message.get("sure"))
         except (ValueError, GpulabError) as error:
@@ -101,23 +100,23 @@ def _asking(talk: Interview, show: Any) -> Form:
         else:
             show()
 
-    facts = {"question": asked.question, "choices": list(asked.choices), "unit": asked.unit}
-    form = Form("prediction", facts, state, heard)
+    facts = {"question": part.question, "choices": list(part.choices), "unit": part.unit}
+    form = Form("prediction", facts, state, react)
     return form
 
 
-def _writing(talk: Interview, show: Any) -> Any:
+def _kernel_form(talk: Interview, show: Any) -> Any:
     """Return the form for a kernel, written here or in a cell with ``answer(code)``."""
     import ipywidgets as widgets
 
-    asked = talk.part
-    assert asked is not None
+    part = talk.part
+    assert part is not None
     code = widgets.Textarea(
-        value=asked.code, description="Kernel", layout=widgets.Layout(width="100%", height="260px")
+        value=part.code, description="Kernel", layout=widgets.Layout(width="100%", height="260px")
     )
     problem = widgets.HTML()
 
-    def locked(sure: bool) -> None:
+    def lock(sure: bool) -> None:
         try:
             talk.answer(code.value, sure=sure)
         except (ValueError, GpulabError) as error:
@@ -128,48 +127,48 @@ def _writing(talk: Interview, show: Any) -> Any:
     buttons = []
     for text, sure in (("I am sure", True), ("I guess", False)):
         button = widgets.Button(description=text)
-        button.on_click(lambda _, sure=sure: locked(sure))
+        button.on_click(lambda _, sure=sure: lock(sure))
         buttons.append(button)
-    question = widgets.HTML(f"<p>{page.prose(asked.question)}</p>")
+    question = widgets.HTML(f"<p>{page.prose(part.question)}</p>")
     return widgets.VBox([question, code, widgets.HBox(buttons), problem])
 
 
-def _rubric(talk: Interview) -> Form:
+def _rubric_form(talk: Interview) -> Form:
     """Return the form for an answer in one's own words, and then for the points to tick."""
     from gpulab_course.teach.forms import Form
 
     drawn = talk.drawn
 
     def state() -> dict[str, object]:
-        told = talk.words is not None or talk.chair == "interviewer"
-        points = list(drawn.points) if told else []
+        is_open = talk.words is not None or talk.chair == "interviewer"
+        points = list(drawn.points) if is_open else []
         answers = [{"words": talk.words or "", "points": points, "ticked": list(talk.ticked)}]
         return {"answers": answers, "score": f"{len(talk.ticked)} of {len(drawn.points)} points"}
 
-    def heard(message: dict[str, Any]) -> None:
+    def react(message: dict[str, Any]) -> None:
         if "ticked" in message:
             talk.tick(*(int(point) + 1 for point in message["ticked"]))
         else:
             talk.say(message["answer"])
         form.refresh()
 
-    asked = "Say it aloud, as you would in the room: what is the answer, and why?"
-    facts = {"title": "What has to be said", "questions": [{"text": asked, "choices": []}]}
-    form = Form("quiz", facts, state, heard)
+    question = "Say it aloud, as you would in the room: what is the answer, and why?"
+    facts = {"title": "What has to be said", "questions": [{"text": question, "choices": []}]}
+    form = Form("quiz", facts, state, react)
     return form
 
 
-def _onward(talk: Interview, show: Any) -> Any:
+def _next_button(talk: Interview, show: Any) -> Any:
     import ipywidgets as widgets
 
-    last = talk.at + 1 == len(talk.cards)
-    if last and talk.part is None:
+    is_last = talk.index + 1 == len(talk.cards)
+    if is_last and talk.part is None:
         return widgets.HTML(talk.scorecard._repr_html_())
-    button = widgets.Button(description="Next card", disabled=last)
+    button = widgets.Button(description="Next card", disabled=is_last)
 
-    def pressed(_: object) -> None:
+    def go_on(_: object) -> None:
         talk.next()
         show()
 
-    button.on_click(pressed)
+    button.on_click(go_on)
     return button

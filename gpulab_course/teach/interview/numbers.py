@@ -1,4 +1,4 @@
-"""Numbers as candidates write them: in another unit, as a share or a percentage."""
+"""Read numbers as candidates write them: in another unit, as a share or a percentage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gpulab_course.teach.predictions.numbers import Number, read_number
 
-# Reading a text in another unit must not lose what a question about exact bytes compares: all are integers.
+# All factors are integers, so that an answer in exact bytes stays exact when its unit is converted.
 _TIMES = {"ns": 1, "µs": 1_000, "μs": 1_000, "us": 1_000, "ms": 10**6, "s": 10**9}
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
@@ -17,7 +17,7 @@ _BYTES = {
 }
 _RATES = {f"{unit}/s": factor for unit, factor in _BYTES.items()}
 _FAMILIES = (_TIMES, _BYTES, _RATES)
-# What comes in whole numbers: in texts of others a point before three digits is a decimal point.
+# Units of integers: with other units, a point before three digits is a decimal point.
 _COUNTED = ("", "blocks", "waves", "warps", "sectors", "wavefronts", "bytes")
 # Other words for a unit.
 _WORDS = {
@@ -49,16 +49,16 @@ def read_answer(value: str | int | float, unit: str) -> Number:
     if not isinstance(value, str):
         return 100 * value if unit == "%" and isinstance(value, float) and 0 < value <= 1 else value
     text = value.strip()
-    for family in _FAMILIES:
-        endings = "|".join(map(re.escape, family))
-        if unit in family and (own := re.fullmatch(rf"(.*\d\.?)\s*({endings})", text)):
-            exact = Fraction(read_answer(own[1], own[2])) * family[own[2]] / family[unit]
-            return int(exact) if exact.denominator == 1 else float(exact)
-    percent = False
-    for word in (unit, *_WORDS.get(unit, ())) if unit else ():
-        if text.casefold().endswith(word.casefold()):
-            text = text[: -len(word)].strip()
-            percent = unit == "%"
+    for factors in _FAMILIES:
+        endings = "|".join(map(re.escape, factors))
+        if unit in factors and (match := re.fullmatch(rf"(.*\d\.?)\s*({endings})", text)):
+            fraction = Fraction(read_answer(match[1], match[2])) * factors[match[2]] / factors[unit]
+            return int(fraction) if fraction.denominator == 1 else float(fraction)
+    has_percent_sign = False
+    for unit_word in (unit, *_WORDS.get(unit, ())) if unit else ():
+        if text.casefold().endswith(unit_word.casefold()):
+            text = text[: -len(unit_word)].strip()
+            has_percent_sign = unit == "%"
             break
     text = text.lstrip("~≈ ")
     if unit not in _COUNTED and re.fullmatch(r"\d{1,3}\.\d{3}", text):
@@ -66,6 +66,7 @@ def read_answer(value: str | int | float, unit: str) -> Number:
     if unit in ("%", "times") and re.fullmatch(r"\d{1,3},\d{3}", text):
         text = f"{text.replace(',', '.')}0"  # thousands of them make no sense
     number = read_number(text, unit)
-    if unit == "%" and not percent and (0 < number < 1 or (number == 1 and re.search("[/.,]", text))):
-        return 100 * number
+    if unit == "%" and not has_percent_sign:
+        is_share = 0 < number < 1 or (number == 1 and re.search("[/.,]", text))
+        return 100 * number if is_share else number
     return number

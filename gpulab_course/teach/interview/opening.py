@@ -1,4 +1,4 @@
-"""``gl.interview``: which cards an interview has."""
+"""``gl.interview``: draw the cards of an interview."""
 
 from __future__ import annotations
 
@@ -20,60 +20,62 @@ class UnknownCardError(GpulabError, ValueError):
 
 
 def interview(
-    every: Sequence[Card],
+    all_cards: Sequence[Card],
     kind: str | None,
     seed: int | None,
     cards: int,
     chair: Chair,
     today: Callable[[], date],
 ) -> Interview:
-    """Draw the cards of an interview; `every` holds all cards of the course."""
+    """Draw the cards of an interview from `all_cards` of the course."""
     if chair not in CHAIRS:
         raise ValueError(f"There is no chair {chair!r}: sit as 'candidate' or as 'interviewer'.")
     if cards < 1:
         raise ValueError(f"An interview has at least one card, not {cards}.")
-    known = {card.key: card for card in every}
-    if kind is not None and kind not in (*KINDS, *known):
+    by_key = {card.key: card for card in all_cards}
+    if kind is not None and kind not in (*KINDS, *by_key):
         raise UnknownCardError(
-            f"There is no kind of card and no card {kind!r}.{did_you_mean(kind, [*KINDS, *known])} "
+            f"There is no kind of card and no card {kind!r}.{did_you_mean(kind, [*KINDS, *by_key])} "
             f"Kinds: {', '.join(KINDS)}."
         )
-    if kind in known:
-        return Interview([known[kind]], 0 if seed is None else seed, chair, today)
-    of_kind = [card for card in known.values() if kind in (None, card.kind)]
-    back: list[str] = []
-    why = ""
+    if kind in by_key:
+        return Interview([by_key[kind]], 0 if seed is None else seed, chair, today)
+    candidates = [card for card in by_key.values() if kind in (None, card.kind)]
+    repeated_keys: list[str] = []
+    notice = ""
     if seed is None:
         seed = SystemRandom().randrange(10_000)
-        due = [card for card in of_kind if card.key in again.due([card.key for card in of_kind], today())]
-        mixed = sorted(_drawn(due, seed, set()), key=lambda card: again.kept(card.key).due or today())
-        back = [card.key for card in mixed][:cards]
-        why = f" {count(len(back), 'card')} came back." if back else ""
-        why += _due(of_kind, set(back), today())
-    chosen = [known[key] for key in back] + _drawn(of_kind, seed, set(back))
-    return Interview(chosen[:cards], seed, chair, today, why)
+        due_keys = again.due([card.key for card in candidates], today())
+        due = _shuffled([card for card in candidates if card.key in due_keys], seed, set())
+        due.sort(key=lambda card: again.history(card.key).due or today())
+        repeated_keys = [card.key for card in due][:cards]
+        notice = f" {count(len(repeated_keys), 'card')} came back." if repeated_keys else ""
+        notice += _due_sentence(candidates, set(repeated_keys), today())
+    selection = [by_key[key] for key in repeated_keys] + _shuffled(candidates, seed, set(repeated_keys))
+    return Interview(selection[:cards], seed, chair, today, notice)
 
 
-def _due(cards: list[Card], without: set[str], today: date) -> str:
+def _due_sentence(cards: list[Card], excluded: set[str], today: date) -> str:
     """Return a sentence about how many other cards come back, and when the next one does."""
     days = sorted(
-        day for card in cards if card.key not in without and (day := again.kept(card.key).due) is not None
+        day for card in cards if card.key not in excluded and (day := again.history(card.key).due) is not None
     )
     if not days:
         return ""
-    when = "today" if days[0] <= today else f"on {days[0].isoformat()}"
-    return f" {count(len(days), 'other card')} {'comes' if len(days) == 1 else 'come'} back, the next {when}."
+    verb = "comes" if len(days) == 1 else "come"
+    date_text = "today" if days[0] <= today else f"on {days[0].isoformat()}"
+    return f" {count(len(days), 'other card')} {verb} back, the next {date_text}."
 
 
-def _drawn(cards: list[Card], seed: int, without: set[str]) -> list[Card]:
-    """Cards in an order drawn by a seed, kind after kind in turn."""
+def _shuffled(cards: list[Card], seed: int, excluded: set[str]) -> list[Card]:
+    """Return the cards in a random order in which the kinds take turns."""
     rng = Random(seed)
-    piles = [[card for card in cards if card.kind == kind and card.key not in without] for kind in KINDS]
+    piles = [[card for card in cards if card.kind == kind and card.key not in excluded] for kind in KINDS]
     for pile in piles:
         rng.shuffle(pile)
     piles = [pile for pile in piles if pile]
-    taken: list[Card] = []
+    order: list[Card] = []
     while piles:
-        taken += [pile.pop() for pile in piles]
+        order += [pile.pop() for pile in piles]
         piles = [pile for pile in piles if pile]
-    return taken
+    return order

@@ -12,12 +12,12 @@ from gpulab.views.tables import Table
 from gpulab.words import count, percent
 
 CONFIDENCE = {True: 0.9, False: 0.5}
-"""What "I am sure" and "I guess" bet on being right."""
+"""The probability of being right that "I am sure" and "I guess" stand for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The result of one part: the answer and its certainty, the true value and its source, and the worth."""
+class PartResult:
+    """The result of one part: the answer, its certainty, the true value, its source, and the merit."""
 
     question: str
     said: Any
@@ -30,14 +30,14 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class CardResult:
     """The result of one card: its parts, and the points of a good answer that were ticked."""
 
     key: str
     kind: str
     level: str
     parameters: dict[str, Any]
-    parts: tuple[Answered, ...]
+    parts: tuple[PartResult, ...]
     points: tuple[str, ...]
     ticked: tuple[int, ...]
     asked: int
@@ -50,17 +50,17 @@ class Scored:
 
     @property
     def coverage(self) -> float:
-        """The mean merit of the parts, of which the points that were ticked decide a quarter.
+        """The mean merit of the parts; the share of ticked points decides a quarter of it.
 
-        Points count as far as the parts were right, because nobody checks ticks.
+        Points count in proportion to the merit, because ticks are not checked.
         """
         merit = sum(part.merit for part in self.parts) / self.asked
-        said = len(self.ticked) / len(self.points) if self.points else 1.0
-        return merit * (3 + said) / 4
+        ticked_share = len(self.ticked) / len(self.points) if self.points else 1.0
+        return merit * (3 + ticked_share) / 4
 
     @property
     def calibration(self) -> float:
-        """1 less the mean square of how far bets were from what came of them (Brier)."""
+        """1 minus the mean squared difference between certainty and result (Brier score)."""
         return calibration(self.parts)
 
     @property
@@ -75,7 +75,7 @@ class Scored:
         return right and 2 * len(self.ticked) >= len(self.points)
 
 
-def calibration(parts: Sequence[Answered]) -> float:
+def calibration(parts: Sequence[PartResult]) -> float:
     """Return the calibration of some answers; 1 if there are none.
 
     Examples
@@ -99,7 +99,7 @@ class Scorecard(Savable):
 
     seed: int
     day: str
-    cards: tuple[Scored, ...] = field(default=())
+    cards: tuple[CardResult, ...] = field(default=())
 
     @property
     def coverage(self) -> float:
@@ -114,12 +114,13 @@ class Scorecard(Savable):
         return self.coverage * self.calibration
 
     def __repr__(self) -> str:
-        met = [card for card in self.cards if card.parts]
-        if not met:
+        answered = [card for card in self.cards if card.parts]
+        if not answered:
             return f"Scorecard, seed {self.seed}: {count(len(self.cards), 'card')}, none answered yet."
         return (
-            f"Scorecard, seed {self.seed}: {len(met)} of {count(len(self.cards), 'card')} answered; coverage "
-            f"{percent(self.coverage)} × calibration {percent(self.calibration)} = {percent(self.score)}."
+            f"Scorecard, seed {self.seed}: {len(answered)} of {count(len(self.cards), 'card')} answered; "
+            f"coverage {percent(self.coverage)} × calibration {percent(self.calibration)} = "
+            f"{percent(self.score)}."
         )
 
     def _table(self) -> Table:
@@ -146,7 +147,7 @@ class Scorecard(Savable):
         return self._table().html()
 
     def json(self) -> str:
-        """All of it, such as an instructor collects it."""
+        """Return the scorecard as JSON, for example for an instructor."""
         cards = [
             {**asdict(card), "coverage": card.coverage, "calibration": card.calibration, "score": card.score}
             for card in self.cards

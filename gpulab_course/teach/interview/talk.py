@@ -1,4 +1,4 @@
-"""An interview: its cards in turn, answers that are locked before anything is measured, and the rubric."""
+"""An interview: its cards one after another, answers locked before the measurement, and the rubric."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpulab.words import count
 from gpulab_course.teach import page
 from gpulab_course.teach.interview import again
 from gpulab_course.teach.interview.cards import Card, Drawn, Outcome, Part
-from gpulab_course.teach.interview.scorecard import Answered, Scorecard, Scored
+from gpulab_course.teach.interview.scorecard import CardResult, PartResult, Scorecard
 
 Chair = Literal["candidate", "interviewer"]
 
@@ -28,41 +28,41 @@ class Interview:
     Attributes
     ----------
     seed : int
-        Draws the same cards again.
+        The seed that draws the same cards again.
     chair : str
         ``"candidate"``, or ``"interviewer"``, who sees truth, rubric and follow-up at once.
     """
 
     def __init__(
-        self, cards: Sequence[Card], seed: int, chair: Chair, today: Callable[[], date], why: str = ""
+        self, cards: Sequence[Card], seed: int, chair: Chair, today: Callable[[], date], notice: str = ""
     ) -> None:
         self.cards = tuple(cards)
         self.seed = seed
         self.chair = chair
         self._today = today
-        self.why = why
-        self.at = 0
+        self.notice = notice
+        self.index = 0
         self._drawn: dict[int, Drawn] = {}
-        self._parts: dict[int, list[Answered]] = {}
+        self._parts: dict[int, list[PartResult]] = {}
         self._outcomes: dict[int, list[Outcome]] = {}
         self._ticked: dict[int, tuple[int, ...]] = {}
         self._words: dict[int, str] = {}
-        self._before: dict[int, again.Kept] = {}
+        self._histories: dict[int, again.CardHistory] = {}
         self._truths: dict[int, list[str]] = {}
         self._shown_s = time.monotonic()
 
     @property
     def card(self) -> Card:
         """The current card."""
-        return self.cards[self.at]
+        return self.cards[self.index]
 
     @property
     def drawn(self) -> Drawn:
         """The current card with its parameters."""
-        if self.at not in self._drawn:
-            self._drawn[self.at] = self.card.drawn(self.seed)
+        if self.index not in self._drawn:
+            self._drawn[self.index] = self.card.drawn(self.seed)
             self._shown_s = time.monotonic()
-        return self._drawn[self.at]
+        return self._drawn[self.index]
 
     @property
     def part(self) -> Part | None:
@@ -73,20 +73,20 @@ class Interview:
     @property
     def outcomes(self) -> list[Outcome]:
         """The results of the answers to this card so far."""
-        return self._outcomes.setdefault(self.at, [])
+        return self._outcomes.setdefault(self.index, [])
 
     @property
     def ticked(self) -> tuple[int, ...]:
         """Points of this card's rubric (from 0) that were ticked."""
-        return self._ticked.get(self.at, ())
+        return self._ticked.get(self.index, ())
 
     @property
     def words(self) -> str | None:
         """The text that the candidate wrote before the rubric opened."""
-        return self._words.get(self.at)
+        return self._words.get(self.index)
 
     def answer(self, value: Any, *, sure: bool | None = None, grid: Any = None, block: Any = None) -> Outcome:
-        """Lock an answer to the question at hand, as sure or as a guess; then measure.
+        """Lock an answer to the current question, as sure or as a guess; then measure.
 
         Parameters
         ----------
@@ -111,12 +111,13 @@ class Interview:
             raise ValueError("This card is answered: tick(1, 2, ...) its points, then next().")
         answer = part.valid(value)
         seconds = time.monotonic() - self._shown_s
-        launch = {name: chosen for name, chosen in (("grid", grid), ("block", block)) if chosen is not None}
+        launch = {"grid": grid, "block": block}
+        launch = {name: shape for name, shape in launch.items() if shape is not None}
         outcome = part.outcome(answer, **launch)
         self.outcomes.append(outcome)
         stored = answer if part.judge is None else f"{len(answer.splitlines())} lines"
-        self._parts.setdefault(self.at, []).append(
-            Answered(
+        self._parts.setdefault(self.index, []).append(
+            PartResult(
                 part.question,
                 stored,
                 bool(sure),
@@ -132,13 +133,13 @@ class Interview:
         return outcome
 
     def say(self, words: str) -> str:
-        """Say in words of one's own what a good answer needs; returns the points to compare it with."""
-        self._words[self.at] = str(words)
-        listed = "\n".join(f"  {number}. {point}" for number, point in enumerate(self.drawn.points, start=1))
-        return f"A strong answer says:\n{listed}\nTick what yours says: tick(1, 2)."
+        """Store an explanation in the candidate's own words, and return the points of a good answer."""
+        self._words[self.index] = str(words)
+        points = "\n".join(f"  {number}. {point}" for number, point in enumerate(self.drawn.points, start=1))
+        return f"A strong answer says:\n{points}\nTick what yours says: tick(1, 2)."
 
     def tick(self, *points: int) -> str:
-        """Say which points (from 1) of this card's rubric the answer made.
+        """Tick the points (from 1) of this card's rubric that the answer contained.
 
         Raises
         ------
@@ -150,13 +151,13 @@ class Interview:
             raise ValueError(f"There is no point {unknown[0]}; there are 1 to {total}.")
         if self.part is not None and self.chair == "candidate":
             raise ValueError("The rubric opens once all parts of the card are answered.")
-        self._ticked[self.at] = tuple(sorted({point - 1 for point in points}))
+        self._ticked[self.index] = tuple(sorted({point - 1 for point in points}))
         self._keep()
         return f"{len(self.ticked)} of {count(total, 'point')}. {self.drawn.sentence}"
 
     def next(self) -> Interview:
-        """Go to the next card; at the last one stay."""
-        self.at = min(self.at + 1, len(self.cards) - 1)
+        """Go to the next card; stay at the last card."""
+        self.index = min(self.index + 1, len(self.cards) - 1)
         self._shown_s = time.monotonic()
         return self
 
@@ -171,13 +172,13 @@ class Interview:
         """Write the scorecard to a file, ``.json`` or ``.html``."""
         return self.scorecard.save(path)
 
-    def _scored(self, index: int) -> Scored:
+    def _scored(self, index: int) -> CardResult:
         card = self.cards[index]
         drawn = self._drawn.get(index)
         parts = tuple(self._parts.get(index, ()))
         if drawn is None:
-            return Scored(card.key, card.kind, card.level, {}, (), (), (), 1)
-        return Scored(
+            return CardResult(card.key, card.kind, card.level, {}, (), (), (), 1)
+        return CardResult(
             card.key,
             card.kind,
             card.level,
@@ -190,30 +191,23 @@ class Interview:
         )
 
     def _keep(self) -> None:
-        """Note the card with the learner's other answers, once all its parts are answered."""
+        """Store the card's history once all its parts are answered."""
         if self.chair != "candidate" or self.part is not None:
             return
-        now = self._scored(self.at)
+        result = self._scored(self.index)
         key = self.card.key
-        before = self._before.setdefault(self.at, again.kept(key))
-        last = {
+        history = self._histories.setdefault(self.index, again.history(key))
+        answers = {
             "day": self._today().isoformat(),
-            "parts": [[p.question, p.said, p.sure, p.right, p.told, p.origin] for p in now.parts],
+            "parts": [[p.question, p.said, p.sure, p.right, p.told, p.origin] for p in result.parts],
         }
-        again.keep(key, before.after(now.score, now.well, self._today(), last))
+        again.store_history(key, history.after(result.score, result.well, self._today(), answers))
 
     def truths(self) -> list[str]:
-        """The true values of the parts of this card, as the interviewer sees them."""
-        if self.at not in self._truths:
-            self._truths[self.at] = [
-                f"{part.scale.show(truth.value)}, {truth.label}. {truth.because}"
-                if (truth := part.measure() if part.measure else None)
-                else "It is judged. One right program:"
-                if part.model
-                else "It is judged."
-                for part in self.drawn.parts
-            ]
-        return self._truths[self.at]
+        """Return the true values of the parts of this card, for the interviewer."""
+        if self.index not in self._truths:
+            self._truths[self.index] = [_truth(part) for part in self.drawn.parts]
+        return self._truths[self.index]
 
     def answers(self) -> list[tuple[str, str, str]]:
         """Return question, truth and a right program (or ``""``) of each part, for the interviewer."""
@@ -226,44 +220,54 @@ class Interview:
     def heading(self) -> str:
         """The number and title of the current card."""
         card = self.card
-        where = ", ".join(card.taught)
+        notebooks = ", ".join(card.taught)
         return (
-            f"Card {self.at + 1} of {len(self.cards)} · {card.kind} · {card.level} · {card.title} "
-            f"(seed {self.seed}; taught in {where})"
+            f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · {card.level} · {card.title} "
+            f"(seed {self.seed}; taught in {notebooks})"
         )
 
     def shown(self) -> list[Table | str]:
-        """Tables and code to display with the current question and with the last answer."""
+        """Return the tables and code to display with the current question and with the last answer."""
         part = self.part
-        last = self.outcomes[-1] if self.outcomes else None
+        outcome = self.outcomes[-1] if self.outcomes else None
         parts = [(part.table, part.code)] if part is not None else []
-        earlier = [(last.table, last.code)] if last is not None else []
+        earlier = [(outcome.table, outcome.code)] if outcome is not None else []
         return [item for pair in (*earlier, *parts) for item in pair if item]
 
     def __str__(self) -> str:
         lines = [self.heading]
-        lines += [f"{'✓' if found.right else '✗'} {found.said} ({found.label})" for found in self.outcomes]
-        lines += [each if isinstance(each, str) else each.text() for each in self.shown()]
+        for outcome in self.outcomes:
+            lines.append(f"{'✓' if outcome.right else '✗'} {outcome.said} ({outcome.label})")
+        lines += [item if isinstance(item, str) else item.text() for item in self.shown()]
         if self.part is not None:
             lines.append(self.part.question)
-            lines += [f"  {at}. {choice}" for at, choice in enumerate(self.part.choices, start=1)]
+            lines += [f"  {number}. {choice}" for number, choice in enumerate(self.part.choices, start=1)]
             lines.append("Lock an answer: .answer(value, sure=True).")
         if self.chair == "interviewer":
             for number, (question, truth, model) in enumerate(self.answers(), start=1):
                 lines += [f"Question {number}: {question}", f"Truth: {truth}", *filter(None, [model])]
         if self.part is None or self.chair == "interviewer":
             lines.append("A strong answer says:")
-            lines += [f"  {at}. {point}" for at, point in enumerate(self.drawn.points, start=1)]
+            lines += [f"  {number}. {point}" for number, point in enumerate(self.drawn.points, start=1)]
             lines.append(f"In one sentence: {self.drawn.sentence}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         done = sum(self._scored(index).done for index in range(len(self.cards)))
-        of = count(len(self.cards), "card")
-        return f"Interview, {self.chair}'s chair, seed {self.seed}: {done} of {of} answered.{self.why}"
+        total = count(len(self.cards), "card")
+        return f"Interview, {self.chair}'s chair, seed {self.seed}: {done} of {total} answered.{self.notice}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        from gpulab_course.teach.interview.form import page_of, room
+        from gpulab_course.teach.interview.form import interview_form, page_of
 
-        live = page.in_jupyter()
-        return page.bundle_of(room(self) if live else None, repr(self) if live else str(self), page_of(self))
+        if page.in_jupyter():
+            return page.bundle_of(interview_form(self), repr(self), page_of(self))
+        return page.bundle_of(None, str(self), page_of(self))
+
+
+def _truth(part: Part) -> str:
+    """Return a sentence with the true value of a part, or about a program that is judged instead."""
+    if part.measure:
+        truth = part.measure()
+        return f"{part.scale.show(truth.value)}, {truth.label}. {truth.because}"
+    return "It is judged. One right program:" if part.model else "It is judged."

@@ -1,4 +1,4 @@
-"""Matchers for `Advice`: they recognise one failure each. Combine them with ``both`` and ``not_``."""
+"""Matchers for `Advice`, each of which recognises one failure; ``both`` and ``not_`` combine them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpulab_course.teach.judge.exercise import Advice, Matcher, Mistake
 
 
 def fault(kind: str, array: str = "") -> Matcher:
-    """Return a matcher for a stop by a fault of that kind, at the parameter `array` if one is named."""
+    """Return a matcher for a fault of that kind, in the parameter `array` if one is named."""
     return lambda m: m.fault == kind and (not array or m.array == array)
 
 
@@ -78,8 +78,8 @@ def tail_wrong(m: Mistake) -> bool:
     if m.found is None or not m.wrong.size:
         return False
     wrong = m.wrong.ravel()
-    first = int(wrong.argmax())
-    return first > 0 and bool(wrong[first:].all())
+    start = int(wrong.argmax())
+    return start > 0 and bool(wrong[start:].all())
 
 
 def holds(compute: Callable[[Mistake], Any]) -> Matcher:
@@ -121,21 +121,28 @@ def not_(matcher: Matcher) -> Matcher:
     return lambda m: not matcher(m)
 
 
-def advised(own: tuple[Advice, ...], mistake: Mistake) -> str:
+def advised(advice_list: tuple[Advice, ...], mistake: Mistake) -> str:
     """Return the message for a mistake, with the first advice that fits."""
-    found = next((advice.says for advice in (_ADDS, *own, *_ALWAYS) if advice.when(mistake)), "")
-    return f"{mistake.said} {found}".rstrip()
+    sentence = next(
+        (
+            advice.says
+            for advice in (_ADDS_TO_CONTENTS, *advice_list, *_GENERAL_ADVICE)
+            if advice.when(mistake)
+        ),
+        "",
+    )
+    return f"{mistake.said} {sentence}".rstrip()
 
 
-def _same(one: Array, other: Array) -> bool:
-    return one.tobytes() == other.tobytes()
+def _same(a: Array, b: Array) -> bool:
+    return a.tobytes() == b.tobytes()
 
 
-def _close(one: Array, other: Any) -> bool:
-    other = np.asarray(other)
-    if one.dtype.kind in "iub" and other.dtype.kind in "iub":
-        return bool(np.array_equal(one, other))
-    return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True))
+def _close(a: Array, b: Any) -> bool:
+    b = np.asarray(b)
+    if a.dtype.kind in "iub" and b.dtype.kind in "iub":
+        return bool(np.array_equal(a, b))
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True))
 
 
 def _initial_contents(m: Mistake) -> bool:
@@ -148,16 +155,16 @@ def _initial_contents(m: Mistake) -> bool:
         total = m.wanted + m.start
         if total.dtype.kind != "f":
             return bool((m.found == total).all())
-        room = 4 * np.finfo(total.dtype).eps * (np.abs(m.wanted) + np.abs(m.start))
-        near = (np.abs(m.found - total) <= room) | (m.found == total)
-    return bool((near | (np.isnan(m.found) & np.isnan(total))).all())
+        tolerance = 4 * np.finfo(total.dtype).eps * (np.abs(m.wanted) + np.abs(m.start))
+        is_sum = (np.abs(m.found - total) <= tolerance) | (m.found == total)
+    return bool((is_sum | (np.isnan(m.found) & np.isnan(total))).all())
 
 
-# No other mistake looks like it.
-_ADDS = Advice(
+# Comes first, because no other mistake looks like it.
+_ADDS_TO_CONTENTS = Advice(
     _initial_contents, "It adds to what the output held before, which can be anything: write with =."
 )
-_ALWAYS = (
+_GENERAL_ADVICE = (
     Advice(written_twice, "Every element belongs to one thread."),
     Advice(unchanged, "Nothing was written: is the result stored, and by the right threads?"),
 )

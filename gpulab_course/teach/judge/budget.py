@@ -1,4 +1,4 @@
-"""Named counters of a launch, the figures of a solution in them, and the score that comes of it."""
+"""Named counters of a launch, the values of a solution, and its score."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class Costs:
     stats: KernelStats
 
 
-ReadOff = Callable[[Costs], int]
+Reader = Callable[[Costs], int]
 
 
-def _opcodes(*roots: str) -> ReadOff:
+def _opcodes(*roots: str) -> Reader:
     return lambda costs: sum(costs.counters.opcode_warp_instructions.get(root, 0) for root in roots)
 
 
-def _accesses(field: str, space: str | None = None, kind: str | None = None) -> ReadOff:
+def _accesses(field: str, space: str | None = None, kind: str | None = None) -> Reader:
     return lambda costs: costs.counters.total(field, space, kind)
 
 
-def _whole(field: str) -> ReadOff:
+def _field(field: str) -> Reader:
     return lambda costs: int(getattr(costs.counters, field))
 
 
-def _atomic_lanes(space: str | None = None) -> ReadOff:
+def _atomic_lanes(space: str | None = None) -> Reader:
     return lambda costs: sum(
         a.bytes_requested // a.size_bytes
         for a in costs.counters.accesses
@@ -42,7 +42,7 @@ def _atomic_lanes(space: str | None = None) -> ReadOff:
     )
 
 
-def _caches(*fields: str) -> ReadOff:
+def _caches(*fields: str) -> Reader:
     return lambda costs: sum(getattr(costs.counters.caches, field) for field in fields)
 
 
@@ -56,9 +56,9 @@ def _conflict_ways(costs: Costs) -> int:
     return max(ways, default=0)
 
 
-# What budgets may name: the words for n of it, and how it is read off the counters of a launch. Instructions
-# count once a warp.
-COUNTERS: dict[str, tuple[str, ReadOff]] = {
+# Counters of budgets: the words for n of it, and the function that reads it from the counters of a launch.
+# Instructions count once per warp.
+COUNTERS: dict[str, tuple[str, Reader]] = {
     "sectors": ("<n sector|sectors> of global memory", _accesses("sectors", "global")),
     "load_sectors": ("<n sector|sectors> loaded", _accesses("sectors", "global", "load")),
     "store_sectors": ("<n sector|sectors> stored", _accesses("sectors", "global", "store")),
@@ -66,7 +66,7 @@ COUNTERS: dict[str, tuple[str, ReadOff]] = {
     "local_requests": ("<n request|requests> to local memory", _accesses("requests", "local")),
     "l2_sectors": ("<n sector|sectors> asked of L2", _caches("l2_sectors")),
     "dram_bytes": ("<n byte|bytes> of device memory", _caches("dram_read_bytes", "dram_write_bytes")),
-    "shared_bytes": ("<n byte|bytes> of shared memory a block", _whole("shared_bytes")),
+    "shared_bytes": ("<n byte|bytes> of shared memory a block", _field("shared_bytes")),
     "shared_wavefronts": ("<n wavefront|wavefronts> of shared memory", _accesses("wavefronts", "shared")),
     "conflict_ways": ("conflict <n way|ways> at worst", _conflict_ways),
     "local_bytes": ("<n byte|bytes> of local memory a thread", lambda costs: costs.stats.local_bytes),
@@ -77,9 +77,9 @@ COUNTERS: dict[str, tuple[str, ReadOff]] = {
         "<n lane|lanes> that asked for an atomic in global memory",
         _atomic_lanes("global"),
     ),
-    "divergent_branches": ("divergent <n branch|branches>", _whole("divergent_branches")),
-    "warp_instructions": ("warp <n instruction|instructions>", _whole("warp_instructions")),
-    "longest_warp": ("<n instruction|instructions> of the busiest warp", _whole("longest_warp_instructions")),
+    "divergent_branches": ("divergent <n branch|branches>", _field("divergent_branches")),
+    "warp_instructions": ("warp <n instruction|instructions>", _field("warp_instructions")),
+    "longest_warp": ("<n instruction|instructions> of the busiest warp", _field("longest_warp_instructions")),
     "shuffles": ("<n shuffle|shuffles>", _opcodes("shfl")),
     "votes": ("<n vote|votes>", _opcodes("vote", "activemask")),
     "matches": ("<n match|matches>", _opcodes("match")),
@@ -91,13 +91,13 @@ COUNTERS: dict[str, tuple[str, ReadOff]] = {
     "barriers": ("<n barrier|barriers>", _opcodes("bar", "barrier")),
 }
 
-# Those that a model of the caches gives, empty before the launch.
-_OF_CACHES = ("l2_sectors", "dram_bytes")
+# Counters that need the cache model, with caches that are empty before the launch.
+_CACHE_COUNTERS = ("l2_sectors", "dram_bytes")
 
 
 def counting(budgets: tuple[Budget, ...]) -> Counters:
     """Return the observations of a launch that its budgets need."""
-    return Counters("cold" if any(item.counter in _OF_CACHES for item in budgets) else "")
+    return Counters("cold" if any(item.counter in _CACHE_COUNTERS for item in budgets) else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +129,14 @@ class Score:
         return f"{self.figure}; {', '.join(others)}{best}"
 
 
-def score(budget: Budget, yours: Costs, reference: Costs, naive: Costs | None) -> Score:
+def score(budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_costs: Costs | None) -> Score:
     """Return the score of one budget from the costs of the answer, the reference and the naive version."""
-    words, read_off = COUNTERS[budget.counter]
-    other = None if naive is None else read_off(naive)
+    words, read_count = COUNTERS[budget.counter]
+    naive_count = None if naive_costs is None else read_count(naive_costs)
     golf = budget.most is None and budget.least is None
-    return Score(budget.counter, words, read_off(yours), read_off(reference), other, golf=golf)
+    return Score(
+        budget.counter, words, read_count(answer_costs), read_count(reference_costs), naive_count, golf=golf
+    )
 
 
 def passes(budget: Budget, score: Score) -> bool:
@@ -149,8 +151,8 @@ def complaint(budget: Budget, score: Score) -> str:
     limit = budget.limit(score.reference)
     if limit is not None and score.yours > limit:
         allowed = {0: "none is allowed", 1: "1 is allowed"}.get(limit, f"{limit:,} are allowed")
-        said = f"the results are right, but it takes {score.figure}, and {allowed}"
+        message = f"the results are right, but it takes {score.figure}, and {allowed}"
     else:
         least = budget.floor(score.reference)
-        said = f"the results are right, but it has {score.figure}, not {least:,} or more"
-    return f"{said} (reference {score.reference:,}). {budget.advice}".rstrip()
+        message = f"the results are right, but it has {score.figure}, not {least:,} or more"
+    return f"{message} (reference {score.reference:,}). {budget.advice}".rstrip()

@@ -1,4 +1,4 @@
-"""``gl.check``: judge an answer, and keep what was reached."""
+"""``gl.check``: judge an answer, and store the result and the best scores."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class UnknownExerciseError(GpulabError, ValueError):
 
 
 def check(exercise: Exercise, answer: Any) -> Verdict:
-    """Judge an answer, after the data on which the last one failed, and keep the best score."""
+    """Judge an answer, first with the data on which the last answer failed, and store the best score."""
     name = exercise.exercise_id
     verdict = judge(exercise, answer, past.of(name))
     if verdict:
         past.forget(name)
-    return _kept(exercise, verdict)
+    return _stored(exercise, verdict)
 
 
 def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
-    """Judge an answer, and keep nothing but what it failed on, in `past`."""
+    """Judge an answer, and store nothing except the failed data, in `past`."""
     past = past or Past()
     if answer is None or answer is ...:
         return Verdict(exercise.exercise_id, False, "nothing to check; replace the TODO with your answer.")
@@ -45,12 +45,12 @@ def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
         return Verdict(exercise.exercise_id, False, "you stopped the check.")
 
 
-def _kept(exercise: Exercise, verdict: Verdict) -> Verdict:
-    """Note that an exercise has passed and its best figures, and show those with the score."""
-    kept = store()
+def _stored(exercise: Exercise, verdict: Verdict) -> Verdict:
+    """Store whether an exercise has passed and its best scores, and add those to the verdict."""
+    records = store()
     name = verdict.exercise_id
-    if verdict.passed or not kept.get(_SECTION, name):
-        kept.put(_SECTION, name, verdict.passed)
+    if verdict.passed or not records.get(_SECTION, name):
+        records.put(_SECTION, name, verdict.passed)
     best = scores.best(exercise)
     golf = {score.counter: score.yours for score in verdict.scores if score.golf}
     if verdict.passed and golf:

@@ -34,57 +34,57 @@ def values_of(expected: Array | Near) -> Array:
     return expected.values if isinstance(expected, Near) else expected
 
 
-def wrong_elements(found: Array, wanted: Array | Near) -> Array:
-    """Return the elements of `found` that differ from the expected ones, as an array of bool."""
-    values = values_of(wanted)
+def wrong_elements(actual: Array, expected: Array | Near) -> Array:
+    """Return the elements of `actual` that differ from the expected ones, as an array of bool."""
+    values = values_of(expected)
     if values.dtype.kind != "f":
-        return np.asarray(found != values)
-    near = wanted if isinstance(wanted, Near) else Near(values, np.abs(values))
-    if found.dtype.kind not in "fiub":
+        return np.asarray(actual != values)
+    near = expected if isinstance(expected, Near) else Near(values, np.abs(values))
+    if actual.dtype.kind not in "fiub":
         return np.full(values.shape, True)
     with np.errstate(invalid="ignore"):  # of a signalling NaN, as uninitialized memory may hold
-        exact = values.astype(np.float64)
-        actual = found.astype(np.float64)
+        expected_floats = values.astype(np.float64)
+        actual_floats = actual.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        info = np.finfo(found.dtype if found.dtype.kind == "f" else values.dtype)
+        info = np.finfo(actual.dtype if actual.dtype.kind == "f" else values.dtype)
         tolerance = near.ulps * (float(info.eps) * np.abs(near.scale) + float(info.smallest_subnormal))
-        close = np.abs(actual - exact) <= tolerance
+        close = np.abs(actual_floats - expected_floats) <= tolerance
     # Infinities and NaN have no neighbours: the same, or wrong.
-    same = (actual == exact) | (np.isnan(actual) & np.isnan(exact))
-    wrong = ~np.where(np.isfinite(exact) & np.isfinite(actual), close, same)
+    identical = (actual_floats == expected_floats) | (np.isnan(actual_floats) & np.isnan(expected_floats))
+    wrong = ~np.where(np.isfinite(expected_floats) & np.isfinite(actual_floats), close, identical)
     if not near.ulps:
-        wrong |= (exact == 0) & (np.signbit(actual) != np.signbit(exact))
+        wrong |= (expected_floats == 0) & (np.signbit(actual_floats) != np.signbit(expected_floats))
     if near.zero_bits:
-        wrong |= found.view(f"u{found.itemsize}") & near.zero_bits != 0
+        wrong |= actual.view(f"u{actual.itemsize}") & near.zero_bits != 0
     return np.asarray(wrong)
 
 
-def unlike(name: str, found: Array, wanted: Array | Near) -> str:
-    """Return why an array cannot be compared element by element; an empty text if it can.
+def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
+    """Return a message about a different shape or type; empty if the arrays can be compared.
 
     ``y has the shape (3,), it should be (4,)``, ``y holds int64, and float32 is asked for``.
     """
-    values = values_of(wanted)
-    if found.shape != values.shape:
-        return f"{name} has the shape {found.shape}, it should be {values.shape}"
-    if found.dtype != values.dtype:
-        return f"{name} holds {found.dtype}, and {values.dtype} is asked for"
+    values = values_of(expected)
+    if actual.shape != values.shape:
+        return f"{name} has the shape {actual.shape}, it should be {values.shape}"
+    if actual.dtype != values.dtype:
+        return f"{name} holds {actual.dtype}, and {values.dtype} is asked for"
     return ""
 
 
-def first_wrong(name: str, found: Array, wanted: Array, wrong: Array) -> str:
+def first_wrong(name: str, actual: Array, expected: Array, wrong: Array) -> str:
     """Describe the first wrong element: ``y[3] is 0.5, it should be 1 (2 of 7 elements differ)``."""
-    first = tuple(int(axis[0]) for axis in np.nonzero(wrong)) if wrong.ndim else ()
-    index = f"[{', '.join(map(str, first))}]" if first else ""
+    position = tuple(int(axis[0]) for axis in np.nonzero(wrong)) if wrong.ndim else ()
+    index = f"[{', '.join(map(str, position))}]" if position else ""
     count = f"{int(wrong.sum()):,} of {wrong.size:,} elements differ" if wrong.size > 1 else ""
-    actual_text = shown(found[first])
-    expected_text = shown(wanted[first])
-    if actual_text == expected_text:  # the digits that tell them apart
-        actual_text = str(found[first])
-        expected_text = str(wanted[first])
+    actual_text = shown(actual[position])
+    expected_text = shown(expected[position])
+    if actual_text == expected_text:  # show all digits, in which they differ
+        actual_text = str(actual[position])
+        expected_text = str(expected[position])
     message = f"{name}{index} is {actual_text}, it should be {expected_text}"
-    if wanted.dtype.kind == "f" and np.isnan(found[first]) and np.isnan(wanted[first]):
-        bits = found[first].view(f"u{found.itemsize}")
+    if expected.dtype.kind == "f" and np.isnan(actual[position]) and np.isnan(expected[position]):
+        bits = actual[position].view(f"u{actual.itemsize}")
         message = f"{name}{index} is NaN with the bits {int(bits):#x}"
     return f"{message} ({count})" if count else message
 

@@ -1,4 +1,4 @@
-"""Data, sizes and block shapes to try a kernel with, all of them drawn from one seed."""
+"""Data, sizes and block shapes for tests of a kernel, all drawn from one seed."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ KINDS = (RANDOM, DUPLICATES, EXTREME, ZEROS, INFINITE, NAN)
 _EXTREMES = (3e-15, -3e-15, 16777215.0, -3e9, 1e37, -1e37)
 _SUBNORMAL = (1e-45, -1e-45, 3e-42, -7e-39, 1.2e-38)
 _SPECIAL = {EXTREME: _EXTREMES, ZEROS: (0.0, -0.0), INFINITE: (np.inf, -np.inf), NAN: (np.nan,)}
-_SHARE = 0.2
+_SPECIAL_SHARE = 0.2
 # So many blocks at most in a launch of few elements: blocks of a single thread take a warp each.
-_MOST_BLOCKS = 600
+_MAX_BLOCKS = 600
 # Sizes up to this are tried with every block.
-_FEW = 33
+_MAX_TINY = 33
 
 
 def seed_of(text: str) -> int:
-    """A seed from an answer's text: the same answer is judged the same way, and editing it redraws."""
+    """Return a seed from an answer's text: the same text gets the same data, an edited text gets new data."""
     return zlib.crc32(text.encode())
 
 
@@ -55,46 +55,46 @@ class Draw:
         self.special = False
 
     def floats(self, shape: Shape, dtype: Any = np.float32, moved: bool = False) -> Array:
-        """Numbers around 0 with a spread of 1. If they are only moved, the extreme ones may be subnormal."""
+        """Return normally distributed numbers; with `moved` (copies only), extremes may be subnormal."""
         self.special = True
         values = self.rng.standard_normal(shape)
         if self.kind == DUPLICATES:
             values = np.rint(values)
         if self.kind in _SPECIAL:
-            chosen = self.rng.random(shape) < _SHARE
-            among = _SPECIAL[self.kind] + (_SUBNORMAL if moved and self.kind == EXTREME else ())
-            values[chosen] = self.rng.choice(among, int(chosen.sum()))
+            mask = self.rng.random(shape) < _SPECIAL_SHARE
+            specials = _SPECIAL[self.kind] + (_SUBNORMAL if moved and self.kind == EXTREME else ())
+            values[mask] = self.rng.choice(specials, int(mask.sum()))
         return values.astype(dtype)
 
     def whole(self, shape: Shape, low: int = -8, high: int = 9, dtype: Any = np.float32) -> Array:
-        """Whole numbers in ``[low, high)`` as floats: sums of fewer than a million are exact in any order."""
+        """Return integers in ``[low, high)`` as floats, whose sums are exact up to a million terms."""
         return self.integers(shape, low, high).astype(dtype)
 
     def integers(self, shape: Shape, low: int = -1000, high: int = 1000, dtype: Any = np.int32) -> Array:
-        """Whole numbers in ``[low, high)``."""
+        """Return random integers in ``[low, high)``."""
         if self.kind == DUPLICATES:
-            few = self.rng.integers(low, high, 3)
-            return self.rng.choice(few, shape).astype(dtype)
+            candidates = self.rng.integers(low, high, 3)
+            return self.rng.choice(candidates, shape).astype(dtype)
         values = np.asarray(self.rng.integers(low, high, shape))
         if self.kind == EXTREME:
-            chosen = self.rng.random(shape) < 0.5
-            values[chosen] = self.rng.choice((low, high - 1), int(chosen.sum()))
+            mask = self.rng.random(shape) < 0.5
+            values[mask] = self.rng.choice((low, high - 1), int(mask.sum()))
         return values.astype(dtype)
 
     def any_integers(self, shape: Shape) -> Array:
-        """Numbers of the whole range of an int, and among them as many that are small."""
+        """Return integers of the whole range of an int, half of them below 9 in magnitude."""
         low = np.iinfo(np.int32).min
         high = np.iinfo(np.int32).max
         values = self.integers(shape, low, high + 1, np.int64)
-        small = self.rng.random(shape) < 0.5
-        values[small] %= 9
+        mask = self.rng.random(shape) < 0.5
+        values[mask] %= 9
         return values.astype(np.int32)
 
 
 def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
-    """Return the first contents of output `number`: numbers that a kernel must not rely on.
+    """Return meaningless initial contents of output `number`, on which a kernel must not rely.
 
-    NaN, to which nothing can be added, comes for some seeds, not for 0, with which mistakes are explained.
+    Some seeds return NaN, which hides later additions; seed 0, used to explain mistakes, does not.
     """
     rng = np.random.default_rng((seed, number))
     kind = np.dtype(dtype)
@@ -111,16 +111,15 @@ def four_blocks(block: Dim3) -> int:
 
 
 def six_tiles(block: Dim3) -> tuple[int, int]:
-    """A matrix of two times three blocks."""
+    """Return the rows and columns of a matrix of two times three blocks."""
     return 2 * block[1], 3 * block[0]
 
 
-def lengths(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """Numbers of elements: whole blocks, one, none, around a warp and powers of two, odd and even ones in
-    between, 100,000, three waves."""
-    small, large = (1 << int(k) for k in (rng.integers(6, 9), rng.integers(9, 13)))
-    around = (small - 1, small, small + 1, large - 1, large + 1)
-    between = (4 * int(rng.integers(20, 200)) + 2, 2 * int(rng.integers(500, 2400)) + 1)
+def lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Return numbers of elements: whole blocks, 1, 0, near a warp and powers of two, random, three waves."""
+    small_power, large_power = (1 << int(k) for k in (rng.integers(6, 9), rng.integers(9, 13)))
+    near_powers = (small_power - 1, small_power, small_power + 1, large_power - 1, large_power + 1)
+    random_lengths = (4 * int(rng.integers(20, 200)) + 2, 2 * int(rng.integers(500, 2400)) + 1)
     return [
         four_blocks,
         1,
@@ -128,87 +127,93 @@ def lengths(rng: np.random.Generator, at_once: int) -> list[Any]:
         31,
         32,
         33,
-        *around,
-        *between,
+        *near_powers,
+        *random_lengths,
         100_000,
-        3 * at_once - int(rng.integers(1, 1000)),
+        3 * threads_at_once - int(rng.integers(1, 1000)),
     ]
 
 
-def some_lengths(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """Sizes of `lengths` without 0, for results that are not defined without elements."""
-    return [size for size in lengths(rng, at_once) if size != 0]
+def some_lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Return the sizes of `lengths` without 0, for results that are not defined without elements."""
+    return [size for size in lengths(rng, threads_at_once) if size != 0]
 
 
-def matrices(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """(rows, columns): whole blocks, one element, lines, ragged on either side, long, about three waves."""
+def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Return (rows, columns): whole blocks, one element, lines, ragged edges, long, about three waves."""
     a, b, c, d = (int(n) for n in rng.integers(2, 70, 4))
     small = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (a, 64), (64, b), (c, d)]
     lines = [(1, int(rng.integers(1025, 1400))), (int(rng.integers(300, 900)), 2)]
-    long = [(1, int(rng.integers(65_600, 68_000))), (int(rng.integers(65_600, 68_000)), 1)]  # beyond 16 bits
-    side = int((3 * at_once) ** 0.5)
-    return [six_tiles, *small, *lines, (257, 65), *long, (side - 5, side + 3)]
+    long_lines = [
+        (1, int(rng.integers(65_600, 68_000))),
+        (int(rng.integers(65_600, 68_000)), 1),
+    ]  # beyond 16 bits
+    side = int((3 * threads_at_once) ** 0.5)
+    return [six_tiles, *small, *lines, (257, 65), *long_lines, (side - 5, side + 3)]
 
 
 def lines(rng: np.random.Generator) -> list[Dim3]:
-    """One-dimensional blocks: two drawn, a thread off whole warps, below a warp, one thread, the most."""
-    few = int(rng.integers(2, 31))
-    short = 32 * int(rng.integers(1, 6)) + 31
-    drawn = (int(rng.integers(65, 240)), int(rng.integers(241, 640)))
-    return [(threads, 1, 1) for threads in (*drawn, short, 33, few, 1, 1024)]
+    """Return one-dimensional blocks: two random, one thread off whole warps, below a warp, 1 thread, 1024."""
+    partial_warp = int(rng.integers(2, 31))
+    ragged = 32 * int(rng.integers(1, 6)) + 31
+    random_sizes = (int(rng.integers(65, 240)), int(rng.integers(241, 640)))
+    return [(threads, 1, 1) for threads in (*random_sizes, ragged, 33, partial_warp, 1, 1024)]
 
 
 def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
-    """One-dimensional blocks of multiples of so many warps: some drawn, the fewest, one more, the most."""
+    """Return one-dimensional blocks of multiples of `warps` warps: random, smallest and largest."""
     counts = (*(int(rng.integers(low, high)) for low, high in ((3, 6), (6, 12), (12, 25))), 1, 2, 32)
     return [(threads, 1, 1) for threads in dict.fromkeys(32 * max(warps, n // warps * warps) for n in counts)]
 
 
 def planes(rng: np.random.Generator) -> list[Dim3]:
-    """Two-dimensional blocks: wide, a line of two warps, high and square ones, a single thread, the most."""
+    """Return two-dimensional blocks: wide, a line of two warps, tall, square, 1 thread, 1024 threads."""
     wide = (int(rng.integers(20, 64)), int(rng.integers(2, 8)), 1)
-    high = (int(rng.integers(3, 9)), int(rng.integers(17, 40)), 1)
+    tall = (int(rng.integers(3, 9)), int(rng.integers(17, 40)), 1)
     side = int(rng.integers(6, 20))
     line = (int(rng.integers(33, 65)), 1, 1)
-    return [wide, line, high, (side, side, 1), (1, 1, 1), (32, 32, 1)]
+    return [wide, line, tall, (side, side, 1), (1, 1, 1), (32, 32, 1)]
 
 
-def tried(sizes: Sequence[Any], blocks: Sequence[Dim3], many: int = 5000) -> list[tuple[Any, Dim3]]:
-    """Which sizes to try with which blocks: the smallest with each, others with four, large ones with
-    one of the first two.
+def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) -> list[tuple[Any, Dim3]]:
+    """Return pairs of size and block: the smallest sizes with each block, others with four, large with one.
 
     A size may be a function of the block, such as `four_blocks`.
     """
-    plan: list[tuple[Any, Dim3]] = []
-    for number, size in enumerate(sizes):
-        count = 0 if callable(size) else int(np.prod(size))
+    pairs: list[tuple[Any, Dim3]] = []
+    for index, size in enumerate(sizes):
+        elements = 0 if callable(size) else int(np.prod(size))
         if callable(size):
-            plan += [(size(block), block) for block in blocks]
-        elif count > many:
-            plan.append((size, blocks[(1 - number % 2) % len(blocks)]))
+            pairs += [(size(block), block) for block in blocks]
+        elif elements > max_small:
+            pairs.append((size, blocks[(1 - index % 2) % len(blocks)]))
         else:
-            fit = [block for block in blocks if count <= _MOST_BLOCKS * prod(block)] or list(blocks)
-            first = number if count > _FEW else 0
-            own = [
-                fit[(first + k) % len(fit)] for k in range(len(fit) if count <= _FEW else min(4, len(fit)))
-            ]
-            plan += [(size, block) for block in own]
-    return plan
+            suitable = [block for block in blocks if elements <= _MAX_BLOCKS * prod(block)] or list(blocks)
+            offset = index if elements > _MAX_TINY else 0
+            tries = len(suitable) if elements <= _MAX_TINY else min(4, len(suitable))
+            chosen_blocks = [suitable[(offset + k) % len(suitable)] for k in range(tries)]
+            pairs += [(size, block) for block in chosen_blocks]
+    return pairs
 
 
 def cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Two launches in which to count costs, a smaller and a larger one than `size`, each with another block.
+    """Return two launches for counting costs, one smaller and one larger than `size`, with different blocks.
 
     Only blocks that fill a warp with neighbours along x: in others, good and bad solutions cost the same.
     """
-    full = [block for block in dict.fromkeys(blocks) if block[0] >= 20 and prod(block) >= 48] or list(blocks)
-    odd = [block for block in full if prod(block) % 32] or full
-    first = odd[int(rng.integers(len(odd)))]
-    others = [block for block in full if block != first] or full
-    second = others[int(rng.integers(len(others)))]
+    wide_blocks = [block for block in dict.fromkeys(blocks) if block[0] >= 20 and prod(block) >= 48] or list(
+        blocks
+    )
+    ragged_blocks = [block for block in wide_blocks if prod(block) % 32] or wide_blocks
+    small_block = ragged_blocks[int(rng.integers(len(ragged_blocks)))]
+    other_blocks = [block for block in wide_blocks if block != small_block] or wide_blocks
+    large_block = other_blocks[int(rng.integers(len(other_blocks)))]
     return [
-        (_scaled(size, rng, 0.15, 0.4) if isinstance(size, int) else _scaled(size, rng, 0.4, 0.8), first),
-        (_scaled(size, rng, 1.1, 1.5), second),
+        (
+            _scaled(size, rng, 0.15, 0.4) if isinstance(size, int) else _scaled(size, rng, 0.4, 0.8),
+            small_block,
+        ),
+        (_scaled(size, rng, 1.1, 1.5), large_block),
     ]
 
 
@@ -218,5 +223,5 @@ def _scaled(size: Any, rng: np.random.Generator, low: float, high: float) -> Any
 
 
 def blocks_for(count: int, threads: int) -> int:
-    """Blocks that cover `count` elements, at least one."""
+    """Return the number of blocks that cover `count` elements, at least 1."""
     return max(1, -(-count // threads))

@@ -39,12 +39,12 @@ class NotYet(ProcessError):
 
 
 class Unwritten(NotYet):
-    """There is no answer yet: the stub's TODO still stands there."""
+    """There is no answer yet: the TODO of the stub is still there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a kernel, such as ``const float* x``; ``type`` is what it points to, or the scalar's."""
+    """A parameter of a kernel, such as ``const float* x``; ``type`` is that of a scalar or of elements."""
 
     name: str
     type: str
@@ -53,7 +53,7 @@ class Parameter:
 
     @classmethod
     def read(cls, text: str) -> Parameter:
-        """Read it off C++ text."""
+        """Return the parameter that a C++ declaration describes."""
         words = text.replace("*", " * ").replace("__restrict__", " ").split()
         kind = " ".join(word for word in words[:-1] if word not in ("const", "*"))
         return cls(words[-1], kind, "*" in words, "const" in words)
@@ -84,19 +84,19 @@ class Case:
 
     @property
     def launch_grid(self) -> Dim3:
-        """The grid in three dimensions."""
+        """The grid as a tuple of three dimensions."""
         x, y, z = (*(self.grid if isinstance(self.grid, tuple) else (self.grid,)), 1, 1)[:3]
         return x, y, z
 
     @property
     def threads(self) -> int:
-        """Threads of the whole launch."""
+        """Number of threads of the whole launch."""
         return prod(self.launch_grid) * prod(self.block)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the table of what an exercise's text admits: tried in every judgement, whatever is drawn.
+    """A row of an exercise's table: special input that every check tries, in addition to random input.
 
     Parameters
     ----------
@@ -137,11 +137,11 @@ class Budget:
     large: bool = False
 
     def floor(self, reference: int) -> int | None:
-        """The lowest figure that passes, or None."""
+        """Return the lowest value that passes, or None."""
         return self.least if self.least_share is None else int(self.least_share * reference)
 
     def limit(self, reference: int) -> int | None:
-        """The highest figure that passes, or None."""
+        """Return the highest value that passes, or None."""
         if self.most is not None:
             return self.most
         if self.allowance is None and (self.least is not None or self.least_share is not None):
@@ -170,7 +170,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A failure of an answer, as the matchers of `Advice` get it.
+    """A failure of an answer, which the matchers of `Advice` examine.
 
     ``fault`` names what stopped the kernel (``out of bounds``, ``endless``, ``lanes missing`` ...), with
     ``array`` the parameter it meant; empty where it ended and ``found`` differs from ``wanted`` in the output
@@ -209,7 +209,7 @@ Matcher = Callable[[Mistake], bool]
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A sentence for the failures that `when` recognises; the first that fits is said. See `advice`."""
+    """A sentence for the failures that `when` recognises; the first that fits is shown. See `advice`."""
 
     when: Matcher
     says: str
@@ -274,7 +274,7 @@ class KernelExercise:
 
     @cached_property
     def arguments(self) -> tuple[Parameter, ...]:
-        """The parameters, read."""
+        """The parsed parameters of the kernel."""
         return tuple(Parameter.read(text) for text in self.parameters.split(","))
 
     @property
@@ -283,7 +283,7 @@ class KernelExercise:
         return f"{self.kernel}({self.parameters})"
 
     def source(self, file: str) -> str:
-        """The text of a file in the ``kernels`` of the folder that declares this exercise."""
+        """Return the text of a file in the ``kernels`` folder of the notebook of this exercise."""
         folder = Path(inspect.getfile(inspect.unwrap(self.case))).parent / "kernels"
         return (folder / file).read_text(encoding="utf-8")
 

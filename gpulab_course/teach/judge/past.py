@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Past:
-    """The failures of one exercise.
+    """The earlier failures of answers to one exercise.
 
     The first data of an answer come from its text alone, so that its verdict is the same each time a notebook
     is run. An answer that has failed gets other data when it is tried again, and the case on which the last
@@ -20,11 +20,11 @@ class Past:
     Attributes
     ----------
     salt : int
-        What other data are drawn from.
+        A random number that changes the seeds of later data.
     number : int
-        How many draws to leave out: tests try the same answer with several.
+        Number of draws to skip, so that tests can try one answer with several seeds.
     failures : Counter
-        How often an answer of each seed has failed.
+        Number of failures of answers by seed.
     stage : str
         The stage in which the last answer failed.
     again : object, optional
@@ -36,22 +36,22 @@ class Past:
     failures: Counter[int] = field(default_factory=Counter)
     stage: str = ""
     again: Any = None
-    _own: int = 0
+    _text_seed: int = 0
 
-    def seed(self, own: int) -> int:
-        """The seed of the answer that is judged now, whose text gives the seed `own`."""
-        self._own = own
-        number = self.number + self.failures[own]
-        return zlib.crc32(f"{own} {self.salt} {number}".encode()) if number else own
+    def seed(self, text_seed: int) -> int:
+        """Return the seed for the current answer, whose text has the seed `text_seed`."""
+        self._text_seed = text_seed
+        number = self.number + self.failures[text_seed]
+        return zlib.crc32(f"{text_seed} {self.salt} {number}".encode()) if number else text_seed
 
     def failed(self, stage: str, case: Any) -> None:
-        """Remember what that answer has failed on."""
-        self.failures[self._own] += 1
+        """Store the stage and the case in which the current answer failed."""
+        self.failures[self._text_seed] += 1
         self.stage = stage
         self.again = case
 
     def again_in(self, *stages: str) -> Any:
-        """The case of the last failure, if it was in one of these stages."""
+        """Return the case of the last failure, if it was in one of these stages."""
         return self.again if self.stage in stages else None
 
 
@@ -65,5 +65,5 @@ def of(exercise_id: str) -> Past:
 
 
 def forget(exercise_id: str) -> None:
-    """Begin anew, once an answer has passed."""
+    """Forget the failures of an exercise, after an answer has passed."""
     _failures.pop(exercise_id, None)

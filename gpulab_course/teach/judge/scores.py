@@ -1,4 +1,4 @@
-"""A learner's best scores, each valid under the rules that it was reached under."""
+"""A learner's best scores, each valid under the rules of its time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _SECTION = "scores"
 def best(exercise: Exercise) -> dict[str, int]:
     """Return the best scores by counter; scores under other rules are dropped, in the store as well.
 
-    What passed under them may be wrong by those of today, and no right answer could ever beat it.
+    An answer that passed under old rules may fail today, and its score could never be beaten.
     """
-    kept: Any = store().get(_SECTION, exercise.exercise_id)
+    record: Any = store().get(_SECTION, exercise.exercise_id)
     rules = getattr(exercise, "rules", 0)
-    if isinstance(kept, dict) and kept.get("rules") == rules and isinstance(kept.get("best"), dict):
-        return dict(kept["best"])
-    if kept is not None:
+    if isinstance(record, dict) and record.get("rules") == rules and isinstance(record.get("best"), dict):
+        return dict(record["best"])
+    if record is not None:
         store().forget(_SECTION, exercise.exercise_id)
     return {}
 
 
-def keep(exercise: Exercise, figures: dict[str, int]) -> None:
-    """Keep best figures, with the rules that they were reached under."""
-    kept = {"rules": getattr(exercise, "rules", 0), "best": figures}
-    store().put(_SECTION, exercise.exercise_id, kept)
+def keep(exercise: Exercise, values: dict[str, int]) -> None:
+    """Store the best scores, with the rules under which they were reached."""
+    record = {"rules": getattr(exercise, "rules", 0), "best": values}
+    store().put(_SECTION, exercise.exercise_id, record)

@@ -56,8 +56,8 @@ class Verdict:
             for stage in self.stages
             if stage.state != "not reached"
         ]
-        left = ", ".join(stage.name for stage in self.stages if stage.state == "not reached")
-        return [*rows, StageResult("not reached", "not reached", left)] if left else rows
+        names = ", ".join(stage.name for stage in self.stages if stage.state == "not reached")
+        return [*rows, StageResult("not reached", "not reached", names)] if names else rows
 
     @property
     def _golf(self) -> list[Score]:
@@ -67,9 +67,9 @@ class Verdict:
         return f"{self.opening} {self.message}"
 
     def __str__(self) -> str:
-        wide = max((len(row.name) for row in self._rows()), default=0)
-        rows = [f"  {_SIGNS[s.state]} {s.name:{wide}}  {s.said}" for s in self._rows()]
-        return "\n".join([repr(self), *rows, *(f"  score: {score.said}" for score in self._golf)])
+        width = max((len(row.name) for row in self._rows()), default=0)
+        lines = [f"  {_SIGNS[stage.state]} {stage.name:{width}}  {stage.said}" for stage in self._rows()]
+        return "\n".join([repr(self), *lines, *(f"  score: {score.said}" for score in self._golf)])
 
     def _repr_html_(self) -> str:
         return page.verdict_page(self.opening, self.message, self.passed) + self._table()
@@ -78,9 +78,10 @@ class Verdict:
         if not self.stages:
             return ""
         rows = "".join(
-            f'<tr><td style="text-align:left;white-space:nowrap">{_SIGNS[s.state]} {html.escape(s.name)}</td>'
-            f'<td style="text-align:left">{html.escape(s.said)}</td></tr>'
-            for s in self._rows()
+            '<tr><td style="text-align:left;white-space:nowrap">'
+            f"{_SIGNS[row.state]} {html.escape(row.name)}</td>"
+            f'<td style="text-align:left">{html.escape(row.said)}</td></tr>'
+            for row in self._rows()
         )
         scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf)
         return (

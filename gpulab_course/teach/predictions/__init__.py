@@ -1,4 +1,4 @@
-"""Predictions: asked for by key, locked as sure or as a guess, compared with what a cell found."""
+"""Predictions of learners: locked as sure or as a guess, and compared with the result of a cell."""
 
 from gpulab_course.teach.predictions.asking import UnknownPredictionError, predict, reveal
 from gpulab_course.teach.predictions.prediction import Prediction, Reveal

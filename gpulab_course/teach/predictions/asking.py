@@ -1,4 +1,4 @@
-"""``gl.predict`` and ``gl.reveal``: a prediction, asked for and compared."""
+"""``gl.predict`` and ``gl.reveal``: ask for a prediction, and compare it with the true value."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpulab_course.teach.store import store
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 
-_STEP = re.compile(
-    r"(?:(?P<beside>less than|under|more than|over|about) )?(?P<number>\d[\d,]*(?:\.\d+)?)(?!\w)"
+_SCALE_STEP = re.compile(
+    r"(?:(?P<bound>less than|under|more than|over|about) )?(?P<number>\d[\d,]*(?:\.\d+)?)(?!\w)"
 )
-_BESIDE = {"less than": -1, "under": -1, "more than": 1, "over": 1}
+_BOUND_SIGNS = {"less than": -1, "under": -1, "more than": 1, "over": 1}
 
 
 class UnknownPredictionError(GpulabError, ValueError):
@@ -25,48 +25,48 @@ class UnknownPredictionError(GpulabError, ValueError):
 
 
 def predict(
-    asked: PredictionQuestion, answer: Value | None, sure: bool | None, fields: dict[str, Value]
+    question: PredictionQuestion, answer: Value | None, sure: bool | None, fields: dict[str, Value]
 ) -> Prediction:
     """Ask for a prediction, and lock the `answer` if there is one."""
-    now = _for_now(asked, fields)
-    prediction = _prediction(store().path, asked.key)
-    prediction.ask(now, filled(now.question, fields, asked.key))
+    current = _with_fields(question, fields)
+    prediction = _prediction(store().path, question.key)
+    prediction.ask(current, filled(current.question, fields, question.key))
     if answer is not None:
         prediction.lock(answer, sure=sure)
     return prediction
 
 
 def reveal(
-    asked: PredictionQuestion, found: Value, source: Provenance | str, fields: dict[str, Value]
+    question: PredictionQuestion, value: Value, source: Provenance | str, fields: dict[str, Value]
 ) -> Reveal:
-    """Compare a prediction with what was found."""
-    prediction = _prediction(store().path, asked.key)
-    if not prediction.question:  # the cell that asks has not run since the kernel started
-        prediction.ask(_for_now(asked, fields), asked.question)
-    return prediction.reveal(found, source, filled(asked.because, fields, asked.key))
+    """Compare a prediction with the true value."""
+    prediction = _prediction(store().path, question.key)
+    if not prediction.question:  # the cell with the question has not run since the kernel started
+        prediction.ask(_with_fields(question, fields), question.question)
+    return prediction.reveal(value, source, filled(question.because, fields, question.key))
 
 
 def filled(text: str, fields: dict[str, Value], key: str) -> str:
-    """`text` with the values of its ``{name}``.
+    """Return `text` with values in place of each ``{name}``.
 
     Raises
     ------
     TypeError
-        If one was not given.
+        If a value is missing.
     """
+    if "{" not in text:
+        return text
     try:
-        return (
-            text.format(**{name: _figure(value) for name, value in fields.items()}) if "{" in text else text
-        )
+        return text.format(**{name: _number_text(value) for name, value in fields.items()})
     except (KeyError, IndexError) as missing:
         raise TypeError(f"The prediction {key!r} needs {str(missing).strip(chr(39))}=...") from None
 
 
-def _for_now(asked: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:
-    """The question with its choices in their order and a tempting answer such as ``"{sms}"`` filled in."""
-    name = re.fullmatch(r"\{(\w+)\}", str(asked.comparison))
-    comparison = fields.get(name[1]) if name else asked.comparison
-    return replace(asked, choices=_ordered(asked.key, asked.choices), comparison=comparison)
+def _with_fields(question: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:
+    """Return the question with ordered choices, and with a tempting answer such as ``"{sms}"`` filled in."""
+    name = re.fullmatch(r"\{(\w+)\}", str(question.comparison))
+    comparison = fields.get(name[1]) if name else question.comparison
+    return replace(question, choices=_ordered(question.key, question.choices), comparison=comparison)
 
 
 def _ordered(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -79,18 +79,18 @@ def _ordered(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
     def digest(choice: Value) -> bytes:
         return hashlib.sha256(f"{choice}@{key}".encode()).digest()
 
-    steps = [_STEP.match(str(choice)) for choice in choices]
-    if not choices or None in steps:
+    matches = [_SCALE_STEP.match(str(choice)) for choice in choices]
+    if not choices or None in matches:
         return tuple(sorted(choices, key=digest))
-    place = {
-        choice: (float(step["number"].replace(",", "")), _BESIDE.get(step["beside"], 0), str(choice))
-        for choice, step in zip(choices, steps, strict=True)
-        if step is not None
+    keys = {
+        choice: (float(match["number"].replace(",", "")), _BOUND_SIGNS.get(match["bound"], 0), str(choice))
+        for choice, match in zip(choices, matches, strict=True)
+        if match is not None
     }
-    return tuple(sorted(choices, key=place.__getitem__, reverse=digest("scale")[0] % 2 == 0))
+    return tuple(sorted(choices, key=keys.__getitem__, reverse=digest("scale")[0] % 2 == 0))
 
 
-def _figure(value: Value) -> str:
+def _number_text(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -98,5 +98,5 @@ def _figure(value: Value) -> str:
 
 @functools.cache
 def _prediction(_learner: Path, key: str) -> Prediction:
-    # One object a key, so that the comparison hears of an answer that is locked after it was shown.
+    # One object per key, so that a comparison that is shown already sees an answer that is locked later.
     return Prediction(key)

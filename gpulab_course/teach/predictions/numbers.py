@@ -1,4 +1,4 @@
-"""Numbers as people type them: with a decimal point or comma, in groups, as a fraction or a power."""
+"""Read numbers as people type them: with a decimal point or comma, in groups, as a fraction or a power."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ _POWER = re.compile(
 
 
 def read_number(text: str, unit: str = "") -> Number:
-    """The number that a learner typed.
+    """Return the number that a learner typed.
 
     A comma before exactly three digits groups thousands (``1,000``), any other is a decimal comma
     (``3,9``). Fractions (``1/2``), powers (``2^20``, ``2**20``), ``1e6`` and groups set apart by spaces
-    are read, too, and the unit may follow.
+    are supported, too, and the unit may follow.
 
     Raises
     ------
     ValueError
-        If `text` is no number, or could be two: ``1.000`` is one in English and a thousand in German.
-        The message asks which is meant.
+        If `text` is not a number or is ambiguous: ``1.000`` is one in English and a thousand in German.
+        The message shows both readings.
 
     Examples
     --------
     >>> read_number("3,9"), read_number("1,000"), read_number("1/2"), read_number("4 blocks", "blocks")
     (3.9, 1000, 0.5, 4)
     """
-    bare = _without_unit(text.strip().lstrip("~≈").strip(), unit)
-    if re.search(r"[0-9][ \u00a0\u2009\u202f]+[0-9]", bare) and not _SPACED.fullmatch(bare):
-        raise _no_number(text)  # "1 2" are two numbers
-    written = bare.translate(_SPACES).translate(_SIGNS)
-    sign = -1 if written.startswith("-") else 1
+    number_text = _without_unit(text.strip().lstrip("~≈").strip(), unit)
+    if re.search(r"[0-9][ \u00a0\u2009\u202f]+[0-9]", number_text) and not _SPACED.fullmatch(number_text):
+        raise _no_number(text)  # "1 2" is two numbers
+    normalized = number_text.translate(_SPACES).translate(_SIGNS)
+    sign = -1 if normalized.startswith("-") else 1
     try:
-        value = sign * _unsigned(written.removeprefix("-").removeprefix("+"))
+        value = sign * _unsigned(normalized.removeprefix("-").removeprefix("+"))
         if not math.isfinite(value):
             raise _NoNumber
     except (ArithmeticError, _NoNumber):
@@ -65,43 +65,44 @@ def _without_unit(text: str, unit: str) -> str:
 
 
 def _unsigned(text: str) -> Number:
-    over = text.split("/")
-    if len(over) == 2:
-        return _unsigned(over[0]) / _unsigned(over[1])
+    """Return the number in a text without a sign: a fraction, a power, a number with exponent, or digits."""
+    operands = text.split("/")
+    if len(operands) == 2:
+        return _unsigned(operands[0]) / _unsigned(operands[1])
     if power := _POWER.fullmatch(text):
         factor = _decimal(power["factor"]) if power["factor"] else 1
-        raised: Number = _decimal(power["base"]) ** int(power["sign"] + power["exponent"])
-        return factor * raised
-    mantissa, e, exponent_text = text.lower().partition("e")
-    if e:
+        power_value: Number = _decimal(power["base"]) ** int(power["sign"] + power["exponent"])
+        return factor * power_value
+    mantissa_text, marker, exponent_text = text.lower().partition("e")
+    if marker:
         if not re.fullmatch(r"[+-]?[0-9]{1,3}", exponent_text):
             raise _NoNumber
-        return _decimal(mantissa) * 10.0 ** int(exponent_text)
+        return _decimal(mantissa_text) * 10.0 ** int(exponent_text)
     return _decimal(text)
 
 
 def _decimal(text: str) -> Number:
-    """A number of digits, points and commas."""
+    """Return the number in a text of digits, points and commas."""
     if "," in text and "." in text:
-        decimal = max(",.", key=text.rfind)  # whichever comes last
-        whole, _, rest = text.rpartition(decimal)
-        if not (_GROUPS.fullmatch(whole) and re.fullmatch(r"[0-9]+", rest)):
+        mark = max(",.", key=text.rfind)  # whichever comes last
+        integer, _, decimals = text.rpartition(mark)
+        if not (_GROUPS.fullmatch(integer) and re.fullmatch(r"[0-9]+", decimals)):
             raise _NoNumber
-        return float(f"{re.sub('[.,]', '', whole)}.{rest}")
+        return float(f"{re.sub('[.,]', '', integer)}.{decimals}")
     if _GROUPS.fullmatch(text) and not text.startswith("0"):
-        joined = re.sub("[.,]", "", text)
+        digits = re.sub("[.,]", "", text)
         if text.count(".") == 1:
-            raise ValueError(f"{text} means {int(joined):,} in some countries. {_both_ways(text, joined)}")
-        return int(joined)
+            raise ValueError(f"{text} means {int(digits):,} in some countries. {_readings(text, digits)}")
+        return int(digits)
     plain = text.replace(",", ".")
     if not _PLAIN.fullmatch(plain):
         raise _NoNumber
     return float(plain) if "." in plain else int(plain)
 
 
-def _both_ways(text: str, joined: str) -> str:
+def _readings(text: str, digits: str) -> str:
     """Return a hint with both readings of a number such as ``1.000``, written without ambiguity."""
     short = text.rstrip("0").rstrip(".")
     if short == text:
         short = f"{text}0"
-    return f"Write {short} or {joined}."
+    return f"Write {short} or {digits}."

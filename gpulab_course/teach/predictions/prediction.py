@@ -1,4 +1,4 @@
-"""A learner's answer to one prediction, and its comparison with what was found."""
+"""A learner's answer to one prediction, and its comparison with the true value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SECTION = "predictions"
 _WAIT = "Lock your prediction above, and the comparison appears here."
 _MISSING = "Choose or type an answer first."
-_SAID = {True: "were sure of", False: "guessed", None: "said"}
+_VERBS = {True: "were sure of", False: "guessed", None: "said"}
 
 
 class Prediction:
@@ -33,7 +33,7 @@ class Prediction:
     sure : bool, optional
         Whether it was locked as sure or as a guess.
     right : bool, optional
-        Whether it held, once it was compared.
+        Whether it was right; None before the comparison.
     seen : bool
         Whether the number was shown without a prediction.
     """
@@ -48,29 +48,29 @@ class Prediction:
         self.key = key
         self.question = ""
         self._waiting: Reveal | None = None
-        # The forms on the page, of the cells' latest runs.
+        # The forms of the latest runs of the cells.
         self._form: Form | None = None
         self._comparison: Form | None = None
 
-    def ask(self, asked: PredictionQuestion, text: str) -> None:
-        """Take the question, its `text` filled in, and the answer that the learner gave to it earlier."""
-        self.asked = asked
+    def ask(self, question: PredictionQuestion, text: str) -> None:
+        """Set the question and its final `text`, and load the learner's earlier answer to it."""
+        self.asked = question
         self.question = text
         self._waiting = None
-        stored = store().get(SECTION, self.key)
-        stored = stored if isinstance(stored, dict) else {"value": stored}
+        record = store().get(SECTION, self.key)
+        record = record if isinstance(record, dict) else {"value": record}
         self.value = self.sure = self.right = None
-        self.seen = bool(stored.get("seen"))
-        if stored.get("value") is not None:
-            # Where it does not fit, the question has changed since: ask again.
+        self.seen = bool(record.get("seen"))
+        if record.get("value") is not None:
+            # An answer that does not fit belongs to an earlier version of the question: ask again.
             with suppress(ValueError):
-                self.value = self._valid(stored["value"])
-                self.sure, self.right = stored.get("sure"), stored.get("right")
+                self.value = self._valid(record["value"])
+                self.sure, self.right = record.get("sure"), record.get("right")
 
     @property
     def scale(self) -> Scale:
-        asked = self.asked
-        return Scale(asked.unit, "choice" if asked.choices else asked.kind, asked.tolerance)
+        question = self.asked
+        return Scale(question.unit, "choice" if question.choices else question.kind, question.tolerance)
 
     @property
     def locked(self) -> bool:
@@ -82,12 +82,12 @@ class Prediction:
         return self.seen or self.right is not None
 
     def lock(self, value: Value, sure: bool | None = None) -> Prediction:
-        """Fix the answer, as sure or as a guess. Once the number was shown it stays as it is.
+        """Lock the answer, as sure or as a guess. After the number was shown, the answer no longer changes.
 
         Raises
         ------
         ValueError
-            If `value` is none of the choices, or not a number where there are no choices.
+            If `value` is not one of the choices, or not a number where there are no choices.
         """
         if not self.final:
             self.value = self._valid(value)
@@ -99,26 +99,26 @@ class Prediction:
         return self
 
     def unlock(self) -> None:
-        """Take the answer back, as long as nothing was shown."""
+        """Remove the answer, unless the number was shown."""
         if not self.final:
             self.value = self.sure = None
             store().forget(SECTION, self.key)
             self._refresh()
 
-    def reveal(self, found: Value, source: Provenance | str = "", because: str = "") -> Reveal:
-        """Compare the answer with `found`; without one the comparison waits for it.
+    def reveal(self, value: Value, source: Provenance | str = "", because: str = "") -> Reveal:
+        """Compare the answer with `value`; without one the comparison waits for it.
 
         Parameters
         ----------
-        found
-            The number or choice that was found.
+        value
+            The true number or choice.
         source
             Where it comes from: a record's provenance, or a phrase such as ``"counted by hand"``.
         because
             A sentence that explains the number.
         """
         self._waiting = Reveal(
-            self, found, source.label if isinstance(source, Provenance) else source, because
+            self, value, source.label if isinstance(source, Provenance) else source, because
         )
         if self.locked:
             self._waiting.compare()
@@ -126,24 +126,24 @@ class Prediction:
         return self._waiting
 
     def settle(self, right: bool) -> None:
-        """Note whether the answer held; the first comparison counts."""
+        """Store whether the answer was right; only the first comparison counts."""
         if self.right is None:
             self.right = right
             self._keep()
 
     def look(self) -> None:
-        """Note that the number is shown without a prediction."""
+        """Store that the number was shown without a prediction."""
         if not self.final:
             self.seen = True
             store().put(SECTION, self.key, {"seen": True})
             self._refresh()
 
     def shown(self) -> str:
-        """The locked answer and how it was locked."""
+        """Return the locked answer and its certainty as a sentence."""
         if self.value is None:
             return "The number below was shown without a prediction." if self.seen else ""
-        how = {True: ", sure", False: ", a guess", None: ""}[self.sure]
-        return f"Locked: {self.scale.show(self.value)}{how}."
+        certainty = {True: ", sure", False: ", a guess", None: ""}[self.sure]
+        return f"Locked: {self.scale.show(self.value)}{certainty}."
 
     def _keep(self) -> None:
         store().put(SECTION, self.key, {"value": self.value, "sure": self.sure, "right": self.right})
@@ -169,8 +169,8 @@ class Prediction:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        state = self.shown().removesuffix(".").lower() if self.locked else "open"
-        return f"Prediction {self.key!r} ({self.question}): {state}."
+        status = self.shown().removesuffix(".").lower() if self.locked else "open"
+        return f"Prediction {self.key!r} ({self.question}): {status}."
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         content = f"<b>Predict:</b> {page.prose(self.question)}"
@@ -183,7 +183,7 @@ class Prediction:
         return page.bundle_of(self._form if page.in_jupyter() else None, str(self), page.boxed(content))
 
     def compared_in(self, form: Form) -> None:
-        """Keep the comparison's form up to date from now on."""
+        """Update the form of a comparison whenever the answer changes."""
         self._comparison = form
 
 
@@ -218,14 +218,14 @@ class Reveal:
         scale = self.prediction.scale
         value = scale.show(self.found)
         if prediction.value is None:
-            tempting = prediction.asked.comparison
-            usual = ""
-            if tempting is not None and tempting != self.found:
-                usual = f" The usual wrong answer: {scale.show(tempting)}."
-            return f"No prediction. {value if '_' in value else value[:1].upper() + value[1:]}.{usual}"
-        verb = f"you {_SAID[prediction.sure]}"
+            wrong_answer = prediction.asked.comparison
+            hint = ""
+            if wrong_answer is not None and wrong_answer != self.found:
+                hint = f" The usual wrong answer: {scale.show(wrong_answer)}."
+            return f"No prediction. {value if '_' in value else value[:1].upper() + value[1:]}.{hint}"
+        verb = f"you {_VERBS[prediction.sure]}"
         if prediction.value == self.found:
-            return f"{value}, as you {_SAID[prediction.sure].replace('were sure of', 'were sure')}."
+            return f"{value}, as you {_VERBS[prediction.sure].replace('were sure of', 'were sure')}."
         distance = scale.distance(prediction.value, self.found)
         answer = f"{verb} {scale.show(prediction.value)}"
         return f"{value}; {answer}{f', {distance}' if distance else ''}."
@@ -241,8 +241,8 @@ class Reveal:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         colour = {True: "good", False: "tail", None: "accent"}[self.right]
-        bold = html.escape(self.sign) + (" " if self.sign else "")
-        content = page.boxed(f"<b>{bold}{page.prose(self.head)}</b> {page.prose(self.rest)}", colour)
+        sign = html.escape(self.sign) + (" " if self.sign else "")
+        content = page.boxed(f"<b>{sign}{page.prose(self.head)}</b> {page.prose(self.rest)}", colour)
         form = None
         if page.in_jupyter() and not self.prediction.locked:
             form = comparing_form(self)
@@ -251,17 +251,17 @@ class Reveal:
 
 
 def asking_form(prediction: Prediction) -> Form:
-    """The form that locks a prediction, or takes it back while nothing is shown."""
+    """Return the form that locks a prediction, or unlocks it while the number is hidden."""
     from gpulab_course.teach.forms import Form
 
-    def state(wrong: str = "") -> dict[str, object]:
+    def state(error: str = "") -> dict[str, object]:
         value = prediction.value
         return {
             "value": "" if value is None else str(value),
             "locked": prediction.locked or prediction.final,
             "final": prediction.final,
             "note": prediction.shown(),
-            "wrong": wrong,
+            "wrong": error,
         }
 
     def react(message: dict[str, Any]) -> None:
@@ -283,20 +283,20 @@ def asking_form(prediction: Prediction) -> Form:
 
 
 def comparing_form(reveal: Reveal) -> Form:
-    """Hide the number until the prediction above is locked, or the learner requests it."""
+    """Return the form that hides the number until the prediction is locked or the number is requested."""
     from gpulab_course.teach.forms import Form
 
     prediction = reveal.prediction
 
     def state() -> dict[str, object]:
         shown = prediction.final
-        right = "" if reveal.right is None else "right" if reveal.right else "wrong"
-        head, rest = (reveal.head, reveal.rest) if shown else ("", "")
+        verdict = {True: "right", False: "wrong", None: ""}[reveal.right]
+        head, details = (reveal.head, reveal.rest) if shown else ("", "")
         return {
-            "verdict": right if shown else "",
+            "verdict": verdict if shown else "",
             "sign": reveal.sign if shown else "",
             "head": head,
-            "rest": rest,
+            "rest": details,
         }
 
     return Form("reveal", {"wait": _WAIT}, state, lambda _: prediction.look())

@@ -1,4 +1,4 @@
-"""A learner's kernel: read off the answer, compiled, and launched on a bench where it can do no harm."""
+"""A learner's kernel: read from the answer, compiled, and launched on a separate virtual GPU."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from virtualgpu.errors import ArgumentWarning
 from virtualgpu.protocol import Counters, Hazards, Launch, kernel_source
 from virtualgpu.records import KernelCounters, KernelSource, KernelStats, SanitizerReport
 
-# A kernel of an exercise takes milliseconds of processor time: this one takes too long, or does not end if
-# for a while nothing comes of it.
+# Limits on the processor time of a kernel, which normally takes milliseconds, and on the time without any
+# progress.
 WATCHDOG_S = 3.0
 PATIENT_WATCHDOG_S = 8.0
 IDLE_S = 1.0
@@ -37,26 +37,26 @@ _COMPILE_S = 8.0
 _COMPILE_BYTES = 1 << 30
 
 
-# What a kernel with dynamic shared memory declares. In one without, an array that is too small would reach
-# into what the launch asks for.
+# The declaration of dynamic shared memory. A kernel without it gets none, because an array that is too small
+# would reach into it.
 _DYNAMIC = re.compile(r'\bextern\b(?!\s*"C")')
 
 
 class Fault(Exception):
-    """The kernel was stopped, or refused before its first thread. ``kind`` as in `Mistake.fault`."""
+    """Error for a kernel that was stopped or could not start; ``kind`` is as in `Mistake.fault`."""
 
-    def __init__(self, kind: str, said: str, array: str = "") -> None:
-        super().__init__(said)
+    def __init__(self, kind: str, message: str, array: str = "") -> None:
+        super().__init__(message)
         self.kind = kind
-        self.said = said
+        self.message = message
         self.array = array
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The results of a launch: outputs by name, their first contents, and the inputs that it changed."""
+    """The results of a launch: outputs by name, their initial contents, and the inputs that it changed."""
 
-    found: dict[str, Array]
+    outputs: dict[str, Array]
     start: dict[str, Array]
     overwritten: tuple[str, ...]
     counters: KernelCounters
@@ -98,19 +98,19 @@ class Bench:
         arrays, args, start = on_device(self.cp, exercise, case, seed)
         launch = Launch.of(source, case.grid, case.block, args, _dynamic(source, case))
         counters = self._observe(exercise, case, launch, counting or Counters())
-        found = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
+        outputs = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
         inputs = [p.name for p in exercise.arguments if p.pointer and p.read_only]
-        written = tuple(
+        overwritten = tuple(
             name
             for name in inputs
             if self.cp.asnumpy(arrays[name]).tobytes() != np.asarray(case.values[name]).tobytes()
         )
-        return Run(found, start, written, counters)
+        return Run(outputs, start, overwritten, counters)
 
     def sanitize(
         self, exercise: KernelExercise, source: KernelSource, case: Case
     ) -> tuple[SanitizerReport, dict[str, Array]]:
-        """Launch a kernel under all checks, and what its outputs hold then (`Hazards.restore`)."""
+        """Launch a kernel with all checks; return the report and the outputs (`Hazards.restore`)."""
         arrays, args, _ = on_device(self.cp, exercise, case)
         launch = Launch.of(source, case.grid, case.block, args, _dynamic(source, case))
         report: SanitizerReport = self._observe(exercise, case, launch, Hazards(restore=False))
@@ -124,18 +124,18 @@ class Bench:
             yield
 
     def be_patient(self) -> None:
-        """Give launches more time from now on: what ends with few elements ends with many, if slowly."""
+        """Raise the time limit of launches: a kernel that ends for few elements ends for many, but slowly."""
         for device in self.side.machine.devices:
             device.watchdog_s = PATIENT_WATCHDOG_S
 
-    def _observe(self, exercise: KernelExercise, case: Case, launch: Launch, what: Any) -> Any:
+    def _observe(self, exercise: KernelExercise, case: Case, launch: Launch, observation: Any) -> Any:
         try:
             with warnings.catch_warnings():
                 # A GPU would silently read another value, so this is another parameter list.
                 warnings.simplefilter("error", ArgumentWarning)
-                return self.side.observe(launch, what)
+                return self.side.observe(launch, observation)
         except (TypeError, ArgumentWarning) as error:
-            raise Fault("parameters", _parameters(exercise, error)) from None
+            raise Fault("parameters", _parameter_message(exercise, error)) from None
         except RuntimeError as error:
             empty = any(np.size(value) == 0 for value in case.values.values())
             raise _fault(error, empty, self.side.machine.current_device.watchdog_s) from None
@@ -143,7 +143,7 @@ class Bench:
 
 @contextmanager
 def bench() -> Iterator[Bench]:
-    """Make a bench for a `with` block."""
+    """Create a bench for a `with` block."""
     with session.bench() as side:
         for device in side.machine.devices:
             device.watchdog_s = WATCHDOG_S
@@ -157,26 +157,26 @@ def read(exercise: KernelExercise, answer: Any) -> KernelSource:
     Raises
     ------
     NotYet
-        If it is none, or another one.
+        If the answer is not a kernel, or is another kernel.
     """
-    pass_it = f'pass the kernel itself: cp.RawKernel(code, "{exercise.kernel}"), or its CUDA C++ text'
+    hint = f'pass the kernel itself: cp.RawKernel(code, "{exercise.kernel}"), or its CUDA C++ text'
     if isinstance(answer, str):
         answer = answer.removeprefix(_BYTE_ORDER_MARK)
         if exercise.kernel not in answer:
-            raise NotYet(f"this text has no kernel `{exercise.kernel}`; {pass_it}.")
-        return _of_characters(KernelSource(exercise.kernel, answer))
+            raise NotYet(f"this text has no kernel `{exercise.kernel}`; {hint}.")
+        return _check_characters(KernelSource(exercise.kernel, answer))
     try:
         source = kernel_source(answer)
     except (TypeError, AttributeError):
-        raise NotYet(f"{_described(answer)} is no kernel; {pass_it}.") from None
+        raise NotYet(f"{_type_name(answer)} is no kernel; {hint}.") from None
     # A template's kernel bears its expression, saxpy<float>, or what C++ makes of it, _Z5saxpyIfE....
     instance = rf"{exercise.kernel}(<.*)?|_Z{len(exercise.kernel)}{exercise.kernel}\w*"
     if not re.fullmatch(instance, source.name):
         raise NotYet(f"this kernel is called `{source.name}`; the exercise asks for `{exercise.kernel}`.")
-    return _of_characters(source)
+    return _check_characters(source)
 
 
-def _of_characters(source: KernelSource) -> KernelSource:
+def _check_characters(source: KernelSource) -> KernelSource:
     try:
         source.code.encode()
     except UnicodeEncodeError as error:
@@ -212,25 +212,27 @@ def has_todo(source: KernelSource) -> bool:
 
 
 def unwritten() -> NotYet:
-    """The verdict on a stub."""
+    """Return the exception for a stub that is unchanged."""
     return Unwritten("the kernel still has its TODO; write the body first.")
 
 
 def _first_error(log: str, code: str) -> str:
     lines = [line for line in log.splitlines() if line.strip()]
-    first = next((line for line in lines if "error" in line), lines[0] if lines else "no reason given")
-    found = re.match(r".*?\((\d+)\): (?:catastrophic )?error: (.*)", first)
-    if found is None:
-        return f"{first.strip().rstrip('.')}."
-    number = int(found[1])
-    what = found[2].strip().rstrip(".")
+    error_line = next((line for line in lines if "error" in line), lines[0] if lines else "no reason given")
+    match = re.match(r".*?\((\d+)\): (?:catastrophic )?error: (.*)", error_line)
+    if match is None:
+        return f"{error_line.strip().rstrip('.')}."
+    number = int(match[1])
+    error_text = match[2].strip().rstrip(".")
     source = code.splitlines()
-    text = short(source[number - 1]) if 0 < number <= len(source) else ""
-    said = f"line {number} `{text}`: {what}." if text else f"line {number}: {what}."
-    return said + (_pasted(text) if "token" in what else "")
+    source_text = short(source[number - 1]) if 0 < number <= len(source) else ""
+    message = (
+        f"line {number} `{source_text}`: {error_text}." if source_text else f"line {number}: {error_text}."
+    )
+    return message + (_pasted_character_message(source_text) if "token" in error_text else "")
 
 
-def _pasted(line: str) -> str:
+def _pasted_character_message(line: str) -> str:
     """Return a message for a character that only looks like one of C++, as pasted text may have."""
     letter = next((letter for letter in line if ord(letter) > 127 and not letter.isalnum()), "")
     name = unicodedata.name(letter, "no printable character") if letter else ""
@@ -247,49 +249,51 @@ def short(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
-def _parameters(exercise: KernelExercise, error: Exception) -> str:
+def _parameter_message(exercise: KernelExercise, error: Exception) -> str:
     reason = _plain(str(error))
-    number = re.search(r"argument (\d+) \('(\w+)'\)", reason)
-    takes = re.search(r"takes (\d+) arguments? but (\d+)", reason)
-    what = "its parameters are not those of the exercise"
-    if number and int(number[1]) <= len(exercise.arguments):
-        wanted = exercise.parameters.split(",")[int(number[1]) - 1].strip()
-        what = f"parameter {number[1]}, `{number[2]}`, is to be `{wanted}`"
-    elif takes:
-        what = f"it has {count(int(takes[1]), 'parameter')} instead of {takes[2]}"
-    return f"{what}; keep the given list: {exercise.signature}."
+    argument = re.search(r"argument (\d+) \('(\w+)'\)", reason)
+    counts = re.search(r"takes (\d+) arguments? but (\d+)", reason)
+    problem = "its parameters are not those of the exercise"
+    if argument and int(argument[1]) <= len(exercise.arguments):
+        declaration = exercise.parameters.split(",")[int(argument[1]) - 1].strip()
+        problem = f"parameter {argument[1]}, `{argument[2]}`, is to be `{declaration}`"
+    elif counts:
+        problem = f"it has {count(int(counts[1]), 'parameter')} instead of {counts[2]}"
+    return f"{problem}; keep the given list: {exercise.signature}."
 
 
-def _fault(error: RuntimeError, empty: bool, limit_s: float) -> Fault:
+def _fault(error: RuntimeError, has_empty_array: bool, limit_s: float) -> Fault:
     kind = getattr(error, "kind", "") or "refused"
     site = getattr(error, "site", None)
     if site is None:
         return Fault(kind, _plain(str(error)))
     text = f" `{short(site.source_text)}`" if site.source_text else ""
     line = f"line {site.line}{text}, " if site.line else ""
-    where = f"{line}block {site.block}, thread {site.thread}"
+    location = f"{line}block {site.block}, thread {site.thread}"
     message = _plain(str(error)).replace(f" `{site.source_text}`", text)
     array = re.search(r"\(parameter (\w+)\)", getattr(error, "array", ""))
     if kind == "endless":
         return Fault(
-            kind, f"it does not end ({where}). Look for a loop that never stops, or for a wait in vain."
+            kind, f"it does not end ({location}). Look for a loop that never stops, or for a wait in vain."
         )
     if kind == "too long":
         return Fault(
             kind,
-            f"it takes longer than {limit_s:g} s of processor time ({where}). "
+            f"it takes longer than {limit_s:g} s of processor time ({location}). "
             "Look for a loop that takes more turns than it should.",
         )
-    did = {"read": "reads", "wrote": "writes"}.get(message.split()[0], "changes an element")
+    verb = {"read": "reads", "wrote": "writes"}.get(message.split()[0], "changes an element")
     if kind == "out of bounds" and getattr(error, "space", "") == "shared":
         size = re.search(r"the block has [\d,]+ bytes? of shared memory", message)
-        return Fault(kind, f"{where}, {did} outside shared memory{f': {size[0]}' if size else ''}.")
+        return Fault(kind, f"{location}, {verb} outside shared memory{f': {size[0]}' if size else ''}.")
     if kind == "out of bounds" and re.search("No allocation is near|null pointer", message):
-        if empty:
-            return Fault(kind, f"{where}, {did} an element of an array that has none.")
-        return Fault(kind, f"{where}, {did} at address {site.address:#x}, near no array: check the pointer.")
+        if has_empty_array:
+            return Fault(kind, f"{location}, {verb} an element of an array that has none.")
+        return Fault(
+            kind, f"{location}, {verb} at address {site.address:#x}, near no array: check the pointer."
+        )
     if kind == "out of bounds" and array:
-        return Fault(kind, f"{where}, {did} outside `{array[1]}`.", array[1])
+        return Fault(kind, f"{location}, {verb} outside `{array[1]}`.", array[1])
     return Fault(kind, message)
 
 
@@ -300,7 +304,7 @@ def _plain(text: str) -> str:
     return re.sub(r"^kernel '[^']*':? ", "", text)
 
 
-def _described(answer: Any) -> str:
+def _type_name(answer: Any) -> str:
     if inspect.isroutine(answer):
         return f"the function `{answer.__name__}`"
     return f"a value of type {type(answer).__name__}"
@@ -309,18 +313,18 @@ def _described(answer: Any) -> str:
 def on_device(
     cp: Any, exercise: KernelExercise, case: Case, seed: int = 0
 ) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, Array]]:
-    """Arrays by name, the arguments of a launch, and what outputs hold before it."""
+    """Return arrays by name, the arguments of a launch, and the initial contents of outputs."""
     arrays: dict[str, Any] = {}
-    start: dict[str, Array] = {}
+    initial: dict[str, Array] = {}
     gaps = []
     args = []
     for number, parameter in enumerate(exercise.arguments):
         name = parameter.name
         value = case.values.get(name)
         if name in case.wanted:
-            wanted = values_of(case.wanted[name])
-            value = garbage(seed, wanted.shape, wanted.dtype, number) if value is None else value
-            start[name] = value
+            expected = values_of(case.wanted[name])
+            value = garbage(seed, expected.shape, expected.dtype, number) if value is None else value
+            initial[name] = value
         if parameter.pointer:
             gaps.append(cp.cuda.alloc(_GAP_BYTES))
             arrays[name] = cp.asarray(value)
@@ -328,14 +332,14 @@ def on_device(
         else:
             args.append(parameter.scalar(value))
     gaps.append(cp.cuda.alloc(_GAP_BYTES))
-    return arrays, tuple(args), start
+    return arrays, tuple(args), initial
 
 
 def on_gpu(
     cp: Any, exercise: KernelExercise, source: KernelSource, case: Case
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return the real GPU's results of a launch, and the first contents of its outputs."""
+    """Return the real GPU's results of a launch, and the initial contents of its outputs."""
     kernel = cp.RawKernel(source.code, source.name, options=source.options)
-    arrays, args, start = on_device(cp, exercise, case)
+    arrays, args, initial = on_device(cp, exercise, case)
     Launch.of(kernel, case.grid, case.block, args, case.shared_bytes).run()
-    return {name: cp.asnumpy(arrays[name]) for name in case.wanted}, start
+    return {name: cp.asnumpy(arrays[name]) for name in case.wanted}, initial

@@ -15,7 +15,12 @@ from gpulab_course.teach.judge import draw
 from gpulab_course.teach.judge.compare import wrong_elements
 from gpulab_course.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage, Unwritten
 from gpulab_course.teach.judge.kernel.bench import Fault, Run, bench, compiled, on_gpu, read
-from gpulab_course.teach.judge.kernel.costs import counted, keep_budget, repeated, share_work
+from gpulab_course.teach.judge.kernel.costs import (
+    counted_launches,
+    keep_budget,
+    repeated_work_message,
+    share_work,
+)
 from gpulab_course.teach.judge.kernel.trial import Trial
 from gpulab_course.teach.judge.past import Past
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
@@ -27,45 +32,45 @@ _ORDERS = (
     ("random", 1, "in random order"),
     ("in turns", 2, "with blocks that take turns at barriers"),
 )
-_NO_ORDER = "CUDA promises no order of blocks: let them work on different elements, or use atomics."
-_AT_ONCE = (
+_ORDER_ADVICE = "CUDA promises no order of blocks: let them work on different elements, or use atomics."
+_BARRIER_ADVICE = (
     "Blocks run at the same time, and while one is at a barrier others go on: what it reads afterwards has "
     "to hold whatever they did meanwhile."
 )
 _Step = tuple[Stage, Callable[[Trial], str]]
 # The sanitizer's name for a value that a shuffle takes from a missing lane.
 _ABSENT = "shuffle from an absent lane"
-# So many times the reference's instructions, and large sizes would take minutes.
-_HOPELESS = 40
+# With this factor of the reference's instructions, large sizes would take minutes.
+_HOPELESS_FACTOR = 40
 
 
 def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
     """Judge a kernel in five stages."""
     name = exercise.exercise_id
     steps = _STEPS if session.real_cp() is not None else _STEPS[:-1]
-    with session.steps(len(steps), "gl.check") as begin, bench() as place:
+    with session.steps(len(steps), "gl.check") as begin_step, bench() as test_bench:
         try:
             source = read(exercise, answer)
-            compiled(place, exercise, source)
+            compiled(test_bench, exercise, source)
             seed = past.seed(draw.seed_of(name + source.code))
-            trial = Trial(exercise, source, place, seed, past)
-            stages = _judged(trial, steps, begin)
+            trial = Trial(exercise, source, test_bench, seed, past)
+            stages = _judge_stages(trial, steps, begin_step)
         except NotYet as reason:
             return Verdict(name, False, str(reason))
-    failed = [stage for stage in stages if stage.state == "failed"]
-    if failed:
-        past.failed(failed[-1].name, trial.failed)
-    # What few threads do alone costs more as well: the last stage that failed has the reason.
-    message = failed[-1].said if failed else exercise.praise
-    return Verdict(name, not failed, message, tuple(stages), tuple(trial.scores))
+    failures = [stage for stage in stages if stage.state == "failed"]
+    if failures:
+        past.failed(failures[-1].name, trial.failed)
+    # Work of few threads also costs more, so the last failed stage has the reason.
+    message = failures[-1].said if failures else exercise.praise
+    return Verdict(name, not failures, message, tuple(stages), tuple(trial.scores))
 
 
-def _judged(trial: Trial, steps: Sequence[_Step], begin: Callable[[], None]) -> list[StageResult]:
+def _judge_stages(trial: Trial, steps: Sequence[_Step], begin_step: Callable[[], None]) -> list[StageResult]:
     outcomes = {stage: StageResult(stage, "not reached") for stage in STAGES}
     for stage, step in steps:
-        begin()
-        failed = [stage for stage in STAGES if outcomes[stage].state == "failed"]
-        if failed and not (failed == ["budget"] and stage == "parallelism"):
+        begin_step()
+        failures = [stage for stage in STAGES if outcomes[stage].state == "failed"]
+        if failures and not (failures == ["budget"] and stage == "parallelism"):
             break
         if trial.hopeless and stage == "budget":
             continue
@@ -83,7 +88,7 @@ def results(trial: Trial) -> str:
     """Check small sizes with every block shape, every kind of data, and the exercise's table."""
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases()]
     runs = [trial.run(case, "results", number) for number, case in enumerate(cases)]
-    trial.hopeless = _hopeless(trial, cases, runs)
+    trial.hopeless = _hopeless_mistake(trial, cases, runs)
     sizes = len({case.size for case in cases})
     shapes = len({case.block for case in cases})
     launches = count(len(cases), "launch", "launches")
@@ -105,7 +110,7 @@ def large_results(trial: Trial) -> str:
 def counted_results(trial: Trial) -> str:
     """Check the results of the launches in which costs are counted."""
     if trial.hopeless is None:
-        counted(trial)
+        counted_launches(trial)
     return ""
 
 
@@ -118,9 +123,9 @@ def orders(trial: Trial) -> str:
                     trial.run(replace(case, label=f"{case.label}, run {words}"), "orders", seed)
                 except NotYet as reason:
                     if order != "in turns":
-                        raise NotYet(f"{reason} {_NO_ORDER}") from None
-                    hazards(trial)  # names the line, where it finds one
-                    raise NotYet(f"{reason} {_AT_ONCE}") from None
+                        raise NotYet(f"{reason} {_ORDER_ADVICE}") from None
+                    hazards(trial)  # a hazard report names the line
+                    raise NotYet(f"{reason} {_BARRIER_ADVICE}") from None
     return "the same with blocks in order, reversed, at random, and taking turns at barriers."
 
 
@@ -131,22 +136,22 @@ def hazards(trial: Trial) -> str:
         try:
             report, outputs = trial.bench.sanitize(trial.exercise, trial.source, case)
         except Fault as stop:
-            raise trial.stopped("hazards", case, stop) from None
-        unused = all(
+            raise trial.fault_error("hazards", case, stop) from None
+        is_unused = all(
             not wrong_elements(outputs[name], expected).any() for name, expected in case.wanted.items()
         )
         for hazard in report.hazards:
-            if hazard.kind == _ABSENT and unused:
-                continue  # a lane may receive what is undefined, and drop it
+            if hazard.kind == _ABSENT and is_unused:
+                continue  # a lane may receive an undefined value and ignore it
             is_double_write = hazard.kind == "WAW" and hazard.space == "global"
             if hazard.severity == "info" and trial.exercise.once and is_double_write:
                 sentence = hazard.message.partition(", and nothing says")[0]
-                raise trial.mistaken(
+                raise trial.record_mistake(
                     Mistake("hazards", case, f"{case.label}: {sentence}.", hazard=hazard.kind)
                 )
             if hazard.severity != "info":
                 message = f"{case.label}: the result is right by luck only: {hazard.message}"
-                raise trial.mistaken(Mistake("hazards", case, message, hazard=hazard.kind))
+                raise trial.record_mistake(Mistake("hazards", case, message, hazard=hazard.kind))
         if not report.complete:
             blocks = f"{report.blocks_checked or 0:,} of {prod(case.launch_grid):,} blocks"
             raise NotYet(
@@ -160,7 +165,7 @@ def hazards(trial: Trial) -> str:
 def parallelism(trial: Trial) -> str:
     """Check that the kernel is not serial, and that threads do not repeat each other's work."""
     if trial.hopeless is not None:
-        raise trial.mistaken(trial.hopeless)
+        raise trial.record_mistake(trial.hopeless)
     return share_work(trial)
 
 
@@ -175,7 +180,7 @@ def on_real_gpu(trial: Trial) -> str:
     return f"The same on the {device}."
 
 
-# The last one where there is a real GPU.
+# The last step needs a real GPU.
 _STEPS: tuple[_Step, ...] = (
     ("results", results),
     ("orders", orders),
@@ -188,16 +193,18 @@ _STEPS: tuple[_Step, ...] = (
 )
 
 
-def _hopeless(trial: Trial, cases: list[Case], runs: list[Run]) -> Mistake | None:
-    # Not of blocks below a warp, in which what is done once a block weighs most.
-    numbers = [number for number, case in enumerate(cases) if prod(case.block) > 32] or range(len(cases))
-    heaviest = max(numbers, key=lambda number: runs[number].counters.warp_instructions)
-    longest = max(numbers, key=lambda number: runs[number].counters.longest_warp_instructions)
-    trial.longest = cases[longest], runs[longest].counters
+def _hopeless_mistake(trial: Trial, cases: list[Case], runs: list[Run]) -> Mistake | None:
+    # Blocks below a warp are left out, because work per block dominates there.
+    candidates = [number for number, case in enumerate(cases) if prod(case.block) > 32] or range(len(cases))
+    heaviest = max(candidates, key=lambda number: runs[number].counters.warp_instructions)
+    busiest = max(candidates, key=lambda number: runs[number].counters.longest_warp_instructions)
+    trial.longest = cases[busiest], runs[busiest].counters
     exercise = trial.exercise
     counters = runs[heaviest].counters
     source = KernelSource(exercise.kernel, exercise.source(exercise.reference))
     reference = trial.bench.run(exercise, source, cases[heaviest].shipped or cases[heaviest]).counters
-    if counters.warp_instructions <= _HOPELESS * reference.warp_instructions:
+    if counters.warp_instructions <= _HOPELESS_FACTOR * reference.warp_instructions:
         return None
-    return Mistake("parallelism", cases[heaviest], repeated(cases[heaviest], counters, reference))
+    return Mistake(
+        "parallelism", cases[heaviest], repeated_work_message(cases[heaviest], counters, reference)
+    )

@@ -23,13 +23,13 @@ from virtualgpu.protocol import Counters
 from virtualgpu.records import Dim3, KernelCounters, KernelSource
 
 # Sizes up to this are small: tried with every block shape, and before any other.
-SMALL = 5000
+MAX_SMALL = 5000
 # About so many elements show every kind of data.
-_DATA_SIZE = 1000
+_MEDIUM_SIZE = 1000
 # Launches under checks have at most so many threads.
-_HAZARD_THREADS = 4096
+_MAX_HAZARD_THREADS = 4096
 # Rows of a table are tried with so many blocks at most, where there is such a block.
-_MOST_BLOCKS = 600
+_MAX_ROW_BLOCKS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Counted:
 
 @dataclass
 class Trial:
-    """An answer, the bench it runs on, and what has been found out about it.
+    """The check of one answer: the bench on which it runs, and the results so far.
 
     ``hopeless`` is the mistake of a kernel that works so much more than the reference that large sizes are
     left out: its small results are right, and it fails for its cost. ``large`` are the large launches with
@@ -69,95 +69,104 @@ class Trial:
         """Sizes and blocks in the order in which they are tried."""
         rng = np.random.default_rng(self.seed)
         blocks = self.exercise.blocks(rng)
-        return draw.tried(self.exercise.sizes(rng, self.bench.threads_at_once), blocks, SMALL)
+        return draw.plan(self.exercise.sizes(rng, self.bench.threads_at_once), blocks, MAX_SMALL)
 
     @cached_property
     def small_cases(self) -> list[Case]:
-        """The launch on which the last answer failed, and the plan's small ones with random data."""
-        own = [self.case(size, block) for size, block in self.plan if np.prod(size) <= SMALL]
-        return [*self._again(True), *own]
+        """The launch on which the last answer failed, and the small launches of the plan with random data."""
+        cases = [self.case(size, block) for size, block in self.plan if np.prod(size) <= MAX_SMALL]
+        return [*self._failed_cases(True), *cases]
 
-    def _again(self, small: bool, *stages: str) -> list[Case]:
-        """The launch on which the last answer failed, if it is small or large and was in such a stage."""
+    def _failed_cases(self, is_small: bool, *stages: str) -> list[Case]:
+        """Return the launch on which the last answer failed, if its size and stage match."""
         case = self.past.again_in(*stages) if stages else self.past.again
-        return [case] if case is not None and (np.prod(case.size) <= SMALL) == small else []
+        return [case] if case is not None and (np.prod(case.size) <= MAX_SMALL) == is_small else []
 
     def large_cases(self) -> Iterator[Case]:
         """Yield the large launches, each made when it is needed."""
-        yield from self._again(False)
-        yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > SMALL)
+        yield from self._failed_cases(False)
+        yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > MAX_SMALL)
 
     def data_cases(self) -> list[Case]:
         """Return a launch of middle size for every kind of data, and one with the largest block."""
         data = Draw(self.seed)
-        size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _DATA_SIZE))
+        size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _MEDIUM_SIZE))
         self.exercise.case(data, size, block)
         kinds = draw.KINDS[1:] if data.special else (draw.DUPLICATES, draw.EXTREME)
-        small = [entry for entry in self.plan if np.prod(entry[0]) <= SMALL]
+        small = [entry for entry in self.plan if np.prod(entry[0]) <= MAX_SMALL]
         widest = max(small, key=lambda entry: (prod(entry[1]), np.prod(entry[0])))
         return [self.case(*entry, kind) for kind in kinds for entry in dict.fromkeys(((size, block), widest))]
 
     def table_cases(self) -> list[Case]:
-        """The rows of the exercise's table, with blocks of the plan."""
-        middling, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _DATA_SIZE))
+        """Return the launches of the exercise's table, with blocks of the plan."""
+        medium_size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _MEDIUM_SIZE))
         blocks = list(dict.fromkeys(entry[1] for entry in self.plan))
         cases = []
         for number, row in enumerate(self.exercise.table):
-            for turn, size in enumerate(row.sizes or (middling,)):
-                fit = [b for b in blocks if np.prod(size) <= _MOST_BLOCKS * prod(b)] if row.sizes else [block]
-                chosen = row.block or (fit or blocks)[(number + turn) % len(fit or blocks)]
-                data = Draw([self.seed, number, turn])
-                cases.append(made_case(self.exercise, data, size, chosen, row.case, row.what))
+            for size_number, size in enumerate(row.sizes or (medium_size,)):
+                suitable = (
+                    [b for b in blocks if np.prod(size) <= _MAX_ROW_BLOCKS * prod(b)]
+                    if row.sizes
+                    else [block]
+                )
+                row_block = (
+                    row.block or (suitable or blocks)[(number + size_number) % len(suitable or blocks)]
+                )
+                data = Draw([self.seed, number, size_number])
+                cases.append(labelled_case(self.exercise, data, size, row_block, row.case, row.what))
         return cases
 
     def order_cases(self) -> list[Case]:
         """Return a medium and a larger launch of several blocks, and one of three waves if blocks wait."""
-        several = [case for case in self.small_cases if prod(case.launch_grid) > 1]
-        several.sort(key=lambda case: prod(case.launch_grid))
-        chosen = self._again(True, "orders")
-        chosen += [several[len(several) // 2], several[-1]] if several else []
+        multi_block = [case for case in self.small_cases if prod(case.launch_grid) > 1]
+        multi_block.sort(key=lambda case: prod(case.launch_grid))
+        cases = self._failed_cases(True, "orders")
+        cases += [multi_block[len(multi_block) // 2], multi_block[-1]] if multi_block else []
         if self.exercise.crowded:
-            chosen.append(self.case(*max(self.plan, key=lambda entry: int(np.prod(entry[0])))))
-        return chosen
+            cases.append(self.case(*max(self.plan, key=lambda entry: int(np.prod(entry[0])))))
+        return cases
 
     def hazard_cases(self) -> list[Case]:
         """Return launches for the sanitizer: of many blocks, of many idle threads, and of one element."""
-        chosen = self._again(True, "hazards")
-        small = [case for case in self.small_cases if case.threads <= _HAZARD_THREADS]
+        cases = self._failed_cases(True, "hazards")
+        small = [case for case in self.small_cases if case.threads <= _MAX_HAZARD_THREADS]
         for shape in dict.fromkeys(case.block for case in small):
-            own = [case for case in small if case.block == shape]
-            chosen.append(max(own, key=lambda case: (prod(case.launch_grid), np.prod(case.size))))
-            chosen.append(
-                max(own, key=lambda case: (case.threads - np.prod(case.size)) * (np.prod(case.size) > 1))
+            same_shape = [case for case in small if case.block == shape]
+            cases.append(max(same_shape, key=lambda case: (prod(case.launch_grid), np.prod(case.size))))
+            cases.append(
+                max(
+                    same_shape,
+                    key=lambda case: (case.threads - np.prod(case.size)) * (np.prod(case.size) > 1),
+                )
             )
-        chosen += [case for case in small if np.prod(case.size) == 1][:1]
-        return list({id(case): case for case in chosen}.values())
+        cases += [case for case in small if np.prod(case.size) == 1][:1]
+        return list({id(case): case for case in cases}.values())
 
     def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
         """Return a launch to try, with its own random numbers, so that scalar parameters vary in sign."""
-        seed = [self.seed, *(int(side) for side in np.atleast_1d(size)), *block]
-        return made_case(self.exercise, Draw(seed, kind), size, block)
+        seed = [self.seed, *(int(length) for length in np.atleast_1d(size)), *block]
+        return labelled_case(self.exercise, Draw(seed, kind), size, block)
 
     def run(self, case: Case, stage: Stage, seed: int = 0, counting: Counters | None = None) -> Run:
-        """Launch and compare.
+        """Launch the kernel and compare its outputs.
 
         Raises
         ------
         NotYet
-            For whatever is wrong, with the exercise's advice.
+            If anything is wrong, with the exercise's advice.
         """
         try:
             run = self.bench.run(self.exercise, self.source, case, seed, counting)
-        except Fault as stop:
-            raise self.stopped(stage, case, stop) from None
+        except Fault as fault:
+            raise self.fault_error(stage, case, fault) from None
         for name in run.overwritten:
             raise NotYet(f"{case.label}: it writes to `{name}`, which it may only read.")
         try:
-            self.compare(stage, case, run.found, run.start)
+            self.compare(stage, case, run.outputs, run.start)
         except NotYet:
             if not seed:
                 raise
-            # Other garbage in the outputs tells better what is wrong with it.
+            # A run with other initial contents gives a better message.
             self.run(case, stage)
             raise NotYet(
                 f"{case.label}: the result depends on what the output held before, and that can be anything: "
@@ -165,20 +174,20 @@ class Trial:
             ) from None
         return run
 
-    def stopped(self, stage: Stage, case: Case, stop: Fault) -> NotYet:
-        """The verdict on a kernel that was stopped."""
-        if stop.kind == "parameters":
-            return NotYet(stop.said)
-        mistake = Mistake(stage, case, f"{case.label}: {stop.said}", fault=stop.kind, array=stop.array)
-        return self.mistaken(mistake)
+    def fault_error(self, stage: Stage, case: Case, fault: Fault) -> NotYet:
+        """Return the exception for a kernel that was stopped."""
+        if fault.kind == "parameters":
+            return NotYet(fault.message)
+        mistake = Mistake(stage, case, f"{case.label}: {fault.message}", fault=fault.kind, array=fault.array)
+        return self.record_mistake(mistake)
 
-    def mistaken(self, mistake: Mistake) -> NotYet:
-        """The verdict on a mistake: what was found, and what helps."""
+    def record_mistake(self, mistake: Mistake) -> NotYet:
+        """Record a mistake, and return the exception with its message and advice."""
         self.failed = mistake.case
         return NotYet(advised(self.exercise.advice, mistake))
 
     def compare(self, stage: Stage, case: Case, outputs: dict[str, Array], start: dict[str, Array]) -> None:
-        """Raise `NotYet` for the first output that is not as wanted."""
+        """Raise `NotYet` for the first output that differs from the expected one."""
         for name, expected in case.wanted.items():
             wrong = wrong_elements(outputs[name], expected)
             if not wrong.any():
@@ -187,27 +196,33 @@ class Trial:
                 raise unwritten()
             values = values_of(expected)
             message = f"{case.label}: {first_wrong(name, outputs[name], values, wrong)}."
-            raise self.mistaken(
+            raise self.record_mistake(
                 Mistake(stage, case, message, name, outputs[name], values, start[name], wrong)
             )
 
 
-def made_case(
+def labelled_case(
     exercise: KernelExercise,
-    drawn: Draw,
+    data: Draw,
     size: Any,
     block: Dim3,
-    make: Callable[..., Case] | None = None,
-    what: str = "",
+    create: Callable[..., Case] | None = None,
+    row_title: str = "",
 ) -> Case:
-    """A launch with the label that messages open with: the exercise's own, or a row of its table."""
-    case = (make or exercise.case)(drawn, size, block)
+    """Return a launch with its label for messages; `create` is the exercise's own function or a row's."""
+    case = (create or exercise.case)(data, size, block)
     case.block = block
     case.size = size
     threads = "×".join(str(n) for n in block if n > 1) or "1"
     shape = f"{count(prod(case.launch_grid), 'block')} of {threads} {noun(prod(block), 'thread')}"
     numbers = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.pointer}
-    whole = [f"{name} = {n:,}" for name, n in numbers.items() if isinstance(n, int | np.integer)]
-    data = f", data with {drawn.kind}" if drawn.kind else f", {what}" if what else ""
-    case.label = f"{', '.join([*whole, shape])}{data}"
+    integers = [f"{name} = {n:,}" for name, n in numbers.items() if isinstance(n, int | np.integer)]
+    data_text = f", data with {data.kind}" if data.kind else f", {row_title}" if row_title else ""
+    case.label = f"{', '.join([*integers, shape])}{data_text}"
     return case
+
+
+def _idle_threads(case: Case) -> Any:
+    """Return the number of threads without an element; 0 for a launch of one element."""
+    elements = np.prod(case.size)
+    return (case.threads - elements) * (elements > 1)

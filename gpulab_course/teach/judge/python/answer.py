@@ -17,10 +17,10 @@ from gpulab_course.teach.judge.python.functions import must_be_a_function, must_
 
 
 class Answer:
-    """A function or value that lives in another process.
+    """A learner's function or value in another process.
 
-    What it is called with is sent anew each time; what comes back has been turned into exact types
-    (`values`): numbers, texts, lists, tuples, dictionaries, arrays, and `values.Other` for all else.
+    Each call sends its arguments. The reply consists of exact types (`values`): numbers, strings, lists,
+    tuples, dictionaries, arrays, and `values.Other` for everything else.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Answer:
         ``asking(shown, function, *arguments)`` calls ``function(answer, *arguments)`` there; `shown` names
         the call in messages.
     seed
-        What data are drawn from: the same answer is judged the same way, and no answer knows it.
+        The seed of random data: the same answer gets the same data, and no answer can read the seed.
 
     Attributes
     ----------
@@ -38,8 +38,8 @@ class Answer:
         Its type's name.
     """
 
-    def __init__(self, asking: Callable[..., Any], seed: int, is_function: bool, kind: str) -> None:
-        self._asking = asking
+    def __init__(self, ask_process: Callable[..., Any], seed: int, is_function: bool, kind: str) -> None:
+        self._ask_process = ask_process
         self.seed = seed
         self.is_function = is_function
         self.kind = kind
@@ -48,11 +48,11 @@ class Answer:
         return self.calling("", *arguments)
 
     def calling(self, shown: str, *arguments: Any) -> Any:
-        """Call the function; an exception that it raises is reported with the call as in `shown`."""
-        return self._asking(shown, child.call_it, *arguments)
+        """Call the function; a message about an exception shows the call as `shown`."""
+        return self._ask_process(shown, child.call_answer, *arguments)
 
     def value(self) -> Any:
-        """The answer itself, if it is a value."""
+        """Return the answer itself, if it is a value."""
         return self.ask(child.itself)
 
     def ask(
@@ -64,24 +64,24 @@ class Answer:
     ) -> Any:
         """Call ``function(answer, *arguments)`` in the answer's process, and return its result.
 
-        What an answer may ask and must not look into stays here: `back` is called as often as
-        ``function(answer, asks, *arguments)`` calls ``asks``, with plain data; a ValueError or TypeError is
-        raised there, anything else is the verdict.
+        Hidden data stay in this process: ``function(answer, asks, *arguments)`` gets a function `asks`, and
+        each call of it calls `back` here with plain data. A ValueError or TypeError is raised there, any
+        other error here.
         """
-        return self._asking(shown, function, *arguments, back=back)
+        return self._ask_process(shown, function, *arguments, back=back)
 
     @cached_property
     def rng(self) -> np.random.Generator:
-        """Random numbers, from the seed on."""
+        """Random number generator with the seed of the answer."""
         return self.draw().rng
 
     def draw(self) -> Draw:
-        """Random data, from the seed on."""
+        """Return random data with the seed of the answer."""
         return Draw(self.seed)
 
 
 def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
-    """Call a learner's function; an exception that it raises becomes `NotYet` with the call spelled out.
+    """Call a learner's function; an exception becomes `NotYet` with the text of the call.
 
     `shown` is how the call is written in messages, where its arguments would be too long.
 
@@ -98,10 +98,10 @@ def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
 
 
 def seed_of_answer(answer: Any, pickled: bytes) -> int:
-    """A seed from an answer's text; where there is none, from what is sent of it."""
+    """Return a seed from an answer's source text, or from its pickle if there is no text."""
     try:
         text = inspect.getsource(answer)
     except (OSError, TypeError):
         return zlib.crc32(pickled)
-    # Layout alone does not redraw.
+    # A changed layout alone does not change the data.
     return zlib.crc32("".join(text.split()).encode(errors="replace"))

@@ -1,12 +1,12 @@
 """Python answers that run in a process of their own, so that they cannot harm the notebook.
 
-The verdict is made here, of plain data that come from there. An answer may do what it likes with its own
-process; what it writes is a value, right or wrong, or it is nothing.
+The verdict is made here from plain data. An answer cannot influence it except by the values that it returns.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ from gpulab.processes import child
 from gpulab.processes.errors import ProcessError, unexpected
 from gpulab.processes.talk import Talk
 from gpulab.processes.values import DamagedError
-from gpulab_course.teach.first_lines import say_left_out
+from gpulab_course.teach.first_lines import print_omitted
 from gpulab_course.teach.judge.exercise import NotYet, ProgramExercise, PythonExercise
 from gpulab_course.teach.judge.past import Past
 from gpulab_course.teach.judge.python.answer import Answer, seed_of_answer
@@ -43,24 +43,24 @@ def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any, past: P
     stops the check.
     """
     try:
-        return _on_both(exercise, answer, past or Past())
+        return _judge_on_devices(exercise, answer, past or Past())
     except KeyboardInterrupt:
         return Verdict(exercise.exercise_id, False, "you stopped the check.")
 
 
-def _on_both(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past) -> Verdict:
-    verdict = _judged(exercise, answer, _virtual_device(), past)
+def _judge_on_devices(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past) -> Verdict:
+    verdict = _judge_on(exercise, answer, _virtual_device(), past)
     if not verdict or not isinstance(exercise, ProgramExercise) or session.real_cp() is None:
         return verdict
     choice = session.which_device()
-    real = _judged(exercise, answer, f"cuda:{choice.index}", past)
+    real = _judge_on(exercise, answer, f"cuda:{choice.index}", past)
     if real:
-        first = replace(verdict.stages[0], said=f"{verdict.stages[0].said} The same on the {choice.device}.")
-        return replace(verdict, stages=(first, *verdict.stages[1:]))
+        stage = replace(verdict.stages[0], said=f"{verdict.stages[0].said} The same on the {choice.device}.")
+        return replace(verdict, stages=(stage, *verdict.stages[1:]))
     return replace(real, message=f"on the {choice.device}: {real.message}")
 
 
-def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str, past: Past) -> Verdict:
+def _judge_on(exercise: PythonExercise | ProgramExercise, answer: Any, device: str, past: Past) -> Verdict:
     import cloudpickle
 
     def not_yet(message: str) -> Verdict:
@@ -72,16 +72,17 @@ def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str
         return not_yet(_unsendable(error))
     if len(pickled) > _SENT_BYTES:
         return not_yet("it brings very large data along; make them inside the function.")
-    own = seed_of_answer(answer, pickled)
+    text_seed = seed_of_answer(answer, pickled)
     try:
         if isinstance(exercise, ProgramExercise):
             with _talk(device, exercise.limit_s) as talk:
-                there = _put(talk, pickled, past.seed(own))
-                return judge_program(exercise, there, lambda: _beside(device, exercise.limit_s), past)
-        for seed in dict.fromkeys([*([past.again] if past.again is not None else []), past.seed(own)]):
+                remote = _load_answer(talk, pickled, past.seed(text_seed))
+                references = functools.partial(_reference_process, device, exercise.limit_s)
+                return judge_program(exercise, remote, references, past)
+        for seed in dict.fromkeys([*([past.again] if past.again is not None else []), past.seed(text_seed)]):
             with _talk(device, exercise.limit_s) as talk:
                 try:
-                    praise = exercise.judge(_put(talk, pickled, seed))
+                    praise = exercise.judge(_load_answer(talk, pickled, seed))
                 except NotYet:
                     past.failed("", seed)
                     raise
@@ -91,9 +92,9 @@ def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str
     except DamagedError:
         return not_yet(_DAMAGED)
     except Exception as error:
-        said = unexpected(error).removeprefix("it ").rstrip(".")
+        error_text = unexpected(error).removeprefix("it ").rstrip(".")
         return not_yet(
-            f"the check itself {said}. That is a fault of gpulab, not of your answer; please report it."
+            f"the check itself {error_text}. That is a fault of gpulab, not of your answer; please report it."
         )
 
 
@@ -108,12 +109,12 @@ def _talk(device: str, limit_s: float) -> Iterator[Talk]:
 
 
 def _show_printed(talk: Talk) -> None:
-    """End an answer's process, and show the first lines that it printed, and how many more there were."""
+    """End an answer's process, print its first lines, and print the number of omitted lines."""
     text, count = talk.printed()
     lines = text.splitlines()[:SHOWN_LINES]
     for line in lines:
         print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
-    say_left_out(count - len(lines))
+    print_omitted(count - len(lines))
 
 
 def let_cupy_be_found(_: Any) -> None:
@@ -124,8 +125,8 @@ def let_cupy_be_found(_: Any) -> None:
         virtualgpu.as_cupy()
 
 
-def _put(talk: Talk, pickled: bytes, seed: int) -> Answer:
-    """Bring an answer into a process."""
+def _load_answer(talk: Talk, pickled: bytes, seed: int) -> Answer:
+    """Load an answer in its process, and return its interface."""
 
     def ask(shown: str, function: Callable[..., Any], *arguments: Any, back: Any = None) -> Any:
         try:
@@ -142,12 +143,12 @@ def _put(talk: Talk, pickled: bytes, seed: int) -> Answer:
 
 
 @contextlib.contextmanager
-def _beside(device: str, limit_s: float) -> Iterator[Callable[[Any], Answer]]:
+def _reference_process(device: str, limit_s: float) -> Iterator[Callable[[Any], Answer]]:
     """Start a process that an answer cannot reach, for the judge's own programs."""
     import cloudpickle
 
     with Talk(device, 2 * limit_s, modules=MODULES) as talk:
-        yield lambda program: _put(talk, cloudpickle.dumps(program), 0)
+        yield lambda program: _load_answer(talk, cloudpickle.dumps(program), 0)
 
 
 def _virtual_device() -> str:

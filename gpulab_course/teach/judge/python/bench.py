@@ -31,9 +31,9 @@ class Bench:
     Attributes
     ----------
     record : ProgramRecord, optional
-        What the program cost; None on a real device.
+        The costs of the program; None on a real device.
     acts : list of Act
-        What it did to streams and memory, where that was checked.
+        Its uses of streams and memory, if they were checked.
     """
 
     def __init__(self, cp: Any, side: Any) -> None:
@@ -46,7 +46,7 @@ class Bench:
         self._pinned: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
 
     def watched(self, program: Callable[[], Any]) -> Any:
-        """Call a program and note what it costs; within another such call, as part of that."""
+        """Call a program and record its costs; a nested call belongs to the outer one."""
         if self._side is None or self._watching:
             return program()
         recorder = self._side.timeline_recorder()
@@ -87,14 +87,16 @@ class Bench:
             self.uses("reads after the call", "the result", reads=(result,))
         return result
 
-    def uses(self, does: str, what: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> None:
-        """Let the host read or write arrays of its own memory, in words: it `does` `what`."""
+    def uses(
+        self, verb: str, object_name: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()
+    ) -> None:
+        """Record that the host reads or writes arrays, with words for messages."""
         if self._checker is not None:
-            self._checker.see(HostUse(does, _regions(reads, what), _regions(writes, what)))
+            self._checker.see(HostUse(verb, _regions(reads, object_name), _regions(writes, object_name)))
 
     @contextmanager
     def checking(self, current: Any) -> Iterator[list[StreamHazard]]:
-        """Check the order between streams in a block; afterwards the list has what was found."""
+        """Check the order between streams in a block; the list has the hazards after the block."""
         names = {(self.cp.cuda.Device().id, current.ptr): "current"}
         checker = StreamChecker(names)
         watcher = self._side.stream_watcher()
@@ -114,32 +116,36 @@ class Bench:
 
     def writes_to(self, array: Any) -> bool:
         """Return whether any work has written to a device array while its uses were recorded."""
-        works = [work for act in self.acts for work in _works(act)]
-        (own,) = self.places((array,)) or (None,)
-        return own is not None and any(
-            overlap(region, own) for work in works for region in (*work.writes, *work.atomics)
+        all_work = [work for act in self.acts for work in _work_of(act)]
+        (array_region,) = self.regions((array,)) or (None,)
+        return array_region is not None and any(
+            overlap(region, array_region) for work in all_work for region in (*work.writes, *work.atomics)
         )
 
-    def places(self, results: Sequence[Any]) -> tuple[Region, ...]:
+    def regions(self, results: Sequence[Any]) -> tuple[Region, ...]:
         """Return the memory regions of the device arrays among the results."""
         arrays = [a for a in results if isinstance(a, self.cp.ndarray)]
         regions = (Region.of_array(a.device.id, a.data.ptr, a.itemsize, a.shape, a.strides) for a in arrays)
         return tuple(region for region in regions if region is not None)
 
     def compute(self, duration_us: float) -> None:
-        """Let the host be busy: on its modelled clock, on a real one by waiting."""
+        """Keep the host busy: on its modelled clock, or by waiting on a real machine."""
         if self._side is not None:
             self._side.machine.clock.advance(1000 * duration_us)
             return
-        until = time.perf_counter() + 1e-6 * duration_us
-        while time.perf_counter() < until:
+        end_s = time.perf_counter() + 1e-6 * duration_us
+        while time.perf_counter() < end_s:
             pass
 
 
-def _works(act: Act) -> tuple[Work, ...]:
+def _work_of(act: Act) -> tuple[Work, ...]:
     return (act,) if isinstance(act, Work) else act.nodes if isinstance(act, GraphLaunch) else ()
 
 
-def _regions(arrays: Sequence[npt.NDArray[Any]], what: str) -> tuple[Region, ...]:
-    regions = (Region.of_array(HOST, a.ctypes.data, a.itemsize, a.shape, a.strides, what) for a in arrays)
-    return tuple(region for region in regions if region is not None)
+def _regions(arrays: Sequence[npt.NDArray[Any]], object_name: str) -> tuple[Region, ...]:
+    regions = []
+    for a in arrays:
+        region = Region.of_array(HOST, a.ctypes.data, a.itemsize, a.shape, a.strides, object_name)
+        if region is not None:
+            regions.append(region)
+    return tuple(regions)

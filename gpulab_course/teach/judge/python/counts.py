@@ -8,13 +8,13 @@ from itertools import groupby
 from gpulab.analysis.overlap import intervals, length_ns
 from gpulab_course.teach.judge.budget import Score
 from gpulab_course.teach.judge.exercise import Budget
-from gpulab_course.teach.judge.python.flow import Flow, beside, held_up
+from gpulab_course.teach.judge.python.flow import Flow, concurrent_kernels, waiting_kernels
 from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import Activity, Synchronization, Timeline
 
 
 class ProgramRecord:
-    """The work that a program gave the device, in its order, and how often the host waited.
+    """The work that a program issued to the device, in order, and the number of waits of the host.
 
     ``kernel_bus_bytes`` is what its kernels moved between host and device by themselves, ``stream_id`` the
     stream that was current; ``flow`` is there where the program was checked, too: what its result rests on.
@@ -37,20 +37,20 @@ class ProgramRecord:
         self.activities = sorted(timeline.activities, key=lambda a: a.correlation_id)
 
     def copies(self, *kinds: str) -> list[Activity]:
-        """Copies, of those kinds (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``) or all."""
+        """Return the copies of these kinds (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``), or all."""
         copies = [a for a in self.activities if a.kind in ("MEMCPY", "MEMCPY2")]
         return [a for a in copies if not kinds or a.copy_kind in kinds]
 
     @property
     def copied_by_kernels(self) -> int:
         """Count the copies of arrays that CuPy's kernels made."""
-        return len([a for a in self.of_kind("CONCURRENT_KERNEL") if a.name.startswith(_COPIES)])
+        return len([a for a in self.of_kind("CONCURRENT_KERNEL") if a.name.startswith(_COPY_KERNEL)])
 
     @property
     def polls(self) -> int:
-        """Count how often the host queried whether something has ended, which is a wait, too."""
+        """Count the series of queries with which the host polled, each of which is a wait, too."""
         calls = sorted(self.timeline.calls, key=lambda call: call.start_ns)
-        return sum(asks for asks, _ in groupby(calls, key=lambda call: call.name in QUERIES))
+        return sum(is_query for is_query, _ in groupby(calls, key=lambda call: call.name in QUERIES))
 
     @property
     def working_kernels(self) -> list[Activity]:
@@ -74,13 +74,13 @@ class ProgramRecord:
 
     @property
     def graph_depth(self) -> int:
-        """Nodes on the longest chain of any launch of a graph."""
+        """Return the number of nodes on the longest chain of any launch of a graph."""
         depth: dict[int, int] = {}
         for a in self.activities:
             if a.graph_id:
-                first = a.correlation_id - a.graph_node_id  # of this launch
-                before = (depth[number] for number in a.after if first <= number < a.correlation_id)
-                depth[a.correlation_id] = 1 + max(before, default=0)
+                first_id = a.correlation_id - a.graph_node_id  # of this launch
+                depths = (depth[number] for number in a.after if first_id <= number < a.correlation_id)
+                depth[a.correlation_id] = 1 + max(depths, default=0)
         return max(depth.values(), default=0)
 
     @property
@@ -91,23 +91,23 @@ class ProgramRecord:
         """
         engines = [self.copies("HtoD"), self.copies("DtoH"), self.of_kind("CONCURRENT_KERNEL")]
         busy_ns = [length_ns(intervals(engine)) for engine in engines]
-        could_ns = sum(busy_ns) - max(busy_ns)
+        hideable_ns = sum(busy_ns) - max(busy_ns)
         hidden_ns = sum(busy_ns) - length_ns(intervals([a for engine in engines for a in engine]))
-        return round(100 * hidden_ns / could_ns) if could_ns else 0
+        return round(100 * hidden_ns / hideable_ns) if hideable_ns else 0
 
     def waits_of(self, *types: str) -> list[Synchronization]:
-        """Waits of CUPTI's types."""
+        """Return the synchronizations of these CUPTI types."""
         return [wait for wait in self.timeline.synchronizations if wait.type in types]
 
     def of_kind(self, kind: str) -> list[Activity]:
-        """Operations of one of CUPTI's kinds."""
+        """Return the operations of one CUPTI kind."""
         return [a for a in self.activities if a.kind == kind]
 
 
-_COPIES = "cupy_copy"
-# Kernels that only bring elements elsewhere.
-_MOVES = (
-    _COPIES,
+_COPY_KERNEL = "cupy_copy"
+# Kernels that only copy elements.
+_COPY_KERNELS = (
+    _COPY_KERNEL,
     "cupy_stack",
     "cupy_vstack",
     "cupy_hstack",
@@ -122,19 +122,19 @@ def _bytes(*kinds: str) -> Callable[[ProgramRecord], int]:
     return lambda record: sum(a.size_bytes for a in record.copies(*kinds))
 
 
-# Of those that budgets may name, what asks for more than a timeline: which work the result rests on.
-OF_CHECKED: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
+# Counts of budgets that need checked runs, because they depend on the data flow.
+CHECKED_COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
     "streams": (
         "<n stream|streams> that <n works|work> for the result",
         lambda record: len({a.stream_id for a in record.working_kernels}),
     ),
     "beside": (
         "<n kernel|kernels> that may run beside one of another stream",
-        lambda record: beside(record.working_kernels, record.activities),
+        lambda record: concurrent_kernels(record.working_kernels, record.activities),
     ),
     "held_up": (
         "<n kernel|kernels> of the current stream that <n waits|wait> for another stream",
-        lambda record: held_up(record.working_kernels, record.activities, record.stream_id),
+        lambda record: waiting_kernels(record.working_kernels, record.activities, record.stream_id),
     ),
     "working_graph_launches": (
         "graph <n launch|launches> that the result rests on",
@@ -142,7 +142,9 @@ OF_CHECKED: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
     ),
     "computed_outside": (
         "<n kernel|kernels> that <n computes|compute> outside of graphs",
-        lambda record: sum(not a.graph_id and not a.name.startswith(_MOVES) for a in record.working_kernels),
+        lambda record: sum(
+            not a.graph_id and not a.name.startswith(_COPY_KERNELS) for a in record.working_kernels
+        ),
     ),
     "graph_kernels": (
         "<n kernel|kernels> of graphs that the result rests on",
@@ -213,20 +215,20 @@ COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
         lambda record: record.memory.kept_bytes,
     ),
     "wasted_bytes": ("<n byte|bytes> taken and never needed", lambda record: record.memory.wasted_bytes),
-    **OF_CHECKED,
+    **CHECKED_COUNTS,
 }
 
 
 def counted(record: ProgramRecord) -> dict[str, int]:
-    """All counts of a program."""
-    return {name: int(read_off(record)) for name, (_, read_off) in COUNTS.items()}
+    """Return all counts of a program by name."""
+    return {name: int(read_count(record)) for name, (_, read_count) in COUNTS.items()}
 
 
 def scored(
     item: Budget, yours: dict[str, int], reference: dict[str, int], naive: dict[str, int] | None
 ) -> Score:
-    """The figures of one budget, of three programs."""
+    """Return the score of one budget from the counts of three programs."""
     name = item.counter
     golf = item.most != 0 and item.least is None and item.least_share is None
-    other = None if naive is None else naive[name]
-    return Score(name, COUNTS[name][0], yours[name], reference[name], other, golf=golf)
+    naive_count = None if naive is None else naive[name]
+    return Score(name, COUNTS[name][0], yours[name], reference[name], naive_count, golf=golf)

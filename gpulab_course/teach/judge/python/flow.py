@@ -1,7 +1,6 @@
-"""Data flow of a program: the work that wrote its result, the work that wrote the inputs of that, and so on.
+"""Data flow of a program: the work that wrote its result, the work that wrote its inputs, and so on.
 
-A kernel in a second stream, or a graph, that nobody needs the results of is no answer to an exercise that
-asks for two streams, or for a graph.
+An exercise on two streams, or on a graph, only counts kernels and graphs whose results are used.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from virtualgpu.records.acts import Act, GraphLaunch, Region, Work
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The operations that a result rests on, by their numbers, and the launches of graphs."""
+    """The numbers of the operations on which a result depends, and the number of graph launches."""
 
     numbers: frozenset[int] = frozenset()
     graph_launches: int = 0
@@ -28,61 +27,61 @@ class Flow:
 
 def flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
     """Return the work on which the contents of `results` depend, after the last act."""
-    needed = list(results)
+    regions = list(results)
     numbers = set[int]()
     launches = 0
     for act in reversed(acts):
         if isinstance(act, Work):
-            needed = _before(act, needed, numbers)
+            regions = _inputs_of(act, regions, numbers)
         elif isinstance(act, GraphLaunch):
-            known = len(numbers)
+            previous = len(numbers)
             for node in reversed(act.nodes):
-                needed = _before(node, needed, numbers)
-            launches += len(numbers) > known
+                regions = _inputs_of(node, regions, numbers)
+            launches += len(numbers) > previous
     return Flow(frozenset(numbers), launches)
 
 
-def _before(work: Work, needed: list[Region], numbers: set[int]) -> list[Region]:
-    """Return the memory that is needed before some work, if `needed` is needed after it."""
+def _inputs_of(work: Work, regions: list[Region], numbers: set[int]) -> list[Region]:
+    """Return the memory that is needed before some work, if `regions` is needed after it."""
     written = (*work.writes, *work.atomics)
-    if not any(overlap(region, other) for region in written for other in needed):
-        return needed
+    if not any(overlap(region, other) for region in written for other in regions):
+        return regions
     numbers.add(work.number)
-    left = [other for other in needed if not any(covers(region, other) for region in work.writes)]
-    return [*left, *(region for region in (*work.reads, *work.atomics) if region not in left)]
+    remaining = [other for other in regions if not any(covers(region, other) for region in work.writes)]
+    return [*remaining, *(region for region in (*work.reads, *work.atomics) if region not in remaining)]
 
 
-def beside(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
-    """Count the kernels that may run at the same time as another one of them in another stream.
+def concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
+    """Count the kernels that may run at the same time as a kernel of another stream.
 
-    `activities` are all, in the order in which they were given.
+    `activities` holds all operations in the order in which they were issued.
     """
-    bits, before = _ordered(activities)
+    bits, ancestors = _ancestor_masks(activities)
     return sum(
         any(
             a.stream_id != b.stream_id
-            and not before[a.correlation_id] & bits[b.correlation_id]
-            and not before[b.correlation_id] & bits[a.correlation_id]
+            and not ancestors[a.correlation_id] & bits[b.correlation_id]
+            and not ancestors[b.correlation_id] & bits[a.correlation_id]
             for b in kernels
         )
         for a in kernels
     )
 
 
-def held_up(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
-    """Count the kernels in a stream that must wait for one of them in another stream."""
-    bits, before = _ordered(activities)
+def waiting_kernels(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
+    """Count the kernels of a stream that must wait for a kernel of another stream."""
+    bits, ancestors = _ancestor_masks(activities)
     others = sum(bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
-    return sum(a.stream_id == stream_id and before[a.correlation_id] & others > 0 for a in kernels)
+    return sum(a.stream_id == stream_id and ancestors[a.correlation_id] & others > 0 for a in kernels)
 
 
-def _ordered(activities: Sequence[Activity]) -> tuple[dict[int, int], dict[int, int]]:
+def _ancestor_masks(activities: Sequence[Activity]) -> tuple[dict[int, int], dict[int, int]]:
     """Return for each activity number its bit, and the bits of the activity and of all that end before it."""
     bits: dict[int, int] = {}
-    before: dict[int, int] = {}
+    ancestors: dict[int, int] = {}
     for a in activities:
-        known = bits[a.correlation_id] = 1 << len(bits)
+        mask = bits[a.correlation_id] = 1 << len(bits)
         for number in a.after:
-            known |= before.get(number, 0)
-        before[a.correlation_id] = known
-    return bits, before
+            mask |= ancestors.get(number, 0)
+        ancestors[a.correlation_id] = mask
+    return bits, ancestors

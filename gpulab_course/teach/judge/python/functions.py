@@ -12,7 +12,7 @@ from gpulab_course.teach.judge.exercise import NotYet
 
 
 def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = True) -> Any:
-    """`answer.call` in the answer's own process, of the function itself."""
+    """Call a function in the answer's own process, with the errors of `answer.call`."""
     must_be_a_function(name, callable(function), type(function).__name__)
     try:
         result = function(*args)
@@ -23,9 +23,9 @@ def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = 
     return result
 
 
-def must_be_a_function(name: str, is_one: bool, kind: str) -> None:
+def must_be_a_function(name: str, is_callable: bool, kind: str) -> None:
     """Raise `NotYet` if an answer cannot be called."""
-    if not is_one:
+    if not is_callable:
         raise NotYet(f"{name} should be a function, not {kind}; pass it without calling it.")
 
 
@@ -35,18 +35,18 @@ def must_return(shown: str, result: Any) -> None:
         raise NotYet(f"{shown} returns nothing; replace the TODO and end with a return.")
 
 
-def parts_of(found: Any) -> list[Any] | None:
+def parts_of(value: Any) -> list[Any] | None:
     """Return the elements of a tuple, a list or an array of one dimension; None for anything else."""
-    if isinstance(found, np.ndarray):
-        return list(found) if found.ndim == 1 else None
-    return list(found) if isinstance(found, tuple | list) else None
+    if isinstance(value, np.ndarray):
+        return list(value) if value.ndim == 1 else None
+    return list(value) if isinstance(value, tuple | list) else None
 
 
-def equals(found: Any, right: Any) -> bool:
-    """Return whether a value equals a text, number, None or tuple of them; an array of several never does."""
+def equals(value: Any, expected: Any) -> bool:
+    """Return whether a value equals a string, number, None or tuple; a larger array never does."""
     try:
-        return bool(found == right)
-    except ValueError:  # of elements, each of which is equal or not
+        return bool(value == expected)
+    except ValueError:  # an array of several elements has no single truth value
         return False
 
 
@@ -63,7 +63,7 @@ def is_number(value: Any) -> bool:
 
 
 def as_float(number: Any) -> float:
-    """A number as a float: infinite where it is too large for one."""
+    """Return a number as a float, or an infinity if it is too large."""
     try:
         return float(number)
     except OverflowError:
@@ -71,5 +71,5 @@ def as_float(number: Any) -> float:
 
 
 def spell(name: str, args: tuple[Any, ...]) -> str:
-    """A call as the learner would write it."""
+    """Return the text of a call as the learner would write it."""
     return f"{name}({', '.join(map(spelt, args))})"

@@ -1,4 +1,4 @@
-"""Memory of a virtual device that a program uses: from the driver, and for its arrays."""
+"""Memory of a virtual device that a program uses: memory from the driver, and memory of arrays."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 
 class MemoryUse:
-    """Counts while a program runs, whichever pools it uses.
+    """Memory counts of a running program, independent of the pools that it uses.
 
     Attributes
     ----------
     driver_calls : int
-        Segments taken from the device and given back: cudaMalloc and cudaFree.
+        Number of calls of cudaMalloc and cudaFree.
     segments : int
-        Segments taken.
+        Number of segments that were allocated.
     peak_reserved_bytes : int
-        The most that the program held of the device, beyond what was taken before.
+        Peak of the device memory of the program, without memory that was allocated before.
     peak_used_bytes : int
-        The most bytes of its arrays at once.
+        Peak of the bytes of its arrays.
     kept_bytes : int
-        Bytes of arrays that still live when it is done, its result among them.
+        Bytes of arrays that are alive at its end, including its result.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class MemoryUse:
 
     @contextmanager
     def counting(self, device: Any) -> Iterator[None]:
-        """Count in a block."""
+        """Count the memory of the program that runs in the block."""
         ledger = device.memory.ledger
         ledger.mark()
         calls = ledger.driver_calls

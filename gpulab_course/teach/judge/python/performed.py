@@ -1,4 +1,4 @@
-"""A call of a device program in the answer's process: its result, its costs and its unordered uses."""
+"""A call of a device program in the answer's process: its result, its costs and its hazards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpulab_course.teach.judge.python.functions import call_here
 
 # Where nothing waits for another: as it comes; the same, and every use of memory is looked at; another order
 # that the streams allow, with a seed (`Machine.stream_order`).
-How = Literal["as given", "checked"] | tuple[str, int]
+RunMode = Literal["as given", "checked"] | tuple[str, int]
 _MOST_HAZARDS = 3
 
 
@@ -35,7 +35,7 @@ class Task:
     arguments, on_device, unchanged
         As in `ProgramCase`.
     how
-        How its work is run, and whether that is checked.
+        How its work is run, and whether its uses of memory are checked.
     returns
         `ProgramExercise.returns`.
     """
@@ -46,7 +46,7 @@ class Task:
     arguments: tuple[Any, ...]
     on_device: bool = False
     unchanged: bool = False
-    how: How = "as given"
+    how: RunMode = "as given"
     returns: bool = True
 
 
@@ -59,76 +59,73 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
     -------
     dict
         ``result``, as the caller reads it in that stream; ``counts``, None on a real device; ``hazards``,
-        sentences, where that is checked; ``changed``, the numbers of arguments that were to stay and did not.
+        messages of the checks; ``changed``, the numbers of arguments that the program must not change.
     """
     real: Any = session.real_cp()
     with session.bench() if real is None else nullcontext() as side:
         cp = real if side is None else side.cp
         bench = Bench(cp, side)
-        kept = [given.copy() if isinstance(given, np.ndarray) else None for given in task.arguments]
-        sources = [None if a is None or not task.on_device else cp.asarray(a) for a in kept]
+        originals = [a.copy() if isinstance(a, np.ndarray) else None for a in task.arguments]
+        sources = [None if a is None or not task.on_device else cp.asarray(a) for a in originals]
         with cp.cuda.Stream(non_blocking=True) as current:
-            given = [
-                argument if source is None else _elsewhere(cp, source)
+            inputs = [
+                argument if source is None else _garbage_like(cp, source)
                 for argument, source in zip(task.arguments, sources, strict=True)
             ]
             cp.cuda.Device().synchronize()
-            around: Any = nullcontext([])
+            order_context: Any = nullcontext([])
             if task.how == "checked":
-                around = bench.checking(current)
+                order_context = bench.checking(current)
             elif side is not None and task.how != "as given":
-                around = side.machine.stream_order(*task.how)
-            with around as found:
-                for argument, source in zip(given, sources, strict=True):
+                order_context = side.machine.stream_order(*task.how)
+            with order_context as hazards:
+                for argument, source in zip(inputs, sources, strict=True):
                     if source is not None:
                         argument[...] = source  # not copyto(), which no order holds back
                 bench.acts.clear()
 
-                def called(*arguments: Any) -> Any:
+                def call(*arguments: Any) -> Any:
                     names = {"name": task.name, "shown": task.label}
                     return bench.watched(
                         lambda: call_here(program, *arguments, returns=task.returns, **names)
                     )
 
-                result = task.calls(bench, called, *given)
+                result = task.calls(bench, call, *inputs)
                 parts = result if isinstance(result, tuple | list) else (result,)
                 if bench.record is not None:
-                    bench.record.flow = flow(bench.acts, bench.places(parts))
-                written = [isinstance(a, cp.ndarray) and bench.writes_to(a) for a in given]
-                result = _brought(bench, result)
+                    bench.record.flow = flow(bench.acts, bench.regions(parts))
+                is_written = [isinstance(a, cp.ndarray) and bench.writes_to(a) for a in inputs]
+                result = _on_host(bench, result)
             cp.cuda.Device().synchronize()
-            changed = [
-                number
-                for number, (argument, before) in enumerate(zip(given, kept, strict=True))
-                if task.unchanged
-                and before is not None
-                and (
-                    written[number]
-                    or any(_differs(cp, each, before) for each in (argument, *bench.pinned_of(argument)))
-                )
-            ]
-        said = [hazard.message for hazard in (found or ())[:_MOST_HAZARDS]]
+            changed = []
+            for number, (argument, original) in enumerate(zip(inputs, originals, strict=True)):
+                if not task.unchanged or original is None:
+                    continue
+                copies = (argument, *bench.pinned_of(argument))
+                if is_written[number] or any(_differs(cp, copy, original) for copy in copies):
+                    changed.append(number)
+        messages = [hazard.message for hazard in (hazards or ())[:_MOST_HAZARDS]]
         counts = bench.record and counted(bench.record)
-        return {"result": result, "counts": counts, "hazards": said, "changed": changed}
+        return {"result": result, "counts": counts, "hazards": messages, "changed": changed}
 
 
-def _elsewhere(cp: Any, source: Any) -> Any:
+def _garbage_like(cp: Any, source: Any) -> Any:
     """Return an array like another one, with meaningless contents."""
     array = cp.empty_like(source)
     array.fill(cp.nan if array.dtype.kind == "f" else 1)
     return array
 
 
-def _differs(cp: Any, found: Any, before: Any) -> bool:
-    return bool(cp.asnumpy(found).tobytes() != before.tobytes())
+def _differs(cp: Any, array: Any, original: Any) -> bool:
+    return bool(cp.asnumpy(array).tobytes() != original.tobytes())
 
 
-def _brought(bench: Bench, result: Any) -> Any:
-    """Copy a result for the caller: arrays of the device are marked as such."""
+def _on_host(bench: Bench, result: Any) -> Any:
+    """Return a result as host data; arrays of the device are marked as `OnDevice`."""
     if isinstance(result, tuple | list):
-        parts = [_brought(bench, part) for part in result]
+        parts = [_on_host(bench, part) for part in result]
         return parts if isinstance(result, list) else tuple(parts)
     if isinstance(result, bench.cp.ndarray):
         return OnDevice(bench.read(result))
-    found = bench.read(result)
-    return found.copy() if isinstance(found, np.ndarray) else found
+    value = bench.read(result)
+    return value.copy() if isinstance(value, np.ndarray) else value

@@ -1,4 +1,4 @@
-"""Device programs: Python functions that use ``cp``, judged by their results and by what they cost."""
+"""Device programs: Python functions that use ``cp``, judged by their results and their costs."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from gpulab_course.teach.judge.draw import Draw
 from gpulab_course.teach.judge.exercise import Budget, NotYet, ProgramCase, ProgramExercise, Stage
 from gpulab_course.teach.judge.past import Past
 from gpulab_course.teach.judge.python.answer import Answer
-from gpulab_course.teach.judge.python.counts import COUNTS, OF_CHECKED, scored
-from gpulab_course.teach.judge.python.performed import How, Task, perform
+from gpulab_course.teach.judge.python.counts import CHECKED_COUNTS, COUNTS, scored
+from gpulab_course.teach.judge.python.performed import RunMode, Task, perform
 from gpulab_course.teach.judge.python.results import compare
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
 
 Counts = dict[str, int]
-Call = tuple[ProgramCase, How]
-Beside = Callable[[], AbstractContextManager[Callable[[Any], Answer]]]
+Call = tuple[ProgramCase, RunMode]
+ReferenceProcess = Callable[[], AbstractContextManager[Callable[[Any], Answer]]]
 
 # Other lawful orders in which a program has to give the same results.
 ORDERS: tuple[tuple[str, int], ...] = (("last first", 0), ("random", 1))
-_HOWS: tuple[How, ...] = ("as given", "checked", *ORDERS)
-_LARGE = 2  # so many of the last sizes
+_RUN_MODES: tuple[RunMode, ...] = ("as given", "checked", *ORDERS)
+_LARGE = 2  # number of the last sizes that count as large
 
 
 def judge_program(
-    exercise: ProgramExercise, answer: Answer, beside: Beside, past: Past | None = None
+    exercise: ProgramExercise, answer: Answer, reference_process: ReferenceProcess, past: Past | None = None
 ) -> Verdict:
     """Judge a program: every size, the order of its streams, and its budgets.
 
-    `beside` gives a process that the answer does not reach, and puts the reference there. The call on which
+    `reference_process` starts a process that the answer cannot reach, for the reference. The call on which
     the last answer failed comes first.
     """
     past = past or Past()
@@ -48,15 +48,19 @@ def judge_program(
     names: list[Stage] = ["results", "hazards", "orders", "counts"]
     if not exercise.checked:
         names = ["results", "counts"]
-    with session.steps(len(names), "gl.check") as begin:
-        verdict = _judged(trial, names, answer, beside, begin)
+    with session.steps(len(names), "gl.check") as begin_step:
+        verdict = _judge_stages(trial, names, answer, reference_process, begin_step)
     if not verdict:
         past.failed(verdict.failed_stage, trial.failed)
     return verdict
 
 
-def _judged(
-    trial: _Trial, names: Sequence[Stage], answer: Answer, beside: Beside, begin: Callable[[], None]
+def _judge_stages(
+    trial: _Trial,
+    names: Sequence[Stage],
+    answer: Answer,
+    reference_process: ReferenceProcess,
+    begin_step: Callable[[], None],
 ) -> Verdict:
     exercise = trial.exercise
     name = trial.exercise.exercise_id
@@ -64,38 +68,39 @@ def _judged(
     sizes = range(len(trial.sizes))
     checked: dict[int, Counts] = {}
     try:
-        begin()
-        trial.once_more(answer)
+        begin_step()
+        trial.run_failed_call(answer)
         yours = {number: trial.run(answer, number) for number in sizes}
-        trial.table(answer)
+        trial.run_table(answer)
         results += (StageResult("results", "passed", f"right for {count(len(sizes), 'size')}."),)
         if not all(yours.values()):  # on a real device, where nothing is counted
             return Verdict(name, True, exercise.praise, results)
         if exercise.checked:
-            tried = sizes[:-1] or sizes
-            begin()
-            checked = {number: trial.run(answer, number, "checked") for number in tried}
+            checked_sizes = sizes[:-1] or sizes
+            begin_step()
+            checked = {number: trial.run(answer, number, "checked") for number in checked_sizes}
             results += (StageResult("hazards", "passed", "everything that has to wait does."),)
-            begin()
+            begin_step()
             for order in ORDERS:
-                for number in sorted({tried[len(tried) // 2], sizes[-1]}):  # the last has not been checked
+                # A medium size, and the last one, which has not been checked.
+                for number in sorted({checked_sizes[len(checked_sizes) // 2], sizes[-1]}):
                     trial.run(answer, number, order)
             message = f"right in {len(ORDERS)} other orders that its streams allow."
             results += (StageResult("orders", "passed", message),)
     except NotYet as reason:
         message = advised(exercise, str(reason))
-        failed, *left = names[len(results) :]
-        after = (StageResult(name, "not reached") for name in left)
-        return Verdict(name, False, message, (*results, StageResult(failed, "failed", message), *after))
+        failed, *remaining = names[len(results) :]
+        skipped = (StageResult(name, "not reached") for name in remaining)
+        return Verdict(name, False, message, (*results, StageResult(failed, "failed", message), *skipped))
     if not exercise.budgets:
         return Verdict(name, True, exercise.praise, results)
-    begin()
-    with beside() as put:
-        scores, message = trial.counted(put, yours, checked)
+    begin_step()
+    with reference_process() as put:
+        scores, message = trial.scores_and_message(put, yours, checked)
     if message:
         return Verdict(name, False, message, (*results, StageResult("counts", "failed", message)), scores)
-    counted = "; ".join(score.figure for score in scores) + "."
-    return Verdict(name, True, exercise.praise, (*results, StageResult("counts", "passed", counted)), scores)
+    summary = "; ".join(score.figure for score in scores) + "."
+    return Verdict(name, True, exercise.praise, (*results, StageResult("counts", "passed", summary)), scores)
 
 
 class _Trial:
@@ -104,42 +109,42 @@ class _Trial:
     ``failed`` is the call on which the answer has failed.
     """
 
-    def __init__(self, exercise: ProgramExercise, seed: int, again: Call | None = None) -> None:
+    def __init__(self, exercise: ProgramExercise, seed: int, failed_call: Call | None = None) -> None:
         self.exercise = exercise
         self._seed = seed
-        self._again = again
+        self._failed_call = failed_call
         self.failed: Call | None = None
         sizes = exercise.sizes
         self.sizes: Sequence[Any] = sizes(np.random.default_rng(seed)) if callable(sizes) else sizes
 
-    def _case(self, number: int, how: How) -> ProgramCase:
+    def _case(self, number: int, mode: RunMode) -> ProgramCase:
         """Return the case of one size with new data, so that a result kept from an earlier call is wrong."""
-        return self.exercise.case(Draw([self._seed, number, _HOWS.index(how)]), self.sizes[number])
+        return self.exercise.case(Draw([self._seed, number, _RUN_MODES.index(mode)]), self.sizes[number])
 
-    def run(self, program: Answer, number: int, how: How = "as given") -> Counts:
+    def run(self, program: Answer, number: int, mode: RunMode = "as given") -> Counts:
         """Run a program with one of the sizes, on the data for this way to run it."""
-        return self._run(program, self._case(number, how), how)
+        return self._run(program, self._case(number, mode), mode)
 
-    def once_more(self, program: Answer) -> None:
-        """The call on which the last answer failed."""
-        if self._again is not None:
-            self._run(program, *self._again)
+    def run_failed_call(self, program: Answer) -> None:
+        """Run the call on which the last answer failed, if there is one."""
+        if self._failed_call is not None:
+            self._run(program, *self._failed_call)
 
-    def table(self, program: Answer) -> None:
-        """The rows of the exercise's table."""
+    def run_table(self, program: Answer) -> None:
+        """Run the calls of the exercise's table."""
         for number, row in enumerate(self.exercise.table):
-            for turn, size in enumerate(row.sizes or (self.sizes[len(self.sizes) // 2],)):
-                case = row.case(Draw([self._seed, len(_HOWS), number, turn]), size)
+            for size_number, size in enumerate(row.sizes or (self.sizes[len(self.sizes) // 2],)):
+                case = row.case(Draw([self._seed, len(_RUN_MODES), number, size_number]), size)
                 label = f"{_label(self.exercise, case)}, {row.what}"
                 self._run(program, replace(case, label=label), "as given")
 
-    def _run(self, program: Answer, case: ProgramCase, how: How) -> Counts:
-        self.failed = case, how
-        counts = run(self.exercise, program, case, how) or {}
+    def _run(self, program: Answer, case: ProgramCase, mode: RunMode) -> Counts:
+        self.failed = case, mode
+        counts = run(self.exercise, program, case, mode) or {}
         self.failed = None
         return counts
 
-    def counted(
+    def scores_and_message(
         self, put: Callable[[Any], Answer], yours: dict[int, Counts], checked: dict[int, Counts]
     ) -> tuple[tuple[Score, ...], str]:
         """Return the scores at the last size, and a message about a budget that is exceeded at any size."""
@@ -149,72 +154,73 @@ class _Trial:
         naive = None if exercise.naive is None else self._costs(put, exercise.naive)
 
         def score(item: Budget, number: int) -> Score:
-            of_checked = item.counter in OF_CHECKED
-            at = min(number, max(checked)) if of_checked else number
-            mine = checked[at] if of_checked else yours[at]
-            other = naive(at, of_checked) if naive is not None and number == last else None
-            return scored(item, mine, reference(at, of_checked), other)
+            is_checked = item.counter in CHECKED_COUNTS
+            index = min(number, max(checked)) if is_checked else number
+            counts = checked[index] if is_checked else yours[index]
+            naive_counts = naive(index, is_checked) if naive is not None and number == last else None
+            return scored(item, counts, reference(index, is_checked), naive_counts)
 
         scores = tuple(score(item, last) for item in exercise.budgets)
         for number in reversed(range(last + 1)):
-            for item, at_last in zip(exercise.budgets, scores, strict=True):
+            for item, last_score in zip(exercise.budgets, scores, strict=True):
                 if item.large and number <= last - _LARGE:
                     continue
-                here = at_last if number == last else score(item, number)
-                if not budget.passes(item, here):
-                    return (
-                        scores,
-                        f"{_label(exercise, self._case(number, 'as given'))}: {budget.complaint(item, here)}",
-                    )
+                current = last_score if number == last else score(item, number)
+                if not budget.passes(item, current):
+                    label = _label(exercise, self._case(number, "as given"))
+                    return scores, f"{label}: {budget.complaint(item, current)}"
         return scores, ""
 
     def _costs(self, put: Callable[[Any], Answer], program: Any) -> Callable[[int, bool], Counts]:
         """Return a function for the costs of a program at each size, counted at the first call."""
-        known: dict[tuple[int, bool], Counts] = {}
+        cache: dict[tuple[int, bool], Counts] = {}
 
-        def costs(number: int, of_checked: bool) -> Counts:
-            if (number, of_checked) not in known:
-                how: How = "checked" if of_checked else "as given"
-                case = self._case(number, how)
-                known[number, of_checked] = run(self.exercise, put(program), case, how) or {}
-            return known[number, of_checked]
+        def costs(number: int, is_checked: bool) -> Counts:
+            if (number, is_checked) not in cache:
+                mode: RunMode = "checked" if is_checked else "as given"
+                case = self._case(number, mode)
+                cache[number, is_checked] = run(self.exercise, put(program), case, mode) or {}
+            return cache[number, is_checked]
 
         return costs
 
 
-def advised(exercise: ProgramExercise, said: str) -> str:
+def advised(exercise: ProgramExercise, message: str) -> str:
     """Return a message with the first piece of the exercise's advice that fits."""
-    more = next((advice for words, advice in exercise.advice if words in said), "")
-    return f"{said.rstrip()}{'' if said.endswith(('.', '!', '?')) else '.'} {more}" if more else said
+    advice_text = next((advice for words, advice in exercise.advice if words in message), "")
+    if not advice_text:
+        return message
+    period = "" if message.endswith((".", "!", "?")) else "."
+    return f"{message.rstrip()}{period} {advice_text}"
 
 
 def run(
-    exercise: ProgramExercise, program: Answer, case: ProgramCase, how: How = "as given"
+    exercise: ProgramExercise, program: Answer, case: ProgramCase, mode: RunMode = "as given"
 ) -> Counts | None:
     """Call a program on a fresh virtual device, and examine its result.
 
     Returns
     -------
     dict, optional
-        What it cost; None on a real device.
+        Its costs; None on a real device.
 
     Raises
     ------
     NotYet
-        If it raises, returns or changes something else than it should, or leaves out an order.
+        If it raises, returns or changes a wrong value, or lacks an order between streams.
     """
     label = _label(exercise, case)
     data = case.arguments, case.on_device, case.unchanged
-    task = Task(exercise.name, label, exercise.calls, *data, how, exercise.returns)
+    task = Task(exercise.name, label, exercise.calls, *data, mode, exercise.returns)
     facts = _facts(program.ask(perform, task, shown=label), len(case.arguments))
     if facts["hazards"]:
         raise NotYet(f"{label}: {facts['hazards'][0]}")
     try:
         compare(label, facts["result"], case)
     except NotYet as reason:
-        if isinstance(how, tuple):
+        if isinstance(mode, tuple):
             raise NotYet(f"In another order that its streams allow, {reason}") from None
-        if how == "checked":
+        if mode == "checked":
             raise NotYet(
                 f"{reason} With other numbers it was right: keep nothing of an earlier call."
             ) from None

@@ -18,18 +18,18 @@ class _WrongValues(NotYet):
 
 
 def compare(label: str, result: Any, case: ProgramCase) -> None:
-    """Compare a result, whose device arrays are `OnDevice`, with what is wanted.
+    """Compare a result, whose device arrays are `OnDevice`, with the expected one.
 
     Raises
     ------
     NotYet
-        If it is something else; what a known mistake would return earns its own sentence.
+        If they differ; the result of a known mistake gets its own sentence.
     """
     try:
         _compare(label, result, case.wanted, case.place)
     except _WrongValues as reason:
-        known = next((says for value, says in case.mistakes if _equal(result, value)), "")
-        raise NotYet(f"{reason} {known}".rstrip()) from None
+        advice = next((says for value, says in case.mistakes if _equal(result, value)), "")
+        raise NotYet(f"{reason} {advice}".rstrip()) from None
 
 
 def _compare(label: str, result: Any, wanted: Any, place: str) -> None:
@@ -52,8 +52,8 @@ def _compare_one(label: str, name: str, result: Any, expected: Any, place: str) 
     if place == "device" and not isinstance(result, OnDevice):
         raise NotYet(f"{label}: {name} should stay on the device; it is {_kind(result)}.")
     if place == "host" and not isinstance(result, np.ndarray):
-        is_left = "is still on the device" if isinstance(result, OnDevice) else "is a number"
-        raise NotYet(f"{label}: {name} should be a NumPy array; it {is_left}.")
+        state = "is still on the device" if isinstance(result, OnDevice) else "is a number"
+        raise NotYet(f"{label}: {name} should be a NumPy array; it {state}.")
     expected = expected if isinstance(expected, Near) else np.asarray(expected)
     array = result.values if isinstance(result, OnDevice) else np.asarray(result)
     values = values_of(expected)
@@ -70,9 +70,9 @@ def _compare_one(label: str, name: str, result: Any, expected: Any, place: str) 
         raise _WrongValues(f"{label}: {first_wrong(name, array, values, wrong)}.")
 
 
-def _equal(result: Any, wanted: Any) -> bool:
+def _equal(result: Any, expected: Any) -> bool:
     try:
-        _compare("", result, wanted, "")
+        _compare("", result, expected, "")
     except NotYet:
         return False
     return True

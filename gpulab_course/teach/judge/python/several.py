@@ -1,4 +1,4 @@
-"""Machines of several GPUs that answers are tried on, and what is counted there."""
+"""Virtual machines with several GPUs for answers, and the costs that are counted there."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gpulab import session
 from gpulab.analysis.hazards import StreamChecker
 from gpulab_course.teach.judge.python.counts import QUERIES
 
-# As given; with every use of memory looked at; in two other orders that streams allow.
-HOWS: tuple[Any, ...] = ("as given", "checked", ("last first", 0), ("random", 1))
+# The given order; the given order with checks of every memory use; two other orders that streams allow.
+RUN_MODES: tuple[Any, ...] = ("as given", "checked", ("last first", 0), ("random", 1))
 _MOST_HAZARDS = 1
 
 
@@ -40,13 +40,13 @@ class Gpus:
                         runtime.deviceEnablePeerAccess(peer)
 
     def put(self, gpu: int, array: Any) -> Any:
-        """An array on a GPU, which its stream is still writing."""
+        """Return an array on a GPU that the GPU's stream is still writing."""
         with self.cp.cuda.Device(gpu), self.streams[gpu]:
-            there = self.cp.empty(array.shape, array.dtype)
-            there.fill(1)
-            ready = self.cp.asarray(array)
-            self.cp.copyto(there, ready)
-        return there
+            target = self.cp.empty(array.shape, array.dtype)
+            target.fill(1)
+            source = self.cp.asarray(array)
+            self.cp.copyto(target, source)
+        return target
 
     def read(self, gpu: int, array: Any) -> Any:
         """Read an array in the stream of its GPU."""
@@ -58,45 +58,45 @@ class Gpus:
         for gpu in range(self.count):
             self.cp.cuda.Device(gpu).synchronize()
 
-    def called(self, work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
+    def called(self, program: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
         """Return a program's result and its costs."""
         ports = self.side.port_recorder()
-        line = self.side.timeline_recorder()
+        recorder = self.side.timeline_recorder()
         clock = self.side.machine.clock
         ports.start()
-        line.start()
+        recorder.start()
         waits = clock.waits
         try:
-            result = work()
+            result = program()
         finally:
             waits = clock.waits - waits
-            seen = line.stop()
+            timeline = recorder.stop()
             traffic = ports.stop()
         gpus = range(self.count)
-        by_host = sum(a.size_bytes for a in seen.activities if a.copy_kind in ("HtoD", "DtoH"))
+        host_bytes = sum(a.size_bytes for a in timeline.activities if a.copy_kind in ("HtoD", "DtoH"))
         facts = {
-            "waits": waits + sum(call.name in QUERIES for call in seen.calls),
-            "host_bytes": by_host,
+            "waits": waits + sum(call.name in QUERIES for call in timeline.calls),
+            "host_bytes": host_bytes,
             "out": [traffic.out_bytes(gpu) for gpu in gpus],
             "in": [traffic.in_bytes(gpu) for gpu in gpus],
             "pcie": sum(c.size_bytes for c in traffic.crossings if c.over == "PCIe"),
             "messages": [sum(c.target == gpu for c in traffic.crossings) for gpu in gpus],
         }
-        self.after = {a.correlation_id: a.after for a in seen.activities}
+        self.after = {a.correlation_id: a.after for a in timeline.activities}
         self.crossings = traffic.crossings
         return result, facts
 
     def follows(self, late: int, early: int) -> bool:
         """Return whether an operation had to wait for another one."""
-        todo = [late]
-        seen = set[int]()
-        while todo:
-            for before in self.after.get(todo.pop(), ()):
-                if before == early:
+        unvisited = [late]
+        visited = set[int]()
+        while unvisited:
+            for predecessor in self.after.get(unvisited.pop(), ()):
+                if predecessor == early:
                     return True
-                if before > early and before not in seen:
-                    seen.add(before)
-                    todo.append(before)
+                if predecessor > early and predecessor not in visited:
+                    visited.add(predecessor)
+                    unvisited.append(predecessor)
         return False
 
 
@@ -108,19 +108,19 @@ def gpus(count: int, links: str = "nvswitch") -> Iterator[Gpus]:
 
 
 @contextmanager
-def tried(made: Gpus, how: Any) -> Iterator[list[str]]:
-    """Try a program in one of `HOWS`; the list holds what its streams lack in the end."""
-    said: list[str] = []
-    if how == "checked":
-        names = {(gpu, stream.ptr): f"streams[{gpu}]" for gpu, stream in enumerate(made.streams)}
+def tried(machine: Gpus, mode: Any) -> Iterator[list[str]]:
+    """Run the block in one of `RUN_MODES`; yield a list of messages about missing order between streams."""
+    messages: list[str] = []
+    if mode == "checked":
+        names = {(gpu, stream.ptr): f"streams[{gpu}]" for gpu, stream in enumerate(machine.streams)}
         checker = StreamChecker(names)
-        watcher = made.side.stream_watcher()
+        watcher = machine.side.stream_watcher()
         watcher.start(checker.see)
         try:
-            yield said
+            yield messages
         finally:
-            found: Sequence[Any] = checker.report(made.side.provenance, watcher.stop()).findings
-            said += [hazard.message for hazard in found[:_MOST_HAZARDS]]
+            findings: Sequence[Any] = checker.report(machine.side.provenance, watcher.stop()).findings
+            messages += [hazard.message for hazard in findings[:_MOST_HAZARDS]]
         return
-    with nullcontext() if how == "as given" else made.side.machine.stream_order(*how):
-        yield said
+    with nullcontext() if mode == "as given" else machine.side.machine.stream_order(*mode):
+        yield messages
