@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab_course.teach.judge.compare import Near, first_wrong, shown, unlike, values_of, wrong_elements
+from gpulab_course.teach.judge.compare import Near, first_wrong, shown, mismatch, values_of, wrong_elements
 
 F32 = np.float32
 
@@ -115,8 +115,8 @@ def test_nan_and_infinity_have_no_neighbours() -> None:
 
 def test_arrays_that_cannot_be_compared_are_named() -> None:
     floats = np.array([1, 2.5], np.float32)
-    assert unlike("y", floats, floats) == ""
-    assert unlike("y", floats[:1], floats) == "y has the shape (1,), it should be (2,)"
-    assert unlike("y", np.array([1, 2]), floats) == "y holds int64, and float32 is asked for"
+    assert mismatch("y", floats, floats) == ""
+    assert mismatch("y", floats[:1], floats) == "y has the shape (1,), it should be (2,)"
+    assert mismatch("y", np.array([1, 2]), floats) == "y holds int64, and float32 is asked for"
     assert wrong_elements(np.array([1, 2]), floats).tolist() == [False, True]
     assert wrong_elements(np.array(["1", "2"]), floats).all()

@@ -141,7 +141,7 @@ def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
     assert draw.plan([600, 601], [(1, 1, 1), (64, 1, 1)])[0] == (600, (1, 1, 1))
     assert [block for size, block in draw.plan([601], [(1, 1, 1), (64, 1, 1)])] == [(64, 1, 1)]
     assert [block for size, block in draw.plan([601], [(1, 1, 1)])] == [(1, 1, 1)]  # where none suits it
-    assert [size for size, _ in draw.plan([11, 10], blocks[:2], many=10)] == [11, 10, 10]
+    assert [size for size, _ in draw.plan([11, 10], blocks[:2], max_small=10)] == [11, 10, 10]
     assert draw.six_tiles((32, 8, 1)) == (16, 96)
     assert [draw.blocks_for(n, 32) for n in (0, 1, 32, 33, 64)] == [1, 1, 1, 2, 2]
 
