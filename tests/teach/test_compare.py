@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab_course.teach.judge.compare import Near, first_wrong, shown, mismatch, values_of, wrong_elements
+from gpulab_course.teach.judge.compare import Near, first_wrong, mismatch, shown, values_of, wrong_elements
 
 F32 = np.float32
 
