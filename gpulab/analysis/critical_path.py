@@ -35,7 +35,7 @@ class _Walk:
         self._flow = flow
         self._names = stream_names(flow.timeline)
         self._steps: list[PathStep] = []
-        self._seen: set[int] = set()
+        self._path_ids: set[int] = set()
 
     def steps(self) -> tuple[PathStep, ...]:
         """Return the steps of the critical path in the order of time."""
@@ -49,7 +49,7 @@ class _Walk:
             thread = max(calls, key=lambda call: call.end_ns).thread if calls else 0
             operation = self._host(thread, timeline.end_ns)
         while operation is not None:
-            self._seen.add(operation.correlation_id)
+            self._path_ids.add(operation.correlation_id)
             operation = self._operation(operation)
         return tuple(reversed(self._steps))
 
@@ -73,7 +73,7 @@ class _Walk:
         predecessors = [
             a
             for a in candidates
-            if a is not None and a.end_ns <= start_ns and a.correlation_id not in self._seen
+            if a is not None and a.end_ns <= start_ns and a.correlation_id not in self._path_ids
         ]
         last_predecessor = max(predecessors, key=lambda a: a.end_ns, default=None)
         issued_ns = timeline_start_ns if call is None else min(call.end_ns, start_ns)
@@ -85,22 +85,22 @@ class _Walk:
             return last_predecessor
         return None if call is None else self._host(call.thread, issued_ns)
 
-    def _host(self, thread: int, until_ns: int) -> Activity | None:
-        """Add the host's time up to `until_ns`; return the operation that the host had waited for."""
+    def _host(self, thread: int, interval_end_ns: int) -> Activity | None:
+        """Add the host's time up to a time; return the operation for which the host had waited."""
         flow = self._flow
         timeline_start_ns = self._flow.timeline.start_ns
-        wait_limit_ns = until_ns
+        wait_limit_ns = interval_end_ns
         while (wait := flow.last_wait(thread, wait_limit_ns)) is not None:
             operation = wait.operation
             if (
                 operation is not None
-                and timeline_start_ns < operation.end_ns <= until_ns
-                and operation.correlation_id not in self._seen
+                and timeline_start_ns < operation.end_ns <= interval_end_ns
+                and operation.correlation_id not in self._path_ids
             ):
-                self._add_host(thread, operation.end_ns, until_ns)
+                self._add_host(thread, operation.end_ns, interval_end_ns)
                 return operation
             wait_limit_ns = wait.end_ns - 1
-        self._add_host(thread, timeline_start_ns, until_ns)
+        self._add_host(thread, timeline_start_ns, interval_end_ns)
         return None
 
     def _add_host(self, thread: int, start_ns: int, end_ns: int) -> None:

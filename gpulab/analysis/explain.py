@@ -12,7 +12,7 @@ def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
     """Return the words for a stream in a sentence: the program's name for it, or its kind."""
     device, handle = key
     if handle in LEGACY:
-        has_many_devices = device or any(other for other, _ in names)
+        has_many_devices = device or any(other_device for other_device, _ in names)
         return f"the default stream of device {device}" if has_many_devices else "the default stream"
     if handle == PER_THREAD:
         return "the per-thread default stream"

@@ -173,10 +173,10 @@ class Flow:
                 return operation
         return None
 
-    def last_wait(self, thread: int, until_ns: int) -> Wait | None:
+    def last_wait(self, thread: int, time_ns: int) -> Wait | None:
         """Return the last wait of a thread that ended by a time, or None."""
         waits = self.waits.get(thread, [])
-        index = bisect_right(waits, until_ns, key=lambda wait: wait.end_ns) - 1
+        index = bisect_right(waits, time_ns, key=lambda wait: wait.end_ns) - 1
         return waits[index] if index >= 0 else None
 
     def waits_within(self, thread: int, start_ns: int, end_ns: int) -> list[Wait]:
@@ -273,9 +273,9 @@ def within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> i
     total_ns = 0
     free_ns = start_ns
     for span in spans if len(spans) < 2 else sorted(spans, key=lambda span: span.start_ns):
-        begin_ns = max(span.start_ns, free_ns)
+        covered_start_ns = max(span.start_ns, free_ns)
         covered_end_ns = min(span.end_ns, end_ns)
-        if covered_end_ns > begin_ns:
-            total_ns += covered_end_ns - begin_ns
+        if covered_end_ns > covered_start_ns:
+            total_ns += covered_end_ns - covered_start_ns
             free_ns = covered_end_ns
     return total_ns

@@ -127,7 +127,7 @@ class _Causes:
         """Return why an operation had to wait for another operation."""
         wait = self._flow.event_wait(operation, awaited)
         source = None if wait is None else wait.source
-        where = self._names[awaited.device_id, awaited.stream_id]
+        stream_name = self._names[awaited.device_id, awaited.stream_id]
         if awaited.pinned is False:
             call = self._flow.call(awaited)
             copy_text = f"{awaited.name} of {size(awaited.size_bytes)} of pageable memory"
@@ -136,8 +136,16 @@ class _Causes:
             origin = " of its graph" if operation.graph_id and awaited.graph_id else " of the same stream"
             return "waiting for its stream", f"waited for {awaited.name}{origin}", source
         if wait is not None:
-            return "waiting for an event", f"waited for an event behind {awaited.name} of {where}", source
-        return "default stream", f"{awaited.name} of {where} comes first, by the default stream's rule", None
+            return (
+                "waiting for an event",
+                f"waited for an event behind {awaited.name} of {stream_name}",
+                source,
+            )
+        return (
+            "default stream",
+            f"{awaited.name} of {stream_name} comes first, by the default stream's rule",
+            None,
+        )
 
     def _host(self, thread: int, start_ns: int, issued_ns: int, issuing_line: SourceLine | None) -> _Cause:
         """Return why the host did not issue an operation earlier."""

@@ -28,9 +28,9 @@ _MAX_NUMBERS = 256
 _MAX_WAITS = 64
 
 
-def join(target: Clock, other: Clock) -> None:
+def join(target: Clock, source: Clock) -> None:
     """Raise each tick of the target clock to at least the tick of the other clock."""
-    for chain, tick in other.items():
+    for chain, tick in source.items():
         if target.get(chain, 0) < tick:
             target[chain] = tick
 
@@ -123,13 +123,13 @@ class Order:
         clock = self._ready(stream)
         # In the legacy default stream, a peer copy waits for both devices, and they for it.
         legacy_streams = [self._stream((device, 0)) for device in devices if stream.is_legacy]
-        for other in legacy_streams:
-            join(clock, self._ready(other))
+        for legacy_stream in legacy_streams:
+            join(clock, self._ready(legacy_stream))
         moment = self._tick(stream.key, clock)
         stream.clock = clock
-        for other in legacy_streams:
-            other.clock = dict(other.clock)  # a copy, because operations refer to the old one
-            join(other.clock, clock)
+        for legacy_stream in legacy_streams:
+            legacy_stream.clock = dict(legacy_stream.clock)  # a copy, because operations refer to the old one
+            join(legacy_stream.clock, clock)
         self._remember(act.number, clock)
         return moment
 
@@ -229,9 +229,9 @@ class Order:
         clock = dict(stream.clock)
         join(clock, self.host)
         if stream.is_legacy:
-            for other in self._streams.values():
-                if other.blocking and other.key[0] == stream.key[0]:
-                    join(clock, other.clock)
+            for other_stream in self._streams.values():
+                if other_stream.blocking and other_stream.key[0] == stream.key[0]:
+                    join(clock, other_stream.clock)
         elif stream.blocking:
             legacy = self._streams.get((stream.key[0], LEGACY[0]))
             if legacy is not None:

@@ -49,8 +49,10 @@ class Savable:
             if path.name.lower().endswith(extension):
                 writer(path)
                 return path
-        *others, last = writers
-        extensions = f"{', '.join(others)} or {last}" if others else last
+        *other_extensions, last_extension = writers
+        extensions = (
+            f"{', '.join(other_extensions)} or {last_extension}" if other_extensions else last_extension
+        )
         raise ValueError(f"It is saved as {extensions}, not as {path.name!r}.")
 
 

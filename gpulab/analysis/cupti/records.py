@@ -308,9 +308,9 @@ class Records:
                 ((operation.number, operation.start, operation.end) for operation in group),
                 key=lambda span: span[1:],
             )
-            after = order.graph(group[0].stream, spans)
+            predecessors = order.graph(group[0].stream, spans)
         else:
-            after = {
+            predecessors = {
                 operation.number: order.operation(operation.stream, operation.number) for operation in group
             }
         for operation in group:
@@ -323,7 +323,7 @@ class Records:
                     correlation_id=operation.number,
                     start_ns=operation.start,
                     end_ns=operation.end,
-                    after=after[operation.number],
+                    after=predecessors[operation.number],
                     **operation.fields,
                 )
             )
@@ -348,7 +348,7 @@ class Records:
         event_id = 0 if event == _NONE else event
         source = call.source if call is not None else None
         if _WAITS[kind] == "STREAM_WAIT_EVENT":
-            event_stream, after = order.wait((context, stream), sync)
+            event_stream, predecessors = order.wait((context, stream), sync)
             parts.synchronizations.append(
                 Synchronization(
                     type="STREAM_WAIT_EVENT",
@@ -359,13 +359,13 @@ class Records:
                     name=name,
                     event_id=event_id,
                     event_stream_id=None if event_stream is None else event_stream[1],
-                    after=after,
+                    after=predecessors,
                     source=source,
                 )
             )
             return
         hidden = source is not None and not any(word in source.text for word in _WAITING_WORDS)
-        after = order.frontier((context, stream)) if waiting_stream is not None else ()
+        predecessors = order.frontier((context, stream)) if waiting_stream is not None else ()
         parts.synchronizations.append(
             Synchronization(
                 type=_WAITS[kind],
@@ -375,7 +375,7 @@ class Records:
                 end_ns=end,
                 name=name,
                 event_id=event_id,
-                after=after,
+                after=predecessors,
                 hidden=hidden,
                 source=source,
             )

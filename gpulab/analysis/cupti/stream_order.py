@@ -35,10 +35,10 @@ class StreamOrder:
     def operation(self, stream: StreamKey, number: int) -> tuple[int, ...]:
         """Add an operation to a stream; return the numbers of the operations that it must follow."""
         # An operation right after another one of the same stream follows only that one.
-        after = (self._newest[1],) if self._newest[0] == stream else self.frontier(stream)
+        predecessors = (self._newest[1],) if self._newest[0] == stream else self.frontier(stream)
         self._remember(self._order.work(self._work(stream, number)), number)
         self._newest = stream, number
-        return after
+        return predecessors
 
     def graph(self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
         """Add a graph launch; return the operations that each of its nodes followed in the recording.
@@ -51,19 +51,19 @@ class StreamOrder:
             Number, start and end of each node, by their starts.
         """
         self._newest = None, 0
-        after = within_graph(spans, self.frontier(stream))
+        predecessors = within_graph(spans, self.frontier(stream))
         index_of_node = {number: index for index, (number, _, _) in enumerate(spans)}
         nodes = tuple(self._work(stream, number) for number, _, _ in spans)
         edges = tuple(
             (index_of_node[predecessor], index)
             for number, index in index_of_node.items()
-            for predecessor in after[number]
+            for predecessor in predecessors[number]
             if predecessor in index_of_node
         )
         moments = self._order.graph(GraphLaunch(*self._key(stream), nodes, edges))
         for (number, _, _), moment in zip(spans, moments, strict=True):
             self._remember(moment, number)
-        return after
+        return predecessors
 
     def record(self, stream: StreamKey, sync_id: int) -> None:
         """Record an event in a stream."""
@@ -80,7 +80,7 @@ class StreamOrder:
     def frontier(self, stream: StreamKey) -> tuple[int, ...]:
         """Return the operations that the next operation of a stream must follow directly."""
         clock = self._order.next_in(self._key(stream))
-        ended = [
+        ended_operations = [
             (*self._positions[position], position)
             for position in clock.items()
             if position in self._positions
@@ -88,10 +88,10 @@ class StreamOrder:
         return tuple(
             sorted(
                 number
-                for number, _, (chain, tick) in ended
+                for number, _, (chain, tick) in ended_operations
                 if not any(
                     other_clock.get(chain, 0) >= tick
-                    for other_number, other_clock, _ in ended
+                    for other_number, other_clock, _ in ended_operations
                     if other_number != number
                 )
             )
@@ -122,7 +122,7 @@ def within_graph(
     before
         The operations that the graph's launch had to follow.
     """
-    after: dict[int, tuple[int, ...]] = {}
+    predecessors: dict[int, tuple[int, ...]] = {}
     by_end = sorted(spans, key=lambda span: span[2])
     last_ended = -1
     for number, start, _ in spans:
@@ -132,5 +132,5 @@ def within_graph(
             and by_end[last_ended + 1][0] != number
         ):
             last_ended += 1
-        after[number] = launch_predecessors if last_ended < 0 else (by_end[last_ended][0],)
-    return after
+        predecessors[number] = launch_predecessors if last_ended < 0 else (by_end[last_ended][0],)
+    return predecessors

@@ -198,25 +198,25 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
     kind = next(
         (hazard_kind for pattern, hazard_kind in _KINDS if re.search(pattern, text, re.IGNORECASE)), ""
     )
-    places = _places(record, lines)
-    if not kind and ((record.findtext("kind") or "").lower().startswith("api") or not places):
+    code_places = _places(record, lines)
+    if not kind and ((record.findtext("kind") or "").lower().startswith("api") or not code_places):
         return None
     message_places = [
         Place(
             int(line),
             _line(lines, int(line)),
-            places[0].block if places else (0, 0, 0),
+            code_places[0].block if code_places else (0, 0, 0),
             (int(x or 0), int(y or 0), int(z or 0)),
         )
         for _, x, y, z, line in _SITE.findall(text)[:2]
     ]
-    if tool == "race" and len(message_places) < 2 and len(places) > 1:
-        message_places = places[:2]
+    if tool == "race" and len(message_places) < 2 and len(code_places) > 1:
+        message_places = code_places[:2]
     first = message_places[0] if tool == "race" and len(message_places) == 2 else None
     second = (
         message_places[1]
         if first
-        else next(iter((*places, *message_places)), Place(0, "", (0, 0, 0), (0, 0, 0)))
+        else next(iter((*code_places, *message_places)), Place(0, "", (0, 0, 0), (0, 0, 0)))
     )
     space = _SPACE.search(text)
     # The tool checks for races in shared memory only, but its records do not name the memory.
@@ -248,7 +248,7 @@ def _texts(element: Element | None) -> list[str]:
 def _places(record: Element, lines: Sequence[str]) -> list[Place]:
     """Return the lines of device code in a record, each with its thread and block."""
     threads, blocks = (list(_indices(record, tag)) for tag in ("threadIdx", "blockIdx"))
-    device_parts = [part for part in record if part.tag != "hostStack"]
+    device_parts = [child for child in record if child.tag != "hostStack"]
     places = []
     for number, element in enumerate(line for part in device_parts for line in part.iter("line")):
         line = _integer(element.text)

@@ -96,7 +96,7 @@ class Document:
             if not first_character:
                 raise TraceFormatError(f"{self._name} is empty.")
             if first_character == "[":
-                yield from self._array(alone=True)
+                yield from self._array(is_whole_file=True)
             elif first_character == "{":
                 yield from self._object()
             else:
@@ -118,7 +118,7 @@ class Document:
                 self._fail()
             self._index += 1
             if key == _EVENTS and self._next() == "[":
-                yield from self._array(alone=False)
+                yield from self._array(is_whole_file=False)
             else:
                 value_start = self._dropped_characters + self._index
                 self.about[key] = self._value(MAX_ABOUT - self._about_characters)
@@ -130,7 +130,7 @@ class Document:
             if delimiter != ",":
                 self._fail()
 
-    def _array(self, *, alone: bool) -> Iterator[Any]:
+    def _array(self, *, is_whole_file: bool) -> Iterator[Any]:
         """Yield the elements of an array; if the array is the whole file, its end may be missing."""
         self.has_events = True
         self._index += 1
@@ -147,7 +147,7 @@ class Document:
                 delimiter = self._next()
                 if delimiter:
                     continue
-            if not delimiter and alone and isinstance(element, dict):
+            if not delimiter and is_whole_file and isinstance(element, dict):
                 return
             if delimiter != "]":
                 self._fail()
@@ -162,7 +162,7 @@ class Document:
             self._index = spaces.end()
             if self._index < len(self._text):
                 return self._text[self._index]
-            if not self._more():
+            if not self._read_piece():
                 return ""
 
     def _value(self, max_characters: int) -> Any:
@@ -171,7 +171,7 @@ class Document:
         while True:
             try:
                 value, end = self._scan(self._text, self._index)
-                if end < len(self._text) or not isinstance(value, (int, float)) or not self._more():
+                if end < len(self._text) or not isinstance(value, (int, float)) or not self._read_piece():
                     if end - self._index > max_characters:
                         self._too_large()
                     self._index = end
@@ -179,12 +179,12 @@ class Document:
             except (StopIteration, json.JSONDecodeError) as error:
                 if len(self._text) - self._index > max_characters:
                     self._too_large()
-                if not self._more():
+                if not self._read_piece():
                     self._fail("", error.pos if isinstance(error, json.JSONDecodeError) else self._index)
             except ValueError as error:
                 self._fail(str(error))
 
-    def _more(self) -> bool:
+    def _read_piece(self) -> bool:
         """Read the next piece of the file; return whether there was one."""
         if self._is_at_end:
             return False

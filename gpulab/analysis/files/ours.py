@@ -60,7 +60,7 @@ def _why(error: Exception) -> str:
 def _timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
     origin = record(Provenance, header["provenance"])
     if origin.source == "measured":
-        detail = "; ".join(part for part in (origin.detail, str(header["saved"])) if part)
+        detail = "; ".join(text for text in (origin.detail, str(header["saved"])) if text)
         origin = Provenance("recorded", origin.device, detail)
     start_ns = header["start_ns"]
     records: dict[type[Any], list[Any]] = {kind: [] for kind in _RECORDS.values()}

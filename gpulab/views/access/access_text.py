@@ -134,7 +134,9 @@ def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
         piece = pieces[lane]
         offset = address - first_address
         sharing_lanes = [
-            other for other in access.lanes if other != lane and access.addresses[other] == address
+            other_lane
+            for other_lane in access.lanes
+            if other_lane != lane and access.addresses[other_lane] == address
         ]
         text = ASKS + IN_MEMORY * memory + IN_BANKS * banks + SHARED * bool(sharing_lanes) + "."
         sentences[lane] = filled(

@@ -189,7 +189,7 @@ def _figures(figures: list[access_text.Figure]) -> Box:
     """Return a plot of numbers in large type, side by side."""
     positions = list(range(len(figures)))
     figure_count = len(figures)
-    large = [
+    value_labels = [
         Labels(
             [index],
             [14],
@@ -200,13 +200,13 @@ def _figures(figures: list[access_text.Figure]) -> Box:
         )
         for index, figure in enumerate(figures)
     ]
-    small = [
+    text_labels = [
         Labels(positions, [35] * figure_count, [figure.term for figure in figures], weight="bold"),
         Labels(
             positions, [49] * figure_count, [figure.detail for figure in figures], colour="muted", size=10.5
         ),
     ]
-    return plot(58, (0, max(3, figure_count)), *large, *small, label="Figures", left=0, right=0)
+    return plot(58, (0, max(3, figure_count)), *value_labels, *text_labels, label="Figures", left=0, right=0)
 
 
 def draw(access: Access, memory: bool, banks: bool) -> Box:

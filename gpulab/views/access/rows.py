@@ -42,8 +42,8 @@ def rows(trace: AccessTrace) -> list[Row]:
 
 def _sort_key(trace: AccessTrace, members: list[int]) -> tuple[int, int, int]:
     accesses = [trace.counters.accesses[index] for index in members]
-    moved = sum(access.sectors * SECTOR_BYTES + access.wavefronts * 128 for access in accesses)
-    return -sum(map(excess_bytes, accesses)), -moved, members[0]
+    moved_bytes = sum(access.sectors * SECTOR_BYTES + access.wavefronts * 128 for access in accesses)
+    return -sum(map(excess_bytes, accesses)), -moved_bytes, members[0]
 
 
 def _row(trace: AccessTrace, members: list[int]) -> Row:

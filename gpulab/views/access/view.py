@@ -130,7 +130,9 @@ class AccessMicroscope(View, module="access/view"):
                     {"cells": list(row.cells), "over": row.is_wasteful, "total": row.requests.size}
                     for row in self.rows
                 ],
-                "begin": np.cumsum([0, *(part.size for part in requests_of_rows)]).astype(np.int32),
+                "begin": np.cumsum([0, *(row_requests.size for row_requests in requests_of_rows)]).astype(
+                    np.int32
+                ),
                 "addresses": np.array([access.addresses for access in accesses], np.float64).ravel(),
                 "size_bytes": np.array([access.size_bytes for access in accesses], np.uint8),
                 "kinds": [[access.space, access.rule] for access in accesses],

@@ -85,7 +85,7 @@ def stream_names(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
 
 def owner_of(stack: Stack) -> str:
     """Return the innermost line of the program in a stack, such as ``train.py:12``."""
-    program_frames = [frame for frame in stack if not any(part in frame.filename for part in _LIBRARIES)]
+    program_frames = [frame for frame in stack if not any(folder in frame.filename for folder in _LIBRARIES)]
     for frame in program_frames or stack:
         name = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
         return f"{name}:{frame.line}"

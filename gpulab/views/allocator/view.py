@@ -67,11 +67,11 @@ class AllocatorView(View, module="allocator/map"):
         return records[0] if len(records) == 1 else records
 
     @traitlets.validate("step")
-    def _within(self, proposal: Any) -> int:
+    def _valid_step(self, proposal: Any) -> int:
         return max(0, min(int(proposal["value"]), self.maps.last))
 
     @traitlets.validate("colour_by")
-    def _known(self, proposal: Any) -> str:
+    def _valid_colouring(self, proposal: Any) -> str:
         if proposal["value"] not in COLOURINGS:
             raise traitlets.TraitError(
                 f"Blocks are coloured by {', '.join(COLOURINGS)}, not {proposal['value']!r}."

@@ -227,7 +227,7 @@ class CollectiveView(View):
                     )
                 cells.append((*chunk_box, colour))
                 texts_by_colour.setdefault(ink(palette[colour]), []).append(
-                    (chunk + 0.5, top + ROW_PX / 2, f"{_sum(parts)}\n{_short(parts)}", 0.9)
+                    (chunk + 0.5, top + ROW_PX / 2, f"{_sum(parts)}\n{_count_text(parts)}", 0.9)
                 )
                 sentences.append(
                     f"GPU {rank}, chunk {chunk}: {_sum(parts)}{', finished' if is_finished else ''}"
@@ -308,7 +308,7 @@ def _sum(parts: Parts) -> str:
     return "+".join(texts)
 
 
-def _short(parts: Parts) -> str:
+def _count_text(parts: Parts) -> str:
     """Return the number of contributions, for chunks without space for their names."""
     return count(sum(parts), "part")
 

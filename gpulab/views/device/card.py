@@ -102,9 +102,9 @@ class DeviceCard(View, module="device/card"):
         if self._setup is not None:
             setup_text = "; ".join(" ".join(cells) for cells in _rows(self._setup))
             lines.append(f"As set up, {self._setup.provenance.label}: {setup_text}.")
-        for other in self.others:
-            values = ", ".join(f"{quantity.name} {quantity.text(other)}" for quantity in facts.QUANTITIES)
-            lines.append(f"{other.name} ({other.provenance.label}): {values}.")
+        for device in self.others:
+            values = ", ".join(f"{quantity.name} {quantity.text(device)}" for quantity in facts.QUANTITIES)
+            lines.append(f"{device.name} ({device.provenance.label}): {values}.")
         if self.info.notes:
             lines.append(self.info.notes)
         return "\n".join(lines)
@@ -131,7 +131,7 @@ def _rows(setup: DeviceMetrics) -> list[list[str]]:
 
 def _caption(info: DeviceInfo, others: Sequence[DeviceInfo]) -> str:
     text = f"{info.name}: {info.provenance.label}."
-    sources = sorted({other.provenance.source for other in others})
+    sources = sorted({device.provenance.source for device in others})
     if others:
         text += f" Other devices: {' and '.join(sources)}."
     return f"{text} Peak rates are theoretical."

@@ -60,7 +60,7 @@ class LaunchChart(Steered):
         beside: LaunchTrace | None = None,
     ) -> None:
         self.waves = Waves(trace)
-        self._other = Waves(beside) if beside is not None else None
+        self._other_waves = Waves(beside) if beside is not None else None
         self._at_block_size = at_block_size
         sizes = sorted({*BLOCK_SIZES, math.prod(trace.block)})
         warps = [f"{count(size, 'thread')} = {count(-(-size // 32), 'warp')}" for size in sizes]
@@ -83,7 +83,7 @@ class LaunchChart(Steered):
     @property
     def other(self) -> LaunchTrace | None:
         """The launch that is shown next to it, or None."""
-        return self._other.trace if self._other is not None else None
+        return self._other_waves.trace if self._other_waves is not None else None
 
     @property
     def record(self) -> LaunchTrace | tuple[LaunchTrace, LaunchTrace]:
@@ -98,9 +98,9 @@ class LaunchChart(Steered):
         The view shows an error of the function.
         """
         with self._lock, self._reporting("The launch beside it"):
-            trace = other() if callable(other) else other
-            if trace is not None:
-                self._other = Waves(trace)
+            other_trace = other() if callable(other) else other
+            if other_trace is not None:
+                self._other_waves = Waves(other_trace)
                 self._show(self.trace)
         return self
 
@@ -142,7 +142,7 @@ class LaunchChart(Steered):
 
     def describe(self) -> str:
         lines = [self.sentence(), MEANING]
-        for waves in filter(None, (self.waves, self._other)):
+        for waves in filter(None, (self.waves, self._other_waves)):
             trace = waves.trace
             occupancy = waves.trace.occupancy
             limits = ", ".join(f"{limit} {blocks}" for limit, blocks in occupancy.blocks_by_limit.items())
@@ -160,11 +160,11 @@ class LaunchChart(Steered):
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        launches = [self.waves] if self._other is None else [self.waves, self._other]
+        launches = [self.waves] if self._other_waves is None else [self.waves, self._other_waves]
         span_ns = max(1, *(waves.trace.span_ns for waves in launches))
-        if self._other is None:
+        if self._other_waves is None:
             return column(_legend(launches), _panel(self.waves, span_ns))
-        return column(_legend(launches), *_side_by_side(self.waves, self._other, span_ns))
+        return column(_legend(launches), *_side_by_side(self.waves, self._other_waves, span_ns))
 
 
 def _legend(launches: list[Waves]) -> Box:

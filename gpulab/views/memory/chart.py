@@ -153,10 +153,13 @@ class MemoryChart(View, module="memory/chart"):
     def draw(self) -> Box:
         record = self.record
         peak = record.peak
-        limit = record.latest("limit_bytes")
-        used = record.latest("used_bytes")
-        sizes = (used, memory_text.cached(record), memory_text.outside(record))
-        values = [*map(memory_text.size_text, sizes), size(limit) if limit else memory_text.NO_LIMIT]
+        limit_bytes = record.latest("limit_bytes")
+        used_bytes = record.latest("used_bytes")
+        sizes = (used_bytes, memory_text.cached(record), memory_text.outside(record))
+        values = [
+            *map(memory_text.size_text, sizes),
+            size(limit_bytes) if limit_bytes else memory_text.NO_LIMIT,
+        ]
         values.append(size(peak[0]) if peak else memory_text.NOT_AVAILABLE)
         details = ("", "kept by the pool", "", "", "")
         figures = list(zip(memory_text.TERMS, values, details, strict=True))

@@ -97,7 +97,7 @@ class LoadChart(Steered):
         self,
         samples: Callable[[], LoadSamples],
         state: str = "stopped",
-        pause: Callable[[bool], object] = lambda on: None,
+        pause: Callable[[bool], object] = lambda is_paused: None,
     ) -> None:
         self._samples = samples
         self._state = state
@@ -206,12 +206,12 @@ class LoadChart(Steered):
     def _plot(self, record: LoadSamples) -> Box:
         is_live = self._state in ("live", "paused")
         end_ns = max(record.duration_ns, 1e9)
-        begin_ns = max(0.0, end_ns - self.span_s * 1e9) if is_live else 0.0
-        horizontal = Axis(begin_ns, end_ns)
+        window_start_ns = max(0.0, end_ns - self.span_s * 1e9) if is_live else 0.0
+        horizontal = Axis(window_start_ns, end_ns)
         strips = [
             strip for strip in STRIPS if any(record.latest(name) is not None for name, *_ in strip.lines)
         ]
-        items: list[Item | None] = [*_phase_names(record, begin_ns, end_ns)]
+        items: list[Item | None] = [*_phase_names(record, window_start_ns, end_ns)]
         top = float(PHASES_PX)
         ticks = list[tuple[float, str]]()
         for strip in strips:
@@ -223,21 +223,21 @@ class LoadChart(Steered):
                 strip.height_px,
                 top,
             )
-            items += [*axes.grid(), *_lines(record, strip, axes, begin_ns)]
+            items += [*axes.grid(), *_lines(record, strip, axes, window_start_ns)]
             strip_name = f"{strip.title} ({strip.unit})"
-            items.append(Labels([begin_ns], [top - 8], [strip_name], colour="muted", dx=2, pin=True))
+            items.append(Labels([window_start_ns], [top - 8], [strip_name], colour="muted", dx=2, pin=True))
             heights = axes.y(tick_values)
             ticks += [(float(y), number(value)) for y, value in zip(heights, tick_values, strict=True)]
             top += strip.height_px + GAP_PX
-        limit_items, bottom = _clock_limits(record, begin_ns, top, has_sentences=not is_live)
+        limit_items, bottom = _clock_limits(record, window_start_ns, top, has_sentences=not is_live)
         items += [
             *limit_items,
-            y_ticks([y for y, _ in ticks], [text for _, text in ticks], (begin_ns, end_ns)),
+            y_ticks([y for y, _ in ticks], [text for _, text in ticks], (window_start_ns, end_ns)),
             Time(bottom),
         ]
         return plot(
             bottom + AXIS_PX,
-            (begin_ns, end_ns),
+            (window_start_ns, end_ns),
             *items,
             left=LEFT_PX,
             right=RIGHT_PX,
@@ -272,11 +272,13 @@ def _axis_top(record: LoadSamples, strip: _Strip) -> float:
     return max(1.0, 1.08 * largest)
 
 
-def _lines(record: LoadSamples, strip: _Strip, axes: Axes, begin: float) -> list[Item]:
+def _lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: float) -> list[Item]:
     """Return the curves of a strip as steps: a reading is valid for the time since the previous one."""
     time = record.time_ns
     interval_starts = np.concatenate(([0.0], time[:-1]))
-    visible = np.flatnonzero(time >= begin)[:: max(1, int(np.count_nonzero(time >= begin) / MAX_POINTS))]
+    visible = np.flatnonzero(time >= window_start_ns)[
+        :: max(1, int(np.count_nonzero(time >= window_start_ns) / MAX_POINTS))
+    ]
     lines: list[Item] = []
     for name, colour, _ in strip.lines:
         values = record[name][visible]
@@ -284,21 +286,21 @@ def _lines(record: LoadSamples, strip: _Strip, axes: Axes, begin: float) -> list
         for segment in np.split(valid, np.flatnonzero(np.diff(valid) > 1) + 1):
             if len(segment):
                 x = np.append(
-                    np.maximum(interval_starts[visible[segment]], begin), time[visible[segment[-1]]]
+                    np.maximum(interval_starts[visible[segment]], window_start_ns), time[visible[segment[-1]]]
                 )
                 y = axes.y(np.append(values[segment], values[segment[-1]]))
                 lines.append(Line(x, y, colour, width=2 if strip.is_percentage else 1.5, step=True))
     return lines
 
 
-def _phase_names(record: LoadSamples, begin: float, end: float) -> list[Item]:
+def _phase_names(record: LoadSamples, window_start_ns: float, window_end_ns: float) -> list[Item]:
     """Return lines at the beginnings of phases, and the phases' names where there is space."""
     if not record.phases:
         return []
     x = np.array([index for _, index in record.phases])
     bottom = PHASES_PX + sum(strip.height_px + GAP_PX for strip in STRIPS)
-    widths = np.diff(np.append(x, end))
-    visible = np.flatnonzero((x >= begin) & (x <= end))
+    widths = np.diff(np.append(x, window_end_ns))
+    visible = np.flatnonzero((x >= window_start_ns) & (x <= window_end_ns))
     names = []
     for index in visible.tolist():
         name = record.phases[index][0]
@@ -311,19 +313,21 @@ def _phase_names(record: LoadSamples, begin: float, end: float) -> list[Item]:
 
 
 def _clock_limits(
-    record: LoadSamples, begin: float, top: float, has_sentences: bool
+    record: LoadSamples, window_start_ns: float, top: float, has_sentences: bool
 ) -> tuple[list[Item], float]:
     """Return bars for the intervals in which the clocks were limited, and the y of the chart's end."""
     reason_bits = record["clock_reasons"]
     time = record.time_ns
     interval_starts = np.concatenate(([0.0], time[:-1]))
-    readings = np.flatnonzero(~np.isnan(reason_bits) & (time >= begin) & (np.nan_to_num(reason_bits) > 0))
+    readings = np.flatnonzero(
+        ~np.isnan(reason_bits) & (time >= window_start_ns) & (np.nan_to_num(reason_bits) > 0)
+    )
     if not len(readings):
         return [], top - GAP_PX
     runs = np.split(
         readings, np.flatnonzero((np.diff(readings) > 1) | (np.diff(reason_bits[readings]) != 0)) + 1
     )
-    x0 = np.array([max(interval_starts[run[0]], begin) for run in runs])
+    x0 = np.array([max(interval_starts[run[0]], window_start_ns) for run in runs])
     x1 = np.array([time[run[-1]] for run in runs])
     reasons = [clock_reasons(reason_bits[run[0]]) for run in runs]
     colours = [
@@ -343,7 +347,7 @@ def _clock_limits(
         x0, x1, y, y + LIMIT_BAR_PX, shades, labels, **(speaking(sentences) if has_sentences else {})
     )
     return [
-        Labels([begin], [top - 8], ["clocks held back by"], colour="muted", dx=2, pin=True),
+        Labels([window_start_ns], [top - 8], ["clocks held back by"], colour="muted", dx=2, pin=True),
         bars,
         Labels(x0, y + LIMIT_BAR_PX + 9, reasons, room=x1 - x0, size=10),
     ], top + LIMIT_BAR_PX + 20

@@ -57,10 +57,10 @@ def held(record: LoadSamples) -> list[str]:
     ]
     return list(
         dict.fromkeys(
-            part
+            reason
             for reason_list in reason_lists
-            for part in reason_list.split(", ")
-            if part not in ("none", "idle")
+            for reason in reason_list.split(", ")
+            if reason not in ("none", "idle")
         )
     )
 

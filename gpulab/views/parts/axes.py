@@ -127,19 +127,19 @@ class Axes:
     def sides(self, left: int) -> list[Item]:
         """Return the names of the axes and the texts of the ticks; the left margin has `left` pixels."""
         domain = self.horizontal.domain
-        across = self.horizontal
-        up = self.vertical
-        x = self.x([*across.ticks])
-        y = self.y([*up.ticks])
+        horizontal = self.horizontal
+        vertical = self.vertical
+        x = self.x([*horizontal.ticks])
+        y = self.y([*vertical.ticks])
         # Without grid lines, the texts can move away from items above or below the chart.
-        y = y if up.grid else np.clip(y, self.top + 2, self.bottom - 4)
+        y = y if vertical.grid else np.clip(y, self.top + 2, self.bottom - 4)
         text_y = self.bottom + TICKS_PX
         centre_x = [sum(domain) / 2]
         return [
-            y_ticks(y, [*up.ticks.values()], domain),
-            y_name(up.name, self.top + self.height / 2, domain, left),
-            Labels(x, 0 * x + text_y, [*across.ticks.values()], anchor="middle", spread=True),
-            Labels(centre_x, [self.bottom + NAME_PX], [across.name], anchor="middle", colour="muted"),
+            y_ticks(y, [*vertical.ticks.values()], domain),
+            y_name(vertical.name, self.top + self.height / 2, domain, left),
+            Labels(x, 0 * x + text_y, [*horizontal.ticks.values()], anchor="middle", spread=True),
+            Labels(centre_x, [self.bottom + NAME_PX], [horizontal.name], anchor="middle", colour="muted"),
         ]
 
     def plot(self, *items: Item | None, left: int, below_px: float = BELOW_PX, **options: Any) -> Plot:

@@ -77,19 +77,19 @@ def _row(box: Row, width: float) -> tuple[float, Painter]:
     min_widths = box.least
     lines: list[list[int]] = [[]]
     for index in range(len(box.boxes)):
-        used_px = sum(min_widths[index] + gap for index in lines[-1])
-        if lines[-1] and used_px + min_widths[index] > width:
+        filled_px = sum(min_widths[index] + gap for index in lines[-1])
+        if lines[-1] and filled_px + min_widths[index] > width:
             lines.append([])
         lines[-1].append(index)
     parts: list[tuple[float, float, Painter]] = []
     top = 0.0
     for line in reversed(lines) if box.above else lines:
-        spare = width - sum(min_widths[index] for index in line) - gap * (len(line) - 1)
+        spare_px = width - sum(min_widths[index] for index in line) - gap * (len(line) - 1)
         total = sum(box.weights[index] for index in line)
         left = 0.0
         line_height = 0.0
         for index in line:
-            box_width = min_widths[index] + spare * box.weights[index] / total
+            box_width = min_widths[index] + spare_px * box.weights[index] / total
             box_height, painter = lay(box.boxes[index], box_width)
             parts.append((left, top, painter))
             left = left + box_width + gap
@@ -201,7 +201,7 @@ def _table(box: Cells, width: float) -> tuple[float, Painter]:
     while sum(min(column_width, max_width) for column_width in text_widths) > width and max_width > 40:
         max_width -= 4
     widths = [min(column_width, max_width) for column_width in text_widths]
-    spare = max(0.0, width - sum(widths)) / max(1, len(widths) - 1)
+    spare_px = max(0.0, width - sum(widths)) / max(1, len(widths) - 1)
     cell_lines = [
         [wrap(cell, column_width - 8, size) for cell, column_width in zip(row, widths, strict=True)]
         for row in rows
@@ -223,7 +223,7 @@ def _table(box: Cells, width: float) -> tuple[float, Painter]:
                     pen.text(
                         text_x, row_top + 8 + 14 * line_index, line, size=size, colour=colour, anchor=anchor
                     )
-                left += column_width + spare
+                left += column_width + spare_px
             row_top += row_height
             pen.rect(x, row_top, x + width, row_top + 0.5, "grid")
 
@@ -237,8 +237,8 @@ def _matrix(box: Matrix, width: float) -> tuple[float, Painter]:
     texts = list(zip(*([text for text, _ in row["cells"]] for row in rows), strict=True))
     label_width = max(text_width(row["label"], size, "bold") for row in rows) + 10
     text_widths = [max(text_width(text, size, "bold") for text in column) for column in texts]
-    spare = max(0.0, (width - label_width - sum(text_widths)) / len(text_widths))
-    widths = [text_px + spare for text_px in text_widths]
+    spare_px = max(0.0, (width - label_width - sum(text_widths)) / len(text_widths))
+    widths = [text_px + spare_px for text_px in text_widths]
     heading_lines = [
         wrap(text, column_width - 8, 11) for text, column_width in zip(box.headings, widths, strict=True)
     ]
@@ -302,10 +302,13 @@ def _inks() -> Any:
         for step in range(1, 9):
             mixture = tuple(round(a + (b - a) * step / 9) for a, b in zip(text, ground, strict=True))
             # Pillow searches colours in boxes, and confuses colours that are too close.
-            if all(max(abs(a - b) for a, b in zip(mixture, other, strict=True)) > 14 for other in colours):
+            if all(
+                max(abs(a - b) for a, b in zip(mixture, known_colour, strict=True)) > 14
+                for known_colour in colours
+            ):
                 colours.append(mixture)
     inks = Image.new("P", (1, 1))
-    inks.putpalette([part for colour in colours[:256] for part in colour])
+    inks.putpalette([component for colour in colours[:256] for component in colour])
     return inks
 
 

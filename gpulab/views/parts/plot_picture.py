@@ -130,7 +130,9 @@ def element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
         column, *options = piece
         value = int(item.column(column)[index])
         if options[:1] == ["time"]:
-            texts.append(duration(value - sum(int(item.column(other)[index]) for other in options[1:])))
+            texts.append(
+                duration(value - sum(int(item.column(subtrahend)[index]) for subtrahend in options[1:]))
+            )
             continue
         if options[:1] == ["moved"]:
             duration_ns = max(1, int(item.column(options[1])[index]) - int(item.column(options[2])[index]))
@@ -210,8 +212,8 @@ def _rules(pen: Pen, item: Rules, scale: Scale) -> None:
         if item.arrow:
             angle = math.atan2(end[1] - start[1], end[0] - start[0])
             wings = [
-                (end[0] + 8 * math.cos(angle + turn), end[1] + 8 * math.sin(angle + turn))
-                for turn in (2.7, -2.7)
+                (end[0] + 8 * math.cos(angle + angle_offset), end[1] + 8 * math.sin(angle + angle_offset))
+                for angle_offset in (2.7, -2.7)
             ]
             pen.polygon([end, *wings], item.colour)
 

@@ -51,8 +51,8 @@ def boxes(rows: Sequence[Sequence[Any]], colours: Sequence[str], **options: Any)
 
 def texts(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
     """Return centred texts from rows of x, y, text and its largest width in data units."""
-    x, y, text, room = _columns(rows, 4)
-    return Labels(x, y, text, **{"anchor": "middle", "room": room, **options})
+    x, y, text, max_widths = _columns(rows, 4)
+    return Labels(x, y, text, **{"anchor": "middle", "room": max_widths, **options})
 
 
 def nice_step(minimum: float) -> float:

@@ -128,8 +128,8 @@ class PrecisionView(Steered):
                         left + 0.46, row, bit, ha="center", va="center", fontsize=7, color=colour(ink_name)
                     )
                     left += 1
-        for name, part in zip(COLOURS, PARTS, strict=True):
-            ax.bar(0, 0, color=colour(name), label=part)
+        for name, part_name in zip(COLOURS, PARTS, strict=True):
+            ax.bar(0, 0, color=colour(name), label=part_name)
         ax.set_yticks(range(len(record)), [rounded.form.name for rounded in record])
         ax.set_ylim(len(record) - 0.4, -0.6)
         ax.set_xlim(-0.3, MAX_BITS)
@@ -179,16 +179,15 @@ class PrecisionView(Steered):
         for row, rounded in enumerate(record):
             top = float(row * ROW_PX + 2)
             position = 0
-            for part, bits in enumerate(rounded.form.parts(rounded.code)):
+            for part_index, bits in enumerate(rounded.form.parts(rounded.code)):
                 for bit in bits:
                     is_one = bit == "1"
                     x.append(float(position))
                     y.append(top)
-                    shade.append(2 * part + is_one)
-                    sentences.append(
-                        f"{rounded.form.name}, {PARTS[part]}: bit {rounded.form.bits - 1 - position} is {bit}"
-                    )
-                    ink_name = ink(COLOURS[part]) if is_one else "fg"
+                    shade.append(2 * part_index + is_one)
+                    bit_number = rounded.form.bits - 1 - position
+                    sentences.append(f"{rounded.form.name}, {PARTS[part_index]}: bit {bit_number} is {bit}")
+                    ink_name = ink(COLOURS[part_index]) if is_one else "fg"
                     digits.setdefault(ink_name, []).append((position + 0.5, top + CELL_PX / 2, bit))
                     position += 1
         shades = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]

@@ -39,7 +39,7 @@ class RooflineChart(FigureView):
     def __init__(self, roofline: Roofline) -> None:
         self.roofline = roofline
         # Launches without operations, without traffic or without a time cannot be drawn.
-        self._drawn = [point for point in roofline.points if point.gflops and point.intensities]
+        self._points = [point for point in roofline.points if point.gflops and point.intensities]
         source = roofline.points[0].provenance.source
         super().__init__(title="Roofline", source=source, caption=self._origins())
 
@@ -57,8 +57,8 @@ class RooflineChart(FigureView):
         )
 
     def sentence(self) -> str:
-        count_text = count(len(self._drawn), "kernel")
-        achieved = f": {self.told(self._drawn[-1])}" if self._drawn else ""
+        count_text = count(len(self._points), "kernel")
+        achieved = f": {self.told(self._points[-1])}" if self._points else ""
         origins = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
         return f"Roofline of {count_text}{achieved}; {origins}."
 
@@ -73,12 +73,12 @@ class RooflineChart(FigureView):
         limits = self.roofline.ceilings
         ceilings = [f"{NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
         ceilings += [f"{kind}: {_rate(limits.gflops[kind])}." for kind in self._kinds()]
-        points = [f"{self.told(point)}; {_intensities(point)}." for point in self._drawn]
+        points = [f"{self.told(point)}; {_intensities(point)}." for point in self._points]
         return "\n".join([self.sentence(), *points, *self.notes(), *ceilings])
 
     def _kinds(self) -> list[str]:
         """Return the types of arithmetic that the launches use."""
-        return [*dict.fromkeys(kind for point in self._drawn for kind in point.flops)] or ["f32"]
+        return [*dict.fromkeys(kind for point in self._points for kind in point.flops)] or ["f32"]
 
     def _changes(self) -> list[str]:
         level = self._path_level()
@@ -92,7 +92,7 @@ class RooflineChart(FigureView):
 
     def _path_level(self) -> Level | None:
         """Return the memory level of the arrows: the common level whose traffic changes most."""
-        points = self._drawn if self._pairs() else []
+        points = self._points if self._pairs() else []
         common_levels = [
             level for level in LEVELS if points and all(level in point.intensities for point in points)
         ]
@@ -104,12 +104,12 @@ class RooflineChart(FigureView):
         return max(common_levels, key=change, default=None)
 
     def _pairs(self) -> list[tuple[RooflinePoint, RooflinePoint]]:
-        return [*zip(self._drawn, self._drawn[1:], strict=False)] if self.roofline.path else []
+        return [*zip(self._points, self._points[1:], strict=False)] if self.roofline.path else []
 
     def _left_out(self) -> list[str]:
         sentences = []
         for point in self.roofline.points:
-            if point in self._drawn:
+            if point in self._points:
                 continue
             reason = "" if point.operations else "it computes no floating-point number; "
             largest_bytes = max(point.size_bytes.values())
@@ -123,7 +123,7 @@ class RooflineChart(FigureView):
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each launch."""
         rows = []
-        for point in self._drawn:
+        for point in self._points:
             level, ceiling = self.roofline.roof(point)
             rows.append(
                 (
@@ -160,7 +160,7 @@ class RooflineChart(FigureView):
     def _paint(self, ax: Axes) -> None:
         """Draw the launches as points below the ceilings, with logarithmic axes."""
         ceilings = self.roofline.ceilings
-        points = self._drawn
+        points = self._points
         peaks = {kind: ceilings.gflops[kind] for kind in self._kinds()}
         highest = max(peaks.values())
         ridge_intensity = highest / ceilings.gbps["DRAM"]
@@ -226,11 +226,11 @@ class RooflineChart(FigureView):
 
     def _paint_points(self, ax: Axes) -> None:
         """Draw each launch as a mark per memory level, a thin line through its marks, and its name."""
-        for point in self._drawn:
+        for point in self._points:
             if rate := _modelled(point):
                 xs = [*point.intensities.values()]
                 ax.plot(xs, [rate] * len(xs), "s", color=colour(MODELLED), markersize=5)
-        for point in self._drawn:
+        for point in self._points:
             intensities = point.intensities
             ax.plot(
                 [min(intensities.values()), max(intensities.values())],
@@ -240,9 +240,9 @@ class RooflineChart(FigureView):
             )
             for level, x in intensities.items():
                 ax.plot(x, point.gflops, "s", color=colour(COLOURS[level]), markersize=5)
-        if any(map(_modelled, self._drawn)):
+        if any(map(_modelled, self._points)):
             ax.plot([], [], "s", color=colour(MODELLED), label="where the model has them")
-        names = _names(self._drawn)
+        names = _names(self._points)
         low, high = np.log10(ax.get_ylim())
         heights = [(math.log10(y) - low) / (high - low) for _, y in names]
         for (x, _), name, height in zip(names, names.values(), _spaced_heights(heights), strict=True):
@@ -284,7 +284,9 @@ def _names(points: Sequence[RooflinePoint]) -> dict[tuple[float, float], str]:
     for point in points:
         position = (max(point.intensities.values()), point.gflops)
         close_positions = (
-            other for other in names_at if math.dist(np.log10(other), np.log10(position)) < SAME_POSITION
+            other_position
+            for other_position in names_at
+            if math.dist(np.log10(other_position), np.log10(position)) < SAME_POSITION
         )
         names_at.setdefault(next(close_positions, position), []).append(point.name)
     labels = dict[tuple[float, float], str]()

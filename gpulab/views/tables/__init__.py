@@ -235,11 +235,11 @@ def short(text: str, column: int = 1) -> str:
     index = max(0, column - 1 - indent)
     if len(text) <= SOURCE_CHARACTERS:
         return text
-    begin = max(0, min(index - SOURCE_CHARACTERS // 3, len(text) - SOURCE_CHARACTERS))
-    end = begin + SOURCE_CHARACTERS
-    leading = "…" if begin else ""
+    start_index = max(0, min(index - SOURCE_CHARACTERS // 3, len(text) - SOURCE_CHARACTERS))
+    end = start_index + SOURCE_CHARACTERS
+    leading = "…" if start_index else ""
     trailing = "…" if end < len(text) else ""
-    return leading + text[begin + len(leading) : end - len(trailing)] + trailing
+    return leading + text[start_index + len(leading) : end - len(trailing)] + trailing
 
 
 SOURCE = Column("source", show=short)

@@ -41,8 +41,8 @@ class AsRunTable(RecordTable[AsRun], AsRun):
             "The machine code accesses memory and branches as the PTX does."
         ]
         if self.extra:
-            others = ", ".join(f"{count} × {opcode}" for opcode, count in self.extra)
-            sentences.append(f"The machine code also has what the PTX does not show: {others}.")
+            opcodes = ", ".join(f"{count} × {opcode}" for opcode, count in self.extra)
+            sentences.append(f"The machine code also has what the PTX does not show: {opcodes}.")
         return tuple(sentences)
 
     def _totals(self) -> Table:

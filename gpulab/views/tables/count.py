@@ -176,8 +176,8 @@ def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
             meaning = f"{number(hits)} of {count(sectors, 'sector')} {origin}; {method}"
             rows.append((name, _share(rate), meaning))
     if caches.l2_sectors:
-        written = number(caches.dram_write_bytes)
-        meaning = f"bytes, {number(caches.dram_read_bytes)} read, {written} written; {method}"
+        written_bytes = number(caches.dram_write_bytes)
+        meaning = f"bytes, {number(caches.dram_read_bytes)} read, {written_bytes} written; {method}"
         rows.append(("memory (DRAM)", caches.dram_read_bytes + caches.dram_write_bytes, meaning))
     if caches.constant_requests:
         passes = count(caches.constant_passes, "pass", "passes")

@@ -118,7 +118,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         rows = tuple(
             (
                 NAMES[cause.kind],
-                *self._place(cause),
+                *self._source_line(cause),
                 cause.gain,
                 cause.after_ns,
                 NOTEBOOKS[cause.kind],
@@ -146,8 +146,8 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         name, limit_text = _bound(self.bound)
         bound_text = f"{name}: {share} of its time {limit_text}"
         if self.main is not None:
-            others = len(self.worth_mending) - 1
-            others_text = f", and {count(others, 'lesser cause')}" if others else ""
+            other_count = len(self.worth_mending) - 1
+            others_text = f", and {count(other_count, 'lesser cause')}" if other_count else ""
             return f"Main cause: {NAMES[self.main.kind]}{others_text}. As it is, the kernel is {bound_text}."
         hint = (
             " Only fewer bytes would help: narrower types, or one kernel with the one before or after it."
@@ -158,7 +158,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
     def explanation(self, cause: Cause) -> str:
         """Return the explanation of a cause: location, counts, ceiling, remedy and gain."""
-        line, source = self._place(cause)
+        line, source = self._source_line(cause)
         location = f"Line {line}, {source.text}: " if line else ""
         count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)
         share = percent(min(1.0, self.stages[self.bound] / self.time_ns))
@@ -179,18 +179,19 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         )
         return [sentence]
 
-    def _place(self, cause: Cause) -> tuple[int | None, Cell]:
+    def _source_line(self, cause: Cause) -> tuple[int | None, Cell]:
         return place(self.code, cause.line, cause.text, cause.column, access=bool(cause.text))
 
     def _changes(self) -> list[str]:
-        other = self.baseline
-        if other is None:
+        baseline = self.baseline
+        if baseline is None:
             return []
-        gain = other.time_ns / self.time_ns
-        text = f"Beside it {other.kernel_name} takes {duration(other.time_ns)}: this one is "
+        gain = baseline.time_ns / self.time_ns
+        text = f"Beside it {baseline.kernel_name} takes {duration(baseline.time_ns)}: this one is "
         text += f"{number(gain)} × as fast" if gain >= 1 else f"{number(1 / gain)} × as slow"
         causes_before, causes_after = (
-            [NAMES[cause.kind] for cause in costs.causes if cause.gain >= MIN_GAIN] for costs in (other, self)
+            [NAMES[cause.kind] for cause in costs.causes if cause.gain >= MIN_GAIN]
+            for costs in (baseline, self)
         )
         text += f" ({duration(self.time_ns)}). "
         for word, names in (
@@ -199,10 +200,12 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             ("New", [name for name in causes_after if name not in causes_before]),
         ):
             text += f"{word}: {listing(list(dict.fromkeys(names)))}. " if names else ""
-        saved_ns = {stage: other.stages[stage] - stage_ns for stage, stage_ns in self.stages.items()}
+        saved_ns = {stage: baseline.stages[stage] - stage_ns for stage, stage_ns in self.stages.items()}
         largest_stage = max(saved_ns, key=lambda stage: saved_ns[stage])
-        if saved_ns[largest_stage] > 0.3 * (other.time_ns - self.time_ns) > 0.0:
-            change_text = f"{duration(other.stages[largest_stage])} → {duration(self.stages[largest_stage])}"
+        if saved_ns[largest_stage] > 0.3 * (baseline.time_ns - self.time_ns) > 0.0:
+            change_text = (
+                f"{duration(baseline.stages[largest_stage])} → {duration(self.stages[largest_stage])}"
+            )
             text += f"{_sentence(_bound(largest_stage)[1])}: {change_text}."
         return [text.rstrip()]
 

@@ -52,7 +52,7 @@ def _row(ending: Ending) -> tuple[Any, ...]:
         return *operation_values, Cell(None, "not recorded"), None, None
     routines = ", ".join(times(count, name) for name, count in ending.routines)
     kernels = ", ".join(times(count, name) for name, count in ending.kernels)
-    short_kernels = ", ".join(times(count, _short(name)) for name, count in ending.kernels)
+    short_kernels = ", ".join(times(count, _short_name(name)) for name, count in ending.kernels)
     return (
         *operation_values,
         listing(ending.libraries) or None,
@@ -61,7 +61,7 @@ def _row(ending: Ending) -> tuple[Any, ...]:
     )
 
 
-def _short(kernel: str) -> str:
+def _short_name(kernel: str) -> str:
     """Return a kernel's name, cut to at most `_NAME_CHARACTERS` characters."""
     return kernel if len(kernel) <= _NAME_CHARACTERS else f"{kernel[: _NAME_CHARACTERS - 1]}…"
 

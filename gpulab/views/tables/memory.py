@@ -38,9 +38,9 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
 
     def sentences(self) -> Sequence[str]:
         """Return explanations of the place of the peak, the temporary memory, and the assumptions."""
-        return list(filter(None, (self._where(), self._temporaries(), self._fit(), self.note)))
+        return list(filter(None, (self._peak_sentence(), self._temporaries(), self._fit(), self.note)))
 
-    def _where(self) -> str:
+    def _peak_sentence(self) -> str:
         if self.failed is not None:
             return f"The request that failed: {_source_text(self.failed.source)}. {self.failed.message}"
         if self.source is None:
@@ -94,13 +94,13 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             )
             for group in self.alive
         )
-        others = self.alive[MAX_ROWS:]
-        others_bytes = sum(group.size_bytes for group in others)
-        others_blocks = sum(group.blocks for group in others)
-        others_row = (
-            others_bytes,
-            others_bytes / total_bytes if total_bytes else None,
-            others_blocks,
+        other_groups = self.alive[MAX_ROWS:]
+        other_bytes = sum(group.size_bytes for group in other_groups)
+        other_blocks = sum(group.blocks for group in other_groups)
+        other_row = (
+            other_bytes,
+            other_bytes / total_bytes if total_bytes else None,
+            other_blocks,
             None,
             "",
             "other lines",
@@ -115,7 +115,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             "line",
             SOURCE,
         )
-        return Table(title, columns, rows, most=MAX_ROWS, rest=others_row)
+        return Table(title, columns, rows, most=MAX_ROWS, rest=other_row)
 
     def _rooms(self) -> Table:
         if self.rooms[0].times is None:

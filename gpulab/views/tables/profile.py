@@ -208,12 +208,17 @@ class ProfileComparison(Texts):
 
     def table(self) -> Table:
         """Return a table with a row for each kernel, copy, wait and range, the largest change first."""
-        parts = [_parts(record) for record in self.records]
+        rows_by_profile = [_rows_by_key(record) for record in self.records]
         keys = sorted(
-            dict.fromkeys([*parts[0], *parts[1]]),
-            key=lambda key: -abs(_time_ns(parts[0].get(key)) - _time_ns(parts[1].get(key))),
+            dict.fromkeys([*rows_by_profile[0], *rows_by_profile[1]]),
+            key=lambda key: (
+                -abs(_time_ns(rows_by_profile[0].get(key)) - _time_ns(rows_by_profile[1].get(key)))
+            ),
         )
-        rows = [_comparison_row(key, *(part.get(key) for part in parts)) for key in keys]
+        rows = [
+            _comparison_row(key, *(rows_of_profile.get(key) for rows_of_profile in rows_by_profile))
+            for key in keys
+        ]
         columns = (
             "key",
             Column("of", "kind"),
@@ -242,7 +247,7 @@ class ProfileComparison(Texts):
 _Row = tuple[int, float | None]  # count, and time where it is known
 
 
-def _parts(record: Profile) -> dict[tuple[str, str], _Row]:
+def _rows_by_key(record: Profile) -> dict[tuple[str, str], _Row]:
     """Return the count and time of each name and kind; kernels with several shapes are summed."""
     parts: dict[tuple[str, str], _Row] = {}
     for kind, rows in (
@@ -292,8 +297,8 @@ def _copy(copy: ProfiledCopy) -> str:
     return f"memcpy {copy.way}{kind}" if copy.way else "memset"
 
 
-def _share(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+def _share(value: float, total: float) -> float | None:
+    return value / total if total else None
 
 
 def _integer(value: int) -> str:

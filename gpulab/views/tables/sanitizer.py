@@ -40,7 +40,7 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
             f"{launch}; {self.provenance.of_results}. Checked: {', '.join(self.tools)}; "
             f"order of blocks: {self.block_order}."
         )
-        return " ".join(part for part in (text, self.note, self.left_out) if part)
+        return " ".join(sentence for sentence in (text, self.note, self.left_out) if sentence)
 
     @property
     def verdict(self) -> str:

@@ -168,7 +168,9 @@ def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Tr
     has_second_shade = np.array([name in second_shade_kernels for name in texts["names"]], bool)
     merged["colour"] += (merged["colour"] == 0) & has_second_shade[merged["name"]]
     device_names = {*np.unique(merged["name"][merged["colour"] < DEVICE_ENGINES]).tolist()}
-    shorts = [_short(name) if index in device_names else name for index, name in enumerate(texts["names"])]
+    shorts = [
+        _short_name(name) if index in device_names else name for index, name in enumerate(texts["names"])
+    ]
     return Tracks(
         colours=[colour for colour, _ in ENGINES.values()],
         tops=rows.tops,
@@ -202,7 +204,7 @@ _COPY = re.compile(r"(?i)\W*(?:cuda )?memcpy (\w)to(\w)")
 _ARGUMENTS = re.compile(r"<[^<>]*>|\([^()]*\)")
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     """Return the text on a bar: ``H2D`` for a copy, the name without arguments for a C++ function."""
     if match := _COPY.match(name):
         return f"{match[1]}2{match[2]}".upper()

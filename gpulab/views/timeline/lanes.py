@@ -149,9 +149,11 @@ class Lanes:
         )
         self.row = row_index[self._row_key] if self._row_key.size else self._row_key
         self.lane = np.zeros(self.row.size, np.int64)
-        self.lanes = [self._share(np.flatnonzero(self.row == index)) for index in range(len(self.row_keys))]
+        self.lanes = [
+            self._assign_lanes(np.flatnonzero(self.row == index)) for index in range(len(self.row_keys))
+        ]
 
-    def _share(self, bars: npt.NDArray[Any]) -> int:
+    def _assign_lanes(self, bars: npt.NDArray[Any]) -> int:
         """Assign the bars of a row to lanes, so that bars do not overlap; return the number of lanes."""
         start = self.start[bars]
         end = self.end[bars]
@@ -160,8 +162,8 @@ class Lanes:
         lane_ends: list[tuple[int, int]] = []
         lane_count = 0
         lanes = []
-        for begin_ns, finish_ns in zip(start.tolist(), end.tolist(), strict=True):
-            if (lane_ends and lane_ends[0][0] <= begin_ns) or lane_count >= MAX_LANES:
+        for start_ns, finish_ns in zip(start.tolist(), end.tolist(), strict=True):
+            if (lane_ends and lane_ends[0][0] <= start_ns) or lane_count >= MAX_LANES:
                 lane = heapq.heappop(lane_ends)[1]
             else:
                 lane = lane_count

@@ -85,8 +85,8 @@ class TimelineView(View):
         return self.records[0] if len(self.records) == 1 else self.records
 
     def sentence(self) -> str:
-        first, *others = map(_sentence, self.panels)
-        return f"Timeline of {'; above one of '.join([first, *others])}."
+        first_sentence, *other_sentences = map(_sentence, self.panels)
+        return f"Timeline of {'; above one of '.join([first_sentence, *other_sentences])}."
 
     def describe(self) -> str:
         lines = [self.sentence(), *([self.summary] if self.summary else [])]
@@ -177,6 +177,6 @@ def _panel_lines(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
 
 
 def _caption(record: Timeline) -> str:
-    lost = f" {count(record.lost, 'record')} lost: the recorder had no room." if record.lost else ""
+    lost_text = f" {count(record.lost, 'record')} lost: the recorder had no room." if record.lost else ""
     note = f" {record.note[0].upper()}{record.note[1:].rstrip('.')}." if record.note else ""
-    return f"Times {record.provenance.label}, from {METHODS[record.method]}.{lost}{note}"
+    return f"Times {record.provenance.label}, from {METHODS[record.method]}.{lost_text}{note}"

@@ -163,18 +163,25 @@ def _watch_columns(trace: WarpTrace, texts: Texts) -> Columns:
     if not watches:
         return {}
     names = ("step", "value", "known", "outside")
-    step, value, known, outside = (
+    step, value, known_masks, outside_masks = (
         np.concatenate([getattr(watch, name) for watch in watches]) for name in names
     )
     first_rows = np.cumsum([0, *(watch.step.size for watch in watches)])
-    columns = {"watch_rows": first_rows, "watch_step": step, "watch_known": known, "watch_outside": outside}
+    columns = {
+        "watch_rows": first_rows,
+        "watch_step": step,
+        "watch_known": known_masks,
+        "watch_outside": outside_masks,
+    }
     notes = texts.numbers(watch.note for watch in watches)
-    return columns | {"watch_note": notes} | lane_rows("watch", value, known)
+    return columns | {"watch_note": notes} | lane_rows("watch", value, known_masks)
 
 
 def _natural_key(register: str) -> list[tuple[int, str]]:
     """Return a key that sorts ``%r2`` before ``%r10``."""
-    return [(int(part or 0), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", register)]
+    return [
+        (int(piece or 0), "") if piece.isdigit() else (0, piece) for piece in re.split(r"(\d+)", register)
+    ]
 
 
 def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
@@ -263,7 +270,8 @@ class SharedStates(SharedEvents):
     def __init__(self, shared: SharedWrites) -> None:
         super().__init__(shared)
         self.sentences = [
-            step_text.shared_words(written, shared.size_bytes) for written in self.written_bytes.tolist()
+            step_text.shared_words(written_bytes, shared.size_bytes)
+            for written_bytes in self.written_bytes.tolist()
         ]
 
     def sentence_index(self, sequence: npt.NDArray[np.int64]) -> Ints:

@@ -163,10 +163,10 @@ def lanes_named(mask: int) -> str:
     ranges = [
         f"{start} to {end}" if end > start else str(start) for start, end in zip(starts, ends, strict=True)
     ]
-    listed = (
+    range_list = (
         [*ranges[:MAX_BRIEFS], f"{len(ranges) - MAX_BRIEFS} more"] if len(ranges) > MAX_BRIEFS + 1 else ranges
     )
-    return f"{noun(len(lanes), 'lane')} {listing(listed)}"
+    return f"{noun(len(lanes), 'lane')} {listing(range_list)}"
 
 
 @_cached

@@ -94,11 +94,11 @@ class WarpStepper(View, module="warp/stepper"):
         return self.steps.trace
 
     @traitlets.validate("step")
-    def _within(self, proposal: Any) -> int:
+    def _valid_step(self, proposal: Any) -> int:
         return max(0, min(int(proposal["value"]), len(self.steps) - 1))
 
     @traitlets.validate("warp")
-    def _known(self, proposal: Any) -> int:
+    def _valid_warp(self, proposal: Any) -> int:
         if int(proposal["value"]) not in self._warps:
             raise traitlets.TraitError(f"This trace has no warp {proposal['value']}.")
         return int(proposal["value"])
@@ -131,7 +131,7 @@ class WarpStepper(View, module="warp/stepper"):
         parts = [self.sentence(), *self._notes(self.trace)]
         if len(self.trace):
             parts.append(self.steps.sentence(self.step, self.by_line))
-            parts += step_text.watched_words(self.trace, self._after, self.lane)
+            parts += step_text.watched_words(self.trace, self._value_step, self.lane)
             if (shared := self._shared) is not None and self.trace.detail is not None:
                 parts.append(
                     shared.sentences[int(shared.sentence_index(self.trace.detail.sequence)[self.step])]
@@ -139,7 +139,7 @@ class WarpStepper(View, module="warp/stepper"):
         return "\n".join(parts)
 
     @property
-    def _after(self) -> int:
+    def _value_step(self) -> int:
         """Step whose values are shown: the selected step, or the last step of its line."""
         visits = self.steps.visits
         return int(visits.end[visits.of[self.step]]) if self.by_line else self.step
@@ -167,7 +167,7 @@ class WarpStepper(View, module="warp/stepper"):
 
     def draw(self) -> Box:
         notes = [self.confirmation, *self._stop_notes()]
-        if len(self.trace) and (values := step_text.watched_words(self.trace, self._after, self.lane)):
+        if len(self.trace) and (values := step_text.watched_words(self.trace, self._value_step, self.lane)):
             notes.append(f"At instruction {number(self.step + 1)}: {'; '.join(values)}.")
         return picture.draw(self.steps, " ".join(filter(None, notes)))
 
