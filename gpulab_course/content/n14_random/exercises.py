@@ -34,32 +34,33 @@ from virtualgpu.records import Dim3
 
 
 def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Words of Philox from a counter on that soon carries; keys with and without their highest bit."""
+    """Draw a counter that soon carries, and keys with and without their highest bit."""
     rng = random_data.rng
     first = int(rng.choice([0, 5, 2**32 - 3, 2**31 - 2, 2**40 + 2**32 - 7])) + int(rng.integers(3))
     keys = [int(rng.choice([0, 1, 2**31, 2**32 - 1, int(rng.integers(2**32))])) for _ in range(2)]
-    return _words(first, keys, size, block)
+    return _words_case(first, keys, size, block)
 
 
 def words_from(first: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a case that starts at one counter, with this key or with a random one."""
-    return lambda random_data, size, block: _words(
+    """Return a function that makes cases from one counter on, with this key or with a random one."""
+    return lambda random_data, size, block: _words_case(
         first, keys or [int(key) for key in random_data.rng.integers(2**32, size=2)], size, block
     )
 
 
-def _words(first: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
-    wanted = philox_words(keys[0] | keys[1] << 32, first, -(-size // 4)).ravel()[:size]
+def _words_case(first: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
+    """Return the case of the words from a counter on."""
+    expected = philox_words(keys[0] | keys[1] << 32, first, -(-size // 4)).ravel()[:size]
     grid = draw.blocks_for(-(-size // 4), block[0])
-    return Case(grid, {"key0": keys[0], "key1": keys[1], "first": first, "n": size}, {"words": wanted})
+    return Case(grid, {"key0": keys[0], "key1": keys[1], "first": first, "n": size}, {"words": expected})
 
 
-def _words_as(m: Mistake, **other: Any) -> bool:
-    """Return whether the words are the result of another way to compute them."""
+def _words_as(m: Mistake, **variant: Any) -> bool:
+    """Return whether the words are those of a wrong variant of Philox."""
     if m.found is None:
         return False
-    made = philox_words(m["key0"] | m["key1"] << 32, m["first"], -(-m["n"] // 4), **other)
-    return bool((made.ravel()[: m["n"]] == m.found).all())
+    words = philox_words(m["key0"] | m["key1"] << 32, m["first"], -(-m["n"] // 4), **variant)
+    return bool((words.ravel()[: m["n"]] == m.found).all())
 
 
 def _only_later_wrong(m: Mistake) -> bool:
@@ -71,47 +72,48 @@ def _only_later_wrong(m: Mistake) -> bool:
 
 
 def tile_sums(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """The sum of each 256 elements, in the order of one tree; any number of blocks walks over the tiles."""
+    """Draw elements for the sums of tiles of 256, and any number of blocks that iterate over the tiles."""
     x = random_data.floats(size)
     x[~np.isfinite(x)] = 1
     if random_data.kind == draw.RANDOM:
         x = x * np.float32(10.0) ** random_data.rng.integers(-3, 4, size).astype(np.float32)
     tiles = -(-size // 256)
-    # A whole tile of -0 has the sum -0; of infinities and NaN a tile has one, or they would all be NaN.
-    lone = np.arange(tiles) * 256 + random_data.rng.integers(0, 256, tiles)
-    lone = lone[(lone < size) & (random_data.rng.random(tiles) < 0.7)]
+    # A whole tile of -0 has the sum -0. A tile has at most one infinity or NaN, or all sums would be NaN.
+    special_indices = np.arange(tiles) * 256 + random_data.rng.integers(0, 256, tiles)
+    special_indices = special_indices[(special_indices < size) & (random_data.rng.random(tiles) < 0.7)]
     if random_data.kind == draw.ZEROS:
         x[: size // 512 * 256] = random_data.rng.choice((0.0, -0.0, -0.0), 1)
         x[size // 256 * 256 :] = -0.0
     elif random_data.kind == draw.INFINITE:
-        x[lone] = random_data.rng.choice((np.inf, -np.inf), lone.size)
+        x[special_indices] = random_data.rng.choice((np.inf, -np.inf), special_indices.size)
     elif random_data.kind == draw.NAN:
-        x[lone] = np.nan
-    return _summed(x, int(random_data.rng.integers(1, tiles + 3)))
+        x[special_indices] = np.nan
+    return _sum_case(x, int(random_data.rng.integers(1, tiles + 3)))
 
 
-def _summed(x: Any, grid: int) -> Case:
+def _sum_case(x: Any, grid: int) -> Case:
+    """Return the case of these elements."""
     return Case(grid, {"x": x, "n": x.size}, {"sums": Near(tile_tree(x), 0.0, ulps=0)})
 
 
 def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a case of elements that have only these values."""
+    """Return a function that makes cases of elements with only these values."""
 
-    def case(random_data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x = random_data.rng.choice(np.array(values, np.float32), size)
-        return _summed(x, int(random_data.rng.integers(1, -(-size // 256) + 3)))
+        return _sum_case(x, int(random_data.rng.integers(1, -(-size // 256) + 3)))
 
-    return case
+    return make_case
 
 
 def many_warps(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """A block for each tile, and with blocks of 1,024 threads more warps than 16 bits count."""
-    return _summed(random_data.floats(size), -(-size // 256))
+    """Draw elements for one block per tile: with 1,024 threads per block, more warps than 16 bits count."""
+    return _sum_case(random_data.floats(size), -(-size // 256))
 
 
 def many_blocks(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """More blocks than 16 bits count, most of them without a tile."""
-    return _summed(random_data.floats(size), 2**16 + 40)
+    """Draw elements for more blocks than 16 bits count, most of them without a tile."""
+    return _sum_case(random_data.floats(size), 2**16 + 40)
 
 
 def _only_other_zeros(m: Mistake) -> bool:
@@ -132,41 +134,53 @@ def _only_order(m: Mistake) -> bool:
 
 
 def dropout(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Dropout of x by the words from an offset on, with a grid of any size."""
+    """Draw elements and an offset for dropout, with a grid of any size."""
     rng = random_data.rng
     x = random_data.floats(size)
-    far = int(rng.integers(2**55, 2**62))
-    offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far])) + int(rng.integers(4))
+    far_offset = int(rng.integers(2**55, 2**62))
+    offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far_offset])) + int(rng.integers(4))
     # Mostly one of the words itself, or the next number: the first is kept, the other dropped.
-    dropped = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
-    return _dropped(random_data, x, block, offset, str(dropped), float(rng.uniform(0.3, 9)))
+    limit = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
+    return _dropout_case(random_data, x, block, offset, str(limit), float(rng.uniform(0.3, 9)))
 
 
-def _dropped(random_data: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: float) -> Case:
+def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: float) -> Case:
+    """Return the case of these elements, offset, limit and scale."""
     rng = random_data.rng
     size = x.size
     key = int(rng.integers(2**64, dtype=np.uint64))
     words = philox_words(key, offset // 4, size // 4 + 2).ravel()[offset % 4 :][:size]
-    near = int(rng.choice(words)) if size else 0
-    known = {"0": 0, "2**30": 2**30, "2**31": 2**31, "3 * 2**30": 3 * 2**30, "2**32 - 1": 2**32 - 1}
-    dropped = {**known, "a word": near, "a word + 1": min(near + 1, 2**32 - 1)}[limit]
+    chosen_word = int(rng.choice(words)) if size else 0
+    limits = {
+        "0": 0,
+        "2**30": 2**30,
+        "2**31": 2**31,
+        "3 * 2**30": 3 * 2**30,
+        "2**32 - 1": 2**32 - 1,
+        "a word": chosen_word,
+        "a word + 1": min(chosen_word + 1, 2**32 - 1),
+    }
+    limit_word = limits[limit]
     with np.errstate(over="ignore", invalid="ignore"):
-        wanted = np.where(words < dropped, np.float32(0), x * np.float32(scale))
+        expected = np.where(words < limit_word, np.float32(0), x * np.float32(scale))
     grid = int(rng.integers(1, draw.blocks_for(size, block[0]) + 2))
-    values = {"x": x, "key0": key & 0xFFFFFFFF, "key1": key >> 32, "offset": offset, "dropped": dropped}
-    return Case(grid, {**values, "scale": np.float32(scale), "n": size}, {"y": wanted})
+    values = {"x": x, "key0": key & 0xFFFFFFFF, "key1": key >> 32, "offset": offset, "dropped": limit_word}
+    return Case(grid, {**values, "scale": np.float32(scale), "n": size}, {"y": expected})
 
 
 def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a case with this offset, limit and scale, in which every fifth element is one of the edges."""
+    """Return a function that makes cases with this offset, limit and scale.
 
-    def case(random_data: Draw, size: Any, block: Dim3) -> Case:
+    Every fifth element is one of the edges.
+    """
+
+    def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x = random_data.floats(size)
         if edges:
             x[::5] = random_data.rng.choice(np.array(edges, np.float32), x[::5].size)
-        return _dropped(random_data, x, block, offset, limit, scale)
+        return _dropout_case(random_data, x, block, offset, limit, scale)
 
-    return case
+    return make_case
 
 
 def _times_zero(m: Mistake) -> bool:
@@ -194,11 +208,11 @@ def _mask_as(m: Mistake, offset: int, counter_bits: int = 64) -> bool:
     if m.found is None:
         return False
     key = m["key0"] | m["key1"] << 32
-    fours = m["n"] // 4 + 2
-    words = philox_words(key, offset // 4, fours, counter_bits=counter_bits).ravel()[offset % 4 :]
+    counters = m["n"] // 4 + 2
+    words = philox_words(key, offset // 4, counters, counter_bits=counter_bits).ravel()[offset % 4 :]
     with np.errstate(over="ignore"):
-        made = np.where(words[: m["n"]] < m["dropped"], np.float32(0), m["x"] * m["scale"])
-    return bool(np.array_equal(made, m.found, equal_nan=True))
+        expected = np.where(words[: m["n"]] < m["dropped"], np.float32(0), m["x"] * m["scale"])
+    return bool(np.array_equal(expected, m.found, equal_nan=True))
 
 
 # 14-state
@@ -206,8 +220,10 @@ def _mask_as(m: Mistake, offset: int, counter_bits: int = 64) -> bool:
 _GPUS = 2
 
 
-def _played(answer: Any, asks: Callable[..., Any], seed: int, draws: int) -> dict[str, Any]:
+def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) -> dict[str, Any]:
     """Run the answer in its own process: `twice` with generators of Python, NumPy and each GPU.
+
+    The numbers of each run are sent at once; the expected numbers do not exist before the answer has ended.
 
     What each run draws is told at once; what it should have drawn is not there before the answer is done.
     """
@@ -221,32 +237,32 @@ def _played(answer: Any, asks: Callable[..., Any], seed: int, draws: int) -> dic
         return {"python": random.Random(seed), "numpy": np.random.default_rng(seed), "gpus": gpus}
 
     def work(rngs: dict[str, Any]) -> list[Any]:
-        out = [[rngs["python"].random() for _ in range(draws)], rngs["numpy"].random(draws).tolist()]
+        numbers = [[rngs["python"].random() for _ in range(draws)], rngs["numpy"].random(draws).tolist()]
         for device, rng in enumerate(rngs["gpus"]):
             with cp.cuda.Device(device):
-                out += [rng.random(draws).tolist(), rng.standard_normal(2 * draws - 1).tolist()]
-        return out
+                numbers += [rng.random(draws).tolist(), rng.standard_normal(2 * draws - 1).tolist()]
+        return numbers
 
     with on_device("virtual:T4", count=_GPUS) as cp:
-        mine = generators()
-        other = generators()
-        for rngs in (mine, other):
+        answer_generators = generators()
+        reference_generators = generators()
+        for rngs in (answer_generators, reference_generators):
             work(rngs)  # they have drawn before
 
         runs: list[None] = []
 
-        def once() -> list[Any]:
-            drawn = work(mine)
+        def run_once() -> list[Any]:
+            numbers = work(answer_generators)
             runs.append(None)
-            asks(drawn)
-            return drawn
+            request(numbers)
+            return numbers
 
-        result = answer(once, mine)
-        told = {"result": result, "runs": len(runs), "wanted": work(other)}
-        return {**told, "after": work(mine) == work(other)}
+        result = answer(run_once, answer_generators)
+        outcome = {"result": result, "runs": len(runs), "wanted": work(reference_generators)}
+        return {**outcome, "after": work(answer_generators) == work(reference_generators)}
 
 
-_PARTS = (
+_GENERATOR_NAMES = (
     "Python's",
     "NumPy's",
     *(f"GPU {device}'s {what}" for device in range(_GPUS) for what in ("", "normal ")),
@@ -254,38 +270,47 @@ _PARTS = (
 
 
 def judge_twice(answer: Answer) -> str:
-    """``twice(work, rngs)``: run `work()` twice with the same numbers, and leave off as after one run."""
+    """Judge ``twice(work, rngs)``: run `work()` twice with the same numbers, and end as after one run."""
     must_be_a_function("twice", answer.is_function, answer.kind)
     for draws in (3, int(answer.rng.integers(4, 40))):
-        shown = f"`twice` with {count(draws, 'number')} drawn of each kind"
-        drawn: list[Any] = []
-        found = answer.ask(_played, int(answer.rng.integers(1000)), draws, shown=shown, back=drawn.append)
-        wanted = found["wanted"]
-        runs = [run == found["wanted"] for run in drawn]
-        if not len(runs) == found["runs"] == 2:
+        call_text = f"`twice` with {count(draws, 'number')} drawn of each kind"
+        draw_lists: list[Any] = []
+        outcome = answer.ask(
+            _run_twice, int(answer.rng.integers(1000)), draws, shown=call_text, back=draw_lists.append
+        )
+        expected = outcome["wanted"]
+        runs_right = [run == outcome["wanted"] for run in draw_lists]
+        if not len(runs_right) == outcome["runs"] == 2:
             raise NotYet(
-                f"{shown} calls work() {count(found['runs'], 'time')}, not 2 times: both runs are real ones."
+                f"{call_text} calls work() {count(outcome['runs'], 'time')}, not 2 times: both runs are "
+                "real ones."
             )
-        if not runs[0]:
+        if not runs_right[0]:
             raise NotYet(
-                f"{shown}: the first run does not draw what comes next. Keep the states as they are; seeding "
-                "begins another sequence."
+                f"{call_text}: the first run does not draw what comes next. Keep the states as they are; "
+                "seeding begins another sequence."
             )
-        if not runs[1]:
-            wrong = [name for name, a, b in zip(_PARTS, drawn[-1], wanted, strict=True) if a != b]
-            kinds = " and ".join(dict.fromkeys(name.split("'")[0] + "'s" for name in wrong))
+        if not runs_right[1]:
+            wrong_names = [
+                name
+                for name, numbers, expected_numbers in zip(
+                    _GENERATOR_NAMES, draw_lists[-1], expected, strict=True
+                )
+                if numbers != expected_numbers
+            ]
+            kinds = " and ".join(dict.fromkeys(name.split("'")[0] + "'s" for name in wrong_names))
             raise NotYet(
-                f"{shown}: the second run draws other numbers from {kinds} generator. "
+                f"{call_text}: the second run draws other numbers from {kinds} generator. "
                 "Keep a copy of its state "
                 "before the first run, and put it back before the second."
             )
-        pair = found["result"]
+        pair = outcome["result"]
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise NotYet(f"{shown} should return both results, as a pair.")
-        if list(pair) != [wanted, wanted]:
-            raise NotYet(f"{shown} should return what work() returned, the first run's result first.")
-        if not found["after"]:
-            raise NotYet(f"{shown}: what is drawn afterwards is not what follows one run.")
+            raise NotYet(f"{call_text} should return both results, as a pair.")
+        if list(pair) != [expected, expected]:
+            raise NotYet(f"{call_text} should return what work() returned, the first run's result first.")
+        if not outcome["after"]:
+            raise NotYet(f"{call_text}: what is drawn afterwards is not what follows one run.")
     return "four generators on three processors begin the second run where they began the first."
 
 
@@ -297,65 +322,71 @@ MOST_RUNS = 200
 
 
 class Program:
-    """A program with hidden causes of differing results: each a switch, and how often it shows."""
+    """A program with hidden causes of differing results: switches and the share of runs that each affects."""
 
     def __init__(self, causes: dict[str, float], seed: int) -> None:
-        self._causes, self._rng, self.runs = causes, random.Random(seed), 0
+        self._causes = causes
+        self._rng = random.Random(seed)
+        self.runs = 0
 
-    def __call__(self, on: Sequence[str]) -> str:
-        """One run: a digest of its result."""
-        enabled = set(on)
+    def __call__(self, switches: Sequence[str]) -> str:
+        """Run the program once and return a digest of its result."""
+        enabled = set(switches)
         unknown = enabled - set(SWITCHES)
         if unknown:
             raise ValueError(f"There is no switch {sorted(unknown)[0]!r}; there are {', '.join(SWITCHES)}.")
         self.runs += 1
         if self.runs > 50 * MOST_RUNS:
             raise NotYet(f"needed(run, switches) runs it again and again; {MOST_RUNS} times are enough.")
-        shown = [s for name, s in self._causes.items() if name not in enabled and self._rng.random() < s]
-        return f"{sum(self._rng.randrange(1 << 30) for _ in shown):08x}"
+        shares = [
+            share
+            for name, share in self._causes.items()
+            if name not in enabled and self._rng.random() < share
+        ]
+        return f"{sum(self._rng.randrange(1 << 30) for _ in shares):08x}"
 
 
-def _asked(answer: Any, asks: Callable[..., Any]) -> Any:
+def _run_needed(answer: Any, request: Callable[..., Any]) -> Any:
     """Run the answer in its own process; return the switches that it finds."""
-    found = answer(lambda on=(): asks([str(name) for name in on]), SWITCHES)
-    return sorted(map(str, found)) if isinstance(found, Set | list | tuple | np.ndarray) else found
+    result = answer(lambda on=(): request([str(name) for name in on]), SWITCHES)
+    return sorted(map(str, result)) if isinstance(result, Set | list | tuple | np.ndarray) else result
 
 
 def judge_needed(answer: Answer) -> str:
-    """``needed(run, switches)``: the fewest switches that make a program's results the same each time."""
+    """Judge ``needed(run, switches)``: the fewest switches that make all of a program's results equal."""
     must_be_a_function("needed", answer.is_function, answer.kind)
     rng = answer.rng
     cases: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]
     cases += [tuple(name for name in SWITCHES if rng.random() < 0.5) for _ in range(4)]
-    often = (0.95, 0.6, 0.35)
-    seldom = (0.35,)
+    frequent_shares = (0.95, 0.6, 0.35)
+    rare_shares = (0.35,)
     # Five runs miss one of ten rare causes.
-    tried = [(causes, often) for causes in cases] + [(SWITCHES, seldom)] * 12
-    for number, (causes, kinds) in enumerate(tried):
-        shares = {name: float(rng.choice(kinds)) for name in causes}
-        shown = f"needed(run, switches) for program {number + 1}"
+    trials = [(causes, frequent_shares) for causes in cases] + [(SWITCHES, rare_shares)] * 12
+    for number, (causes, share_choices) in enumerate(trials):
+        shares = {name: float(rng.choice(share_choices)) for name in causes}
+        call_text = f"needed(run, switches) for program {number + 1}"
         program = Program(shares, int(rng.integers(10**6)))
-        found = answer.ask(_asked, shown=shown, back=program)
-        if not isinstance(found, list):
-            raise NotYet(f"{shown} gives {spelt(found)}: return a set of names of switches.")
-        left = [name for name in causes if name not in found]
-        if left:
+        result = answer.ask(_run_needed, shown=call_text, back=program)
+        if not isinstance(result, list):
+            raise NotYet(f"{call_text} gives {spelt(result)}: return a set of names of switches.")
+        missing = [name for name in causes if name not in result]
+        if missing:
             raise NotYet(
-                f"{shown} leaves out {left[0]!r}, and its results still differ from run to run. Some causes "
-                "show seldom: one or two runs that agree prove nothing."
+                f"{call_text} leaves out {missing[0]!r}, and its results still differ from run to run. Some "
+                "causes show seldom: one or two runs that agree prove nothing."
             )
-        idle = [name for name in found if name not in causes]
-        if idle:
-            costs = sum(_COSTS.get(name, 0) for name in idle)
+        useless = [name for name in result if name not in causes]
+        if useless:
+            cost_percent = sum(_COSTS.get(name, 0) for name in useless)
             raise NotYet(
-                f"{shown} turns on {idle[0]!r} for nothing: without "
-                f"{'it' if len(idle) == 1 else 'these'} the "
-                f"results are the same each time, and the program takes {costs} % less. "
+                f"{call_text} turns on {useless[0]!r} for nothing: without "
+                f"{'it' if len(useless) == 1 else 'these'} the "
+                f"results are the same each time, and the program takes {cost_percent} % less. "
                 "Turn all on, then one "
                 "off at a time."
             )
         if program.runs > MOST_RUNS:
-            raise NotYet(f"{shown} runs it {program.runs:,} times; {MOST_RUNS} are enough.")
+            raise NotYet(f"{call_text} runs it {program.runs:,} times; {MOST_RUNS} are enough.")
     return f"the causes are found, no switch is on for nothing, within {MOST_RUNS} runs."
 
 

@@ -28,17 +28,17 @@ def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
     On a virtual GPU each run has its blocks in another order; a real one has its own.
     """
     cp = session.cp()
-    found = []
+    results = []
     for number in range(runs):
         total = cp.zeros(1, np.float32)
         with block_order("random", seed=number):
             kernel((blocks,), (256,), (x, total, np.int32(x.size)))
-        found.append(float(total[0]))
-    return found
+        results.append(float(total[0]))
+    return results
 
 
 class Roulette(View):
-    """The number of occurrences of each result, by program; the first is open, the others wait for a click.
+    """The number of occurrences of each result, by program; only the first program is unfolded.
 
     Parameters
     ----------
@@ -62,39 +62,42 @@ class Roulette(View):
         return {name: Counter(values) for name, values in self.results.items()}
 
     def sentence(self) -> str:
-        counted = "; ".join(
-            f"{name}: {len(found):,} different {'result' if len(found) == 1 else 'results'} "
-            f"in {found.total():,} runs"
-            for name, found in self.record.items()
+        counts = "; ".join(
+            f"{name}: {len(counter):,} different {'result' if len(counter) == 1 else 'results'} "
+            f"in {counter.total():,} runs"
+            for name, counter in self.record.items()
         )
-        return f"{counted}; {self.provenance.label}."
+        return f"{counts}; {self.provenance.label}."
 
     def describe(self) -> str:
         lines = [
             f"{name}, {value:.9g}: {count} times"
-            for name, found in self.record.items()
-            for value, count in sorted(found.items())
+            for name, counter in self.record.items()
+            for value, count in sorted(counter.items())
         ]
         return "\n".join([self.sentence(), *lines])
 
     def draw(self) -> Box:
         first, *others = self.record.items()
-        folds = [fold(name, _histogram(found), opened=False) for name, found in others]
+        folds = [fold(name, _histogram(counter), opened=False) for name, counter in others]
         note = words("Each bar is one sum, to its last bit; its length says how often it came.", "note")
         return column(words(first[0], "strong"), _histogram(first[1]), *folds, note)
 
 
-def _histogram(found: Counter[float]) -> Box:
-    most = max(found.values())
-    kept = sorted(found.most_common(_MOST_BARS))
+def _histogram(counter: Counter[float]) -> Box:
+    """Return bars of the most common results."""
+    largest_count = max(counter.values())
+    shown_values = sorted(counter.most_common(_MOST_BARS))
     rows = [
-        {"label": f"{value:.9g}", "share": count / most, "value": f"{count} of {found.total()}"}
-        for value, count in kept
+        {"label": f"{value:.9g}", "share": count / largest_count, "value": f"{count} of {counter.total()}"}
+        for value, count in shown_values
     ]
-    if len(found) > len(kept):
-        left = len(found) - len(kept)
-        rest = found.total() - sum(count for _, count in kept)
-        rows.append({"label": f"{left} more", "share": None, "value": f"{rest} of {found.total()}"})
+    if len(counter) > len(shown_values):
+        other_values = len(counter) - len(shown_values)
+        other_runs = counter.total() - sum(count for _, count in shown_values)
+        rows.append(
+            {"label": f"{other_values} more", "share": None, "value": f"{other_runs} of {counter.total()}"}
+        )
     return bars(rows, label=0.3)
 
 
@@ -105,19 +108,18 @@ def recorded() -> Any:
 
 
 def switches() -> str:
-    """Operations of PyTorch on an H200: different results and time, seeded, and with "
-    "deterministic algorithms."""
-    known = recorded()
+    """Tabulate the results and times of PyTorch's operations on an H200, seeded and deterministic."""
+    record = recorded()
 
-    def told(cell: Any) -> tuple[str, str]:
-        if cell.get("refused"):
+    def cells(measurement: Any) -> tuple[str, str]:
+        if measurement.get("refused"):
             return "refused", ""
-        return f"{cell['distinct']} of {cell['runs']}", f"{cell['median_us']:,.0f} µs"
+        return f"{measurement['distinct']} of {measurement['runs']}", f"{measurement['median_us']:,.0f} µs"
 
     rows = tuple(
-        (name, *told(both["seeded"]), *told(both["deterministic"]))
-        for name, both in known["operations"].items()
+        (name, *cells(measurements["seeded"]), *cells(measurements["deterministic"]))
+        for name, measurements in record["operations"].items()
     )
     headings = ("operation", "results, seeded", "time", "results, deterministic", "time")
-    title = f"PyTorch {known['torch']}, recorded on an {known['device']}"
+    title = f"PyTorch {record['torch']}, recorded on an {record['device']}"
     return Table(title, headings, rows).text()

@@ -1,4 +1,4 @@
-"""Philox and a fixed tree in NumPy, with which the kernels of notebook 14 are compared."""
+"""Philox and a fixed summation tree in NumPy, the references for the kernels of notebook 14."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def philox_words(
     early: bool = False,
     counter_bits: int = 64,
 ) -> npt.NDArray[np.uint32]:
-    """Philox4x32 of counters from `first` on: a row of four words for each.
+    """Return the words of Philox4x32 from counter `first` on, four words per row.
 
     Parameters
     ----------
@@ -39,28 +39,29 @@ def philox_words(
     counters &= np.uint64(2**counter_bits - 1)
     x = counters & _LOW
     y = counters >> _32
-    z = w = np.zeros_like(x)
+    z = np.zeros_like(x)
+    w = np.zeros_like(x)
     for number in range(rounds):
         step = number + early
         k0 = np.uint64((key + step * bumps[0]) & 0xFFFFFFFF)
         k1 = np.uint64(((key >> 32) + step * bumps[1]) & 0xFFFFFFFF)
-        one = x * _MULTIPLIERS[0]
-        two = z * _MULTIPLIERS[1]
-        x = (two >> _32) ^ y ^ k0
-        y = two & _LOW
-        z = (one >> _32) ^ w ^ k1
-        w = one & _LOW
+        x_product = x * _MULTIPLIERS[0]
+        z_product = z * _MULTIPLIERS[1]
+        x = (z_product >> _32) ^ y ^ k0
+        y = z_product & _LOW
+        z = (x_product >> _32) ^ w ^ k1
+        w = x_product & _LOW
     return np.stack([x, y, z, w], axis=1).astype(np.uint32)
 
 
 def tile_tree(x: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-    """The sum of each 256 elements: 128 pairs first, then 64, and so on."""
+    """Return the sum of each 256 elements: 128 pairs are added first, then 64, and so on."""
     tiles = -(-x.size // 256)
     sums = np.zeros(256 * tiles, np.float32)
     sums[: x.size] = x
-    left = sums.reshape(tiles, 256)
+    partial_sums = sums.reshape(tiles, 256)
     with np.errstate(invalid="ignore", over="ignore"):
-        while left.shape[1] > 1:
-            half = left.shape[1] // 2
-            left = left[:, :half] + left[:, half:]
-    return left[:, 0].copy()
+        while partial_sums.shape[1] > 1:
+            half = partial_sums.shape[1] // 2
+            partial_sums = partial_sums[:, :half] + partial_sums[:, half:]
+    return partial_sums[:, 0].copy()
