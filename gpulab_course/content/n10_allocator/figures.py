@@ -42,9 +42,6 @@ def tetris(limit_bytes: int = int(2.2 * GIB), piece_bytes: int = 205 * MIB) -> l
 
     The pool is limited first, and a workspace of the whole limit is allocated and freed, as a program's first
     step might do.
-
-    The pool is limited first, and a workspace of the whole limit is made and freed, as a program's first
-    step might.
     """
     cp = session.cp()
     pool = cp.get_default_memory_pool()

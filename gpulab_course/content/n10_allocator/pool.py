@@ -96,10 +96,6 @@ class Request:
     ``malloc``: allocate `size` bytes as allocation `number`; ``free``: free that allocation; ``refuse``: free
     the address `size` bytes after that allocation's start, which must raise an error; ``empty``: call
     `empty_cache`. ``pool`` is 0 or 1, the index of one of two independent pools.
-
-    ``malloc`` of ``size`` bytes as number so and so; ``free`` of that number; ``refuse``: a free of what lies
-    ``size`` bytes behind that number's start, which is to raise an error; ``empty``: `empty_cache`. ``pool``
-    is the first or the second of two pools that know nothing of each other.
     """
 
     kind: str
@@ -217,8 +213,6 @@ class Driver:
     """The device's ``malloc(size)`` and ``free(address)`` for a pool; all calls are recorded.
 
     Segments are adjacent, as they may be on a device.
-
-    Segments lie side by side, as they may on a device.
     """
 
     def __init__(self, start: int) -> None:

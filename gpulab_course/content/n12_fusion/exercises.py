@@ -508,9 +508,6 @@ class Step:
 
     ``does`` is map, shift, reduce or product. A shift is a map that reads other elements than the one it
     writes; ``into`` is the array in whose memory a map stores its result, in place.
-
-    A shift is a map that reads other elements than the one it writes; ``into`` is the array in whose memory a
-    map stores, in place.
     """
 
     name: str

@@ -55,8 +55,8 @@ def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1
     ----------
     n
         How many numbers.
-    form
-        What each partial sum is rounded to.
+    number_format
+        The format to which each partial sum is rounded.
     mean, spread
         Of the numbers, independent of each other; partial sums have the mean i mean and the standard
         deviation sqrt(i) spread.

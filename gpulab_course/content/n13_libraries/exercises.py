@@ -146,8 +146,6 @@ def _midpoint_halves(rng: np.random.Generator, offset: int, sign: int, parity: i
     """Return half-precision values whose sum is `offset` units from the middle of two FP32 numbers.
 
     The lower of the two numbers is even, or odd if `parity` is 1.
-
-    The lower of the two numbers is even, or odd if `odd` is 1.
     """
     # Beyond 2**54, where FP64 has every fourth number and FP32 every 2**31st.
     lower_significand = 2 * int(rng.integers(1 << 22, (1 << 23) - 1)) + parity

@@ -26,8 +26,6 @@ def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
     """Return the values of a counter of this format: 0, and its value after each addition of 1.
 
     Each sum is rounded to the nearest number of the format; a counter that does not change has stopped.
-
-    Each sum is rounded to the nearest number of the format; a counter that stays where it is has stopped.
     """
     counts = [0]
     while len(counts) <= additions:

@@ -224,8 +224,6 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
     """Run the answer in its own process: `twice` with generators of Python, NumPy and each GPU.
 
     The numbers of each run are sent at once; the expected numbers do not exist before the answer has ended.
-
-    What each run draws is told at once; what it should have drawn is not there before the answer is done.
     """
 
     def generators() -> dict[str, Any]:

@@ -32,7 +32,7 @@ def recorded(gpus: int = 2) -> Any:
 
 
 def published_gbps() -> float:
-    """NVLink's rate on the data sheet of the GPU in use, both directions; 0 where it has none."""
+    """Return NVLink's published rate of the GPU in use, both directions; 0 if it has no NVLink."""
     return session.backend().device_info().nvlink_gbps or 0.0
 
 
@@ -40,13 +40,13 @@ def timed(work: Any) -> float:
     """Return the milliseconds between two events around `work`, in the current stream and device."""
     cp = session.cp()
     work()
-    begin = cp.cuda.Event()
+    start = cp.cuda.Event()
     end = cp.cuda.Event()
-    begin.record()
+    start.record()
     work()
     end.record()
     end.synchronize()
-    return float(cp.cuda.get_elapsed_time(begin, end))
+    return float(cp.cuda.get_elapsed_time(start, end))
 
 
 def compared(*views: CollectiveView) -> Table:
@@ -71,14 +71,14 @@ def compared(*views: CollectiveView) -> Table:
 
 def prices() -> Table:
     """Tabulate the modelled costs of a step of a schedule."""
-    each = session.step_prices()
+    step_prices = session.step_prices()
     rows = (
-        ("a step: its first copy, which waits for another GPU's event", "α", duration(each.step_ns)),
-        ("the sums of a step, which wait for its copies", "", duration(each.sum_ns)),
-        ("each further message at the same port", "", duration(each.turn_ns)),
-        ("each further sum on the same GPU", "", duration(each.sum_turn_ns)),
-        ("a byte at a port", "β", f"1 / ({number(each.link_gbps)} GB/s)"),
-        ("a byte that is added", "", f"1 / ({number(each.sum_gbps)} GB/s)"),
+        ("a step: its first copy, which waits for another GPU's event", "α", duration(step_prices.step_ns)),
+        ("the sums of a step, which wait for its copies", "", duration(step_prices.sum_ns)),
+        ("each further message at the same port", "", duration(step_prices.turn_ns)),
+        ("each further sum on the same GPU", "", duration(step_prices.sum_turn_ns)),
+        ("a byte at a port", "β", f"1 / ({number(step_prices.link_gbps)} GB/s)"),
+        ("a byte that is added", "", f"1 / ({number(step_prices.sum_gbps)} GB/s)"),
     )
     title = f"Prices of a step in a CUDA graph, {session.backend().provenance.label}, fitted to two H200"
     return Table(title, ("what", "", "price"), rows)
@@ -86,31 +86,33 @@ def prices() -> Table:
 
 def counted(*views: CollectiveView) -> Table:
     """Tabulate the parts of each schedule's time, with the prices of `prices`."""
-    each = session.step_prices()
+    step_prices = session.step_prices()
     rows = []
     for view in views:
         record = view.record
-        ends = [*record.begins, len(record.traffic.crossings)]
-        turns = sums = sum_turns = 0
-        for step, (first, end) in zip(record.steps, pairwise(ends), strict=True):
+        bounds = [*record.begins, len(record.traffic.crossings)]
+        extra_messages = 0
+        sum_steps = 0
+        extra_sums = 0
+        for step, (first, end) in zip(record.steps, pairwise(bounds), strict=True):
             crossings = record.traffic.crossings[first:end]
-            ports = Counter((c.source, "out") for c in crossings) + Counter(
-                (c.target, "in") for c in crossings
+            ports = Counter((crossing.source, "out") for crossing in crossings) + Counter(
+                (crossing.target, "in") for crossing in crossings
             )
-            turns += max(ports.values()) - 1
-            added = Counter(move.target for move in step.moves if move.add)
-            sums += bool(added)
-            sum_turns += max(added.values(), default=1) - 1
+            extra_messages += max(ports.values()) - 1
+            sums_by_gpu = Counter(move.target for move in step.moves if move.add)
+            sum_steps += bool(sums_by_gpu)
+            extra_sums += max(sums_by_gpu.values(), default=1) - 1
         steps = len(record.steps)
-        waits = steps * each.step_ns + sums * each.sum_ns
-        in_turn = turns * each.turn_ns + sum_turns * each.sum_turn_ns
+        waits_ns = steps * step_prices.step_ns + sum_steps * step_prices.sum_ns
+        extra_ns = extra_messages * step_prices.turn_ns + extra_sums * step_prices.sum_turn_ns
         rows.append(
             (
                 _WAYS.get(record.algorithm, record.algorithm),
                 size(record.size_bytes),
-                f"{steps} × α + {sums} × sums = {duration(waits)}",
-                f"{turns} + {sum_turns}: {duration(in_turn)}",
-                duration(max(0.0, record.time_ns - waits - in_turn)),
+                f"{steps} × α + {sum_steps} × sums = {duration(waits_ns)}",
+                f"{extra_messages} + {extra_sums}: {duration(extra_ns)}",
+                duration(max(0.0, record.time_ns - waits_ns - extra_ns)),
                 duration(record.time_ns),
             )
         )
@@ -122,69 +124,73 @@ def counted(*views: CollectiveView) -> Table:
 
 
 def graph_records(gpus: int = 4) -> Table:
-    """Schedules as one CUDA graph, as recorded and as modelled; and NCCL, as recorded."""
-    known = recorded(gpus)
+    """Tabulate schedules as one CUDA graph, recorded and modelled, and NCCL, recorded."""
+    record = recorded(gpus)
     rows = []
-    for row in _rows(known):
-        told = []
-        for way in _WAYS:
-            _, steps = schedule_of("all-reduce", way, gpus)
-            ns = modelled_ns(known["gpu"], gpus, bounds_of(row["size_bytes"] // 4, steps), steps)
-            told.append(f"{duration(1000 * row[f'{way}_us'])} / {duration(ns)}")
-        rows.append((size(row["size_bytes"]), *told, duration(1000 * row["nccl_us"])))
+    for row in _rows(record):
+        times = []
+        for schedule in _WAYS:
+            _, steps = schedule_of("all-reduce", schedule, gpus)
+            time_ns = modelled_ns(record["gpu"], gpus, bounds_of(row["size_bytes"] // 4, steps), steps)
+            times.append(f"{duration(1000 * row[f'{schedule}_us'])} / {duration(time_ns)}")
+        rows.append((size(row["size_bytes"]), *times, duration(1000 * row["nccl_us"])))
     return Table(
-        f"All-reduce, each schedule as one CUDA graph: recorded / modelled on virtual {known['gpu']}; NCCL "
-        f"recorded, a process per rank. Recorded on {known['device']}, {known['what']}",
+        f"All-reduce, each schedule as one CUDA graph: recorded / modelled on virtual {record['gpu']}; NCCL "
+        f"recorded, a process per rank. Recorded on {record['device']}, {record['what']}",
         ("data", *_WAYS.values(), "NCCL, NVLS off"),
         tuple(rows),
     )
 
 
 def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
-    """Schedules given copy by copy and sum by sum from Python: recorded, and by the host's time for each."""
-    known = recorded(gpus)
-    many = {way: operations(schedule_of("all-reduce", way, gpus)[1]) for way in _WAYS}
-    small = next(row for row in known["all_reduce"] if row["size_bytes"] == fitted_bytes)
-    each_us = small["tree_python_us"] / many["tree"]
+    """Tabulate schedules that Python starts operation by operation: recorded times and computed ones."""
+    record = recorded(gpus)
+    operation_counts = {
+        schedule: operations(schedule_of("all-reduce", schedule, gpus)[1]) for schedule in _WAYS
+    }
+    fitted_row = next(row for row in record["all_reduce"] if row["size_bytes"] == fitted_bytes)
+    operation_us = fitted_row["tree_python_us"] / operation_counts["tree"]
     rows = []
-    for row in _rows(known):
-        told = (
-            f"{duration(1000 * row[f'{way}_python_us'])} / "
-            f"{duration(1000 * max(many[way] * each_us, row[f'{way}_us']))}"
-            for way in _WAYS
+    for row in _rows(record):
+        times = (
+            f"{duration(1000 * row[f'{schedule}_python_us'])} / "
+            f"{duration(1000 * max(operation_counts[schedule] * operation_us, row[f'{schedule}_us']))}"
+            for schedule in _WAYS
         )
-        rows.append((size(row["size_bytes"]), *told))
-    heads = (f"{words}, {many[way]} operations" for way, words in _WAYS.items())
+        rows.append((size(row["size_bytes"]), *times))
+    headings = (f"{name}, {operation_counts[schedule]} operations" for schedule, name in _WAYS.items())
     return Table(
         f"The same from Python, one copy or sum after another: recorded / computed, which is "
-        f"{duration(1000 * each_us)} for each operation (from the tree at {size(fitted_bytes)}), or the "
-        f"graph's time where that is longer. Recorded on {known['device']}, {known['what']}",
-        ("data", *heads),
+        f"{duration(1000 * operation_us)} for each operation (from the tree at {size(fitted_bytes)}), or the "
+        f"graph's time where that is longer. Recorded on {record['device']}, {record['what']}",
+        ("data", *headings),
         tuple(rows),
     )
 
 
-def _rows(known: Any) -> list[Any]:
-    return [row for row in known["all_reduce"] if row["size_bytes"] in REDUCED]
+def _rows(record: Any) -> list[Any]:
+    """Return the rows of the sizes that are shown."""
+    return [row for row in record["all_reduce"] if row["size_bytes"] in REDUCED]
 
 
 def recorded_copies() -> Table:
-    """Copies between two GPUs, with and without peer access."""
-    known = recorded()
+    """Tabulate copies between two GPUs, with and without peer access."""
+    record = recorded()
     rows = tuple(
-        (size(each["size_bytes"]), f"{each['host_gbps']} GB/s", f"{each['direct_gbps']} GB/s")
-        for each in known["copies"]
-        if each["size_bytes"] in COPIED
+        (size(row["size_bytes"]), f"{row['host_gbps']} GB/s", f"{row['direct_gbps']} GB/s")
+        for row in record["copies"]
+        if row["size_bytes"] in COPIED
     )
-    title = f"memcpyPeerAsync, recorded on {known['device']}, {known['what']}"
+    title = f"memcpyPeerAsync, recorded on {record['device']}, {record['what']}"
     return Table(title, ("data", "no peer access", "peer access"), rows)
 
 
 def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
     """Run `code` in one process per rank, and sum the numbers that they print in each step.
 
-    A process is told its rank, their number and the number of steps. In each step it prints a list of numbers
-    and reads their sum over all ranks from its input; the last line that it prints comes back.
+    The arguments of a process are its rank, the number of ranks and the number of steps. In each step the
+    process prints a list of numbers and reads their sum over all ranks from its input. The last line of each
+    process is returned.
 
     Raises
     ------
@@ -192,12 +198,15 @@ def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
         If a process ends early; all of them are ended then.
     """
     choice = session.which_device()
-    real = choice.kind == "cuda" and session.cp().cuda.runtime.getDeviceCount() >= ranks
+    is_real = choice.kind == "cuda" and session.cp().cuda.runtime.getDeviceCount() >= ranks
     processes = []
     for rank in range(ranks):
-        device = (
-            f"cuda:{rank}" if real else f"virtual:{choice.device}" if choice.kind == "virtual" else "virtual"
-        )
+        if is_real:
+            device = f"cuda:{rank}"
+        elif choice.kind == "virtual":
+            device = f"virtual:{choice.device}"
+        else:
+            device = "virtual"
         processes.append(
             subprocess.Popen(
                 [sys.executable, "-c", code, str(rank), str(ranks), str(steps)],
@@ -218,9 +227,9 @@ def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
         return [_line(rank, process, steps) for rank, process in enumerate(processes)]
     finally:
         for process in processes:
-            for end in (process.stdin, process.stdout):
-                if end is not None:
-                    end.close()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
             try:
                 process.wait(_PATIENCE_S)
             except subprocess.TimeoutExpired:
@@ -228,6 +237,7 @@ def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
 
 
 def _line(rank: int, process: subprocess.Popen[str], step: int) -> Any:
+    """Return the next line of a process's output, parsed."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line.strip():

@@ -1,4 +1,4 @@
-"""Effects of environment variables, verified in separate processes; PyTorch's as recorded on an H200."""
+"""Effects of environment variables in separate processes; PyTorch's as recorded on an H200."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpulab_course.content.n16_platform.figures import recorded
 from virtualgpu.errors import GpulabError
 
 LIMIT_S = 90
-TRIED = {"CUPY_GPU_MEMORY_LIMIT": "1048576", "CUDA_VISIBLE_DEVICES": "", "GPULAB_DEVICE": "virtual:T4"}
+VARIABLES = {"CUPY_GPU_MEMORY_LIMIT": "1048576", "CUDA_VISIBLE_DEVICES": "", "GPULAB_DEVICE": "virtual:T4"}
 _PROGRAM = """
 import json, os, sys
 late = json.loads(sys.argv[1])
@@ -37,41 +37,46 @@ print(json.dumps(seen))
 
 
 def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the state of a new process, with variables set before it starts, or after its first array.
+    """Return the state of a new process, with variables set before it starts or after its first array.
 
     Raises
     ------
     GpulabError
         If it ends with an error, or takes longer than `LIMIT_S` seconds.
     """
-    here = session.which_device()
+    choice = session.which_device()
     # Not by its number: a variable may hide it, and then another device serves.
-    name = f"virtual:{here.device}" if here.kind == "virtual" else "auto"
+    name = f"virtual:{choice.device}" if choice.kind == "virtual" else "auto"
     environment = {**os.environ, "GPULAB_DEVICE": name, **(before or {})}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-c", _PROGRAM, json.dumps(dict(late or {}))]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_S)
+        process = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         raise GpulabError(
             f"The process took longer than {LIMIT_S} s; try again on a quieter machine."
         ) from None
-    if done.returncode:
-        raise GpulabError(f"The process ended with an error: {done.stderr.strip().splitlines()[-1:]}")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    if process.returncode:
+        raise GpulabError(f"The process ended with an error: {process.stderr.strip().splitlines()[-1:]}")
+    return dict(json.loads(process.stdout.splitlines()[-1]))
 
 
 def verified() -> Table:
-    """Each variable of `TRIED`: what a process sees with it set before the start, and set late."""
+    """Tabulate the effect of each variable of `VARIABLES`, set before the start of a process and set late."""
     with ThreadPoolExecutor(2) as pool:
-        plain = pool.submit(child)
-        late = pool.submit(child, None, TRIED)
-        started = {name: pool.submit(child, {name: value}) for name, value in TRIED.items()}
-        ordinary = plain.result()
-        at_last = late.result()
+        ordinary_run = pool.submit(child)
+        late_run = pool.submit(child, None, VARIABLES)
+        early_runs = {name: pool.submit(child, {name: value}) for name, value in VARIABLES.items()}
+        ordinary_state = ordinary_run.result()
+        late_state = late_run.result()
         rows = [
-            (name, value or '""', _changes(ordinary, seen.result()), _changes(ordinary, at_last))
-            for (name, seen), value in zip(started.items(), TRIED.values(), strict=True)
+            (
+                name,
+                value or '""',
+                _changes(ordinary_state, early_run.result()),
+                _changes(ordinary_state, late_state),
+            )
+            for (name, early_run), value in zip(early_runs.items(), VARIABLES.values(), strict=True)
         ]
     title = f"Verified in processes of their own, {session.backend().provenance.device}"
     return Table(
@@ -79,32 +84,41 @@ def verified() -> Table:
     )
 
 
-def _changes(plain: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
+def _changes(ordinary_state: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+    """Return the differences between two states as text."""
     return (
-        ", ".join(f"{what}: {plain[what]} → {seen[what]}" for what in plain if plain[what] != seen[what])
+        ", ".join(
+            f"{key}: {ordinary_state[key]} → {state[key]}"
+            for key in ordinary_state
+            if ordinary_state[key] != state[key]
+        )
         or "nothing"
     )
 
 
 def on_an_h200() -> Table:
     """Tabulate the recorded effects of PyTorch's, CuPy's and CUDA's variables on an H200."""
-    known = recorded()
-    if not known:
+    record = recorded()
+    if not record:
         return Table(
             "Variables on an H200: not recorded yet", ("variable", "set before the start", "set late"), ()
         )
-    rows = tuple((row["variable"], row["before"], row["late"]) for row in known["variables"])
+    rows = tuple((row["variable"], row["before"], row["late"]) for row in record["variables"])
     return Table(
-        f"Recorded on an {known['device']}, PyTorch {known['torch']}, CuPy {known['cupy']}, "
-        f"driver {known['driver']}",
+        f"Recorded on an {record['device']}, PyTorch {record['torch']}, CuPy {record['cupy']}, "
+        f"driver {record['driver']}",
         ("variable", "set before the start", "set late"),
         rows,
     )
 
 
 def options() -> Table:
-    """Every option of ``PYTORCH_ALLOC_CONF`` that the recorded PyTorch's own parser takes."""
-    known = recorded()
-    rows = tuple((o["option"], o["value"], o["changes"]) for o in known["options"]) if known else ()
-    named = f"PyTorch {known['torch']}, recorded on an {known['device']}" if known else "not recorded yet"
-    return Table(f"Options of PYTORCH_ALLOC_CONF, {named}", ("option", "tried with", "what changed"), rows)
+    """Tabulate every option of ``PYTORCH_ALLOC_CONF`` that the recorded PyTorch's parser accepts."""
+    record = recorded()
+    rows = (
+        tuple((option["option"], option["value"], option["changes"]) for option in record["options"])
+        if record
+        else ()
+    )
+    origin = f"PyTorch {record['torch']}, recorded on an {record['device']}" if record else "not recorded yet"
+    return Table(f"Options of PYTORCH_ALLOC_CONF, {origin}", ("option", "tried with", "what changed"), rows)

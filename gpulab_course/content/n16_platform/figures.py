@@ -29,33 +29,36 @@ _CODE = "twice"
 
 
 @functools.cache
-def _made() -> Any:
+def _compiled_artefacts() -> Any:
+    """Return the content of the file with the compiled artefacts."""
     file = resources.files(__package__) / "artefacts.json.xz"
     return json.loads(lzma.decompress(file.read_bytes()))
 
 
 def artefacts() -> dict[str, bytes]:
-    """One small kernel, compiled in advance: machine code, PTX, and several in one file."""
-    return {name: base64.b64decode(text) for name, text in _made()["artefacts"].items()}
+    """Return one small kernel, compiled in advance: machine code, PTX, and several images in one file."""
+    return {name: base64.b64decode(text) for name, text in _compiled_artefacts()["artefacts"].items()}
 
 
 def by_the_rules(name: str, gpu: str) -> str:
     """Return what NVIDIA's published rules predict for an artefact on a GPU of the table."""
     image = artefacts()[name]
     capability = GPUS[gpu]
-    held = [
+    image_parts = [
         images.Part(part.kind, part.number, "a" if name.endswith("a") else part.suffix)
         for part in images.parts(image)
     ]
-    part = images.chosen(held, capability)
-    return REFUSED if part is None else RUNS if part.kind == "cubin" else COMPILES
+    chosen_part = images.chosen(image_parts, capability)
+    if chosen_part is None:
+        return REFUSED
+    return RUNS if chosen_part.kind == "cubin" else COMPILES
 
 
 def load(name: str) -> tuple[str, str]:
     """Load an artefact on the device in use and run it; return the outcome and a description.
 
-    A virtual GPU runs no machine code: there ``"runs"`` says that it would be taken, and ``"compiles"`` that
-    its PTX did run.
+    A virtual GPU runs no machine code: there ``"runs"`` means that a driver would load it, and
+    ``"compiles"`` that its PTX ran.
     """
     cp = session.cp()
     image = artefacts()[name]
@@ -76,8 +79,9 @@ def load(name: str) -> tuple[str, str]:
 
 
 def _capability(cp: Any) -> tuple[int, int]:
-    found = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
-    return found["major"], found["minor"]
+    """Return the compute capability of the current device."""
+    properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
+    return properties["major"], properties["minor"]
 
 
 def recorded() -> Any:
@@ -92,35 +96,35 @@ def filled(text: str) -> dict[tuple[str, str], str]:
     ``r`` means runs, ``c`` compiles, ``-`` refused.
     """
     letters = {"r": RUNS, "c": COMPILES, "-": REFUSED, "–": REFUSED}
-    found: dict[tuple[str, str], str] = {}
+    cells: dict[tuple[str, str], str] = {}
     for line in text.strip().splitlines():
         name, _, row = line.partition(":")
         if name.strip() not in artefacts():
             continue
-        found |= {
+        cells |= {
             (name.strip(), gpu): letters[letter]
             for gpu, letter in zip(GPUS, row.split(), strict=False)
             if letter in letters
         }
-    return found
+    return cells
 
 
 class Matrix(View):
-    """A matrix of artefacts and GPUs: which run, compile first or are refused, and the learner's answers.
+    """A matrix of artefacts and GPUs: runs, compiles first or is refused, and the learner's answers.
 
     Parameters
     ----------
-    mine
+    answers
         A learner's matrix (`filled`), or nothing.
     """
 
-    def __init__(self, mine: str = "") -> None:
-        self._mine = filled(mine)
-        known = recorded()
-        self._told = known["loads"] if known else {}
+    def __init__(self, answers: str = "") -> None:
+        self._answers = filled(answers)
+        record = recorded()
+        self._recorded_loads = record["loads"] if record else {}
         origins = [f"published ({GUIDE})"]
-        if known:
-            origins.insert(0, f"H200: recorded, driver {known['driver']}; others")
+        if record:
+            origins.insert(0, f"H200: recorded, driver {record['driver']}; others")
         super().__init__(
             title="One PTX, every GPU",
             source="published",
@@ -131,57 +135,63 @@ class Matrix(View):
     @property
     def record(self) -> dict[str, dict[str, str]]:
         """The outcome of each artefact on each GPU."""
-        return {name: {gpu: self._at(name, gpu) for gpu in GPUS} for name in artefacts()}
+        return {name: {gpu: self._outcome(name, gpu) for gpu in GPUS} for name in artefacts()}
 
-    def _at(self, name: str, gpu: str) -> str:
+    def _outcome(self, name: str, gpu: str) -> str:
+        """Return the outcome of an artefact on a GPU: recorded for the H200, by the rules for others."""
         return (
-            str(self._told.get(name, by_the_rules(name, gpu))) if gpu == "H200" else by_the_rules(name, gpu)
+            str(self._recorded_loads.get(name, by_the_rules(name, gpu)))
+            if gpu == "H200"
+            else by_the_rules(name, gpu)
         )
 
     def right(self) -> tuple[int, int]:
-        """Return the number of the learner's cells that are right, and the number of all of them."""
-        return sum(self._at(*place) == said for place, said in self._mine.items()), len(self._mine)
+        """Return the number of the learner's cells that are right, and the number of cells filled in."""
+        right = sum(self._outcome(*cell) == answer for cell, answer in self._answers.items())
+        return right, len(self._answers)
 
     def sentence(self) -> str:
         cells = [cell for row in self.record.values() for cell in row.values()]
         right, filled_in = self.right()
-        yours = f"; yours: {right} of {filled_in} right" if filled_in else ""
+        answer_text = f"; yours: {right} of {filled_in} right" if filled_in else ""
         return (
             f"{len(self.record)} artefacts on {len(GPUS)} GPUs: {cells.count(RUNS)} run, "
             f"{cells.count(COMPILES)} "
-            f"are compiled first, {cells.count(REFUSED)} are refused{yours}; published, the H200's "
-            f"{'recorded' if self._told else 'too'}."
+            f"are compiled first, {cells.count(REFUSED)} are refused{answer_text}; published, the H200's "
+            f"{'recorded' if self._recorded_loads else 'too'}."
         )
 
     def describe(self) -> str:
         lines = [self.sentence()]
         for name, row in self.record.items():
-            lines.append(f"{name}: " + ", ".join(f"{gpu} {self._said(name, gpu)}" for gpu in row))
+            lines.append(f"{name}: " + ", ".join(f"{gpu} {self._outcome_text(name, gpu)}" for gpu in row))
         return "\n".join(lines)
 
-    def _said(self, name: str, gpu: str) -> str:
-        here = self._at(name, gpu)
-        said = self._mine.get((name, gpu))
-        return here if said in (None, here) else f"{here} (not {said})"
+    def _outcome_text(self, name: str, gpu: str) -> str:
+        """Return the outcome as text, with the learner's answer if it differs."""
+        outcome = self._outcome(name, gpu)
+        answer = self._answers.get((name, gpu))
+        return outcome if answer in (None, outcome) else f"{outcome} (not {answer})"
 
-    def _drawn(self, name: str, gpu: str) -> str:
-        here = self._at(name, gpu)
-        return here if self._said(name, gpu) == here else f"{here} ✗"
+    def _cell_text(self, name: str, gpu: str) -> str:
+        """Return the text of a cell: the outcome, marked if the learner's answer differs."""
+        outcome = self._outcome(name, gpu)
+        return outcome if self._outcome_text(name, gpu) == outcome else f"{outcome} ✗"
 
     def draw(self) -> Box:
         rows = [
             {
                 "label": name,
                 "cells": [
-                    (self._drawn(name, gpu), {RUNS: 1.0, COMPILES: 0.5}.get(cell))
+                    (self._cell_text(name, gpu), {RUNS: 1.0, COMPILES: 0.5}.get(cell))
                     for gpu, cell in row.items()
                 ],
                 "strong": False,
-                "title": ", ".join(f"{gpu}: {self._said(name, gpu)}" for gpu in row),
+                "title": ", ".join(f"{gpu}: {self._outcome_text(name, gpu)}" for gpu in row),
             }
             for name, row in self.record.items()
         ]
-        headings = [f"{gpu} {a}.{b}" for gpu, (a, b) in GPUS.items()]
+        headings = [f"{gpu} {major}.{minor}" for gpu, (major, minor) in GPUS.items()]
         note = words(
             "runs: machine code, loaded as it is · compiles: PTX, compiled by the driver when it is loaded · "
             "–: refused. The longer the bar, the sooner it starts. ✗: something else was filled in.",
@@ -191,14 +201,14 @@ class Matrix(View):
 
 
 def loads() -> Table:
-    """Tabulate the outcome of every artefact on the device in use, and the rules for a device like it."""
+    """Tabulate the outcome of every artefact on the device in use."""
     cp = session.cp()
     origin: Provenance = session.backend().provenance
     major, minor = _capability(cp)
     rows = []
     for name in artefacts():
-        became, why = load(name)
-        rows.append((name, became, why))
+        outcome, description = load(name)
+        rows.append((name, outcome, description))
     return Table(
         f"Loaded here: capability {major}.{minor}, {origin.label}",
         ("artefact", "", "what was said"),
