@@ -234,7 +234,7 @@ class Child:
         self._runs_left = quiet
 
     def __call__(self, before: Sequence[str], late: Sequence[str]) -> dict[str, Any]:
-        """Return the observations of a process with variables set before its start and after its first array."""
+        """Run a process with variables set before its start and after its first array."""
         self.runs += 1
         if self.runs > 20 * MOST_RUNS:
             raise NotYet(f"verified(run, variables) starts process after process; {MOST_RUNS} are enough.")
