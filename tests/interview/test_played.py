@@ -281,21 +281,21 @@ def test_a_number_is_right_by_the_model_sentence_and_in_another_style(key: str, 
 
 @pytest.mark.parametrize("ways", [2, 4, 8, 16, 32])
 def test_a_share_is_compared_without_rounding(ways: int, device: str) -> None:
-    part = estimates.divergence(Random(1)).parts[0]
-    found = estimates._lanes(device, ways)
+    part = estimates.divergence_card(Random(1)).parts[0]
+    found = estimates._measure_lanes(device, ways)
     assert right(replace(part, measure=lambda: found), f"1/{ways}")
 
 
 @pytest.mark.parametrize("mib", [32, 96])
 def test_half_of_the_bus_is_near_on_old_buses_only(mib: int, device: str) -> None:
     """Pageable memory: the host's own copy is the limit, and it does not double with the bus."""
-    found = estimates._moved(device, mib << 20, pinned=False)
+    found = estimates._measure_copy(device, mib << 20, pinned=False)
     assert found.value == pytest.approx(mib * 1.048576 / 8, rel=0.35)
 
 
 def test_the_registers_of_an_sm_are_asked_for_whatever_its_warps() -> None:
     for seed in range(12):
-        made = napkins.registers(Random(seed))
+        made = napkins.registers_card(Random(seed))
         part = measured(made.parts[1])
         assert right(part, 65536 // (32 * made.parameters["registers"])), "divided on a napkin"
         assert right(part, _warps(made.parameters["registers"]))
@@ -510,6 +510,6 @@ def test_parameters_differ_from_seed_to_seed() -> None:
 def test_an_experiment_on_occupancy_lowers_it() -> None:
     rng = Random(1)
     for device, unused in refutations._UNUSED_KIB.items():
-        times = [refutations._emptied(device, kib).value for kib in unused]
+        times = [refutations._measure_slowdown(device, kib).value for kib in unused]
         assert times[0] < 1.25 < times[1], device  # type: ignore[operator]
-    assert refutations._full(rng)[5]["device"] in refutations._UNUSED_KIB
+    assert refutations._occupancy_claim(rng)[5]["device"] in refutations._UNUSED_KIB

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from gpulab_course.content.n17_interview import exercises
-from gpulab_course.content.n17_interview.cards.laboratory import on
+from gpulab_course.content.n17_interview.cards.laboratory import use_device
 from virtualgpu.compile import nvrtc
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("device", ["RTX 4090", "A100", "H100"])
 def test_every_cause_is_among_the_hidden_kernels(device: str) -> None:
-    with on(device) as cp:
-        found = [exercises.seen_of(launch) for launch in exercises.launches(cp, random.Random(device))]
+    with use_device(device) as cp:
+        found = [exercises.counters_of(launch) for launch in exercises.launches(cp, random.Random(device))]
     causes = Counter(cause for _, cause in found)
     assert causes == Counter({**dict.fromkeys(exercises.CAUSES, 1), "grid": 2, "nothing": 2})
     # Slight ones: no threshold of eight ways, 16 sectors or a third of the lanes finds them.
@@ -30,7 +30,8 @@ def test_every_cause_is_among_the_hidden_kernels(device: str) -> None:
 def test_works_lie_on_both_sides_of_a_cards_knee() -> None:
     knee = 13.0
     card = {"gb_per_s": 1000.0, "tflops": knee}
-    found = [exercises.napkin_of(work, card) for work in exercises._works(np.random.default_rng(0), knee)]
+    works = exercises._draw_works(np.random.default_rng(0), knee)
+    found = [exercises.napkin_of(work, card) for work in works]
     ratios = [each["memory_us"] / each["compute_us"] for each in found if each["operations"]]
     assert sum(0.9 < ratio < 1 for ratio in ratios) == 1
     assert sum(1 < ratio < 1.2 for ratio in ratios) == 1

@@ -18,11 +18,11 @@ from gpulab_course.teach.judge.python.several import RUN_MODES, Gpus, gpus, trie
 Outcome = dict[str, Any]
 
 
-def _judge_order(call_text: str, outcome: Outcome, order: Any) -> None:
+def _judge_run(call_text: str, outcome: Outcome, mode: Any) -> None:
     """Raise the feedback for wrong stream order, or for a host that waits or carries data itself."""
     if outcome["said"]:
         raise NotYet(f"{call_text}: {' '.join(str(outcome['said'][0]).split())}")
-    if order == "as given":
+    if mode == "as given":
         if outcome["host_bytes"]:
             raise NotYet(
                 f"{call_text} brings {size(outcome['host_bytes'])} through the host's memory. Copy from GPU "
@@ -35,9 +35,9 @@ def _judge_order(call_text: str, outcome: Outcome, order: Any) -> None:
             )
 
 
-def _order_text(order: Any) -> str:
-    """Return the words for an order of the streams that is not the given one."""
-    return "" if order in ("as given", "checked") else " in another order that the streams allow"
+def _mode_text(mode: Any) -> str:
+    """Return the words for a mode that runs the streams in another order than the given one."""
+    return "" if mode in ("as given", "checked") else " in another order that the streams allow"
 
 
 def _host_copy(cp: Any, array: Any) -> Any:
@@ -51,9 +51,9 @@ def _host_copy(cp: Any, array: Any) -> Any:
 # 15-ring
 
 
-def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], order: Any) -> Outcome:
+def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], mode: Any) -> Outcome:
     """Run the answer in its own process; return the contents of each GPU afterwards, and the costs."""
-    with gpus(gpu_count) as machine, tried(machine, order) as messages:
+    with gpus(gpu_count) as machine, tried(machine, mode) as messages:
         parts = [machine.put(gpu, array) for gpu, array in enumerate(inputs)]
         _, outcome = machine.called(lambda: answer(machine.cp, list(parts), list(machine.streams)))
         outcome["found"] = [machine.read(gpu, part) for gpu, part in enumerate(parts)]
@@ -86,19 +86,19 @@ def judge_ring(answer: Answer) -> str:
     for (gpu_count, length), kind in zip(cases, [*kinds, str(rng.choice(kinds[:2]))], strict=True):
         inputs = [_sum_input(rng, kind, length) for _ in range(gpu_count)]
         expected = np.sum(inputs, axis=0, dtype=kind)
-        for order in RUN_MODES if gpu_count in (3, 4) else RUN_MODES[:2]:
+        for mode in RUN_MODES if gpu_count in (3, 4) else RUN_MODES[:2]:
             call_text = f"ring on {gpu_count} GPUs with {count(length, 'element')}"
-            outcome = answer.ask(_run_ring, gpu_count, inputs, order, shown=call_text)
-            _judge_order(call_text, outcome, order)
+            outcome = answer.ask(_run_ring, gpu_count, inputs, mode, shown=call_text)
+            _judge_run(call_text, outcome, mode)
             is_right = [np.array_equal(result, expected) for result in outcome["found"]]
             if not all(is_right):
                 raise NotYet(
                     _ring_lesson(
-                        f"{call_text}{_order_text(order)}", is_right, outcome["found"], expected, inputs
+                        f"{call_text}{_mode_text(mode)}", is_right, outcome["found"], expected, inputs
                     )
                 )
             limit_bytes = 2 * (gpu_count - 1) * -(-length // gpu_count) * inputs[0].itemsize
-            if order == "as given":
+            if mode == "as given":
                 for direction in ("out", "in"):
                     moved_bytes = max(outcome[direction])
                     if moved_bytes > limit_bytes:
@@ -176,10 +176,10 @@ def _arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
 
 
 def _run_broadcast(
-    answer: Any, arrays: list[Any], targets: list[int], transposed: list[int], order: Any
+    answer: Any, arrays: list[Any], targets: list[int], transposed: list[int], mode: Any
 ) -> Outcome:
     """Run the answer in its own process; return its arrays, their GPUs and alignment, and the messages."""
-    with gpus(1 + max(targets)) as machine, tried(machine, order) as messages:
+    with gpus(1 + max(targets)) as machine, tried(machine, mode) as messages:
         cp = machine.cp
         with cp.cuda.Device(0):
             # A copy with the axes exchanged, seen the other way: its elements do not lie in its own order.
@@ -215,7 +215,7 @@ def judge_broadcast(answer: Answer) -> str:
     rng = answer.rng
     cases: list[tuple[int, list[int], Any]] = [(1, [1], "checked"), (12, [2, 1], "as given")]
     cases += [(12, [1, 2], "checked"), (57, [1, 3], RUN_MODES[-1]), (400, [1], "as given")]
-    for array_count, targets, order in cases:
+    for array_count, targets, mode in cases:
         arrays = _arrays(rng, array_count)
         transposed = [
             index
@@ -223,8 +223,8 @@ def judge_broadcast(answer: Answer) -> str:
             if array.ndim > 1 and (index < 5 or rng.random() < 0.5)
         ]
         call_text = f"broadcast of {count(array_count, 'array')} to {count(len(targets), 'GPU')}"
-        outcome = answer.ask(_run_broadcast, arrays, targets, transposed, order, shown=call_text)
-        _judge_order(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
+        outcome = answer.ask(_run_broadcast, arrays, targets, transposed, mode, shown=call_text)
+        _judge_run(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
         lists = outcome["lists"]
         if lists is None or [len(items) for items in lists] != [array_count] * len(targets):
             raise NotYet(
@@ -237,7 +237,7 @@ def judge_broadcast(answer: Answer) -> str:
                     "put each back in its own place."
                 )
             for number, ((gpu, misalignment, result), expected) in enumerate(zip(items, arrays, strict=True)):
-                item_text = f"{call_text}{_order_text(order)}: array {number} of GPU {target}"
+                item_text = f"{call_text}{_mode_text(mode)}: array {number} of GPU {target}"
                 _judge_array(item_text, gpu, target, misalignment, result, expected)
         if not outcome["kept"]:
             raise NotYet(f"{call_text} changes the arrays on GPU 0, which belong to the caller.")
@@ -314,11 +314,11 @@ def _judge_array(
 # 15-halo
 
 
-def _run_exchange(answer: Any, fields: list[list[Any]], order: Any) -> Outcome:
+def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> Outcome:
     """Run the answer in its own process; return all parts, and whether opposite directions overlap."""
     rows = len(fields)
     columns = len(fields[0])
-    with gpus(rows * columns) as machine, tried(machine, order) as messages:
+    with gpus(rows * columns) as machine, tried(machine, mode) as messages:
         parts = [
             [
                 machine.put(row_index * columns + column, fields[row_index][column])
@@ -331,7 +331,7 @@ def _run_exchange(answer: Any, fields: list[list[Any]], order: Any) -> Outcome:
             for row_index in range(rows)
         ]
         _, outcome = machine.called(lambda: answer(machine.cp, [list(row) for row in parts], streams))
-        outcome["bound"] = _serialized_gpu(machine, rows, columns) if order == "as given" else []
+        outcome["bound"] = _serialized_gpu(machine, rows, columns) if mode == "as given" else []
         outcome["found"] = [
             [
                 machine.read(row_index * columns + column, parts[row_index][column])
@@ -412,14 +412,14 @@ def judge_exchange(answer: Answer) -> str:
         for field_row, expected_row in zip(fields, expected, strict=True):
             for field, expected_part in zip(field_row, expected_row, strict=True):
                 field[1:-1, 1:-1] = expected_part[1:-1, 1:-1]
-        for order in RUN_MODES if (rows, columns) in ((3, 2), (1, 3)) else RUN_MODES[:2]:
+        for mode in RUN_MODES if (rows, columns) in ((3, 2), (1, 3)) else RUN_MODES[:2]:
             call_text = f"exchange on {rows} × {columns} GPUs, parts of {height} × {width}"
-            outcome = answer.ask(_run_exchange, fields, order, shown=call_text)
-            _judge_order(call_text, outcome, order)
+            outcome = answer.ask(_run_exchange, fields, mode, shown=call_text)
+            _judge_run(call_text, outcome, mode)
             for row in range(rows):
                 for column in range(columns):
                     _judge_part(
-                        f"{call_text}{_order_text(order)}: part ({row}, {column})",
+                        f"{call_text}{_mode_text(mode)}: part ({row}, {column})",
                         outcome["found"][row][column],
                         expected[row][column],
                     )
@@ -429,7 +429,7 @@ def judge_exchange(answer: Answer) -> str:
                     "after the other, "
                     "though the links could serve both at once. Give each direction a stream of its own."
                 )
-            if order == "as given":
+            if mode == "as given":
                 limit_bytes = 2 * (height + width + 6) * values.itemsize * 2
                 if max(outcome["out"]) > limit_bytes:
                     raise NotYet(
@@ -609,9 +609,9 @@ def _shard_lesson(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str
     )
 
 
-def _run_shard(answer: Any, rows: list[Any], order: Any) -> Outcome:
+def _run_shard(answer: Any, rows: list[Any], mode: Any) -> Outcome:
     """Run the answer in its own process; return its results and their GPUs."""
-    with gpus(len(rows)) as machine, tried(machine, order) as messages:
+    with gpus(len(rows)) as machine, tried(machine, mode) as messages:
         cp = machine.cp
         parts = [machine.put(gpu, array) for gpu, array in enumerate(rows)]
         machine.quiet()
@@ -638,7 +638,7 @@ def judge_shard(answer: Answer) -> str:
     # The same shapes come twice, with other numbers.
     # Scores of the second and the fourth are so large that their exponentials overflow.
     scales = (1, 12, 3, 12, 3)
-    orders = (0, 1, 3, 1, 0)
+    mode_indices = (0, 1, 3, 1, 0)
     for number, lengths in enumerate(([8, 8], [5, 11], [7, 3, 9, 1], random_lengths, random_lengths)):
         width = widths[min(number, 3)]
         inputs = (rng.standard_normal((sum(lengths), width)) * scales[number]).astype(np.float32)
@@ -647,10 +647,10 @@ def judge_shard(answer: Answer) -> str:
         starts = np.cumsum([0, *lengths]).tolist()
         parts = [inputs[start:end] for start, end in pairwise(starts)]
         call_text = f"shard of {' + '.join(map(str, lengths))} rows of {width}"
-        order = RUN_MODES[orders[number]]
-        outcome = answer.ask(_run_shard, parts, order, shown=call_text)
-        _judge_order(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
-        call_text += _order_text(order)
+        mode = RUN_MODES[mode_indices[number]]
+        outcome = answer.ask(_run_shard, parts, mode, shown=call_text)
+        _judge_run(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
+        call_text += _mode_text(mode)
         results = outcome["found"]
         if results is None or [gpu for gpu, _ in results] != list(range(len(parts))):
             raise NotYet(f"{call_text} should return a list of device arrays, the k-th one on GPU k.")

@@ -16,7 +16,7 @@ from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, size
-from gpulab_course.content.n17_interview.cards.laboratory import Published, info, kernel, on, source
+from gpulab_course.content.n17_interview.cards.laboratory import Published, info, kernel, source, use_device
 from gpulab_course.teach.interview import again
 from gpulab_course.teach.interview.scorecard import CONFIDENCE
 from virtualgpu.records import Provenance
@@ -45,19 +45,21 @@ class Resident:
 
 def resident(device: str, threads: int, shared_kib: int) -> Resident:
     """Return the blocks of this many threads and this much dynamic shared memory that fit on an SM."""
-    with on(device) as cp:
-        seen = session.backend().occupancy(kernel(cp, "resident"), threads, shared_kib << 10)
-    return Resident(info(device), seen.blocks_per_sm, dict(seen.blocks_by_limit), seen.provenance)
+    with use_device(device) as cp:
+        occupancy = session.backend().occupancy(kernel(cp, "resident"), threads, shared_kib << 10)
+    return Resident(
+        info(device), occupancy.blocks_per_sm, dict(occupancy.blocks_by_limit), occupancy.provenance
+    )
 
 
 def card(device: str) -> Published:
-    """A device's published data."""
+    """Return a device's published data."""
     return info(device)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pair:
-    """Two kernels with the same unit busy."""
+    """Two kernels that keep the same unit busy."""
 
     shares: tuple[float, float]
     found: tuple[DiagnosisTable, DiagnosisTable]
@@ -70,17 +72,27 @@ class Pair:
     @property
     def alike(self) -> bool:
         """Return whether the symptom of both kernels is the same, but the cause differs."""
-        one, other = self.found
-        return one.bound == other.bound and (one.main is None) != (other.main is None)
+        first, second = self.found
+        return first.bound == second.bound and (first.main is None) != (second.main is None)
 
     def _table(self) -> Table:
         rows = []
-        for name, share, found in zip(("kernel A", "kernel B"), self.shares, self.found, strict=True):
-            main = found.main
+        for name, share, diagnosis_table in zip(
+            ("kernel A", "kernel B"), self.shares, self.found, strict=True
+        ):
+            main = diagnosis_table.main
             cause = (
                 f"{NAMES[main.kind]}: {number(main.gain)} × without it" if main else "nothing worth mending"
             )
-            rows.append((name, BOUND[found.bound][0], percent(share), duration(found.time_ns), cause))
+            rows.append(
+                (
+                    name,
+                    BOUND[diagnosis_table.bound][0],
+                    percent(share),
+                    duration(diagnosis_table.time_ns),
+                    cause,
+                )
+            )
         headings = ("", "symptom", "time that DRAM takes alone", "time", "cause")
         return Table(f"Two hidden kernels, {self.provenance.label}", headings, tuple(rows))
 
@@ -92,30 +104,30 @@ class Pair:
 
 
 def same_symptom() -> Pair:
-    """Compare a strided read and a plain one, both limited by DRAM."""
-    found = []
+    """Diagnose a strided read and a plain one, both limited by DRAM."""
+    tables = []
     n = 1 << 20
-    with on("T4") as cp:
+    with use_device("T4") as cp:
         for stride in (8, 1):
             x = cp.zeros(n * stride, "float32")
             y = cp.zeros(n, "float32")
-            found.append(
+            tables.append(
                 diagnosis(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
             )
-    one, other = found
-    shares = one.stages["DRAM"] / one.time_ns, other.stages["DRAM"] / other.time_ns
-    return Pair(shares, (one, other))
+    strided, plain = tables
+    shares = strided.stages["DRAM"] / strided.time_ns, plain.stages["DRAM"] / plain.time_ns
+    return Pair(shares, (strided, plain))
 
 
-def bets(sure: Sequence[bool], right: int = 7) -> float:
-    """Return the calibration of answers, the first `right` of which are right, each a sure one or a guess."""
-    wrong = [(CONFIDENCE[bet] - (at < right)) ** 2 for at, bet in enumerate(sure)]
-    return 1 - sum(wrong) / len(wrong)
+def bets(is_sure: Sequence[bool], right: int = 7) -> float:
+    """Return the calibration of answers, the first `right` of which are right."""
+    squared_errors = [(CONFIDENCE[bet] - (index < right)) ** 2 for index, bet in enumerate(is_sure)]
+    return 1 - sum(squared_errors) / len(squared_errors)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sheet(Savable):
-    """One page of numbers to know: measured on a device, and from the learner's own answers."""
+    """A page of numbers to know: measured on a device, and from the learner's own answers."""
 
     tables: tuple[Table, ...]
 
@@ -134,51 +146,57 @@ class Sheet(Savable):
 
 
 def sheet() -> Sheet:
-    """Return a page of numbers: of the device in use, each with its origin, and the learner's answers."""
+    """Return a page of numbers of the device in use, each with its origin, and of the learner's answers."""
     backend = session.backend()
     cp = session.cp()
-    of = backend.device_info()
-    name = of.name
-    label = of.provenance.label
+    device = backend.device_info()
+    name = device.name
+    label = device.provenance.label
     rows = [
-        ("SMs", f"{of.sm_count}", label),
-        ("warps an SM holds", f"{of.max_warps_per_sm}", label),
-        ("registers an SM", f"{of.registers_per_sm:,}, {size(4 * of.registers_per_sm)}", label),
-        ("shared memory an SM", size(of.shared_per_sm_bytes), label),
-        ("L2", size(of.l2_bytes), label),
+        ("SMs", f"{device.sm_count}", label),
+        ("warps an SM holds", f"{device.max_warps_per_sm}", label),
+        ("registers an SM", f"{device.registers_per_sm:,}, {size(4 * device.registers_per_sm)}", label),
+        ("shared memory an SM", size(device.shared_per_sm_bytes), label),
+        ("L2", size(device.l2_bytes), label),
     ]
-    if of.memory_bandwidth_gbps:
-        rows.append(("bandwidth", f"{of.memory_bandwidth_gbps:,} GB/s", label))
-        if of.fp32_tflops:
-            ridge = of.fp32_tflops * 1000 / of.memory_bandwidth_gbps
+    if device.memory_bandwidth_gbps:
+        rows.append(("bandwidth", f"{device.memory_bandwidth_gbps:,} GB/s", label))
+        if device.fp32_tflops:
+            ridge = device.fp32_tflops * 1000 / device.memory_bandwidth_gbps
             rows.append(("ridge of the roofline, FP32", f"{number(ridge)} operations a byte", label))
-        if of.fp16_tensor_tflops:
-            ridge = of.fp16_tensor_tflops * 1000 / of.memory_bandwidth_gbps
+        if device.fp16_tensor_tflops:
+            ridge = device.fp16_tensor_tflops * 1000 / device.memory_bandwidth_gbps
             rows.append(("the same, FP16 on tensor cores", f"{number(ridge)} operations a byte", label))
-    n = 1 << 22
-    x = cp.zeros(n, "float32")
-    y = cp.empty(n, "float32")
-    made = kernel(cp, "scaled")
-    ran = launch(made, n // 256, 256, (x, y, np.int32(n))).trace
-    rate = f"{number(8 * n / ran.span_ns)} GB/s: {size(8 * n)} in {duration(ran.span_ns)}"
-    rows.append(("y = 2 * x reaches", rate, ran.provenance.label))
-    held = backend.occupancy(kernel(cp, "resident"), 32, 12 << 10)
-    rows.append(("blocks of 32 threads and 12 KiB", f"{held.blocks_per_sm} an SM", held.provenance.label))
-    here = np.zeros(4 * n, np.uint8)
-    with timeline() as seen:
-        x.view("uint8").set(here)
-    took = sum(each.end_ns - each.start_ns for each in seen.record.activities if each.copy_kind is not None)
-    if took:
-        to = f"{number(4 * n / took)} GB/s: {size(4 * n)} in {duration(took)}"
-        rows.append(("from pageable memory", to, seen.record.provenance.label))
-    answered = tuple(
-        (part[0], part[4], part[5], {True: "right", False: "missed"}[bool(part[3])])
+    elements = 1 << 22
+    x = cp.zeros(elements, "float32")
+    y = cp.empty(elements, "float32")
+    scale_kernel = kernel(cp, "scaled")
+    trace = launch(scale_kernel, elements // 256, 256, (x, y, np.int32(elements))).trace
+    rate = f"{number(8 * elements / trace.span_ns)} GB/s: {size(8 * elements)} in {duration(trace.span_ns)}"
+    rows.append(("y = 2 * x reaches", rate, trace.provenance.label))
+    occupancy = backend.occupancy(kernel(cp, "resident"), 32, 12 << 10)
+    rows.append(
+        ("blocks of 32 threads and 12 KiB", f"{occupancy.blocks_per_sm} an SM", occupancy.provenance.label)
+    )
+    host_array = np.zeros(4 * elements, np.uint8)
+    with timeline() as copy_timeline:
+        x.view("uint8").set(host_array)
+    copy_ns = sum(
+        activity.end_ns - activity.start_ns
+        for activity in copy_timeline.record.activities
+        if activity.copy_kind is not None
+    )
+    if copy_ns:
+        rate_text = f"{number(4 * elements / copy_ns)} GB/s: {size(4 * elements)} in {duration(copy_ns)}"
+        rows.append(("from pageable memory", rate_text, copy_timeline.record.provenance.label))
+    answer_rows = tuple(
+        (part[0], part[4], part[5], "right" if part[3] else "missed")
         for card in again.all_cards().values()
         for part in (card.last or {}).get("parts", ())
     )
     tables = [Table(f"Numbers of {name}", ("what", "figure", "origin"), tuple(rows))]
-    if answered:
-        tables.append(Table("What you were asked", ("question", "found", "origin", "you"), answered))
+    if answer_rows:
+        tables.append(Table("What you were asked", ("question", "found", "origin", "you"), answer_rows))
     return Sheet(tuple(tables))
 
 
@@ -213,7 +231,7 @@ def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") 
     rows = []
     loads = {}
     rng = np.random.default_rng(17)
-    with on(device) as cp:
+    with use_device(device) as cp:
         query, keys, values = (
             cp.asarray(rng.standard_normal(shape), dtype="float32")
             for shape in ((heads, 32), (heads, tokens, 32), (heads, tokens, 32))
@@ -222,21 +240,21 @@ def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") 
         args = (query, keys, values, out, np.float32(32**-0.5), np.int32(heads), np.int32(tokens))
         kernels = (("naive", source("attend_naive.cu")), ("good", source("attend.cu")), ("yours", code))
         for name, text in kernels:
-            made = cp.RawKernel(text, "attend")
-            found = diagnosis(made, heads, 256, args)
-            seen = count(made, heads, 256, args)
-            loads[name] = seen.total("sectors", "global", "load")
-            main = next((cause for cause in found.worth_mending if cause.kind not in _FIXED), None)
+            compiled_kernel = cp.RawKernel(text, "attend")
+            diagnosis_table = diagnosis(compiled_kernel, heads, 256, args)
+            counters = count(compiled_kernel, heads, 256, args)
+            loads[name] = counters.total("sectors", "global", "load")
+            main = next((cause for cause in diagnosis_table.worth_mending if cause.kind not in _FIXED), None)
             rows.append(
                 (
                     name,
-                    duration(found.time_ns),
+                    duration(diagnosis_table.time_ns),
                     f"{loads[name]:,}",
-                    f"{seen.warp_instructions:,}",
+                    f"{counters.warp_instructions:,}",
                     NAMES[main.kind] if main else "nothing worth mending",
                 )
             )
     headings = ("kernel", "time", "sectors loaded", "warp instructions", "what limits it, besides the grid")
     sms = info(device).sm_count
-    title = f"{heads} heads, {tokens} tokens: {heads} blocks on {sms} SMs, {found.provenance.label}"
-    return Costs(Table(title, headings, tuple(rows)), loads, found.provenance)
+    title = f"{heads} heads, {tokens} tokens: {heads} blocks on {sms} SMs, {diagnosis_table.provenance.label}"
+    return Costs(Table(title, headings, tuple(rows)), loads, diagnosis_table.provenance)

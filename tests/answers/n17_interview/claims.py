@@ -189,7 +189,7 @@ SETTLED = (
     Wrong(
         "17-refute",
         "looks into the bench",
-        lambda claim, run: "holds" if run._claimed[4] >= claim["times_as_fast"] else "refuted",
+        lambda claim, run: "holds" if run._claim[4] >= claim["times_as_fast"] else "refuted",
         "",
         "no attribute",
     ),

@@ -1,4 +1,4 @@
-"""The cards of `gl.interview`, a module a kind."""
+"""The cards of `gl.interview`, one module per kind."""
 
 from gpulab_course.content.n17_interview.cards import (
     bugs,

@@ -1,4 +1,4 @@
-"""Cards with a program that has a bug which people really write: one change to the course's own solution."""
+"""Cards with a program that has a bug that people really write: one change to the course's own solution."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug: parts of the solution with their replacements, and the kinds that are also right answers."""
+    """A bug: the changes to the solution, and the other kinds of fault that are also right answers."""
 
     what: str
     changes: tuple[tuple[str, str], ...]
@@ -249,10 +249,11 @@ BUGS: dict[str, tuple[Bug, ...]] = {
 
 
 def repair(rng: Random, name: str) -> Drawn:
+    """Return the questions about one of an exercise's bugs."""
     bug = rng.choice(BUGS[name])
     code = bug.program(model(name))
 
-    def kind() -> Found:
+    def find_fault() -> Found:
         kinds, verdict = faults(name, code)
         return Found(
             kinds[0],
@@ -265,7 +266,7 @@ def repair(rng: Random, name: str) -> Drawn:
         parts=(
             Part(
                 question=f"{TASKS[name]} This program compiles and is wrong, or costs too much. What is wrong with it?",
-                measure=kind,
+                measure=find_fault,
                 choices=FAULTS,
                 code=code,
             ),

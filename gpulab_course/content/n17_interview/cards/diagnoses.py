@@ -1,4 +1,4 @@
-"""Cards with a kernel that is not shown: its launch and its counters tell what it suffers from."""
+"""Cards with a hidden kernel: its launch and its counters show the cause of its time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, shape, size
 from gpulab_course.content.n17_interview.cards.hidden import laid_out
 from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, Case, draw
-from gpulab_course.content.n17_interview.cards.laboratory import info, on
+from gpulab_course.content.n17_interview.cards.laboratory import info, use_device
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import KernelCounters, Provenance
 
@@ -34,68 +34,76 @@ _MODULES = (laid_out,)  # its families are listed once it is imported
 
 @dataclass(frozen=True)
 class Hidden:
-    """A kernel that was drawn, run and diagnosed."""
+    """A random kernel with its counters and its diagnosis."""
 
     case: Case
     counters: KernelCounters
-    found: DiagnosisTable
+    table: DiagnosisTable
 
     @property
     def cause(self) -> str:
         """The name of the first cause that the diagnosis finds."""
-        main = self.found.main
+        main = self.table.main
         return NAMES[main.kind] if main else NOTHING
 
     @property
-    def shown(self) -> Table:
+    def profile_table(self) -> Table:
         """The launch and its counters as a profiler would show them, without the source."""
-        of = info(self.case.device)
-        found = self.found
-        seen = self.counters
-        held = found.occupancy
-        blocks = found.grid[0] * found.grid[1] * found.grid[2]
-        caches = seen.caches
+        device = info(self.case.device)
+        diagnosis_table = self.table
+        counters = self.counters
+        occupancy = diagnosis_table.occupancy
+        blocks = diagnosis_table.grid[0] * diagnosis_table.grid[1] * diagnosis_table.grid[2]
+        caches = counters.caches
         assert caches is not None
-        moved = caches.dram_read_bytes + caches.dram_write_bytes
-        reached = moved / found.time_ns / of.memory_bandwidth_gbps
+        moved_bytes = caches.dram_read_bytes + caches.dram_write_bytes
+        bandwidth_share = moved_bytes / diagnosis_table.time_ns / device.memory_bandwidth_gbps
 
-        def shared(counter: str, kind: str | None = None) -> int:
-            return seen.total(counter, "shared", kind)
+        def shared_total(counter: str, kind: str | None = None) -> int:
+            return counters.total(counter, "shared", kind)
 
         rows = [
-            ("device", f"{of.name}, {of.sm_count} SMs, {of.memory_bandwidth_gbps:,} GB/s"),
+            ("device", f"{device.name}, {device.sm_count} SMs, {device.memory_bandwidth_gbps:,} GB/s"),
             (
                 "launch",
-                f"{blocks:,} blocks of {shape(found.block)} threads, {size(found.shared_bytes)} shared",
+                f"{blocks:,} blocks of {shape(diagnosis_table.block)} threads, {size(diagnosis_table.shared_bytes)} shared",
             ),
             (
                 "resident",
-                f"{held.blocks_per_sm} blocks, {held.warps_per_sm} of {held.max_warps_per_sm} warps an SM",
+                f"{occupancy.blocks_per_sm} blocks, {occupancy.warps_per_sm} of {occupancy.max_warps_per_sm} warps an SM",
             ),
-            ("time of the kernel", f"{duration(found.time_ns)}; the host's launch {duration(found.host_ns)}"),
-            ("DRAM", f"{size(moved)}, {percent(reached)} of its bandwidth"),
+            (
+                "time of the kernel",
+                f"{duration(diagnosis_table.time_ns)}; the host's launch {duration(diagnosis_table.host_ns)}",
+            ),
+            ("DRAM", f"{size(moved_bytes)}, {percent(bandwidth_share)} of its bandwidth"),
             ("L1, L2 hits", f"{_share(caches.l1_hit_rate)}, {_share(caches.l2_hit_rate)}"),
             ("L2 sectors", f"{caches.l2_sectors:,}"),
-            ("global loads", _per_request(seen, "load")),
-            ("global stores", _per_request(seen, "store")),
-            ("shared memory", f"{shared('requests'):,} requests, {shared('wavefronts'):,} wavefronts"),
+            ("global loads", _per_request(counters, "load")),
+            ("global stores", _per_request(counters, "store")),
+            (
+                "shared memory",
+                f"{shared_total('requests'):,} requests, {shared_total('wavefronts'):,} wavefronts",
+            ),
             (
                 "atomics",
-                f"{seen.total('requests', 'global', 'atomic'):,} requests, {shared('requests', 'atomic'):,} shared",
+                f"{counters.total('requests', 'global', 'atomic'):,} requests, {shared_total('requests', 'atomic'):,} shared",
             ),
-            ("local memory", f"{seen.total('requests', 'local'):,} requests"),
+            ("local memory", f"{counters.total('requests', 'local'):,} requests"),
             (
                 "warp instructions",
-                f"{seen.warp_instructions:,}, the longest warp {seen.longest_warp_instructions:,}",
+                f"{counters.warp_instructions:,}, the longest warp {counters.longest_warp_instructions:,}",
             ),
-            ("active lanes", percent(seen.lane_efficiency)),
-            ("divergent branches", f"{seen.divergent_branches:,}"),
+            ("active lanes", percent(counters.lane_efficiency)),
+            ("divergent branches", f"{counters.divergent_branches:,}"),
             (
                 "operations",
-                ", ".join(f"{kind} {number(count)}" for kind, count in seen.flops.items()) or "none",
+                ", ".join(f"{kind} {number(count)}" for kind, count in counters.flops.items()) or "none",
             ),
         ]
-        title = f"A kernel that is not shown, from cold caches; counters and times {seen.provenance.label}"
+        title = (
+            f"A kernel that is not shown, from cold caches; counters and times {counters.provenance.label}"
+        )
         return Table(title, ("counter", "value"), tuple(rows))
 
 
@@ -103,94 +111,96 @@ def _share(rate: float | None) -> str:
     return "–" if rate is None else percent(rate)
 
 
-def _per_request(seen: KernelCounters, kind: str) -> str:
-    requests = seen.total("requests", "global", kind)
-    sectors = seen.total("sectors", "global", kind)
+def _per_request(counters: KernelCounters, kind: str) -> str:
+    requests = counters.total("requests", "global", kind)
+    sectors = counters.total("sectors", "global", kind)
     return f"{requests:,} requests of {number(sectors / requests)} sectors" if requests else "none"
 
 
-def hidden(rng: Random, cause: str) -> Hidden:
-    """Draw kernels of a cause until one suffers from it on its device."""
-    made: Hidden | None = None
+def draw_hidden(rng: Random, cause: str) -> Hidden:
+    """Draw kernels of a cause until the diagnosis finds this cause."""
+    candidate: Hidden | None = None
     for _ in range(_TRIES):
         case = draw(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
-        made = look(case)
-        main = made.found.main
+        candidate = run_case(case)
+        main = candidate.table.main
         if (main.kind if main else SOUND) == cause and (main is None or main.gain >= LEAST_GAIN):
             break
-    assert made is not None
-    return made
+    assert candidate is not None
+    return candidate
 
 
-def also_right(found: DiagnosisTable) -> tuple[str, ...]:
+def also_right(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
     """Return other causes of nearly the same gain, and "nothing" if even the first has hardly any."""
-    main = found.main
-    causes = [cause for cause in found.causes if cause.kind != "launch"]
+    main = diagnosis_table.main
+    causes = [cause for cause in diagnosis_table.causes if cause.kind != "launch"]
     if main is None:
         return tuple(NAMES[cause.kind] for cause in causes if min(cause.gain, cause.remaining) >= HARDLY)
-    near = {NAMES[cause.kind] for cause in found.worth_mending if cause.gain >= NEARLY * main.gain}
-    return (*sorted(near - {NAMES[main.kind]}), *([NOTHING] if main.gain < SURELY else []))
+    names = {NAMES[cause.kind] for cause in diagnosis_table.worth_mending if cause.gain >= NEARLY * main.gain}
+    return (*sorted(names - {NAMES[main.kind]}), *([NOTHING] if main.gain < SURELY else []))
 
 
-def look(case: Case) -> Hidden:
-    """Run a kernel and find what it suffers from."""
-    with on(case.device) as cp:
+def run_case(case: Case) -> Hidden:
+    """Run a kernel and diagnose it."""
+    with use_device(case.device) as cp:
         kernel, grid, block, args, shared_bytes = case.launch(cp, "flawed")
         counters = count(kernel, grid, block, args, shared_mem=shared_bytes)
-        found = diagnosis(kernel, grid, block, args, shared_mem=shared_bytes)
-    return Hidden(case, counters, found)
+        diagnosis_table = diagnosis(kernel, grid, block, args, shared_mem=shared_bytes)
+    return Hidden(case, counters, diagnosis_table)
 
 
-def only(code: str, name: str) -> str:
-    """Return the source of one kernel of the pair, without the other kernel."""
+def kernel_source(code: str, name: str) -> str:
+    """Return the source of one kernel of a pair, without the other kernel."""
     head, _, rest = code.partition(f'extern "C" __global__ void {name}')
     return f'{head}extern "C" __global__ void {name}' + rest.partition('extern "C"')[0]
 
 
 def diagnose(rng: Random, cause: str) -> Drawn:
-    """A hidden kernel of a cause."""
-    seen = hidden(rng, cause)
-    names = [name for name in NAMES.values() if name != seen.cause]
-    symptom = BOUND.get(seen.found.bound, ("compute-bound", ""))[0]
-    others = rng.sample([name for name in names if name != symptom], 3)
-    choices = {seen.cause, *others, *([symptom] if symptom not in NAMES.values() else [])}
-    if seen.cause != NOTHING:
+    """Return the questions about a hidden kernel with this cause."""
+    kernel_case = draw_hidden(rng, cause)
+    other_names = [name for name in NAMES.values() if name != kernel_case.cause]
+    symptom = BOUND.get(kernel_case.table.bound, ("compute-bound", ""))[0]
+    others = rng.sample([name for name in other_names if name != symptom], 3)
+    choices = {kernel_case.cause, *others, *([symptom] if symptom not in NAMES.values() else [])}
+    if kernel_case.cause != NOTHING:
         choices.add(NOTHING)
-    listed = sorted(choices)
-    rng.shuffle(listed)
-    origin = Provenance("modelled", seen.found.provenance.device, "priced again without each cause")
-    main = seen.found.main
-    told = seen.found.explanation(main) if main else seen.found.verdict
+    choice_list = sorted(choices)
+    rng.shuffle(choice_list)
+    origin = Provenance("modelled", kernel_case.table.provenance.device, "priced again without each cause")
+    main = kernel_case.table.main
+    explanation = kernel_case.table.explanation(main) if main else kernel_case.table.verdict
 
-    def truth() -> Found:
-        where = (
-            "" if symptom in NAMES.values() or symptom == seen.cause else f" ({symptom} is where it shows.)"
+    def find_cause() -> Found:
+        symptom_text = (
+            ""
+            if symptom in NAMES.values() or symptom == kernel_case.cause
+            else f" ({symptom} is where it shows.)"
         )
         return Found(
-            seen.cause,
+            kernel_case.cause,
             origin,
-            f"{told}{where}",
-            code=only(seen.case.code, "flawed"),
-            also=also_right(seen.found),
+            f"{explanation}{symptom_text}",
+            code=kernel_source(kernel_case.case.code, "flawed"),
+            also=also_right(kernel_case.table),
         )
 
-    def gain() -> Found:
+    def find_gain() -> Found:
         assert main is not None
         return Found(round(main.gain, 2), origin, f"{duration(main.before_ns)} → {duration(main.after_ns)}.")
 
     parts = [
         Part(
             question="What is the main cause of its time: what would you mend first?",
-            measure=truth,
-            choices=tuple(listed),
-            table=seen.shown,
+            measure=find_cause,
+            choices=tuple(choice_list),
+            table=kernel_case.profile_table,
         )
     ]
     if main is not None:
         parts.append(
             Part(
                 question="Without that cause, all else as it is: how many times as fast would it be?",
-                measure=gain,
+                measure=find_gain,
                 unit="times",
                 near=1.6,
             )
@@ -203,16 +213,16 @@ def diagnose(rng: Random, cause: str) -> Drawn:
             "Told the cause from the symptom: which unit is busy is not yet why.",
             "Said what the remedy would gain, and what holds the kernel then.",
         ),
-        sentence=told,
-        parameters={"device": seen.case.device, "family": seen.case.family},
+        sentence=explanation,
+        parameters={"device": kernel_case.case.device, "family": kernel_case.case.family},
     )
 
 
-def _card(at: int, cause: str) -> Card:
+def _card(card_number: int, cause: str) -> Card:
     # The key must not tell the cause.
-    draws: Callable[[Random], Any] = partial(diagnose, cause=cause)
+    draw_questions: Callable[[Random], Any] = partial(diagnose, cause=cause)
     level = "L5" if cause in ("in flight", "latency", "grid", SOUND) else "L4"
-    return Card(f"diagnose-{at:02}", "diagnose", level, "A hidden kernel", draws, ("09",))
+    return Card(f"diagnose-{card_number:02}", "diagnose", level, "A hidden kernel", draw_questions, ("09",))
 
 
 CARDS = tuple(_card(at, cause) for at, cause in enumerate((*CAUSES, SOUND), start=1))

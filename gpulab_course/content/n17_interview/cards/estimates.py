@@ -1,4 +1,4 @@
-"""Cards that ask for a number of a launch, a copy or an allocation: it is run, and counted or modelled."""
+"""Cards that require a number of a launch, a copy or an allocation, which is run and counted or modelled."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.words import number, size
 from gpulab_course.content.n17_interview.cards.laboratory import (
     DEVICES,
-    a,
+    article,
+    draw_other_device,
     info,
     kernel,
-    on,
-    other,
     published,
+    use_device,
 )
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import Provenance
@@ -30,23 +30,23 @@ GIB = 1 << 30
 
 
 # --- how many fit -----------------------------------------------------------------------------------
-def _resident(device: str, threads: int, kib: int) -> Found:
-    with on(device) as cp:
-        seen = session.backend().occupancy(kernel(cp, "resident"), threads, kib << 10)
-    by = ", ".join(f"{name} {blocks}" for name, blocks in seen.blocks_by_limit.items())
+def measure_resident(device: str, threads: int, kib: int) -> Found:
+    with use_device(device) as cp:
+        occupancy = session.backend().occupancy(kernel(cp, "resident"), threads, kib << 10)
+    limits = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
     return Found(
-        seen.blocks_per_sm,
-        seen.provenance,
-        f"Blocks that each limit allows: {by}. From compute capability 8.0 on each block costs 1 KiB of shared "
+        occupancy.blocks_per_sm,
+        occupancy.provenance,
+        f"Blocks that each limit allows: {limits}. From compute capability 8.0 on each block costs 1 KiB of shared "
         "memory more than it asks for.",
     )
 
 
-def resident(rng: Random) -> Drawn:
+def resident_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     threads = rng.choice([32, 64, 96, 128])
     kib = rng.choice([4, 6, 10, 12, 14, 20, 27])
-    then = other(rng, device)
+    other_device = draw_other_device(rng, device)
     question = (
         "Blocks of {threads} threads ask for {kib} KiB of dynamic shared memory each and few registers. How many "
         "of them are resident on one SM of {a} {device}?"
@@ -55,14 +55,14 @@ def resident(rng: Random) -> Drawn:
 
     def part(name: str) -> Part:
         return Part(
-            question=question.format(device=name, a=a(name), **fields),
-            measure=lambda: _resident(name, threads, kib),
+            question=question.format(device=name, a=article(name), **fields),
+            measure=lambda: measure_resident(name, threads, kib),
             unit="blocks",
             near=1.0,
         )
 
     return Drawn(
-        parts=(part(device), part(then)),
+        parts=(part(device), part(other_device)),
         points=(
             "There are four limits: warps, blocks, registers, shared memory. The smallest decides.",
             "Shared memory of an SM is not what one block may have, and a block costs a little more than it asks.",
@@ -70,125 +70,125 @@ def resident(rng: Random) -> Drawn:
             "More resident blocks hide more latency; past what is needed they buy nothing.",
         ),
         sentence="I divide each of the SM's four budgets by what a block takes, round down, and take the smallest.",
-        parameters={"device": device, "then": then, **fields},
+        parameters={"device": device, "then": other_device, **fields},
     )
 
 
-def waves(rng: Random) -> Drawn:
+def waves_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     threads = rng.choice([128, 256, 512])
-    then = other(rng, device)
-    extra = rng.choice([0.1, 0.4, 1.2, 2.6])
-    blocks = int(info(device).sm_count * (info(device).max_warps_per_sm * 32 // threads) * (1 + extra))
+    other_device = draw_other_device(rng, device)
+    extra_waves = rng.choice([0.1, 0.4, 1.2, 2.6])
+    blocks = int(info(device).sm_count * (info(device).max_warps_per_sm * 32 // threads) * (1 + extra_waves))
 
-    def found(name: str) -> Found:
-        with on(name) as cp:
-            seen = session.backend().occupancy(kernel(cp, "scaled"), threads)
-        at_once = seen.blocks_per_sm * info(name).sm_count
+    def count_waves(name: str) -> Found:
+        with use_device(name) as cp:
+            occupancy = session.backend().occupancy(kernel(cp, "scaled"), threads)
+        blocks_at_once = occupancy.blocks_per_sm * info(name).sm_count
         return Found(
-            -(-blocks // at_once),
-            seen.provenance,
-            f"{info(name).sm_count} SMs × {seen.blocks_per_sm} blocks = {at_once:,} at once; "
-            f"{blocks:,} / {at_once:,} = {number(blocks / at_once)}, and what is begun is a wave.",
+            -(-blocks // blocks_at_once),
+            occupancy.provenance,
+            f"{info(name).sm_count} SMs × {occupancy.blocks_per_sm} blocks = {blocks_at_once:,} at once; "
+            f"{blocks:,} / {blocks_at_once:,} = {number(blocks / blocks_at_once)}, and what is begun is a wave.",
         )
 
     def part(name: str) -> Part:
         return Part(
             question=f"A launch has {blocks:,} equal blocks of {threads} threads, few registers, no shared memory. "
-            f"In how many waves does {a(name)} {name} run them, the last one counted even if it is not full?",
-            measure=lambda: found(name),
+            f"In how many waves does {article(name)} {name} run them, the last one counted even if it is not full?",
+            measure=lambda: count_waves(name),
             unit="waves",
             near=1.0,
         )
 
     return Drawn(
-        parts=(part(device), part(then)),
+        parts=(part(device), part(other_device)),
         points=(
             "Blocks at once = SMs × resident blocks an SM.",
             "A last wave that is nearly empty takes as long as a full one: the tail.",
             "A grid-stride loop with one wave's blocks has no tail.",
         ),
         sentence="I ask how many blocks run at once, divide, and look at how full the last wave is.",
-        parameters={"device": device, "then": then, "threads": threads, "blocks": blocks},
+        parameters={"device": device, "then": other_device, "threads": threads, "blocks": blocks},
     )
 
 
 # --- what moves -------------------------------------------------------------------------------------
-def _sectors(device: str, stride: int, n: int) -> Found:
-    with on(device) as cp:
+def _measure_sectors(device: str, stride: int, n: int) -> Found:
+    with use_device(device) as cp:
         x = cp.zeros(n * stride, "float32")
         y = cp.zeros(n, "float32")
-        seen = count(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
-    loads = [each for each in seen.accesses if each.space == "global" and each.kind == "load"]
-    sectors = sum(each.sectors for each in loads)
-    requests = sum(each.requests for each in loads)
+        counters = count(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
+    loads = [access for access in counters.accesses if access.space == "global" and access.kind == "load"]
+    sectors = sum(access.sectors for access in loads)
+    requests = sum(access.requests for access in loads)
     return Found(
         sectors // requests,
-        seen.provenance,
+        counters.provenance,
         f"{sectors:,} sectors in {requests:,} requests: 32 lanes, {4 * stride} bytes apart, touch sectors of 32 "
         "bytes.",
     )
 
 
-def sectors(rng: Random) -> Drawn:
+def sectors_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     stride = rng.choice([2, 3, 4, 5, 6, 8, 16])
-    then = rng.choice([step for step in (1, 2, 4, 7, 8, 32) if step != stride])
+    other_stride = rng.choice([step for step in (1, 2, 4, 7, 8, 32) if step != stride])
     n = 1 << 13
 
     def part(step: int) -> Part:
         return Part(
             question=f"Lane i of a warp loads the float `x[{step} * i]`; the array is aligned. How many sectors of "
             "32 bytes does one such request touch?",
-            measure=lambda: _sectors(device, step, n),
+            measure=lambda: _measure_sectors(device, step, n),
             unit="sectors",
             near=1.0,
         )
 
     return Drawn(
-        parts=(part(stride), part(then)),
+        parts=(part(stride), part(other_stride)),
         points=(
             "A request is a warp's; memory moves sectors of 32 bytes, four to a line.",
             "32 neighbouring floats are 128 bytes: 4 sectors, the least there is.",
             "From a stride of 8 floats on each lane has a sector of its own: 32, seven eighths of it wasted.",
         ),
         sentence="I count the different 32-byte sectors that the 32 addresses fall into.",
-        parameters={"device": device, "stride": stride, "then": then},
+        parameters={"device": device, "stride": stride, "then": other_stride},
     )
 
 
-def _ways(device: str, stride: int) -> Found:
-    with on(device) as cp:
+def _measure_wavefronts(device: str, stride: int) -> Found:
+    with use_device(device) as cp:
         x = cp.zeros(32 * stride, "float32")
         y = cp.zeros(32, "float32")
         args = (x, y, np.int32(stride), np.int32(16))
-        seen = count(kernel(cp, "banks"), 1, 32, args, shared_mem=128 * stride)
-    loads = [each for each in seen.accesses if each.space == "shared" and each.kind == "load"]
-    passes = sum(each.wavefronts for each in loads)
-    requests = sum(each.requests for each in loads)
+        counters = count(kernel(cp, "banks"), 1, 32, args, shared_mem=128 * stride)
+    loads = [access for access in counters.accesses if access.space == "shared" and access.kind == "load"]
+    passes = sum(access.wavefronts for access in loads)
+    requests = sum(access.requests for access in loads)
     return Found(
         round(passes / requests),
-        seen.provenance,
+        counters.provenance,
         f"{passes:,} passes for {requests:,} requests. Word {stride} × lane lies in bank {stride} × lane modulo 32.",
     )
 
 
-def conflicts(rng: Random) -> Drawn:
+def conflicts_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     stride = rng.choice([2, 4, 6, 8, 12, 16, 24, 32])
-    then = rng.choice([5, 9, 17, 31, 33])
+    other_stride = rng.choice([5, 9, 17, 31, 33])
 
     def part(step: int) -> Part:
         return Part(
             question=f"Lane i of a warp reads word `{step} * i` of shared memory, 4 bytes wide. How many wavefronts does "
             "one request take?",
-            measure=lambda: _ways(device, step),
+            measure=lambda: _measure_wavefronts(device, step),
             unit="wavefronts",
             near=1.0,
         )
 
     return Drawn(
-        parts=(part(stride), part(then)),
+        parts=(part(stride), part(other_stride)),
         points=(
             "There are 32 banks of 4 bytes; a pass serves one word of each.",
             "The passes are the greatest common divisor of the stride and 32; odd strides have none too many.",
@@ -196,41 +196,41 @@ def conflicts(rng: Random) -> Drawn:
             "One padding column, a swizzle, or another layout cures it.",
         ),
         sentence="I reduce the stride modulo 32 banks and count how many different words share the fullest bank.",
-        parameters={"device": device, "stride": stride, "then": then},
+        parameters={"device": device, "stride": stride, "then": other_stride},
     )
 
 
-def _scaled_ns(device: str, n: int) -> Found:
-    with on(device) as cp:
+def _measure_scaling(device: str, n: int) -> Found:
+    with use_device(device) as cp:
         x = cp.zeros(n, "float32")
         y = cp.empty(n, "float32")
         blocks = info(device).sm_count * 8
-        seen = diagnosis(kernel(cp, "scaled"), blocks, 256, (x, y, np.int32(n)))
-    bound = 8 * n / info(device).memory_bandwidth_gbps
+        diagnosis_table = diagnosis(kernel(cp, "scaled"), blocks, 256, (x, y, np.int32(n)))
+    bound_ns = 8 * n / info(device).memory_bandwidth_gbps
     return Found(
-        round(seen.time_ns / 1000, 1),
-        seen.provenance,
+        round(diagnosis_table.time_ns / 1000, 1),
+        diagnosis_table.provenance,
         f"{size(8 * n)} at {info(device).memory_bandwidth_gbps:,} GB/s, {published(device).label}, take "
-        f"{number(bound / 1000)} µs at least.",
+        f"{number(bound_ns / 1000)} µs at least.",
     )
 
 
-def scaling(rng: Random) -> Drawn:
+def scaling_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     n = rng.choice([8, 12, 16]) << 20
-    then = other(rng, device)
+    other_device = draw_other_device(rng, device)
 
     def part(name: str) -> Part:
         return Part(
-            question=f"`y = 2 * x` for {n:,} floats, from cold caches, on {a(name)} {name}. How long does the kernel "
+            question=f"`y = 2 * x` for {n:,} floats, from cold caches, on {article(name)} {name}. How long does the kernel "
             "take?",
-            measure=lambda: _scaled_ns(name, n),
+            measure=lambda: _measure_scaling(name, n),
             unit="µs",
             near=1.6,
         )
 
     return Drawn(
-        parts=(part(device), part(then)),
+        parts=(part(device), part(other_device)),
         points=(
             "It is bound by memory: one operation for 8 bytes.",
             "Bytes are counted both ways: what is read and what is written.",
@@ -238,48 +238,48 @@ def scaling(rng: Random) -> Drawn:
             "If it fits into L2 and is used again, DRAM does not see it.",
         ),
         sentence="Eight bytes an element over the card's bandwidth, plus a few microseconds to start.",
-        parameters={"device": device, "n": n, "then": then},
+        parameters={"device": device, "n": n, "then": other_device},
     )
 
 
-def _moved(device: str, bytes_: int, pinned: bool) -> Found:
-    with on(device) as cp:
-        there = cp.empty(bytes_, "uint8")
+def _measure_copy(device: str, size_bytes: int, pinned: bool) -> Found:
+    with use_device(device) as cp:
+        device_array = cp.empty(size_bytes, "uint8")
         if pinned:
-            here = np.frombuffer(cp.cuda.alloc_pinned_memory(bytes_), np.uint8, bytes_)
+            host_array = np.frombuffer(cp.cuda.alloc_pinned_memory(size_bytes), np.uint8, size_bytes)
         else:
-            here = np.zeros(bytes_, np.uint8)
+            host_array = np.zeros(size_bytes, np.uint8)
         stream = cp.cuda.Stream(non_blocking=True)
-        with timeline() as seen:
-            there.set(here, stream=stream)
+        with timeline() as copy_timeline:
+            device_array.set(host_array, stream=stream)
             stream.synchronize()
-    copies = [each for each in seen.record.activities if each.copy_kind is not None]
-    took = sum(each.end_ns - each.start_ns for each in copies)
+    copies = [activity for activity in copy_timeline.record.activities if activity.copy_kind is not None]
+    copy_ns = sum(activity.end_ns - activity.start_ns for activity in copies)
     return Found(
-        round(took / 1e6, 3),
-        seen.record.provenance,
-        f"{size(bytes_)} in {number(took / 1e6)} ms are {number(bytes_ / took)} GB/s, of {info(device).pcie_gbps} "
+        round(copy_ns / 1e6, 3),
+        copy_timeline.record.provenance,
+        f"{size(size_bytes)} in {number(copy_ns / 1e6)} ms are {number(size_bytes / copy_ns)} GB/s, of {info(device).pcie_gbps} "
         f"that the bus is published with.",
     )
 
 
-def copying(rng: Random) -> Drawn:
+def copy_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     mib = rng.choice([32, 48, 64, 96])
     pinned = rng.random() < 0.5
-    then = other(rng, device)
+    other_device = draw_other_device(rng, device)
 
-    def part(name: str, locked: bool) -> Part:
+    def part(name: str, is_pinned: bool) -> Part:
         return Part(
-            question=f"How long does a copy of {mib} MiB from {'page-locked' if locked else 'pageable'} host memory "
-            f"to {a(name)} {name} take (PCIe {_pcie(name)})?",
-            measure=lambda: _moved(name, mib * MIB, locked),
+            question=f"How long does a copy of {mib} MiB from {'page-locked' if is_pinned else 'pageable'} host memory "
+            f"to {article(name)} {name} take (PCIe {_pcie(name)})?",
+            measure=lambda: _measure_copy(name, mib * MIB, is_pinned),
             unit="ms",
-            near=1.6 if locked else 2.0,
+            near=1.6 if is_pinned else 2.0,
         )
 
     return Drawn(
-        parts=(part(device, pinned), part(device, not pinned), part(then, True)),
+        parts=(part(device, pinned), part(device, not pinned), part(other_device, True)),
         points=(
             "The bus decides, not the card's memory: it is tens of times slower.",
             "Pageable memory is copied into a page-locked buffer first, and the host waits.",
@@ -287,7 +287,7 @@ def copying(rng: Random) -> Drawn:
         ),
         sentence="Bytes over the bus's rate; from pageable memory the host copies first, so I count with some 8 GB/s "
         "whatever the bus; and I ask whether the data must move.",
-        parameters={"device": device, "mib": mib, "pinned": pinned, "then": then},
+        parameters={"device": device, "mib": mib, "pinned": pinned, "then": other_device},
     )
 
 
@@ -296,86 +296,86 @@ def _pcie(name: str) -> str:
 
 
 # --- execution --------------------------------------------------------------------------------------
-def _lanes(device: str, ways: int) -> Found:
-    with on(device) as cp:
+def _measure_lanes(device: str, ways: int) -> Found:
+    with use_device(device) as cp:
         x = cp.ones(256, "float32")
         y = cp.zeros(256, "float32")
-        seen = count(kernel(cp, "forked"), 1, 256, (x, y, np.int32(ways), np.int32(400)))
+        counters = count(kernel(cp, "forked"), 1, 256, (x, y, np.int32(ways), np.int32(400)))
     return Found(
-        round(100 * seen.lane_efficiency, 2),
-        seen.provenance,
-        f"{seen.thread_instructions:,} of 32 × {seen.warp_instructions:,} lanes had something to do.",
+        round(100 * counters.lane_efficiency, 2),
+        counters.provenance,
+        f"{counters.thread_instructions:,} of 32 × {counters.warp_instructions:,} lanes had something to do.",
     )
 
 
-def divergence(rng: Random) -> Drawn:
+def divergence_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     ways = rng.choice([2, 4, 8, 16])
-    then = rng.choice([way for way in (2, 4, 8, 32) if way != ways])
+    other_ways = rng.choice([branches for branches in (2, 4, 8, 32) if branches != ways])
 
-    def part(many: int) -> Part:
+    def part(branches: int) -> Part:
         return Part(
-            question=f"A thread takes branch `i % {many}` of {many} long ones of equal length. What share of the lanes is "
+            question=f"A thread takes branch `i % {branches}` of {branches} long ones of equal length. What share of the lanes is "
             "active, on average over the instructions?",
-            measure=lambda: _lanes(device, many),
+            measure=lambda: _measure_lanes(device, branches),
             unit="%",
             near=1.2,
         )
 
     return Drawn(
-        parts=(part(ways), part(then)),
+        parts=(part(ways), part(other_ways)),
         points=(
             "A warp runs its branches one after another, with the others' lanes idle.",
             "Divergence is a matter of one warp: warps that differ from each other cost nothing.",
             "Sorting work so that a warp agrees cures it.",
         ),
         sentence="The warp takes every branch that one of its lanes takes, so the share is one over their number.",
-        parameters={"device": device, "ways": ways, "then": then},
+        parameters={"device": device, "ways": ways, "then": other_ways},
     )
 
 
-def _launched(device: str, many: int, graph: bool) -> Found:
-    with on(device) as cp:
+def measure_launches(device: str, launch_count: int, graph: bool) -> Found:
+    with use_device(device) as cp:
         x = cp.zeros(256, "float32")
         y = cp.zeros(256, "float32")
-        made = kernel(cp, "scaled")
+        scale_kernel = kernel(cp, "scaled")
         args = (x, y, np.int32(256))
         backend = session.backend()
         stream = cp.cuda.Stream(non_blocking=True)
         with stream:
-            made((1,), (256,), args)
+            scale_kernel((1,), (256,), args)
             stream.synchronize()
             if graph:
                 stream.begin_capture()
-            began = backend.host_ns()
-            for _ in range(many):
-                made((1,), (256,), args)
+            start_ns = backend.host_ns()
+            for _ in range(launch_count):
+                scale_kernel((1,), (256,), args)
         if graph:
-            captured = stream.end_capture()
-            captured.launch(stream)
+            captured_graph = stream.end_capture()
+            captured_graph.launch(stream)
             stream.synchronize()
-            began = backend.host_ns()
-            captured.launch(stream)
+            start_ns = backend.host_ns()
+            captured_graph.launch(stream)
         stream.synchronize()
-        took = backend.host_ns() - began
+        time_ns = backend.host_ns() - start_ns
         origin = Provenance("modelled", f"virtual {info(device).name}")
-    return Found(round(took / 1000, 1), origin, f"{number(took / 1000 / many)} µs a kernel.")
+    return Found(round(time_ns / 1000, 1), origin, f"{number(time_ns / 1000 / launch_count)} µs a kernel.")
 
 
-def launching(rng: Random) -> Drawn:
+def launches_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
-    many = rng.choice([100, 200, 400])
+    launch_count = rng.choice([100, 200, 400])
 
     def part(graph: bool) -> Part:
-        how = (
+        method = (
             "replayed as one CUDA graph"
             if graph
             else "launched one by one from Python by CuPy into one stream"
         )
         return Part(
-            question=f"{many} kernels that hardly do anything, {how}, until the last has ended: how long, on "
-            f"{a(device)} {device}?",
-            measure=lambda: _launched(device, many, graph),
+            question=f"{launch_count} kernels that hardly do anything, {method}, until the last has ended: how long, on "
+            f"{article(device)} {device}?",
+            measure=lambda: measure_launches(device, launch_count, graph),
             unit="µs",
             near=2.5,
         )
@@ -392,36 +392,36 @@ def launching(rng: Random) -> Drawn:
             "A kernel that is longer than its launch hides it.",
         ),
         sentence="Some 6 µs for each launch from Python, unless the kernels are longer; in a graph 1 to 2 µs for each.",
-        parameters={"device": device, "launches": many},
+        parameters={"device": device, "launches": launch_count},
     )
 
 
 # --- memory of the device ---------------------------------------------------------------------------
-def pooled(rng: Random) -> Drawn:
+def pool_card(rng: Random) -> Drawn:
     n = rng.choice([1_000_001, 250_001, 2_500_003, 700_001])
-    kept = rng.choice([2, 3])
+    array_count = rng.choice([2, 3])
 
-    def found(total: bool) -> Found:
-        with on("T4") as cp:
+    def count_bytes(total: bool) -> Found:
+        with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
-            arrays = [cp.empty(n, "float32") for _ in range(kept)]
+            arrays = [cp.empty(n, "float32") for _ in range(array_count)]
             del arrays[0]
             value = pool.total_bytes() if total else pool.used_bytes()
             arrays.clear()
             cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
-        rounded = -(-4 * n // 512) * 512
-        why = f"Each array of {4 * n:,} bytes is a block of {rounded:,}; {kept} were made and one was freed."
-        return Found(value, Provenance("modelled", "virtual T4", "CuPy's pool"), why)
+        block_bytes = -(-4 * n // 512) * 512
+        explanation = f"Each array of {4 * n:,} bytes is a block of {block_bytes:,}; {array_count} were made and one was freed."
+        return Found(value, Provenance("modelled", "virtual T4", "CuPy's pool"), explanation)
 
     def part(total: bool) -> Part:
-        held = (
+        state_text = (
             "has the pool taken from the driver (`total_bytes()`)" if total else "are in use (`used_bytes()`)"
         )
         return Part(
-            question=f"{kept} arrays of {n:,} floats are made with CuPy's pool, and the first is deleted. How many bytes "
-            f"{held} then?",
-            measure=lambda: found(total),
+            question=f"{array_count} arrays of {n:,} floats are made with CuPy's pool, and the first is deleted. How many bytes "
+            f"{state_text} then?",
+            measure=lambda: count_bytes(total),
             unit="bytes",
             near=1.0,
         )
@@ -434,23 +434,23 @@ def pooled(rng: Random) -> Drawn:
             "`nvidia-smi` shows what the process holds: pools, context, and what was freed.",
         ),
         sentence="Rounded to 512 bytes each; a deleted array goes back to the pool, not to the driver.",
-        parameters={"n": n, "arrays": kept},
+        parameters={"n": n, "arrays": array_count},
     )
 
 
-def cached(rng: Random) -> Drawn:
-    kib, many = rng.choice([(300, 5), (700, 4), (900, 3), (1500, 3)])
-    requests = [kib << 10] * many
+def segments_card(rng: Random) -> Drawn:
+    kib, tensor_count = rng.choice([(300, 5), (700, 4), (900, 3), (1500, 3)])
+    requests = [kib << 10] * tensor_count
 
-    def found() -> Found:
-        with on("A100") as cp:
-            with allocator() as seen:
-                arrays = [cp.empty(bytes_, "uint8") for bytes_ in requests]
+    def reserved_mib() -> Found:
+        with use_device("A100") as cp:
+            with allocator() as recorded_allocator:
+                arrays = [cp.empty(request_bytes, "uint8") for request_bytes in requests]
             arrays.clear()
-            report = seen.replayed("PyTorch")
-        last: Any = report.at(-1)
+            report = recorded_allocator.replayed("PyTorch")
+        last_state: Any = report.at(-1)
         return Found(
-            int(last.total_bytes) // MIB,
+            int(last_state.total_bytes) // MIB,
             Provenance("modelled", "virtual A100", "PyTorch's caching allocator"),
             "Up to 1 MiB come out of segments of 2 MiB; larger ones, below 10 MiB, out of segments of 20 MiB.",
         )
@@ -458,9 +458,9 @@ def cached(rng: Random) -> Drawn:
     return Drawn(
         parts=(
             Part(
-                question=f"PyTorch's caching allocator, empty, is asked for {many} tensors of {kib} KiB each. How many MiB "
+                question=f"PyTorch's caching allocator, empty, is asked for {tensor_count} tensors of {kib} KiB each. How many MiB "
                 "has it reserved then?",
-                measure=found,
+                measure=reserved_mib,
                 unit="MiB",
                 near=1.0,
             ),
@@ -471,19 +471,19 @@ def cached(rng: Random) -> Drawn:
             "A segment goes back only when all of it is free.",
         ),
         sentence="I sort each request into its kind of segment and count segments, not tensors.",
-        parameters={"kib": kib, "tensors": many},
+        parameters={"kib": kib, "tensors": tensor_count},
     )
 
 
 CARDS = (
-    Card("estimate-resident", "estimate", "L3", "Resident blocks", resident, ("02",)),
-    Card("estimate-waves", "estimate", "L3", "Waves of a launch", waves, ("02",)),
-    Card("estimate-sectors", "estimate", "L3", "Sectors of a request", sectors, ("05a",)),
-    Card("estimate-banks", "estimate", "L4", "Passes of shared memory", conflicts, ("05b",)),
-    Card("estimate-scaling", "estimate", "L4", "Time of an element-wise kernel", scaling, ("05a", "07")),
-    Card("estimate-copy", "estimate", "L4", "Time of a copy", copying, ("08",)),
-    Card("estimate-lanes", "estimate", "L3", "Active lanes", divergence, ("03",)),
-    Card("estimate-launches", "estimate", "L4", "Launches and a graph", launching, ("11a",)),
-    Card("estimate-pool", "estimate", "L4", "Bytes of a pool", pooled, ("10a",)),
-    Card("estimate-segments", "estimate", "L5", "Reserved by PyTorch", cached, ("10a", "10b")),
+    Card("estimate-resident", "estimate", "L3", "Resident blocks", resident_card, ("02",)),
+    Card("estimate-waves", "estimate", "L3", "Waves of a launch", waves_card, ("02",)),
+    Card("estimate-sectors", "estimate", "L3", "Sectors of a request", sectors_card, ("05a",)),
+    Card("estimate-banks", "estimate", "L4", "Passes of shared memory", conflicts_card, ("05b",)),
+    Card("estimate-scaling", "estimate", "L4", "Time of an element-wise kernel", scaling_card, ("05a", "07")),
+    Card("estimate-copy", "estimate", "L4", "Time of a copy", copy_card, ("08",)),
+    Card("estimate-lanes", "estimate", "L3", "Active lanes", divergence_card, ("03",)),
+    Card("estimate-launches", "estimate", "L4", "Launches and a graph", launches_card, ("11a",)),
+    Card("estimate-pool", "estimate", "L4", "Bytes of a pool", pool_card, ("10a",)),
+    Card("estimate-segments", "estimate", "L5", "Reserved by PyTorch", segments_card, ("10a", "10b")),
 )

@@ -34,16 +34,18 @@ class UntriedError(GpulabError):
 
 
 def exercise(name: str) -> KernelExercise:
-    """A kernel exercise of the course."""
-    found = next(each for each in module_of(name, "exercises").EXERCISES if each.exercise_id == name)
-    assert isinstance(found, KernelExercise), name
-    return found
+    """Return a kernel exercise of the course."""
+    kernel_exercise = next(
+        candidate for candidate in module_of(name, "exercises").EXERCISES if candidate.exercise_id == name
+    )
+    assert isinstance(kernel_exercise, KernelExercise), name
+    return kernel_exercise
 
 
 def model(name: str) -> str:
-    """The course's own solution of an exercise."""
-    of = exercise(name)
-    return of.source(of.reference)
+    """Return the course's own solution of an exercise."""
+    kernel_exercise = exercise(name)
+    return kernel_exercise.source(kernel_exercise.reference)
 
 
 def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Outcome:
@@ -56,38 +58,46 @@ def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Out
     ValueError
         If the launch is not one.
     """
-    of = exercise(name)
-    of = replace(of, measured=replace(of.measured, slack=max(_SLACK, of.measured.slack)))
+    kernel_exercise = exercise(name)
+    kernel_exercise = replace(
+        kernel_exercise,
+        measured=replace(kernel_exercise.measured, slack=max(_SLACK, kernel_exercise.measured.slack)),
+    )
     if grid is not None or block is not None:
-        of = with_launch(of, grid, block)
-    verdict = judge(of, code)
+        kernel_exercise = with_launch(kernel_exercise, grid, block)
+    verdict = judge(kernel_exercise, code)
     if not verdict and (
-        not verdict.stages or verdict.message.endswith(f"keep the given list: {of.signature}.")
+        not verdict.stages or verdict.message.endswith(f"keep the given list: {kernel_exercise.signature}.")
     ):
         raise UntriedError(f"Nothing is locked: {verdict.message}")
-    worth = 1.0 if verdict else _WORTH.get(verdict.failed_stage, 0.0)
+    score = 1.0 if verdict else _WORTH.get(verdict.failed_stage, 0.0)
     stages = ", ".join(f"{stage.name} {stage.state}" for stage in verdict.stages)
-    return Outcome(worth, verdict.passed, verdict.message, f"judged as {name}: {stages}")
+    return Outcome(score, verdict.passed, verdict.message, f"judged as {name}: {stages}")
 
 
 # --- a launch of the candidate's own ----------------------------------------------------------------
-def _any(block: Dim3) -> Dim3:
+def _any_block(block: Dim3) -> Dim3:
+    """Return the candidate's block; the reference runs with any block."""
     return block
 
 
-def _in_line(block: Dim3) -> Dim3:
+def _linear_block(block: Dim3) -> Dim3:
+    """Return the candidate's block if it is one-dimensional, else the default one."""
     return block if block[1:] == (1, 1) else (256, 1, 1)
 
 
-def _warps(block: Dim3) -> Dim3:
+def _warp_block(block: Dim3) -> Dim3:
+    """Return the candidate's block if it is one-dimensional with whole warps, else the default one."""
     return block if block[1:] == (1, 1) and block[0] % 32 == 0 else (256, 1, 1)
 
 
-def _flat(block: Dim3) -> Dim3:
+def _tile_block(block: Dim3) -> Dim3:
+    """Return the candidate's block if it is 32 threads wide and two-dimensional, else the default one."""
     return block if block[0] == 32 and block[2] == 1 else (32, 8, 1)
 
 
-def _square(block: Dim3) -> Dim3:
+def _square_block(block: Dim3) -> Dim3:
+    """Return the candidate's block if it is square, else a square one of a similar size."""
     if block[0] == block[1] and block[2] == 1 and 2 <= block[0] <= 32:
         return block
     return (32, 32, 1) if prod(block) > 256 else (16, 16, 1)
@@ -96,95 +106,105 @@ def _square(block: Dim3) -> Dim3:
 # By exercise: which block of a candidate the course's own solution can be launched with, for comparison, or
 # another one. What is not here has no launch to choose: the task itself is about any launch.
 CONVENTIONS: dict[str, Callable[[Dim3], Dim3]] = {
-    "02-index": _any,
-    "03-bins": _in_line,
-    "05-copy4": _in_line,
-    "05-split": _in_line,
-    "05-transpose": _flat,
-    "05-matmul": _square,
-    "06-blur": _any,
-    "06-softmax": _warps,
+    "02-index": _any_block,
+    "03-bins": _linear_block,
+    "05-copy4": _linear_block,
+    "05-split": _linear_block,
+    "05-transpose": _tile_block,
+    "05-matmul": _square_block,
+    "06-blur": _any_block,
+    "06-softmax": _warp_block,
 }
 
 
-def with_launch(of: KernelExercise, grid: Any, block: Any) -> KernelExercise:
-    """The exercise for kernels that are launched as the candidate says, and in no other way.
+def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> KernelExercise:
+    """Return an exercise whose kernels are launched with the candidate's grid and block only.
 
     Raises
     ------
     ValueError
         If grid or block cannot be launched.
     """
-    convention = CONVENTIONS[of.exercise_id]
+    convention = CONVENTIONS[kernel_exercise.exercise_id]
     if block is None:
         raise ValueError("Choose the block, too: block=(32, 8).")
-    own = _dim3("block", block)
-    if prod(own) > _MOST_THREADS:
-        raise ValueError(f"A block has at most {_MOST_THREADS:,} threads, not {prod(own):,}.")
-    shipped = convention(own)
-    if grid is None and shipped != own:
+    own_block = _dim3("block", block)
+    if prod(own_block) > _MOST_THREADS:
+        raise ValueError(f"A block has at most {_MOST_THREADS:,} threads, not {prod(own_block):,}.")
+    reference_block = convention(own_block)
+    if grid is None and reference_block != own_block:
         raise ValueError("Choose the grid for this block, too: grid=lambda ...: (blocks in x, blocks in y).")
-    names = [each.name for each in of.arguments if not each.pointer and each.type == "int"]
+    names = [
+        argument.name
+        for argument in kernel_exercise.arguments
+        if not argument.pointer and argument.type == "int"
+    ]
     blocks_of = _grid_of(grid, names)
 
-    def launched(make: Callable[..., Case]) -> Callable[..., Case]:
+    def with_own_launch(make: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make)
-        def case(random_data: Draw, size: Any, _: Dim3) -> Case:
-            usual = make(random_data, size, shipped)
-            usual.block = shipped
+        def case(random_data: Draw, size: Any, _block: Dim3) -> Case:
+            reference_case = make(random_data, size, reference_block)
+            reference_case.block = reference_block
             if blocks_of is None:
-                return usual
-            chosen = blocks_of([int(usual.values[name]) for name in names])
-            return replace(usual, grid=tuple(max(1, side) for side in chosen), shipped=usual)
+                return reference_case
+            own_grid = blocks_of([int(reference_case.values[name]) for name in names])
+            return replace(
+                reference_case, grid=tuple(max(1, side) for side in own_grid), shipped=reference_case
+            )
 
         return case
 
-    measured = of.measured
-    drawn_launches = measured.drawn
+    measured = kernel_exercise.measured
+    draw_launches = measured.drawn
 
-    def drawn_sizes(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-        assert drawn_launches is not None
-        return [(size, own) for size, _ in drawn_launches(rng)]
+    def draw_sizes(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+        assert draw_launches is not None
+        return [(size, own_block) for size, _ in draw_launches(rng)]
 
     return replace(
-        of,
-        case=launched(of.case),
-        table=tuple(replace(row, case=launched(row.case), block=None) for row in of.table),
-        blocks=lambda rng: [own],
+        kernel_exercise,
+        case=with_own_launch(kernel_exercise.case),
+        table=tuple(
+            replace(row, case=with_own_launch(row.case), block=None) for row in kernel_exercise.table
+        ),
+        blocks=lambda rng: [own_block],
         measured=replace(
             measured,
-            block=own,
+            block=own_block,
             busiest=_BUSIEST,
-            drawn=drawn_sizes if drawn_launches else None,
+            drawn=draw_sizes if draw_launches else None,
         ),
     )
 
 
 def _dim3(name: str, sides: Any) -> Dim3:
-    listed = list(sides) if isinstance(sides, tuple | list) else [sides]
-    if not (1 <= len(listed) <= 3 and all(isinstance(n, int | np.integer) and n >= 0 for n in listed)):
+    """Return one to three sizes as a `Dim3`."""
+    side_list = list(sides) if isinstance(sides, tuple | list) else [sides]
+    if not (1 <= len(side_list) <= 3 and all(isinstance(n, int | np.integer) and n >= 0 for n in side_list)):
         raise ValueError(f"{name} is {sides!r}: give one to three integers, such as (32, 8).")
-    x, y, z = (*map(int, listed), 1, 1)[:3]
+    x, y, z = (*map(int, side_list), 1, 1)[:3]
     if name == "block" and not prod((x, y, z)):
         raise ValueError("A block has at least one thread.")
     return x, y, z
 
 
 def _grid_of(grid: Any, names: list[str]) -> Callable[[list[int]], Dim3] | None:
+    """Return a function from the sizes of a problem to the candidate's grid; None for the usual grid."""
     if grid is None:
         return None
     if not callable(grid):
-        fixed = _dim3("grid", grid)
-        return lambda numbers: fixed
+        fixed_grid = _dim3("grid", grid)
+        return lambda numbers: fixed_grid
 
     def blocks(numbers: list[int]) -> Dim3:
         try:
             return _dim3("grid", grid(*numbers))
         except Exception as error:
-            called = ", ".join(names)
-            given = ", ".join(map(str, numbers))
+            parameter_text = ", ".join(names)
+            argument_text = ", ".join(map(str, numbers))
             raise ValueError(
-                f"grid({given}) fails ({error}). Write grid=lambda {called}: (blocks in x, blocks in y)."
+                f"grid({argument_text}) fails ({error}). Write grid=lambda {parameter_text}: (blocks in x, blocks in y)."
             ) from None
 
     blocks([1000 + n for n in range(len(names))])
@@ -208,24 +228,26 @@ _STAGES = {"results": RESULTS, "orders": RACE, "hazards": MEMORY, "budget": COST
 
 
 def faults(name: str, code: str) -> tuple[list[str], Verdict]:
-    """Return the kinds of fault of a wrong program, the plainest first, and the judge's verdict.
+    """Return the kinds of fault of a wrong program, the most obvious first, and the judge's verdict.
 
-    The sanitizer looks at small launches for races and stray accesses; where it finds none, the stage of the
-    judge that refuses the program decides.
+    The sanitizer checks small launches for races and out-of-bounds accesses. If it finds none, the stage in
+    which the judge refuses the program decides.
     """
-    of = exercise(name)
-    verdict = judge(of, code)
+    kernel_exercise = exercise(name)
+    verdict = judge(kernel_exercise, code)
     assert not verdict, "a wrong program"
-    found: list[str] = []
-    with bench() as place:
-        trial = Trial(of, read(of, code), place)
+    kinds: list[str] = []
+    with bench() as kernel_bench:
+        trial = Trial(kernel_exercise, read(kernel_exercise, code), kernel_bench)
         for case in trial.hazard_cases():
             try:
-                report, _ = place.sanitize(of, trial.source, case)
-            except Fault as stop:
-                found += [_STOPS[stop.kind]] if stop.kind in _STOPS else []
+                report, _ = kernel_bench.sanitize(kernel_exercise, trial.source, case)
+            except Fault as fault:
+                kinds += [_STOPS[fault.kind]] if fault.kind in _STOPS else []
                 continue
-            found += [_TOOLS.get(each.tool, MEMORY) for each in report.hazards if each.severity != "info"]
-    if not found:
-        found = [_STAGES[verdict.failed_stage]]
-    return list(dict.fromkeys(found)), verdict
+            kinds += [
+                _TOOLS.get(hazard.tool, MEMORY) for hazard in report.hazards if hazard.severity != "info"
+            ]
+    if not kinds:
+        kinds = [_STAGES[verdict.failed_stage]]
+    return list(dict.fromkeys(kinds)), verdict

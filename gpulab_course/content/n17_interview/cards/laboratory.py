@@ -17,19 +17,19 @@ _KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 BY_ARITHMETIC = "arithmetic"
 
 
-def a(name: str) -> str:
+def article(name: str) -> str:
     """Return the article that a device's name takes, according to its pronunciation."""
     return "a" if name.startswith("T") else "an"
 
 
-def other(rng: Random, device: str) -> str:
+def draw_other_device(rng: Random, device: str) -> str:
     """Draw another device for the follow-up question."""
     return rng.choice([name for name in DEVICES if name != device])
 
 
 @contextmanager
-def on(device: str) -> Iterator[Any]:
-    """Use a virtual GPU in a `with` block; yields its ``cp``."""
+def use_device(device: str) -> Iterator[Any]:
+    """Use a virtual GPU in a `with` block; return its ``cp``."""
     with session.on_device(f"virtual:{device}") as cp:
         yield cp
 
@@ -55,8 +55,8 @@ class Published:
 
 def info(device: str) -> Published:
     """Return the published data of a device from which the cards can draw."""
-    of = session.table_info(device)
-    values = {field.name: getattr(of, field.name) for field in fields(Published)}
+    device_info = session.table_info(device)
+    values = {field.name: getattr(device_info, field.name) for field in fields(Published)}
     assert all(value is not None for value in values.values()), device
     return Published(**values)
 
@@ -67,11 +67,11 @@ def published(device: str) -> Provenance:
 
 
 def kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
-    """Return a kernel of the interview notebook, allowed so many bytes of dynamic shared memory."""
-    made = cp.RawModule(code=source("estimates.cu")).get_function(name)
+    """Return a kernel of the interview notebook that may use this much dynamic shared memory."""
+    function = cp.RawModule(code=source("estimates.cu")).get_function(name)
     if shared_bytes > 48 << 10:
-        made.max_dynamic_shared_size_bytes = shared_bytes
-    return made
+        function.max_dynamic_shared_size_bytes = shared_bytes
+    return function
 
 
 def source(file: str) -> str:

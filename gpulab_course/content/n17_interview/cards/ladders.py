@@ -1,4 +1,4 @@
-"""Cards that climb a ladder: after each rung, what would you fix next?"""
+"""Cards with a series of kernels: after each version, what would you fix next?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpulab.views.tables.diagnosis import MIN_GAIN, NAMES, DiagnosisTable
 from gpulab.words import duration, listing, number, shape
 from gpulab_course.content import kernels
 from gpulab_course.content.n17_interview.cards.diagnoses import NOTHING, also_right
-from gpulab_course.content.n17_interview.cards.laboratory import DEVICES, info, on
+from gpulab_course.content.n17_interview.cards.laboratory import DEVICES, info, use_device
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import Provenance
 from virtualgpu.records.launch.causes import CauseKind
@@ -26,7 +26,7 @@ _SIZES = {
     "stencil": (1024, 2048),
 }
 _RUNGS = {"reduction": ("sum_interleaved", "sum_halves", "sum_shuffled", "sum_one_pass")}
-_ALWAYS = (
+_COMMON_CHOICES = (
     "uncoalesced",
     "bank conflicts",
     "re-reading",
@@ -36,105 +36,136 @@ _ALWAYS = (
 )
 
 
-def climbed(ladder: str, rung: str, device: str) -> DiagnosisTable:
+def diagnose_rung(ladder: str, rung: str, device: str) -> DiagnosisTable:
     """Return the diagnosis of one kernel of a series on a device."""
-    with on(device):
+    with use_device(device):
         work = kernels.launch(rung, *kernels.example(ladder, _SIZES[ladder]).arrays)
         return diagnosis(**work.step)
 
 
-def bound(found: DiagnosisTable) -> str:
+def main_limit(diagnosis_table: DiagnosisTable) -> str:
     """Return the name of the limit of a kernel, except for launches, which a single kernel cannot avoid."""
-    worth = [cause for cause in found.worth_mending if cause.kind != "launch"]
-    return NAMES[worth[0].kind] if worth else NOTHING
+    causes = [cause for cause in diagnosis_table.worth_mending if cause.kind != "launch"]
+    return NAMES[causes[0].kind] if causes else NOTHING
 
 
-def refuted(found: DiagnosisTable, later: list[DiagnosisTable]) -> bool:
+def is_refuted(diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]) -> bool:
     """Return whether a later version shows a gain that the diagnosis, which names nothing, missed."""
-    return bound(found) == NOTHING and any(found.time_ns >= MIN_GAIN * other.time_ns for other in later)
+    return main_limit(diagnosis_table) == NOTHING and any(
+        diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables
+    )
 
 
 # By stage, the cause that the next kernel has improved if it makes this stage shorter.
 _STAGES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency", "issue": "compute"}
 
 
-def also(found: DiagnosisTable, later: list[DiagnosisTable]) -> tuple[str, ...]:
+def other_right_answers(
+    diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]
+) -> tuple[str, ...]:
     """Return other right answers: causes of nearly equal weight, and the unit relieved by the next kernel."""
-    names = set(also_right(found))
-    if any(found.time_ns >= MIN_GAIN * other.time_ns for other in later):
+    names = set(also_right(diagnosis_table))
+    if any(diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables):
         names.discard(NOTHING)
-    stage = found.bound
-    if later and stage in _STAGES and found.stages[stage] >= MIN_GAIN * later[0].stages.get(stage, 0.0):
+    stage = diagnosis_table.bound
+    if (
+        later_tables
+        and stage in _STAGES
+        and diagnosis_table.stages[stage] >= MIN_GAIN * later_tables[0].stages.get(stage, 0.0)
+    ):
         names.add(NAMES[_STAGES[stage]])
-    return tuple(sorted(names - {bound(found)}))
+    return tuple(sorted(names - {main_limit(diagnosis_table)}))
 
 
 def climb(rng: Random, ladder: str) -> Drawn:
-    of = kernels.ladder(ladder)
+    """Return the questions about a series of kernels."""
+    series = kernels.ladder(ladder)
     device = rng.choice(DEVICES)
-    rungs = [rung for rung in of.rungs if rung.name in _RUNGS.get(ladder, (rung.name,))]
-    found_of = {rung.name: climbed(ladder, rung.name, device) for rung in rungs}
-    seen = list(found_of.values())
+    rungs = [rung for rung in series.rungs if rung.name in _RUNGS.get(ladder, (rung.name,))]
+    tables_by_name = {rung.name: diagnose_rung(ladder, rung.name, device) for rung in rungs}
+    tables = list(tables_by_name.values())
 
-    def truth(name: str) -> Found:
-        found = found_of[name]
-        told = listing([NAMES[cause.kind] for cause in found.worth_mending if cause.kind != "launch"])
-        because = f"{found.verdict} {f'Worth fixing: {told}.' if told else ''}".strip()
-        origin = Provenance("modelled", found.provenance.device, "priced again without each cause")
-        at = seen.index(found)
-        return Found(bound(found), origin, because, also=also(found, seen[at + 1 :]))
+    def find_limit(name: str) -> Found:
+        diagnosis_table = tables_by_name[name]
+        cause_text = listing(
+            [NAMES[cause.kind] for cause in diagnosis_table.worth_mending if cause.kind != "launch"]
+        )
+        explanation = (
+            f"{diagnosis_table.verdict} {f'Worth fixing: {cause_text}.' if cause_text else ''}".strip()
+        )
+        origin = Provenance("modelled", diagnosis_table.provenance.device, "priced again without each cause")
+        rung_number = tables.index(diagnosis_table)
+        return Found(
+            main_limit(diagnosis_table),
+            origin,
+            explanation,
+            also=other_right_answers(diagnosis_table, tables[rung_number + 1 :]),
+        )
 
-    def shown(at: int) -> Table:
+    def times_table(rung_number: int) -> Table:
         rows = []
-        for rung in rungs[: at + 1]:
-            found = found_of[rung.name]
+        for rung in rungs[: rung_number + 1]:
+            diagnosis_table = tables_by_name[rung.name]
             rows.append(
-                (rung.name, rung.says, f"{shape(found.grid)} × {shape(found.block)}", duration(found.time_ns))
+                (
+                    rung.name,
+                    rung.says,
+                    f"{shape(diagnosis_table.grid)} × {shape(diagnosis_table.block)}",
+                    duration(diagnosis_table.time_ns),
+                )
             )
-        title = f"{of.title} on {info(device).name}, {' × '.join(f'{n:,}' for n in _SIZES[ladder])}; modelled"
+        title = (
+            f"{series.title} on {info(device).name}, {' × '.join(f'{n:,}' for n in _SIZES[ladder])}; modelled"
+        )
         return Table(title, ("kernel", "what is new", "grid × block", "time"), tuple(rows))
 
-    asked = [at for at in range(len(rungs)) if not refuted(seen[at], seen[at + 1 :])]
-    choices = (*sorted({*_ALWAYS, *map(bound, seen)} - {NOTHING}), NOTHING)
+    rung_numbers = [
+        rung_number
+        for rung_number in range(len(rungs))
+        if not is_refuted(tables[rung_number], tables[rung_number + 1 :])
+    ]
+    choices = (*sorted({*_COMMON_CHOICES, *map(main_limit, tables)} - {NOTHING}), NOTHING)
     return Drawn(
         parts=tuple(
             Part(
-                question=f"`{rungs[at].name}`: what would you fix next?",
-                measure=partial(truth, rungs[at].name),
+                question=f"`{rungs[rung_number].name}`: what would you fix next?",
+                measure=partial(find_limit, rungs[rung_number].name),
                 choices=choices,
-                table=shown(at),
+                table=times_table(rung_number),
             )
-            for at in asked
+            for rung_number in rung_numbers
         ),
         points=(
             "Named after each rung the counter that the next one improves.",
             "Said when to stop: the ceiling that is left, and how near the kernel is.",
             "Told what the size of the problem does: with few blocks no rung helps.",
         ),
-        sentence=_summary({name: found.time_ns for name, found in found_of.items()}),
+        sentence=_summary({name: found.time_ns for name, found in tables_by_name.items()}),
         parameters={"device": device, "ladder": ladder},
     )
 
 
-def _summary(times: dict[str, float]) -> str:
+def _summary(times_ns: dict[str, float]) -> str:
     """Summarize the results of the series from its times."""
-    names = list(times)
+    names = list(times_ns)
     steps = list(itertools.pairwise(names))
-    gain = times[names[0]] / min(times.values())
+    gain = times_ns[names[0]] / min(times_ns.values())
     faster = [
-        f"`{new}` ({number(times[old] / times[new])} ×)"
+        f"`{new}` ({number(times_ns[old] / times_ns[new])} ×)"
         for old, new in steps
-        if times[old] >= MIN_GAIN * times[new]
+        if times_ns[old] >= MIN_GAIN * times_ns[new]
     ]
     slower = [
-        f"`{new}` ({number(times[new] / times[old])} ×)"
+        f"`{new}` ({number(times_ns[new] / times_ns[old])} ×)"
         for old, new in steps
-        if times[new] >= MIN_GAIN * times[old]
+        if times_ns[new] >= MIN_GAIN * times_ns[old]
     ]
-    said = f"The best is {number(gain)} times as fast as the first. Large steps: {listing(faster) or 'none'}."
+    summary = (
+        f"The best is {number(gain)} times as fast as the first. Large steps: {listing(faster) or 'none'}."
+    )
     if slower:
-        said += f" Slower here than the one before: {listing(slower)}."
-    return f"{said} I measure after each step, and stop where only fewer bytes would help."
+        summary += f" Slower here than the one before: {listing(slower)}."
+    return f"{summary} I measure after each step, and stop where only fewer bytes would help."
 
 
 def _card(ladder: str, sections: tuple[str, ...]) -> Card:

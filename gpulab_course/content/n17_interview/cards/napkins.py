@@ -1,4 +1,4 @@
-"""Cards that ask for a number off data sheets: two figures and a division, on a napkin."""
+"""Cards that require a number computed from data sheets: two published values and a division."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpulab.words import number, size
 from gpulab_course.content.n17_interview.cards.laboratory import (
     BY_ARITHMETIC,
     DEVICES,
-    a,
+    article,
+    draw_other_device,
     info,
     kernel,
-    on,
-    other,
+    use_device,
 )
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import Provenance
@@ -25,34 +25,34 @@ GIB = 1 << 30
 
 
 # --- what the card can do ---------------------------------------------------------------------------
-def ridge(rng: Random) -> Drawn:
-    device, then = rng.sample(DEVICES, 2)
+def ridge_card(rng: Random) -> Drawn:
+    device, other_device = rng.sample(DEVICES, 2)
 
-    def found(name: str, tensor: bool) -> Found:
-        of = info(name)
-        tflops = of.fp16_tensor_tflops if tensor else of.fp32_tflops
+    def compute_ridge(name: str, tensor: bool) -> Found:
+        device_info = info(name)
+        tflops = device_info.fp16_tensor_tflops if tensor else device_info.fp32_tflops
         return Found(
-            round(tflops * 1000 / of.memory_bandwidth_gbps, 1),
-            of.provenance,
-            f"{tflops} TFLOPS over {of.memory_bandwidth_gbps:,} GB/s.",
+            round(tflops * 1000 / device_info.memory_bandwidth_gbps, 1),
+            device_info.provenance,
+            f"{tflops} TFLOPS over {device_info.memory_bandwidth_gbps:,} GB/s.",
         )
 
     def part(name: str, tensor: bool = False) -> Part:
-        what = (
+        operation_kind = (
             "FP16 operations on tensor cores (dense, sums in FP32)"
             if tensor
             else "FP32 operations outside tensor cores"
         )
         return Part(
-            question=f"From how many {what} per byte of DRAM on is a kernel bound by arithmetic on {a(name)} {name}? A "
+            question=f"From how many {operation_kind} per byte of DRAM on is a kernel bound by arithmetic on {article(name)} {name}? A "
             "multiply-add counts as two operations.",
-            measure=lambda: found(name, tensor),
+            measure=lambda: compute_ridge(name, tensor),
             unit="operations",
             near=1.4,
         )
 
     return Drawn(
-        parts=(part(device), part(then), part(device, tensor=True)),
+        parts=(part(device), part(other_device), part(device, tensor=True)),
         points=(
             "It is the ridge of the roofline: peak rate over bandwidth.",
             "A multiply-add counts as two operations.",
@@ -60,86 +60,87 @@ def ridge(rng: Random) -> Drawn:
             "Bytes are those that are moved, not those that are asked for.",
         ),
         sentence="Peak FLOPS over bandwidth: below that the kernel waits for memory, above it for arithmetic.",
-        parameters={"device": device, "then": then},
+        parameters={"device": device, "then": other_device},
     )
 
 
-def product(rng: Random) -> Drawn:
+def product_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     n = rng.choice([2048, 4096, 6144, 8192])
-    then = ""
-    then = other(rng, device)
+    other_device = draw_other_device(rng, device)
 
-    def found(name: str, tensor: bool) -> Found:
-        of = info(name)
-        tflops, bytes_each = (of.fp16_tensor_tflops, 2) if tensor else (of.fp32_tflops, 4)
-        ms = 2 * n**3 / (tflops * 1e9)
-        memory = 3 * bytes_each * n * n / (of.memory_bandwidth_gbps * 1e6)
+    def compute_time(name: str, tensor: bool) -> Found:
+        device_info = info(name)
+        tflops, bytes_each = (device_info.fp16_tensor_tflops, 2) if tensor else (device_info.fp32_tflops, 4)
+        time_ms = 2 * n**3 / (tflops * 1e9)
+        memory_ms = 3 * bytes_each * n * n / (device_info.memory_bandwidth_gbps * 1e6)
         return Found(
-            round(ms, 3),
-            of.provenance,
+            round(time_ms, 3),
+            device_info.provenance,
             f"2 × {n:,}³ operations at {tflops} TFLOPS; memory alone, each matrix moved once, would take "
-            f"{number(memory)} ms.",
+            f"{number(memory_ms)} ms.",
         )
 
     def part(name: str, tensor: bool = False) -> Part:
-        how = "in FP16 on tensor cores (dense, sums in FP32)" if tensor else "in FP32, without tensor cores"
+        method = (
+            "in FP16 on tensor cores (dense, sums in FP32)" if tensor else "in FP32, without tensor cores"
+        )
         return Part(
-            question=f"What is the least time for a product of two {n:,} × {n:,} matrices {how}, on {a(name)} {name}?",
-            measure=lambda: found(name, tensor),
+            question=f"What is the least time for a product of two {n:,} × {n:,} matrices {method}, on {article(name)} {name}?",
+            measure=lambda: compute_time(name, tensor),
             unit="ms",
             near=1.3,
         )
 
     return Drawn(
-        parts=(part(device), part(then), part(device, tensor=True)),
+        parts=(part(device), part(other_device), part(device, tensor=True)),
         points=(
             "2 n³ operations over n² numbers: arithmetic grows with n for each byte.",
             "Two lower bounds, arithmetic and memory; the larger one counts.",
             "cuBLAS reaches most of it for large n; a naive kernel a few per cent.",
         ),
         sentence="Two n cubed over the peak rate, once I have checked that memory is not the larger bound.",
-        parameters={"device": device, "n": n, "then": then},
+        parameters={"device": device, "n": n, "then": other_device},
     )
 
 
-def registers(rng: Random) -> Drawn:
+def registers_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
-    each = rng.choice([40, 64, 72, 96, 128, 168])
-    then = other(rng, device)
+    registers_per_thread = rng.choice([40, 64, 72, 96, 128, 168])
+    other_device = draw_other_device(rng, device)
 
-    def file(name: str) -> Found:
-        of = info(name)
+    def file_size(name: str) -> Found:
+        device_info = info(name)
         return Found(
-            of.registers_per_sm * 4 // 1024,
-            of.provenance,
-            f"{of.registers_per_sm:,} registers of 4 bytes. The figure of 64 KB that is handed on forgets the bytes.",
+            device_info.registers_per_sm * 4 // 1024,
+            device_info.provenance,
+            f"{device_info.registers_per_sm:,} registers of 4 bytes. The figure of 64 KB that is handed on forgets the bytes.",
         )
 
-    def held(name: str) -> Found:
-        of = info(name)
+    def warp_limit(name: str) -> Found:
+        device_info = info(name)
         # Of a warp: rounded up to units of 256 registers (CUDA's occupancy rules since compute capability 3).
-        a_warp = -(-each * 32 // 256) * 256
-        value = of.registers_per_sm // a_warp // 4 * 4
+        registers_per_warp = -(-registers_per_thread * 32 // 256) * 256
+        value = device_info.registers_per_sm // registers_per_warp // 4 * 4
         return Found(
             value,
-            of.provenance,
-            f"{of.registers_per_sm:,} / {a_warp:,} registers a warp, over four schedulers. The SM holds at most "
-            f"{of.max_warps_per_sm} warps.",
+            device_info.provenance,
+            f"{device_info.registers_per_sm:,} / {registers_per_warp:,} registers a warp, over four schedulers. The SM holds at most "
+            f"{device_info.max_warps_per_sm} warps.",
         )
 
     return Drawn(
         parts=(
             Part(
-                question=f"How many KiB is the register file of one SM of {a(device)} {device}?",
-                measure=lambda: file(device),
+                question=f"How many KiB is the register file of one SM of {article(device)} {device}?",
+                measure=lambda: file_size(device),
                 unit="KiB",
                 near=1.03,
             ),
             Part(
-                question=f"A kernel takes {each} registers a thread. How many warps do the registers of an SM of "
-                f"{a(then)} {then} allow, whatever its other limits are?",
-                measure=lambda: held(then),
+                question=f"A kernel takes {registers_per_thread} registers a thread. How many warps do the registers of an SM of "
+                f"{article(other_device)} {other_device} allow, whatever its other limits are?",
+                measure=lambda: warp_limit(other_device),
                 unit="warps",
                 near=1.1,
             ),
@@ -150,79 +151,83 @@ def registers(rng: Random) -> Drawn:
             "Registers beyond the limit a thread spill into local memory, which is DRAM behind caches.",
         ),
         sentence="64 K registers of four bytes: a quarter of a mebibyte an SM, the largest memory it has.",
-        parameters={"device": device, "registers": each, "then": then},
+        parameters={"device": device, "registers": registers_per_thread, "then": other_device},
     )
 
 
-def in_flight(rng: Random) -> Drawn:
+def in_flight_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
-    latency = rng.choice([400, 500, 600, 800])
-    then = other(rng, device)
+    latency_ns = rng.choice([400, 500, 600, 800])
+    other_device = draw_other_device(rng, device)
 
-    def found(name: str) -> Found:
-        of = info(name)
-        kib = of.memory_bandwidth_gbps * latency / of.sm_count / 1024
+    def compute_bytes(name: str) -> Found:
+        device_info = info(name)
+        kib = device_info.memory_bandwidth_gbps * latency_ns / device_info.sm_count / 1024
         return Found(
             round(kib, 1),
-            of.provenance,
-            f"{of.memory_bandwidth_gbps:,} GB/s × {latency} ns = {size(of.memory_bandwidth_gbps * latency)}, over "
-            f"{of.sm_count} SMs.",
+            device_info.provenance,
+            f"{device_info.memory_bandwidth_gbps:,} GB/s × {latency_ns} ns = {size(device_info.memory_bandwidth_gbps * latency_ns)}, over "
+            f"{device_info.sm_count} SMs.",
         )
 
     def part(name: str) -> Part:
         return Part(
-            question=f"A load from DRAM comes back after {latency} ns. How many KiB must each SM of {a(name)} {name} "
+            question=f"A load from DRAM comes back after {latency_ns} ns. How many KiB must each SM of {article(name)} {name} "
             "have in flight to use all of its bandwidth?",
-            measure=lambda: found(name),
+            measure=lambda: compute_bytes(name),
             unit="KiB",
             near=1.4,
         )
 
     return Drawn(
-        parts=(part(device), part(then)),
+        parts=(part(device), part(other_device)),
         points=(
             "Little's law: what is in flight is rate times latency.",
             "More warps, or more independent loads a thread, or wider ones: each puts more in flight.",
             "So full occupancy is one way, and not the only one.",
         ),
         sentence="Bandwidth times latency, divided among the SMs: that many bytes must be under way at any time.",
-        parameters={"device": device, "latency_ns": latency, "then": then},
+        parameters={"device": device, "latency_ns": latency_ns, "then": other_device},
     )
 
 
-def cache_of_keys(rng: Random) -> Drawn:
+def key_cache_card(rng: Random) -> Drawn:
     layers, heads, dim = rng.choice([(32, 8, 128), (80, 8, 128), (32, 32, 128), (40, 10, 128)])
     tokens = rng.choice([4096, 8192, 32768])
     batch = rng.choice([1, 4, 8])
     device = rng.choice(["A100", "H100", "H200"])
-    bytes_ = 2 * layers * heads * dim * tokens * batch * 2
+    cache_bytes = 2 * layers * heads * dim * tokens * batch * 2
 
-    def held() -> Found:
-        one = np.empty((2, layers, heads, dim), np.float16).nbytes  # keys and values of one token
+    def cache_size() -> Found:
+        token_bytes = np.empty((2, layers, heads, dim), np.float16).nbytes  # keys and values of one token
         return Found(
-            round(one * tokens * batch / GIB, 2),
+            round(token_bytes * tokens * batch / GIB, 2),
             BY_ARITHMETIC,
-            f"2 × {layers} layers × {heads} heads × {dim} × 2 bytes = {one:,} bytes a token.",
+            f"2 × {layers} layers × {heads} heads × {dim} × 2 bytes = {token_bytes:,} bytes a token.",
         )
 
-    def step() -> Found:
-        of = info(device)
-        ms = bytes_ / (of.memory_bandwidth_gbps * 1e6)
-        return Found(round(ms, 3), of.provenance, f"{size(bytes_)} at {of.memory_bandwidth_gbps:,} GB/s.")
+    def step_time() -> Found:
+        device_info = info(device)
+        time_ms = cache_bytes / (device_info.memory_bandwidth_gbps * 1e6)
+        return Found(
+            round(time_ms, 3),
+            device_info.provenance,
+            f"{size(cache_bytes)} at {device_info.memory_bandwidth_gbps:,} GB/s.",
+        )
 
     return Drawn(
         parts=(
             Part(
                 question=f"A model has {layers} layers with {heads} key-value heads of {dim} numbers, in FP16. How many GiB do "
                 f"the keys and values of {batch} × {tokens:,} tokens take?",
-                measure=held,
+                measure=cache_size,
                 unit="GiB",
                 near=1.1,
             ),
             Part(
                 question=f"One decoding step adds a token to {f'each of the {batch} sequences' if batch > 1 else 'the sequence'}, and "
-                f"reads all these keys and values once. How long is that at least on {a(device)} {device}, were there room for them?",
-                measure=step,
+                f"reads all these keys and values once. How long is that at least on {article(device)} {device}, were there room for them?",
+                measure=step_time,
                 unit="ms",
                 near=1.3,
             ),
@@ -245,22 +250,24 @@ def cache_of_keys(rng: Random) -> Drawn:
     )
 
 
-def decoding(rng: Random) -> Drawn:
+def decoding_card(rng: Random) -> Drawn:
     billions = rng.choice([7, 8, 13, 70])
     bytes_each = rng.choice([1, 2])
-    first, then = rng.choice([("A100", "H100"), ("T4", "A100"), ("H100", "H200"), ("RTX 3090", "RTX 4090")])
+    device, other_device = rng.choice(
+        [("A100", "H100"), ("T4", "A100"), ("H100", "H200"), ("RTX 3090", "RTX 4090")]
+    )
 
     def rate() -> Found:
-        of = info(first)
+        device_info = info(device)
         return Found(
-            round(of.memory_bandwidth_gbps / (billions * bytes_each), 1),
-            of.provenance,
-            f"{billions * bytes_each} GB of weights a token, at {of.memory_bandwidth_gbps:,} GB/s.",
+            round(device_info.memory_bandwidth_gbps / (billions * bytes_each), 1),
+            device_info.provenance,
+            f"{billions * bytes_each} GB of weights a token, at {device_info.memory_bandwidth_gbps:,} GB/s.",
         )
 
-    def gained() -> Found:
-        old = info(first)
-        new = info(then)
+    def gain() -> Found:
+        old = info(device)
+        new = info(other_device)
         return Found(
             round(new.memory_bandwidth_gbps / old.memory_bandwidth_gbps, 2),
             new.provenance,
@@ -272,14 +279,14 @@ def decoding(rng: Random) -> Drawn:
         parts=(
             Part(
                 question=f"{billions} billion weights of {bytes_each} byte{'s' if bytes_each > 1 else ''} decode one sequence. How many tokens a second does "
-                f"the bandwidth of {a(first)} {first} allow at most, were there room for them?",
+                f"the bandwidth of {article(device)} {device} allow at most, were there room for them?",
                 measure=rate,
                 unit="tokens/s",
                 near=1.3,
             ),
             Part(
-                question=f"How many times as fast is it at most on {a(then)} {then}?",
-                measure=gained,
+                question=f"How many times as fast is it at most on {article(other_device)} {other_device}?",
+                measure=gain,
                 unit="times",
                 near=1.15,
             ),
@@ -290,17 +297,17 @@ def decoding(rng: Random) -> Drawn:
             "A batch shares the weights, until arithmetic or the cache of keys and values is the limit.",
         ),
         sentence="Bandwidth over bytes of weights, since every token reads all of them.",
-        parameters={"billions": billions, "bytes": bytes_each, "device": first, "then": then},
+        parameters={"billions": billions, "bytes": bytes_each, "device": device, "then": other_device},
     )
 
 
-def halves(rng: Random) -> Drawn:
-    times = rng.choice([3000, 4096, 6000])
+def halves_card(rng: Random) -> Drawn:
+    additions = rng.choice([3000, 4096, 6000])
 
-    def found() -> Found:
-        with on("A100") as cp:
+    def count_in_half() -> Found:
+        with use_device("A100") as cp:
             total = cp.zeros(1, "float32")
-            kernel(cp, "ones")((1,), (1,), (total, np.int32(times)))
+            kernel(cp, "ones")((1,), (1,), (total, np.int32(additions)))
             value = int(total[0])
         return Found(
             value,
@@ -308,7 +315,7 @@ def halves(rng: Random) -> Drawn:
             "Above it neighbours are 2 apart, and the half between is rounded to even.",
         )
 
-    def again() -> Found:
+    def limit_in_single() -> Found:
         value = np.float32(0)
         for step in range(24, 26):
             value = np.float32(2**step) + np.float32(1)
@@ -319,11 +326,15 @@ def halves(rng: Random) -> Drawn:
     return Drawn(
         parts=(
             Part(
-                question=f"A kernel adds 1 to an FP16 sum {times:,} times. What does it hold then?",
-                measure=found,
+                question=f"A kernel adds 1 to an FP16 sum {additions:,} times. What does it hold then?",
+                measure=count_in_half,
                 near=1.0,
             ),
-            Part(question="And at which number does an FP32 sum of ones stop?", measure=again, near=1.0),
+            Part(
+                question="And at which number does an FP32 sum of ones stop?",
+                measure=limit_in_single,
+                near=1.0,
+            ),
         ),
         points=(
             "FP16 has 11 bits of significand, FP32 24, BF16 8.",
@@ -331,11 +342,11 @@ def halves(rng: Random) -> Drawn:
             "So accumulate in FP32, or in a tree, or compensate.",
         ),
         sentence="It counts to two to the number of significand bits, and stays there.",
-        parameters={"times": times},
+        parameters={"times": additions},
     )
 
 
-def shared_out(rng: Random) -> Drawn:
+def all_reduce_card(rng: Random) -> Drawn:
     gpus = rng.choice([4, 8, 16])
     mib = rng.choice([256, 512, 1024])
 
@@ -349,7 +360,7 @@ def shared_out(rng: Random) -> Drawn:
             sent += chunk
         return Found(sent, "counted over the ring's steps", f"2 × ({gpus} − 1) / {gpus} × {mib} MiB.")
 
-    def through_one() -> Found:
+    def through_gpu_0() -> Found:
         return Found(
             (gpus - 1) * mib, "counted over the copies", f"{gpus - 1} others send all of it to GPU 0."
         )
@@ -364,7 +375,7 @@ def shared_out(rng: Random) -> Drawn:
             ),
             Part(
                 question="If all send theirs to GPU 0, which adds up: how many MiB does GPU 0 receive?",
-                measure=through_one,
+                measure=through_gpu_0,
                 unit="MiB",
                 near=1.05,
             ),
@@ -379,26 +390,26 @@ def shared_out(rng: Random) -> Drawn:
     )
 
 
-def amdahl(rng: Random) -> Drawn:
+def amdahl_card(rng: Random) -> Drawn:
     share = rng.choice([20, 35, 60, 80])
     factor = rng.choice([3, 5, 10])
 
-    def once(times: float) -> Found:
-        value = 100 / (100 - share + share / times)
-        left = f" + {share / 100:g} / {times:g}" if math.isfinite(times) else ""
-        return Found(round(value, 2), BY_ARITHMETIC, f"1 / ({(100 - share) / 100:g}{left}).")
+    def speedup(kernel_speedup: float) -> Found:
+        value = 100 / (100 - share + share / kernel_speedup)
+        term_text = f" + {share / 100:g} / {kernel_speedup:g}" if math.isfinite(kernel_speedup) else ""
+        return Found(round(value, 2), BY_ARITHMETIC, f"1 / ({(100 - share) / 100:g}{term_text}).")
 
     return Drawn(
         parts=(
             Part(
                 question=f"A kernel takes {share} % of a step and becomes {factor} times as fast. How many times as fast is the step?",
-                measure=lambda: once(factor),
+                measure=lambda: speedup(factor),
                 unit="times",
                 near=1.05,
             ),
             Part(
                 question="And if it took no time at all?",
-                measure=lambda: once(math.inf),
+                measure=lambda: speedup(math.inf),
                 unit="times",
                 near=1.05,
             ),
@@ -414,13 +425,13 @@ def amdahl(rng: Random) -> Drawn:
 
 
 CARDS = (
-    Card("estimate-ridge", "estimate", "L4", "The ridge of a roofline", ridge, ("09",)),
-    Card("estimate-product", "estimate", "L4", "Least time of a product", product, ("05b", "09")),
-    Card("estimate-registers", "estimate", "L3", "The register file", registers, ("01", "02")),
-    Card("estimate-flight", "estimate", "L5", "Bytes in flight", in_flight, ("02",)),
-    Card("estimate-keys", "estimate", "L5", "Keys and values", cache_of_keys, ("16",)),
-    Card("estimate-decode", "estimate", "L5", "Tokens a second", decoding, ("09", "01")),
-    Card("estimate-halves", "estimate", "L4", "Counting in half precision", halves, ("13",)),
-    Card("estimate-ring", "estimate", "L5", "Traffic of an all-reduce", shared_out, ("15",)),
-    Card("estimate-amdahl", "estimate", "L3", "A faster kernel in a step", amdahl, ("09",)),
+    Card("estimate-ridge", "estimate", "L4", "The ridge of a roofline", ridge_card, ("09",)),
+    Card("estimate-product", "estimate", "L4", "Least time of a product", product_card, ("05b", "09")),
+    Card("estimate-registers", "estimate", "L3", "The register file", registers_card, ("01", "02")),
+    Card("estimate-flight", "estimate", "L5", "Bytes in flight", in_flight_card, ("02",)),
+    Card("estimate-keys", "estimate", "L5", "Keys and values", key_cache_card, ("16",)),
+    Card("estimate-decode", "estimate", "L5", "Tokens a second", decoding_card, ("09", "01")),
+    Card("estimate-halves", "estimate", "L4", "Counting in half precision", halves_card, ("13",)),
+    Card("estimate-ring", "estimate", "L5", "Traffic of an all-reduce", all_reduce_card, ("15",)),
+    Card("estimate-amdahl", "estimate", "L3", "A faster kernel in a step", amdahl_card, ("09",)),
 )

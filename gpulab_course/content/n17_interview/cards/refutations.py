@@ -1,4 +1,4 @@
-"""Cards with a claim that goes round: choose the experiment that can tell, then say what it will show."""
+"""Cards with a common claim: choose an experiment that can refute it, then predict its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.words import duration, percent, size
 from gpulab_course.content import kernels
 from gpulab_course.content.n17_interview.cards import estimates
-from gpulab_course.content.n17_interview.cards.laboratory import BY_ARITHMETIC, info, kernel, on
+from gpulab_course.content.n17_interview.cards.laboratory import BY_ARITHMETIC, info, kernel, use_device
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import Provenance
 
@@ -31,36 +31,39 @@ def _card(
     source: str,
     claim: str,
     experiments: tuple[tuple[str, str], ...],
-    ask: Callable[[Random], tuple[str, str, str, float, Callable[[], Found], dict[str, object]]],
+    draw_claim: Callable[[Random], tuple[str, str, str, float, Callable[[], Found], dict[str, object]]],
     sentence: str,
     section: str,
     level: str = "L4",
-    then: Callable[[dict[str, object]], Part] | None = None,
+    follow_up: Callable[[dict[str, object]], Part] | None = None,
 ) -> Card:
-    """A card: `experiments` are texts with what is wrong with each, `FAIR` for the one to choose; `ask(rng)`
-    returns the claim's words for what was drawn, a question, unit, nearness, the measurement and parameters;
-    `then` makes a follow-up of these parameters."""
+    """Return a card about a claim.
+
+    `experiments` are texts with the flaw of each, `FAIR` for the right one. `draw_claim(rng)` returns the
+    text of a claim, a question, its unit, the accepted factor, the measurement, and the parameters.
+    `follow_up` makes another question from these parameters.
+    """
 
     def draw(rng: Random) -> Drawn:
-        said, question, unit, near, measure, parameters = ask(rng)
-        listed = list(experiments)
-        rng.shuffle(listed)
+        drawn_claim, question, unit, near, measure, parameters = draw_claim(rng)
+        experiment_list = list(experiments)
+        rng.shuffle(experiment_list)
 
         def choice() -> Found:
-            told = " ".join(f"“{text}”: {flaw}." for text, flaw in listed)
-            fair = next(text for text, flaw in listed if flaw == FAIR)
-            return Found(fair, "by design of experiments", told)
+            explanation = " ".join(f"“{text}”: {flaw}." for text, flaw in experiment_list)
+            fair_experiment = next(text for text, flaw in experiment_list if flaw == FAIR)
+            return Found(fair_experiment, "by design of experiments", explanation)
 
-        claimed = f"Claimed ({source}): “{said or claim}” "
+        claim_text = f"Claimed ({source}): “{drawn_claim or claim}” "
         return Drawn(
             parts=(
                 Part(
-                    question=f"{claimed}Which experiment can refute it?",
+                    question=f"{claim_text}Which experiment can refute it?",
                     measure=choice,
-                    choices=tuple(text for text, _ in listed),
+                    choices=tuple(text for text, _ in experiment_list),
                 ),
                 Part(question=question, measure=measure, unit=unit, near=near),
-                *([then(parameters)] if then else []),
+                *([follow_up(parameters)] if follow_up else []),
             ),
             points=_POINTS,
             sentence=sentence,
@@ -71,7 +74,7 @@ def _card(
 
 
 # --- occupancy --------------------------------------------------------------------------------------
-def _blocks(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _blocks_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     device = rng.choice(["A100", "H100", "H200", "L40S"])
     kib = rng.choice([6, 10, 12])
     total = info(device).shared_per_sm_bytes >> 10
@@ -81,24 +84,24 @@ def _blocks(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dic
         "How many blocks does the laboratory find?",
         "blocks",
         1.0,
-        lambda: estimates._resident(device, 32, kib),
+        lambda: estimates.measure_resident(device, 32, kib),
         {"device": device, "kib": kib},
     )
 
 
 # --- coalescing -------------------------------------------------------------------------------------
-def _naive(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _naive_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     n = rng.choice([128, 192, 256])
 
-    def found() -> Found:
-        with on("A100"):
+    def measure() -> Found:
+        with use_device("A100"):
             work = kernels.launch("sgemm_naive", *kernels.example("sgemm", (n, n, n)).arrays)
-            seen = count(**work.step)
-        requests = seen.total("requests", "global", "load")
-        sectors = seen.total("sectors", "global", "load")
+            counters = count(**work.step)
+        requests = counters.total("requests", "global", "load")
+        sectors = counters.total("sectors", "global", "load")
         return Found(
             round(sectors / requests, 2),
-            seen.provenance,
+            counters.provenance,
             f"{sectors:,} sectors in {requests:,} requests: a row's element is the same for all lanes, a column's are "
             "neighbours. Its fault is reading everything again.",
         )
@@ -108,19 +111,21 @@ def _naive(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict
         f"How many sectors a load request, on average, for n = {n} (32 would be uncoalesced)?",
         "sectors",
         1.5,
-        found,
+        measure,
         {"n": n},
     )
 
 
 # --- data sheets ------------------------------------------------------------------------------------
-def _registers(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _registers_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     device = rng.choice(["T4", "A100", "H100", "L40S"])
 
-    def found() -> Found:
-        of = info(device)
+    def measure() -> Found:
+        device_info = info(device)
         return Found(
-            of.registers_per_sm * 4 >> 10, of.provenance, f"{of.registers_per_sm:,} registers of 4 bytes."
+            device_info.registers_per_sm * 4 >> 10,
+            device_info.provenance,
+            f"{device_info.registers_per_sm:,} registers of 4 bytes.",
         )
 
     return (
@@ -128,16 +133,16 @@ def _registers(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], 
         f"How many KiB of registers has an SM of the {info(device).name}?",
         "KiB",
         1.0,
-        found,
+        measure,
         {"device": device},
     )
 
 
-def _decode(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _decode_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     old, new = rng.choice([("A100", "H100"), ("A100", "H200"), ("T4", "L40S")])
     claim = f"Decoding is bound by memory, so going from {info(old).name} to {info(new).name} makes it exactly 0 % faster."
 
-    def found() -> Found:
+    def measure() -> Found:
         ratio = info(new).memory_bandwidth_gbps / info(old).memory_bandwidth_gbps
         return Found(
             round(ratio, 2),
@@ -146,34 +151,36 @@ def _decode(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dic
             "memory gains.",
         )
 
-    return claim, "How many times as fast may it become?", "times", 1.15, found, {"old": old, "new": new}
+    return claim, "How many times as fast may it become?", "times", 1.15, measure, {"old": old, "new": new}
 
 
-def _energy(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
-    pj = rng.choice([1, 2, 5])
-    claim = f"10¹² operations at {pj} pJ each cost {pj} mJ."
+def _energy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    energy_pj = rng.choice([1, 2, 5])
+    claim = f"10¹² operations at {energy_pj} pJ each cost {energy_pj} mJ."
 
-    def found() -> Found:
+    def measure() -> Found:
         return Found(
-            10**12 * pj / 10**12, BY_ARITHMETIC, f"10¹² × {pj} × 10⁻¹² J: a thousand times what was claimed."
+            10**12 * energy_pj / 10**12,
+            BY_ARITHMETIC,
+            f"10¹² × {energy_pj} × 10⁻¹² J: a thousand times what was claimed.",
         )
 
-    return claim, "How many joules is that?", "J", 1.01, found, {"pj": pj}
+    return claim, "How many joules is that?", "J", 1.01, measure, {"pj": energy_pj}
 
 
-def _stack(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _stack_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     mib = rng.choice([128, 160, 192])
 
-    def found() -> Found:
+    def measure() -> Found:
         n = mib << 17  # floats: half is read, half is written
-        with on("A100") as cp:
+        with use_device("A100") as cp:
             x = cp.zeros(n, "float32")
             y = cp.empty(n, "float32")
-            seen = diagnosis(kernel(cp, "scaled"), 864, 256, (x, y, np.int32(n)))
+            diagnosis_table = diagnosis(kernel(cp, "scaled"), 864, 256, (x, y, np.int32(n)))
         return Found(
-            round(8 * n / seen.time_ns),
-            seen.provenance,
-            f"{size(8 * n)} in {duration(seen.time_ns)}. 460 GB/s is one stack of HBM2e; the card has five.",
+            round(8 * n / diagnosis_table.time_ns),
+            diagnosis_table.provenance,
+            f"{size(8 * n)} in {duration(diagnosis_table.time_ns)}. 460 GB/s is one stack of HBM2e; the card has five.",
         )
 
     return (
@@ -181,17 +188,17 @@ def _stack(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict
         f"How many GB/s does a kernel reach that moves {mib} MiB on the A100?",
         "GB/s",
         1.3,
-        found,
+        measure,
         {"mib": mib},
     )
 
 
 # --- memory -----------------------------------------------------------------------------------------
-def _freed(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _freed_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     mib = rng.choice([64, 100, 256])
 
-    def found() -> Found:
-        with on("T4") as cp:
+    def measure() -> Found:
+        with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
             array = cp.empty(mib << 20, "uint8")
@@ -209,17 +216,17 @@ def _freed(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict
         f"How many MiB does the pool still hold after an array of {mib} MiB was deleted?",
         "MiB",
         1.0,
-        found,
+        measure,
         {"mib": mib},
     )
 
 
-def _million(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _million_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     n = rng.choice([1_000_000, 2_000_000, 500_000])
     claim = f"{n:,} floats take exactly {4 * n:,} bytes of the pool."
 
-    def found() -> Found:
-        with on("T4") as cp:
+    def measure() -> Found:
+        with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
             array = cp.empty(n, "float32")
@@ -230,45 +237,45 @@ def _million(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], di
             value, Provenance("modelled", "virtual T4", "CuPy's pool"), "Sizes are rounded up to 512 bytes."
         )
 
-    return claim, "How many bytes are in use?", "bytes", 1.0, found, {"n": n}
+    return claim, "How many bytes are in use?", "bytes", 1.0, measure, {"n": n}
 
 
 # --- time -------------------------------------------------------------------------------------------
-def _graphs(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _graphs_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     device = rng.choice(["A100", "H100", "L40S"])
-    many = rng.choice([100, 200])
+    launch_count = rng.choice([100, 200])
 
-    def found() -> Found:
-        took = estimates._launched(device, many, graph=True)
-        assert isinstance(took.value, float | int)
+    def measure() -> Found:
+        result = estimates.measure_launches(device, launch_count, graph=True)
+        assert isinstance(result.value, float | int)
         return Found(
-            round(took.value / many, 2),
-            took.origin,
+            round(result.value / launch_count, 2),
+            result.origin,
             "Less than a launch, and not nothing: the device starts each node.",
         )
 
     return (
         "",
-        f"A graph of {many} tiny kernels in one chain on {info(device).name}: how many µs a kernel?",
+        f"A graph of {launch_count} tiny kernels in one chain on {info(device).name}: how many µs a kernel?",
         "µs",
         2.0,
-        found,
-        {"device": device, "many": many},
+        measure,
+        {"device": device, "many": launch_count},
     )
 
 
-def _diverging(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _diverging_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     device = rng.choice(["T4", "A100", "RTX 4090"])
 
-    def found() -> Found:
-        with on(device) as cp:
+    def measure() -> Found:
+        with use_device(device) as cp:
             x = cp.ones(256, "float32")
             y = cp.zeros(256, "float32")
-            seen = count(kernel(cp, "by_warp"), 1, 256, (x, y))
+            counters = count(kernel(cp, "by_warp"), 1, 256, (x, y))
         return Found(
-            round(100 * seen.lane_efficiency),
-            seen.provenance,
-            f"{seen.divergent_branches} divergent branches: no warp disagrees with itself.",
+            round(100 * counters.lane_efficiency),
+            counters.provenance,
+            f"{counters.divergent_branches} divergent branches: no warp disagrees with itself.",
         )
 
     return (
@@ -276,7 +283,7 @@ def _diverging(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], 
         "Odd warps take one branch, even warps the other. What share of the lanes is active?",
         "%",
         1.1,
-        found,
+        measure,
         {"device": device},
     )
 
@@ -285,75 +292,84 @@ def _diverging(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], 
 _UNUSED_KIB = {"A100": (12, 32), "H100": (20, 48), "L40S": (12, 48), "RTX 4090": (12, 48)}
 
 
-def _emptied(device: str, kib: int) -> Found:
+def _measure_slowdown(device: str, kib: int) -> Found:
     n = 1 << 22
     times = []
-    with on(device) as cp:
+    with use_device(device) as cp:
         x = cp.zeros(n, "float32")
         y = cp.empty(n, "float32")
-        for shared in (0, kib << 10):
-            seen = diagnosis(
-                kernel(cp, "scaled", shared), n // 128, 128, (x, y, np.int32(n)), shared_mem=shared
+        for shared_bytes in (0, kib << 10):
+            diagnosis_table = diagnosis(
+                kernel(cp, "scaled", shared_bytes),
+                n // 128,
+                128,
+                (x, y, np.int32(n)),
+                shared_mem=shared_bytes,
             )
-            times.append((seen.time_ns, seen.occupancy.warps_per_sm / seen.occupancy.max_warps_per_sm))
-    (full, most), (less, below) = times
-    assert below < most, "an experiment that changes nothing"
+            times.append(
+                (
+                    diagnosis_table.time_ns,
+                    diagnosis_table.occupancy.warps_per_sm / diagnosis_table.occupancy.max_warps_per_sm,
+                )
+            )
+    (full_ns, full_occupancy), (low_ns, low_occupancy) = times
+    assert low_occupancy < full_occupancy, "an experiment that changes nothing"
     return Found(
-        round(less / full, 2),
-        seen.provenance,
-        f"{duration(full)} at {percent(most)} occupancy, {duration(less)} at {percent(below)}: bytes in flight decide.",
+        round(low_ns / full_ns, 2),
+        diagnosis_table.provenance,
+        f"{duration(full_ns)} at {percent(full_occupancy)} occupancy, {duration(low_ns)} at {percent(low_occupancy)}: bytes in flight decide.",
     )
 
 
-def _full(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _occupancy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     device = rng.choice(list(_UNUSED_KIB))
     kib, _ = _UNUSED_KIB[device]
     question = (
         f"An element-wise kernel on {info(device).name} in blocks of 128 threads, and the same with {kib} KiB of unused "
         "shared memory a block: how many times as long?"
     )
-    return "", question, "times", 1.25, lambda: _emptied(device, kib), {"device": device}
+    return "", question, "times", 1.25, lambda: _measure_slowdown(device, kib), {"device": device}
 
 
-def _nearly_empty(parameters: dict[str, object]) -> Part:
+def _low_occupancy_part(parameters: dict[str, object]) -> Part:
     device = str(parameters["device"])
     _, kib = _UNUSED_KIB[device]
     return Part(
         question=f"And with {kib} KiB a block: how many times as long as without?",
-        measure=lambda: _emptied(device, kib),
+        measure=lambda: _measure_slowdown(device, kib),
         unit="times",
         near=1.6,
     )
 
 
-def _asynchronous(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _asynchronous_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     device = rng.choice(["T4", "A100", "H100"])
     mib = rng.choice([32, 64])
 
-    def found() -> Found:
-        bytes_ = mib << 20
-        with on(device) as cp:
-            there = cp.empty(bytes_, "uint8")
-            here = np.zeros(bytes_, np.uint8)
+    def measure() -> Found:
+        size_bytes = mib << 20
+        with use_device(device) as cp:
+            device_array = cp.empty(size_bytes, "uint8")
+            host_array = np.zeros(size_bytes, np.uint8)
             stream = cp.cuda.Stream(non_blocking=True)
             backend = session.backend()
-            began = backend.host_ns()
-            there.set(here, stream=stream)
-            returned = backend.host_ns() - began
+            start_ns = backend.host_ns()
+            device_array.set(host_array, stream=stream)
+            call_ns = backend.host_ns() - start_ns
             stream.synchronize()
-            whole = backend.host_ns() - began
+            copy_ns = backend.host_ns() - start_ns
         return Found(
-            round(100 * returned / whole),
+            round(100 * call_ns / copy_ns),
             Provenance("modelled", f"virtual {info(device).name}"),
-            f"The call returned after {duration(returned)} of {duration(whole)}: pageable memory is staged, and the host stays.",
+            f"The call returned after {duration(call_ns)} of {duration(copy_ns)}: pageable memory is staged, and the host stays.",
         )
 
     question = f"{mib} MiB from pageable memory into a stream of its own on {info(device).name}: after what share of the copy's time does the call return?"
-    return ("", question, "%", 1.3, found, {"device": device, "mib": mib})
+    return ("", question, "%", 1.3, measure, {"device": device, "mib": mib})
 
 
 _OTHER_DEVICE = "wrong device: says nothing of the one that is meant"
-_CANNOT = "cannot fail: it gives the same whether the claim holds or not"
+_CANNOT_FAIL = "cannot fail: it gives the same whether the claim holds or not"
 _CONFOUNDED = "confounded: two things change at once"
 
 CARDS = (
@@ -363,11 +379,11 @@ CARDS = (
         "",
         (
             ("ask the occupancy rules for this kernel, block and device", FAIR),
-            ("ask for a kernel without shared memory", _CANNOT),
+            ("ask for a kernel without shared memory", _CANNOT_FAIL),
             ("ask for a T4 instead", _OTHER_DEVICE),
             ("double shared memory and threads together", _CONFOUNDED),
         ),
-        _blocks,
+        _blocks_claim,
         "A block costs one KiB more than it asks for, from compute capability 8.0 on.",
         "02",
     ),
@@ -378,10 +394,10 @@ CARDS = (
         (
             ("count sectors a request of its two loads", FAIR),
             ("time it against cuBLAS", "confounded: everything differs, not only coalescing"),
-            ("count the operations", _CANNOT),
+            ("count the operations", _CANNOT_FAIL),
             ("count the loads of the tiled version", "wrong kernel: says nothing of this one"),
         ),
-        _naive,
+        _naive_claim,
         "It is coalesced; it reads each element n times.",
         "05b",
     ),
@@ -391,11 +407,11 @@ CARDS = (
         "An SM typically has 64 KB of registers.",
         (
             ("look up registers an SM, and multiply by their width", FAIR),
-            ("compile a kernel with 64 registers a thread", _CANNOT),
+            ("compile a kernel with 64 registers a thread", _CANNOT_FAIL),
             ("look up shared memory an SM", "another memory: says nothing of registers"),
             ("compare two cards of one architecture", "cannot fail: both have the same, whatever it is"),
         ),
-        _registers,
+        _registers_claim,
         "64 K registers of four bytes are 256 KiB.",
         "02",
         "L3",
@@ -406,11 +422,11 @@ CARDS = (
         "",
         (
             ("compare the two cards' bandwidths", FAIR),
-            ("compare their tensor rates", _CANNOT),
+            ("compare their tensor rates", _CANNOT_FAIL),
             ("compare two models, one on each card", _CONFOUNDED),
             ("compare the bandwidths of two T4", _OTHER_DEVICE),
         ),
-        _decode,
+        _decode_claim,
         "Bound by memory means: as fast as memory, so a faster memory shows in full.",
         "09",
     ),
@@ -424,7 +440,7 @@ CARDS = (
             ("measure the board's power while idle", "wrong quantity: power of nothing"),
             ("measure a kernel that also moves memory", _CONFOUNDED),
         ),
-        _energy,
+        _energy_claim,
         "A million millions of picojoules are a joule.",
         "09",
         "L3",
@@ -442,7 +458,7 @@ CARDS = (
                 "cannot fail: everything is a little slower than that",
             ),
         ),
-        _stack,
+        _stack_claim,
         "One stack gives that, and the card has five.",
         "05a",
     ),
@@ -456,7 +472,7 @@ CARDS = (
             ("delete and make another array, then look", _CONFOUNDED),
             ("look at the host's memory", "wrong memory"),
         ),
-        _freed,
+        _freed_claim,
         "It goes back to the pool; only `free_all_blocks` gives it to the driver.",
         "10a",
     ),
@@ -470,7 +486,7 @@ CARDS = (
             ("ask `nvidia-smi`", "confounded: the context and the pool's reserve are in it"),
             ("ask for ten arrays of other sizes", _CONFOUNDED),
         ),
-        _million,
+        _million_claim,
         "It is rounded up to 512 bytes.",
         "10a",
         "L3",
@@ -485,7 +501,7 @@ CARDS = (
             ("time a graph of fused kernels", _CONFOUNDED),
             ("count the graph's nodes", "wrong quantity: a number of nodes is no time"),
         ),
-        _graphs,
+        _graphs_claim,
         "The host pays once, and the device still starts each node.",
         "11a",
     ),
@@ -495,11 +511,11 @@ CARDS = (
         "An `if` in a kernel halves its speed.",
         (
             ("count active lanes where whole warps agree, and where they do not", FAIR),
-            ("count instructions of a kernel without an `if`", _CANNOT),
+            ("count instructions of a kernel without an `if`", _CANNOT_FAIL),
             ("time it with another block size, too", _CONFOUNDED),
             ("look at its source", "no measurement: the source does not say which lanes go where"),
         ),
-        _diverging,
+        _diverging_claim,
         "Only a warp that disagrees with itself pays.",
         "03",
     ),
@@ -510,14 +526,14 @@ CARDS = (
         (
             ("the same kernel with unused shared memory, which lowers nothing but occupancy", FAIR),
             ("another block size and another unrolling", _CONFOUNDED),
-            ("two kernels of full occupancy", _CANNOT),
+            ("two kernels of full occupancy", _CANNOT_FAIL),
             ("read the occupancy calculator", "no measurement of speed"),
         ),
-        _full,
+        _occupancy_claim,
         "Past what hides the latency it buys nothing; below that, time grows as occupancy falls.",
         "02",
         "L5",
-        _nearly_empty,
+        _low_occupancy_part,
     ),
     _card(
         "asynchronous",
@@ -529,7 +545,7 @@ CARDS = (
             ("note when the data have arrived", "wrong moment: of the copy, not of the call"),
             ("copy another amount in the other direction", _CONFOUNDED),
         ),
-        _asynchronous,
+        _asynchronous_claim,
         "From pageable memory the host stays until it is staged.",
         "08",
     ),

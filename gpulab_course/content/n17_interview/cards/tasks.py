@@ -1,4 +1,4 @@
-"""The complete task of each kernel that cards ask for or show: what to compute, how it is launched, the rules."""
+"""The complete task of each kernel that cards require or show: the result, the launch and the rules."""
 
 from __future__ import annotations
 

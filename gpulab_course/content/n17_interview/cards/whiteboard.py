@@ -1,4 +1,4 @@
-"""Cards that ask for a kernel, judged as an exercise of the course judges it."""
+"""Cards that require a kernel, judged as an exercise of the course is judged."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ MINUTES = 20
 
 
 def write(rng: Random, name: str) -> Drawn:
-    of = exercise(name)
-    own = name in CONVENTIONS
-    stub = f'extern "C" __global__ void {of.kernel}({of.parameters}) {{\n    // {MINUTES} minutes\n}}\n'
+    """Return the question for one kernel."""
+    kernel_exercise = exercise(name)
+    has_own_launch = name in CONVENTIONS
+    stub = f'extern "C" __global__ void {kernel_exercise.kernel}({kernel_exercise.parameters}) {{\n    // {MINUTES} minutes\n}}\n'
     launch = ""
-    if own:
-        sizes = ", ".join(each.name for each in of.arguments if not each.pointer and each.type == "int")
+    if has_own_launch:
+        sizes = ", ".join(
+            argument.name
+            for argument in kernel_exercise.arguments
+            if not argument.pointer and argument.type == "int"
+        )
         launch = (
             f" Or choose the launch yourself: `answer(code, block=(32, 8), grid=lambda {sizes}: (…, …))`."
         )
@@ -35,7 +40,7 @@ def write(rng: Random, name: str) -> Drawn:
                 f"parallelism.{launch} A kernel that does not compile is not locked.",
                 judge=partial(outcome, name),
                 code=stub,
-                launchable=own,
+                launchable=has_own_launch,
                 model=model(name),
             ),
         ),

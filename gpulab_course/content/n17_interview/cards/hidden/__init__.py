@@ -1,1 +1,1 @@
-"""Kernels with one flaw each, drawn from a seed: those that are diagnosed without being shown."""
+"""Kernels with one flaw each, drawn from a seed, for diagnoses without the source."""

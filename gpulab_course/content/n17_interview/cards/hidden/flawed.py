@@ -1,7 +1,7 @@
-"""Kernels with one flaw each, drawn from a seed, beside the same work without it; and sound ones.
+"""Kernels with one flaw each, drawn from a seed, together with the same work without it; and sound kernels.
 
-Each family writes a source with two kernels of the same arguments, ``flawed`` and ``mended``, of a size and
-for a device that vary. Nothing here knows the rules that are to find the flaw.
+Each family writes a source with two kernels with the same parameters, ``flawed`` and ``mended``, for a
+random size and device. This module does not use the rules of the diagnosis that has to find the flaw.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Shape = int | tuple[int, int]
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel and what is wrong with it; `mended` is None for one with nothing wrong."""
+    """A kernel with its flaw; `mended` is None for a kernel without a flaw."""
 
     family: str
     cause: str
@@ -32,10 +32,10 @@ class Case:
     mended: tuple[Shape, Shape, int] | None = None
 
     def launch(self, cp: Any, name: str) -> tuple[Any, ...]:
-        """Kernel, grid, block, arguments and shared bytes of ``flawed`` or ``mended``."""
+        """Return kernel, grid, block, arguments and shared bytes of ``flawed`` or ``mended``."""
         shape = self.flawed if name == "flawed" else self.mended
         assert shape is not None
-        args = tuple(cp.asarray(each) if isinstance(each, np.ndarray) else each for each in self.arrays)
+        args = tuple(cp.asarray(item) if isinstance(item, np.ndarray) else item for item in self.arrays)
         kernel = cp.RawModule(code=self.code).get_function(name)
         if shape[2] > 48 << 10:
             kernel.max_dynamic_shared_size_bytes = shape[2]
@@ -49,26 +49,27 @@ FAMILIES: dict[str, list[Family]] = {}
 def family(cause: str) -> Callable[[Family], Family]:
     """Register a function that draws kernels with a cause."""
 
-    def register(made: Family) -> Family:
-        FAMILIES.setdefault(cause, []).append(made)
-        return made
+    def register(draw_case: Family) -> Family:
+        FAMILIES.setdefault(cause, []).append(draw_case)
+        return draw_case
 
     return register
 
 
-def draw(seed: int | str, cause: str, at: int) -> Case:
-    """One kernel of a cause."""
-    rng = random.Random(f"{seed} {cause} {at}")
+def draw(seed: int | str, cause: str, index: int) -> Case:
+    """Return a random kernel with a cause."""
+    rng = random.Random(f"{seed} {cause} {index}")
     families = FAMILIES[cause]
-    return families[at % len(families)](rng)
+    return families[index % len(families)](rng)
 
 
-def _source(args: str, flawed: str, mended: str = "", top: str = "") -> str:
-    at = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
-    parts = [top]
+def _source(args: str, flawed: str, mended: str = "", preamble: str = "") -> str:
+    """Return the source of both kernels."""
+    index_line = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    parts = [preamble]
     for name, body in (("flawed", flawed), ("mended", mended)):
         if body:
-            parts.append(f'extern "C" __global__ void {name}({args}) {{\n    {at}\n{body}\n}}')
+            parts.append(f'extern "C" __global__ void {name}({args}) {{\n    {index_line}\n{body}\n}}')
     return "\n".join(parts)
 
 
@@ -365,7 +366,8 @@ def strided_table(rng: random.Random) -> Case:
 
 
 # --- atomics ----------------------------------------------------------------------------------------
-def _summed(kind: str, add: str, n: int) -> tuple[str, str]:
+def _sum_bodies(kind: str, add: str, n: int) -> tuple[str, str]:
+    """Return the bodies of a sum by atomics of every thread, and of one by warps."""
     flawed = f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) {add.format(to='out', value='x[k]')};"
     mended = f"""    {kind} s = 0;
     for (int k = i; k < n; k += gridDim.x * blockDim.x) s += x[k];
@@ -378,7 +380,7 @@ def _summed(kind: str, add: str, n: int) -> tuple[str, str]:
 def one_sum(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18, 1 << 19])
-    flawed, mended = _summed("float", "atomicAdd({to}, {value})", n)
+    flawed, mended = _sum_bodies("float", "atomicAdd({to}, {value})", n)
     shape = 2 * SMS[device], 256, 0
     return Case(
         "one_sum",

@@ -1,4 +1,4 @@
-"""More kernels with one flaw each: of instructions, and of how a grid lies on a device; and sound kernels."""
+"""More kernels with one flaw each, in their instructions or in the layout of their grid; and sound kernels."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def odd_and_even(rng: random.Random) -> Case:
     ways = rng.choice([2, 4, 8])
     n = rng.choice([1 << 17, 1 << 18])
 
-    def body(which: str) -> str:
-        lines = [f"    float v = x[i];\n    int way = {which};"]
+    def body(branch: str) -> str:
+        lines = [f"    float v = x[i];\n    int way = {branch};"]
         lines += [
-            f"    {'else ' if at else ''}if (way == {at}) for (int k = 0; k < 64; k++) "
-            f"v = v * {0.5 + at / 16}f + sqrtf(v + {at});"
-            for at in range(ways)
+            f"    {'else ' if number else ''}if (way == {number}) for (int k = 0; k < 64; k++) "
+            f"v = v * {0.5 + number / 16}f + sqrtf(v + {number});"
+            for number in range(ways)
         ]
         return "\n".join([*lines, "    y[i] = v;"])
 
@@ -46,23 +46,23 @@ def odd_and_even(rng: random.Random) -> Case:
 @family("divergence")
 def uneven_rounds(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
-    most = rng.choice([4, 8])
+    max_rounds = rng.choice([4, 8])
     n = rng.choice([1 << 16, 1 << 17])
     body = "    float v = x[i];\n    for (int k = 0; k < r[i]; k++) v = v * 0.99f + sqrtf(v);\n    y[i] = v;"
     code = _source(
         "const float* x, float* y, const int* r, const int* sorted", body, body.replace("r[i]", "sorted[i]")
     )
-    rounds = np.random.default_rng(n).integers(1, 32 * most, n).astype(np.int32)
-    rounds[::32] = 32 * most
+    rounds = np.random.default_rng(n).integers(1, 32 * max_rounds, n).astype(np.int32)
+    rounds[::32] = 32 * max_rounds
     # Of a length in each warp, and of all lengths in each block.
-    order = np.sort(rounds).reshape(-1, n // 256, 32) if n % 8192 == 0 else np.sort(rounds)
+    sorted_rounds = np.sort(rounds).reshape(-1, n // 256, 32) if n % 8192 == 0 else np.sort(rounds)
     shape = n // 256, 256, 0
     return Case(
         "uneven_rounds",
         "divergence",
         device,
         code,
-        (_floats(n), _zeros(n), rounds, np.ascontiguousarray(order.transpose(1, 0, 2)).reshape(-1)),
+        (_floats(n), _zeros(n), rounds, np.ascontiguousarray(sorted_rounds.transpose(1, 0, 2)).reshape(-1)),
         shape,
         shape,
     )
@@ -71,7 +71,7 @@ def uneven_rounds(rng: random.Random) -> Case:
 @family("divergence")
 def one_lane_in_many(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
-    every = rng.choice([4, 8, 16])
+    interval = rng.choice([4, 8, 16])
     n = rng.choice([1 << 20, 1 << 21])
     work = WORK.format(many=64)
     code = _source(
@@ -85,9 +85,9 @@ def one_lane_in_many(rng: random.Random) -> Case:
         "divergence",
         device,
         code,
-        (_zeros(n), np.int32(n), np.int32(every)),
+        (_zeros(n), np.int32(n), np.int32(interval)),
         shape,
-        (n // every // 256, 256, 0),
+        (n // interval // 256, 256, 0),
     )
 
 
@@ -102,11 +102,11 @@ def _heavy(rounds: str) -> str:
 def one_block_too_many(rng: random.Random) -> Case:
     device = rng.choice(["A100", "H100", "H200", "T4"])
     threads = 1024
-    per_sm = 1 if device == "T4" else 2
-    slots = SMS[device] * per_sm
+    blocks_per_sm = 1 if device == "T4" else 2
+    slots = SMS[device] * blocks_per_sm
     rounds = rng.choice([1000, 2000, 3000])
-    extra = rng.choice([1, 2, 8])
-    blocks = slots + extra
+    extra_blocks = rng.choice([1, 2, 8])
+    blocks = slots + extra_blocks
     code = _source(
         "float* y, int total",
         _heavy(str(rounds)),
@@ -127,12 +127,12 @@ def one_block_too_many(rng: random.Random) -> Case:
 def a_heavy_block(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     rounds = rng.choice([200, 400])
-    heavy = rng.choice([12, 20, 30])
+    factor = rng.choice([12, 20, 30])
     blocks = 6 * SMS[device]
     code = _source(
         "float* y, int blocks",
-        _heavy(f"(blockIdx.x == blocks - 1 ? {heavy} * {rounds} : {rounds})"),
-        _heavy(f"({rounds} + {heavy} * {rounds} / blocks)"),
+        _heavy(f"(blockIdx.x == blocks - 1 ? {factor} * {rounds} : {rounds})"),
+        _heavy(f"({rounds} + {factor} * {rounds} / blocks)"),
     )
     shape = blocks, 128, 0
     return Case("a_heavy_block", "tail", device, code, (_zeros(blocks * 128), np.int32(blocks)), shape, shape)
@@ -141,8 +141,8 @@ def a_heavy_block(rng: random.Random) -> Case:
 @family("tail")
 def triangle(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
-    each = rng.choice([1, 2])
-    blocks = THREADS.get(device, 1536) // 256 * SMS[device] * each
+    wave_count = rng.choice([1, 2])
+    blocks = THREADS.get(device, 1536) // 256 * SMS[device] * wave_count
     code = _source(
         "float* y, int blocks",
         _heavy("8 * blockIdx.x"),
@@ -283,6 +283,9 @@ def shared_gather(rng: random.Random) -> Case:
 
 
 # --- waiting ----------------------------------------------------------------------------------------
+_LOAD_BLOCKS = {"T4": 32, "A100": 64, "RTX 4090": 128, "H100": 128, "H200": 128, "L40S": 128, "RTX 3090": 64}
+
+
 @family("in flight")
 def one_load_at_a_time(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
@@ -298,9 +301,7 @@ def one_load_at_a_time(rng: random.Random) -> Case:
         s += a + b + c + d; __syncwarp(); __threadfence_block();
     }
     y[i] = s;"""
-    blocks = {"T4": 32, "A100": 64, "RTX 4090": 128, "H100": 128, "H200": 128, "L40S": 128, "RTX 3090": 64}[
-        device
-    ]
+    blocks = _LOAD_BLOCKS[device]
     blocks *= 2 if blocks < 128 else 1
     if blocks < SMS[device]:
         blocks *= 2
@@ -486,7 +487,7 @@ def double_polynomial(rng: random.Random) -> Case:
     n = rng.choice([1 << 18, 1 << 19])
 
     def body(kind: str) -> str:
-        lines = "\n".join(f"    v = v * t + ({kind}){at / 7:.3f};" for at in range(terms))
+        lines = "\n".join(f"    v = v * t + ({kind}){term / 7:.3f};" for term in range(terms))
         return f"    {kind} t = x[i], v = 1;\n{lines}\n    y[i] = v;"
 
     shape = n // 256, 256, 0
@@ -508,12 +509,12 @@ def accurate_functions(rng: random.Random) -> Case:
     n = rng.choice([1 << 18, 1 << 19])
     first, second = rng.sample(["exp", "sin", "cos", "pow"], 2)
 
-    def called(name: str, marks: str) -> str:
-        return f"{marks}{name}f(v{', 1.7f' if name == 'pow' else ''})"
+    def call_text(name: str, prefix: str) -> str:
+        return f"{prefix}{name}f(v{', 1.7f' if name == 'pow' else ''})"
 
-    def body(marks: str) -> str:
+    def body(prefix: str) -> str:
         return f"""    float v = x[i] + 0.5f;
-    for (int k = 0; k < {rounds}; k++) v = fabsf({called(first, marks)}) * 0.4f + fabsf({called(second, marks)}) * 0.5f;
+    for (int k = 0; k < {rounds}; k++) v = fabsf({call_text(first, prefix)}) * 0.4f + fabsf({call_text(second, prefix)}) * 0.5f;
     y[i] = v;"""
 
     shape = n // 256, 256, 0
@@ -581,9 +582,9 @@ def dense_arithmetic(rng: random.Random) -> Case:
     n = 8 * 256 * 8
     n *= rng.choice([16, 32])
     lines = "".join(f"a{k} = fmaf(a{k}, 0.999f, 0.5f); " for k in range(8))
-    start = ", ".join(f"a{k} = x[i] + {k}" for k in range(8))
+    declarations = ", ".join(f"a{k} = x[i] + {k}" for k in range(8))
     total = " + ".join(f"a{k}" for k in range(8))
-    body = f"    float {start};\n    for (int k = 0; k < 128; k++) {{ {lines}}}\n    y[i] = {total};"
+    body = f"    float {declarations};\n    for (int k = 0; k < 128; k++) {{ {lines}}}\n    y[i] = {total};"
     return Case(
         "dense_arithmetic",
         "sound",
@@ -592,6 +593,9 @@ def dense_arithmetic(rng: random.Random) -> Case:
         (_floats(n), _zeros(n)),
         (n // 256, 256, 0),
     )
+
+
+_BLOCKS_PER_SM = {"T4": 4, "RTX 4090": 6, "L40S": 6, "RTX 3090": 6}
 
 
 @family("sound")
@@ -608,14 +612,14 @@ def summed_by_warps(rng: random.Random) -> Case:
     if (threadIdx.x % 32 == 0) w[threadIdx.x / 32] = s;
     __syncthreads();
     if (threadIdx.x == 0) { for (int k = 1; k < 8; k++) s += w[k]; atomicAdd(y, s); }"""
-    per_sm = 4 if device in ("T4",) else 6 if device in ("RTX 4090", "L40S", "RTX 3090") else 8
+    blocks_per_sm = _BLOCKS_PER_SM.get(device, 8)
     return Case(
         "summed_by_warps",
         "sound",
         device,
         _source("const float4* x, float* y, int n", body),
         (_floats(n), _zeros(1), np.int32(n // 4)),
-        (per_sm * SMS[device], 256, 0),
+        (blocks_per_sm * SMS[device], 256, 0),
     )
 
 
