@@ -294,8 +294,8 @@ def _serve(
         )
     until = time.monotonic() + START_S
     while server.poll() is None and time.monotonic() < until:
-        for told in (home / "runtime").glob("jpserver-*.json"):  # written once it listens
-            if address := _read(told).get("url"):
+        for file_ in (home / "runtime").glob("jpserver-*.json"):  # written once it listens
+            if address := _read(file_).get("url"):
                 return server, str(address).rstrip("/")
         time.sleep(0.2)
     _stop(server)

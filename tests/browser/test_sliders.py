@@ -29,7 +29,7 @@ def note(lab: Any) -> str:
     return str(lab.page.locator(f"{VIEW} .gl-redraw").inner_text())
 
 
-def shown(lab: Any) -> tuple[str, str]:
+def texts_shown(lab: Any) -> tuple[str, str]:
     """The slider's text, and the picture's heading."""
     page = lab.page
     texts = [page.locator(f"{VIEW} {part}").first.inner_text() for part in (".gl-slider-value", ".gl-waves")]
@@ -59,9 +59,9 @@ def test_a_slider_waits_and_claims_no_picture_that_is_not_there(lab: Any) -> Non
         move(lab, 3)
         assert note(lab) == "waiting for Python"
         lab.wait_for(lambda: opacity(lab) < 0.6, what="a dimmed picture", seconds=5)
-        assert shown(lab) == ("352", "256")
+        assert texts_shown(lab) == ("352", "256")
         done.touch()
-        lab.wait_for(lambda: shown(lab) == ("352", "352"), what="the last place asked for")
+        lab.wait_for(lambda: texts_shown(lab) == ("352", "352"), what="the last place asked for")
         lab.wait_for(lambda: note(lab).startswith("new picture in "), what="its time")
         lab.wait_for(lambda: opacity(lab) == 1, what="a bright picture", seconds=5)
 
@@ -71,10 +71,10 @@ def test_a_slider_waits_and_claims_no_picture_that_is_not_there(lab: Any) -> Non
         restart(lab)
         lab.wait_for(lambda: note(lab).startswith("no answer"), what="the word", seconds=20)
         assert "still showing 352 threads" in note(lab)
-        assert shown(lab) == ("352", "352")
+        assert texts_shown(lab) == ("352", "352")
         lab.wait_for(lambda: opacity(lab) == 1, what="a bright picture", seconds=5)
         move(lab, 2)
         assert note(lab).startswith("no answer")
-        assert shown(lab) == ("352", "352")
+        assert texts_shown(lab) == ("352", "352")
         lab.page.evaluate("() => window.restarted")
     assert not lab.problems

@@ -99,19 +99,19 @@ def test_shared_memory_and_registers_are_those_of_the_record(traces: tuple[Any, 
         values = kernel.value("m[0].view('f4').astype(float).tolist()")
         written = kernel.value("m[1].reshape(-1, 4).any(1).tolist()")
         words = lab.page.evaluate(WORDS, BLOCK)[: len(values)]
-        for (text, state, _), value, known in zip(words, values, written, strict=True):
-            assert (state == "never") == (not known)
-            if known:
+        for (text, state, _), value, is_written in zip(words, values, written, strict=True):
+            assert (state == "never") == (not is_written)
+            if is_written:
                 assert float(text) == pytest.approx(value, rel=1e-7)
         state = f"registers_at(whole.trace, {step})"
         expected = kernel.value(f"{{n: int(r.value[0]) for n, r in {state}.items() if r.written[0]}}")
-        shown = lab.page.evaluate(REGISTERS, BLOCK)
-        assert set(shown) == set(expected)
-        for name, (kind, text) in shown.items():
+        registers = lab.page.evaluate(REGISTERS, BLOCK)
+        assert set(registers) == set(expected)
+        for name, (kind, text) in registers.items():
             if kind in ("f32", "pred"):
                 value = float(np.uint32(expected[name]).view(np.float32))
-                told = float({"true": "1", "false": "0"}.get(text, text))
-                assert told == (expected[name] if kind == "pred" else pytest.approx(value, rel=1e-4))
+                number_ = float({"true": "1", "false": "0"}.get(text, text))
+                assert number_ == (expected[name] if kind == "pred" else pytest.approx(value, rel=1e-4))
             elif kind.startswith("s"):
                 signed = int(np.uint64(expected[name]).astype(np.int64))
                 assert int(text, 0) in (signed, expected[name], expected[name] - (1 << 32))
@@ -129,7 +129,7 @@ def test_a_step_marks_the_words_it_writes_and_loads(traces: tuple[Any, Any]) -> 
         "int(np.flatnonzero((whole.trace.access_space == 1) & ~whole.trace.access_is_store)[0])"
     )
     go_to(lab, load)
-    touched = [at for at, (_, _, hit) in enumerate(lab.page.evaluate(WORDS, BLOCK)) if hit]
+    touched = [index for index, (_, _, hit) in enumerate(lab.page.evaluate(WORDS, BLOCK)) if hit]
     assert touched == list(range(32))
     lab.picture("trace_block", BLOCK)
 
@@ -164,10 +164,10 @@ def test_a_lane_and_a_register_can_be_chosen(traces: tuple[Any, Any]) -> None:
     lab.expect(kernel, "whole.register", name)
     bits = f"registers_at(whole.trace, whole.step)['{name}'].value"
     values = kernel.value(f"{bits}.astype('u4').view('f4').astype(float).tolist()")
-    shown = lab.page.evaluate(
+    registers = lab.page.evaluate(
         "s => [...document.querySelectorAll(s + ' .gl-value')].map(v => v.title)", BLOCK
     )
-    assert [float(text) for text in shown] == pytest.approx(values, rel=1e-6)
+    assert [float(text) for text in registers] == pytest.approx(values, rel=1e-6)
     lab.picture("trace_register", BLOCK)
     lab.page.locator(f"{BLOCK} .gl-small").click()
     lab.expect(kernel, "whole.register", "")

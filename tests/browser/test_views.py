@@ -104,7 +104,7 @@ def check_step(lab: Any, kernel: Any, step: int) -> None:
     assert states == expected_states(trace, step)
 
 
-def test_keys_step_the_warp_as_the_record_says(views: tuple[Any, Any]) -> None:
+def test_keys_step_the_warp_along_the_record(views: tuple[Any, Any]) -> None:
     lab, kernel = views
     trace = synthetic.warp_trace(n=24)
     lab.page.locator(f"{STEPPER} .gl-listing").focus()
@@ -223,7 +223,7 @@ def test_fast_slides_end_on_the_last_place(views: tuple[Any, Any]) -> None:
     lab.expect(kernel, "launch.trace.block[0]", 416)
 
 
-def test_keys_tell_block_sm_start_and_end(views: tuple[Any, Any]) -> None:
+def test_keys_show_block_sm_start_and_end(views: tuple[Any, Any]) -> None:
     lab, _ = views
     lab.page.locator(f"{LAUNCH} canvas").focus()
     text = lab.page.locator(f"{LAUNCH} .gl-said")
@@ -264,9 +264,9 @@ def test_live_readings_refresh_and_pause(views: tuple[Any, Any]) -> None:
     lab.wait_for(lambda: kernel.value("card.readings['time_ns']") >= 4_000_000_000, what="several readings")
     lab.page.locator(f"{CARD} button", has_text="Pause").click()
     lab.page.wait_for_timeout(800)
-    taken = kernel.value("card.readings['time_ns']")
+    time_ns = kernel.value("card.readings['time_ns']")
     lab.page.wait_for_timeout(1_200)
-    assert kernel.value("card.readings['time_ns']") == taken
+    assert kernel.value("card.readings['time_ns']") == time_ns
     lab.picture("card", CARD)
 
 
@@ -330,8 +330,8 @@ def test_text_is_readable_in_each_theme(views: tuple[Any, Any], theme: str) -> N
         assert contrast(lab, f"{selector} .gl-title", selector) >= 7
         assert contrast(lab, f"{selector} .gl-caption", selector) >= 4.5
     lab.page.locator(".jp-RenderedImage img").last.scroll_into_view_if_needed()
-    shown = lab.page.locator(".jp-RenderedImage img").last.evaluate("img => getComputedStyle(img).filter")
-    assert ("invert" in shown) == dark, "white paper would shine in the dark"
+    filter_ = lab.page.locator(".jp-RenderedImage img").last.evaluate("img => getComputedStyle(img).filter")
+    assert ("invert" in filter_) == dark, "white paper would shine in the dark"
     lab.page.locator(f"{STEPPER} .gl-listing").press("Home")
     lane = f"{STEPPER} .gl-lane[data-state=active]"
     assert contrast(lab, lane, lane) >= 4.5

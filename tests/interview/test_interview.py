@@ -55,13 +55,13 @@ def talk(chair: str = "candidate", today: date = MONDAY, seed: int = 1) -> Inter
     return Interview([CARD, CARD], seed, chair, lambda: today)  # type: ignore[arg-type]
 
 
-def answered(found: Interview, right: bool = True, sure: bool = True) -> Interview:
-    n = found.drawn.parameters["n"]
-    found.answer(2 * n if right else n, sure=sure)
-    found.answer("red", sure=sure)
-    found.answer("right", sure=sure)
-    found.tick(1, 2)
-    return found
+def answered(interview_: Interview, right: bool = True, sure: bool = True) -> Interview:
+    n = interview_.drawn.parameters["n"]
+    interview_.answer(2 * n if right else n, sure=sure)
+    interview_.answer("red", sure=sure)
+    interview_.answer("right", sure=sure)
+    interview_.tick(1, 2)
+    return interview_
 
 
 class TestCards:
@@ -77,20 +77,20 @@ class TestCards:
 
 class TestTalk:
     def test_an_answer_is_locked_measured_and_explained(self) -> None:
-        found = talk()
-        n = found.drawn.parameters["n"]
-        said = found.answer(n, sure=True)
-        assert not said.right
-        assert "2 times too low" in said.said
-        assert said.label == "arithmetic"
-        assert "And red?" in str(found)
+        interview_ = talk()
+        n = interview_.drawn.parameters["n"]
+        outcome = interview_.answer(n, sure=True)
+        assert not outcome.right
+        assert "2 times too low" in outcome.said
+        assert outcome.label == "arithmetic"
+        assert "And red?" in str(interview_)
         with pytest.raises(ValueError, match="rubric opens once"):
-            found.tick(1)
+            interview_.tick(1)
 
     def test_a_seed_draws_the_same_card_again_and_another_seed_others(self) -> None:
-        drawn = [CARD.drawn(seed).parameters["n"] for seed in range(20)]
-        assert drawn == [CARD.drawn(seed).parameters["n"] for seed in range(20)]
-        assert len(set(drawn)) == 2
+        numbers = [CARD.drawn(seed).parameters["n"] for seed in range(20)]
+        assert numbers == [CARD.drawn(seed).parameters["n"] for seed in range(20)]
+        assert len(set(numbers)) == 2
 
     def test_the_score_is_coverage_times_calibration(self) -> None:
         best = answered(talk()).scorecard
@@ -104,12 +104,12 @@ class TestTalk:
         assert missed.score == pytest.approx(missed.coverage * missed.calibration)
 
     def test_ticks_count_as_far_as_the_parts_were_right(self) -> None:
-        found = talk()
-        found.answer(10 * found.drawn.parameters["n"], sure=True)
-        found.answer("blue", sure=True)
-        found.answer("nothing of use", sure=True)
-        found.tick(1, 2)
-        assert found.scorecard.cards[0].coverage < 0.15
+        interview_ = talk()
+        interview_.answer(10 * interview_.drawn.parameters["n"], sure=True)
+        interview_.answer("blue", sure=True)
+        interview_.answer("nothing of use", sure=True)
+        interview_.tick(1, 2)
+        assert interview_.scorecard.cards[0].coverage < 0.15
         right = talk()
         answered(right)
         right.tick()
@@ -120,13 +120,13 @@ class TestTalk:
         assert again.history(CARD.key).due == MONDAY + timedelta(days=1)
 
     def test_a_scorecard_is_kept_as_json(self, tmp_path: Path) -> None:
-        found = answered(talk())
-        kept = json.loads(found.save(tmp_path / "card.json").read_text(encoding="utf-8"))
-        assert kept["format"] == "gpulab-interview"
-        assert kept["cards"][0]["parts"][0]["origin"] == "arithmetic"
-        assert kept["cards"][0]["parameters"] == found.drawn.parameters
-        assert kept["score"] == pytest.approx(found.scorecard.score)
-        assert found.save(tmp_path / "card.html").read_text(encoding="utf-8").count("<tr>") == 3
+        interview_ = answered(talk())
+        record = json.loads(interview_.save(tmp_path / "card.json").read_text(encoding="utf-8"))
+        assert record["format"] == "gpulab-interview"
+        assert record["cards"][0]["parts"][0]["origin"] == "arithmetic"
+        assert record["cards"][0]["parameters"] == interview_.drawn.parameters
+        assert record["score"] == pytest.approx(interview_.scorecard.score)
+        assert interview_.save(tmp_path / "card.html").read_text(encoding="utf-8").count("<tr>") == 3
 
 
 class TestAgain:
@@ -176,10 +176,12 @@ class TestAgain:
 
 class TestOpening:
     def test_the_same_seed_gives_the_same_cards_of_all_kinds(self) -> None:
-        one, other = (gl.interview(seed=3, cards=12) for _ in range(2))
-        assert [card.key for card in one.cards] == [card.key for card in other.cards]
-        assert Counter(card.kind for card in one.cards) == dict.fromkeys(KINDS, 2)
-        assert [card.key for card in one.cards] != [card.key for card in gl.interview(seed=4, cards=12).cards]
+        first_interview, second_interview = (gl.interview(seed=3, cards=12) for _ in range(2))
+        assert [card.key for card in first_interview.cards] == [card.key for card in second_interview.cards]
+        assert Counter(card.kind for card in first_interview.cards) == dict.fromkeys(KINDS, 2)
+        assert [card.key for card in first_interview.cards] != [
+            card.key for card in gl.interview(seed=4, cards=12).cards
+        ]
 
 
 def test_a_sheet_has_the_devices_numbers_and_the_learners_own(tmp_path: Path) -> None:
@@ -188,10 +190,10 @@ def test_a_sheet_has_the_devices_numbers_and_the_learners_own(tmp_path: Path) ->
     assert len(before.tables) == 1
     assert "published for T4" in repr(before)
     assert "modelled on virtual T4" in repr(before)
-    found = answered(talk())
+    interview_ = answered(talk())
     after = figures.sheet()
-    asked = [row[0] for row in after.tables[1].rows]
-    assert asked == [part.question for part in found.drawn.parts]
+    questions = [row[0] for row in after.tables[1].rows]
+    assert questions == [part.question for part in interview_.drawn.parts]
     assert after.save(tmp_path / "sheet.html").read_text(encoding="utf-8").count("<table") == 2
 
 

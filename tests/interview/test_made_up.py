@@ -37,12 +37,14 @@ def judged(code: str) -> Outcome:
 
 
 def drawn(rng: Random) -> Drawn:
-    def found() -> Found:
+    def interview_() -> Found:
         return Found(40, Provenance("modelled", "virtual T4"), "So `it` is.", TRUTH, "the <code>")
 
     return Drawn(
         parts=(
-            Part(question="How `many`?", measure=found, unit="blocks", near=1.5, table=SEEN, code="int x;"),
+            Part(
+                question="How `many`?", measure=interview_, unit="blocks", near=1.5, table=SEEN, code="int x;"
+            ),
             Part(question="Which?", measure=lambda: Found("red", "seen"), choices=("red", "blue")),
             Part(question="A kernel?", judge=judged, code="start"),
         ),
@@ -56,21 +58,21 @@ CARD = Card("made-up", "estimate", "L3", "Made up", drawn, ("02", "03"))
 
 
 def talk(chair: Any = "candidate", cards: int = 2, today: date = MONDAY) -> Interview:
-    made = [replace(CARD, key=f"made-up-{n}") for n in range(cards)]
-    return Interview(made, 7, chair, lambda: today)
+    cards_ = [replace(CARD, key=f"made-up-{n}") for n in range(cards)]
+    return Interview(cards_, 7, chair, lambda: today)
 
 
-def answered(found: Interview, *values: Any, sure: bool = True) -> Interview:
+def answered(interview_: Interview, *values: Any, sure: bool = True) -> Interview:
     for value in values or (40, "red", "right"):
-        found.answer(value, sure=sure)
-    return found
+        interview_.answer(value, sure=sure)
+    return interview_
 
 
 # Answers
 
 
 @pytest.mark.parametrize(
-    ("said", "found", "near", "worth", "right"),
+    ("answer", "interview_", "near", "worth", "right"),
     [
         (10, 10, 1.0, 1.0, True),
         (12.5, 10, 1.25, 1.0, True),
@@ -86,9 +88,9 @@ def answered(found: Interview, *values: Any, sure: bool = True) -> Interview:
     ],
 )
 def test_the_merit_of_a_number_falls_with_its_factor(
-    said: Any, found: Any, near: float, worth: float, right: bool
+    answer: Any, interview_: Any, near: float, worth: float, right: bool
 ) -> None:
-    assert merit(said, found, near) == (pytest.approx(worth), right)
+    assert merit(answer, interview_, near) == (pytest.approx(worth), right)
 
 
 def test_answers_are_validated_by_the_kind_of_part() -> None:
@@ -109,7 +111,7 @@ def test_answers_are_validated_by_the_kind_of_part() -> None:
             kernel.valid(wrong)
 
 
-def test_an_outcome_says_the_truth_and_how_far_the_answer_is_from_it() -> None:
+def test_an_outcome_has_the_truth_and_the_distance() -> None:
     part = drawn(Random(1)).parts[0]
     right, near, far = (part.outcome(value) for value in (40, 50, 400))
     assert right == Outcome(
@@ -125,7 +127,7 @@ def test_an_outcome_says_the_truth_and_how_far_the_answer_is_from_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "unit", "means"),
+    ("answer", "unit", "means"),
     [
         ("5 ms", "µs", 5000),
         ("0.3 ms", "µs", 300.0),
@@ -146,107 +148,114 @@ def test_an_outcome_says_the_truth_and_how_far_the_answer_is_from_it() -> None:
         ("1,000,448", "bytes", 1000448),
     ],
 )
-def test_numbers_are_read_as_candidates_write_them(said: Any, unit: str, means: float) -> None:
-    assert read_answer(said, unit) == pytest.approx(means, rel=1e-12)
+def test_numbers_are_read_as_candidates_write_them(answer: Any, unit: str, means: float) -> None:
+    assert read_answer(answer, unit) == pytest.approx(means, rel=1e-12)
 
 
-@pytest.mark.parametrize(("said", "unit"), [("5 GB", "µs"), ("many", "%"), ("1 2", "µs"), ("1.000", "bytes")])
-def test_ambiguous_numbers_are_refused(said: str, unit: str) -> None:
+@pytest.mark.parametrize(
+    ("answer", "unit"), [("5 GB", "µs"), ("many", "%"), ("1 2", "µs"), ("1.000", "bytes")]
+)
+def test_ambiguous_numbers_are_refused(answer: str, unit: str) -> None:
     with pytest.raises(ValueError, match=r"not a number|in some countries"):
-        read_answer(said, unit)
+        read_answer(answer, unit)
 
 
 # The talk
 
 
 def test_points_are_ticked_once_all_parts_are_answered() -> None:
-    found = talk()
+    interview_ = talk()
     with pytest.raises(ValueError, match="rubric opens once all parts"):
-        found.tick(1)
-    answered(found)
-    assert found.part is None
+        interview_.tick(1)
+    answered(interview_)
+    assert interview_.part is None
     with pytest.raises(ValueError, match="This card is answered"):
-        found.answer(3)
+        interview_.answer(3)
     for number in (0, 4):
         with pytest.raises(ValueError, match=f"There is no point {number}"):
-            found.tick(number)
-    assert found.tick(3, 1, 3).startswith("2 of 3 points.")
-    assert found.ticked == (0, 2)
-    assert "2. another" in found.say("words")
-    assert repr(found).endswith("1 of 2 cards answered.")
-    assert (found.next().index, found.ticked, found.words, found.outcomes) == (1, (), None, [])
-    assert found.next().index == 1, "at the last card it stays"
+            interview_.tick(number)
+    assert interview_.tick(3, 1, 3).startswith("2 of 3 points.")
+    assert interview_.ticked == (0, 2)
+    assert "2. another" in interview_.say("words")
+    assert repr(interview_).endswith("1 of 2 cards answered.")
+    assert (interview_.next().index, interview_.ticked, interview_.words, interview_.outcomes) == (
+        1,
+        (),
+        None,
+        [],
+    )
+    assert interview_.next().index == 1, "at the last card it stays"
 
 
 def test_the_text_of_a_card_shows_the_truth_only_after_the_answer() -> None:
-    found = talk()
-    lines = str(found).splitlines()
+    interview_ = talk()
+    lines = str(interview_).splitlines()
     assert [line for line in lines if line in ("seen", "How `many`?", "int x;")] == [
         "seen",
         "int x;",
         "How `many`?",
     ]
     assert "truth" not in lines
-    found.answer(400)
-    lines = str(found).splitlines()
+    interview_.answer(400)
+    lines = str(interview_).splitlines()
     assert lines.index("truth") < lines.index("the <code>") < lines.index("Which?")
     assert "  2. blue" in lines
-    found.answer("red")
-    assert "truth" not in str(found).splitlines(), "it belongs to its part"
-    assert "start" in str(found).splitlines()
-    found.answer("right")
-    assert "  3. a third" in str(found).splitlines()
+    interview_.answer("red")
+    assert "truth" not in str(interview_).splitlines(), "it belongs to its part"
+    assert "start" in str(interview_).splitlines()
+    interview_.answer("right")
+    assert "  3. a third" in str(interview_).splitlines()
 
 
 def test_the_interviewer_sees_the_truth_of_every_part_measured_once() -> None:
     measured: list[int] = []
 
     def counted(rng: Random) -> Drawn:
-        made = drawn(rng)
-        asked = made.parts[0].measure
-        assert asked is not None
+        cards_ = drawn(rng)
+        expected_parts = cards_.parts[0].measure
+        assert expected_parts is not None
 
         def measure() -> Found:
             measured.append(1)
-            return asked()
+            return expected_parts()
 
-        return replace(made, parts=(replace(made.parts[0], measure=measure), *made.parts[1:]))
+        return replace(cards_, parts=(replace(cards_.parts[0], measure=measure), *cards_.parts[1:]))
 
-    found = Interview([replace(CARD, draw=counted)], 7, "interviewer", lambda: MONDAY)
+    interview_ = Interview([replace(CARD, draw=counted)], 7, "interviewer", lambda: MONDAY)
     truths = ["40 blocks, modelled on virtual T4. So `it` is.", "red, seen. ", "It is judged."]
-    assert found.truths() == found.truths() == truths
+    assert interview_.truths() == interview_.truths() == truths
     assert len(measured) == 1
-    assert all(f"Truth: {truth}" in str(found) for truth in truths)
-    assert found.tick(2).startswith("1 of 3 points.")
-    answered(found)
+    assert all(f"Truth: {truth}" in str(interview_) for truth in truths)
+    assert interview_.tick(2).startswith("1 of 3 points.")
+    answered(interview_)
     assert store().section(again.SECTION) == {}
 
 
 def test_nothing_is_locked_that_cannot_be_measured() -> None:
-    found = answered(talk(), 40, "red")
+    interview_ = answered(talk(), 40, "red")
     with pytest.raises(GpulabError):
-        found.answer("nowhere")
-    assert len(found.outcomes) == 2
-    found.answer("right\nand more")
-    (card, other) = found.scorecard.cards
+        interview_.answer("nowhere")
+    assert len(interview_.outcomes) == 2
+    interview_.answer("right\nand more")
+    (card, second) = interview_.scorecard.cards
     assert [part.said for part in card.parts] == [40, "red", "2 lines"]
     assert [part.sure for part in card.parts] == [True, True, False]
-    assert (card.done, other.done, other.parts, other.points, other.asked) == (True, False, (), (), 1)
+    assert (card.done, second.done, second.parts, second.points, second.asked) == (True, False, (), (), 1)
 
 
 def test_each_part_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("gpulab_course.teach.interview.talk.time.monotonic", lambda: now[0])
-    found = talk()
+    interview_ = talk()
     now[0] = 500.0
-    assert found.part is not None  # the card is drawn, and shown, now
+    assert interview_.part is not None  # the card is drawn, and shown, now
     for later, value in ((512.34, 40), (515.0, "red"), (520.0, "right")):
         now[0] = later
-        found.answer(value)
-    assert found.next().part is not None
+        interview_.answer(value)
+    assert interview_.next().part is not None
     now[0] = 521.0
-    found.answer(40)
-    times = [[part.seconds for part in card.parts] for card in found.scorecard.cards]
+    interview_.answer(40)
+    times = [[part.seconds for part in card.parts] for card in interview_.scorecard.cards]
     assert times == [[12.3, 2.7, 5.0], [1.0]]
 
 
@@ -254,17 +263,17 @@ def test_each_part_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_card_is_kept_once_it_is_answered_and_again_with_its_ticks() -> None:
-    found = answered(talk(), 40, "red")
+    interview_ = answered(talk(), 40, "red")
     assert store().get(again.SECTION, "made-up-0") is None
-    found.answer("right", sure=True)
-    kept = store().get(again.SECTION, "made-up-0")
-    assert (kept["met"], kept["box"], kept["due"]) == (1, 0, "2026-03-03")  # no point is ticked yet
-    found.tick(1)
+    interview_.answer("right", sure=True)
+    record = store().get(again.SECTION, "made-up-0")
+    assert (record["met"], record["box"], record["due"]) == (1, 0, "2026-03-03")  # no point is ticked yet
+    interview_.tick(1)
     assert store().get(again.SECTION, "made-up-0")["box"] == 0
-    found.tick(1, 2)
-    kept = store().get(again.SECTION, "made-up-0")
-    assert (kept["met"], kept["box"], kept["due"]) == (1, None, None)
-    assert kept["score"] == pytest.approx(found.scorecard.cards[0].score)
+    interview_.tick(1, 2)
+    record = store().get(again.SECTION, "made-up-0")
+    assert (record["met"], record["box"], record["due"]) == (1, None, None)
+    assert record["score"] == pytest.approx(interview_.scorecard.cards[0].score)
 
 
 def test_the_longest_overdue_comes_first() -> None:
@@ -284,8 +293,8 @@ def part(right: bool, sure: bool, merit_: float = 1.0, seconds: float = 2.0) -> 
     return PartResult("?", 3, sure, right, merit_, "told", "seen", seconds)
 
 
-def scored(*parts: PartResult, ticked: int = 0, asked: int = 2, key: str = "k") -> CardResult:
-    return CardResult(key, "estimate", "L3", {}, parts, ("a", "b", "c"), tuple(range(ticked)), asked)
+def scored(*parts: PartResult, ticked: int = 0, expected_parts: int = 2, key: str = "k") -> CardResult:
+    return CardResult(key, "estimate", "L3", {}, parts, ("a", "b", "c"), tuple(range(ticked)), expected_parts)
 
 
 def test_bets_are_measured_by_brier() -> None:
@@ -298,10 +307,10 @@ def test_bets_are_measured_by_brier() -> None:
 
 
 def test_coverage_counts_parts_by_merit_and_points_by_ticks() -> None:
-    one = scored(part(True, True), part(False, True, 0.5), ticked=2)
-    assert one.coverage == pytest.approx(0.75 * (3 + 2 / 3) / 4)
-    assert one.score == pytest.approx(0.6875 * 0.59)
-    assert (one.done, one.well) == (True, False)
+    row = scored(part(True, True), part(False, True, 0.5), ticked=2)
+    assert row.coverage == pytest.approx(0.75 * (3 + 2 / 3) / 4)
+    assert row.score == pytest.approx(0.6875 * 0.59)
+    assert (row.done, row.well) == (True, False)
     assert not scored(part(True, True), part(True, False), ticked=3).well, "a guess"
     right = (part(True, True), part(True, True))
     assert [scored(*right, ticked=n).well for n in range(4)] == [False, False, True, True]
@@ -322,11 +331,11 @@ def test_a_scorecard_is_of_the_cards_that_were_begun() -> None:
     assert "2 of 3 cards answered; coverage 33 % × calibration 91 % = 30 %" in repr(card)
     assert "none answered yet" in repr(Scorecard(7, "d", cards[2:]))
     assert (Scorecard(7, "d").coverage, Scorecard(7, "d").score) == (0.0, 0.0)
-    said = replace(cards[0], words="4 µs")
-    assert '"words": "4 µs"' in Scorecard(7, "d", (said,)).json()
-    kept = json.loads(card.json())
-    assert [one["coverage"] for one in kept["cards"]] == [1.0, 0.0, 0.0]
-    assert kept["cards"][0]["score"] == pytest.approx(0.99)
+    answer = replace(cards[0], words="4 µs")
+    assert '"words": "4 µs"' in Scorecard(7, "d", (answer,)).json()
+    record = json.loads(card.json())
+    assert [row["coverage"] for row in record["cards"]] == [1.0, 0.0, 0.0]
+    assert record["cards"][0]["score"] == pytest.approx(0.99)
 
 
 # On the page
@@ -338,27 +347,27 @@ def no_widgets_left() -> Any:
     Widget.close_all()
 
 
-def test_the_page_shows_question_outcome_and_what_is_to_be_said() -> None:
-    found = talk()
-    page_ = form.page_of(found)
+def test_the_page_shows_question_outcome_and_points() -> None:
+    interview_ = talk()
+    page_ = form.page_of(interview_)
     assert "<p>How <code>many</code>?</p>" in page_
     assert "int x;</pre>" in page_
     assert "A strong answer says" not in page_
-    found.answer(400)
-    page_ = form.page_of(found)
+    interview_.answer(400)
+    page_ = form.page_of(interview_)
     assert palette.light("tail") in page_
     assert "<b>✗</b> 40 blocks; you said 400 blocks" in page_
     assert "the &lt;code&gt;</pre>" in page_
-    found.answer("red")
-    assert palette.light("good") in form.page_of(found)
-    found.answer("right")
-    page_ = form.page_of(found)
+    interview_.answer("red")
+    assert palette.light("good") in form.page_of(interview_)
+    interview_.answer("right")
+    page_ = form.page_of(interview_)
     assert "<li>one &lt;thing&gt;</li>" in page_
     assert "Truth" not in page_
     assert form.page_of(talk("interviewer")).count("<b>Truth:</b>") == 3
 
 
-def named(box: Any, name: str) -> Any:
+def child_named(box: Any, name: str) -> Any:
     return next(child for child in box.children if getattr(child, "form", "") == name)
 
 
@@ -367,16 +376,16 @@ def hear(to: Any, **message: Any) -> None:
 
 
 def test_the_widget_asks_shows_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = talk()
-    box = form.interview_form(found)
-    asking = named(box, "prediction")
+    interview_ = talk()
+    box = form.interview_form(interview_)
+    asking = child_named(box, "prediction")
     assert asking.facts == {"question": "How `many`?", "choices": [], "unit": "blocks"}
     hear(asking, value="many", sure=True)
     assert "not a number" in asking.state["wrong"]
     hear(asking, value="40", sure=False)
-    assert found.scorecard.cards[0].parts[0].sure is False
+    assert interview_.scorecard.cards[0].parts[0].sure is False
     assert "40 blocks. So" in box.children[0].value
-    choosing = named(box, "prediction")
+    choosing = child_named(box, "prediction")
     assert choosing.facts == {"question": "Which?", "choices": ["red", "blue"], "unit": ""}
     hear(choosing, value="red", sure=True)
     _, writing, onward = box.children
@@ -387,8 +396,8 @@ def test_the_widget_asks_shows_and_continues(monkeypatch: pytest.MonkeyPatch) ->
     assert "It cannot be measured &lt;here&gt;." in problem.value
     code.value = "right"
     buttons.children[1].click()
-    assert [one.sure for one in found.scorecard.cards[0].parts] == [False, True, False]
-    rubric = named(box, "quiz")
+    assert [row.sure for row in interview_.scorecard.cards[0].parts] == [False, True, False]
+    rubric = child_named(box, "quiz")
     hear(rubric, number=1, answer="mine")
     hear(rubric, number=1, ticked=[0, 2])
     assert rubric.state == {
@@ -397,24 +406,24 @@ def test_the_widget_asks_shows_and_continues(monkeypatch: pytest.MonkeyPatch) ->
     }
     assert onward.disabled is False
     box.children[-1].click()
-    assert found.index == 1
+    assert interview_.index == 1
     assert box.children[-1].disabled, "there is no next card"
-    answered(found)
-    assert "Scorecard, seed 7" in form.interview_form(found).children[-1].value
+    answered(interview_)
+    assert "Scorecard, seed 7" in form.interview_form(interview_).children[-1].value
     assert "Truth" not in "".join(getattr(child, "value", "") for child in box.children)
 
 
 def test_the_interviewers_widget_shows_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = talk("interviewer", cards=1)
-    box = form.interview_form(found)
+    interview_ = talk("interviewer", cards=1)
+    box = form.interview_form(interview_)
     text = "".join(getattr(child, "value", "") for child in box.children)
     assert text.count("<b>Truth:</b>") == 3
     assert "Forty &amp; no more." in text
-    assert named(box, "quiz").state["answers"][0]["points"] == ["one <thing>", "another", "a third"]
+    assert child_named(box, "quiz").state["answers"][0]["points"] == ["one <thing>", "another", "a third"]
     assert box.children[-1].disabled
-    assert found._repr_mimebundle_()["text/plain"] == str(found)
+    assert interview_._repr_mimebundle_()["text/plain"] == str(interview_)
     monkeypatch.setattr(page, "in_jupyter", lambda: True)
-    assert found._repr_mimebundle_()["text/plain"] == repr(found)
+    assert interview_._repr_mimebundle_()["text/plain"] == repr(interview_)
 
 
 # Which cards
@@ -430,9 +439,14 @@ def course(monkeypatch: pytest.MonkeyPatch) -> list[Card]:
 
 
 def test_cards_are_drawn_kind_after_kind(course: list[Card]) -> None:
-    found = api.interview(seed=3)
-    assert [card.kind for card in found.cards] == ["estimate", "bug", "ladder"] * 2
-    assert (found.seed, found.chair, found.notice, len(set(found.cards))) == (3, "candidate", "", 6)
+    interview_ = api.interview(seed=3)
+    assert [card.kind for card in interview_.cards] == ["estimate", "bug", "ladder"] * 2
+    assert (interview_.seed, interview_.chair, interview_.notice, len(set(interview_.cards))) == (
+        3,
+        "candidate",
+        "",
+        6,
+    )
     assert len(api.interview(seed=3, cards=99).cards) == 12
     assert len({tuple(card.key for card in api.interview(seed=seed).cards) for seed in range(9)}) > 3
     bugs = api.interview("bug", seed=3, cards=3)
@@ -450,10 +464,10 @@ def test_due_cards_come_first_and_once(course: list[Card]) -> None:
         options: dict[str, Any] = {"kind": None, "seed": None, "cards": 6, "chair": "candidate", **more}
         return opening.interview(course, today=lambda: MONDAY + timedelta(days=1), **options)
 
-    found = opened(cards=12)
-    assert [card.key for card in found.cards][:2] == ["bug-1", "ladder-0"]
-    assert len({card.key for card in found.cards}) == 12
-    assert "2 cards came back. 1 other card comes back, the next on 2026-03-04." in repr(found)
+    interview_ = opened(cards=12)
+    assert [card.key for card in interview_.cards][:2] == ["bug-1", "ladder-0"]
+    assert len({card.key for card in interview_.cards}) == 12
+    assert "2 cards came back. 1 other card comes back, the next on 2026-03-04." in repr(interview_)
     assert [card.key for card in opened(cards=1).cards] == ["bug-1"]
     assert opened(cards=1).notice == " 1 card came back. 2 other cards come back, the next today."
     assert opened(kind="ladder", cards=2).cards[0].key == "ladder-0"
@@ -461,13 +475,15 @@ def test_due_cards_come_first_and_once(course: list[Card]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ({"chair": "judge"}, "sit as 'candidate' or as 'interviewer'"),
         ({"cards": 0}, "at least one card"),
         ({"kind": "bugs"}, "Did you mean 'bug'?"),
     ],
 )
-def test_unknown_chairs_counts_and_kinds_are_refused(course: list[Card], arguments: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(says)):
+def test_unknown_chairs_counts_and_kinds_are_refused(
+    course: list[Card], arguments: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         api.interview(**arguments)

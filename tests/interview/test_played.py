@@ -43,7 +43,7 @@ class Sheet:
     warps: int
     blocks: int
     shared: int
-    kept: int
+    block_kib: int
     gbps: float
     fp32: float
     tensor: float
@@ -73,30 +73,30 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def devices_of(made: Drawn) -> list[str]:
+def devices_of(draw: Drawn) -> list[str]:
     """The devices that its questions name, the first one first."""
-    named = (made.parameters.get(name) for name in ("device", "then", "old", "new"))
-    return [name for name in named if isinstance(name, str)]
+    names = (draw.parameters.get(name) for name in ("device", "then", "old", "new"))
+    return [name for name in names if isinstance(name, str)]
 
 
 def drawn_on(card: Card, device: str) -> Drawn:
     """The card's first draw whose first device is this one, and that has only devices of `SHEETS`."""
     several = []
     for seed in range(200):
-        made = card.drawn(seed)
-        names = devices_of(made)
+        draw = card.drawn(seed)
+        names = devices_of(draw)
         if all(name in SHEETS for name in names):
-            several.append(made)
+            several.append(draw)
             if not names or names[0] == device:
-                return made
+                return draw
     return several[0]
 
 
 def measured(part: Part) -> Part:
     """The part, measured once."""
     assert part.measure is not None
-    found = part.measure()
-    return replace(part, measure=lambda: found)
+    outcome = part.measure()
+    return replace(part, measure=lambda: outcome)
 
 
 def right(part: Part, answer: Any) -> bool:
@@ -105,15 +105,15 @@ def right(part: Part, answer: Any) -> bool:
 
 # Numbers. For each card: of its parameters, by part, what the model sentence comes to, and what people get
 # wrong. A mistake that happens to be near enough for these parameters is left out.
-def _blocks(name: str, threads: int, kib: int, kept: int | None = None) -> int:
-    of = SHEETS[name]
-    extra = of.kept if kept is None else kept
-    return min(of.warps // (threads // 32), of.blocks, of.shared // (kib + extra))
+def _blocks(name: str, threads: int, kib: int, block_kib: int | None = None) -> int:
+    sheet = SHEETS[name]
+    extra = sheet.kept if block_kib is None else block_kib
+    return min(sheet.warps // (threads // 32), sheet.blocks, sheet.shared // (kib + extra))
 
 
 def _waves(name: str, threads: int, blocks: int) -> int:
-    of = SHEETS[name]
-    return math.ceil(blocks / (of.sms * min(of.warps // (threads // 32), of.blocks)))
+    sheet = SHEETS[name]
+    return math.ceil(blocks / (sheet.sms * min(sheet.warps // (threads // 32), sheet.blocks)))
 
 
 def _warps(registers: int) -> int:
@@ -244,8 +244,8 @@ OTHER_UNITS = {
 def in_another_style(value: float, unit: str) -> str:
     """The same answer as a text: in another unit, as a share, with the unit's other word."""
     if unit in OTHER_UNITS:
-        other, times = OTHER_UNITS[unit]
-        return f"{value * times:.15g} {other}" if value * times >= 1 else f"{value * times:.15f} {other}"
+        unit_, times = OTHER_UNITS[unit]
+        return f"{value * times:.15g} {unit_}" if value * times >= 1 else f"{value * times:.15f} {unit_}"
     if unit == "%":
         return f"{value:.0f}/100"
     return (
@@ -259,61 +259,61 @@ def in_another_style(value: float, unit: str) -> str:
 
 @pytest.mark.parametrize("key", [key for key, card in CARDS.items() if card.kind in ("estimate", "refute")])
 def test_a_number_is_right_by_the_model_sentence_and_in_another_style(key: str, device: str) -> None:
-    made = drawn_on(CARDS[key], device)
-    asked = list(made.parts)
+    draw = drawn_on(CARDS[key], device)
+    parts = list(draw.parts)
     if CARDS[key].kind == "refute":
-        choice = measured(asked.pop(0))
-        fair = [at for at, text in enumerate(choice.choices, start=1) if right(choice, text)]
+        choice = measured(parts.pop(0))
+        fair = [index for index, text in enumerate(choice.choices, start=1) if right(choice, text)]
         assert len(fair) == 1
-        assert sum(right(choice, at) for at in range(1, len(choice.choices) + 1)) == 1
-    answers = NUMBERS[key](made.parameters)
-    assert len(answers) == len(asked)
-    assert SAID.get(key, "") in made.sentence, "the rate that is used here is the one that the card names"
-    for part, (model, mistake) in zip(map(measured, asked), answers, strict=True):
-        assert right(part, model), (made.parameters, part.question, model, part.outcome(model))
-        another = in_another_style(model, part.unit)
-        assert right(part, another), (part.question, another)
+        assert sum(right(choice, index) for index in range(1, len(choice.choices) + 1)) == 1
+    answers = NUMBERS[key](draw.parameters)
+    assert len(answers) == len(parts)
+    assert SAID.get(key, "") in draw.sentence, "the rate that is used here is the one that the card names"
+    for part, (model, mistake) in zip(map(measured, parts), answers, strict=True):
+        assert right(part, model), (draw.parameters, part.question, model, part.outcome(model))
+        restyled = in_another_style(model, part.unit)
+        assert right(part, restyled), (part.question, restyled)
         for wrong in (mistake, 3.1 * model):
             near = max(wrong, 1e-9) / model
             if max(near, 1 / near) > part.near * 1.25 or part.near == 1.0:
-                assert not right(part, wrong), (made.parameters, part.question, wrong)
+                assert not right(part, wrong), (draw.parameters, part.question, wrong)
 
 
 @pytest.mark.parametrize("ways", [2, 4, 8, 16, 32])
 def test_a_share_is_compared_without_rounding(ways: int, device: str) -> None:
     part = estimates.divergence_card(Random(1)).parts[0]
-    found = estimates._measure_lanes(device, ways)
-    assert right(replace(part, measure=lambda: found), f"1/{ways}")
+    outcome = estimates._measure_lanes(device, ways)
+    assert right(replace(part, measure=lambda: outcome), f"1/{ways}")
 
 
 @pytest.mark.parametrize("mib", [32, 96])
 def test_half_of_the_bus_is_near_on_old_buses_only(mib: int, device: str) -> None:
     """Pageable memory: the host's own copy is the limit, and it does not double with the bus."""
-    found = estimates._measure_copy(device, mib << 20, pinned=False)
-    assert found.value == pytest.approx(mib * 1.048576 / 8, rel=0.35)
+    outcome = estimates._measure_copy(device, mib << 20, pinned=False)
+    assert outcome.value == pytest.approx(mib * 1.048576 / 8, rel=0.35)
 
 
-def test_the_registers_of_an_sm_are_asked_for_whatever_its_warps() -> None:
+def test_the_registers_of_an_sm_limit_any_number_of_warps() -> None:
     for seed in range(12):
-        made = napkins.registers_card(Random(seed))
-        part = measured(made.parts[1])
-        assert right(part, 65536 // (32 * made.parameters["registers"])), "divided on a napkin"
-        assert right(part, _warps(made.parameters["registers"]))
+        draw = napkins.registers_card(Random(seed))
+        part = measured(draw.parts[1])
+        assert right(part, 65536 // (32 * draw.parameters["registers"])), "divided on a napkin"
+        assert right(part, _warps(draw.parameters["registers"]))
 
 
-def test_a_mistake_is_told_from_the_model_answer_in_every_card() -> None:
+def test_every_card_distinguishes_the_mistake_from_the_answer() -> None:
     """Left out above is what is near by chance: not for all devices."""
     for key in NUMBERS:
-        told = []
-        for at in range(6):
-            made = CARDS[key].drawn(at)
-            if all(name in SHEETS for name in devices_of(made)):
-                near = [part.near for part in made.parts if not part.choices]
-                told += [
+        mistakes = []
+        for index in range(6):
+            draw = CARDS[key].drawn(index)
+            if all(name in SHEETS for name in devices_of(draw)):
+                near = [part.near for part in draw.parts if not part.choices]
+                mistakes += [
                     max(max(wrong, 1e-9) / model, model / max(wrong, 1e-9)) > allowed
-                    for (model, wrong), allowed in zip(NUMBERS[key](made.parameters), near, strict=True)
+                    for (model, wrong), allowed in zip(NUMBERS[key](draw.parameters), near, strict=True)
                 ]
-        assert not told or any(told), key
+        assert not mistakes or any(mistakes), key
 
 
 # Choices
@@ -323,20 +323,20 @@ def wrong_choices(part: Part) -> list[str]:
     return [text for text in part.choices if not right(part, text)]
 
 
-@pytest.mark.parametrize("at", range(len(diagnoses.CARDS)))
-def test_a_hidden_kernels_own_flaw_is_the_right_answer(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(SHEETS)[at % 2 :: 2]:
+@pytest.mark.parametrize("index", range(len(diagnoses.CARDS)))
+def test_a_hidden_kernels_own_flaw_is_the_right_answer(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(SHEETS)[index % 2 :: 2]:
         for module in (flawed, laid_out):
             if hasattr(module, "DEVICES"):
                 monkeypatch.setattr(module, "DEVICES", (name,))
-        made = diagnoses.CARDS[at].drawn(3)
-        cause = (*diagnoses.CAUSES, diagnoses.SOUND)[at]
-        part = measured(made.parts[0])
+        draw = diagnoses.CARDS[index].drawn(3)
+        cause = (*diagnoses.CAUSES, diagnoses.SOUND)[index]
+        part = measured(draw.parts[0])
         model = NAMES.get(cause, diagnoses.NOTHING)  # type: ignore[call-overload]
-        assert right(part, model), (name, made.parameters, model)
+        assert right(part, model), (name, draw.parameters, model)
         assert right(part, part.choices.index(model) + 1)
         assert len(wrong_choices(part)) >= 2
-        for gain in map(measured, made.parts[1:]):
+        for gain in map(measured, draw.parts[1:]):
             value = gain.outcome(1).said.split(" times")[0].replace(",", "")
             assert right(gain, f"{1.2 * float(value):.2f} ×")
             assert not right(gain, 3 * float(value))
@@ -347,13 +347,13 @@ def test_a_ladder_does_not_claim_what_a_later_rung_refutes(
     card: Card, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ladders, "DEVICES", (device,))
-    made = card.drawn(1)
-    table = made.parts[-1].table
+    draw = card.drawn(1)
+    table = draw.parts[-1].table
     assert table is not None
     us = {row[0]: _us(row[3]) for row in table.rows}
     names = list(us)
-    assert len(made.parts) >= 2
-    for part in map(measured, made.parts):
+    assert len(draw.parts) >= 2
+    for part in map(measured, draw.parts):
         later = names[names.index(part.question.split("`")[1]) + 1 :]
         faster = any(us[part.question.split("`")[1]] >= 1.26 * us[name] for name in later)
         accepted = [text for text in part.choices if right(part, text)]
@@ -362,9 +362,11 @@ def test_a_ladder_does_not_claim_what_a_later_rung_refutes(
         assert len(wrong_choices(part)) >= 2
         assert right(part, part.choices.index(accepted[0]) + 1)
     for old, new in itertools.pairwise(names):
-        told = f"`{new}` ("
-        after_slower = made.sentence.partition("Slower here")[2]
-        assert (told in after_slower) == (us[new] >= 1.25 * us[old]) or abs(us[new] / us[old] - 1.25) < 0.02
+        mistakes = f"`{new}` ("
+        after_slower = draw.sentence.partition("Slower here")[2]
+        assert (mistakes in after_slower) == (us[new] >= 1.25 * us[old]) or abs(
+            us[new] / us[old] - 1.25
+        ) < 0.02
 
 
 def _us(text: str) -> float:
@@ -375,38 +377,38 @@ def _us(text: str) -> float:
 # Programs. The judge works on one device for each card here; the devices take turns.
 
 
-def turn(at: int) -> None:
-    gl.use_device(f"virtual:{list(SHEETS)[at % len(SHEETS)]}")
+def turn(index: int) -> None:
+    gl.use_device(f"virtual:{list(SHEETS)[index % len(SHEETS)]}")
 
 
 WHITEBOARDS = [card for card in CARDS.values() if card.kind == "whiteboard"]
 
 
-@pytest.mark.parametrize("at", range(len(WHITEBOARDS)), ids=[card.key for card in WHITEBOARDS])
-def test_a_textbooks_kernel_passes_with_its_own_launch(at: int) -> None:
-    turn(at)
-    (part,) = WHITEBOARDS[at].drawn(1).parts
-    name = WHITEBOARDS[at].key.removeprefix("whiteboard-")
+@pytest.mark.parametrize("index", range(len(WHITEBOARDS)), ids=[card.key for card in WHITEBOARDS])
+def test_a_textbooks_kernel_passes_with_its_own_launch(index: int) -> None:
+    turn(index)
+    (part,) = WHITEBOARDS[index].drawn(1).parts
+    name = WHITEBOARDS[index].key.removeprefix("whiteboard-")
     code, launch = whiteboards.RIGHT[name]
     for answer, how in ((part.model, {}), (code, launch)):
-        found = part.outcome(part.valid(answer), **how)
-        assert found.right, (name, found)
+        outcome = part.outcome(part.valid(answer), **how)
+        assert outcome.right, (name, outcome)
     for wrong in whiteboards.wrong(name):
-        found = part.outcome(part.valid(wrong), **launch)
-        assert not found.right, (name, found, wrong)
+        outcome = part.outcome(part.valid(wrong), **launch)
+        assert not outcome.right, (name, outcome, wrong)
 
 
-@pytest.mark.parametrize("at", range(len(bugs.CARDS)), ids=[card.key for card in bugs.CARDS])
-def test_a_bug_is_named_and_repaired(at: int) -> None:
-    turn(at + 1)
-    kind, repair = bugs.CARDS[at].drawn(at).parts
-    name = bugs.CARDS[at].key.removeprefix("bug-")
+@pytest.mark.parametrize("index", range(len(bugs.CARDS)), ids=[card.key for card in bugs.CARDS])
+def test_a_bug_is_named_and_repaired(index: int) -> None:
+    turn(index + 1)
+    kind, repair = bugs.CARDS[index].drawn(index).parts
+    name = bugs.CARDS[index].key.removeprefix("bug-")
     kind = measured(kind)
     accepted = [text for text in kind.choices if right(kind, text)]
     assert accepted
     assert len(wrong_choices(kind)) >= 2
     assert right(kind, kind.choices.index(accepted[0]) + 1)
-    if "barrier" in str(bugs.CARDS[at].drawn(at).parameters["bug"]):
+    if "barrier" in str(bugs.CARDS[index].drawn(index).parameters["bug"]):
         assert judged.RACE in accepted
     assert repair.outcome(repair.valid(repair.model)).right
     if name in whiteboards.RIGHT and not whiteboards.RIGHT[name][1] and name != "06-scan":
@@ -432,7 +434,7 @@ class TestLocks:
         return gl.interview("whiteboard-05-transpose")
 
     @pytest.mark.parametrize(
-        ("change", "says"),
+        ("change", "message"),
         [
             (("threadIdx.x;", "threadIdx.x"), "does not compile"),
             (("void transpose", "void transposed"), "no kernel 'transpose'"),
@@ -440,18 +442,18 @@ class TestLocks:
             (("int rows, int cols)", "int rows, int cols, int more)"), "keep the given list"),
         ],
     )
-    def test_what_does_not_compile_is_not_locked(self, change: tuple[str, str], says: str) -> None:
+    def test_code_that_does_not_compile_is_not_locked(self, change: tuple[str, str], message: str) -> None:
         talk = self.talk()
         code, launch = whiteboards.RIGHT["05-transpose"]
-        with pytest.raises(judged.UntriedError, match=says):
+        with pytest.raises(judged.UntriedError, match=message):
             talk.answer(code.replace(*change, 1), sure=True, **launch)
         assert not talk.outcomes
         assert talk.answer(code, sure=True, **launch).right
 
-    def test_a_launch_that_is_none_is_not_locked(self) -> None:
+    def test_an_invalid_launch_is_not_locked(self) -> None:
         talk = self.talk()
         code, _ = whiteboards.RIGHT["05-transpose"]
-        for launch, says in (
+        for launch, message in (
             ({"grid": 3}, "Choose the block, too"),
             ({"block": (64, 32)}, "at most 1,024 threads"),
             ({"block": (16, 16)}, "Choose the grid for this block"),
@@ -460,13 +462,13 @@ class TestLocks:
             ({"block": (32, 8), "grid": lambda rows, cols: (cols / 32, rows / 32)}, "one to three integers"),
             ({"block": (32, 8), "grid": lambda rows, cols: (cols // 32, 32 // (rows // 8))}, "by zero"),
         ):
-            with pytest.raises(ValueError, match=says):
+            with pytest.raises(ValueError, match=message):
                 talk.answer(code, **launch)
         assert not talk.outcomes
         with pytest.raises(ValueError, match="does not take a launch"):
             gl.interview("estimate-lanes").answer(50, block=32)
 
-    def test_what_was_tried_is_locked(self) -> None:
+    def test_a_tried_answer_is_locked(self) -> None:
         """Also where the message quotes the whole kernel, its parameters included."""
         talk = gl.interview("whiteboard-05-copy4")
         head = 'extern "C" __global__ void copy4(const float* x, float* y, int n) '
@@ -494,9 +496,9 @@ extern "C" __global__ void scale2d(const float* x, float* y, int rows, int cols)
     for (int k = threadIdx.x; k < rows * cols; k += blockDim.x) y[k] = 2 * x[k];
 }"""
     for block in (1, 32):
-        found = judged.outcome("02-index", code, grid=1, block=block)
-        assert not found.right
-        assert "few threads do the work" in found.said
+        outcome = judged.outcome("02-index", code, grid=1, block=block)
+        assert not outcome.right
+        assert "few threads do the work" in outcome.said
 
 
 def test_parameters_differ_from_seed_to_seed() -> None:

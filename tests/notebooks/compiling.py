@@ -31,5 +31,5 @@ def end(path: str) -> None:
 
 
 def noted(path: Path) -> Sequence[CompiledImage]:
-    found: list[CompiledImage] = pickle.loads(path.read_bytes())
-    return found
+    images: list[CompiledImage] = pickle.loads(path.read_bytes())
+    return images

@@ -28,10 +28,10 @@ def number(path: Path) -> str:
 
 def subjects() -> dict[str, list[Any]]:
     """Subject -> its notebooks, of which a long one has two: 05 -> those of 05a and 05b."""
-    found: dict[str, list[Any]] = {}
+    result: dict[str, list[Any]] = {}
     for path in NOTEBOOKS:
-        found.setdefault(number(path)[:2], []).append(read(path))
-    return found
+        result.setdefault(number(path)[:2], []).append(read(path))
+    return result
 
 
 def code_cells(notebook: Any) -> list[Any]:
@@ -53,12 +53,12 @@ def hints(notebook: Any) -> set[str]:
 
 def exercises(notebook: Any) -> dict[str, Any]:
     """Exercise -> the cell that holds its stub and its check."""
-    found = {}
+    result = {}
     for cell in code_cells(notebook):
         match = CHECK.search(cell.source)
         if match:
-            found[match["id"]] = cell
-    return found
+            result[match["id"]] = cell
+    return result
 
 
 def with_solutions(notebook: Any) -> Any:

@@ -41,7 +41,7 @@ def notebook_passages(place: str, notebook: Any) -> Iterator[Passage]:
         if cell.cell_type == "markdown":
             pieces = paragraphs(cell.source)
         else:
-            pieces = said(re.sub(r"^\s*[%!].*$", "pass", cell.source, flags=re.MULTILINE))
+            pieces = texts(re.sub(r"^\s*[%!].*$", "pass", cell.source, flags=re.MULTILINE))
         for piece in pieces:
             yield Passage(place, cell.id, piece)
 
@@ -54,7 +54,7 @@ def paragraphs(markdown: str) -> list[str]:
 
 def folder_passages(place: str, path: Path) -> Iterator[Passage]:
     """A module's texts, but for docstrings, CUDA, and answers that are wrong on purpose."""
-    for text in said(path.read_text(encoding="utf-8")):
+    for text in texts(path.read_text(encoding="utf-8")):
         yield Passage(place, path.name, text)
 
 
@@ -62,25 +62,25 @@ def folder_passages(place: str, path: Path) -> Iterator[Passage]:
 _NO_CLAIM = {"choices", "comparison", "misconception", "unit"}
 
 
-def said(source: str) -> list[str]:
+def texts(source: str) -> list[str]:
     """The texts of a module or a cell that claim something."""
     tree = ast.parse(source)
     quiet = {id(node) for silent in silent_nodes(tree) for node in ast.walk(silent)}
-    found: list[str] = []
+    passages_: list[str] = []
 
     def visit(node: ast.AST) -> None:
         if id(node) in quiet:
             return
         if isinstance(node, ast.JoinedStr):
-            found.append("".join(v.value if isinstance(v, ast.Constant) else "{}" for v in node.values))
+            passages_.append("".join(v.value if isinstance(v, ast.Constant) else "{}" for v in node.values))
             return
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.append(node.value)
+            passages_.append(node.value)
         for child in ast.iter_child_nodes(node):
             visit(child)
 
     visit(tree)
-    return [text for text in found if " " in text.strip() and not is_code(text)]
+    return [text for text in passages_ if " " in text.strip() and not is_code(text)]
 
 
 def silent_nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -105,14 +105,14 @@ def is_code(text: str) -> bool:
 @functools.cache
 def passages() -> list[Passage]:
     """All that the notebooks and the course's folders say."""
-    found: list[Passage] = []
+    passages_: list[Passage] = []
     for path in NOTEBOOKS:
-        found += notebook_passages(path.stem.split("_")[0], read(path))
+        passages_ += notebook_passages(path.stem.split("_")[0], read(path))
     for folder in sorted((ROOT / "gpulab_course" / "content").glob("n[0-9][0-9]*_*")):
         for path in sorted(folder.glob("*.py")):
             if path.name != "shown_answers.py":
-                found += folder_passages(folder.name[1:].split("_")[0], path)
-    return found
+                passages_ += folder_passages(folder.name[1:].split("_")[0], path)
+    return passages_
 
 
 # ------------------------------------------------------------------------------------------ what is found
@@ -232,7 +232,7 @@ DEVICES = re.compile(
 DEFINED_BYTES = {1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0}
 
 
-def given(figure: Figure) -> str:
+def ground_of(figure: Figure) -> str:
     """What gives a figure, or nothing."""
     if figure.sentence.rstrip(" )*").endswith("?"):
         return "a question claims nothing"
@@ -281,11 +281,11 @@ def results(sentence: str) -> Iterator[float]:
         value = term(begin)
         end = begin.end()
         while following := _NEXT.match(sentence, end):
-            other = term(following)
+            operand = term(following)
             combine = _OPERATORS[following["op"]]
-            if combine is operator.truediv and other == 0:
+            if combine is operator.truediv and operand == 0:
                 break
-            value = combine(value, other)
+            value = combine(value, operand)
             end = following.end()
             yield value
 
@@ -330,11 +330,11 @@ def applies(ground: Ground, figure: Figure) -> bool:
     )
 
 
-def unfounded(found: list[Passage], listed: list[Ground]) -> list[Figure]:
+def unfounded(passages_: list[Passage], listed: list[Ground]) -> list[Figure]:
     """Figures of the passages that nothing gives."""
     return [
         figure
-        for passage in found
+        for passage in passages_
         for figure in figures(passage)
-        if not given(figure) and not any(applies(ground, figure) for ground in listed)
+        if not ground_of(figure) and not any(applies(ground, figure) for ground in listed)
     ]

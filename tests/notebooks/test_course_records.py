@@ -16,13 +16,13 @@ from virtualgpu.compile import nvrtc, sass
 
 def test_the_first_calls_of_a_process_are_recorded_and_the_context_is_the_expensive_one() -> None:
     gl.use_device("virtual:A100")
-    shown = context.first_calls()
-    assert shown.provenance.source == "recorded"
-    assert "recorded on NVIDIA H200" in repr(shown)
-    active = [step.active for step in shown.record]
+    view = context.first_calls()
+    assert view.provenance.source == "recorded"
+    assert "recorded on NVIDIA H200" in repr(view)
+    active = [step.active for step in view.record]
     assert active == sorted(active)
-    first = shown.record[active.index(True)]
-    before = shown.record[active.index(True) - 1]
+    first = view.record[active.index(True)]
+    before = view.record[active.index(True) - 1]
     assert first.memory_bytes is not None
     assert before.memory_bytes is not None
     assert first.memory_bytes > 10 * before.memory_bytes
@@ -35,22 +35,22 @@ def test_recorded_sensors_follow_the_load_behind_it() -> None:
     assert {len(column) for column in series.columns.values()} == {len(series.time_s)}
     begins = dict(reversed(series.phases))
     power = dict(zip(series.time_s, series.columns["power"], strict=True))
-    busy = [watts for at, watts in power.items() if 1.5 < at - begins["matrix products"] < 2.0]
-    idle = [watts for at, watts in power.items() if at < begins["matrix products"]]
+    busy = [watts for time_s, watts in power.items() if 1.5 < time_s - begins["matrix products"] < 2.0]
+    idle = [watts for time_s, watts in power.items() if time_s < begins["matrix products"]]
     assert min(busy) > 2 * max(idle)
     assert series.provenance.label in repr(series.picture())
 
 
 @pytest.mark.skipif(not (nvrtc.available() and sass.available()), reason="NVRTC or nvdisasm is missing")
-def test_the_shipped_machine_code_is_what_it_would_be_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shipped_machine_code_equals_the_compiled_one(monkeypatch: pytest.MonkeyPatch) -> None:
     (cell,) = [cell for cell in code_cells(read(FOLDER / "03_lanes.ipynb")) if cell.id == "predicate"]
     gl.use_device("virtual:A100")
-    found: list[machine_code.AsRunTable] = []
+    tables: list[machine_code.AsRunTable] = []
 
     def run() -> None:
         names = {"gl": gl, "cp": gl.cp}
         exec(cell.source, names)
-        found.append(names["comparison"])  # type: ignore[arg-type]
+        tables.append(names["comparison"])  # type: ignore[arg-type]
 
     def missing(*_: object) -> None:
         raise sass.NvdisasmMissingError
@@ -58,11 +58,11 @@ def test_the_shipped_machine_code_is_what_it_would_be_here(monkeypatch: pytest.M
     run()
     monkeypatch.setattr(kernels, "machine_code", missing)
     run()
-    here, shipped = found
-    assert [(b.line, b.written, b.divergent) for b in here.record.branches] == [
+    local, shipped = tables
+    assert [(b.line, b.written, b.divergent) for b in local.record.branches] == [
         (b.line, b.written, b.divergent) for b in shipped.record.branches
     ]
-    assert [(a.line, a.opcode, a.executions) for a in here.record.accesses] == [
+    assert [(a.line, a.opcode, a.executions) for a in local.record.accesses] == [
         (a.line, a.opcode, a.executions) for a in shipped.record.accesses
     ]
 
@@ -70,6 +70,6 @@ def test_the_shipped_machine_code_is_what_it_would_be_here(monkeypatch: pytest.M
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork")
 def test_a_forked_worker_is_refused_and_one_started_anew_is_not() -> None:
     gl.use_device("virtual:T4")
-    told = dict(line.strip().split(": ", 1) for line in forks.tried().splitlines())
-    assert told["parent"] == told["spawn"] == "an array of 4 elements"
-    assert told["fork"].startswith("CUDARuntimeError: cudaErrorInitializationError")
+    lines = dict(line.strip().split(": ", 1) for line in forks.tried().splitlines())
+    assert lines["parent"] == lines["spawn"] == "an array of 4 elements"
+    assert lines["fork"].startswith("CUDARuntimeError: cudaErrorInitializationError")

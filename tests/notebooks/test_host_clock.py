@@ -32,7 +32,7 @@ class HeldUp(np.ndarray):
         return np.asarray(self) + np.asarray(other)
 
 
-def test_one_addition_that_is_held_up_does_not_make_the_gpu_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_delayed_addition_does_not_make_the_gpu_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     side = gl.use_device("virtual:A100")
     ones = np.ones
     monkeypatch.setattr(np, "ones", lambda *a, **k: ones(*a, **k).view(HeldUp))
@@ -45,12 +45,12 @@ def test_one_addition_that_is_held_up_does_not_make_the_gpu_faster(monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("numpy_us", "gpu_us", "found", "text"),
+    ("numpy_us", "gpu_us", "winner", "text"),
     [
         (0.5, 20, "NumPy", "The GPU took 40 times as long as NumPy"),
         (39.1, 23.2, "the GPU", "NumPy took 1.7 times as long as the GPU, on this computer"),
         (20, 22, "both alike", "The GPU took 1.1 times as long as NumPy"),
     ],
 )
-def test_the_text_follows_what_was_found(numpy_us: float, gpu_us: float, found: str, text: str) -> None:
-    assert figures.sooner(numpy_us, gpu_us) == (found, text)
+def test_the_text_follows_the_measurement(numpy_us: float, gpu_us: float, winner: str, text: str) -> None:
+    assert figures.sooner(numpy_us, gpu_us) == (winner, text)

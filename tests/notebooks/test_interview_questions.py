@@ -22,25 +22,25 @@ def rows() -> list[dict[str, str]]:
 
 def places() -> set[str]:
     """What may be named: ``card:key``, ``02 §3``, ``02 cell-id``."""
-    found = {f"card:{card.key}" for card in all_cards()}
+    result = {f"card:{card.key}" for card in all_cards()}
     for path in NOTEBOOKS:
         for cell in read(path).cells:
-            found.add(f"{number(path)} {cell.id}")
+            result.add(f"{number(path)} {cell.id}")
             if cell.cell_type == "markdown":
                 headed = re.findall(r"^## (\d+) · ", cell.source, re.MULTILINE)
-                found |= {f"{number(path)} §{section}" for section in headed}
-    return found
+                result |= {f"{number(path)} §{section}" for section in headed}
+    return result
 
 
 def test_each_question_is_answered_by_something_that_is_there() -> None:
-    known = places()
+    existing = places()
     for row in rows():
         answers = [answer.strip() for answer in row["answered"].split(";")]
         assert answers
-        assert set(answers) <= known, f"{row['question']}: {sorted(set(answers) - known)}"
+        assert set(answers) <= existing, f"{row['question']}: {sorted(set(answers) - existing)}"
 
 
-def test_code_that_a_question_names_stands_at_the_place_that_answers_it() -> None:
+def test_quoted_code_is_in_the_section_that_answers() -> None:
     texts: dict[str, str] = {}
     for path in NOTEBOOKS:
         section = ""
@@ -51,21 +51,21 @@ def test_code_that_a_question_names_stands_at_the_place_that_answers_it() -> Non
                 section = f"{number(path)} §{headed[1]}"
             for place in (section, f"{number(path)} {cell.id}"):
                 texts[place] = texts.get(place, "") + cell.source
-    asked = [(row, code) for row in rows() for code in re.findall(r"`([^`]{3,})`", row["question"])]
-    assert len(asked) >= 3
-    for row, code in asked:
+    questions = [(row, code) for row in rows() for code in re.findall(r"`([^`]{3,})`", row["question"])]
+    assert len(questions) >= 3
+    for row, code in questions:
         answers = [answer.strip() for answer in row["answered"].split(";")]
         assert any(code in texts.get(place, "") for place in answers), row["question"]
 
 
 def test_each_list_is_there_and_no_question_twice() -> None:
-    asked = [row["question"] for row in rows()]
-    assert len(asked) == len(set(asked)) >= LEAST
+    questions = [row["question"] for row in rows()]
+    assert len(questions) == len(set(questions)) >= LEAST
     assert {row["list"] for row in rows()} == LISTS
-    assert all(question[-1] in "?." for question in asked)
+    assert all(question[-1] in "?." for question in questions)
 
 
 def test_each_kind_of_card_answers_some() -> None:
-    named = {name for row in rows() for name in re.findall(r"card:(\S+?)(?:;|$)", row["answered"])}
-    kinds = {card.kind for card in all_cards() if card.key in named}
+    names = {name for row in rows() for name in re.findall(r"card:(\S+?)(?:;|$)", row["answered"])}
+    kinds = {card.kind for card in all_cards() if card.key in names}
     assert kinds == {"estimate", "diagnose", "whiteboard", "bug", "refute", "ladder"}

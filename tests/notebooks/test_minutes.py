@@ -22,29 +22,29 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 @each_notebook
 def test_promised_minutes_are_those_that_it_takes(path: Path) -> None:
     notebook = read(path)
-    told = f"python -m tools.minutes --write {number(path)}"
-    assert minutes.said(notebook) == minutes.total(notebook), told
-    assert minutes.said_in_readme(number(path)) == minutes.total(notebook), told
-    said = minutes.said_by_section(notebook)
-    taken = {section.title: max(round(section.minutes), 1) for section in minutes.sections(notebook)}
-    numbered = {title for title in taken if title[:1].isdigit()}
-    assert said == {title: taken[title] for title in said.keys() | numbered}, told
+    advice = f"python -m tools.minutes --write {number(path)}"
+    assert minutes.said(notebook) == minutes.total(notebook), advice
+    assert minutes.said_in_readme(number(path)) == minutes.total(notebook), advice
+    promised = minutes.said_by_section(notebook)
+    spent = {section.title: max(round(section.minutes), 1) for section in minutes.sections(notebook)}
+    numbered = {title for title in spent if title[:1].isdigit()}
+    assert promised == {title: spent[title] for title in promised.keys() | numbered}, advice
 
 
-def test_short_courses_are_said_to_take_what_they_take() -> None:
+def test_the_minutes_of_short_courses_are_right() -> None:
     parts = dict.fromkeys(minutes.SHORT, 0)
     for course in minutes.SHORT:
         for name in course:
-            shown, _, section = name.partition(" §")
-            (path,) = (path for path in NOTEBOOKS if number(path) == shown)
+            number_, _, section = name.partition(" §")
+            (path,) = (path for path in NOTEBOOKS if number(path) == number_)
             by_section = minutes.said_by_section(read(path)) if section else {}
             parts[course] += (
-                next(taken for title, taken in by_section.items() if title.startswith(f"{section} ·"))
+                next(spent for title, spent in by_section.items() if title.startswith(f"{section} ·"))
                 if section
-                else minutes.said_in_readme(shown) or 0
+                else minutes.said_in_readme(number_) or 0
             )
-    wanted = list(itertools.accumulate(parts.values()))
-    assert minutes.said_of_short_courses() == (wanted, wanted), "python -m tools.minutes --write 17"
+    expected = list(itertools.accumulate(parts.values()))
+    assert minutes.said_of_short_courses() == (expected, expected), "python -m tools.minutes --write 17"
 
 
 @each_notebook
@@ -68,16 +68,16 @@ SOLUTION = """<details><summary>Hint for 00-x</summary>
 </details>"""
 
 
-def taken(*cells: Any) -> float:
+def spent(*cells: Any) -> float:
     return sum(section.minutes for section in minutes.sections(nbformat.v4.new_notebook(cells=list(cells))))
 
 
 def test_the_rule() -> None:
-    assert taken(new_markdown_cell("word " * 300)) == pytest.approx(2)
-    assert taken(new_code_cell("x = 1\n\ny = 2\nz = 3")) == pytest.approx(0.2)
-    assert taken(new_code_cell('gl.predict("00-x", n=n)')) == pytest.approx(0.75)
+    assert spent(new_markdown_cell("word " * 300)) == pytest.approx(2)
+    assert spent(new_code_cell("x = 1\n\ny = 2\nz = 3")) == pytest.approx(0.2)
+    assert spent(new_code_cell('gl.predict("00-x", n=n)')) == pytest.approx(0.75)
     questions = [new_markdown_cell("## Questions\n" + "word " * 900), new_code_cell("x = 1\n" * 300)]
-    assert taken(*questions) == pytest.approx(10)
+    assert spent(*questions) == pytest.approx(10)
 
 
 @pytest.mark.parametrize(("lines", "expected"), [(0, 5), (4, 8), (400, 35)])
@@ -85,4 +85,4 @@ def test_an_exercise_takes_as_long_as_its_solution_is_new(lines: int, expected: 
     code = "\n".join(["def f(x):", *(f"    y = {n}" for n in range(lines))])
     stub = new_code_cell('def f(x):\n    pass\n\n\ngl.check("00-x", f)')
     folded = new_markdown_cell(SOLUTION.format(hint="word " * 600, code=code))
-    assert taken(stub, folded) == pytest.approx(expected)
+    assert spent(stub, folded) == pytest.approx(expected)

@@ -32,9 +32,9 @@ def test_every_cell_has_run_in_order(path: Path) -> None:
 def test_no_stored_output_is_an_error_or_holds_escape_codes_or_paths(path: Path) -> None:
     for cell in code_cells(read(path)):
         assert not [output for output in cell.outputs if output.output_type == "error"], cell.id
-        shown = output_text(cell)
-        assert "\x1b" not in shown, cell.id
-        assert not re.search(r"(?<![\w.<>])/(?:work|home|root|tmp|usr)/", shown), cell.id
+        text = output_text(cell)
+        assert "\x1b" not in text, cell.id
+        assert not re.search(r"(?<![\w.<>])/(?:work|home|root|tmp|usr)/", text), cell.id
 
 
 @each_notebook
@@ -63,8 +63,8 @@ def comparisons(path: Path) -> dict[str, str]:
 
 @each_notebook
 def test_every_comparison_names_where_its_number_comes_from(path: Path) -> None:
-    for cell, shown in comparisons(path).items():
-        assert _COMPARED.search(shown), f"{cell} reveals a number without its source"
+    for cell, text in comparisons(path).items():
+        assert _COMPARED.search(text), f"{cell} reveals a number without its source"
 
 
 @each_notebook
@@ -76,16 +76,16 @@ def test_stubs_are_not_yet_right(path: Path) -> None:
 @each_notebook
 def test_the_answer_for_comparison_is_wrong_more_often_than_right(path: Path) -> None:
     """It is a misconception: it shall teach something."""
-    found = [match for shown in comparisons(path).values() if (match := _COMPARED.search(shown))]
-    tempting = [match for match in found if match["tempting"]]
+    result = [match for text in comparisons(path).values() if (match := _COMPARED.search(text))]
+    tempting = [match for match in result if match["tempting"]]
     assert sum(match["tempting"] == match["found"] for match in tempting) <= len(tempting) / 2
 
 
 @each_notebook
 def test_choices_are_stored_in_the_order_in_which_they_are_shown(path: Path) -> None:
     for cell in code_cells(read(path)):
-        asked = re.search(r'gl\.predict\(\s*"([\w-]+)"', cell.source)
-        question = folders.prediction(asked[1]) if asked else None
+        match_ = re.search(r'gl\.predict\(\s*"([\w-]+)"', cell.source)
+        question = folders.prediction(match_[1]) if match_ else None
         if question and question.choices:
             assert " / ".join(map(str, asking._with_fields(question, {}).choices)) in output_text(cell), (
                 cell.id
@@ -97,13 +97,13 @@ def test_a_fixed_position_is_right_no_more_often_than_by_chance() -> None:
     by_chance = 0.0
     for path in NOTEBOOKS:
         for cell in code_cells(read(path)):
-            asked = re.search(r'reveal\(\s*"([\w-]+)"', cell.source)
-            found = _COMPARED.search(output_text(cell))
-            question = folders.prediction(asked[1]) if asked else None
-            if found and question and question.choices:
+            match_ = re.search(r'reveal\(\s*"([\w-]+)"', cell.source)
+            result = _COMPARED.search(output_text(cell))
+            question = folders.prediction(match_[1]) if match_ else None
+            if result and question and question.choices:
                 choices = [str(choice).casefold() for choice in asking._with_fields(question, {}).choices]
                 by_chance += 1 / len(choices)
                 for place in hits:
-                    hits[place] += choices[place] == found["found"].casefold()
+                    hits[place] += choices[place] == result["found"].casefold()
     assert by_chance > 20
     assert all(0.7 * by_chance < hit < 1.3 * by_chance for hit in hits.values()), (hits, by_chance)

@@ -14,20 +14,20 @@ from tests.notebooks.prose import Figure, Passage
 PLACES = sorted({passage.place for passage in prose.passages()})
 
 
-def shown(figure: Figure) -> str:
+def location(figure: Figure) -> str:
     return f"{figure.passage.where}: “{figure.words}” in “{figure.sentence.strip()}”"
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_figure_has_a_ground(place: str) -> None:
-    found = [passage for passage in prose.passages() if passage.place == place]
-    missing = "\n".join(map(shown, prose.unfounded(found, prose.grounds())))
+    passages_ = [passage for passage in prose.passages() if passage.place == place]
+    missing = "\n".join(map(location, prose.unfounded(passages_, prose.grounds())))
     advice = f"compute it, name its kind and device beside it, or say in grounds/{place}.tsv why it holds"
     assert not missing, f"{advice}:\n{missing}"
 
 
 def test_no_listed_ground_is_stale() -> None:
-    figures = [f for passage in prose.passages() for f in prose.figures(passage) if not prose.given(f)]
+    figures = [f for passage in prose.passages() for f in prose.figures(passage) if not prose.ground_of(f)]
     listed = prose.grounds()
     assert not [g for g in listed if not any(prose.applies(g, figure) for figure in figures)]
     assert not [g for g in listed if g.reason not in prose.REASONS or not g.why.strip()]

@@ -58,8 +58,8 @@ def test_the_notebook_runs_with_its_solutions(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("GPULAB_DEVICE", device)
     notebook = with_solutions(read(path))
-    for at, source in ((0, compiling.BEGIN), (len(notebook.cells) + 1, compiling.end_in(noted))):
-        notebook.cells.insert(at, nbformat.v4.new_code_cell(source))
+    for position, source in ((0, compiling.BEGIN), (len(notebook.cells) + 1, compiling.end_in(noted))):
+        notebook.cells.insert(position, nbformat.v4.new_code_cell(source))
     for name, cell in exercises(run(notebook, path.parent)).items():
         assert output_text(cell).startswith(f"{name}: passed: "), output_text(cell)
     assert not shipped_ptx.problems(shipped_ptx.title(path.name, device), compiling.noted(noted))
@@ -72,8 +72,8 @@ def folded() -> dict[str, str]:
 def checked() -> dict[str, str]:
     """What each exercise's cell hands to ``gl.check``, as it is written there."""
     cells = {name: cell for path in NOTEBOOKS for name, cell in exercises(read(path)).items()}
-    found = {name: CHECK.search(cell.source) for name, cell in cells.items()}
-    return {name: match["answer"] for name, match in found.items() if match is not None}
+    matches = {name: CHECK.search(cell.source) for name, cell in cells.items()}
+    return {name: match["answer"] for name, match in matches.items() if match is not None}
 
 
 def test_every_exercise_has_a_folded_solution() -> None:
@@ -91,10 +91,10 @@ def asked_for(code: CodeType) -> Iterator[str]:
 @pytest.mark.parametrize("name", sorted(all_exercises()))
 def test_the_folded_solution_needs_nothing_of_its_notebook(name: str) -> None:
     """That it passes is seen where its notebook runs with it."""
-    given = {"np": np, "cp": gl.cp, "cupyx": gl.cupyx}
-    names: dict[str, Any] = dict(given)
+    modules = {"np": np, "cp": gl.cp, "cupyx": gl.cupyx}
+    names: dict[str, Any] = dict(modules)
     code = compile(folded()[name], name, "exec")
     exec(code, names)  # the learner pastes it just so
     answer = compile(checked()[name], name, "eval")
-    assert set(asked_for(answer)) <= names.keys() - given.keys()
+    assert set(asked_for(answer)) <= names.keys() - modules.keys()
     assert set(asked_for(code)) <= names.keys() | vars(builtins).keys()

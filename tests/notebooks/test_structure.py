@@ -49,7 +49,7 @@ def test_it_opens_with_title_objectives_and_device(path: Path) -> None:
     assert "gl.which_device()" in first.source, "the first code cell says which device it uses"
 
 
-def asked(source: str) -> list[str]:
+def predicted_keys(source: str) -> list[str]:
     """Keys of the course's predictions that a cell asks for."""
     return re.findall(r'gl\.predict\("(\d\d-[\w-]+)"', source)
 
@@ -62,7 +62,7 @@ def compared(source: str) -> list[str]:
 @each_notebook
 def test_a_prediction_comes_before_its_comparison_in_a_cell_of_its_own(path: Path) -> None:
     sources = [cell.source for cell in code_cells(read(path))]
-    first = {name: number for number, source in enumerate(sources) for name in asked(source)}
+    first = {name: number for number, source in enumerate(sources) for name in predicted_keys(source)}
     second = {name: number for number, source in enumerate(sources) for name in compared(source)}
     assert first.keys() == second.keys()
     assert all(second[name] > number for name, number in first.items())
@@ -71,7 +71,7 @@ def test_a_prediction_comes_before_its_comparison_in_a_cell_of_its_own(path: Pat
 @pytest.mark.parametrize("subject", subjects())
 def test_its_predictions_are_those_of_its_folder(subject: str) -> None:
     cells = [cell for notebook in subjects()[subject] for cell in code_cells(notebook)]
-    names = [name for cell in cells for name in asked(cell.source)]
+    names = [name for cell in cells for name in predicted_keys(cell.source)]
     assert len(set(names)) == len(names)
     own = {key for f in folders.folders() if f.number == subject for key in f.predictions}
     assert set(names) == own

@@ -27,15 +27,15 @@ def links(text: str) -> list[str]:
 
 
 def promises() -> dict[str, list[tuple[str, str]]]:
-    found: dict[str, list[tuple[str, str]]] = {}
+    result: dict[str, list[tuple[str, str]]] = {}
     with PROMISES.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            found.setdefault(row["notebook"], []).append((row["promise"], row["kept"]))
-    return found
+            result.setdefault(row["notebook"], []).append((row["promise"], row["kept"]))
+    return result
 
 
 @each_notebook
-def test_its_opening_says_minutes_and_what_an_earlier_notebook_left(path: Path) -> None:
+def test_the_opening_names_minutes_and_an_earlier_notebook(path: Path) -> None:
     opening = read(path).cells[0].source
     assert re.search(r"\*\*\d+ minutes", opening), "minutes"
     if number(path) != "00":
@@ -47,39 +47,39 @@ def test_its_opening_says_minutes_and_what_an_earlier_notebook_left(path: Path) 
 def test_its_ending_leads_back_and_on(path: Path) -> None:
     ending = read(path).cells[-1].source
     assert "**Next:**" in ending
-    at = NUMBERS.index(number(path))
-    if at:
+    index = NUMBERS.index(number(path))
+    if index:
         assert "**Back:**" in ending
-        assert set(links(ending)) & set(NUMBERS[:at])
-    if at + 1 < len(NUMBERS):
+        assert set(links(ending)) & set(NUMBERS[:index])
+    if index + 1 < len(NUMBERS):
         after = ending.partition("**Next:**")[2]
-        assert set(links(after)) <= set(NUMBERS[at + 1 :]), "what comes next comes later"
+        assert set(links(after)) <= set(NUMBERS[index + 1 :]), "what comes next comes later"
 
 
 @each_notebook
 def test_its_opening_keeps_its_promises(path: Path) -> None:
     notebook = read(path)
     opening = notebook.cells[0].source
-    made = promises().get(number(path), [])
-    assert len(made) >= LEAST_PROMISES, "promises.tsv names the cells that keep them"
+    own_promises = promises().get(number(path), [])
+    assert len(own_promises) >= LEAST_PROMISES, "promises.tsv names the cells that keep them"
     code = {cell.id: cell for cell in code_cells(notebook)}
-    for words, kept in made:
+    for words, cell_id in own_promises:
         assert words in opening, f"{words!r} does not stand in the opening"
-        assert kept in code, f"no code cell {kept!r}"
-        assert code[kept].outputs, f"{kept!r} shows nothing"
+        assert cell_id in code, f"no code cell {cell_id!r}"
+        assert code[cell_id].outputs, f"{cell_id!r} shows nothing"
 
 
 def test_promises_are_of_notebooks_that_are_there() -> None:
     assert set(promises()) == set(NUMBERS)
 
 
-def test_each_rung_of_the_story_has_its_row_in_its_notebook() -> None:
-    shown = {
+def test_each_version_has_its_row_in_its_notebook() -> None:
+    numbers_ = {
         name
         for path in NOTEBOOKS
         for cell in code_cells(read(path))
         for name in re.findall(r'story\.table\("(\d\d)"\)', cell.source)
     }
     # 00 begins it, and 04 looks at it and mends nothing.
-    assert {rung.number for rung in rungs.RUNGS} <= shown | {"00", "04"}
+    assert {rung.number for rung in rungs.RUNGS} <= numbers_ | {"00", "04"}
     assert (FOLDER / "glossary.ipynb").is_file()

@@ -19,10 +19,17 @@ def case(**values: Any) -> Case:
     return Case(grid=(1, 1, 1), values=values, wanted={"y": WANTED})
 
 
-def mistake(found: Any = None, *, wanted: Any = WANTED, start: Any = START, **more: Any) -> Mistake:
-    array = found if found is None or isinstance(found, np.ndarray) else np.asarray(found, np.float32)
+def mistake(result: Any = None, *, expected: Any = WANTED, start: Any = START, **fields: Any) -> Mistake:
+    array = result if result is None or isinstance(result, np.ndarray) else np.asarray(result, np.float32)
     return Mistake(
-        more.pop("stage", "results"), more.pop("case", case()), "said.", "y", array, wanted, start, **more
+        fields.pop("stage", "results"),
+        fields.pop("case", case()),
+        "said.",
+        "y",
+        array,
+        expected,
+        start,
+        **fields,
     )
 
 
@@ -39,7 +46,7 @@ NEAR = mistake(WANTED * np.float32(1 + 1e-6), differs=np.full(6, True))
 DOUBLED = mistake(2 * WANTED)
 ADDED = mistake(WANTED + START)
 SQUARE = np.arange(4, dtype=np.float32).reshape(2, 2)
-TURNED = mistake(SQUARE.T, wanted=SQUARE, start=np.full((2, 2), -3, np.float32))
+TURNED = mistake(SQUARE.T, expected=SQUARE, start=np.full((2, 2), -3, np.float32))
 ALL = {
     "stopped": STOPPED,
     "slow": SLOW,
@@ -81,13 +88,13 @@ MATCHED = {
 
 @pytest.mark.parametrize("name", MATCHED)
 def test_each_matcher_knows_its_failure_among_all(name: str) -> None:
-    matcher, wanted = MATCHED[name]
-    for each in ALL.values():
-        each.case.values["add"] = -3
-    assert {of for of, one in ALL.items() if matcher(one)} == wanted
+    matcher, expected = MATCHED[name]
+    for mistake_ in ALL.values():
+        mistake_.case.values["add"] = -3
+    assert {of for of, item in ALL.items() if matcher(item)} == expected
 
 
-def test_what_always_helps_is_said_after_the_exercises_own() -> None:
+def test_general_advice_follows_the_exercises_own() -> None:
     assert advice.advised((), TWICE) == "said. Every element belongs to one thread."
     assert advice.advised((), AS_BEFORE).startswith("said. Nothing was written")
     assert advice.advised((), ADDED).startswith("said. It adds to what the output held before")
@@ -98,9 +105,9 @@ def test_what_always_helps_is_said_after_the_exercises_own() -> None:
     assert advice.advised(own, HOLE) == "said."
 
 
-def test_what_is_close_is_the_same_to_advice_and_no_more() -> None:
-    wanted = np.array([0, 100, np.nan, np.inf], np.float32)
-    for found, close in (
+def test_advice_compares_within_a_tolerance() -> None:
+    expected = np.array([0, 100, np.nan, np.inf], np.float32)
+    for result, close in (
         ([0, 200, np.nan, np.inf], True),
         ([9e-7, 200.01, np.nan, np.inf], True),
         ([2e-6, 200, np.nan, np.inf], False),
@@ -108,36 +115,38 @@ def test_what_is_close_is_the_same_to_advice_and_no_more() -> None:
         ([0, 200, 1, np.inf], False),
         ([0, 200, np.nan, -np.inf], False),
     ):
-        assert advice.times(2)(mistake(found, wanted=wanted)) is close
-        assert advice.holds(lambda m: 2 * wanted)(mistake(found, wanted=wanted)) is close
+        assert advice.times(2)(mistake(result, expected=expected)) is close
+        assert advice.holds(lambda m: 2 * expected)(mistake(result, expected=expected)) is close
     for off, close in ((1 + 9e-5, True), (1 + 2e-4, False)):
         assert advice.nearly(mistake(WANTED * np.float32(off))) is close
-    assert not advice.nearly(mistake([0, 1e-20], wanted=np.zeros(2, np.float32))), "next to 0 all is far"
-    assert advice.nearly(mistake([np.nan], wanted=np.array([np.nan], np.float32)))
-    assert not advice.times(2)(mistake([2], wanted=np.ones(2, np.float32))), "of another shape"
+    assert not advice.nearly(mistake([0, 1e-20], expected=np.zeros(2, np.float32))), "next to 0 all is far"
+    assert advice.nearly(mistake([np.nan], expected=np.array([np.nan], np.float32)))
+    assert not advice.times(2)(mistake([2], expected=np.ones(2, np.float32))), "of another shape"
 
 
-def test_what_was_added_to_garbage_that_is_no_number_is_not_told() -> None:
+def test_additions_to_nan_get_no_advice() -> None:
     for garbage in (np.nan, np.inf):
         start = np.array([-3, garbage, -3, -3, -3, -3], np.float32)
         assert advice.advised((), mistake(WANTED + start, start=start)) == "said."
-    assert "adds to what the output held" not in advice.advised((), mistake(START, wanted=np.zeros(6)))
+    assert "adds to what the output held" not in advice.advised((), mistake(START, expected=np.zeros(6)))
 
 
-def test_nearly_what_was_added_to_garbage_is_another_mistake() -> None:
+def test_near_additions_get_no_advice() -> None:
     start = np.array([7, 60, 99, 3], np.int32)
-    wanted = np.array([10**7, -(10**8), 10**9, 2**31 - 2], np.int32)
+    expected = np.array([10**7, -(10**8), 10**9, 2**31 - 2], np.int32)
     with np.errstate(over="ignore"):
-        added = wanted + start  # the last wraps around, as it does on the device
-    assert "adds to what the output held" in advice.advised((), mistake(added, wanted=wanted, start=start))
+        added = expected + start  # the last wraps around, as it does on the device
+    assert "adds to what the output held" in advice.advised(
+        (), mistake(added, expected=expected, start=start)
+    )
     for off in (1, -1):
-        assert advice.advised((), mistake(added + off, wanted=wanted, start=start)) == "said."
-    assert not advice.times(1)(mistake(added, wanted=wanted)), "integers are the same or they are not"
+        assert advice.advised((), mistake(added + off, expected=expected, start=start)) == "said."
+    assert not advice.times(1)(mistake(added, expected=expected)), "integers are the same or they are not"
     floats = np.array([1e6, -3e6], np.float32)
     before = np.array([900, -500], np.float32)
-    assert "adds to" in advice.advised((), mistake(floats + before, wanted=floats, start=before))
-    assert advice.advised((), mistake(floats * np.float32(1.00001), wanted=floats, start=before)) == "said."
-    assert advice.advised((), mistake([np.nan, np.nan], wanted=floats, start=before)) == "said."
+    assert "adds to" in advice.advised((), mistake(floats + before, expected=floats, start=before))
+    assert advice.advised((), mistake(floats * np.float32(1.00001), expected=floats, start=before)) == "said."
+    assert advice.advised((), mistake([np.nan, np.nan], expected=floats, start=before)) == "said."
 
 
 @pytest.mark.parametrize(
@@ -149,9 +158,9 @@ def test_nearly_what_was_added_to_garbage_is_another_mistake() -> None:
     ],
 )
 def test_a_budget_says_what_is_allowed(most: int, yours: int, says: str) -> None:
-    one = Budget("atomics", most=most)
+    item = Budget("atomics", most=most)
     words = budget.COUNTERS["atomics"][0]
-    seen = Score("atomics", words, yours, 0)
-    assert not budget.passes(one, seen)
-    assert says in budget.complaint(one, seen)
-    assert budget.passes(one, Score("atomics", words, most, 0))
+    score = Score("atomics", words, yours, 0)
+    assert not budget.passes(item, score)
+    assert says in budget.complaint(item, score)
+    assert budget.passes(item, Score("atomics", words, most, 0))

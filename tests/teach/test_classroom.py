@@ -32,7 +32,7 @@ def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     return (status, *capsys.readouterr())
 
 
-def test_a_kernel_in_a_file_is_judged_and_nothing_is_kept(
+def test_a_kernel_in_a_file_is_judged_without_a_record(
     workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (workdir / "mine.cu").write_text(SAXPY)
@@ -54,9 +54,9 @@ def test_python_may_hold_a_kernel(
         f"\ufeff{package}\nprint('hello')\n{name} = {kernel}\n", encoding="utf-8"
     )
     status, out, _ = check(capsys, "00-saxpy", "mine.py", "--json")
-    found = json.loads(out)
-    assert (status, found["passed"], found["error"]) == (0, True, "")
-    assert [stage["state"] for stage in found["stages"]] == ["passed"] * 5
+    verdict = json.loads(out)
+    assert (status, verdict["passed"], verdict["error"]) == (0, True, "")
+    assert [stage["state"] for stage in verdict["stages"]] == ["passed"] * 5
 
 
 def test_python_runs_where_answers_run_and_only_its_name_counts(
@@ -73,7 +73,7 @@ def test_python_runs_where_answers_run_and_only_its_name_counts(
 
 
 @pytest.mark.parametrize(
-    ("exercise", "text", "said"),
+    ("exercise", "text", "message"),
     [
         ("00-saxpy", "while True: pass", "longer than 1 s of processor time; look for a loop"),
         ("00-blocks", "import os\nos._exit(0)", "ended Python with status 0"),
@@ -92,7 +92,7 @@ def test_python_that_goes_wrong_is_not_yet(
     monkeypatch: pytest.MonkeyPatch,
     exercise: str,
     text: str,
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.setattr(talk, "LONGEST_S", 600.0)  # processor time decides, however busy this machine is
     monkeypatch.setattr(answers, "_KERNEL_LIMIT_S", 1.0)
@@ -100,7 +100,7 @@ def test_python_that_goes_wrong_is_not_yet(
     status, out, err = check(capsys, exercise, "mine.py")
     assert status == 1, (out, err)
     assert out.startswith(f"{exercise}: not yet: ")
-    assert said in out
+    assert message in out
     assert len(out.splitlines()) == 1
 
 
@@ -116,7 +116,7 @@ def test_a_busy_computer_is_named(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("00-saxpy", "nothing.cu"), "nothing.cu cannot be read: No such file"),
         (("00-saxpy", "."), "cannot be read|is no file"),
@@ -135,8 +135,8 @@ def test_a_busy_computer_is_named(
         (("00-saxpy",), "name an exercise and a file"),
     ],
 )
-def test_what_cannot_be_judged_is_said_in_a_line(
-    workdir: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+def test_unusable_files_are_reported_in_one_line(
+    workdir: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
     (workdir / "empty").mkdir()
     (workdir / "mine.cu").write_text("x")
@@ -150,7 +150,7 @@ def test_what_cannot_be_judged_is_said_in_a_line(
     except SystemExit as stop:
         status, (out, err) = int(stop.code or 0), capsys.readouterr()
     assert (status, out) == (2, ""), err
-    assert any(part in err or _matches(part, err) for part in said.split("|")), err
+    assert any(part in err or _matches(part, err) for part in message.split("|")), err
     assert "Traceback" not in err
     assert len([line for line in err.splitlines() if line.startswith("gpulab: ")]) <= 1
 
@@ -183,7 +183,7 @@ def test_all_answers_of_a_class(workdir: Path, capsys: pytest.CaptureFixture[str
     (workdir / "class/eve/00-saxpy.py").unlink()
     status, out, _ = check(capsys, "--all", "class", "--json")
     assert status == 1
-    assert [(one["file"], one["passed"]) for one in json.loads(out)] == [
+    assert [(row["file"], row["passed"]) for row in json.loads(out)] == [
         (str(Path("ada/00-saxpy.cu")), True),
         (str(Path("bob/00-saxpy.cu")), False),
     ]
@@ -191,7 +191,7 @@ def test_all_answers_of_a_class(workdir: Path, capsys: pytest.CaptureFixture[str
 
 def test_every_exercise_is_called_as_its_notebook_calls_it() -> None:
     names = {name: answers.name_in_the_notebook(name) for name in folders.exercises()}
-    assert not [name for name, found in names.items() if found == "answer"]
+    assert not [name for name, verdict in names.items() if verdict == "answer"]
     assert names["00-blocks"] == "shape_for"
 
 
@@ -202,7 +202,7 @@ def test_an_unknown_exercise_names_those_of_the_notebook() -> None:
     assert names == [name for name in folders.exercises() if name.startswith("05-")]
 
 
-def test_a_module_is_what_its_text_defines_under_either_name() -> None:
+def test_an_answer_in_python_has_the_notebooks_name_or_answer() -> None:
     assert answers.defined("answer = 1\nf = 2", "f", "a.py") == 2
     assert answers.defined("answer = __name__, __file__", "f", "dir/a.py") == ("a", "dir/a.py")
     with pytest.raises(Exception, match=r"a\.py defines no `f`"):
@@ -220,18 +220,18 @@ def test_lines_of_a_file_are_known_where_they_fail() -> None:
 def test_a_file_is_read_up_to_its_limit(
     workdir: Path, monkeypatch: pytest.MonkeyPatch, module: Any, most: int
 ) -> None:
-    told = list[str]()
-    monkeypatch.setattr(Path, "read_text", lambda *_, **__: told.append("read") or "{")
+    events = list[str]()
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: events.append("read") or "{")
     monkeypatch.setattr(answers, "judge", lambda *_: None)
     for size in (most, most + 1):
         with (workdir / "a.json").open("wb") as file:
             file.truncate(size)  # takes no room
         with contextlib.suppress(golf.GolfError, answers.AnswerError):
-            told += report.read(workdir)[1] if module is report else ()
+            events += report.read(workdir)[1] if module is report else ()
             golf.read(workdir / "a.json") if module is golf else None
             answers.judged("00-saxpy", workdir / "a.json") if module is answers else None
-        told.append("and then")
-    assert told.count("read") == 1
-    assert told.index("read") < told.index("and then")
+        events.append("and then")
+    assert events.count("read") == 1
+    assert events.index("read") < events.index("and then")
     if module is report:
-        assert told[-2] == "a.json is left out: it is no progress file, or damaged (more than 16 MiB)."
+        assert events[-2] == "a.json is left out: it is no progress file, or damaged (more than 16 MiB)."

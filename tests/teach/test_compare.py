@@ -14,10 +14,10 @@ F32 = np.float32
 
 def test_floats_are_right_within_two_units_of_their_scale() -> None:
     eps = float(np.finfo(F32).eps)
-    wanted = np.array([1.0, 1.0, 1.0, -1.0, 0.0, 0.0], F32)
-    found = np.array([1 + 2 * eps, 1 + 3 * eps, 1 - 2 * eps, -1 - 3 * eps, 2e-45, 5e-45], F32)
-    assert wrong_elements(found, wanted).tolist() == [False, True, False, True, False, True]
-    near = Near(wanted, 4.0, ulps=1)
+    expected = np.array([1.0, 1.0, 1.0, -1.0, 0.0, 0.0], F32)
+    result = np.array([1 + 2 * eps, 1 + 3 * eps, 1 - 2 * eps, -1 - 3 * eps, 2e-45, 5e-45], F32)
+    assert wrong_elements(result, expected).tolist() == [False, True, False, True, False, True]
+    near = Near(expected, 4.0, ulps=1)
     assert wrong_elements(np.array([1 + 4 * eps, 1 + 5 * eps, 1, -1, 0, 1e-6], F32), near).tolist() == [
         False,
         True,
@@ -26,8 +26,8 @@ def test_floats_are_right_within_two_units_of_their_scale() -> None:
         False,
         True,
     ]
-    assert values_of(near) is wanted
-    assert values_of(wanted) is wanted
+    assert values_of(near) is expected
+    assert values_of(expected) is expected
 
 
 def test_halves_have_roundings_of_their_own_and_integers_none() -> None:
@@ -38,13 +38,13 @@ def test_halves_have_roundings_of_their_own_and_integers_none() -> None:
     assert not wrong_elements(np.array([True]), np.array([1.0], F32)).any()
     signalling = np.array([0x7FA00000], np.uint32).view(F32)
     assert not wrong_elements(signalling, np.array([np.nan], F32)).any()
-    found = np.array([np.inf, -np.inf, 3e38, np.inf], F32)
-    wanted = np.array([np.inf, np.inf, np.inf, 3e38], F32)
-    assert wrong_elements(found, wanted).tolist() == [False, True, True, True]
+    result = np.array([np.inf, -np.inf, 3e38, np.inf], F32)
+    expected = np.array([np.inf, np.inf, np.inf, 3e38], F32)
+    assert wrong_elements(result, expected).tolist() == [False, True, True, True]
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "says"),
+    ("result", "expected", "message"),
     [
         ([1, 2, 9], [1, 2, 3], "y[2] is 9, it should be 3 (1 of 3 elements differ)"),
         ([[1, 2], [8, 9]], [[1, 2], [3, 4]], "y[1, 0] is 8, it should be 3 (2 of 4 elements differ)"),
@@ -56,41 +56,41 @@ def test_halves_have_roundings_of_their_own_and_integers_none() -> None:
         ([0] * 2000, [1] * 2000, "y[0] is 0, it should be 1 (2,000 of 2,000 elements differ)"),
     ],
 )
-def test_the_first_wrong_element_is_named(found: Any, wanted: Any, says: str) -> None:
-    one = np.asarray(found)
-    other = np.asarray(wanted)
-    assert first_wrong("y", one, other, np.asarray(one != other)) == says
+def test_the_first_wrong_element_is_named(result: Any, expected: Any, message: str) -> None:
+    left = np.asarray(result)
+    value = np.asarray(expected)
+    assert first_wrong("y", left, value, np.asarray(left != value)) == message
     assert shown(np.uint8(200)) == "200"
 
 
 def test_a_nan_of_other_bits_is_named_by_its_bits() -> None:
     nan = np.array([0x7FC00001], np.uint32).view(F32)
-    wanted = Near(np.array([np.nan], F32), 1.0, zero_bits=1)
-    wrong = wrong_elements(nan, wanted)
+    expected = Near(np.array([np.nan], F32), 1.0, zero_bits=1)
+    wrong = wrong_elements(nan, expected)
     assert wrong.tolist() == [True]
-    assert first_wrong("y", nan, wanted.values, wrong) == "y[0] is NaN with the bits 0x7fc00001"
-    assert first_wrong("y", np.ones(1, F32), wanted.values, wrong) == "y[0] is 1, it should be nan"
+    assert first_wrong("y", nan, expected.values, wrong) == "y[0] is NaN with the bits 0x7fc00001"
+    assert first_wrong("y", np.ones(1, F32), expected.values, wrong) == "y[0] is 1, it should be nan"
 
 
 def test_exact_results_are_compared_by_their_bits() -> None:
-    wanted = np.array([0.0, 1.0, np.nan], np.float32)
-    found = np.array([-0.0, 1.0, np.nan], np.float32)
-    assert wrong_elements(found, Near(wanted, 1.0, ulps=0)).tolist() == [True, False, False]
-    assert not wrong_elements(found, Near(wanted, 1.0)).any()
+    expected = np.array([0.0, 1.0, np.nan], np.float32)
+    result = np.array([-0.0, 1.0, np.nan], np.float32)
+    assert wrong_elements(result, Near(expected, 1.0, ulps=0)).tolist() == [True, False, False]
+    assert not wrong_elements(result, Near(expected, 1.0)).any()
     low = np.array([0.0, np.float32(1) + np.finfo(np.float32).eps, np.nan], np.float32)
-    assert wrong_elements(low, Near(wanted, 1.0, ulps=2, zero_bits=1)).tolist() == [False, True, False]
-    assert not wrong_elements(low, Near(wanted, 1.0, ulps=2)).any()
+    assert wrong_elements(low, Near(expected, 1.0, ulps=2, zero_bits=1)).tolist() == [False, True, False]
+    assert not wrong_elements(low, Near(expected, 1.0, ulps=2)).any()
     zeros = Near(np.array([0.0, -0.0, 1.0, -1.0], np.float32), 1.0, ulps=0)
     opposite = np.array([-0.0, 0.0, -1.0, -1.0], np.float32)
     assert wrong_elements(opposite, zeros).tolist() == [True, True, True, False]
 
 
 def test_other_types_are_wrong_in_place_of_floats() -> None:
-    wanted = np.arange(3, dtype=np.float32)
-    for found in (wanted.astype(np.complex64), wanted.astype("U3"), wanted.astype(object)):
-        assert wrong_elements(found, wanted).tolist() == [True] * 3
+    expected = np.arange(3, dtype=np.float32)
+    for result in (expected.astype(np.complex64), expected.astype("U3"), expected.astype(object)):
+        assert wrong_elements(result, expected).tolist() == [True] * 3
     for kind in (np.int8, np.uint32, np.float64, np.float16):
-        assert wrong_elements(wanted.astype(kind), wanted).tolist() == [False] * 3
+        assert wrong_elements(expected.astype(kind), expected).tolist() == [False] * 3
     assert wrong_elements(np.array([True, False]), np.array([1.0, 1.0])).tolist() == [False, True]
 
 
@@ -98,19 +98,19 @@ def test_roundings_pass_and_a_lost_element_does_not() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal(100_000).astype(np.float32)
     exact = np.array([x.astype(np.float64).sum()])
-    wanted = Near(exact.astype(np.float32), np.abs(x).sum(dtype=np.float64), ulps=20)
-    assert not wrong_elements(np.array([x.sum()], np.float32), wanted).any()
+    expected = Near(exact.astype(np.float32), np.abs(x).sum(dtype=np.float64), ulps=20)
+    assert not wrong_elements(np.array([x.sum()], np.float32), expected).any()
     lost = x[x.argmax()]
-    assert wrong_elements(np.array([x.sum() - lost], np.float32), wanted).any()
+    assert wrong_elements(np.array([x.sum() - lost], np.float32), expected).any()
 
 
 def test_nan_and_infinity_have_no_neighbours() -> None:
-    wanted = np.array([np.nan, np.inf, -np.inf, 0, 1], np.float32)
-    assert not wrong_elements(wanted, wanted).any()
-    for at, other in ((0, 0.0), (1, 3e38), (2, np.inf), (3, np.nan), (4, np.inf)):
-        found = wanted.copy()
-        found[at] = other
-        assert wrong_elements(found, wanted).tolist() == [k == at for k in range(5)]
+    expected = np.array([np.nan, np.inf, -np.inf, 0, 1], np.float32)
+    assert not wrong_elements(expected, expected).any()
+    for index, value in ((0, 0.0), (1, 3e38), (2, np.inf), (3, np.nan), (4, np.inf)):
+        result = expected.copy()
+        result[index] = value
+        assert wrong_elements(result, expected).tolist() == [k == index for k in range(5)]
 
 
 def test_arrays_that_cannot_be_compared_are_named() -> None:

@@ -24,9 +24,9 @@ def kernel(number: int, start: int = 0, end: int = 0, stream: int = CURRENT, **m
     )
 
 
-def copy(number: int, way: Any, size: int, start: int = 0, end: int = 0, **more: Any) -> Activity:
-    more = {"kind": "MEMCPY", "name": "c", "size_bytes": size, "copy_kind": way} | more
-    return kernel(number, start, end, **more)
+def copy(number: int, way: Any, size: int, start: int = 0, end: int = 0, **fields: Any) -> Activity:
+    fields = {"kind": "MEMCPY", "name": "c", "size_bytes": size, "copy_kind": way} | fields
+    return kernel(number, start, end, **fields)
 
 
 # In two launches of one graph (30 to 34 and 40 to 42): a launch, then nodes that wait for it and each other.
@@ -94,11 +94,11 @@ USED = {
 
 
 def test_every_count_is_read_off_the_timeline() -> None:
-    seen = ProgramRecord(
+    record = ProgramRecord(
         timeline(*ACTIVITIES, waits="ccwwws", calls="eemsmme"), 4, 77, memory(**USED), stream_id=CURRENT
     )
-    seen.flow = Flow(frozenset({1, 3, 4, 5, 6, 31, 34, 42}), 2)
-    assert counted(seen) == {
+    record.flow = Flow(frozenset({1, 3, 4, 5, 6, 31, 34, 42}), 2)
+    assert counted(record) == {
         "launches": 9,
         "host_launches": 7,
         "graph_launches": 3,
@@ -128,7 +128,7 @@ def test_every_count_is_read_off_the_timeline() -> None:
         "computed_outside": 3,
         "graph_kernels": 3,
     }
-    assert [a.correlation_id for a in seen.activities] == [a.correlation_id for a in ACTIVITIES]
+    assert [a.correlation_id for a in record.activities] == [a.correlation_id for a in ACTIVITIES]
 
 
 def test_nothing_costs_nothing() -> None:
@@ -137,13 +137,13 @@ def test_nothing_costs_nothing() -> None:
     assert set(counts_of_nothing.values()) == {0}
 
 
-def test_what_runs_at_once_is_hidden() -> None:
+def test_concurrent_time_counts_as_hidden() -> None:
     def hidden(*spans: tuple[int, int, str]) -> int:
-        made = [
+        activities = [
             kernel(n, start, end) if way == "kernel" else copy(n, way, 1, start, end)
             for n, (start, end, way) in enumerate(spans)
         ]
-        return ProgramRecord(timeline(*made), 0).hidden_percent
+        return ProgramRecord(timeline(*activities), 0).hidden_percent
 
     assert hidden((0, 100, "HtoD"), (100, 200, "kernel"), (200, 300, "DtoH")) == 0
     assert hidden((0, 100, "HtoD"), (0, 100, "kernel"), (0, 100, "DtoH")) == 100
@@ -165,14 +165,14 @@ def test_asking_is_counted_by_bouts() -> None:
 # What may run beside, and what has to wait
 
 
-def test_kernels_are_beside_each_other_where_nothing_orders_them() -> None:
+def test_unordered_kernels_count_as_concurrent() -> None:
     first = kernel(1)
-    there = kernel(2, stream=OTHER)
-    here = kernel(3, after=(1,))
+    elsewhere = kernel(2, stream=OTHER)
+    behind = kernel(3, after=(1,))
     joined = kernel(4, after=(2, 3))
-    every = [first, there, here, joined]
+    every = [first, elsewhere, behind, joined]
     assert concurrent_kernels(every, every) == 3  # all but the last, which waits for both
-    assert concurrent_kernels([first, here], every) == 0  # in one stream
+    assert concurrent_kernels([first, behind], every) == 0  # in one stream
     after = kernel(2, stream=OTHER, after=(1,))
     assert concurrent_kernels([first, after], [first, after]) == 0
     # An order that comes about by what is none of them counts, too.
@@ -188,7 +188,7 @@ def test_kernels_are_beside_each_other_where_nothing_orders_them() -> None:
     )
 
 
-def test_kernels_are_held_up_by_those_of_other_streams_alone() -> None:
+def test_kernels_are_delayed_by_other_streams_only() -> None:
     every = [
         kernel(1),
         kernel(2, stream=OTHER, after=(1,)),
@@ -218,11 +218,11 @@ def work(number: int, reads: Any = (), writes: Any = (), atomics: Any = ()) -> W
 
 
 def rests(acts: list[Act], *places: int) -> tuple[set[int], int]:
-    found = flow(acts, [at(place) for place in places])
-    return set(found.numbers), found.graph_launches
+    result = flow(acts, [at(place) for place in places])
+    return set(result.numbers), result.graph_launches
 
 
-def test_a_result_rests_on_who_wrote_it_and_what_they_read() -> None:
+def test_a_result_depends_on_its_writers_and_their_inputs() -> None:
     chain: list[Act] = [
         work(1, writes=[0]),
         work(2, reads=[0], writes=[100]),
@@ -289,7 +289,7 @@ class Ledger:
         self.peak_array_bytes = self.array_bytes
 
 
-def test_memory_is_what_a_program_takes_beyond_what_was_there() -> None:
+def test_memory_use_excludes_earlier_allocations() -> None:
     class Memory:
         ledger = Ledger()
 

@@ -39,10 +39,10 @@ def _device() -> Iterator[None]:
 
 def expected(ladder: str, arrays: tuple[Any, ...]) -> np.ndarray:
     """What NumPy makes of the inputs."""
-    x, *rest = (session.cp().asnumpy(array) for array in arrays[:-1])
+    x, *others = (session.cp().asnumpy(array) for array in arrays[:-1])
     wide = x.astype(np.float64)
     if ladder in ("sgemm", "tensor_cores"):
-        return wide @ rest[0].astype(np.float64)
+        return wide @ others[0].astype(np.float64)
     if ladder == "stencil":
         padded = np.pad(wide, 2)
         return np.lib.stride_tricks.sliding_window_view(padded, (5, 5)).mean(axis=(2, 3))
@@ -62,20 +62,20 @@ def expected(ladder: str, arrays: tuple[Any, ...]) -> np.ndarray:
 
 def check(ladder: str, rung: str, size: tuple[int, ...]) -> None:
     example = kernels.example(ladder, size, seed=len(rung))
-    wanted = expected(ladder, example.arrays)
+    result = expected(ladder, example.arrays)
     out = example.arrays[-1]
     work = kernels.launch(rung, *example.arrays)
     for _ in range(2):  # whatever it counts with is ready again
         out.fill(77)
         work()
-        assert np.allclose(session.cp().asnumpy(out), wanted, rtol=1e-5, atol=1e-4), f"{rung} at {size}"
+        assert np.allclose(session.cp().asnumpy(out), result, rtol=1e-5, atol=1e-4), f"{rung} at {size}"
     assert example.error() <= example.tolerance
     out += 1
     assert example.error() > example.tolerance, "the benchmark's check sees a wrong result"
 
 
 @pytest.mark.parametrize("ladder", kernels.LADDERS, ids=lambda ladder: ladder.name)
-def test_every_rung_is_right_at_odd_sizes(ladder: kernels.Ladder) -> None:
+def test_every_version_is_right_at_odd_sizes(ladder: kernels.Ladder) -> None:
     for size, rung in itertools.product(ODD[ladder.name], ladder.rungs):
         check(ladder.name, rung.name, size)
 
@@ -88,23 +88,23 @@ def test_products_do_without_asynchronous_copies() -> None:
 
 
 @pytest.mark.parametrize("ladder", kernels.LADDERS, ids=lambda ladder: ladder.name)
-def test_each_rung_mends_its_counter(ladder: kernels.Ladder) -> None:
+def test_each_version_improves_its_counter(ladder: kernels.Ladder) -> None:
     example = kernels.example(ladder.name)
     works = [kernels.launch(rung.name, *example.arrays) for rung in ladder.rungs]
     assert not ladder.rungs[0].mends
     for (before, after), rung in zip(itertools.pairwise(works), ladder.rungs[1:], strict=True):
-        found = kernels.count(before, rung.mends), kernels.count(after, rung.mends)
+        counts = kernels.count(before, rung.mends), kernels.count(after, rung.mends)
         # Data decide how often atomics meet, and NVRTC's versions differ by an instruction here and there.
-        assert found == pytest.approx((rung.before, rung.after), rel=0.05), rung.name
+        assert counts == pytest.approx((rung.before, rung.after), rel=0.05), rung.name
         assert rung.after < 0.95 * rung.before, rung.name
 
 
-def test_what_can_be_tuned_stays_right() -> None:
+def test_tuned_kernels_stay_right() -> None:
     for name, tuning in (
         ("scan_look_back", {"BLOCK": 128, "ITEMS": 12}),
         ("transpose_vectors", {"SIDE": 8}),
     ):
-        ladder = next(one for one, rung in RUNGS if rung.name == name)
+        ladder = next(ladder_ for ladder_, rung in RUNGS if rung.name == name)
         example = kernels.example(ladder.name, ODD[ladder.name][-1])
         kernels.launch(name, *example.arrays, **tuning)()
         assert example.error() <= example.tolerance, name
@@ -113,7 +113,7 @@ def test_what_can_be_tuned_stays_right() -> None:
     }
 
 
-def test_what_does_not_fit_is_said() -> None:
+def test_unsupported_shapes_are_refused() -> None:
     cp = session.cp()
     x = cp.zeros((5, 6), cp.float32)
     with pytest.raises(kernels.ShapeError, match="multiples of 4"):

@@ -26,8 +26,8 @@ def test_costs_are_counted_with_any_set_of_blocks() -> None:
 
 
 def test_integers_are_of_their_kind() -> None:
-    few = {len(set(Draw(seed, draw.DUPLICATES).integers(500).tolist())) for seed in range(20)}
-    assert max(few) == 3
+    counts = {len(set(Draw(seed, draw.DUPLICATES).integers(500).tolist())) for seed in range(20)}
+    assert max(counts) == 3
     numbers = Draw(1, draw.EXTREME).integers(4_000, -50, 51)
     for end in (-50, 50):
         assert (numbers == end).mean() == pytest.approx(0.255, abs=0.03)
@@ -43,11 +43,11 @@ def test_a_seed_depends_on_the_text() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_sizes_hold_what_kernels_get_wrong(seed: int) -> None:
+def test_sizes_include_the_usual_edge_cases(seed: int) -> None:
     rng = np.random.default_rng(seed)
     at_once = 20_480
-    whole, *sizes = draw.lengths(rng, at_once)
-    assert whole((96, 1, 1)) == 384
+    numbers, *sizes = draw.lengths(rng, at_once)
+    assert numbers((96, 1, 1)) == 384
     assert {0, 1, 31, 32, 33, 100_000} <= set(sizes)
     powers = {size for size in sizes if size > 33 and not size & (size - 1)}
     assert powers
@@ -56,8 +56,8 @@ def test_sizes_hold_what_kernels_get_wrong(seed: int) -> None:
     assert 2 * at_once < max(size for size in sizes if size != 100_000) < 3 * at_once
     assert 0 not in draw.some_lengths(rng, at_once)
 
-    wide, line, high, square, one, most = draw.planes(rng)
-    assert (one, most) == ((1, 1, 1), (32, 32, 1))
+    wide, line, high, square, floats_, most = draw.planes(rng)
+    assert (floats_, most) == ((1, 1, 1), (32, 32, 1))
     assert wide[0] >= 20 > high[0]
     assert high[1] >= 17 > wide[1]
     assert (line[1], square[0] == square[1]) == (1, True)
@@ -84,16 +84,16 @@ def test_any_integers_are_small_half_of_the_time() -> None:
 
 def test_subnormal_numbers_are_drawn_where_no_thread_computes_with_them() -> None:
     moved = Draw(5, draw.EXTREME).floats((20_000,), moved=True)
-    least = np.finfo(np.float32).smallest_normal
-    assert ((moved != 0) & (np.abs(moved) < least)).any()
-    assert ((np.abs(moved) >= least) & (np.abs(moved) < 2 * least)).any()  # and the least that are none
+    smallest = np.finfo(np.float32).smallest_normal
+    assert ((moved != 0) & (np.abs(moved) < smallest)).any()
+    assert ((np.abs(moved) >= smallest) & (np.abs(moved) < 2 * smallest)).any()  # and the least that are none
     computed = Draw(5, draw.EXTREME).floats((20_000,))
-    assert not ((computed != 0) & (np.abs(computed) < least)).any()
+    assert not ((computed != 0) & (np.abs(computed) < smallest)).any()
 
 
 def test_numbers_are_of_their_kind() -> None:
-    def floats(kind: str, **more: Any) -> Any:
-        return Draw(3, kind).floats((4000,), **more)
+    def floats(kind: str, **options: Any) -> Any:
+        return Draw(3, kind).floats((4000,), **options)
 
     plain = floats(draw.RANDOM)
     assert plain.dtype == F32
@@ -102,25 +102,25 @@ def test_numbers_are_of_their_kind() -> None:
     assert set(floats(draw.DUPLICATES).tolist()) <= set(range(-6, 7))
     extreme = set(np.array((3e-15, -3e-15, 16777215.0, -3e9, 1e37, -1e37), F32).tolist())
     for kind, values in ((draw.ZEROS, {0.0}), (draw.INFINITE, {np.inf, -np.inf}), (draw.EXTREME, extreme)):
-        found = floats(kind)
-        special = [n for n in found.tolist() if n in values]
+        numbers_ = floats(kind)
+        special = [n for n in numbers_.tolist() if n in values]
         assert set(special) == values
         assert 0.17 < len(special) / 4000 < 0.23
     assert np.signbit(floats(draw.ZEROS)[floats(draw.ZEROS) == 0]).any()
     assert 0.17 < np.isnan(floats(draw.NAN)).mean() < 0.23
-    drawn = Draw(1)
-    assert (drawn.special, drawn.whole(4).size, drawn.special) == (False, 4, False)
-    assert drawn.floats((2, 2), np.float64).dtype == np.float64
-    assert drawn.special
+    data = Draw(1)
+    assert (data.special, data.whole(4).size, data.special) == (False, 4, False)
+    assert data.floats((2, 2), np.float64).dtype == np.float64
+    assert data.special
 
 
 def test_garbage_differs_from_launch_to_launch() -> None:
     floats = [draw.garbage(seed, (500,), F32) for seed in range(6)]
-    assert [bool(np.isnan(one).all()) for one in floats] == [False, False, True] * 2
+    assert [bool(np.isnan(floats_).all()) for floats_ in floats] == [False, False, True] * 2
     assert 800 < floats[0].std() < 1200
     assert floats[0].tolist() != floats[1].tolist()
-    whole = draw.garbage(2, (5000,), np.int64)
-    assert (whole.dtype, whole.min(), whole.max()) == (np.int64, 1, 99)
+    numbers = draw.garbage(2, (5000,), np.int64)
+    assert (numbers.dtype, numbers.min(), numbers.max()) == (np.int64, 1, 99)
 
 
 def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
@@ -149,12 +149,12 @@ def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_shapes_of_blocks_and_costly_launches_are_within_bounds(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    one, two, short, odd, few, single, most = (block[0] for block in draw.lines(rng))
+    floats_, two, short, odd, counts, single, most = (block[0] for block in draw.lines(rng))
     assert (odd, single, most) == (33, 1, 1024)
-    assert 65 <= one < 240 < two < 640
+    assert 65 <= floats_ < 240 < two < 640
     assert short % 32 == 31
     assert 63 <= short <= 191
-    assert 2 <= few < 31
+    assert 2 <= counts < 31
     warps = [block[0] // 32 for block in draw.whole_warps(rng)]
     assert {1, 2, 32} < set(warps)
     for n, low, high in zip(warps, (3, 6, 12), (6, 12, 25), strict=False):
@@ -183,19 +183,19 @@ def test_shapes_of_blocks_and_costly_launches_are_within_bounds(seed: int) -> No
 @pytest.mark.parametrize("seed", range(8))
 def test_block_shapes_cannot_be_typed_in(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    for made in (draw.lines(rng), draw.whole_warps(rng), draw.planes(rng)):
-        assert len(set(made)) >= 3
-        assert all(1 <= np.prod(block) <= 1024 for block in made)
+    for blocks_ in (draw.lines(rng), draw.whole_warps(rng), draw.planes(rng)):
+        assert len(set(blocks_)) >= 3
+        assert all(1 <= np.prod(block) <= 1024 for block in blocks_)
     assert all(block[0] % 32 == 0 for block in draw.whole_warps(rng))
 
 
 def test_each_answer_has_other_launches() -> None:
-    made = [
+    blocks_ = [
         tuple(draw.cost_launches(4096, draw.lines(np.random.default_rng(seed)), np.random.default_rng(seed)))
         for seed in range(20)
     ]
-    assert len(set(made)) == 20
-    for small, large in made:
+    assert len(set(blocks_)) == 20
+    for small, large in blocks_:
         assert small[0] < 4096 < large[0]
         assert small[1] != large[1]
         assert any(block[0] % 32 for _, block in (small, large))

@@ -47,10 +47,10 @@ def test_a_parameter_is_read_off_its_text(
     assert Parameter.read(text) == Parameter(name, kind, pointer, read_only)
 
 
-def test_a_number_goes_to_a_kernel_as_its_parameter_says() -> None:
+def test_a_number_has_the_type_of_its_parameter() -> None:
     kinds = ("float", "double", "int", "unsigned", "unsigned int", "long long", "size_t", "unsigned char")
-    made = [Parameter.read(f"{kind} n").scalar(3).dtype.name for kind in kinds]
-    assert made == ["float32", "float64", "int32", "uint32", "uint32", "int64", "uint64", "uint8"]
+    result = [Parameter.read(f"{kind} n").scalar(3).dtype.name for kind in kinds]
+    assert result == ["float32", "float64", "int32", "uint32", "uint32", "int64", "uint64", "uint8"]
 
 
 def test_a_grid_has_three_dimensions() -> None:
@@ -61,9 +61,9 @@ def test_a_grid_has_three_dimensions() -> None:
 
 
 def test_wrong_elements_of_a_mistake_are_those_that_differ() -> None:
-    wanted = np.array([1, np.nan, 0, 1e-31, 100], F32)
-    found = np.array([1 + 9e-5, np.nan, 2e-30, 0, 101], F32)
-    mistake = Mistake("results", Case(1, {}, {}), "said", "y", found, wanted, found)
+    expected = np.array([1, np.nan, 0, 1e-31, 100], F32)
+    result = np.array([1 + 9e-5, np.nan, 2e-30, 0, 101], F32)
+    mistake = Mistake("results", Case(1, {}, {}), "said", "y", result, expected, result)
     assert mistake.wrong.tolist() == [False, False, True, False, True]
 
 
@@ -90,19 +90,19 @@ def test_a_budget_has_a_limit_a_floor_or_both(limits: Any, limit: Any, floor: An
     item = Budget("sectors", **limits)
     assert (item.limit(100), item.floor(100)) == (limit, floor)
 
-    def of(yours: int) -> bool:
+    def passes_with(yours: int) -> bool:
         return passes(item, Score("sectors", "", yours, 100))
 
     if limit is not None:
-        assert (of(limit), of(limit + 1)) == (True, False)
+        assert (passes_with(limit), passes_with(limit + 1)) == (True, False)
     if floor is not None:
-        assert (of(floor), of(floor - 1)) == (True, False)
+        assert (passes_with(floor), passes_with(floor - 1)) == (True, False)
 
 
 def access(space: Any, kind: Any, **counts: int) -> AccessCounters:
     names = ("requests", "sectors", "wavefronts", "ideal_wavefronts", "bytes_requested")
-    given: Any = dict.fromkeys(names, 0) | {"size_bytes": 4} | counts
-    return AccessCounters(pc=0, line=1, text="", space=space, kind=kind, **given)
+    counts_: Any = dict.fromkeys(names, 0) | {"size_bytes": 4} | counts
+    return AccessCounters(pc=0, line=1, text="", space=space, kind=kind, **counts_)
 
 
 COUNTED = KernelCounters(
@@ -170,15 +170,15 @@ def test_every_counter_is_read_off_a_launch() -> None:
     none = COUNTERS["conflict_ways"][1](Costs(replace(COUNTED, accesses=()), stats))
     assert none == 0
     naive = Costs(replace(COUNTED, warp_instructions=900), stats)
-    made = score(Budget("warp_instructions"), Costs(COUNTED, stats), naive, naive)
-    assert (made.yours, made.reference, made.naive) == (102, 900, 900)
+    result = score(Budget("warp_instructions"), Costs(COUNTED, stats), naive, naive)
+    assert (result.yours, result.reference, result.naive) == (102, 900, 900)
 
 
 def test_every_counter_has_words_for_one_and_for_many() -> None:
     for words in [words for table in (COUNTERS, COUNTS) for words, _ in table.values()]:
-        one, many = (filled(words, {"n": n}) for n in (1, 2))
-        assert (one != many) == ("<" in words)
-        assert "<" not in one + many
+        score_, many = (filled(words, {"n": n}) for n in (1, 2))
+        assert (score_ != many) == ("<" in words)
+        assert "<" not in score_ + many
 
 
 def test_caches_are_counted_cold_where_a_budget_names_them() -> None:
@@ -238,21 +238,21 @@ def test_a_verdict_as_a_page() -> None:
 EXERCISE = PythonExercise("demo-kept", "Demo", str)
 
 
-def kept(passed: bool, *figures: int, exercise: Any = EXERCISE, golf: bool = True) -> Verdict:
-    made = tuple(Score(name, "w", n, 1, golf=golf) for name, n in zip("ab", figures, strict=False))
-    return checking._stored(exercise, Verdict(exercise.exercise_id, passed, "m", (), made))
+def keep(passed: bool, *figures: int, exercise: Any = EXERCISE, golf: bool = True) -> Verdict:
+    result = tuple(Score(name, "w", n, 1, golf=golf) for name, n in zip("ab", figures, strict=False))
+    return checking._stored(exercise, Verdict(exercise.exercise_id, passed, "m", (), result))
 
 
 def test_the_least_that_passed_is_kept_and_shown() -> None:
     def best(verdict: Verdict) -> list[int | None]:
-        return [one.best for one in verdict.scores]
+        return [score_.best for score_ in verdict.scores]
 
-    assert best(kept(False, 5, 5)) == [None, None]
+    assert best(keep(False, 5, 5)) == [None, None]
     assert store().get("exercises", "demo-kept") is False
-    assert best(kept(True, 5, 7)) == [5, 7]
-    assert best(kept(True, 6, 3)) == [5, 3]
-    assert best(kept(False, 1, 1)) == [5, 3]
-    assert best(kept(True, 1, 1, golf=False)) == [5, 3]
+    assert best(keep(True, 5, 7)) == [5, 7]
+    assert best(keep(True, 6, 3)) == [5, 3]
+    assert best(keep(False, 1, 1)) == [5, 3]
+    assert best(keep(True, 1, 1, golf=False)) == [5, 3]
     assert scores.best(EXERCISE) == {"a": 5, "b": 3}
     assert store().get("exercises", "demo-kept") is True
     assert store().get("scores", "demo-kept") == {"rules": 0, "best": {"a": 5, "b": 3}}
@@ -260,8 +260,8 @@ def test_the_least_that_passed_is_kept_and_shown() -> None:
 
 def test_scores_of_other_rules_or_another_form_are_dropped() -> None:
     ruled: Any = SimpleNamespace(exercise_id="demo-ruled", rules=2)
-    for held in ({"rules": 1, "best": {"a": 1}}, {"rules": 2, "best": 3}, {"rules": 2}, [1], "x"):
-        store().put("scores", "demo-ruled", held)
+    for record in ({"rules": 1, "best": {"a": 1}}, {"rules": 2, "best": 3}, {"rules": 2}, [1], "x"):
+        store().put("scores", "demo-ruled", record)
         assert scores.best(ruled) == {}
         assert store().get("scores", "demo-ruled") is None
     scores.keep(ruled, {"a": 4})

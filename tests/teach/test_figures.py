@@ -45,15 +45,15 @@ def test_pictures_are_png_with_a_sentence() -> None:
     assert bundle["text/plain"] == repr(figures.stacks())
 
 
-def test_a_picture_is_on_white_whatever_the_figure_is_on() -> None:
+def test_a_picture_has_a_white_background() -> None:
     figure = figures.Figure(figsize=(1, 1), facecolor="black")
-    made = picture.Picture.of(figure, "a caption")
-    with Image.open(io.BytesIO(made.png)) as image:
+    picture_ = picture.Picture.of(figure, "a caption")
+    with Image.open(io.BytesIO(picture_.png)) as image:
         assert image.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
-    assert repr(made) == "a caption"
+    assert repr(picture_) == "a caption"
 
 
-def test_the_stacks_say_what_stands_in_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stacks_name_the_substitute_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("virtual", "T4", (7, 5)))
     assert repr(figures.stacks()).endswith("what stands in for each layer without a GPU is in italics.")
     monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("cuda", "NVIDIA H200", (9, 0)))
@@ -62,23 +62,23 @@ def test_the_stacks_say_what_stands_in_for_a_gpu(monkeypatch: pytest.MonkeyPatch
 
 def test_texts_stay_in_their_boxes_and_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     boxes = []
-    of = picture.Picture.of
+    picture_of = picture.Picture.of
 
     def measure(figure: figures.Figure, caption: str) -> picture.Picture:
-        made = of(figure, caption)
+        picture_ = picture_of(figure, caption)
         renderer = figure.canvas.get_renderer()
         boxes.extend(t.get_window_extent(renderer) for t in figure.axes[0].texts if t.get_text())
-        return made
+        return picture_
 
     monkeypatch.setattr(picture.Picture, "of", measure)
     monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("virtual", "T4", (7, 5)))
     figures.stacks()
-    left = [box for box in boxes if box.x0 < 400]
+    left_boxes = [box for box in boxes if box.x0 < 400]
     right = [box for box in boxes if box.x0 >= 400]
-    assert (len(left), len(right)) == (11, 16)
-    assert all(box.x1 < 365 for box in left)
+    assert (len(left_boxes), len(right)) == (11, 16)
+    assert all(box.x1 < 365 for box in left_boxes)
     assert all(box.x1 < 845 for box in right)
-    apart = [(one, other) for n, one in enumerate(right) for other in right[:n]]
+    apart = [(first, second) for n, first in enumerate(right) for second in right[:n]]
     assert not [pair for pair in apart if pair[0].overlaps(pair[1])]
 
 
@@ -96,15 +96,15 @@ def test_the_small_card_shows_three_numbers_and_their_origin() -> None:
     assert device_card.SmallCard(replace(info, memory_bandwidth_gbps=None)).numbers[2][0] == "not known"
 
 
-def test_traffic_counts_each_array_once_and_says_how_many_times_it_is_asked_for() -> None:
+def test_traffic_counts_each_array_once() -> None:
     x = np.zeros(100, np.float32)
     y = np.zeros((5, 20), np.float64)
     assert n05_figures.least_bytes((x, y, x, np.int32(7))) == 400 + 800
-    drawn = n05_figures.traffic({"copy": 800, "turn": 6400}, {"copy": 800, "turn": 800}, MODELLED)
-    assert repr(drawn).endswith("modelled on virtual T4: copy 1 times, turn 8 times what it needs.")
+    picture_ = n05_figures.traffic({"copy": 800, "turn": 6400}, {"copy": 800, "turn": 800}, MODELLED)
+    assert repr(picture_).endswith("modelled on virtual T4: copy 1 times, turn 8 times what it needs.")
 
 
-def test_a_graph_pays_when_it_has_saved_what_it_cost() -> None:
+def test_a_graph_breaks_even_when_it_has_saved_its_cost() -> None:
     gl.use_device("virtual:A100")
     cp = gl.cp
     even = graph_figures.break_even(graph_figures.forty, cp.zeros(64, cp.float32))
@@ -116,14 +116,14 @@ def test_a_graph_pays_when_it_has_saved_what_it_cost() -> None:
     assert replace(even, launch_us=even.eager_us).launches == 0
 
 
-@pytest.mark.parametrize(("mode", "said"), [("global", "Unsupported"), ("relaxed", "captured")])
-def test_the_mode_of_a_capture_decides_whether_the_pool_may_grow(mode: str, said: str) -> None:
+@pytest.mark.parametrize(("mode", "message"), [("global", "Unsupported"), ("relaxed", "captured")])
+def test_the_mode_of_a_capture_decides_whether_the_pool_may_grow(mode: str, message: str) -> None:
     gl.use_device("virtual:A100")
     x = gl.cp.ones(64, gl.cp.float32)
-    assert said in graph_figures.in_a_capture(lambda _: x + 1, mode=mode)
+    assert message in graph_figures.in_a_capture(lambda _: x + 1, mode=mode)
 
 
-def test_settings_change_what_pytorchs_allocator_reserves() -> None:
+def test_settings_change_the_reserved_memory_of_pytorch() -> None:
     gl.use_device("virtual:A100")
     gl.cp.get_default_memory_pool().free_all_blocks()
     with gl.allocator() as trace:
@@ -134,5 +134,5 @@ def test_settings_change_what_pytorchs_allocator_reserves() -> None:
         for settings in ({}, *better)
     )
     assert max(others) < plain
-    shown = pool_figures.with_settings(trace, *better)
-    assert all(f"{size >> 20:,} MiB" in shown for size in (plain, *others))
+    text = pool_figures.with_settings(trace, *better)
+    assert all(f"{size >> 20:,} MiB" in text for size in (plain, *others))

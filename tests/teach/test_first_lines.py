@@ -58,18 +58,18 @@ def test_printf_of_a_checked_kernel_is_shortened(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("y[i] += 1;", "it takes longer than 3 s of processor time (line 3"),
         ("if (x[i] > 1e30f) break;", "it does not end (line 3"),
     ],
     ids=["stores", "does nothing"],
 )
-def test_an_infinite_kernel_is_slow_or_does_not_end(body: str, said: str) -> None:
+def test_an_infinite_kernel_is_slow_or_does_not_end(body: str, message: str) -> None:
     code = """extern "C" __global__ void saxpy(float a, const volatile float* x, volatile float* y, int n) {
         int i = min(blockIdx.x * blockDim.x + threadIdx.x, n - 1);
         while (true) { BODY }
     }"""
     verdict = gl.check("00-saxpy", code.replace("BODY", body))
     assert not verdict
-    assert said in verdict.message
+    assert message in verdict.message

@@ -61,10 +61,10 @@ def test_a_new_folder_brings_its_exercise() -> None:
 
 @pytest.mark.usefixtures("made_up")
 def test_a_new_folder_brings_its_quiz() -> None:
-    asked = quiz("made_up")
-    assert asked.title == "Made up: one question"
-    right = "abc"[[option.right for option in asked.options(1)].index(True)]
-    assert asked.answer(1, right) == "Right. Because."
+    question = quiz("made_up")
+    assert question.title == "Made up: one question"
+    right = "abc"[[option.right for option in question.options(1)].index(True)]
+    assert question.answer(1, right) == "Right. Because."
     assert progress().quizzes["made_up"] == (1, 1)
 
 
@@ -96,11 +96,11 @@ def test_exercises_are_named_after_their_notebook() -> None:
         assert all(name.startswith(f"{folder.number}-") for name in folder.exercises), folder.path.name
 
 
-def test_of_one_name_the_others_folders_are_not_asked() -> None:
-    for name, found in list(folders.exercises().items())[:3]:
-        assert folders.exercise(name) is found
-    for key, asked in list(folders.predictions().items())[:3]:
-        assert folders.prediction(key) is asked
+def test_one_name_is_looked_up_in_its_folder_only() -> None:
+    for name, entry in list(folders.exercises().items())[:3]:
+        assert folders.exercise(name) is entry
+    for key, question in list(folders.predictions().items())[:3]:
+        assert folders.prediction(key) is question
     for nothing in ("", "00", "00-nothing", "99-saxpy"):
         assert folders.exercise(nothing) is None
         assert folders.prediction(nothing) is None
@@ -111,6 +111,6 @@ def test_every_folder_is_a_package_so_that_it_is_installed() -> None:
 
 
 def test_notebooks_come_in_order_and_topics_once() -> None:
-    found = folders.folders()
-    assert [folder.number for folder in found] == sorted({folder.number for folder in found})
-    assert len({folder.topic for folder in found}) == len(found)
+    entry = folders.folders()
+    assert [folder.number for folder in entry] == sorted({folder.number for folder in entry})
+    assert len({folder.topic for folder in entry}) == len(entry)

@@ -81,19 +81,19 @@ def test_each_better_figure_is_entered_by_itself(course: Course, capsys: pytest.
     )
 
 
-def test_what_cannot_be_entered_is_told(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
-    def told(*arguments: str) -> str:
+def test_invalid_entries_are_refused(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+    def message_of(*arguments: str) -> str:
         status, out, err = run(capsys, "golf", "s.json", *arguments)
         assert (status, out, Path("s.json").exists()) == (1, "", False)
         return err
 
     entry = ("05-x", "a.cu", "--name", "Ada")
     course.verdict = verdict(False, 70)
-    assert "It does not pass, and is not entered: 05-x: not yet: dear." in told(*entry)
+    assert "It does not pass, and is not entered: 05-x: not yet: dear." in message_of(*entry)
     course.verdict = verdict(True, 70, golf_=False)
-    assert "05-x has no figure to be better in; 05-transpose has, for one." in told(*entry)
+    assert "05-x has no figure to be better in; 05-transpose has, for one." in message_of(*entry)
     course.verdict = verdict(True, 70)
-    assert "c.cu cannot be read: No such file" in told("05-x", "c.cu", "--name", "Ada")
+    assert "c.cu cannot be read: No such file" in message_of("05-x", "c.cu", "--name", "Ada")
     for arguments in (
         ("05-x", "a.cu"),
         ("05-x", "--name", "Ada"),
@@ -120,7 +120,7 @@ def test_what_cannot_be_entered_is_told(course: Course, capsys: pytest.CaptureFi
         {"sha256": None},
     ],
 )
-def test_entries_of_another_kind_are_no_scores(course: Course, change: dict[str, Any]) -> None:
+def test_entries_of_another_kind_are_refused(course: Course, change: dict[str, Any]) -> None:
     golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Ada")
     data = json.loads(Path("s.json").read_text())
     (data if set(change) & set(data) else data["entries"][0]).update(change)
@@ -192,9 +192,7 @@ def test_a_score_is_entered_with_an_answer_that_passes_and_beats_the_last(
     assert "Ada" in out
 
 
-def test_entries_are_judged_again_and_none_is_borne_out_by_its_own_word(
-    workdir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_entries_are_verified_by_judging_again(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exercise = folders.exercise("05-copy4")
     (workdir / "answers").mkdir()
     (workdir / "answers" / "a.cu").write_text(exercise.source(exercise.reference))  # type: ignore[union-attr]

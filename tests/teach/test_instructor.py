@@ -21,35 +21,41 @@ def parts(page: str, marks: str = "## ") -> dict[str, str]:
 @pytest.mark.parametrize("number", list(instructor.notebooks()))
 def test_every_notebook_has_an_instructors_page_without_gaps(number: str) -> None:
     page = instructor.page(number)
-    found = parts(page)
-    assert list(found) == ["Sections and minutes", "What to project", "Predictions", "Exercises", "Questions"]
-    assert all(found.values()), [heading for heading, text in found.items() if not text]
+    sections = parts(page)
+    assert list(sections) == [
+        "Sections and minutes",
+        "What to project",
+        "Predictions",
+        "Exercises",
+        "Questions",
+    ]
+    assert all(sections.values()), [heading for heading, text in sections.items() if not text]
     assert " minutes in all." in page
-    predictions = found["Predictions"].split("**")[1::2]
+    predictions = sections["Predictions"].split("**")[1::2]
     assert predictions
     assert all(name.startswith(number[:2]) for name in predictions)
     for line in ("  - Who says so believes: ", "  - Found: "):
-        told = [text for text in found["Predictions"].splitlines() if text.startswith(line)]
-        assert len(told) == len(predictions), line
-        assert all(text != line.rstrip() for text in told)
+        lines = [text for text in sections["Predictions"].splitlines() if text.startswith(line)]
+        assert len(lines) == len(predictions), line
+        assert all(text != line.rstrip() for text in lines)
     assert "No prediction." not in page
-    exercises = parts(found["Exercises"], "### ")
+    exercises = parts(sections["Exercises"], "### ")
     assert exercises
     for name, text in exercises.items():
         assert "```" in text.partition("Wrong answers")[0], name
         assert text.count("\n- ") >= 2, name
 
 
-def test_all_that_a_course_asks_stands_on_some_page() -> None:
-    whole = "\n".join(instructor.page(number) for number in instructor.notebooks())
-    asked = [*folders.exercises(), *folders.predictions()]
-    assert not [name for name in asked if name not in whole]
+def test_every_question_of_the_course_is_on_a_page() -> None:
+    text_ = "\n".join(instructor.page(number) for number in instructor.notebooks())
+    names = [*folders.exercises(), *folders.predictions()]
+    assert not [name for name in names if name not in text_]
     questions = [question for _, questions in folders.quizzes().values() for question in questions]
-    assert not [question.text for question in questions if question.text not in whole]
+    assert not [question.text for question in questions if question.text not in text_]
     for question in questions:
         if isinstance(question, Question):
             (right,) = (option for option in question.options if option.right)
-            assert f"- **right**: {right.text} — {right.why}" in whole
+            assert f"- **right**: {right.text} — {right.why}" in text_
 
 
 def test_a_page_is_printed_or_written(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,10 +79,10 @@ def test_either_a_notebook_or_all(arguments: list[str], capsys: pytest.CaptureFi
 
 
 def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
-    found = instructor._mistakes("00")
-    assert set(found) <= set(folders.exercises())
-    assert {name[:2] for name in found} == {"00"}
-    assert any(" (fails in *" in line for line in found["00-saxpy"])
-    assert not any("fails in" in line for line in found["00-blocks"])
-    assert all(line.startswith("- ") for line in found["00-saxpy"])
-    assert any(line.endswith("”") for line in found["00-saxpy"])
+    sections = instructor._mistakes("00")
+    assert set(sections) <= set(folders.exercises())
+    assert {name[:2] for name in sections} == {"00"}
+    assert any(" (fails in *" in line for line in sections["00-saxpy"])
+    assert not any("fails in" in line for line in sections["00-blocks"])
+    assert all(line.startswith("- ") for line in sections["00-saxpy"])
+    assert any(line.endswith("”") for line in sections["00-saxpy"])

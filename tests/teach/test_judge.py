@@ -63,20 +63,20 @@ def stage_of(body: str) -> tuple[str, str]:
 
 @needs_nvrtc
 def test_a_result_that_depends_on_the_order_of_blocks_is_not_accepted() -> None:
-    stage, said = stage_of("if (threadIdx.x == 0) out[0] = blockIdx.x;")
+    stage, message = stage_of("if (threadIdx.x == 0) out[0] = blockIdx.x;")
     assert stage == "orders"
-    assert "run in reverse order: out[0] is 0" in said
-    assert "CUDA promises no order of blocks" in said
+    assert "run in reverse order: out[0] is 0" in message
+    assert "CUDA promises no order of blocks" in message
 
 
 @needs_nvrtc
 def test_a_race_is_not_accepted_even_where_the_result_is_right() -> None:
-    stage, said = stage_of(
+    stage, message = stage_of(
         "__shared__ int last; if (threadIdx.x == 0) last = gridDim.x - 1;"
         "if (threadIdx.x == blockDim.x - 1) atomicMax(out, last);"
     )
     assert stage == "hazards"
-    assert "right by luck only" in said
+    assert "right by luck only" in message
 
 
 @needs_nvrtc
@@ -166,7 +166,7 @@ def swallow(n: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "message"),
     [
         (lambda n: n + 1, "demo: passed: right."),
         (lambda n: n, "demo: not yet: f(1) should be 2."),
@@ -191,23 +191,23 @@ def swallow(n: int) -> None:
         (lambda n: threading.Thread(target=lambda: time.sleep(60)).start() or 2, "demo: passed"),
     ],
 )
-def test_python_answers_get_a_verdict(answer: Any, says: str) -> None:
+def test_python_answers_get_a_verdict(answer: Any, message: str) -> None:
     verdict = judge(PLUS_ONE, answer)
-    assert says in repr(verdict)
+    assert message in repr(verdict)
     assert "\n" not in repr(verdict)
 
 
-def test_what_an_answer_prints_is_shown_in_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_of_an_answer_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
     def talks(n: int) -> int:
         for number in range(100_000):
             print("line", number)
         return n + 1
 
     assert judge(PLUS_ONE, talks)
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[:2] == ["line 0", "line 1"]
-    assert len(shown) == 21
-    assert shown[-1] == "... 99,980 more lines were printed during the check."
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["line 0", "line 1"]
+    assert len(lines) == 21
+    assert lines[-1] == "... 99,980 more lines were printed during the check."
 
 
 def test_an_answer_changes_nothing_in_the_notebook() -> None:
@@ -409,10 +409,10 @@ def test_a_budget_catches_what_exceeds_it_alone(case: str) -> None:
     )
     verdict = judge(exercise, TWICE.format(SPENDTHRIFTS[case]))
     assert verdict.failed_stage == "budget", str(verdict)
-    over = {
+    counters = {
         item.counter for item, score in zip(budgets, verdict.scores, strict=True) if not passes(item, score)
     }
-    assert over == {case.split()[0]}
+    assert counters == {case.split()[0]}
     assert judge(exercise, FRUGAL)
 
 
@@ -463,8 +463,8 @@ def test_launches_and_depth_of_graphs_are_counted_and_known_mistakes_named() -> 
         ),
         advice=(("raised ZeroDivisionError", "Do not divide."),),
     )
-    found = {s.counter: s.yours for s in judge(exercise, replayed(2)).scores}
-    assert found == {"graph_launches": 2, "graphs": 1, "host_launches": 2, "graph_depth": 2}
+    counts = {s.counter: s.yours for s in judge(exercise, replayed(2)).scores}
+    assert counts == {"graph_launches": 2, "graphs": 1, "host_launches": 2, "graph_depth": 2}
     once = judge(exercise, replayed(1, chain=False))
     assert {s.counter: s.yours for s in once.scores}["graph_depth"] == 2
     assert judge(exercise, replayed(1)).message.endswith("The second launch is missing.")

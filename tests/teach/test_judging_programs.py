@@ -57,8 +57,8 @@ def size(task: Task) -> int:
     return int(task.arguments[0].size)
 
 
-def facts(task: Task, **more: Any) -> dict[str, Any]:
-    return {"result": 2 * task.arguments[0], "counts": ZERO, "hazards": [], "changed": []} | more
+def facts(task: Task, **changes: Any) -> dict[str, Any]:
+    return {"result": 2 * task.arguments[0], "counts": ZERO, "hazards": [], "changed": []} | changes
 
 
 def answering(tell: Tell, seed: int = 1) -> Answer:
@@ -68,10 +68,10 @@ def answering(tell: Tell, seed: int = 1) -> Answer:
 
 def judged(tell: Tell, exercise: ProgramExercise = DOUBLE, seed: int = 1, **programs: Tell) -> Verdict:
     @contextlib.contextmanager
-    def beside() -> Iterator[Callable[[Any], Answer]]:
+    def neighbours() -> Iterator[Callable[[Any], Answer]]:
         yield lambda program: answering(programs.get(program.__name__, facts))
 
-    return judge_program(exercise, answering(tell, seed), beside)
+    return judge_program(exercise, answering(tell, seed), neighbours)
 
 
 def costs(counter: str, cost: Callable[[Task], int]) -> Tell:
@@ -82,14 +82,14 @@ def costs(counter: str, cost: Callable[[Task], int]) -> Tell:
 
 
 def runs(exercise: ProgramExercise = DOUBLE, seed: int = 1) -> list[Task]:
-    made: list[Task] = []
+    tasks: list[Task] = []
 
     def tell(task: Task) -> Any:
-        made.append(task)
+        tasks.append(task)
         return facts(task)
 
     assert judged(tell, exercise, seed)
-    return made
+    return tasks
 
 
 def test_all_sizes_are_run_all_but_the_last_checked_and_two_in_other_orders() -> None:
@@ -112,11 +112,11 @@ def test_all_sizes_are_run_all_but_the_last_checked_and_two_in_other_orders() ->
 
 
 def test_each_run_has_other_data_that_the_seed_decides() -> None:
-    def drawn(seed: int) -> list[bytes]:
+    def data_of(seed: int) -> list[bytes]:
         return [task.arguments[0].tobytes() for task in runs(seed=seed)]
 
-    assert len(set(drawn(1) + drawn(2))) == 22
-    assert drawn(1) == drawn(1)
+    assert len(set(data_of(1) + data_of(2))) == 22
+    assert data_of(1) == data_of(1)
     any_size = replace(DOUBLE, sizes=lambda rng: tuple(map(int, rng.integers(1, 10**4, 3))))
     sizes = {tuple(size(task) for task in runs(any_size, seed)[:3]) for seed in (1, 2, 1)}
     assert len(sizes) == 2
@@ -125,7 +125,7 @@ def test_each_run_has_other_data_that_the_seed_decides() -> None:
 # What is said of them
 
 
-def told(verdict: Verdict) -> list[tuple[str, str, str]]:
+def stages_of(verdict: Verdict) -> list[tuple[str, str, str]]:
     return [(stage.name, stage.state, stage.said) for stage in verdict.stages]
 
 
@@ -137,28 +137,28 @@ PASSED = [
 ONCE = Budget("waits", "Wait once.", most=1)
 
 
-def test_who_passes_hears_of_every_stage() -> None:
+def test_a_passing_program_lists_every_stage() -> None:
     two = replace(DOUBLE, budgets=(ONCE, Budget("copies", most=0)), praise="well done.")
     verdict = judged(costs("waits", lambda task: 1), two)
     assert (verdict.passed, verdict.message) == (True, "well done.")
     counts = ("counts", "passed", "1 wait of the host for the device; 0 copies.")
-    assert told(verdict) == [*PASSED, counts]
+    assert stages_of(verdict) == [*PASSED, counts]
     assert [score.yours for score in verdict.scores] == [1, 0]
 
 
 def test_a_real_device_counts_nothing() -> None:
     verdict = judged(lambda task: facts(task, counts=None), replace(DOUBLE, budgets=(ONCE,)))
-    assert (verdict.passed, verdict.message, told(verdict)) == (True, DOUBLE.praise, PASSED[:1])
+    assert (verdict.passed, verdict.message, stages_of(verdict)) == (True, DOUBLE.praise, PASSED[:1])
 
 
-def wrong_if(where: Callable[[Task], bool], **more: Any) -> Tell:
+def wrong_if(where: Callable[[Task], bool], **changes: Any) -> Tell:
     return lambda task: (
-        facts(task, **(more or {"result": 0 * task.arguments[0]})) if where(task) else facts(task)
+        facts(task, **(changes or {"result": 0 * task.arguments[0]})) if where(task) else facts(task)
     )
 
 
 @pytest.mark.parametrize(
-    ("where", "more", "stage", "says"),
+    ("where", "changes", "stage", "message_of"),
     [
         (lambda t: size(t) == 8, {}, "results", "double(array of (8,), 1): the result[0] is "),
         (lambda t: t.how == "checked", {}, "hazards", "With other numbers it was right: keep nothing of"),
@@ -169,14 +169,14 @@ def wrong_if(where: Callable[[Task], bool], **more: Any) -> Tell:
         (lambda t: True, {"result": None}, "results", "returns NoneType, and the result should be an array"),
     ],
 )
-def test_the_first_stage_that_fails_ends_it(where: Any, more: Any, stage: str, says: str) -> None:
-    verdict = judged(wrong_if(where, **more), replace(DOUBLE, budgets=(ONCE,)))
+def test_the_first_stage_that_fails_ends_it(where: Any, changes: Any, stage: str, message_of: str) -> None:
+    verdict = judged(wrong_if(where, **changes), replace(DOUBLE, budgets=(ONCE,)))
     assert not verdict
-    assert says in verdict.message
+    assert message_of in verdict.message
     names = ["results", "hazards", "orders", "counts"]
     failed = names.index(stage)
     later = [(name, "not reached", "") for name in names[failed + 1 :]]
-    assert told(verdict) == [*PASSED[:failed], (stage, "failed", verdict.message), *later]
+    assert stages_of(verdict) == [*PASSED[:failed], (stage, "failed", verdict.message), *later]
 
 
 def test_advice_is_given_for_the_words_of_a_failure() -> None:
@@ -192,7 +192,7 @@ def test_advice_is_given_for_the_words_of_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "more",
+    "changes",
     [
         {"counts": 3},
         {"counts": ZERO | {"more": 1}},
@@ -205,9 +205,9 @@ def test_advice_is_given_for_the_words_of_a_failure() -> None:
         {"more": 1},
     ],
 )
-def test_damaged_facts_are_refused(more: Any) -> None:
+def test_damaged_facts_are_refused(changes: Any) -> None:
     with pytest.raises(DamagedError):
-        judged(lambda task: facts(task, **more))
+        judged(lambda task: facts(task, **changes))
 
 
 @pytest.mark.parametrize("message", [None, [], "result counts hazards changed", {}, {"result": 0}])
@@ -219,7 +219,7 @@ def test_messages_that_are_not_facts_are_refused(message: Any) -> None:
 # Budgets
 
 
-def test_a_budget_that_is_not_kept_is_told_with_the_size() -> None:
+def test_an_exceeded_budget_is_reported_with_the_size() -> None:
     exercise = replace(DOUBLE, budgets=(Budget("copies", most=0), ONCE))
     verdict = judged(costs("waits", lambda task: 2 if size(task) == 3 else 0), exercise)
     assert not verdict
@@ -227,7 +227,7 @@ def test_a_budget_that_is_not_kept_is_told_with_the_size() -> None:
         "double(array of (3,), 1): the results are right, but it takes 2 waits of the host for the device, "
         "and 1 is allowed (reference 0). Wait once."
     )
-    assert told(verdict) == [*PASSED, ("counts", "failed", verdict.message)]
+    assert stages_of(verdict) == [*PASSED, ("counts", "failed", verdict.message)]
     assert [score.yours for score in verdict.scores] == [0, 0]  # of the last size
     # The largest size comes first, and in it the budgets in their order.
     assert "(8,)" in judged(costs("waits", lambda task: 2), exercise).message
@@ -235,17 +235,19 @@ def test_a_budget_that_is_not_kept_is_told_with_the_size() -> None:
     assert "1 copy" in both.message
 
 
-@pytest.mark.parametrize(("at", "large", "passes"), [(5, True, False), (3, True, True), (2, False, False)])
-def test_budgets_for_large_sizes_hold_for_the_last_two(at: int, large: bool, passes: bool) -> None:
+@pytest.mark.parametrize(
+    ("bad_size", "large", "passes"), [(5, True, False), (3, True, True), (2, False, False)]
+)
+def test_budgets_for_large_sizes_hold_for_the_last_two(bad_size: int, large: bool, passes: bool) -> None:
     exercise = replace(DOUBLE, budgets=(replace(ONCE, large=large),))
-    assert bool(judged(costs("waits", lambda task: 2 * (size(task) == at)), exercise)) == passes
+    assert bool(judged(costs("waits", lambda task: 2 * (size(task) == bad_size)), exercise)) == passes
 
 
 def test_figures_are_compared_with_the_reference_at_the_same_size() -> None:
-    seen: list[tuple[Any, int]] = []
+    runs_: list[tuple[Any, int]] = []
 
     def of_reference(task: Task) -> Any:
-        seen.append((task.how, size(task)))
+        runs_.append((task.how, size(task)))
         return facts(task, counts=ZERO | {"waits": size(task), "streams": size(task)})
 
     budgets = (
@@ -262,14 +264,14 @@ def test_figures_are_compared_with_the_reference_at_the_same_size() -> None:
     assert verdict
     # What asks for the order of memory was checked at all but the last: the largest of those stands for it.
     assert [(s.yours, s.reference, s.naive) for s in verdict.scores] == [(8, 8, 99), (8, 8, 99), (5, 5, 0)]
-    assert len(seen) == len(set(seen)) == 7  # each size once, as given and checked
-    assert set(seen) == {("as given", n) for n in SIZES} | {("checked", n) for n in SIZES[:-1]}
+    assert len(runs_) == len(set(runs_)) == 7  # each size once, as given and checked
+    assert set(runs_) == {("as given", n) for n in SIZES} | {("checked", n) for n in SIZES[:-1]}
     less = costs("streams", lambda task: 4)
     assert "it has 4 streams" in judged(less, replace(exercise, budgets=budgets[2:]), reference=same).message
-    more = costs("waits", lambda task: size(task) + (size(task) == 3))
+    changes = costs("waits", lambda task: size(task) + (size(task) == 3))
     assert (
         "(3,), 1): the results are right, but it takes 4 waits"
-        in judged(more, replace(exercise, budgets=budgets[:1]), reference=same).message
+        in judged(changes, replace(exercise, budgets=budgets[:1]), reference=same).message
     )
     alone = judged(same, replace(exercise, naive=None), reference=same)
     assert [score.naive for score in alone.scores] == [None] * 3
@@ -278,8 +280,8 @@ def test_figures_are_compared_with_the_reference_at_the_same_size() -> None:
 # A call, performed
 
 
-def task(calls: Any = DOUBLE.calls, *arguments: Any, **more: Any) -> Task:
-    return Task("double", "double(x)", calls, arguments or (np.arange(4, dtype=np.float32),), **more)
+def task(calls: Any = DOUBLE.calls, *arguments: Any, **changes: Any) -> Task:
+    return Task("double", "double(x)", calls, arguments or (np.arange(4, dtype=np.float32),), **changes)
 
 
 _OF_MODELS = {"microseconds", "waits", "driver_calls", "segments"} | {
@@ -289,11 +291,11 @@ _OF_MODELS |= {"wasted_bytes"}
 
 
 def test_a_call_gets_arrays_of_the_host_and_they_stay_the_judges() -> None:
-    given = np.arange(4, dtype=np.float32)
-    found = perform(lambda x: x + gl.cp.asarray(x).get(), task(DOUBLE.calls, given))
-    assert found["result"].tolist() == [0, 2, 4, 6]
-    assert (found["hazards"], found["changed"]) == ([], [])
-    counts = {name: count for name, count in found["counts"].items() if count and name not in _OF_MODELS}
+    array = np.arange(4, dtype=np.float32)
+    result = perform(lambda x: x + gl.cp.asarray(x).get(), task(DOUBLE.calls, array))
+    assert result["result"].tolist() == [0, 2, 4, 6]
+    assert (result["hazards"], result["changed"]) == ([], [])
+    counts = {name: count for name, count in result["counts"].items() if count and name not in _OF_MODELS}
     assert counts == {
         "copies": 2,
         "copied_bytes": 32,
@@ -304,7 +306,7 @@ def test_a_call_gets_arrays_of_the_host_and_they_stay_the_judges() -> None:
         "pageable_copies": 1,
         "bus_bytes": 32,
     }
-    assert found["counts"]["peak_used_bytes"] == 16
+    assert result["counts"]["peak_used_bytes"] == 16
 
 
 def test_results_come_as_their_caller_reads_them() -> None:
@@ -322,14 +324,14 @@ def test_results_come_as_their_caller_reads_them() -> None:
 
 @pytest.mark.parametrize("how", ["as given", "checked", ("last first", 0), ("random", 1)])
 def test_arguments_of_the_device_are_written_as_the_call_begins(how: Any) -> None:
-    found = perform(lambda x, n: n * x, task(DOUBLE.calls, np.arange(4.0), 2, on_device=True, how=how))
-    assert found["result"].values.tolist() == [0, 2, 4, 6]
-    assert found["counts"]["launches"] == 1  # what the judge does is not counted
-    assert found["hazards"] == []
-    assert found["counts"]["streams"] == (how == "checked")
+    result = perform(lambda x, n: n * x, task(DOUBLE.calls, np.arange(4.0), 2, on_device=True, how=how))
+    assert result["result"].values.tolist() == [0, 2, 4, 6]
+    assert result["counts"]["launches"] == 1  # what the judge does is not counted
+    assert result["hazards"] == []
+    assert result["counts"]["streams"] == (how == "checked")
 
 
-def test_who_does_not_wait_for_arguments_finds_what_nobody_wants() -> None:
+def test_unwaited_arguments_are_not_yet_written() -> None:
     cp = gl.cp
 
     def elsewhere(x: Any) -> Any:
@@ -338,21 +340,23 @@ def test_who_does_not_wait_for_arguments_finds_what_nobody_wants() -> None:
         stream.synchronize()
         return y
 
-    for given, found in ((np.arange(4.0), [np.nan] * 4), (np.arange(4), [2] * 4)):
-        late = perform(elsewhere, task(DOUBLE.calls, given, on_device=True, how=("last first", 0)))
-        np.testing.assert_array_equal(late["result"].values, found)
+    for array, result in ((np.arange(4.0), [np.nan] * 4), (np.arange(4), [2] * 4)):
+        late = perform(elsewhere, task(DOUBLE.calls, array, on_device=True, how=("last first", 0)))
+        np.testing.assert_array_equal(late["result"].values, result)
     hazards = perform(elsewhere, task(on_device=True, how="checked"))["hazards"]
     assert 1 <= len(hazards) <= 3
     assert "current may still be writing it" in hazards[0]
     assert perform(elsewhere, task(on_device=True))["hazards"] == []
 
 
-def test_arguments_that_were_to_stay_are_told_by_their_number() -> None:
+def test_changed_arguments_are_reported_by_number() -> None:
     def arguments() -> tuple[Any, ...]:
         return np.arange(4.0), 3, np.zeros(4), np.ones(4)
 
-    def changed(program: Any, **more: Any) -> Any:
-        return perform(program, task(DOUBLE.calls, *arguments(), **({"unchanged": True} | more)))["changed"]
+    def changed(program: Any, **changes: Any) -> Any:
+        return perform(program, task(DOUBLE.calls, *arguments(), **({"unchanged": True} | changes)))[
+            "changed"
+        ]
 
     def second(x: Any, n: Any, y: Any, z: Any) -> Any:
         y[1] = n
@@ -370,7 +374,7 @@ def test_arguments_that_were_to_stay_are_told_by_their_number() -> None:
     assert changed(lambda x, n, y, z: x, on_device=True, how="checked") == []
 
 
-def test_only_what_the_program_does_is_counted_within_the_judges_calls() -> None:
+def test_only_the_program_is_counted() -> None:
     def calls(bench: Any, program: Any, x: Any) -> Any:
         before = bench.cp.asarray(x)
         pinned = bench.pinned(x)
@@ -381,9 +385,9 @@ def test_only_what_the_program_does_is_counted_within_the_judges_calls() -> None
         assert before.sum() == 6
         return bench.read(y)
 
-    found = perform(lambda x: 2 * gl.cp.asarray(x), task(calls))
-    assert found["result"].tolist() == [0, 2, 4, 6]
-    counts = found["counts"]
+    result = perform(lambda x: 2 * gl.cp.asarray(x), task(calls))
+    assert result["result"].tolist() == [0, 2, 4, 6]
+    counts = result["counts"]
     assert (counts["launches"], counts["copies"], counts["pageable_copies"]) == (1, 1, 0)
     assert counts["microseconds"] < 1000
     assert counts["device_waits"] == 0
@@ -396,22 +400,22 @@ def test_only_what_the_program_does_is_counted_within_the_judges_calls() -> None
     assert empty["result"].shape == (0,)
 
 
-def test_what_the_host_reads_after_the_call_has_to_be_there() -> None:
-    def left(x: Any) -> Any:
+def test_host_results_must_be_complete_after_the_call() -> None:
+    def unwaited(x: Any) -> Any:
         y = np.frombuffer(gl.cp.cuda.alloc_pinned_memory(16), np.float32, 4)
         gl.cp.asarray(x).get(out=y, blocking=False)
         return y
 
     def waits(x: Any) -> Any:
-        y = left(x)
+        y = unwaited(x)
         gl.cp.cuda.get_current_stream().synchronize()
         return y
 
-    assert "The host reads after the call" in perform(left, task(how="checked"))["hazards"][0]
+    assert "The host reads after the call" in perform(unwaited, task(how="checked"))["hazards"][0]
     assert perform(waits, task(how="checked"))["hazards"] == []
 
 
-def test_a_call_that_fails_is_told_with_its_label() -> None:
+def test_a_failing_call_is_reported_with_its_label() -> None:
     with pytest.raises(NotYet, match=re.escape("double(x) raised ZeroDivisionError: division by zero")):
         perform(lambda x: 1 / 0, task())
     with pytest.raises(NotYet, match=re.escape("double(x) returns nothing")):
@@ -422,14 +426,14 @@ def test_a_call_that_fails_is_told_with_its_label() -> None:
 # Answers
 
 
-def returning(found: Any) -> Answer:
-    return Answer(lambda *_, **__: found, 7, True, "function")
+def returning(result: Any) -> Answer:
+    return Answer(lambda *_, **__: result, 7, True, "function")
 
 
-@pytest.mark.parametrize("found", [None, Other("ellipsis")])
-def test_a_stub_must_be_replaced(found: Any) -> None:
+@pytest.mark.parametrize("result", [None, Other("ellipsis")])
+def test_a_stub_must_be_replaced(result: Any) -> None:
     with pytest.raises(NotYet, match=re.escape("g() returns nothing; replace the TODO")):
-        call(returning(found), name="g")
+        call(returning(result), name="g")
 
 
 def test_only_a_function_can_be_called() -> None:
@@ -454,8 +458,8 @@ def test_the_seed_is_of_the_text_and_not_of_its_layout() -> None:
 # In a process of its own, and on a GPU as well
 
 
-def test_what_cannot_leave_the_notebook_is_told() -> None:
-    def says(error: Exception) -> str:
+def test_unpicklable_answers_are_refused() -> None:
+    def message_of(error: Exception) -> str:
         class Held:
             def __reduce__(self) -> Any:
                 raise error
@@ -463,13 +467,13 @@ def test_what_cannot_leave_the_notebook_is_told() -> None:
         return apart.judge_apart(PythonExercise("demo", "Demo", str), Held()).message
 
     big = "it holds too much to be checked; keep what it needs inside the function."
-    assert says(RecursionError("deep")) == says(MemoryError()) == big
+    assert message_of(RecursionError("deep")) == message_of(MemoryError()) == big
     for error in (pickle.PicklingError("a lock"), TypeError("a lock"), AttributeError("a lock")):
-        assert says(error).startswith(
+        assert message_of(error).startswith(
             "it holds something that cannot leave this notebook (a lock); make streams"
         )
-    assert "this notebook (TypeError)" in says(TypeError())
-    assert says(OSError("no file")) == "it cannot be checked: it raised OSError: no file"
+    assert "this notebook (TypeError)" in message_of(TypeError())
+    assert message_of(OSError("no file")) == "it cannot be checked: it raised OSError: no file"
 
 
 def test_very_large_data_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -484,11 +488,11 @@ def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) 
         "demo", True, "right.", (StageResult("results", "passed", "all."), StageResult("orders", "passed"))
     )
     wrong = Verdict("demo", False, "bad.", (StageResult("results", "failed", "bad."),))
-    asked: list[str] = []
+    devices: list[str] = []
 
-    def said(virtual: Verdict, real: Verdict, exercise: Any = DOUBLE, gpu: Any = gl.cp) -> Verdict:
+    def verdict_of(virtual: Verdict, real: Verdict, exercise: Any = DOUBLE, gpu: Any = gl.cp) -> Verdict:
         def judged_on(_: Any, answer: Any, device: str, past: Any) -> Verdict:
-            asked.append(device)
+            devices.append(device)
             return real if device.startswith("cuda") else virtual
 
         monkeypatch.setattr(apart, "_judge_on", judged_on)
@@ -497,19 +501,19 @@ def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) 
 
     chosen = SimpleNamespace(device="NVIDIA H200", index=3)
     monkeypatch.setattr(session, "which_device", lambda: chosen)
-    both = said(right, right)
-    assert asked == ["virtual:H200", "cuda:3"]
-    assert both == replace(
+    verdict = verdict_of(right, right)
+    assert devices == ["virtual:H200", "cuda:3"]
+    assert verdict == replace(
         right, stages=(replace(right.stages[0], said="all. The same on the NVIDIA H200."), right.stages[1])
     )
-    assert said(right, wrong) == replace(wrong, message="on the NVIDIA H200: bad.")
-    asked.clear()
-    assert said(wrong, right) is wrong
-    assert said(right, wrong, PythonExercise("demo", "Demo", str)) is right
-    assert said(right, wrong, gpu=None) is right
+    assert verdict_of(right, wrong) == replace(wrong, message="on the NVIDIA H200: bad.")
+    devices.clear()
+    assert verdict_of(wrong, right) is wrong
+    assert verdict_of(right, wrong, PythonExercise("demo", "Demo", str)) is right
+    assert verdict_of(right, wrong, gpu=None) is right
     chosen.device = "of nobody's table"
-    said(right, right)
-    assert asked == [*["virtual:H200"] * 3, "virtual", "cuda:3"]
+    verdict_of(right, right)
+    assert devices == [*["virtual:H200"] * 3, "virtual", "cuda:3"]
 
 
 def test_ctrl_c_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,14 +60,14 @@ def test_good_for_the_score_alone_is_not_good(special: str, bad: str, stage: str
 
 
 @needs_nvrtc
-def test_a_special_case_for_large_launches_is_seen_at_the_largest() -> None:
+def test_a_special_case_for_large_launches_fails_at_the_largest() -> None:
     cheat = COPY.format(f"{INDEX} if (n < 50000) {{ {GOOD} }} else {{ {APART} }}")
     verdict = judge(EXERCISE, cheat)
     assert verdict.failed_stage == "budget", str(verdict)
 
 
 @needs_nvrtc
-def test_a_special_case_for_small_launches_is_seen_in_the_busiest() -> None:
+def test_a_special_case_for_small_launches_fails_in_the_busiest() -> None:
     verdict = judge(EXERCISE, COPY.format(f"{INDEX} if (n > 900) {{ {GOOD} }} else {{ {ALONE} }}"))
     assert verdict.failed_stage == "parallelism", str(verdict)
 
@@ -113,7 +113,7 @@ GROUPED = """extern "C" __global__ void copied(const float* x, float* y, int n) 
 
 
 @needs_nvrtc
-def test_only_a_use_of_what_an_absent_lane_gives_is_wrong() -> None:
+def test_only_using_the_value_of_an_absent_lane_is_wrong() -> None:
     exercise = replace(EXERCISE, blocks=draw.whole_warps)
     assert judge(exercise, GROUPED.format("lane > 16 && other != 7"))
     verdict = judge(exercise, GROUPED.format("lane < 16 && other != i + 16"))

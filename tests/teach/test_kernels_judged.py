@@ -80,7 +80,7 @@ PASS_IT = 'pass the kernel itself: cp.RawKernel(code, "twice"), or its CUDA C++ 
         (KernelSource("twice", "// \ud800"), "line 1 has half a character (U+D800): type it again."),
     ],
 )
-def test_what_is_no_kernel_of_the_exercise_is_told(answer: Any, says: str) -> None:
+def test_other_values_than_the_kernel_are_refused(answer: Any, says: str) -> None:
     if isinstance(answer, KernelSource):
         answer = SimpleNamespace(name=answer.name, code=answer.code, options=())
     with pytest.raises(NotYet) as error:
@@ -89,7 +89,7 @@ def test_what_is_no_kernel_of_the_exercise_is_told(answer: Any, says: str) -> No
 
 
 @pytest.mark.parametrize("name", ["twice", "twice<float>", "_Z5twiceIfEvPKfPfi"])
-def test_a_kernel_is_its_text_or_what_compiles_it(name: str) -> None:
+def test_a_kernel_is_a_text_or_a_raw_kernel(name: str) -> None:
     assert bench.read(EXERCISE, CODE) == SOURCE
     kernel = SimpleNamespace(name=name, code=CODE, options=("-I.",))
     assert bench.read(EXERCISE, kernel).name == name
@@ -100,9 +100,9 @@ def says_of(error: Exception, code: str = CODE) -> str:
         raise error
 
     place: Any = SimpleNamespace(stats=stats)
-    with pytest.raises(NotYet) as told:
+    with pytest.raises(NotYet) as error_:
         bench.compiled(place, EXERCISE, KernelSource("twice", code))
-    return str(told.value)
+    return str(error_.value)
 
 
 class Logged(Exception):
@@ -125,7 +125,7 @@ LONG = "float a = 1;" + " " * 9 + "x" * 70
         ("", "no reason given."),
     ],
 )
-def test_the_first_error_of_a_compiler_is_told_with_the_line(log: str, says: str) -> None:
+def test_the_first_compiler_error_is_quoted_with_its_line(log: str, says: str) -> None:
     code = "\n".join([CODE, f"  {'y' * 70}", f" {LONG}", "  "])
     assert says_of(Logged(log), code) == f"it does not compile: {says}"
 
@@ -135,11 +135,16 @@ def test_the_first_error_of_a_compiler_is_told_with_the_line(log: str, says: str
 
 class Stopped(RuntimeError):
     def __init__(
-        self, said: str, kind: str = "out of bounds", line: int = 3, text: str = "y[9] = 1;", **more: Any
+        self,
+        message: str,
+        kind: str = "out of bounds",
+        line: int = 3,
+        text: str = "y[9] = 1;",
+        **changes: Any,
     ):
-        super().__init__(said)
-        self.kind, self.array, self.space = kind, more.get("array", ""), more.get("space", "")
-        if more.get("site", True):
+        super().__init__(message)
+        self.kind, self.array, self.space = kind, changes.get("array", ""), changes.get("space", "")
+        if changes.get("site", True):
             self.site = SimpleNamespace(
                 line=line, source_text=text, block=(1, 0, 0), thread=(2, 0, 0), address=255
             )
@@ -177,7 +182,7 @@ WHERE = "line 3 `y[9] = 1;`, block (1, 0, 0), thread (2, 0, 0)"
         (Stopped("no site", "lanes missing", site=False), "lanes missing", "no site"),
     ],
 )
-def test_what_stopped_a_kernel_is_told_in_its_words(error: Any, kind: str, says: str) -> None:
+def test_a_stopped_kernel_is_explained(error: Any, kind: str, says: str) -> None:
     side = SimpleNamespace(
         observe=lambda launch, what: raising(error),
         machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
@@ -195,9 +200,9 @@ def raising(error: Exception) -> Any:
     raise error
 
 
-def test_an_array_without_elements_has_none_to_reach() -> None:
+def test_an_access_to_an_empty_array_is_named() -> None:
     side = SimpleNamespace(
-        observe=lambda launch, what: raising(Stopped("wrote to a null pointer")),
+        observe=lambda launch, kind: raising(Stopped("wrote to a null pointer")),
         machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
     )
     with pytest.raises(Fault, match="writes an element of an array that has none"):
@@ -215,8 +220,8 @@ def test_an_array_without_elements_has_none_to_reach() -> None:
         (TypeError("else"), "its parameters are not those of the exercise"),
     ],
 )
-def test_other_parameters_are_told_with_the_right_list(error: Exception, says: str) -> None:
-    place = Bench(SimpleNamespace(observe=lambda launch, what: raising(error)), None)
+def test_other_parameters_are_refused_with_the_right_list(error: Exception, says: str) -> None:
+    place = Bench(SimpleNamespace(observe=lambda launch, kind: raising(error)), None)
     with pytest.raises(Fault) as stop:
         place._observe(EXERCISE, labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1)), None, None)  # type: ignore[arg-type]
     assert stop.value.kind == "parameters"
@@ -246,11 +251,11 @@ def test_outputs_hold_garbage_unless_they_are_read_and_arrays_lie_apart() -> Non
     assert bench.on_device(cp, EXERCISE, case, 7)[2]["y"].tolist() == [1] * 4
 
 
-def test_only_what_declares_dynamic_shared_memory_gets_some() -> None:
+def test_only_kernels_that_declare_dynamic_shared_memory_get_some() -> None:
     launched: list[Any] = []
     cuda = SimpleNamespace(alloc=lambda size: None)
     cp = SimpleNamespace(asarray=np.array, asnumpy=np.asarray, cuda=cuda)
-    side = SimpleNamespace(observe=lambda launch, what: launched.append(launch))
+    side = SimpleNamespace(observe=lambda launch, kind: launched.append(launch))
     case = labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1))
     case.shared_bytes = 96
     for code in (CODE, f"extern __shared__ float box[]; {CODE}"):
@@ -284,8 +289,8 @@ class Place:
         if file not in ("", "TODO"):
             return run_of(case, *self.costs_of.get(file.removesuffix(".cu"), (100, 10)))
         self.launched.append((case, seed))
-        made = self._run(case, seed) if self._run else None
-        return made or run_of(case)
+        run_ = self._run(case, seed) if self._run else None
+        return run_ or run_of(case)
 
     @contextlib.contextmanager
     def order(self, order: str, seed: int = 0) -> Iterator[None]:
@@ -311,22 +316,22 @@ def counters(total: int = 100, longest: int = 10, lanes: float = 1.0) -> Any:
     )
 
 
-def run_of(case: Case, total: int = 100, longest: int = 10, **more: Any) -> Run:
-    found: Any = {name: np.array(wanted) for name, wanted in case.wanted.items()}
-    given: dict[str, Any] = {
-        "outputs": found,
-        "start": {n: np.full_like(v, -7) for n, v in found.items()},
+def run_of(case: Case, total: int = 100, longest: int = 10, **changes: Any) -> Run:
+    results: Any = {name: np.array(wanted) for name, wanted in case.wanted.items()}
+    fields: dict[str, Any] = {
+        "outputs": results,
+        "start": {n: np.full_like(v, -7) for n, v in results.items()},
         "overwritten": (),
     }
-    return Run(**(given | more), counters=counters(total, longest))
+    return Run(**(fields | changes), counters=counters(total, longest))
 
 
 def clean(*hazards: Any, complete: bool = True, blocks: int | None = None) -> Any:
     return SimpleNamespace(hazards=hazards, complete=complete, blocks_checked=blocks)
 
 
-def trial(place: Any = None, exercise: KernelExercise = EXERCISE, **more: Any) -> Any:
-    return Trial(exercise, more.pop("source", SOURCE), place or Place(), 3, **more)
+def trial(place: Any = None, exercise: KernelExercise = EXERCISE, **changes: Any) -> Any:
+    return Trial(exercise, changes.pop("source", SOURCE), place or Place(), 3, **changes)
 
 
 def test_small_sizes_come_first_and_5000_is_small() -> None:
@@ -339,10 +344,10 @@ def test_small_sizes_come_first_and_5000_is_small() -> None:
 def test_each_launch_has_numbers_of_its_own() -> None:
     one = trial()
     first = one.case(40, BLOCKS[0])
-    other = one.case(40, BLOCKS[1])
+    second = one.case(40, BLOCKS[1])
     again = one.case(40, BLOCKS[0])
     assert first.values["x"].tolist() == again.values["x"].tolist()
-    assert first.values["x"].tolist() != other.values["x"].tolist()
+    assert first.values["x"].tolist() != second.values["x"].tolist()
     assert one.case(41, BLOCKS[0]).values["x"][:40].tolist() != first.values["x"].tolist()
 
 
@@ -392,7 +397,7 @@ def test_hazards_are_looked_for_in_every_block_shape() -> None:
 # What is said of a launch
 
 
-def said(one: Trial, case: Case, seed: int = 0) -> str:
+def message(one: Trial, case: Case, seed: int = 0) -> str:
     try:
         one.run(case, "results", seed)
     except NotYet as reason:
@@ -400,13 +405,13 @@ def said(one: Trial, case: Case, seed: int = 0) -> str:
     return ""
 
 
-def test_a_launch_is_right_or_told() -> None:
+def test_a_wrong_launch_is_explained() -> None:
     hints = (Advice(advice.unchanged, "Write it."), Advice(advice.fault("endless"), "End it."))
     advised = replace(EXERCISE, advice=hints)
 
-    def of(run: Any, seed: int = 0, **more: Any) -> str:
-        one = trial(Place(run), advised, **more)
-        return said(one, one.case(4, BLOCKS[0]), seed)
+    def of(run: Any, seed: int = 0, **changes: Any) -> str:
+        one = trial(Place(run), advised, **changes)
+        return message(one, one.case(4, BLOCKS[0]), seed)
 
     assert of(None) == of(None, 3) == ""
     wrong = of(lambda case, seed: run_of(case, outputs={"y": case.wanted["y"] + 1}))
@@ -432,16 +437,16 @@ def test_a_result_that_depends_on_the_output_before_is_named() -> None:
         return run_of(case, outputs={"y": case.wanted["y"] + 1}) if seed else None
 
     one = trial(Place(by_seed))
-    assert ": the result depends on what the output held before" in said(one, one.case(4, BLOCKS[0]), 2)
+    assert ": the result depends on what the output held before" in message(one, one.case(4, BLOCKS[0]), 2)
 
 
 # The stages
 
 
-def judged(*steps: tuple[str, Any], **more: Any) -> tuple[list[Any], int]:
-    begun: list[int] = []
-    found = stages._judge_stages(trial(**more), steps, lambda: begun.append(1))  # type: ignore[arg-type]
-    return [(stage.state, stage.said) for stage in found], len(begun)
+def judged(*steps: tuple[str, Any], **changes: Any) -> tuple[list[Any], int]:
+    starts: list[int] = []
+    results = stages._judge_stages(trial(**changes), steps, lambda: starts.append(1))  # type: ignore[arg-type]
+    return [(stage.state, stage.said) for stage in results], len(starts)
 
 
 def fails(_: Any) -> str:
@@ -461,8 +466,8 @@ def test_the_first_stage_that_fails_ends_it_but_a_budget() -> None:
     later = ("hazards", says("never"))
     failed = judged(("results", says("a.")), ("results", fails), later, later)
     assert failed == ([("failed", "bad."), *[LEFT] * 4], 3)
-    both = judged(("budget", fails), ("parallelism", fails), ("results", says("never")))
-    assert both == ([LEFT] * 3 + [("failed", "bad.")] * 2, 3)
+    report = judged(("budget", fails), ("parallelism", fails), ("results", says("never")))
+    assert report == ([LEFT] * 3 + [("failed", "bad.")] * 2, 3)
     spent = judged(("budget", fails), ("parallelism", says("even.")), ("results", says("never")))
     assert spent[0] == [LEFT] * 3 + [("failed", "bad."), ("passed", "even.")]
     assert judged(("budget", fails), ("hazards", says("never")))[0] == [LEFT] * 3 + [("failed", "bad."), LEFT]
@@ -470,7 +475,7 @@ def test_the_first_stage_that_fails_ends_it_but_a_budget() -> None:
         judged(("results", lambda _: raising(bench.unwritten())))
 
 
-def test_results_are_counted_in_words_and_hopeless_work_is_seen() -> None:
+def test_hopeless_work_is_noticed() -> None:
     one = trial(Place(good=(100, 10)))
     assert stages.results(one) == "22 launches with 4 small sizes and 3 block shapes"
     assert [seed for _, seed in one.bench.launched] == list(range(22))
@@ -478,17 +483,17 @@ def test_results_are_counted_in_words_and_hopeless_work_is_seen() -> None:
     assert one.longest[1].longest_warp_instructions == 10
     # The most work counts, in blocks of more than a warp, beside the reference's.
     for most, hopeless in ((4000, False), (4001, True)):
-        much = trial(
+        large = trial(
             Place(lambda case, seed, m=most: run_of(case, m if case.size == 40 else 9), good=(100, 10))
         )
-        stages.results(much)
-        assert (much.hopeless is not None) == hopeless
-    assert much.hopeless.case.size == 40
-    assert prod(much.hopeless.case.block) > 32
-    assert "it executes 4,001 instructions where 100 are enough" in much.hopeless.said
-    few = trial(Place(lambda case, seed: run_of(case, 9999 if prod(case.block) == 32 else 9)))
-    stages.results(few)
-    assert few.hopeless is None
+        stages.results(large)
+        assert (large.hopeless is not None) == hopeless
+    assert large.hopeless.case.size == 40
+    assert prod(large.hopeless.case.block) > 32
+    assert "it executes 4,001 instructions where 100 are enough" in large.hopeless.said
+    narrow = trial(Place(lambda case, seed: run_of(case, 9999 if prod(case.block) == 32 else 9)))
+    stages.results(narrow)
+    assert narrow.hopeless is None
     busy = trial(Place(lambda case, seed: run_of(case, 9, case.size)))
     stages.results(busy)
     assert busy.longest[0].size == 5000
@@ -521,7 +526,7 @@ def test_orders_name_the_run_and_why() -> None:
     assert one.bench.orders == 2 * [("reversed", 0), ("random", 1), ("in turns", 2)]
     assert [seed for _, seed in one.bench.launched] == 2 * [0, 1, 2]
 
-    def told(order: str, hazards: bool = False) -> str:
+    def error_(order: str, hazards: bool = False) -> str:
         place = Place(lambda case, seed: run_of(case, outputs={"y": case.wanted["y"] + 1}))
         place.reports = [clean(hazard("race", "two write"))] if hazards else []
         run = place._run
@@ -530,27 +535,27 @@ def test_orders_name_the_run_and_why() -> None:
             stages.orders(trial(place))
         return str(error.value)
 
-    assert ", run in reverse order: y[0] is" in told("reversed")
-    assert told("random").endswith(
+    assert ", run in reverse order: y[0] is" in error_("reversed")
+    assert error_("random").endswith(
         "CUDA promises no order of blocks: let them work on different elements, or use atomics."
     )
-    assert ", run in random order: " in told("random")
-    assert ", run with blocks that take turns at barriers: " in told("in turns")
-    assert told("in turns").endswith("has to hold whatever they did meanwhile.")
-    assert told("in turns", hazards=True).endswith("the result is right by luck only: two write")
-    assert "CUDA promises no order" in told("reversed", hazards=True)
+    assert ", run in random order: " in error_("random")
+    assert ", run with blocks that take turns at barriers: " in error_("in turns")
+    assert error_("in turns").endswith("has to hold whatever they did meanwhile.")
+    assert error_("in turns", hazards=True).endswith("the result is right by luck only: two write")
+    assert "CUDA promises no order" in error_("reversed", hazards=True)
 
 
 def hazard(kind: str, message: str, severity: str = "error", space: str = "global") -> Any:
     return SimpleNamespace(kind=kind, message=message, severity=severity, space=space)
 
 
-def test_hazards_are_told_where_they_are_ones() -> None:
-    def told(*reports: Any, off: float = 0.0, **more: Any) -> str:
+def test_hazards_are_reported_unless_harmless() -> None:
+    def error_(*reports: Any, off: float = 0.0, **changes: Any) -> str:
         place = Place()
         place.reports = list(reports)
         place.off = off
-        one = trial(place, replace(EXERCISE, **more))
+        one = trial(place, replace(EXERCISE, **changes))
         try:
             return stages.hazards(one)
         except NotYet as reason:
@@ -558,31 +563,33 @@ def test_hazards_are_told_where_they_are_ones() -> None:
 
     launches = len(trial().hazard_cases())
     fine = f"no races or stray accesses, nothing read unwritten, masks in order ({launches} launches)."
-    assert told() == fine
-    assert told(clean(), clean(hazard("RAW", "one reads."))) == "the result is right by luck only: one reads."
-    assert told(clean(hazard("WAW", "same value", "info"))) == fine
+    assert error_() == fine
+    assert (
+        error_(clean(), clean(hazard("RAW", "one reads."))) == "the result is right by luck only: one reads."
+    )
+    assert error_(clean(hazard("WAW", "same value", "info"))) == fine
     twice_ = clean(hazard("WAW", "two write x, and nothing says who", "info"))
-    assert told(twice_, once=True) == "two write x. Every element belongs to one thread."
-    assert told(clean(hazard("WAW", "two write s[0] alike", "info", "shared")), once=True) == fine
-    assert told(clean(hazard("RAW", "some", "info")), once=True) == fine
+    assert error_(twice_, once=True) == "two write x. Every element belongs to one thread."
+    assert error_(clean(hazard("WAW", "two write s[0] alike", "info", "shared")), once=True) == fine
+    assert error_(clean(hazard("RAW", "some", "info")), once=True) == fine
     absent = clean(hazard("shuffle from an absent lane", "a lane is absent."))
-    assert told(absent) == fine
-    assert told(absent, off=1.0) == "the result is right by luck only: a lane is absent."
-    both = clean(hazard("shuffle from an absent lane", "x"), hazard("RAW", "y."))
-    assert told(both).endswith("only: y.")
-    assert told(Fault("endless", "it does not end.")) == "it does not end."
-    some = told(clean(complete=False, blocks=1))
+    assert error_(absent) == fine
+    assert error_(absent, off=1.0) == "the result is right by luck only: a lane is absent."
+    report = clean(hazard("shuffle from an absent lane", "x"), hazard("RAW", "y."))
+    assert error_(report).endswith("only: y.")
+    assert error_(Fault("endless", "it does not end.")) == "it does not end."
+    some = error_(clean(complete=False, blocks=1))
     assert re.fullmatch(
         r"it takes so long that the checks saw only 1 of \d+ blocks; let threads share the work\.", some
     )
-    assert "saw only 0 of" in told(clean(complete=False))
+    assert "saw only 0 of" in error_(clean(complete=False))
 
 
 def test_a_real_gpu_is_tried_with_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Case] = []
+    cases_: list[Case] = []
 
     def on_gpu(cp: Any, exercise: Any, source: Any, case: Case) -> Any:
-        seen.append(case)
+        cases_.append(case)
         bad = 1 if case.size == 5001 and cp == "bad" else 0
         return {"y": case.wanted["y"] + bad}, {"y": case.wanted["y"] - 1}
 
@@ -591,7 +598,7 @@ def test_a_real_gpu_is_tried_with_every_size(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(session, "real_cp", lambda: "good")
     one = trial()
     assert stages.on_real_gpu(one) == "The same on the NVIDIA L4."
-    assert len(seen) == 24
+    assert len(cases_) == 24
     monkeypatch.setattr(session, "real_cp", lambda: "bad")
     with pytest.raises(NotYet, match=r"threads, on the NVIDIA L4: y\[0\]"):
         stages.on_real_gpu(one)
@@ -603,8 +610,8 @@ def test_a_real_gpu_is_tried_with_every_size(monkeypatch: pytest.MonkeyPatch) ->
 def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 4096) -> Counted:
     stats: Any = SimpleNamespace(local_bytes=0)
     case = labelled_case(EXERCISE, Draw(0), size, (256, 1, 1))
-    made = [None if c is None else Costs(c, stats) for c in (yours, reference or counters(), naive)]
-    return Counted(case, *made)  # type: ignore[arg-type]
+    run_ = [None if c is None else Costs(c, stats) for c in (yours, reference or counters(), naive)]
+    return Counted(case, *run_)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -691,36 +698,38 @@ def test_a_budget_holds_in_every_launch_that_the_reference_keeps_it_in() -> None
 
 
 def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_large(monkeypatch: Any) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def shipped(exercise: Any, file: str, size: Any, block: Any, device: str) -> Costs:
-        asked.append((file, size, block, device))
+        calls.append((file, size, block, device))
         return Costs(counters(5), SimpleNamespace(local_bytes=0))  # type: ignore[arg-type]
 
     monkeypatch.setattr(costs, "_solution_costs", shipped)
-    drawn = [(700, (64, 1, 1)), (6000, (128, 1, 1))]
-    measured = replace(EXERCISE.measured, drawn=lambda rng: drawn)
+    launches_ = [(700, (64, 1, 1)), (6000, (128, 1, 1))]
+    measured = replace(EXERCISE.measured, drawn=lambda rng: launches_)
     exercise = replace(EXERCISE, naive="slow.cu", budgets=(BUDGET,), measured=measured)
     case = labelled_case(exercise, Draw(1), 20_000, (64, 1, 1))
     one = trial(Place(good=(40, 4)), exercise, large=[(case, counters(77))])
-    found = costs.counted_launches(one)
-    assert [(c.case.size, c.case.block[0]) for c in found] == [
+    results = costs.counted_launches(one)
+    assert [(c.case.size, c.case.block[0]) for c in results] == [
         (4096, 256),
         (700, 64),
         (6000, 128),
         (20_000, 64),
     ]
-    assert [c.reference.counters.warp_instructions for c in found] == [5, 40, 40, 40]
-    assert [c.naive and c.naive.counters.warp_instructions for c in found] == [5, None, None, None]
-    assert [c.yours.counters.warp_instructions for c in found] == [100, 100, 100, 77]
-    assert asked == [(file, 4096, (256, 1, 1), "A100") for file in ("good.cu", "slow.cu")]
-    assert costs.counted_launches(one) is found
+    assert [c.reference.counters.warp_instructions for c in results] == [5, 40, 40, 40]
+    assert [c.naive and c.naive.counters.warp_instructions for c in results] == [5, None, None, None]
+    assert [c.yours.counters.warp_instructions for c in results] == [100, 100, 100, 77]
+    assert calls == [(file, 4096, (256, 1, 1), "A100") for file in ("good.cu", "slow.cu")]
+    assert costs.counted_launches(one) is results
     assert len(one.bench.launched) == 3
     assert costs.counted_launches(trial(exercise=EXERCISE))[0].naive is None
     assert len(costs.counted_launches(trial())) == 3
     # Of caches, and where there are few columns, large launches say nothing.
     cold = replace(exercise, budgets=(Budget("dram_bytes"),))
     assert len(costs.counted_launches(trial(Place(), cold, large=[(case, counters())]))) == 3
-    for columns, more in ((31, 0), (32, 1)):
+    for columns, changes in ((31, 0), (32, 1)):
         flat = replace(case, size=(700, columns))
-        assert len(costs.counted_launches(trial(Place(), exercise, large=[(flat, counters())]))) == 3 + more
+        assert (
+            len(costs.counted_launches(trial(Place(), exercise, large=[(flat, counters())]))) == 3 + changes
+        )

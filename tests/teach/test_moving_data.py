@@ -26,7 +26,7 @@ def t4() -> Iterator[None]:
         yield
 
 
-def activity(number: int, copy_kind: Any, pinned: bool | None, took_ns: int, **more: Any) -> Activity:
+def activity(number: int, copy_kind: Any, pinned: bool | None, took_ns: int, **fields: Any) -> Activity:
     start = 10_000_000 * number
     return Activity(
         kind="MEMCPY",
@@ -39,7 +39,7 @@ def activity(number: int, copy_kind: Any, pinned: bool | None, took_ns: int, **m
         size_bytes=16 * MIB,
         copy_kind=copy_kind,
         pinned=pinned,
-        **more,
+        **fields,
     )
 
 
@@ -63,7 +63,7 @@ def timeline(*activities: Activity, calls_ns: tuple[int, ...] = ()) -> gl.timeli
     )
 
 
-def test_a_move_has_its_way_its_rate_and_what_the_host_did() -> None:
+def test_a_copy_has_a_path_a_rate_and_the_hosts_wait() -> None:
     view = where.where(
         timeline(
             activity(1, "HtoD", False, 2_000_000),
@@ -101,7 +101,7 @@ def test_an_empty_timeline_says_what_to_do() -> None:
         where.where(timeline())
 
 
-def test_kernels_are_told_apart_by_where_their_arrays_lie() -> None:
+def test_kernels_are_classified_by_the_memory_of_their_arrays() -> None:
     cp = gl.cp
     cupyx = gl.cupyx
     n = 1 << 20
@@ -117,7 +117,7 @@ def test_kernels_are_told_apart_by_where_their_arrays_lie() -> None:
     assert [move.way for move in view.record] == ["zero-copy", "managed", "at home", "at home"]
 
 
-def test_managed_memory_is_refused_before_it_is_asked_for() -> None:
+def test_managed_memory_is_refused_before_the_allocation() -> None:
     cp = gl.cp
     free, total = cp.cuda.runtime.memGetInfo()
     with pytest.raises(GpulabError, match="can hang a GPU"):
@@ -128,25 +128,25 @@ def test_managed_memory_is_refused_before_it_is_asked_for() -> None:
     assert cp.cuda.runtime.pointerGetAttributes(x.data.ptr).type == cp.cuda.runtime.memoryTypeManaged
 
 
-@pytest.mark.parametrize("shown", ["rates", "frameworks", "managed", "two_processes", "from_file"])
-def test_what_was_recorded_says_where(shown: str) -> None:
-    table = getattr(elsewhere, shown)()
+@pytest.mark.parametrize("name", ["rates", "frameworks", "managed", "two_processes", "from_file"])
+def test_recorded_tables_name_their_device(name: str) -> None:
+    table = getattr(elsewhere, name)()
     assert "recorded on NVIDIA H200 (2026-" in repr(table)
     assert table.provenance.source == "recorded"
     assert "<table" in table._repr_html_()
 
 
-def test_recorded_figures_agree_with_what_the_texts_say() -> None:
-    told = elsewhere.recorded()["h200"]
-    assert told["torch"]["read before it came"] == 0.0
-    assert told["torch"]["pageable to cuda, non_blocking"]["call_us"] > 8_000
-    assert told["managed"]["kernel, pages on the host"] == pytest.approx(7_000, rel=0.05)
-    assert told["managed"]["prefetch"] == pytest.approx(1_400, rel=0.05)
-    assert told["zero-copy"]["zero-copy, 8 reads"] == pytest.approx(12_900, rel=0.01)
-    assert told["ipc"]["sum here"] == 2 * told["ipc"]["sum there"]
+def test_recorded_numbers_agree_with_the_texts() -> None:
+    record = elsewhere.recorded()["h200"]
+    assert record["torch"]["read before it came"] == 0.0
+    assert record["torch"]["pageable to cuda, non_blocking"]["call_us"] > 8_000
+    assert record["managed"]["kernel, pages on the host"] == pytest.approx(7_000, rel=0.05)
+    assert record["managed"]["prefetch"] == pytest.approx(1_400, rel=0.05)
+    assert record["zero-copy"]["zero-copy, 8 reads"] == pytest.approx(12_900, rel=0.01)
+    assert record["ipc"]["sum here"] == 2 * record["ipc"]["sum there"]
 
 
-def test_what_fails_on_a_gpu_is_said_and_the_record_shown(
+def test_a_failure_on_a_gpu_falls_back_to_the_record(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real = replace(session.which_device(), kind="cuda", device="NVIDIA L4")
@@ -172,7 +172,7 @@ def as_tuple(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("answer", "kind"), [(as_list, "list"), (as_tuple, "tuple")])
-def test_a_wrong_kind_of_result_is_called_what_it_is(answer: Any, kind: str) -> None:
+def test_a_wrong_kind_of_result_is_named(answer: Any, kind: str) -> None:
     verdict = gl.check("08-report", answer)
     assert not verdict.passed
     assert f" returns {kind}, and the result should be" in repr(verdict)

@@ -34,14 +34,14 @@ pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not inst
 
 def declared() -> dict[str, tuple[list[Wrong], list[Right]]]:
     """Exercise -> its wrong and its right answers."""
-    found: dict[str, tuple[list[Wrong], list[Right]]] = {name: ([], []) for name in folders.exercises()}
+    exercise: dict[str, tuple[list[Wrong], list[Right]]] = {name: ([], []) for name in folders.exercises()}
     for folder in folders.folders():
         module: Any = importlib.import_module(f"tests.answers.{folder.path.name}")
         for wrong in module.WRONG:
-            found[wrong.exercise_id][0].append(wrong)
+            exercise[wrong.exercise_id][0].append(wrong)
         for right in module.RIGHT:
-            found[right.exercise_id][1].append(right)
-    return found
+            exercise[right.exercise_id][1].append(right)
+    return exercise
 
 
 DECLARED = declared()
@@ -62,16 +62,16 @@ def test_wrong_answers_fail_and_right_ones_pass(name: str, record_property: Any)
     exercise = folders.exercises()[name]
     wrong, right = sampled(name)
     misjudged = []
-    for one, number in itertools.product(wrong, range(DRAWS)):
-        verdict = judge(exercise, one.answer, Past(number=number))
-        if verdict or verdict.failed_stage != one.stage or one.says not in verdict.message:
-            misjudged.append(f"{one.what}, draw {number}: [{verdict.failed_stage}] {verdict!r}")
+    for wrong_, number in itertools.product(wrong, range(DRAWS)):
+        verdict = judge(exercise, wrong_.answer, Past(number=number))
+        if verdict or verdict.failed_stage != wrong_.stage or wrong_.says not in verdict.message:
+            misjudged.append(f"{wrong_.what}, draw {number}: [{verdict.failed_stage}] {verdict!r}")
         if "\n" in verdict.message:
-            misjudged.append(f"{one.what}: more than a line")
-    for other, number in itertools.product(right, range(DRAWS)):
-        verdict = judge(exercise, other.answer, Past(number=number))
+            misjudged.append(f"{wrong_.what}: more than a line")
+    for right_, number in itertools.product(right, range(DRAWS)):
+        verdict = judge(exercise, right_.answer, Past(number=number))
         if not verdict:
-            misjudged.append(f"{other.what}, draw {number}: [{verdict.failed_stage}] {verdict!r}")
+            misjudged.append(f"{right_.what}, draw {number}: [{verdict.failed_stage}] {verdict!r}")
     record_property("figure", f"{name}: {len(wrong)} wrong and {len(right)} right answers")
     assert not misjudged, "\n" + "\n".join(misjudged)
 
@@ -89,15 +89,20 @@ def test_enough_wrong_and_right_answers_are_declared() -> None:
 
 
 def test_shown_answers_are_declared() -> None:
-    every = [one for wrong, _ in DECLARED.values() for one in wrong]
-    tried = {(one.exercise_id, one.what, one.stage, one.says) for one in every}
+    every = [wrong_ for wrong, _ in DECLARED.values() for wrong_ in wrong]
+    tried = {(wrong_.exercise_id, wrong_.what, wrong_.stage, wrong_.says) for wrong_ in every}
     for folder in folders.folders():
-        shown = {(one.exercise_id, one.mistake, one.stage, one.message) for one in folder.shown_answers}
-        assert shown <= tried
-        assert {one[0] for one in shown} == set(folder.exercises)
+        shown_answers = {
+            (wrong_.exercise_id, wrong_.mistake, wrong_.stage, wrong_.message)
+            for wrong_ in folder.shown_answers
+        }
+        assert shown_answers <= tried
+        assert {wrong_[0] for wrong_ in shown_answers} == set(folder.exercises)
 
 
-ASKED = sorted(name for name, found in folders.exercises().items() if not isinstance(found, KernelExercise))
+ASKED = sorted(
+    name for name, exercise in folders.exercises().items() if not isinstance(exercise, KernelExercise)
+)
 
 
 @pytest.mark.parametrize("name", sample.part(ASKED, 4))
@@ -109,7 +114,9 @@ def test_unexpected_results_are_not_a_fault_of_the_check(name: str) -> None:
         assert "a fault of gpulab" not in verdict.message
 
 
-KERNELS = sorted(name for name, found in folders.exercises().items() if isinstance(found, KernelExercise))
+KERNELS = sorted(
+    name for name, exercise in folders.exercises().items() if isinstance(exercise, KernelExercise)
+)
 
 
 @pytest.mark.parametrize("name", sample.part(KERNELS, 4))

@@ -20,8 +20,8 @@ from virtualgpu.records.hazards import Place
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
 def test_every_row_of_the_catalogue_is_the_error_it_is_called() -> None:
-    found = catalogue.run()
-    statuses = {name: seen.record.status for name, seen in found.runs.items()}
+    runs = catalogue.run()
+    statuses = {name: run.record.status for name, run in runs.runs.items()}
     assert statuses == {
         "too_much_memory": 0,
         "too_many_threads": 1,
@@ -31,9 +31,9 @@ def test_every_row_of_the_catalogue_is_the_error_it_is_called() -> None:
         "launch_failure": 719,
         "endless_kernel": 702,
     }
-    assert found.lost == [name for name, status in statuses.items() if status >= 700]
-    assert "lives" in repr(found)
-    assert repr(found).count("lost") == len(found.lost)
+    assert runs.lost == [name for name, status in statuses.items() if status >= 700]
+    assert "lives" in repr(runs)
+    assert repr(runs).count("lost") == len(runs.lost)
 
 
 def test_the_arrow_points_at_the_byte_that_was_hit() -> None:
@@ -41,14 +41,14 @@ def test_the_arrow_points_at_the_byte_that_was_hit() -> None:
     rows = store[:1024]
     index = store[1024:]
     place = Place(4, "rows[i] = i;", (4, 0, 0), (0, 0, 0))
-    for beyond in (0, 128):
+    for offset in (0, 128):
         write = Write(kind="store", name="number_rows", launch=1, place=place)
-        stray = figures.Stray({"rows": rows, "index": index}, write, "rows", 1024 + beyond)
-        assert f"writes index[{beyond}]" in stray.describe()
+        stray = figures.Stray({"rows": rows, "index": index}, write, "rows", 1024 + offset)
+        assert f"writes index[{offset}]" in stray.describe()
         page = stray._repr_html_()
         boxes = [float(x) for x in re.findall(r'<rect x="([\d.]+)"', page)]
         share = (boxes[2] - boxes[0]) / (630 - boxes[0])
-        assert share == pytest.approx((1024 + beyond) / 1280, abs=0.01)
+        assert share == pytest.approx((1024 + offset) / 1280, abs=0.01)
         assert f'aria-label="{stray.describe()}"' in page
 
 
@@ -62,23 +62,23 @@ def nans(program: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_the_hunt_is_to_find_depends_on_its_kind(seed: int) -> None:
+def test_the_expected_result_of_the_hunt_depends_on_its_kind(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for stale, kind in itertools.product((False, True), exercises.KINDS):
         program = exercises.draw_program(rng, kind, stale)
         names = list(program.written_values)
-        made = nans(program)
-        assert (program.expected is None) == (kind == "none") == (not made)
+        arrays = nans(program)
+        assert (program.expected is None) == (kind == "none") == (not arrays)
         if program.expected is not None:
-            assert program.expected[0] == made[0]
+            assert program.expected[0] == arrays[0]
         if kind in ("last", "two", "alone"):
-            assert made == [names[-1]]
+            assert arrays == [names[-1]]
         if kind in ("two", "twice"):
             row, col = program.expected[1]
-            rows, cols = np.nonzero(np.isnan(program.written_values[made[0]]))
+            rows, cols = np.nonzero(np.isnan(program.written_values[arrays[0]]))
             assert (rows.min(), cols[rows.argmin()]) == (row, col)
             assert cols.min() < col
-        assert (made[:1] == ["x"]) == (kind == "input")
+        assert (arrays[:1] == ["x"]) == (kind == "input")
         assert len(set(program.array_names.values())) < len(program.array_names) or kind not in (
             "in place",
             "over the input",
@@ -95,10 +95,10 @@ def test_the_recorded_screen_names_the_lines_that_our_checker_names() -> None:
     code = screens.program.split('r"""')[1].split('"""')[0]
     x = cp.zeros(5 * 256, dtype=cp.int32)
     sums = cp.zeros(5, dtype=cp.int32)
-    (found,) = gl.sanitize(cp.RawKernel(code, "block_sum"), 5, 256, (x, sums)).hazards
+    (runs,) = gl.sanitize(cp.RawKernel(code, "block_sum"), 5, 256, (x, sums)).hazards
     theirs = re.findall(r"\.cu:(\d+)", screens.screen("racecheck", only="========="))
-    assert found.first is not None
-    assert sorted(map(int, theirs)) == sorted([found.first.line, found.second.line])
+    assert runs.first is not None
+    assert sorted(map(int, theirs)) == sorted([runs.first.line, runs.second.line])
     assert "0 errors" in screens.screen("memcheck", only="=========")
     (line,) = re.findall(r"\.cu:(\d+)", screens.screen("memcheck", "no-pool", only="========="))
     assert "sums[blockIdx.x]" in code.splitlines()[int(line) - 1]

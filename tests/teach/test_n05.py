@@ -9,15 +9,15 @@ from gpulab_course.content import kernels
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:H200"])
-def test_each_rung_is_faster_and_a_small_tile_does_not_relieve_l2(device: str) -> None:
+def test_each_version_is_faster_and_a_small_tile_does_not_relieve_l2(device: str) -> None:
     cp = gl.use_device(device).cp
     x = cp.arange(512 * 512, dtype=cp.float32).reshape(512, 512)
-    turned = cp.zeros_like(x)
+    transposed = cp.zeros_like(x)
     spans = []
     for name in ("naive", "tiled", "padded", "vectors"):
-        step = kernels.launch(f"transpose_{name}", x, turned).step
+        step = kernels.launch(f"transpose_{name}", x, transposed).step
         step()
-        assert (turned.get() == x.get().T).all()
+        assert (transposed.get() == x.get().T).all()
         spans.append(gl.launch(**step).trace.span_ns)
     assert spans == sorted(spans, reverse=True)
     assert spans[1] < 0.7 * spans[0]

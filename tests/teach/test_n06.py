@@ -9,8 +9,8 @@ import gpulab as gl
 from gpulab_course.content.n06_patterns import figures
 
 
-@pytest.mark.parametrize("device", ["virtual:T4", "virtual:RTX 4090", "virtual:H100"])
-def test_each_rung_is_faster_and_the_last_keeps_pace_with_a_copy(device: str) -> None:
+@pytest.mark.parametrize("device", ["virtual:T4", "virtual:H100"])
+def test_each_version_is_faster_and_the_last_is_as_fast_as_a_copy(device: str) -> None:
     gl.use_device(device)
     race = figures.race(elements=1 << 22)
     times = [lap.busy_ns for lap in race.record]
@@ -21,14 +21,14 @@ def test_each_rung_is_faster_and_the_last_keeps_pace_with_a_copy(device: str) ->
 
 @pytest.mark.parametrize(("n", "threads"), [(128, 32), (256, 32), (256, 128)])
 def test_attention_in_tiles_is_right_and_each_block_reads_all_of_k_and_v(n: int, threads: int) -> None:
-    found, arrays = figures.attend(n, threads)
-    q, k, v, out = (each.get().astype(np.float64) for each in arrays)
+    counts, arrays = figures.attend(n, threads)
+    q, k, v, out = (array.get().astype(np.float64) for array in arrays)
     weights = np.exp(q @ k.T)
     assert np.allclose(out, weights / weights.sum(axis=1, keepdims=True) @ v, atol=1e-5)
-    assert figures.tile_bytes(found) == (n // threads) * (k.size + v.size) * 4
+    assert figures.tile_bytes(counts) == (n // threads) * (k.size + v.size) * 4
     # From DRAM each comes once, and q: no scores.
-    assert found.caches is not None
-    assert found.caches.dram_read_bytes == 3 * q.size * 4
+    assert counts.caches is not None
+    assert counts.caches.dram_read_bytes == 3 * q.size * 4
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:A100"])

@@ -14,7 +14,7 @@ def _device(request: pytest.FixtureRequest) -> None:
     gl.use_device(request.param)
 
 
-def test_pieces_of_work_are_what_numpy_says() -> None:
+def test_pieces_of_work_equal_numpys() -> None:
     x = np.random.default_rng(7).random(1000, dtype=np.float32)
     a = gl.cp.asarray(x)
     work.simmer(a)
@@ -28,9 +28,9 @@ def test_pieces_of_work_are_what_numpy_says() -> None:
 
 
 def test_a_missing_event_shows_on_the_conveyor_and_more_pieces_pay() -> None:
-    whole, cut, early = (figures.conveyor(*how) for how in ((1, True), (8, True), (8, True, False)))
-    assert cut.span_ns < 0.8 * whole.span_ns
-    assert not figures.find_early_kernels(whole)
+    single, cut, early = (figures.conveyor(*how) for how in ((1, True), (8, True), (8, True, False)))
+    assert cut.span_ns < 0.8 * single.span_ns
+    assert not figures.find_early_kernels(single)
     assert not figures.find_early_kernels(cut)
     assert figures.find_early_kernels(early)
     for copy, kernel in figures.find_early_kernels(early):
@@ -60,18 +60,18 @@ def test_a_race_has_more_than_one_result_and_a_wait_leaves_one() -> None:
         if ordered:
             stream.wait_event(gl.cp.cuda.Stream.null.record())
         with stream:
-            found = a.sum()
+            total_ = a.sum()
         stream.synchronize()
-        return float(found)
+        return float(total_)
 
     assert sorted(clocks.possible_results(lambda cp: total(cp, False))) == [0, 64]
     assert clocks.possible_results(lambda cp: total(cp, True)) == [64]
 
 
 def test_the_hosts_clock_is_the_modelled_one() -> None:
-    begun = clocks.host_ms()
+    start_ms = clocks.host_ms()
     clocks.busy(1500)
-    assert clocks.host_ms() - begun == pytest.approx(1.5)
+    assert clocks.host_ms() - start_ms == pytest.approx(1.5)
 
 
 def test_two_environments_overlap_and_one_does_not() -> None:

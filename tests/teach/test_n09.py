@@ -14,14 +14,14 @@ from gpulab_course.content.screens import Screens
 def test_one_block_is_a_hundred_per_cent_and_one_sm() -> None:
     view = figures.BusySms(recorded_session())
     assert "100 % GPU utilization, 0.76 % of the SMs" in view.sentence()
-    one = view.png()
+    first_png = view.png()
     view.launch_index = len(figures.SPINS) - 1
     assert "100 % of the SMs active" in view.sentence()
-    assert view.png() != one
+    assert view.png() != first_png
     assert view.pictured == {"launch_index": view.launch_index}
 
 
-def test_nvidia_smi_and_the_monitor_tell_of_the_same_seconds() -> None:
+def test_nvidia_smi_and_the_monitor_agree() -> None:
     """Two programs that read the same GPU at once, each with a clock of its own."""
     record = recorded_session()
     headings = {
@@ -30,18 +30,18 @@ def test_nvidia_smi_and_the_monitor_tell_of_the_same_seconds() -> None:
     }
     for tool, names in headings.items():
         table = nvidia_smi.wrote(tool)
-        at = [table.headings.index(name) for name in names]
+        columns = [table.headings.index(name) for name in names]
         for phase, *cells in table.rows:
             if phase.startswith("spin") or phase == figures.PRODUCT:
-                told = [float(cells[column - 1].split()[0]) for column in at]
+                values = [float(cells[column - 1].split()[0]) for column in columns]
                 mine = record.within(phase)
-                assert abs(told[0] - np.nanmax(mine["utilization"])) <= 1, phase
-                assert abs(told[1] - (mine.mean_power_w or 0)) < 0.1 * told[1], (
+                assert abs(values[0] - np.nanmax(mine["utilization"])) <= 1, phase
+                assert abs(values[1] - (mine.mean_power_w or 0)) < 0.1 * values[1], (
                     phase
                 )  # instantaneous power varies
 
 
-def test_the_record_shows_what_the_notebook_says_of_clocks_and_of_dram() -> None:
+def test_the_record_supports_the_notebook_on_clocks_and_dram() -> None:
     record = recorded_session()
     ones = record.within(figures.ONES)
     random = record.within(figures.PRODUCT)
@@ -52,7 +52,7 @@ def test_the_record_shows_what_the_notebook_says_of_clocks_and_of_dram() -> None
         assert figures.held(phase) == ["software power cap"]
     wide = record.within(figures.ADDITION_WIDE)
     assert (wide.mean_power_w or 0) > (ones.mean_power_w or 0)
-    clocks = [each.mean("sm_clock") or 0 for each in (random, ones, wide)]
+    clocks = [phase_.mean("sm_clock") or 0 for phase_ in (random, ones, wide)]
     assert clocks == sorted(clocks)
     assert figures.held(wide) == []
     assert (wide.mean("dram") or 0) > 2 * (record.within(figures.ADDITION).mean("dram") or 0)

@@ -35,11 +35,11 @@ def test_the_four_numbers_are_those_of_both_pools(size: int) -> None:
 def test_the_puzzle_leaves_enough_and_serves_it_not() -> None:
     cp = gl.use_device("virtual:A100").cp
     default = cp.get_default_memory_pool()
-    kept = figures.tetris()
+    blocks = figures.tetris()
     assert default.free_bytes() > 1.19 * figures.GIB
     with pytest.raises(cp.cuda.memory.OutOfMemoryError):
         cp.empty(figures.GIB, dtype=cp.uint8)
-    assert len(kept) == 5
+    assert len(blocks) == 5
 
 
 def counted(program: Any) -> MemoryUse:
@@ -90,9 +90,9 @@ def test_arrays_count_whichever_pool_they_are_from(pool: str) -> None:
             "none": None,
         }
         with cp.cuda.using_allocator(allocators[pool]):
-            kept = [cp.empty(1000, dtype=cp.uint8) for _ in range(7)]
-            del kept[:5]
-            kept.append(cp.empty(100, dtype=cp.uint8))
+            blocks = [cp.empty(1000, dtype=cp.uint8) for _ in range(7)]
+            del blocks[:5]
+            blocks.append(cp.empty(100, dtype=cp.uint8))
 
     assert 7000 <= counted(program).peak_used_bytes <= 7024
 
@@ -109,13 +109,13 @@ def test_traces_keep_the_rules_of_programs() -> None:
         elif ask.kind == "free":
             alive.remove(ask.number)
     assert not alive
-    null, some, other = sorted({ask.stream for ask in asks})
-    assert null == 0 < some < other
-    assert (some ^ other).bit_count() == 1
+    null, some, third = sorted({ask.stream for ask in asks})
+    assert null == 0 < some < third
+    assert (some ^ third).bit_count() == 1
     assert {ask.pool for ask in asks} == {0, 1}
 
 
-def test_a_block_that_another_stream_had_is_seen_wherever_it_overlaps() -> None:
+def test_a_block_of_another_stream_is_noticed_in_every_overlap() -> None:
     gl.use_device("virtual:A100")
 
     class Shares(pool.MyPool):
@@ -131,5 +131,5 @@ def test_a_block_that_another_stream_had_is_seen_wherever_it_overlaps() -> None:
     asks = (pool.Request("malloc", 0, 4096), pool.Request("free", 0), pool.Request("malloc", 1, 512, 1))
     with pytest.raises(NotYet, match="stream 0 has used"):
         pool_rules.check_log(asks, tuple(pool.drive(Shares, asks)))
-    more = (*asks, pool.Request("free", 1), pool.Request("empty"))
-    pool_rules.check_log(more, tuple(pool.drive(pool.MyPool, more)))
+    longer = (*asks, pool.Request("free", 1), pool.Request("empty"))
+    pool_rules.check_log(longer, tuple(pool.drive(pool.MyPool, longer)))

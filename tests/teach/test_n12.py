@@ -52,7 +52,7 @@ def test_one_kernel_does_a_product_a_layer_norm_and_gelu(layer: Any) -> None:
     assert np.abs(cp.asnumpy(y) - expected).max() < 2e-5
 
 
-def test_it_reads_of_memory_what_an_h200_counts(layer: Any) -> None:
+def test_the_kernel_reads_as_many_bytes_as_on_an_h200(layer: Any) -> None:
     with session.on_device("virtual:H200"):
         x, w, b = map(cp.asarray, layer[:3])
         kernel = cp.RawKernel(code(), "one_kernel")
@@ -70,16 +70,16 @@ def test_nine_expressions_read_eleven_arrays_and_write_nine() -> None:
 
     class Counting(np.ndarray):
         def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-            plain = [np.asarray(one) for one in inputs]
-            whole = {id(one) for one, base in zip(inputs, plain, strict=True) if base.shape == (4, 8)}
+            plain = [np.asarray(array) for array in inputs]
+            full = {id(array) for array, base in zip(inputs, plain, strict=True) if base.shape == (4, 8)}
             result = getattr(ufunc, method)(*plain, **kwargs)
-            moved.append((len(whole), 1))
+            moved.append((len(full), 1))
             return result.view(Counting)
 
     x = np.ones((4, 8), np.float32).view(Counting)
     v = x * np.ones(8, np.float32) + np.ones(8, np.float32)
     _ = v / (1 + np.exp(v * (v * v * -0.0713548 - 1.5957691)))
-    assert [sum(each) for each in zip(*moved, strict=True)] == [11, 9]
+    assert [sum(column) for column in zip(*moved, strict=True)] == [11, 9]
 
 
 def test_recorded_layers_are_in_the_order_that_the_text_has() -> None:

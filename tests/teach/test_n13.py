@@ -17,18 +17,18 @@ from virtualgpu import cp
 SEEDS = 20_000
 
 
-def test_counters_end_where_the_course_says() -> None:
+def test_counters_stop_at_the_stated_values() -> None:
     ends = figures.Counters((FP32, TF32, FP16, BF16, E4M3, E5M2)).record
     assert list(ends.values()) == [10_000, 2048, 2048, 256, 16, 8]
     assert [figures.stops_at(form) for form in figures.COUNTERS] == [2**24, 2048, 2048, 256, 16]
 
 
-def test_a_counter_is_what_numpy_counts() -> None:
-    held = np.float16(0)
+def test_a_counter_equals_numpys() -> None:
+    value = np.float16(0)
     counted = [0]
     for _ in range(2100):
-        held = np.float16(held + np.float16(1))
-        counted.append(int(held))
+        value = np.float16(value + np.float16(1))
+        counted.append(int(value))
     assert figures.count_by_ones(FP16, 2100) == counted
 
 
@@ -53,7 +53,7 @@ def test_sums_in_narrow_formats_are(form: Any) -> None:
     assert (np.abs(off) <= errors.worst_share(100, form) * np.abs(form.round_all(x)).sum(axis=1)).all()
 
 
-def test_a_sum_that_stops_is_no_random_walk() -> None:
+def test_a_stagnating_sum_is_not_a_random_walk() -> None:
     off = errors.sum_errors(np.random.default_rng(4).random((50, 1000)), BF16)
     assert math.sqrt((off**2).mean()) > 5 * errors.walk_rms(1000, BF16, 0.5, 12**-0.5)
 
@@ -69,7 +69,7 @@ def test_one_rounding_is_evenly_spread(form: Any) -> None:
 
 
 def test_products_on_an_h200_are_as_modelled() -> None:
-    rows = {name: (found, model) for name, _, found, model in figures.ErrorsAndSpeeds().record}
+    rows = {name: (measured, model) for name, _, measured, model in figures.ErrorsAndSpeeds().record}
     assert list(rows) == ["FP32", "TF32", "BF16", "FP16", "FP8 E4M3"]
     for name in ("TF32", "BF16", "FP16", "FP8 E4M3"):
         assert rows[name][0] == pytest.approx(rows[name][1], rel=0.05), name
@@ -78,13 +78,13 @@ def test_products_on_an_h200_are_as_modelled() -> None:
         figures.ErrorsAndSpeeds(7)
 
 
-def test_what_was_recorded_says_where() -> None:
+def test_recorded_tables_name_their_device() -> None:
     view = figures.ErrorsAndSpeeds(64)
     assert "recorded on NVIDIA H200" in repr(view)
     assert view.png().startswith(b"\x89PNG")
     assert "recorded on an NVIDIA H200" in figures.switches()
     assert "float16     bfloat16" in figures.autocast()
-    by_case = {each["case"]: each["rms"] for each in figures.recorded()["cupy_switches"]}
+    by_case = {row["case"]: row["rms"] for row in figures.recorded()["cupy_switches"]}
     assert by_case["env after a product"] == by_case["nothing"] < 1e-5 < by_case["env before import"]
 
 
@@ -135,10 +135,12 @@ def test_tf32_in_cublas_is_rounded_and_not_cut() -> None:
 
 
 def test_an_h200_keeps_14_bits_of_fp8_sums_and_fast_sums_lose_most_digits() -> None:
-    kept = figures.recorded()["accumulators"]
-    assert {kept[f"FP8 fast {place}"] for place in ("(0, 1, 2)", "(0, 64, 128)", "(0, 256, 511)")} == {14}
-    assert kept["FP8 (0, 1, 2)"] == 14
-    assert kept["FP8 (0, 128, 256)"] == kept["FP16 (0, 128, 256)"] == 24
+    bits_kept = figures.recorded()["accumulators"]
+    assert {bits_kept[f"FP8 fast {place}"] for place in ("(0, 1, 2)", "(0, 64, 128)", "(0, 256, 511)")} == {
+        14
+    }
+    assert bits_kept["FP8 (0, 1, 2)"] == 14
+    assert bits_kept["FP8 (0, 128, 256)"] == bits_kept["FP16 (0, 128, 256)"] == 24
     rms = next(row["rms"] for row in figures.recorded()["positive_sums"] if row["k"] == 4096)
     assert rms["fp8 fast=True"] > 100 * rms["fp8 fast=False"] > 100 * rms["the same numbers as fp16"]
 
@@ -178,7 +180,7 @@ def test_sums_of_mma_keep_as_many_bits_as_on_an_h200(name: str, types: str, form
     kernel = cp.RawKernel(MMA.replace("TYPES", types), "mma")
     k, store = (16, np.uint16) if form is FP16 else (32, np.uint8)
 
-    def kept(places: tuple[int, ...], j: int) -> bool:
+    def bits_kept(places: tuple[int, ...], j: int) -> bool:
         total = 0.0
         for step in range(places[-1] // k + 1):
             a = np.zeros(k, store)
@@ -195,5 +197,5 @@ def test_sums_of_mma_keep_as_many_bits_as_on_an_h200(name: str, types: str, form
     with session.on_device("virtual:H200"):
         for places in ((0, 1, 2), (0, 4, 8), (0, k, 2 * k)):
             bits = figures.recorded()["accumulators"][f"mma.sync {name} {places}"]
-            assert kept(places, top - bits + 1), places
-            assert not kept(places, top - bits), places
+            assert bits_kept(places, top - bits + 1), places
+            assert not bits_kept(places, top - bits), places

@@ -39,21 +39,21 @@ def test_words_are_those_of_random123() -> None:
     assert [f"{word:08x}" for word in right[0]] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
     key = 0x0123456789ABCDEF
     first = 2**32 - 1
-    made = generators.philox_words(key, first, 2)
+    words = generators.philox_words(key, first, 2)
     for mistake in ({"rounds": 9}, {"bumps": (0, 0)}, {"early": True}, {"counter_bits": 32}):
-        assert (generators.philox_words(key, first, 2, **mistake) != made).any(), mistake
+        assert (generators.philox_words(key, first, 2, **mistake) != words).any(), mistake
 
 
 def test_a_tile_is_added_by_halves() -> None:
     x = np.random.default_rng(1).standard_normal(600).astype(np.float32)
-    found = generators.tile_tree(x)
-    np.testing.assert_allclose(found, [x[:256].sum(), x[256:512].sum(), x[512:].sum()], rtol=1e-4, atol=1e-4)
+    sums = generators.tile_tree(x)
+    np.testing.assert_allclose(sums, [x[:256].sum(), x[256:512].sum(), x[512:].sum()], rtol=1e-4, atol=1e-4)
     wide = np.array([1e8, *[0.0] * 127, 1.0, *[0.0] * 127], np.float32)
     wide[1], wide[129] = -1e8, 1.0
     assert generators.tile_tree(wide).tolist() == [0.0]  # 1 is lost beside 1e8 in the first step
 
 
-def test_switches_cost_what_was_recorded() -> None:
+def test_switches_have_their_recorded_cost() -> None:
     text = figures.switches()
     assert "recorded on an NVIDIA H200" in text
     assert all(word in text for word in ("index_add_", "refused", "1 of 30", "30 of 30"))

@@ -24,7 +24,7 @@ def test_tables_say_what_is_recorded_and_that_nvls_was_off() -> None:
 
 
 @pytest.mark.parametrize("size", [4096, 1 << 20])
-def test_the_arithmetic_beside_the_table_is_that_of_the_steps(size: int) -> None:
+def test_the_arithmetic_of_the_table_is_that_of_the_steps(size: int) -> None:
     """α and β by hand, for four GPUs."""
     gl.use_device("virtual:H200", count=4)
     price = gl.session.step_prices()
@@ -37,15 +37,15 @@ def test_the_arithmetic_beside_the_table_is_that_of_the_steps(size: int) -> None
         view = gl.collective("all-reduce", way, size_bytes=size, gpus=4)
         beta[way] = port * size / price.link_gbps + added * size / price.sum_gbps
         fixed = steps * price.step_ns + sums * price.sum_ns
-        turned = turns * price.turn_ns + sum_turns * price.sum_turn_ns
-        assert view.record.time_ns == pytest.approx(fixed + turned + beta[way], abs=steps)
+        expected_ns = turns * price.turn_ns + sum_turns * price.sum_turn_ns
+        assert view.record.time_ns == pytest.approx(fixed + expected_ns + beta[way], abs=steps)
         row = figures.counted(view).rows[0]
         assert row[2] == f"{steps} × α + {sums} × sums = {duration(fixed)}"
         assert row[3].startswith(f"{turns} + {sum_turns}: ")
         assert row[5] == duration(view.record.time_ns)
 
 
-def test_processes_add_up_what_they_tell() -> None:
+def test_processes_add_their_messages() -> None:
     gl.use_device("virtual:H200")
     code = (
         "import json, sys\nrank, ranks, steps = map(int, sys.argv[1:])\nseen = []\n"
@@ -71,69 +71,71 @@ def _late(cp: Any, parts: Any, streams: Any, wait: bool) -> None:
 
 @pytest.mark.parametrize("how", machines.RUN_MODES)
 def test_a_missing_event_between_devices_shows(how: Any) -> None:
-    found = {}
+    results = {}
     for wait in (True, False):
-        with machines.gpus(2) as made, machines.tried(made, how) as said:
-            parts = [made.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
-            with made.cp.cuda.Device(1):
-                before = made.streams[1].record()
-            with made.cp.cuda.Device(0):
-                made.streams[0].wait_event(before)
-            _, facts = made.called(lambda parts=parts, wait=wait, m=made: _late(m.cp, parts, m.streams, wait))
-            found[wait] = made.read(1, parts[1]).tolist()
+        with machines.gpus(2) as machine, machines.tried(machine, how) as sample:
+            parts = [machine.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
+            with machine.cp.cuda.Device(1):
+                before = machine.streams[1].record()
+            with machine.cp.cuda.Device(0):
+                machine.streams[0].wait_event(before)
+            _, facts = machine.called(
+                lambda parts=parts, wait=wait, m=machine: _late(m.cp, parts, m.streams, wait)
+            )
+            results[wait] = machine.read(1, parts[1]).tolist()
         assert facts["waits"] == facts["host_bytes"] == 0
         if how == "as given":
             assert (facts["out"], facts["in"], facts["messages"]) == ([16, 0], [0, 16], [0, 1])
-        assert bool(said) == (how == "checked" and not wait)
-    assert found[True] == [0.0] * 4
-    assert (found[False] == [0.0] * 4) == (how in ("as given", "checked"))
+        assert bool(sample) == (how == "checked" and not wait)
+    assert results[True] == [0.0] * 4
+    assert (results[False] == [0.0] * 4) == (how in ("as given", "checked"))
 
 
 @pytest.mark.parametrize(("links", "pcie"), [("nvswitch", 0), ("host", 32)])
-def test_what_a_program_costs_is_counted_by_gpu(links: str, pcie: int) -> None:
-    with machines.gpus(3, links) as made:
-        cp = made.cp
-        parts = [made.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(3)]
-        assert [(part.device.id, made.read(gpu, part)[0]) for gpu, part in enumerate(parts)] == [
+def test_costs_are_counted_by_gpu(links: str, pcie: int) -> None:
+    with machines.gpus(3, links) as machine:
+        cp = machine.cp
+        parts = [machine.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(3)]
+        assert [(part.device.id, machine.read(gpu, part)[0]) for gpu, part in enumerate(parts)] == [
             (0, 0.0),
             (1, 1.0),
             (2, 2.0),
         ]
-        made.quiet()
+        machine.quiet()
 
         def work() -> Any:
-            with cp.cuda.Device(0), made.streams[0]:
+            with cp.cuda.Device(0), machine.streams[0]:
                 cp.copyto(parts[1], parts[0])
                 cp.copyto(parts[2], parts[0])
-                sent = made.streams[0].record()
+                sent = machine.streams[0].record()
                 assert not sent.done  # asking is a wait
-            with cp.cuda.Device(1), made.streams[1]:
-                made.streams[1].wait_event(sent)
-                return made.read(1, parts[1] + 5)
+            with cp.cuda.Device(1), machine.streams[1]:
+                machine.streams[1].wait_event(sent)
+                return machine.read(1, parts[1] + 5)
 
-        result, facts = made.called(work)
+        result, facts = machine.called(work)
         assert result.tolist() == [5.0] * 4
         assert facts["pcie"] == pcie
-        told = {name: facts[name] for name in ("waits", "host_bytes", "out", "in", "messages")}
-        assert told == {
+        costs = {name: facts[name] for name in ("waits", "host_bytes", "out", "in", "messages")}
+        assert costs == {
             "waits": 2,
             "host_bytes": 16,
             "out": [32, 0, 0],
             "in": [0, 16, 16],
             "messages": [0, 1, 1],
         }
-        first, second, add, back = sorted(made.after)
-        assert made.follows(back, first)
-        assert made.follows(add, second)
-        assert not made.follows(first, second)
-        assert not made.follows(second, add)
-        assert not made.follows(first, first)
+        first, second, add, back = sorted(machine.after)
+        assert machine.follows(back, first)
+        assert machine.follows(add, second)
+        assert not machine.follows(first, second)
+        assert not machine.follows(second, add)
+        assert not machine.follows(first, first)
 
 
-def test_hazards_of_several_gpus_are_told_one_by_one_in_their_words() -> None:
-    with machines.gpus(2) as made, machines.tried(made, "checked") as said:
-        parts = [made.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
-        _late(made.cp, parts, made.streams, wait=False)
-        made.read(1, parts[1])
-    assert len(said) == 1
-    assert "streams[0]" in said[0]
+def test_hazards_of_several_gpus_are_listed() -> None:
+    with machines.gpus(2) as machine, machines.tried(machine, "checked") as sample:
+        parts = [machine.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
+        _late(machine.cp, parts, machine.streams, wait=False)
+        machine.read(1, parts[1])
+    assert len(sample) == 1
+    assert "streams[0]" in sample[0]

@@ -10,21 +10,21 @@ from virtualgpu.records.device import images
 
 
 @pytest.mark.parametrize("gpu", [gpu for gpu in exercises.GPUS if gpu not in ("RTX 3090", "B300")])
-def test_a_virtual_gpu_refuses_what_the_rules_refuse(gpu: str) -> None:
+def test_a_virtual_gpu_loads_artefacts_by_the_rules(gpu: str) -> None:
     gl.use_device(f"virtual:{gpu}")
     assert {name: figures.load(name)[0] for name in figures.artefacts()} == {
         name: figures.by_the_rules(name, gpu) for name in figures.artefacts()
     }
 
 
-def test_artefacts_are_what_their_names_say() -> None:
+def test_artefacts_contain_the_named_images() -> None:
     for name, image in figures.artefacts().items():
-        held = [
+        parts = [
             f"{part.kind} {part.number // 10}.{part.number % 10}{part.suffix}" for part in images.parts(image)
         ]
-        said = name.removeprefix("fat ").split(" + ")
+        names = name.removeprefix("fat ").split(" + ")
         kind = "cubin" if name.startswith("fat") else ""
-        assert sorted(held) == sorted(p if " " in p else f"{kind} {p}" for p in said)
+        assert sorted(parts) == sorted(p if " " in p else f"{kind} {p}" for p in names)
 
 
 def test_a_learners_matrix_is_read_and_compared() -> None:
@@ -57,7 +57,7 @@ def test_a_variable_is_verified_in_a_process_of_its_own() -> None:
     plain = configuration.child()
     set_before = configuration.child({"CUPY_GPU_MEMORY_LIMIT": "1048576"})
     assert plain["device"] == "T4"
-    assert {what for what in plain if plain[what] != set_before[what]} == {"pool limit", "larger array"}
+    assert {name for name in plain if plain[name] != set_before[name]} == {"pool limit", "larger array"}
     assert configuration._changes(plain, plain) == "nothing"
 
 
@@ -68,7 +68,7 @@ def test_tables_without_a_record_say_so(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("targets", "capability", "taken"),
+    ("targets", "capability", "chosen"),
     [
         (["sm_80", "compute_80"], (8, 9), "sm_80"),
         (["compute_90a", "compute_75"], (10, 0), "compute_75"),
@@ -83,10 +83,12 @@ def test_tables_without_a_record_say_so(monkeypatch: pytest.MonkeyPatch) -> None
         (["compute_100", "compute_90"], (12, 0), "compute_100"),
     ],
 )
-def test_what_a_driver_takes(targets: list[str], capability: tuple[int, int], taken: str | None) -> None:
-    assert exercises.taken(targets, capability) == taken
+def test_a_driver_selects_the_best_image(
+    targets: list[str], capability: tuple[int, int], chosen: str | None
+) -> None:
+    assert exercises.taken(targets, capability) == chosen
 
 
 def test_the_shortest_wheel() -> None:
-    found = exercises.wheel(["8.9", "10.0", "8.0", "10.3"])
-    assert found == ["sm_80", "sm_100", "compute_103"]
+    targets = exercises.wheel(["8.9", "10.0", "8.0", "10.3"])
+    assert targets == ["sm_80", "sm_100", "compute_103"]

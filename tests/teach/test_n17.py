@@ -17,11 +17,11 @@ from virtualgpu.compile import nvrtc
 @pytest.mark.parametrize("device", ["RTX 4090", "A100", "H100"])
 def test_every_cause_is_among_the_hidden_kernels(device: str) -> None:
     with use_device(device) as cp:
-        found = [exercises.counters_of(launch) for launch in exercises.launches(cp, random.Random(device))]
-    causes = Counter(cause for _, cause in found)
+        results = [exercises.counters_of(launch) for launch in exercises.launches(cp, random.Random(device))]
+    causes = Counter(cause for _, cause in results)
     assert causes == Counter({**dict.fromkeys(exercises.CAUSES, 1), "grid": 2, "nothing": 2})
     # Slight ones: no threshold of eight ways, 16 sectors or a third of the lanes finds them.
-    slight = {cause: seen for seen, cause in found}
+    slight = {cause: counters for counters, cause in results}
     assert slight["bank conflicts"]["wavefronts_per_shared"] < 4
     assert slight["uncoalesced"]["sectors_per_load"] == 12
     assert slight["divergence"]["active_lanes"] > 0.4
@@ -31,7 +31,7 @@ def test_works_lie_on_both_sides_of_a_cards_knee() -> None:
     knee = 13.0
     card = {"gb_per_s": 1000.0, "tflops": knee}
     works = exercises._draw_works(np.random.default_rng(0), knee)
-    found = [exercises.napkin_of(work, card) for work in works]
-    ratios = [each["memory_us"] / each["compute_us"] for each in found if each["operations"]]
+    results = [exercises.napkin_of(work, card) for work in works]
+    ratios = [result["memory_us"] / result["compute_us"] for result in results if result["operations"]]
     assert sum(0.9 < ratio < 1 for ratio in ratios) == 1
     assert sum(1 < ratio < 1.2 for ratio in ratios) == 1

@@ -32,14 +32,14 @@ from virtualgpu.compile import nvrtc
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
 
-def test_only_what_has_failed_gets_other_data() -> None:
-    one = Past(salt=3)
-    assert one.seed(7) == one.seed(7) == 7
-    one.failed("results", None)
-    second = one.seed(7)
-    one.failed("results", None)
-    assert len({7, second, one.seed(7), Past(4, failures=one.failures).seed(7)}) == 4
-    assert one.seed(8) == 8, "another text has data of its own"
+def test_only_failed_cases_get_other_data() -> None:
+    past_ = Past(salt=3)
+    assert past_.seed(7) == past_.seed(7) == 7
+    past_.failed("results", None)
+    second = past_.seed(7)
+    past_.failed("results", None)
+    assert len({7, second, past_.seed(7), Past(4, failures=past_.failures).seed(7)}) == 4
+    assert past_.seed(8) == 8, "another text has data of its own"
     assert len({Past(number=number).seed(7) for number in range(5)}) == 5
 
 
@@ -54,10 +54,10 @@ WIDE = f"{_BODY} {_INDEX} if (i < n) y[i] = x[i] > (1 << 29) ? 0 : 2 * x[i]; }}"
 
 
 def twice(data: Draw, n: int, block: Any) -> Case:
-    return of(data.integers(n), block)
+    return case_of(data.integers(n), block)
 
 
-def of(x: Any, block: Any) -> Case:
+def case_of(x: Any, block: Any) -> Case:
     return Case(draw.blocks_for(x.size, block[0]), {"x": x, "n": x.size}, {"y": 2 * x})
 
 
@@ -66,7 +66,7 @@ class Shipped(KernelExercise):
         return RIGHT
 
 
-ROW = Row("large numbers", lambda data, n, block: of(data.integers(n, 1 << 29, 1 << 30), block), (5, 40))
+ROW = Row("large numbers", lambda data, n, block: case_of(data.integers(n, 1 << 29, 1 << 30), block), (5, 40))
 KERNEL = Shipped(
     "demo",
     "Demo",
@@ -95,20 +95,20 @@ def test_the_launch_that_failed_comes_first_and_the_others_have_new_data(
     launched: list[Case] = []
     run = Bench.run
 
-    def noted(self: Bench, exercise: Any, source: Any, case: Case, *more: Any, **named: Any) -> Any:
+    def noted(self: Bench, exercise: Any, source: Any, case: Case, *arguments: Any, **options: Any) -> Any:
         launched.append(case)
-        return run(self, exercise, source, case, *more, **named)
+        return run(self, exercise, source, case, *arguments, **options)
 
     monkeypatch.setattr(Bench, "run", noted)
-    known = Past(salt=1)
-    first = judge(KERNEL, LONG, known)
+    history = Past(salt=1)
+    first = judge(KERNEL, LONG, history)
     assert "n = 900" in first.message
-    assert known.again in launched
+    assert history.again in launched
     before = [case.label for case in launched]
     launched.clear()
-    assert judge(KERNEL, LONG, known).message == first.message
-    assert launched[0] is known.again
-    assert judge(KERNEL, RIGHT, known)
+    assert judge(KERNEL, LONG, history).message == first.message
+    assert launched[0] is history.again
+    assert judge(KERNEL, RIGHT, history)
     assert [case.label for case in launched][1 : len(before)] != before[1:]
 
 
@@ -122,22 +122,22 @@ def judge_parity(answer: Answer) -> str:
     return "right."
 
 
-def test_a_table_of_what_the_judge_has_said_does_not_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_the_judges_messages_does_not_pass(capsys: pytest.CaptureFixture[str]) -> None:
     exercise = PythonExercise("demo", "Demo", judge_parity)
-    known = Past(salt=1)
+    history = Past(salt=1)
 
     def parity(n: int) -> int:
         print(n)
         return -1
 
-    messages = [judge(exercise, parity, known).message for _ in range(3)]
+    messages = [judge(exercise, parity, history).message for _ in range(3)]
     assert len(set(messages)) == 1, "the number that failed is asked for until it is right"
     capsys.readouterr()
     first = int(messages[0][len("parity(") : -1])
     for _ in range(3):
-        assert not judge(exercise, lambda n: n % 2 if n == first else -1, known)
-    said = judge(exercise, lambda n: n % 2, known)
-    assert said.passed
+        assert not judge(exercise, lambda n: n % 2 if n == first else -1, history)
+    verdict = judge(exercise, lambda n: n % 2, history)
+    assert verdict.passed
 
 
 SIZES = (1, 5, 9)
@@ -160,26 +160,26 @@ PROGRAM = ProgramExercise(
 
 
 def test_a_program_is_tried_with_its_table_and_with_the_call_that_failed() -> None:
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def answering(wrong: int) -> Answer:
-        def tell(shown: str, function: Any, task: Any, back: Any = None) -> Any:
+        def tell(label: str, function: Any, task: Any, back: Any = None) -> Any:
             (x,) = task.arguments
-            asked.append(x.size)
+            sizes.append(x.size)
             return {"result": 2 * x + (x.size == wrong), "counts": None, "hazards": [], "changed": []}
 
         return Answer(tell, 1, True, "function")
 
-    known = Past()
-    said = judge_program(PROGRAM, answering(3), lambda: None, known).message  # type: ignore[arg-type,return-value]
-    assert "only zeros" in said
-    assert asked == [*SIZES, 3]
-    asked.clear()
-    assert judge_program(PROGRAM, answering(-1), lambda: None, known)  # type: ignore[arg-type,return-value]
-    assert asked == [3, *SIZES, 3]
+    history = Past()
+    verdict = judge_program(PROGRAM, answering(3), lambda: None, history).message  # type: ignore[arg-type,return-value]
+    assert "only zeros" in verdict
+    assert sizes == [*SIZES, 3]
+    sizes.clear()
+    assert judge_program(PROGRAM, answering(-1), lambda: None, history)  # type: ignore[arg-type,return-value]
+    assert sizes == [3, *SIZES, 3]
 
 
-def test_what_has_passed_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passing_clears_the_remembered_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     exercise = PythonExercise("00-demo", "Demo", judge_parity)
     monkeypatch.setattr(past, "_failures", {})
     assert not checking.check(exercise, lambda n: -1)

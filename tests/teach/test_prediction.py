@@ -29,7 +29,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "prediction", asked.get)
 
 
-def test_the_course_is_asked_by_key_and_compared_by_key() -> None:
+def test_predictions_and_comparisons_are_found_by_key() -> None:
     guess = predict("98-blocks", n=1000, answer=3, sure=False)
     assert str(guess) == "Predict: 1,000 elements: how many blocks?"
     assert repr(reveal("98-blocks", 4, "counted by the kernel", n=1000, exact=3.90625)) == (
@@ -70,7 +70,7 @@ def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "found", "unit", "kind", "words"),
+    ("answer", "value", "unit", "kind", "words"),
     [
         # A ratio for quantities, a percentage where it is near.
         (3.4, 2.36, "times", None, "1.4 times too high"),
@@ -105,11 +105,11 @@ def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
         (1, 2, "", "choice", ""),
     ],
 )
-def test_how_far_off(said: Value, found: Value, unit: str, kind: Kind | None, words: str) -> None:
-    assert Scale(unit, kind).distance(said, found) == words
+def test_how_far_off(answer: Value, value: Value, unit: str, kind: Kind | None, words: str) -> None:
+    assert Scale(unit, kind).distance(answer, value) == words
 
 
-def test_a_kind_is_declared_or_told_by_number_and_unit() -> None:
+def test_the_kind_of_an_answer_follows_from_number_and_unit() -> None:
     units = {"%": "share", "percent": "share", "": "index", "blocks": "count", "GB/s": "quantity"}
     units |= {
         "times": "quantity",
@@ -126,23 +126,23 @@ def test_a_kind_is_declared_or_told_by_number_and_unit() -> None:
 
 
 def test_nearness_counts_for_quantities_and_shares_only() -> None:
-    assert [Scale("times").right(said, 1.0) for said in (1.1, 1.11, 1.12, 0.88, -1.0)] == [
+    assert [Scale("times").right(answer, 1.0) for answer in (1.1, 1.11, 1.12, 0.88, -1.0)] == [
         True,
         True,
         False,
         False,
         False,
     ]
-    assert [Scale("times", tolerance=0.5).right(said, 1.0) for said in (0.5, 0.49)] == [True, False]
+    assert [Scale("times", tolerance=0.5).right(answer, 1.0) for answer in (0.5, 0.49)] == [True, False]
     assert Scale("%").right(0.0, 1e-13)
-    assert [Scale("").right(said, 4) for said in (4, 4.0, "4")] == [True, True, True]
+    assert [Scale("").right(answer, 4) for answer in (4, 4.0, "4")] == [True, True, True]
     assert not Scale("").right("four", 4)
     assert not Scale("blocks").right(1000, 1001)
     assert Scale("", "choice").right("16", 16)
 
 
 def test_a_number_is_shown_with_its_unit() -> None:
-    shown = [
+    comparison = [
         Scale(unit).show(value)
         for unit, value in (
             ("blocks", 1),
@@ -157,7 +157,7 @@ def test_a_number_is_shown_with_its_unit() -> None:
             ("µs", 1.0),
         )
     ]
-    assert shown == [
+    assert comparison == [
         "1 block",
         "2,000 blocks",
         "0 blocks",
@@ -171,16 +171,16 @@ def test_a_number_is_shown_with_its_unit() -> None:
     ]
 
 
-def test_a_comparison_stands_on_the_page_in_the_colour_of_its_outcome() -> None:
+def test_a_comparison_has_the_colour_of_its_outcome() -> None:
     for answer, colour, sign in ((5, "good", "✓ "), (4, "tail", "✗ "), (None, "accent", "")):
-        found = asked.predict("How many?", key=f"n{answer}", answer=answer).reveal(
+        value = asked.predict("How many?", key=f"n{answer}", answer=answer).reveal(
             5, "counted", "So `it` is."
         )
-        page_ = str(found._repr_mimebundle_()["text/html"])
+        page_ = str(value._repr_mimebundle_()["text/html"])
         assert palette.light(colour) in page_
         assert f"<b>{sign}" in page_
         assert "Counted. So <code>it</code> is." in page_
-        assert found.sign == sign.strip()
+        assert value.sign == sign.strip()
 
 
 def test_an_unlocked_or_skipped_prediction_has_no_answer() -> None:
@@ -195,7 +195,7 @@ def test_an_unlocked_or_skipped_prediction_has_no_answer() -> None:
     assert repr(guess) == "Prediction 'n' (How many?): open."
 
 
-def test_choices_may_be_numbers_and_are_kept_as_they_are() -> None:
+def test_choices_may_be_numbers() -> None:
     guess = asked.predict("Which?", key="which", choices=(32, 64))
     assert guess.lock("32").value == 32
     assert guess.scale.kind == "choice"
@@ -211,9 +211,9 @@ def test_fields_are_written_as_numbers_or_as_they_are() -> None:
         asking.filled("{0}", fields, "k")
 
 
-def test_a_comparison_of_what_nobody_asked_since_the_start_is_one_all_the_same() -> None:
-    shown = reveal("98-where", "device", "looked up")
-    assert repr(shown) == "No prediction. Device. Looked up. Here."
+def test_a_comparison_needs_no_prediction_in_this_session() -> None:
+    comparison = reveal("98-where", "device", "looked up")
+    assert repr(comparison) == "No prediction. Device. Looked up. Here."
     predict("98-where", answer="host")
     asking._prediction.cache_clear()
     again = reveal("98-where", "device", "looked up")
@@ -249,7 +249,7 @@ def test_a_revealed_prediction_cannot_be_changed_on_any_day() -> None:
     assert again.right is False, "the first comparison counts, not one on another device"
 
 
-def test_an_answer_after_the_number_was_shown_is_none() -> None:
+def test_an_answer_after_the_number_was_shown_does_not_count() -> None:
     guess = predict("98-blocks", n=1)
     reveal("98-blocks", 2, VIRTUAL, n=1, exact=1)
     assert not guess.final, "the comparison waits"
@@ -262,9 +262,9 @@ def test_an_answer_after_the_number_was_shown_is_none() -> None:
 
 def test_an_answer_that_is_locked_after_the_comparison_ran_is_compared() -> None:
     guess = predict("98-blocks", n=1)
-    shown = reveal("98-blocks", 2, VIRTUAL, n=1, exact=1)
+    comparison = reveal("98-blocks", 2, VIRTUAL, n=1, exact=1)
     guess.lock(2, sure=True)
-    assert repr(shown).startswith("✓ 2 blocks, as you were sure.")
+    assert repr(comparison).startswith("✓ 2 blocks, as you were sure.")
     assert guess.right
 
 
@@ -280,12 +280,12 @@ def test_predictions_follow_the_folder(tmp_path: Path, monkeypatch: pytest.Monke
     assert not asked.predict("How many?", key="n").locked
 
 
-def test_what_an_earlier_version_kept_is_still_read(learner_folder: Path) -> None:
+def test_records_of_an_earlier_version_are_read(learner_folder: Path) -> None:
     learner_folder.mkdir(parents=True)
     (learner_folder / "learner.json").write_text('{"predictions": {"n": 7}}')
     assert asked.predict("How many?", key="n").value == 7
 
 
-def test_an_earlier_answer_to_another_question_is_asked_again() -> None:
+def test_an_answer_to_a_changed_question_is_dropped() -> None:
     asked.predict("How many?", key="n", answer=7)
     assert not asked.predict("Which?", key="n", choices=("yes", "no")).locked

@@ -39,11 +39,11 @@ def test_a_process_has_the_environment_and_the_folder_of_now(
     judged(lambda: 0)
     monkeypatch.setenv("GPULAB_TEST_VARIABLE", "as of now")
     monkeypatch.chdir(tmp_path)
-    seen = judged(lambda: (os.environ["GPULAB_TEST_VARIABLE"], str(Path.cwd())))
-    assert seen == str(("as of now", str(tmp_path)))
+    numbers = judged(lambda: (os.environ["GPULAB_TEST_VARIABLE"], str(Path.cwd())))
+    assert numbers == str(("as of now", str(tmp_path)))
 
 
-def test_what_one_answer_changes_the_next_does_not_see() -> None:
+def test_each_answer_has_its_own_process() -> None:
     def change() -> str:
         first = "json" in vars(os)
         os.json = 1  # type: ignore[attr-defined]
@@ -56,20 +56,20 @@ def test_what_one_answer_changes_the_next_does_not_see() -> None:
     assert first[1] == first[2]  # its own session, so that Ctrl-C and the end of it are its own
 
 
-def test_it_is_forked_anew_where_the_first_process_was_ended() -> None:
-    begun = int(judged(lambda: os.getppid()))
-    assert begun != os.getpid()
+def test_the_server_is_forked_again_after_its_end() -> None:
+    server_pid = int(judged(lambda: os.getppid()))
+    assert server_pid != os.getpid()
     processes._server(os.getpid()).line.shutdown(2)  # it ends as its line does
     assert judged(lambda: "still judged") == "still judged"
 
 
-def test_where_none_can_be_forked_one_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_is_started_where_forking_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_fork_process", lambda environment, modules: None)
     assert judged(lambda: "started") == "started"
     assert judged(lambda: os.getsid(0) == os.getpid()) == "True"
 
 
-def test_who_closes_the_line_is_told_so() -> None:
+def test_closing_the_line_is_reported() -> None:
     def closes() -> None:
         os.closerange(3, 1024)
         time.sleep(1000)
@@ -79,11 +79,11 @@ def test_who_closes_the_line_is_told_so() -> None:
 
 @pytest.mark.parametrize("ended", [signal.SIGKILL, signal.SIGSEGV])
 def test_the_status_is_the_signal_that_ended_it(ended: int) -> None:
-    said = judged(lambda: os.kill(os.getpid(), ended))
-    assert f"it crashed Python ({signal.Signals(ended).name})" in said
+    message = judged(lambda: os.kill(os.getpid(), ended))
+    assert f"it crashed Python ({signal.Signals(ended).name})" in message
 
 
-def test_killing_it_ends_what_it_has_started() -> None:
+def test_killing_a_process_ends_its_children() -> None:
     process = Process(dict(os.environ))
     try:
         assert process.poll() is None
@@ -103,12 +103,12 @@ def test_killing_it_ends_what_it_has_started() -> None:
 
 def alive(mark: str) -> list[int]:
     """Processes that have `mark` among their arguments, or are named so."""
-    found = []
+    pids = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if mark in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return found
+                pids.append(process.pid)
+    return pids
 
 
 def none_left(mark: str) -> bool:
@@ -165,7 +165,7 @@ def test_daemons_of_an_answer_end_with_it(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", [stops_its_keeper, stops_the_server])
-def test_who_is_stopped_holds_nobody_up(answer: Any) -> None:
+def test_a_stopped_process_does_not_block_the_next(answer: Any) -> None:
     assert judged(answer) == "stopped"
     assert judged(lambda: "the next") == "the next"
 
@@ -209,7 +209,7 @@ def test_an_endless_answer_ends_with_its_notebook(how: int) -> None:
 # Limits
 
 
-def test_nobody_has_to_watch_for_a_process_to_end() -> None:
+def test_a_process_has_limits_of_its_own() -> None:
     def limits() -> list[Any]:
         import resource
 
@@ -218,20 +218,20 @@ def test_nobody_has_to_watch_for_a_process_to_end() -> None:
     assert judged(limits) == str([(60, 60), (0, 0)])
 
 
-def test_what_is_said_of_an_answer_is_not_longer_than_a_paragraph() -> None:
+def test_messages_are_cut_after_600_characters() -> None:
     def refuses(answer: Answer) -> str:
         return str(answer.ask(says_long))
 
-    for length, said in ((600, 600 * "x"), (601, 600 * "x" + "…")):
+    for length, message in ((600, 600 * "x"), (601, 600 * "x" + "…")):
         verdict = judge_apart(PythonExercise("00-demo", "Demo", refuses), lambda n=length: n * "x")
-        assert verdict.message == said
+        assert verdict.message == message
 
 
 def says_long(answer: Any) -> None:
     raise NotYet(answer())
 
 
-def test_a_coroutine_is_what_it_is_and_nothing_is_printed_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_coroutine_is_returned_without_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     async def waits() -> int:
         return 3
 
@@ -239,7 +239,7 @@ def test_a_coroutine_is_what_it_is_and_nothing_is_printed_of_it(capsys: pytest.C
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_is_printed_is_not_what_is_read() -> None:
+def test_output_and_input_of_an_answer_are_separate() -> None:
     def reads() -> tuple[Any, ...]:
         print("to nobody")
         return os.read(0, 9), os.fstat(1).st_ino == os.fstat(2).st_ino
@@ -263,9 +263,9 @@ def computes_in_children() -> None:
 def remembers_in_children() -> None:
     for _ in range(3):
         if not os.fork():
-            kept = b"x" * (30 << 20)
+            data = b"x" * (30 << 20)
             time.sleep(1000)
-            os._exit(len(kept))
+            os._exit(len(data))
     time.sleep(1000)
 
 
@@ -285,11 +285,11 @@ def test_memory_is_summed_over_all_that_an_answer_starts(monkeypatch: pytest.Mon
 
 def test_shared_memory_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def shares() -> str:
-        kept = b"x" * (40 << 20)
+        data = b"x" * (40 << 20)
         for _ in range(5):
             if not os.fork():
                 time.sleep(0.5)
-                os._exit(len(kept) & 1)
+                os._exit(len(data) & 1)
         for _ in range(5):
             os.wait()
         return "shared"
@@ -316,7 +316,7 @@ def test_many_processes_are_refused_and_ended() -> None:
     assert len(set(psutil.pids()) - before) <= 100  # other tests may run beside it
 
 
-def test_who_only_waits_is_told_so() -> None:
+def test_waiting_is_reported() -> None:
     verdict = judge_apart(PythonExercise("00-demo", "Demo", answer_of, limit_s=0.3), lambda: time.sleep(1000))
     assert "it waits" in verdict.message
     assert "processor time" not in verdict.message
@@ -368,11 +368,11 @@ def writes_everywhere(text: bytes) -> Any:
 def frames_of_the_caller() -> Any:
     """The largest whole number that any caller knows; what is wanted is larger than others."""
     frame = sys._getframe()
-    seen = [0]
+    numbers = [0]
     while frame.f_back is not None:
         frame = frame.f_back
-        seen += [v for v in frame.f_locals.values() if type(v) is int]
-    return max(seen)
+        numbers += [v for v in frame.f_locals.values() if type(v) is int]
+    return max(numbers)
 
 
 def patched() -> Any:
@@ -418,12 +418,12 @@ def test_no_answer_decides_its_verdict(answer: Any) -> None:
     assert len(verdict.message) < 700
 
 
-def test_an_answer_is_taken_for_what_it_is() -> None:
+def test_right_values_of_any_numeric_type_pass() -> None:
     for answer in (lambda: RIGHT, lambda: np.int64(RIGHT), lambda: Agrees(RIGHT), lambda: 1.0 * RIGHT):
         assert judge_apart(PythonExercise("00-demo", "Demo", expects_it), answer)
 
 
-def test_what_an_answer_may_ask_and_not_see_stays_with_the_judge() -> None:
+def test_hidden_data_stay_with_the_judge() -> None:
     hidden = {"one": 1, "two": 2}
 
     def back(name: str) -> int:
@@ -433,27 +433,27 @@ def test_what_an_answer_may_ask_and_not_see_stays_with_the_judge() -> None:
             raise ValueError(f"there is no {name}")
         return hidden[name]
 
-    def told(answer: Answer) -> str:
+    def exercise_text(answer: Answer) -> str:
         return str(answer.ask(lambda function, asks: function(asks), shown="f(ask)", back=back))
 
-    def says(answer: Any) -> str:
-        return judge_apart(PythonExercise("00-demo", "Demo", told), answer).message
+    def message_of(answer: Any) -> str:
+        return judge_apart(PythonExercise("00-demo", "Demo", exercise_text), answer).message
 
     def catches(ask: Any) -> list[str]:
-        said = []
+        message = []
         for name in ("three", "two", "one"):
             try:
-                said.append(str(ask(name)))
+                message.append(str(ask(name)))
             except ValueError as error:
-                said.append(str(error))
-        return said
+                message.append(str(error))
+        return message
 
-    assert says(catches) == "['there is no three', '2', '1']"
-    assert says(lambda ask: ask("three")) == "f(ask) raised ValueError: there is no three"
-    assert says(lambda ask: [ask("end"), "goes on"]) == "enough asked."
-    assert says(lambda ask: ask.__closure__) == "None"  # no variable of the judge's comes along
+    assert message_of(catches) == "['there is no three', '2', '1']"
+    assert message_of(lambda ask: ask("three")) == "f(ask) raised ValueError: there is no three"
+    assert message_of(lambda ask: [ask("end"), "goes on"]) == "enough asked."
+    assert message_of(lambda ask: ask.__closure__) == "None"  # no variable of the judge's comes along
     # From several threads at once, each hears what it asked for.
-    with_threads = says(lambda ask: list(ThreadPoolExecutor(8).map(ask, 40 * ["one", "two"])))
+    with_threads = message_of(lambda ask: list(ThreadPoolExecutor(8).map(ask, 40 * ["one", "two"])))
     assert with_threads == str(40 * [1, 2])
 
     def in_another_process(ask: Any) -> int:
@@ -465,27 +465,27 @@ def test_what_an_answer_may_ask_and_not_see_stays_with_the_judge() -> None:
                 os._exit(3)
         return os.waitpid(child, 0)[1] >> 8
 
-    assert says(in_another_process) == "3"
+    assert message_of(in_another_process) == "3"
 
 
-def test_who_asks_after_the_call_gets_no_reply_of_another() -> None:
+def test_a_late_request_gets_no_reply() -> None:
     def twice(answer: Answer) -> str:
         return str([answer.ask(lambda function, asks: function(asks), back=lambda n=n: n) for n in (1, 2)])
 
-    kept: list[Any] = []
+    data: list[Any] = []
 
     def answer(ask: Any) -> Any:
-        kept.append(ask)
+        data.append(ask)
         try:
-            return kept[0]()
+            return data[0]()
         except RuntimeError as error:
             return str(error)
 
-    said = judge_apart(PythonExercise("00-demo", "Demo", twice), answer).message
-    assert said.startswith("[1, 'this runs in the process and during the call")
+    message = judge_apart(PythonExercise("00-demo", "Demo", twice), answer).message
+    assert message.startswith("[1, 'this runs in the process and during the call")
 
 
-def test_a_fault_of_the_judge_is_not_told_as_the_learners() -> None:
+def test_a_fault_of_the_judge_is_not_blamed_on_the_learner() -> None:
     def stumbles(answer: Answer) -> str:
         return str({}[answer()])
 
@@ -494,7 +494,7 @@ def test_a_fault_of_the_judge_is_not_told_as_the_learners() -> None:
     assert "the check itself raised KeyError: 3. That is a fault of gpulab" in verdict.message
 
 
-def test_what_an_answer_raises_is_said_whatever_it_is() -> None:
+def test_an_exception_without_a_message_is_named() -> None:
     class Exits(Exception):
         def __str__(self) -> str:
             raise SystemExit(0)
@@ -505,17 +505,17 @@ def test_what_an_answer_raises_is_said_whatever_it_is() -> None:
     assert judged(raises) == "it raised Exits."
 
 
-def test_what_an_answer_raises_can_be_printed() -> None:
+def test_an_exceptions_message_is_printable() -> None:
     def raises() -> None:
         raise ValueError("half of a pair \udc80, \x1b[2J a terminal's code")
 
-    said = judged(raises)
-    assert said.startswith("it raised ValueError: half of a pair")
-    assert said.isprintable()
-    said.encode()
+    message = judged(raises)
+    assert message.startswith("it raised ValueError: half of a pair")
+    assert message.isprintable()
+    message.encode()
 
 
-def test_who_prints_on_and_on_is_told_so() -> None:
+def test_endless_output_is_stopped() -> None:
     def prints() -> None:
         while True:
             os.write(1, b"x" * 65_536)

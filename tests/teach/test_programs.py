@@ -19,19 +19,19 @@ def pieces(streams: int, wait: Callable[[Any], object]) -> Callable[..., Any]:
 
     def halve(x: Any, y: Any) -> Any:
         cp = gl.cp
-        made = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
-        kept = []
+        streams_ = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
+        pieces_ = []
         for number in range(2):
             part = slice(number * x.size // 2, (number + 1) * x.size // 2)
-            with made[number % streams] as stream:
+            with streams_[number % streams] as stream:
                 piece = cp.empty(x[part].shape, dtype=x.dtype)
                 piece.set(x[part])
                 for _ in range(8):
                     cp.multiply(piece, 1, out=piece)
                 cp.multiply(piece, 0.5, out=piece)
                 piece.get(out=y[part], blocking=False)
-                kept.append(piece)
-        for stream in made:
+                pieces_.append(piece)
+        for stream in streams_:
             wait(stream)
         return y
 
@@ -50,7 +50,7 @@ def halved(data: Draw, n: int) -> ProgramCase:
     return ProgramCase((x,), x / 2)
 
 
-def one(stream: Any) -> None:
+def own_stream(stream: Any) -> None:
     stream.synchronize()
 
 
@@ -67,8 +67,8 @@ HALVE = ProgramExercise(
     "Demo",
     "halve",
     halved,
-    pieces(2, one),
-    pieces(1, one),
+    pieces(2, own_stream),
+    pieces(1, own_stream),
     sizes=(640, 1 << 18),
     checked=True,
     calls=halved_on_pinned,
@@ -81,18 +81,18 @@ HALVE = ProgramExercise(
 
 
 def test_waits_time_and_overlap_are_counted() -> None:
-    verdict = judge(HALVE, pieces(2, one))
+    verdict = judge(HALVE, pieces(2, own_stream))
     assert verdict, str(verdict)
     yours = {score.counter: score.yours for score in verdict.scores}
     assert yours["device_waits"] == 0
     assert 10 < yours["hidden_percent"] <= 100
     assert yours["microseconds"] < 1000  # what the host did before the call does not count
     assert "1 wait for the whole device, and none" in judge(HALVE, pieces(1, whole_device)).message
-    assert "it has 0 % of what can be hidden" in judge(HALVE, pieces(1, one)).message
+    assert "it has 0 % of what can be hidden" in judge(HALVE, pieces(1, own_stream)).message
 
 
 def test_the_order_of_streams_is_checked() -> None:
-    stages = [stage.name for stage in judge(HALVE, pieces(2, one)).stages]
+    stages = [stage.name for stage in judge(HALVE, pieces(2, own_stream)).stages]
     assert stages == ["results", "hazards", "orders", "counts"]
     verdict = judge(HALVE, pieces(2, nothing))
     assert verdict.failed_stage == "hazards"
@@ -101,7 +101,7 @@ def test_the_order_of_streams_is_checked() -> None:
     assert judge(replace(HALVE, checked=False, budgets=()), pieces(2, nothing))
 
 
-def test_results_that_depend_on_the_order_are_found_where_no_hazard_shows() -> None:
+def test_results_that_depend_on_the_order_fail_without_a_hazard() -> None:
     """What the host reads of page-locked memory cannot be seen, only that it comes too early."""
 
     def last_of(x: Any) -> float:
@@ -111,9 +111,9 @@ def test_results_that_depend_on_the_order_are_found_where_no_hazard_shows() -> N
         with stream:
             y = cp.asarray(x)
             y[-1:].get(out=buffer, blocking=False)
-        seen = float(buffer[0])
+        last = float(buffer[0])
         stream.synchronize()
-        return seen
+        return last
 
     def case(data: Draw, n: int) -> ProgramCase:
         x = data.whole(n)
@@ -133,7 +133,7 @@ def doubled(data: Draw, n: int) -> ProgramCase:
 DOUBLE = ProgramExercise("demo", "Demo", "double", doubled, lambda x: 2 * x, sizes=(7, 100), checked=True)
 
 
-def test_what_a_program_is_given_is_still_being_written() -> None:
+def test_arguments_may_still_be_written_by_the_current_stream() -> None:
     def elsewhere(x: Any) -> Any:
         with gl.cp.cuda.Stream(non_blocking=True):
             return 2 * x
@@ -175,9 +175,9 @@ def test_place_type_and_arguments_are_looked_at() -> None:
     def at_home(data: Draw, n: int) -> ProgramCase:
         return replace(doubled(data, n), place="host")
 
-    here = replace(DOUBLE, case=at_home)
-    assert "should be a NumPy array; it is still on the device" in judge(here, lambda x: 2 * x).message
-    assert judge(here, lambda x: (2 * x).get())
+    result = replace(DOUBLE, case=at_home)
+    assert "should be a NumPy array; it is still on the device" in judge(result, lambda x: 2 * x).message
+    assert judge(result, lambda x: (2 * x).get())
 
 
 def test_budgets_hold_for_every_size_but_those_for_large_ones() -> None:
@@ -196,12 +196,12 @@ def test_streams_and_graphs_count_only_where_the_result_rests_on_them() -> None:
         cp = gl.cp
         current = cp.cuda.get_current_stream()
         stream = cp.cuda.Stream(non_blocking=True)
-        here = 2 * x
+        result = 2 * x
         stream.wait_event(current.record())
         with stream:
-            there = here + 0
+            copy_ = result + 0
         current.wait_event(stream.record())
-        return there if needed else here
+        return copy_ if needed else result
 
     def replayed(x: Any, needed: bool) -> Any:
         cp = gl.cp

@@ -37,7 +37,7 @@ def lock(key: str, answer: int, found: int, sure: bool | None = None) -> None:
     gl.reveal(key, found, "counted")
 
 
-def test_predictions_are_counted_once_compared_and_tell_how_well_calibrated() -> None:
+def test_compared_predictions_count_and_give_the_calibration() -> None:
     for number, (answer, sure) in enumerate([(4, True), (4, True), (3, True), (3, False), (4, False)]):
         lock(f"00-{number}", answer, 4, sure)
     gl.predict("00-5", answer=4, sure=True)  # not compared yet
@@ -75,9 +75,9 @@ def test_a_file_for_the_instructor_holds_answers_and_outcomes(tmp_path: Path) ->
     lock("00-0", 3, 4, sure=True)
     file = tmp_path / "me.json"
     gl.progress().save(file)
-    told = json.loads(file.read_text(encoding="utf-8"))
-    assert told["format"] == "gpulab-progress"
-    (notebook,) = [n for n in told["notebooks"] if n["number"] == "00"]
+    record = json.loads(file.read_text(encoding="utf-8"))
+    assert record["format"] == "gpulab-progress"
+    (notebook,) = [n for n in record["notebooks"] if n["number"] == "00"]
     assert notebook["predictions"][0] == {"key": "00-0", "value": 3, "sure": True, "right": False}
     assert {"question", "first", "right"} == set(notebook["quiz"][0])
 
@@ -85,7 +85,7 @@ def test_a_file_for_the_instructor_holds_answers_and_outcomes(tmp_path: Path) ->
 def test_a_notebook_without_a_quiz_counts_for_no_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders.Folder, "quiz", property(lambda f: None))
     found = gl.progress()
-    assert {(each.quiz, each.points) for each in found.notebooks} == {((), (0, 0))}
+    assert {(notebook.quiz, notebook.points) for notebook in found.notebooks} == {((), (0, 0))}
     assert found.quizzes == {}
 
 
@@ -127,9 +127,9 @@ def made_up(story: Callable[[str], Any] | None = None) -> Progress:
     )
 
 
-def test_progress_is_told_in_figures() -> None:
-    begun: list[str] = []
-    found = made_up(begun.append)
+def test_progress_is_shown_in_numbers() -> None:
+    numbers: list[str] = []
+    found = made_up(numbers.append)
     assert (found.passed, found.quizzes) == (2, {"made_up": (1, 3)})
     assert (found.calibration(True), found.calibration(False)) == ((1, 2), (1, 1))
     _, head, *rows = [line for line in str(found).splitlines() if line.strip(" -─")]
@@ -143,14 +143,14 @@ def test_progress_is_told_in_figures() -> None:
     assert '<a href="00_a&amp;b.ipynb">00 made up</a></th><td>2 of 3</td><td>3 of 4 (6 asked)</td>' in page
     assert '<th scope="row" style="text-align:left">01 later</th><td>0 of 1</td>' in page
     assert page.count("<tr>") == 3
-    assert begun == ["00", "00"]
+    assert numbers == ["00", "00"]
     done = replace(
         found, notebooks=(replace(found.notebooks[0], exercises=found.notebooks[0].exercises[:1]),)
     )
     assert done.next_exercise is None
     nothing = replace(found, notebooks=found.notebooks[1:])
     assert nothing._repr_html_().endswith("</table>")
-    assert begun == ["00", "00"]
+    assert numbers == ["00", "00"]
     assert json.loads(found.json())["notebooks"][0]["points"] == [1, 2]
     assert (json.loads(found.json())["version"], found.next_exercise) == (1, found.notebooks[0].exercises[1])
 

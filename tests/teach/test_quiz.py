@@ -59,20 +59,22 @@ def test_the_right_choice_cannot_be_told_by_its_place() -> None:
             for learner in range(learners)
         )
         fair = learners / len(question.options)
-        assert all(0.7 * fair < places[at] < 1.3 * fair for at in range(len(question.options))), question.text
+        assert all(0.7 * fair < places[position] < 1.3 * fair for position in range(len(question.options))), (
+            question.text
+        )
 
 
-@pytest.mark.parametrize(("what", "extreme"), [("longest", max), ("shortest", min)])
-def test_the_right_choice_cannot_be_told_by_its_length(what: str, extreme: object) -> None:
+@pytest.mark.parametrize(("extreme_name", "extreme"), [("longest", max), ("shortest", min)])
+def test_the_right_choice_cannot_be_told_by_its_length(extreme_name: str, extreme: object) -> None:
     """It is the longest (or the shortest) no more often than blind chance would have it."""
-    chance = told = 0.0
+    chance = hits = 0.0
     for question in WITH_CHOICES:
         lengths = [len(option.text) for option in question.options]
         edge = extreme(lengths)  # type: ignore[operator]
         (right,) = [len(option.text) for option in question.options if option.right]
         chance += 1 / len(lengths)
-        told += (right == edge) / lengths.count(edge)
-    assert told <= chance, f"the right choice is the {what} in {told:.1f} of {len(WITH_CHOICES)}"
+        hits += (right == edge) / lengths.count(edge)
+    assert hits <= chance, f"the right choice is the {extreme_name} in {hits:.1f} of {len(WITH_CHOICES)}"
 
 
 def test_each_learner_has_an_order_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,26 +89,26 @@ def test_each_learner_has_an_order_that_stays(tmp_path: Path, monkeypatch: pytes
 
 
 def test_feedback_and_score() -> None:
-    asked = small()
-    assert repr(asked) == (
+    quiz_ = small()
+    assert repr(quiz_) == (
         "Quiz 'small': 2 questions with choices and 1 in your own words, none answered yet."
     )
-    assert asked.answer(1, wrong_place(asked, 1)).startswith("Not quite. No.")
-    assert asked.answer(1, "abc"[right_place(asked, 1) - 1]) == "Right. It is not."
-    assert asked.score == 0, "the first answer counts"
-    assert asked.answer(3, right_place(asked, 3)) == "Right. So."
-    assert repr(asked) == "Quiz 'small': 2 of 2 with choices answered, 1 right first time."
+    assert quiz_.answer(1, wrong_place(quiz_, 1)).startswith("Not quite. No.")
+    assert quiz_.answer(1, "abc"[right_place(quiz_, 1) - 1]) == "Right. It is not."
+    assert quiz_.score == 0, "the first answer counts"
+    assert quiz_.answer(3, right_place(quiz_, 3)) == "Right. So."
+    assert repr(quiz_) == "Quiz 'small': 2 of 2 with choices answered, 1 right first time."
 
 
 def test_answers_are_there_again_in_the_next_session() -> None:
-    asked = small()
-    asked.answer(1, right_place(asked, 1))
-    asked.answer(2, "Because.")
-    asked.tick(2, 3, 1)
+    quiz_ = small()
+    quiz_.answer(1, right_place(quiz_, 1))
+    quiz_.answer(2, "Because.")
+    quiz_.tick(2, 3, 1)
     later = small()
     assert (
         repr(later)
-        == repr(asked)
+        == repr(quiz_)
         == (
             "Quiz 'small': 1 of 2 with choices answered, 1 right first time; 2 of 3 points in your own words."
         )
@@ -117,48 +119,48 @@ def test_answers_are_there_again_in_the_next_session() -> None:
 
 
 def test_a_reason_is_compared_with_the_points_of_a_good_answer() -> None:
-    asked = small()
-    told = asked.answer(2, "I think so.")
-    assert all(point in told for point in SMALL[1].points)  # type: ignore[union-attr]
-    assert asked.tick(2, 1, 2) == "2 of 3 points."
-    assert asked.tick(2) == "0 of 3 points.", "a tick can be taken back"
+    quiz_ = small()
+    hits = quiz_.answer(2, "I think so.")
+    assert all(point in hits for point in SMALL[1].points)  # type: ignore[union-attr]
+    assert quiz_.tick(2, 1, 2) == "2 of 3 points."
+    assert quiz_.tick(2) == "0 of 3 points.", "a tick can be taken back"
     with pytest.raises(ValueError, match="There is no point 4; there are 1 to 3"):
-        asked.tick(2, 4)
+        quiz_.tick(2, 4)
     with pytest.raises(ValueError, match="Question 1 has choices"):
-        asked.tick(1, 1)
+        quiz_.tick(1, 1)
 
 
 def test_a_choice_is_a_letter_of_either_case_or_a_place() -> None:
-    asked = small()
-    at = right_place(asked, 1)
-    for choice in (at, "abc"[at - 1], f" {'ABC'[at - 1]} "):
-        assert asked.answer(1, choice) == "Right. It is not."
-    assert asked.score_words() == "1 of 2 with choices answered, 1 right first time."
+    quiz_ = small()
+    position = right_place(quiz_, 1)
+    for choice in (position, "abc"[position - 1], f" {'ABC'[position - 1]} "):
+        assert quiz_.answer(1, choice) == "Right. It is not."
+    assert quiz_.score_words() == "1 of 2 with choices answered, 1 right first time."
     for choice in ("d", "ab", "", 4, "1"):
         with pytest.raises(ValueError, match=f"^{choice!r} is no choice; use a to c\\.$"):
-            asked.answer(1, choice)
+            quiz_.answer(1, choice)
     for number in (0, 4):
         with pytest.raises(ValueError, match=f"^Question {number} does not exist; there are 1 to 3\\.$"):
-            asked.answer(number, "a")
+            quiz_.answer(number, "a")
     with pytest.raises(ValueError, match="There is no point 0"):
-        asked.tick(2, 0)
-    assert asked.options(2) == ()
+        quiz_.tick(2, 0)
+    assert quiz_.options(2) == ()
 
 
 def test_the_first_answer_counts_and_the_last_is_shown() -> None:
-    asked = small()
-    asked.answer(1, wrong_place(asked, 1))
-    asked.answer(1, right_place(asked, 1))
-    first, last = (asked.given(SMALL[0], which) for which in ("first", "last"))  # type: ignore[arg-type]
+    quiz_ = small()
+    quiz_.answer(1, wrong_place(quiz_, 1))
+    quiz_.answer(1, right_place(quiz_, 1))
+    first, last = (quiz_.given(SMALL[0], turn) for turn in ("first", "last"))  # type: ignore[arg-type]
     assert first is not None
     assert last is not None
     assert (first.right, last.right) == (False, True)
-    assert (asked.answered, asked.score) == (1, 0)
-    assert asked.given(SMALL[2]) is None  # type: ignore[arg-type]
+    assert (quiz_.answered, quiz_.score) == (1, 0)
+    assert quiz_.given(SMALL[2]) is None  # type: ignore[arg-type]
 
 
 def test_the_page_is_in_an_order_that_is_nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked = Quiz("small", "A `small` quiz", SMALL)
+    quiz_ = Quiz("small", "A `small` quiz", SMALL)
     pages = set()
     for learner in range(4):
         monkeypatch.setenv("GPULAB_HOME", str(tmp_path / str(learner)))
@@ -166,13 +168,13 @@ def test_the_page_is_in_an_order_that_is_nobodys(monkeypatch: pytest.MonkeyPatch
     (page,) = pages
     assert "<b>A <code>small</code> quiz</b>" in page
     assert page.count("<li>") == 9
-    assert asked._repr_mimebundle_()["text/plain"] == str(asked)
-    assert str(asked).splitlines()[-1] == "Answer with q.answer(number, 'a')."
+    assert quiz_._repr_mimebundle_()["text/plain"] == str(quiz_)
+    assert str(quiz_).splitlines()[-1] == "Answer with q.answer(number, 'a')."
 
 
-def test_what_was_kept_by_nobody_is_no_answer() -> None:
-    for kept in (3, {"answers": [1]}, {}):
-        store().put("quizzes", "small", kept)
+def test_foreign_records_are_not_answers() -> None:
+    for record in (3, {"answers": [1]}, {}):
+        store().put("quizzes", "small", record)
         assert small().answered == 0
 
 

@@ -17,8 +17,8 @@ from gpulab_course import folders
 from gpulab_course.classroom import report
 
 
-def notebook(number: str, **more: Any) -> dict[str, Any]:
-    return {"number": number, "exercises": [], "predictions": [], "quiz": []} | more
+def notebook(number: str, **fields: Any) -> dict[str, Any]:
+    return {"number": number, "exercises": [], "predictions": [], "quiz": []} | fields
 
 
 def passes(*states: Any) -> list[dict[str, Any]]:
@@ -29,10 +29,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return (cli.main(list(arguments)), *capsys.readouterr())
 
 
-def learner(folder: Path, name: str, *notebooks: dict[str, Any], **more: Any) -> None:
+def learner(folder: Path, name: str, *notebooks: dict[str, Any], **fields: Any) -> None:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    record = {"format": "gpulab-progress", "version": 1, "notebooks": notebooks} | more
+    record = {"format": "gpulab-progress", "version": 1, "notebooks": notebooks} | fields
     path.write_text(json.dumps(record), encoding="utf-8-sig")
 
 
@@ -91,7 +91,7 @@ def test_a_report_as_csv_and_json(reports: Path, capsys: pytest.CaptureFixture[s
     assert rows[1]["notebooks"] == {"00": [2, 3], "01": [1, 1], "02": [0, 0], "03": [0, 0]}
 
 
-def test_a_file_that_cannot_be_read_is_left_out_and_the_status_says_so(
+def test_an_unreadable_file_is_left_out_and_sets_the_status(
     workdir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner(workdir, "class/good.json", notebook("01"))
@@ -99,10 +99,10 @@ def test_a_file_that_cannot_be_read_is_left_out_and_the_status_says_so(
     (workdir / "class/locked.json").write_text("{}")
     read_text = Path.read_text
 
-    def locked(self: Path, **more: Any) -> str:
+    def locked(self: Path, **fields: Any) -> str:
         if self.name == "locked.json":
             raise PermissionError(13, "Permission denied")
-        return read_text(self, **more)
+        return read_text(self, **fields)
 
     monkeypatch.setattr(Path, "read_text", locked)
     status, out, err = run(capsys, "report", "class")
@@ -119,7 +119,7 @@ def progress(done: int = 0, **changes: Any) -> dict[str, Any]:
     return record | changes
 
 
-def test_a_report_reads_what_progress_writes(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_reads_a_saved_progress(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (workdir / "class").mkdir()
     (workdir / "class/ada.json").write_text(json.dumps(progress(2)))
     assert cli.main(["report", "--json", "class"]) == 0
@@ -173,9 +173,14 @@ def test_values_of_other_kinds_count_as_nothing(workdir: Path) -> None:
     record["notebooks"][0]["exercises"][0]["passed"] = "true"
     record["notebooks"][0]["predictions"][0] |= {"right": 1e308, "sure": 1}
     (workdir / "eve.json").write_text(json.dumps(record))
-    ((found,), left_out) = report.read(workdir)
+    ((learner_,), left_out) = report.read(workdir)
     assert left_out == []
-    assert (found.exercises[0], found.predictions, found.sure, found.last) == (0, (0, 0), (0, 0), "none yet")
+    assert (learner_.exercises[0], learner_.predictions, learner_.sure, learner_.last) == (
+        0,
+        (0, 0),
+        (0, 0),
+        "none yet",
+    )
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "empty"])

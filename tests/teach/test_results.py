@@ -18,10 +18,10 @@ F32 = np.float32
 WANTED = np.arange(6, dtype=F32).reshape(2, 3)
 
 
-def said(found: Any, wanted: Any = WANTED, **more: Any) -> str:
+def message_of(result: Any, expected: Any = WANTED, **options: Any) -> str:
     """What is said of a result, without the label; nothing where it is right."""
     try:
-        compare("f(x)", found, ProgramCase((), wanted, **more))
+        compare("f(x)", result, ProgramCase((), expected, **options))
     except NotYet as reason:
         return str(reason).removeprefix("f(x)").removeprefix(": ")
     return ""
@@ -32,7 +32,7 @@ WRONG[1, 2] = 9
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("result", "message"),
     [
         (WANTED, ""),
         (OnDevice(WANTED), ""),
@@ -47,21 +47,21 @@ WRONG[1, 2] = 9
         (3, "the result has the shape (), it should be (2, 3)."),
     ],
 )
-def test_a_result_is_right_in_kind_shape_type_and_values(found: Any, says: str) -> None:
-    assert says in said(found)
-    assert bool(said(found)) == bool(says)
+def test_a_result_is_right_in_kind_shape_type_and_values(result: Any, message: str) -> None:
+    assert message in message_of(result)
+    assert bool(message_of(result)) == bool(message)
 
 
 @pytest.mark.parametrize(
-    ("found", "right"),
+    ("result", "right"),
     [(3.0, True), (3, True), (F32(3), True), (np.array(3, F32), True), (np.int64(3), False), (4, False)],
 )
-def test_a_number_of_python_may_be_a_number_of_any_type(found: Any, right: bool) -> None:
-    assert (said(found, F32(3)) == "") == right
+def test_a_number_of_python_may_be_a_number_of_any_type(result: Any, right: bool) -> None:
+    assert (message_of(result, F32(3)) == "") == right
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted"),
+    ("result", "expected"),
     [
         (2.5, np.int32(2)),
         (2 + (1 << 32), np.int32(2)),
@@ -70,61 +70,63 @@ def test_a_number_of_python_may_be_a_number_of_any_type(found: Any, right: bool)
         (1e300, F32(1)),
     ],
 )
-def test_a_number_is_not_cut_to_the_type_that_is_wanted(found: Any, wanted: Any) -> None:
-    assert "the result is " in said(found, wanted)
-    assert said(1.0 * int(wanted), wanted) == ""
+def test_a_number_is_not_cut_to_the_type_that_is_wanted(result: Any, expected: Any) -> None:
+    assert "the result is " in message_of(result, expected)
+    assert message_of(1.0 * int(expected), expected) == ""
 
 
 def test_a_result_is_where_it_is_wanted() -> None:
     on_host = "the result should stay on the device; it is a NumPy array."
-    assert said(WANTED, place="device") == on_host
-    assert said(3, place="device") == "the result should stay on the device; it is a number of the host."
-    assert said(OnDevice(WANTED), place="device") == ""
-    left = "the result should be a NumPy array; it is still on the device."
-    assert said(OnDevice(WANTED), place="host") == left
-    assert said(3.0, 3.0, place="host") == "the result should be a NumPy array; it is a number."
-    assert said(WANTED, place="host") == ""
+    assert message_of(WANTED, place="device") == on_host
+    assert (
+        message_of(3, place="device") == "the result should stay on the device; it is a number of the host."
+    )
+    assert message_of(OnDevice(WANTED), place="device") == ""
+    host_message = "the result should be a NumPy array; it is still on the device."
+    assert message_of(OnDevice(WANTED), place="host") == host_message
+    assert message_of(3.0, 3.0, place="host") == "the result should be a NumPy array; it is a number."
+    assert message_of(WANTED, place="host") == ""
 
 
 def test_several_results_are_compared_one_by_one() -> None:
-    wanted = (WANTED, F32(3))
-    assert said((WANTED, 3), wanted) == ""
-    assert said([WANTED, 3], wanted) == ""
-    assert said((WANTED, 4), wanted).startswith("result 2 is 4, it should be 3")
-    assert said((WRONG, 4), wanted).startswith("result 1[1, 2] is 9, it should be 5")
-    for found in (WANTED, 3):
-        assert said(found, wanted) == " should return 2 results, as a tuple or a list."
-    assert said([WANTED], wanted) == " should return 2 results, not 1."
-    assert said((WANTED, 3, 3), wanted) == " should return 2 results, not 3."
-    assert said(3, (3,)) == " should return 1 result, as a tuple or a list."
-    assert said((3, "x"), (3, 4)) == " returns str, and result 2 should be an array or a number."
-    assert said((OnDevice(WANTED), 3), wanted, place="device").startswith(
+    expected = (WANTED, F32(3))
+    assert message_of((WANTED, 3), expected) == ""
+    assert message_of([WANTED, 3], expected) == ""
+    assert message_of((WANTED, 4), expected).startswith("result 2 is 4, it should be 3")
+    assert message_of((WRONG, 4), expected).startswith("result 1[1, 2] is 9, it should be 5")
+    for result in (WANTED, 3):
+        assert message_of(result, expected) == " should return 2 results, as a tuple or a list."
+    assert message_of([WANTED], expected) == " should return 2 results, not 1."
+    assert message_of((WANTED, 3, 3), expected) == " should return 2 results, not 3."
+    assert message_of(3, (3,)) == " should return 1 result, as a tuple or a list."
+    assert message_of((3, "x"), (3, 4)) == " returns str, and result 2 should be an array or a number."
+    assert message_of((OnDevice(WANTED), 3), expected, place="device").startswith(
         "result 2 should stay on the device"
     )
 
 
 def test_roundings_are_allowed_as_near_says() -> None:
     high = WANTED + F32(1e-3)
-    assert said(high).startswith("the result[0, 0] is 0.001, it should be 0")
-    assert said(high, Near(WANTED, 1e4)) == ""
+    assert message_of(high).startswith("the result[0, 0] is 0.001, it should be 0")
+    assert message_of(high, Near(WANTED, 1e4)) == ""
 
 
-def test_a_function_may_look_at_what_is_returned() -> None:
-    def positive(found: Any) -> None:
-        if found < 0:
+def test_a_function_may_check_the_result() -> None:
+    def positive(result: Any) -> None:
+        if result < 0:
             raise NotYet("f(x) should be positive.")
 
-    assert said(3, positive) == ""
-    assert said(-3, positive) == " should be positive."
+    assert message_of(3, positive) == ""
+    assert message_of(-3, positive) == " should be positive."
 
 
 def test_known_mistakes_earn_their_sentence_only_where_values_are_wrong() -> None:
     mistakes = ((WRONG, "The last one is new."), (WRONG, "Later."), (-WANTED, "It is turned."))
-    assert said(WRONG, mistakes=mistakes).endswith("elements differ). The last one is new.")
-    assert said(OnDevice(-WANTED), mistakes=mistakes).endswith(" It is turned.")
-    assert said(WANTED + F32(7), mistakes=mistakes).endswith("elements differ).")
-    assert said(WRONG.astype(float), mistakes=mistakes).endswith("should be float32.")
-    assert said(WANTED, mistakes=((WANTED, "Never."),)) == ""
+    assert message_of(WRONG, mistakes=mistakes).endswith("elements differ). The last one is new.")
+    assert message_of(OnDevice(-WANTED), mistakes=mistakes).endswith(" It is turned.")
+    assert message_of(WANTED + F32(7), mistakes=mistakes).endswith("elements differ).")
+    assert message_of(WRONG.astype(float), mistakes=mistakes).endswith("should be float32.")
+    assert message_of(WANTED, mistakes=((WANTED, "Never."),)) == ""
 
 
 # Words for calls and values
@@ -136,7 +138,7 @@ class Silent:
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "message"),
     [
         (3, "3"),
         ("a\n b", "'a\\n b'"),
@@ -146,8 +148,8 @@ class Silent:
         (Silent(), "a value of type Silent"),
     ],
 )
-def test_a_value_is_spelt_short_and_on_one_line(value: Any, says: str) -> None:
-    assert errors.spelt(value) == says
+def test_a_value_is_spelt_short_and_on_one_line(value: Any, message: str) -> None:
+    assert errors.spelt(value) == message
 
 
 class Wordless(Exception):
@@ -156,7 +158,7 @@ class Wordless(Exception):
 
 
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "message"),
     [
         (ValueError("no\nmore"), "it raised ValueError: no"),
         (ValueError(), "it raised ValueError."),
@@ -165,52 +167,52 @@ class Wordless(Exception):
         (ValueError("x" * 201), "it raised ValueError: " + 200 * "x"),
     ],
 )
-def test_what_was_raised_is_said_in_a_line(error: Exception, says: str) -> None:
-    assert errors.unexpected(error) == says
+def test_an_exception_is_reported_in_one_line(error: Exception, message: str) -> None:
+    assert errors.unexpected(error) == message
 
 
-@pytest.mark.parametrize(("code", "shown"), [(None, ""), (0, "0"), ("bye", "'bye'")])
-def test_an_exit_is_said_as_it_was_called(code: Any, shown: str) -> None:
-    assert errors.exit_message(SystemExit(code)) == f"it calls exit({shown}), which would end Python."
+@pytest.mark.parametrize(("code", "text"), [(None, ""), (0, "0"), ("bye", "'bye'")])
+def test_an_exit_is_reported_with_its_argument(code: Any, text: str) -> None:
+    assert errors.exit_message(SystemExit(code)) == f"it calls exit({text}), which would end Python."
 
 
-def call_here(function: Any, *args: Any, **more: Any) -> Any:
-    return functions.call_here(function, *args, name="f", shown="f(x)", **more)
+def call_here(function: Any, *args: Any, **options: Any) -> Any:
+    return functions.call_here(function, *args, name="f", shown="f(x)", **options)
 
 
 @pytest.mark.parametrize(
-    ("function", "says"),
+    ("function", "message"),
     [
         (3, "f should be a function, not int; pass it without calling it."),
         (lambda x: None, "f(x) returns nothing; replace the TODO and end with a return."),
         (lambda x: 1 / x, "f(x) raised ZeroDivisionError: division by zero"),
     ],
 )
-def test_a_call_that_gives_nothing_is_told(function: Any, says: str) -> None:
-    with pytest.raises(NotYet, match=f"^{re.escape(says)}$"):
+def test_a_call_without_a_result_is_refused(function: Any, message: str) -> None:
+    with pytest.raises(NotYet, match=f"^{re.escape(message)}$"):
         call_here(function, 0)
 
 
-def test_a_call_gives_what_the_function_returns() -> None:
+def test_a_call_returns_the_value_of_the_function() -> None:
     assert call_here(lambda x: x + 1, 1) == 2
     assert call_here(lambda x: 0, 1) == 0
     assert call_here(lambda x: None, 1, returns=False) is None
 
 
-def test_answers_are_told_apart_by_what_they_are() -> None:
+def test_answers_are_classified_by_type() -> None:
     assert functions.parts_of((1, 2)) == functions.parts_of([1, 2]) == [1, 2]
     assert functions.parts_of(np.array([1, 2])) == [1, 2]
     assert functions.parts_of(np.zeros((2, 2))) is None
     assert functions.parts_of("ab") is None
-    assert [functions.equals(found, 2) for found in (2, 2.0, 3, np.int64(2), np.array([2, 2]))] == [
+    assert [functions.equals(result, 2) for result in (2, 2.0, 3, np.int64(2), np.array([2, 2]))] == [
         True,
         True,
         False,
         True,
         False,
     ]
-    whole = [2, np.uint8(2), True, 2.0, "2", np.array(2)]
-    assert [functions.is_whole(value) for value in whole] == [True, True, False, False, False, False]
+    values_ = [2, np.uint8(2), True, 2.0, "2", np.array(2)]
+    assert [functions.is_whole(value) for value in values_] == [True, True, False, False, False, False]
     numbers = [2, 2.5, F32(2), np.array(2), np.array(2.5), np.array(2 + 1j), np.array([2]), True, "2", None]
     assert [functions.is_number(value) for value in numbers] == [True] * 5 + [False] * 5
     assert not functions.is_number(np.array(True))

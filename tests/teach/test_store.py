@@ -24,15 +24,15 @@ def put_many(path: Path, name: str, count: int) -> None:
         LearnerStore(path).put("predictions", f"{name}-{number}", number)
 
 
-def test_what_is_put_is_there_in_another_session(path: Path) -> None:
+def test_stored_values_are_read_by_another_session(path: Path) -> None:
     first = LearnerStore(path)
-    other = LearnerStore(path)
+    second = LearnerStore(path)
     first.put("quizzes", "start", {"right": 2})
-    other.put("predictions", "n", "1,5 µs")
+    second.put("predictions", "n", "1,5 µs")
     assert first.get("predictions", "n") == "1,5 µs"
     assert LearnerStore(path).section("quizzes") == {"start": {"right": 2}}
     first.forget("predictions", "n")
-    other.put("predictions", "m", 1)
+    second.put("predictions", "m", 1)
     assert LearnerStore(path).section("predictions") == {"m": 1}, (
         "what one forgot the other does not bring back"
     )
@@ -62,41 +62,41 @@ def test_many_processes_lose_nothing(path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("first", ["read", "write"])
-def test_a_damaged_file_is_set_aside_and_said_once(
+def test_a_damaged_file_is_moved_aside_and_reported_once(
     path: Path, content: bytes, first: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
-    kept = LearnerStore(path)
+    store = LearnerStore(path)
     if first == "read":
-        assert kept.section("predictions") == {}
+        assert store.section("predictions") == {}
         assert not path.exists(), "it is kept before anything is written"
-    kept.put("predictions", "b", 2)
+    store.put("predictions", "b", 2)
     assert LearnerStore(path).section("predictions") == {"b": 2}
     (aside,) = path.parent.glob("learner.json.damaged-*")
     assert re.fullmatch(r"learner\.json\.damaged-\d{4}-\d\d-\d\d_\d{6}", aside.name)
     assert aside.read_bytes() == content
-    said = capsys.readouterr().err
-    assert said.count("gpulab: ") == 1
-    assert aside.name in said
+    message = capsys.readouterr().err
+    assert message.count("gpulab: ") == 1
+    assert aside.name in message
 
 
-def test_a_folder_that_cannot_be_written_is_said_once_and_saved_when_it_can(
+def test_an_unwritable_folder_is_reported_once_and_written_later(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    kept = LearnerStore(blocked / "learner.json")
-    kept.put("predictions", "a", 1)
-    kept.put("predictions", "b", 2)
-    kept.forget("predictions", "a")
-    assert kept.section("predictions") == {"b": 2}
-    said = capsys.readouterr().err
-    assert said.count("not saved") == 1
-    assert "GPULAB_HOME" in said
+    store = LearnerStore(blocked / "learner.json")
+    store.put("predictions", "a", 1)
+    store.put("predictions", "b", 2)
+    store.forget("predictions", "a")
+    assert store.section("predictions") == {"b": 2}
+    message = capsys.readouterr().err
+    assert message.count("not saved") == 1
+    assert "GPULAB_HOME" in message
     blocked.unlink()
-    kept.put("predictions", "c", 3)
-    assert LearnerStore(kept.path).section("predictions") == {"b": 2, "c": 3}
+    store.put("predictions", "c", 3)
+    assert LearnerStore(store.path).section("predictions") == {"b": 2, "c": 3}
 
 
 def test_a_file_that_cannot_be_read_is_not_written_over(
@@ -110,9 +110,9 @@ def test_a_file_that_cannot_be_read_is_not_written_over(
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_bytes", refuse)
-        kept = LearnerStore(path)
-        kept.put("predictions", "b", 2)
-        assert kept.get("predictions", "b") == 2
+        store = LearnerStore(path)
+        store.put("predictions", "b", 2)
+        assert store.get("predictions", "b") == 2
     assert path.read_bytes() == before
     assert capsys.readouterr().err.count("Permission denied") == 1
 
@@ -122,15 +122,15 @@ def fill_the_disk(path: Path) -> None:
     import resource
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    kept = LearnerStore(path)
-    kept.put("predictions", "a", 1)
+    store = LearnerStore(path)
+    store.put("predictions", "a", 1)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    kept.put("predictions", "b", 2)
+    store.put("predictions", "b", 2)
     assert json.loads(path.read_text()) == {"predictions": {"a": 1}}
-    assert kept.section("predictions") == {"a": 1, "b": 2}
+    assert store.section("predictions") == {"a": 1, "b": 2}
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    kept.put("predictions", "c", 3)
+    store.put("predictions", "c", 3)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no limit of file sizes")
@@ -146,14 +146,14 @@ def test_a_full_disk_leaves_the_old_file_whole(path: Path) -> None:
 
 
 def test_a_value_that_json_cannot_carry_does_not_spoil_later_ones(path: Path) -> None:
-    kept = LearnerStore(path)
+    store = LearnerStore(path)
     with pytest.raises(TypeError):
-        kept.put("predictions", "a", object())
-    kept.put("predictions", "b", 2)
+        store.put("predictions", "a", object())
+    store.put("predictions", "b", 2)
     assert LearnerStore(path).section("predictions") == {"b": 2}
 
 
-def test_what_is_kept_has_reached_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_answers_reach_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     LearnerStore(path).put("predictions", "a", 1)
@@ -165,7 +165,7 @@ def test_home_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     assert data_dir() == Path.home() / "answers"
 
 
-def test_the_same_answers_make_the_same_file_in_whatever_order_they_came(tmp_path: Path) -> None:
+def test_the_file_does_not_depend_on_the_order_of_answers(tmp_path: Path) -> None:
     kept = [("quiz", "start", 1), ("exercises", "b", True), ("exercises", "a", False), ("quiz", "grid", 2)]
     files = []
     for number, order in enumerate((kept, kept[::-1])):

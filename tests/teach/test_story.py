@@ -22,19 +22,19 @@ def cp() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("n", "d"), [(64, 32), (1, 8), (33, 17), (7, 130), (100, 1)])
 def test_every_step_of_the_block_is_numpys(cp: Any, n: int, d: int) -> None:
-    found = story.run(cp, n, d, seed=3)
-    expected = story.reference(cp.asnumpy(found["x"]))
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
+    arrays_ = story.run(cp, n, d, seed=3)
+    expected = story.reference(cp.asnumpy(arrays_["x"]))
+    assert arrays_.keys() == expected.keys()
+    for name, array in arrays_.items():
         np.testing.assert_allclose(cp.asnumpy(array), expected[name], rtol=2e-5, atol=2e-6, err_msg=name)
 
 
 def test_the_reference_is_attention() -> None:
-    found = story.reference(attention.tokens(20, 12, seed=1))
-    np.testing.assert_allclose(found["normed"].mean(axis=1), 0, atol=1e-6)
-    np.testing.assert_allclose(found["normed"].std(axis=1), 1, atol=1e-3)
-    np.testing.assert_allclose(found["weights"].sum(axis=1), 1, rtol=1e-6)
-    assert (found["weights"].argmax(axis=1) == np.arange(20)).all(), "a token is most like itself"
+    arrays_ = story.reference(attention.tokens(20, 12, seed=1))
+    np.testing.assert_allclose(arrays_["normed"].mean(axis=1), 0, atol=1e-6)
+    np.testing.assert_allclose(arrays_["normed"].std(axis=1), 1, atol=1e-3)
+    np.testing.assert_allclose(arrays_["weights"].sum(axis=1), 1, rtol=1e-6)
+    assert (arrays_["weights"].argmax(axis=1) == np.arange(20)).all(), "a token is most like itself"
 
 
 def test_large_scores_do_not_overflow(cp: Any) -> None:
@@ -94,22 +94,22 @@ def test_pictures_are_clean(cp: Any) -> None:
         assert gl.sanitize(**step).clean
 
 
-@pytest.mark.parametrize("rung", [each.number for each in rungs.RUNGS])
+@pytest.mark.parametrize("rung", [rung_.number for rung_ in rungs.RUNGS])
 @pytest.mark.parametrize(("n", "d"), [(33, 17), (128, 64)])
-def test_every_rung_gives_what_numpy_gives(cp: Any, rung: str, n: int, d: int) -> None:
-    found = story.run(cp, n, d, seed=3, rung=rung)
-    expected = story.reference(cp.asnumpy(found["x"]))
+def test_every_version_equals_numpy(cp: Any, rung: str, n: int, d: int) -> None:
+    arrays_ = story.run(cp, n, d, seed=3, rung=rung)
+    expected = story.reference(cp.asnumpy(arrays_["x"]))
     if rung < "13":
-        np.testing.assert_allclose(cp.asnumpy(found["out"]), expected["out"], rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(cp.asnumpy(arrays_["out"]), expected["out"], rtol=2e-5, atol=2e-6)
         return
     # A score of some tens is off by half a step of BF16, and a weight by that share of itself.
-    off = cp.asnumpy(found["out"]) - expected["out"]
+    off = cp.asnumpy(arrays_["out"]) - expected["out"]
     assert 1e-4 < np.sqrt((off**2).mean() / (expected["out"] ** 2).mean()) < 0.02
-    normed = (cp.asnumpy(found["normed"]).astype(np.uint32) << 16).view(np.float32)
+    normed = (cp.asnumpy(arrays_["normed"]).astype(np.uint32) << 16).view(np.float32)
     np.testing.assert_allclose(normed, expected["normed"], rtol=2**-8, atol=1e-6)
 
 
-def test_a_rung_stands_on_those_before_it(cp: Any) -> None:
+def test_a_version_includes_the_versions_before_it(cp: Any) -> None:
     launches, arrays = story.steps(cp, rung="10")
     assert "__shared__" in launches["matmul"].kernel.code
     assert "__shared__" not in launches["softmax"].kernel.code
@@ -121,8 +121,8 @@ def test_a_rung_stands_on_those_before_it(cp: Any) -> None:
         rungs.up_to("")
 
 
-@pytest.mark.parametrize("device", ["virtual:A100", "virtual:T4", "virtual:RTX 4090", "virtual:H100"])
-def test_each_rung_gains_what_its_notebook_is_about(device: str) -> None:
+@pytest.mark.parametrize("device", ["virtual:T4", "virtual:H100"])
+def test_each_version_improves_what_its_notebook_teaches(device: str) -> None:
     gl.use_device(device)
     lines = {line.number: line for line in story.table().record}
     assert list(lines) == sorted(lines)

@@ -39,16 +39,16 @@ def test_without_jupyter_only_text_is_shown() -> None:
         assert shown_thing._repr_mimebundle_().keys() == {"text/html", "text/plain"}
 
 
-def test_pages_say_what_the_text_says_and_escape_it() -> None:
+def test_pages_have_the_text_escaped() -> None:
     guess = predict("Is `1 < 2` & 3?", key="n", choices=("yes", "no"), answer="no")
     bundle = guess._repr_mimebundle_()
     assert "Is <code>1 &lt; 2</code> &amp; 3?" in str(bundle["text/html"])
     assert "yes &nbsp;/&nbsp; no" in str(bundle["text/html"])
-    shown = str(guess.reveal("yes", because="`1 < 2`.")._repr_mimebundle_()["text/html"])
-    assert "<b>✗ yes; you said no.</b> <code>1 &lt; 2</code>." in shown
-    shown = str(quiz("devices")._repr_mimebundle_()["text/html"])
+    text_of = str(guess.reveal("yes", because="`1 < 2`.")._repr_mimebundle_()["text/html"])
+    assert "<b>✗ yes; you said no.</b> <code>1 &lt; 2</code>." in text_of
+    text_of = str(quiz("devices")._repr_mimebundle_()["text/html"])
     with_choices = [q for q in quiz("devices").questions if isinstance(q, Question)]
-    assert shown.count("<li>") == len(quiz("devices").questions) + sum(len(q.options) for q in with_choices)
+    assert text_of.count("<li>") == len(quiz("devices").questions) + sum(len(q.options) for q in with_choices)
 
 
 def test_in_jupyter_a_form_is_shown_beside_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_in_jupyter_a_form_is_shown_beside_the_text(monkeypatch: pytest.MonkeyPa
         assert shown_thing._repr_mimebundle_().keys() == {WIDGET, "text/html", "text/plain"}
 
 
-def shown(form: Form) -> str:
+def text_of(form: Form) -> str:
     return f"{form.state['sign']} {form.state['head']} {form.state['rest']}".strip()
 
 
@@ -115,15 +115,15 @@ def test_a_prediction_of_an_earlier_day_is_still_locked() -> None:
     assert (form.state["value"], form.state["locked"]) == ("7", True)
 
 
-def test_the_form_says_what_is_asked_and_what_became_of_it() -> None:
+def test_a_form_has_the_question_and_its_state() -> None:
     guess = predict("How many?", key="n", unit="blocks")
     form = asking_form(guess)
     assert form.facts == {"question": "How many?", "choices": [], "unit": "blocks"}
     assert form.state == {"value": "", "locked": False, "final": False, "note": "", "wrong": ""}
     guess.look()
     form.refresh()
-    seen = "The number below was shown without a prediction."
-    assert form.state == {"value": "", "locked": True, "final": True, "note": seen, "wrong": ""}
+    note = "The number below was shown without a prediction."
+    assert form.state == {"value": "", "locked": True, "final": True, "note": note, "wrong": ""}
     say(form, value="4", sure=True)
     assert not guess.locked
 
@@ -143,18 +143,18 @@ def test_a_comparison_says_whether_it_held(monkeypatch: pytest.MonkeyPatch) -> N
 def waiting(guess: Prediction, monkeypatch: pytest.MonkeyPatch) -> tuple[Reveal, Form]:
     """A comparison that stands on the page before anything is locked."""
     monkeypatch.setattr(page, "in_jupyter", lambda: True)
-    found = guess.reveal(42, "counted")
-    bundle = found._repr_mimebundle_()
+    comparison_ = guess.reveal(42, "counted")
+    bundle = comparison_._repr_mimebundle_()
     assert "42" in str(bundle["text/plain"]), "batch runs and saved notebooks show it"
-    return found, comparison(guess)
+    return comparison_, comparison(guess)
 
 
 def test_the_number_waits_for_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     guess = predict("How many?", key="n", unit="blocks", default=1)
     _, form = waiting(guess, monkeypatch)
-    assert shown(form) == ""
+    assert text_of(form) == ""
     guess.lock(40, sure=False)
-    assert shown(form) == "✗ 42 blocks; you guessed 40 blocks, two too few. Counted."
+    assert text_of(form) == "✗ 42 blocks; you guessed 40 blocks, two too few. Counted."
     assert form.state["verdict"] == "wrong"
 
 
@@ -162,19 +162,19 @@ def test_the_number_can_be_shown_without_a_prediction(monkeypatch: pytest.Monkey
     guess = predict("How many?", key="n", unit="blocks", default=1)
     _, form = waiting(guess, monkeypatch)
     say(form)
-    assert shown(form).startswith("No prediction. 42 blocks. The usual wrong answer: 1 block.")
+    assert text_of(form).startswith("No prediction. 42 blocks. The usual wrong answer: 1 block.")
     assert guess.final
 
 
 def test_a_quiz_answers_with_feedback_and_score() -> None:
-    asked = Quiz("small", "A small quiz", SMALL)
-    form = quiz_form(asked)
+    quiz_ = Quiz("small", "A small quiz", SMALL)
+    form = quiz_form(quiz_)
     assert [len(question["choices"]) for question in form.facts["questions"]] == [3, 0, 3]
-    say(form, number=1, answer=wrong_place(asked, 1))
+    say(form, number=1, answer=wrong_place(quiz_, 1))
     assert not form.state["answers"][0]["right"]
-    say(form, number=1, answer=right_place(asked, 1))
+    say(form, number=1, answer=right_place(quiz_, 1))
     assert form.state["answers"][0] == {
-        "choice": right_place(asked, 1),
+        "choice": right_place(quiz_, 1),
         "right": True,
         "text": "Right. It is not.",
     }
@@ -182,8 +182,8 @@ def test_a_quiz_answers_with_feedback_and_score() -> None:
 
 
 def test_a_reason_shows_its_points_only_after_the_answer() -> None:
-    asked = Quiz("small", "A small quiz", SMALL)
-    form = quiz_form(asked)
+    quiz_ = Quiz("small", "A small quiz", SMALL)
+    form = quiz_form(quiz_)
     why = SMALL[1]
     assert isinstance(why, WhyQuestion)
     assert form.state["answers"][1] == {"words": "", "points": [], "ticked": []}
@@ -221,13 +221,13 @@ def test_a_form_shows_that_answers_are_not_saved(tmp_path: Path, monkeypatch: py
     assert form.notice == "", "said once a session"
 
 
-def test_the_browser_is_told_what_a_form_shows_and_that_it_was_heard() -> None:
-    taken: list[dict[str, Any]] = []
-    form = Form("quiz", {"title": "T"}, lambda: {"taken": len(taken)}, taken.append)
+def test_a_form_sends_its_state_and_acknowledges_messages() -> None:
+    messages: list[dict[str, Any]] = []
+    form = Form("quiz", {"title": "T"}, lambda: {"taken": len(messages)}, messages.append)
     say(form, pressed="lock")
     form.refresh()
-    told = form.get_state()
-    assert taken == [{"pressed": "lock"}]
-    assert told["notice"] == ""
+    state = form.get_state()
+    assert messages == [{"pressed": "lock"}]
+    assert state["notice"] == ""
     for name, value in {"form": "quiz", "facts": {"title": "T"}, "state": {"taken": 1}, "heard": 1}.items():
-        assert told[name] == value
+        assert state[name] == value

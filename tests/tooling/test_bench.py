@@ -99,8 +99,8 @@ def test_a_timeline_that_lost_a_launch_is_not_timed(monkeypatch: pytest.MonkeyPa
     stop = Recording.stop
 
     def short(self: Recording) -> Timeline:
-        found = stop(self)
-        return dataclasses.replace(found, activities=found.activities[1:])
+        result = stop(self)
+        return dataclasses.replace(result, activities=result.activities[1:])
 
     monkeypatch.setattr(Recording, "stop", short)
     with pytest.raises(GpulabError, match=r"holds 39 of 40 launches"):
@@ -114,8 +114,8 @@ def test_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(bench, "slowest_trace", lambda: slowest_trace(CASES[:3]))
     monkeypatch.setattr(bench, "TARGETS_MS", {256: None})
     assert bench.main(["--json", "--rounds", "1", "--no-simulator"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["provenance"]["source"] == "measured"
-    names = [row["name"] for row in found["rows"]]
+    result = json.loads(capsys.readouterr().out)
+    assert result["provenance"]["source"] == "measured"
+    names = [row["name"] for row in result["rows"]]
     assert len(names) == len(set(names))
-    assert all(row["median_ms"] > 0 for row in found["rows"] if row["median_ms"] is not None)
+    assert all(row["median_ms"] > 0 for row in result["rows"] if row["median_ms"] is not None)

@@ -18,9 +18,9 @@ def test_without_a_gpu_it_says_so_in_one_sentence(capsys: pytest.CaptureFixture[
     if session.use_device("auto").kind == "cuda":
         pytest.skip("there is a GPU")
     assert cli.main(["bench", "--gpu"]) == 1
-    said = capsys.readouterr().out
-    assert said.startswith("gpulab bench --gpu compares kernels on a real NVIDIA GPU, and CuPy can use none")
-    assert said.count(". ") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("gpulab bench --gpu compares kernels on a real NVIDIA GPU, and CuPy can use none")
+    assert text.count(". ") == 0
 
 
 def test_the_run_has_ratios_targets_and_origin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,9 +36,9 @@ def test_the_run_has_ratios_targets_and_origin(tmp_path: Path, capsys: pytest.Ca
         "copy_vectors",
     ]
     for row in rows:
-        of = next(r for r in rows if r["ladder"] == row["ladder"] and r["kernel"] == "cudaMemcpy")
-        if row is not of:
-            assert row["ratio"] == pytest.approx(of["median_ms"] / row["median_ms"])
+        baseline = next(r for r in rows if r["ladder"] == row["ladder"] and r["kernel"] == "cudaMemcpy")
+        if row is not baseline:
+            assert row["ratio"] == pytest.approx(baseline["median_ms"] / row["median_ms"])
         assert (row["target"] is not None) == (row["kernel"] in ("copy_vectors", "transpose_vectors"))
 
 

@@ -47,20 +47,20 @@ def split(requirement: str) -> tuple[str, str]:
     return match[1].lower(), (match[2] or match[3] or "").replace(" ", "")
 
 
-def wanted() -> dict[str, str]:
+def required() -> dict[str, str]:
     """Requirements of the pyproject.toml files under conda's names."""
     workspace, *projects = (tomllib.loads(file.read_text()) for file in environment.project_files())
     requirements = [text for project in projects for text in project["project"]["dependencies"]]
     requirements += projects[1]["project"]["optional-dependencies"]["cuda13"]
     requirements += workspace["dependency-groups"]["test"]
-    found = {}
+    result = {}
     for requirement in requirements:
         name, versions = split(requirement)
         if name not in PIP_ONLY and name not in OWN:
             conda = CONDA_NAMES.get(name, name)
-            found[conda] = "" if conda in VERSIONED_BY_CUDA else versions
-    found["python"] = workspace["project"]["requires-python"]
-    return found
+            result[conda] = "" if conda in VERSIONED_BY_CUDA else versions
+    result["python"] = workspace["project"]["requires-python"]
+    return result
 
 
 def listed() -> dict[str, str]:
@@ -71,12 +71,12 @@ def listed() -> dict[str, str]:
 
 
 def test_same_packages() -> None:
-    assert set(listed()) - (CONDA_ONLY - {"python"}) == set(wanted())
+    assert set(listed()) - (CONDA_ONLY - {"python"}) == set(required())
 
 
 def test_same_versions() -> None:
     conda = listed()
-    assert {name: conda.get(name) for name in wanted()} == wanted()
+    assert {name: conda.get(name) for name in required()} == required()
 
 
 def test_cuda_version_is_a_line_of_its_own() -> None:

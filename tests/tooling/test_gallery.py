@@ -56,17 +56,17 @@ def test_a_gallery_elsewhere_brings_its_pictures(
 
 
 def notebook(path: Path, *cells: tuple[str, str]) -> Path:
-    made: list[dict[str, Any]] = [
-        {"cell_type": kind, "id": f"cell-{at}", "metadata": {}, "source": text}
+    cells_: list[dict[str, Any]] = [
+        {"cell_type": kind, "id": f"cell-{index}", "metadata": {}, "source": text}
         | ({"outputs": [], "execution_count": None} if kind == "code" else {})
-        for at, (kind, text) in enumerate(cells)
+        for index, (kind, text) in enumerate(cells)
     ]
-    path.write_text(json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    path.write_text(json.dumps({"cells": cells_, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     return path
 
 
 def test_a_notebooks_views_become_pages(tmp_path: Path) -> None:
-    made = notebook(
+    cells_ = notebook(
         tmp_path / "07_tiny.ipynb",
         ("markdown", "# 07 · Tiny\n\ntext"),
         ("code", "import gpulab as gl\nprint('hello')"),
@@ -74,7 +74,7 @@ def test_a_notebooks_views_become_pages(tmp_path: Path) -> None:
         ("code", "gl.access(stride=3)"),
         ("code", "3"),
     )
-    pages = gallery.course_pages(tmp_path, made)
+    pages = gallery.course_pages(tmp_path, cells_)
     assert [(page.file, page.title) for page in pages] == [("07-cell-3.html", "07 · Tiny: A section")]
     assert pages[0].said.startswith("Access microscope, stride 3")
     assert (tmp_path / "07-cell-3.html").is_file()

@@ -16,18 +16,18 @@ from virtualgpu.errors import NotSupportedError
 LISTED = set().union(*function.supported().values())
 
 
-def test_what_every_family_uses_is_listed() -> None:
+def test_instructions_of_every_family_are_listed() -> None:
     used = {
         i.root
         for lines in FAMILIES.values()
-        for found in parser.parse(kernel(lines)).functions.values()
-        for i in found.instructions
+        for function_ in parser.parse(kernel(lines)).functions.values()
+        for i in function_.instructions
     }
     assert len(used) > 60
     assert used <= LISTED
 
 
-def test_what_is_listed_is_printed_and_nothing_else() -> None:
+def test_listed_instructions_are_printed() -> None:
     words = {word for line in text().splitlines() for word in line[15:].split()}
     assert words == LISTED
     assert {"fma", "vabsdiff4", "mma", "tex", "bra"} <= words
@@ -35,7 +35,7 @@ def test_what_is_listed_is_printed_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("room", "line"), [(arith, "fma.rn.f32 f, f, f, f"), (bitops, "popc.b32 r, r")])
-def test_what_is_not_listed_is_refused(room: Any, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unlisted_instructions_are_refused(room: Any, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that no instruction can work and be missing from the list."""
     module = parser.parse(kernel([line]))
     codegen.generate(module, "k", count=False, trace=False)

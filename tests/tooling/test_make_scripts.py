@@ -100,7 +100,7 @@ def test_script_prints_one_line() -> None:
     assert done.stdout == "cuda13\n"
 
 
-def test_fingerprint_follows_what_matters() -> None:
+def test_the_fingerprint_depends_on_every_input() -> None:
     first = environment.fingerprint([b"[project]"], "3.11", "", "here")
     assert first == environment.fingerprint([b"[project]"], "3.11", "", "here")
     others = [
@@ -113,7 +113,7 @@ def test_fingerprint_follows_what_matters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stamp", "wanted", "install"),
+    ("stamp", "groups", "install"),
     [
         (None, set(), set()),
         (None, {"test"}, {"test"}),
@@ -124,8 +124,10 @@ def test_fingerprint_follows_what_matters() -> None:
         ({"key": "k"}, {"test"}, {"test"}),
     ],
 )
-def test_what_to_install(stamp: dict[str, object] | None, wanted: set[str], install: set[str] | None) -> None:
-    assert environment.missing_groups(stamp, "k", wanted) == install
+def test_missing_groups_are_installed(
+    stamp: dict[str, object] | None, groups: set[str], install: set[str] | None
+) -> None:
+    assert environment.missing_groups(stamp, "k", groups) == install
 
 
 @pytest.mark.parametrize("content", [None, "", "[1]", "{"])
@@ -159,27 +161,27 @@ def test_reused_environment_installs_nothing(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("there", "keep", "made"),
+    ("version_", "keep", "recreated"),
     [("3.99", False, True), ("3.99", True, False), (None, True, True)],
 )
 def test_an_environment_of_another_python_is_replaced_unless_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str | None, keep: bool, made: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version_: str | None, keep: bool, recreated: bool
 ) -> None:
     monkeypatch.setenv("GPULAB_CUDA", "none")
-    if there:
-        (tmp_path / "pyvenv.cfg").write_text(f"home = somewhere\nversion = {there}.1\n")
+    if version_:
+        (tmp_path / "pyvenv.cfg").write_text(f"home = somewhere\nversion = {version_}.1\n")
     monkeypatch.setattr(environment, "works", lambda python: True)
     created: list[Path] = []
     monkeypatch.setattr(environment, "create", created.append)
     monkeypatch.setattr(environment.subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 0))
     environment.main(["--venv", str(tmp_path), *(["--keep-python"] if keep else [])])
-    assert created == ([tmp_path] if made else [])
-    version = ".".join(map(str, sys.version_info[:2])) if made else there
+    assert created == ([tmp_path] if recreated else [])
+    version = ".".join(map(str, sys.version_info[:2])) if recreated else version_
     key = environment.fingerprint(_files(), str(version), "", str(ROOT))
     assert environment.read_stamp(tmp_path) == {"key": key, "groups": []}
 
 
-def test_an_environment_tells_its_python(tmp_path: Path) -> None:
+def test_the_python_of_an_environment_is_read(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")]
     subprocess.run(command, check=True)
     assert environment.version_of(tmp_path / "venv") == ".".join(map(str, sys.version_info[:2]))
@@ -251,17 +253,15 @@ def test_a_broken_installation_is_reported_once(
     assert capfd.readouterr().out.count("Nothing can run") == 1
 
 
-def test_a_notebooks_kernel_finds_the_checkout_whatever_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_notebooks_kernel_imports_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    given = suite.stage_environment(str(tmp_path))
+    environment_ = suite.stage_environment(str(tmp_path))
     code = "import gpulab; print(gpulab.__file__)"
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], cwd=tmp_path, env=given, capture_output=True, text=True
+        [sys.executable, "-S", "-c", code], cwd=tmp_path, env=environment_, capture_output=True, text=True
     )
     assert done.stdout.strip() == str(ROOT / "gpulab" / "__init__.py")
-    assert suite.kernel_obstacle(given) == ""
+    assert suite.kernel_obstacle(environment_) == ""
 
 
 def test_chromium_named_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,10 @@ TOOL = PYPROJECT["tool"]
 
 
 def test_make_commands_exist() -> None:
-    named = {name for text in DOCUMENTS for name in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)}
-    assert named & {"lab", "test", "test-gpu"} == {"lab", "test", "test-gpu"}
+    names = {name for text in DOCUMENTS for name in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)}
+    assert names & {"lab", "test", "test-gpu"} == {"lab", "test", "test-gpu"}
     assert {
-        name for name in named if name in MAKE_TARGETS or f"`make {name}" in "".join(DOCUMENTS)
+        name for name in names if name in MAKE_TARGETS or f"`make {name}" in "".join(DOCUMENTS)
     } <= MAKE_TARGETS
 
 
@@ -37,32 +37,32 @@ def test_make_help_lists_what_the_readme_names() -> None:
 
 @pytest.mark.parametrize("text", DOCUMENTS, ids=[path.stem for path in PATHS])
 def test_files_and_tools_named_in_the_text_exist(text: str) -> None:
-    named = set(re.findall(r"`((?:gpulab|virtualgpu|tests|tools|notebooks)/[\w./-]+)`", text))
-    named |= {f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m (tools(?:\.\w+)+)", text)}
-    assert not [name for name in sorted(named) if not (ROOT / name).exists() and "NN" not in name]
+    names = set(re.findall(r"`((?:gpulab|virtualgpu|tests|tools|notebooks)/[\w./-]+)`", text))
+    names |= {f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m (tools(?:\.\w+)+)", text)}
+    assert not [name for name in sorted(names) if not (ROOT / name).exists() and "NN" not in name]
 
 
 def test_gpulab_commands_exist() -> None:
-    named = {name for text in DOCUMENTS for name in re.findall(r"`gpulab ([a-z]+)`", text)}
-    assert named >= {"lab", "doctor", "bench"}
-    for name in named:
+    names = {name for text in DOCUMENTS for name in re.findall(r"`gpulab ([a-z]+)`", text)}
+    assert names >= {"lab", "doctor", "bench"}
+    for name in names:
         command = [sys.executable, "-m", "gpulab.cli", name, "--help"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, f"gpulab {name}: {done.stderr}"
 
 
 def test_extras_exist() -> None:
-    named = {extra for text in DOCUMENTS for extra in re.findall(r'"\.\[([\w-]+)\]"', text)}
-    assert named >= {"cuda12", "cuda13"}
-    assert named <= set(PROJECT["optional-dependencies"])
+    names = {extra for text in DOCUMENTS for extra in re.findall(r'"\.\[([\w-]+)\]"', text)}
+    assert names >= {"cuda12", "cuda13"}
+    assert names <= set(PROJECT["optional-dependencies"])
 
 
 def test_public_names_exist() -> None:
     import gpulab
 
-    named = {name for text in DOCUMENTS for name in re.findall(r"\bgl\.(\w+)\(", text)}
+    names = {name for text in DOCUMENTS for name in re.findall(r"\bgl\.(\w+)\(", text)}
     functions = {name for name in gpulab.__all__ if name not in {"cp", "cupyx", "errors"}}
-    assert named == functions
+    assert names == functions
 
 
 def test_example_runs() -> None:
@@ -82,9 +82,9 @@ def test_links_within_the_repository_lead_somewhere(path: Path) -> None:
 
 
 def test_notebooks_named_in_addresses_exist() -> None:
-    named = [name for text in DOCUMENTS for name in re.findall(r"lab/tree/gpulab-course/([\w.]+)", text)]
-    assert named
-    assert all((ROOT / "notebooks" / name).is_file() for name in named)
+    names = [name for text in DOCUMENTS for name in re.findall(r"lab/tree/gpulab-course/([\w.]+)", text)]
+    assert names
+    assert all((ROOT / "notebooks" / name).is_file() for name in names)
 
 
 def test_licence_matches() -> None:

@@ -44,12 +44,12 @@ def test_required_packages_have_licences_and_a_bounded_size() -> None:
 
 
 def test_requirements_of_extras_are_left_out() -> None:
-    found = contents.required(["a>=1", "b[x]; python_version < '4'", "c; extra == 'test'", "d.e-f (>=2)"])
-    assert list(found) == ["a", "b", "d.e-f"]
+    result = contents.required(["a>=1", "b[x]; python_version < '4'", "c; extra == 'test'", "d.e-f (>=2)"])
+    assert list(result) == ["a", "b", "d.e-f"]
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "phrase"),
     [
         (["License-Expression: MIT"], "MIT"),
         (["Classifier: License :: OSI Approved :: BSD License"], "BSD License"),
@@ -57,13 +57,13 @@ def test_requirements_of_extras_are_left_out() -> None:
         ([], ""),
     ],
 )
-def test_a_licence_is_read_from_any_metadata_field(tmp_path: Path, lines: list[str], said: str) -> None:
+def test_a_licence_is_read_from_any_metadata_field(tmp_path: Path, lines: list[str], phrase: str) -> None:
     folder = tmp_path / "x-1.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(
         "\n".join(["Metadata-Version: 2.1", "Name: x", "Version: 1", *lines, ""])
     )
-    assert contents.licence(metadata.Distribution.at(folder)) == said
+    assert contents.licence(metadata.Distribution.at(folder)) == phrase
 
 
 # --- platforms ---
@@ -71,20 +71,24 @@ def test_a_licence_is_read_from_any_metadata_field(tmp_path: Path, lines: list[s
 
 def test_the_classifiers_name_the_supported_pythons() -> None:
     for project in PROJECTS[1:]:
-        named = [text.rpartition(" ")[2] for text in project["classifiers"] if re.search(r":: 3\.\d+$", text)]
-        assert tuple(named) == platforms.PYTHONS
+        versions = [
+            text.rpartition(" ")[2] for text in project["classifiers"] if re.search(r":: 3\.\d+$", text)
+        ]
+        assert tuple(versions) == platforms.PYTHONS
         assert project["requires-python"] == f">={platforms.PYTHONS[0]}"
     assert f"{sys.version_info[0]}.{sys.version_info[1]}" in platforms.PYTHONS
 
 
 def test_every_platform_is_tried_from_wheels_alone() -> None:
-    asked = list(platforms.asked_for(platforms.PYTHONS, list(platforms.PLATFORMS), list(platforms.EXTRAS)))
-    assert len(asked) == 4 * (5 + 5 + 3 + 3)
+    combinations = list(
+        platforms.asked_for(platforms.PYTHONS, list(platforms.PLATFORMS), list(platforms.EXTRAS))
+    )
+    assert len(combinations) == 4 * (5 + 5 + 3 + 3)
     extras = {extra for project in PROJECTS for extra in project.get("optional-dependencies", {})}
     assert set(platforms.EXTRAS) - {"", *platforms.GROUPS} <= extras
     words = " ".join(platforms.command("3.14", "macos", "test"))
-    for wanted in ("--only-binary :all:", "--python-version 3.14", "aarch64-apple-darwin", ":test"):
-        assert wanted in words
+    for option in ("--only-binary :all:", "--python-version 3.14", "aarch64-apple-darwin", ":test"):
+        assert option in words
     assert "--extra cuda13" in " ".join(platforms.command("3.14", "linux", "cuda13"))
 
 
@@ -119,7 +123,7 @@ def test_a_new_failure_sets_the_exit_status(
 # --- what rots ---
 
 
-def test_addresses_are_found_and_examples_are_not_asked() -> None:
+def test_addresses_are_collected_without_examples() -> None:
     text = (
         "See [a](https://cupy.dev/x#y), <https://a.example/z>, http://localhost:8000, "
         "`http://this-computer:8000`, and https://docs.nvidia.com/cuda/."
@@ -168,8 +172,8 @@ def test_the_nightly_workflow_leaves_no_stage_and_no_test_out() -> None:
     everywhere = re.search(r"^STAGES \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert everywhere
     assert {*stages, "unit"} == set(everywhere[1].split())
-    *shards, rest = jobs["unit"]["strategy"]["matrix"]["tests"]
-    ignored = {word.removeprefix("--ignore=") for word in rest.split()[1:]}
+    *shards, last = jobs["unit"]["strategy"]["matrix"]["tests"]
+    ignored = {word.removeprefix("--ignore=") for word in last.split()[1:]}
     assert ignored == {name for shard in shards for name in shard.split()} | {"tests/browser"}
     assert all((ROOT / name).is_dir() for name in ignored)
 
@@ -177,7 +181,7 @@ def test_the_nightly_workflow_leaves_no_stage_and_no_test_out() -> None:
 # --- classrooms ---
 
 
-def test_recipes_start_what_the_tried_one_starts() -> None:
+def test_recipes_start_the_same_command() -> None:
     values = load("tools/classroom/zero-to-jupyterhub.yaml")["singleuser"]
     docker = (CLASSROOM / "Dockerfile").read_text()
     assert (
@@ -189,9 +193,9 @@ def test_recipes_start_what_the_tried_one_starts() -> None:
     littlest = (CLASSROOM / "tljh_config.py").read_text()
     ast.parse(littlest)
     assert '"lab", "--hub"]' in littlest
-    told = (CLASSROOM / "README.md").read_text()
+    text = (CLASSROOM / "README.md").read_text()
     recipes = {path.name for path in CLASSROOM.iterdir() if path.suffix in (".yaml", "") and path.is_file()}
-    assert recipes <= set(re.findall(r"`([\w.-]+)`", told))
+    assert recipes <= set(re.findall(r"`([\w.-]+)`", text))
 
 
 def test_the_simulated_class_uses_the_recipe(tmp_path: Path) -> None:
@@ -204,9 +208,9 @@ def test_the_simulated_class_uses_the_recipe(tmp_path: Path) -> None:
     learner = simulate.Learner(hub, "ada")
     saved = tmp_path / "ada" / "gpulab-course" / simulate.NOTEBOOK
     saved.parent.mkdir(parents=True)
-    for simulated, kept in (("ada", True), ("bob", False)):
+    for simulated, saved_ in (("ada", True), ("bob", False)):
         saved.write_text(json.dumps({"metadata": {"simulated": simulated}}))
-        assert learner.is_saved() is kept
+        assert learner.is_saved() is saved_
     assert (ROOT / "notebooks" / simulate.NOTEBOOK).is_file()
 
 
@@ -215,20 +219,25 @@ def test_figures_of_a_shared_gpu_are_the_recorded_ones() -> None:
 
     def shares(work: str, how: str) -> list[float]:
         alone = record[f"{work}: alone"][0]
-        plain = [one for one in record[f"{work}: {how}"] if one["role"] == "plain"]
-        return [one["count"] / one["seconds"] / (alone["count"] / alone["seconds"]) for one in plain]
+        plain = [run_ for run_ in record[f"{work}: {how}"] if run_["role"] == "plain"]
+        return [run_["count"] / run_["seconds"] / (alone["count"] / alone["seconds"]) for run_ in plain]
 
     small = "small kernels"
     product = "gemm 2048"
     mps = shares(small, "eight, MPS")
     for work, share in ((product, 12), (small, 13)):
-        assert {round(100 * found) for found in shares(work, "eight")} == {share}
+        assert {round(100 * result) for result in shares(work, "eight")} == {share}
     assert (round(100 * min(mps)), round(100 * max(mps))) == (63, 89)
-    assert {round(100 * found) for found in shares(product, "eight, MPS")} == {13}
+    assert {round(100 * result) for result in shares(product, "eight, MPS")} == {13}
     text = " ".join((ROOT / "docs" / "classroom.md").read_text(encoding="utf-8").split())
-    for said in ("12 % of the matrix products", "13 % of the small kernels", "63 to 89 %", "stayed at 13 %"):
-        assert said in text
-    others = {one["role"]: one for one in record[f"{small}: eight"]}
+    for phrase in (
+        "12 % of the matrix products",
+        "13 % of the small kernels",
+        "63 to 89 %",
+        "stayed at 13 %",
+    ):
+        assert phrase in text
+    others = {run_["role"]: run_ for run_ in record[f"{small}: eight"]}
     assert "Out of memory" in others["greedy"]["oom"]
     assert "IllegalAddress" in others["crash"]["error"]
     assert record["device"].startswith("NVIDIA H200, 580.159.04")

@@ -16,7 +16,7 @@ def thrice() -> None:
         speeds.reference()
 
 
-def test_what_takes_three_times_as_long_is_slow_on_a_busy_machine_too() -> None:
+def test_three_times_the_work_is_slow_on_a_busy_machine_too() -> None:
     limits = {"figure": 1.6}
     assert not speeds.judged("figure", speeds.reference, limits).slow
     assert speeds.judged("figure", thrice, limits).slow
@@ -37,7 +37,7 @@ def test_a_slow_figure_fails_the_command_and_is_named(
 
 
 def test_processor_time_of_processes_counts() -> None:
-    begun = speeds.spent_s()
+    start_s = speeds.spent_s()
     with contextlib.chdir(speeds.ROOT):
         speeds._imports()
-    assert speeds.spent_s() > begun
+    assert speeds.spent_s() > start_s

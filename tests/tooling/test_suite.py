@@ -14,10 +14,10 @@ from tools import sample, suite
 @pytest.mark.parametrize("many", [0, 1, 3, 40])
 def test_a_sample_is_a_share_with_one_of_each_group(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(sample.VARIABLE, "1")
-    drawn = sample.part(range(many), 10, group=lambda number: number % 3)
-    assert drawn == sample.part(range(many), 10, group=lambda number: number % 3)
-    assert {number % 3 for number in drawn} == {number % 3 for number in range(many)}
-    assert len(drawn) <= many / 10 + 6
+    sample_ = sample.part(range(many), 10, group=lambda number: number % 3)
+    assert sample_ == sample.part(range(many), 10, group=lambda number: number % 3)
+    assert {number % 3 for number in sample_} == {number % 3 for number in range(many)}
+    assert len(sample_) <= many / 10 + 6
     monkeypatch.delenv(sample.VARIABLE)
     assert sample.part(range(many), 10) == list(range(many))
 
@@ -27,7 +27,7 @@ def test_a_sample_keeps_its_members_when_others_come(monkeypatch: pytest.MonkeyP
     assert set(sample.part(range(100), 5)) <= set(sample.part(range(200), 5))
 
 
-def test_the_suite_takes_the_sample_unless_all_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suite_runs_the_sample_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(sample.ALL, raising=False)
     assert suite.stage_environment("scratch")[sample.VARIABLE] == "1"
     monkeypatch.setenv(sample.ALL, "1")
@@ -64,6 +64,6 @@ def test_stages_run_side_by_side_and_all_results_count(
     monkeypatch.setattr(suite, "NEEDS", dict.fromkeys(stages, ()))
     monkeypatch.setattr(suite, "cores", lambda: 2)
     results = suite.run_all(list(stages), dict(os.environ))
-    assert {each.name: each.ok for each in results} == dict.fromkeys(stages, True) | {"types": False}
-    assert all(each.processor_s > 0 for each in results)
+    assert {result_.name: result_.ok for result_ in results} == dict.fromkeys(stages, True) | {"types": False}
+    assert all(result_.processor_s > 0 for result_ in results)
     assert "wrong" in capfd.readouterr().out

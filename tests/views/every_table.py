@@ -79,24 +79,24 @@ def line(number: int, text: str = "y = x @ x") -> SourceLine:
 # --- counts -----------------------------------------------------------------------------------------
 
 
-def access(at: int, space: Any, kind: Any, **more: Any) -> AccessCounters:
+def access(index: int, space: Any, kind: Any, **fields: Any) -> AccessCounters:
     """An access whose counts are all different."""
-    given = {
-        "pc": at,
+    defaults = {
+        "pc": index,
         "size_bytes": 4,
-        "requests": 10 * at,
-        "sectors": 70 * at,
-        "wavefronts": 9 * at,
-        "ideal_wavefronts": 4 * at,
-        "bytes_requested": 640 * at,
-        "l1_hit_sectors": 7 * at,
+        "requests": 10 * index,
+        "sectors": 70 * index,
+        "wavefronts": 9 * index,
+        "ideal_wavefronts": 4 * index,
+        "bytes_requested": 640 * index,
+        "l1_hit_sectors": 7 * index,
     }
-    return AccessCounters(line=at, text=f"ld.{space}", space=space, kind=kind, **(given | more))
+    return AccessCounters(line=index, text=f"ld.{space}", space=space, kind=kind, **(defaults | fields))
 
 
-def counts(**more: Any) -> CounterTable:
+def counts(**fields: Any) -> CounterTable:
     """Accesses of every space and kind."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "accesses": (
             access(1, "global", "load", column=3),
             access(2, "global", "store"),
@@ -113,14 +113,14 @@ def counts(**more: Any) -> CounterTable:
         "tensor_flops": {"f16": 8_192},
     }
     counters = KernelCounters(
-        **SMALL, shared_bytes=1, warp_instructions=1_000, thread_instructions=20_000, **(given | more)
+        **SMALL, shared_bytes=1, warp_instructions=1_000, thread_instructions=20_000, **(defaults | fields)
     )
     return CounterTable.of(counters, code=CODE, note="Counted in a replay")
 
 
-def caches(**more: Any) -> CacheCounters:
+def caches(**fields: Any) -> CacheCounters:
     """What the model of the caches makes of it."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "l1_sectors": 300,
         "l1_hit_sectors": 100,
         "l2_sectors": 200,
@@ -128,40 +128,40 @@ def caches(**more: Any) -> CacheCounters:
         "dram_read_bytes": 4_096,
         "dram_write_bytes": 32,
     }
-    return CacheCounters(start="warm", **(given | more))
+    return CacheCounters(start="warm", **(defaults | fields))
 
 
-def as_run(**more: Any) -> AsRunTable:
+def as_run(**fields: Any) -> AsRunTable:
     """What is merged, what is gone, and what cannot be told."""
 
-    def made(at: int, space: Any, kind: str, opcode: str, **other: Any) -> AccessAsRun:
+    def row(index: int, space: Any, kind: str, opcode: str, **extra: Any) -> AccessAsRun:
         return AccessAsRun(
-            pc=at,
+            pc=index,
             space=space,
             kind=kind,
             opcode=opcode,
-            written=8 * at,
+            written=8 * index,
             **(
                 {
-                    "text": f"@%p{at} ld.{space}.f32 x",
-                    "line": at,
+                    "text": f"@%p{index} ld.{space}.f32 x",
+                    "line": index,
                     "size_bytes": 4,
-                    "requests": 5 * at,
-                    "executions": 6 * at,
+                    "requests": 5 * index,
+                    "executions": 6 * index,
                 }
-                | other
+                | extra
             ),
         )
 
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "accesses": (
-            made(2, "global", "load", "LDG.E.64", note="Merged."),
-            made(2, "global", "load", "", column=3),
-            made(2, "global", "load", "LDG.E.64"),
-            made(3, "global", "store", ""),
-            made(1, "global", "load", "LDG", column=3),
-            made(5, "shared", "store", "STS", executions=None),
-            made(6, "generic", "atomic", "ATOM", text="atom.add.u32 y", note="Merged."),
+            row(2, "global", "load", "LDG.E.64", note="Merged."),
+            row(2, "global", "load", "", column=3),
+            row(2, "global", "load", "LDG.E.64"),
+            row(3, "global", "store", ""),
+            row(1, "global", "load", "LDG", column=3),
+            row(5, "shared", "store", "STS", executions=None),
+            row(6, "generic", "atomic", "ATOM", text="atom.add.u32 y", note="Merged."),
         ),
         "branches": (
             BranchAsRun(pc=7, line=4, text="@%p1 bra", opcode="BRA", written=12, divergent=3, column=3),
@@ -169,7 +169,7 @@ def as_run(**more: Any) -> AsRunTable:
             BranchAsRun(pc=9, line=0, text="@%p3 bra", opcode="", written=6, divergent=0, note="Predicated."),
         ),
     }
-    return AsRunTable.of(AsRun(**SMALL, target="sm_75", **(given | more)), code=CODE)
+    return AsRunTable.of(AsRun(**SMALL, target="sm_75", **(defaults | fields)), code=CODE)
 
 
 # --- why a launch takes its time ----------------------------------------------------------------------
@@ -203,16 +203,16 @@ CAUSES: dict[str, dict[str, Any]] = {
 }
 
 
-def cause(name: str, gain: float = 2.0, **more: Any) -> Cause:
+def cause(name: str, gain: float = 2.0, **fields: Any) -> Cause:
     """One of `CAUSES`, worth so much."""
-    given = {"kind": name, "before_ns": 6_000.0, "remaining": 100.0} | CAUSES.get(name, {}) | more
-    if given["kind"] == "occupancy":
+    defaults = {"kind": name, "before_ns": 6_000.0, "remaining": 100.0} | CAUSES.get(name, {}) | fields
+    if defaults["kind"] == "occupancy":
         figures = {"warps": 16, "room": 32, "size_bytes": 8, "registers": 9, "threads": 10}
-        given["figures"] = figures | given.get("figures", {})
-    return Cause(after_ns=given["before_ns"] / gain, **given)
+        defaults["figures"] = figures | defaults.get("figures", {})
+    return Cause(after_ns=defaults["before_ns"] / gain, **defaults)
 
 
-def costs(*causes: Cause, **more: Any) -> LaunchCosts:
+def costs(*causes: Cause, **fields: Any) -> LaunchCosts:
     """A launch that has these, the most profitable first."""
     occupancy = Occupancy(
         provenance=T4,
@@ -225,34 +225,34 @@ def costs(*causes: Cause, **more: Any) -> LaunchCosts:
         blocks_by_limit={"warps": 16},
         limiters=("warps",),
     )
-    given = {
+    defaults = {
         "stages": {"start": 1_500.0, "latency": 2_000.0, "DRAM": 5_000.0, "L2": 2_500.0, "fma": 1_000.0},
         "time_ns": 6_000.0,
         "host_ns": 4_000.0,
     }
-    ordered = tuple(sorted(causes, key=lambda each: -each.gain))
+    ordered = tuple(sorted(causes, key=lambda entry: -entry.gain))
     record = SMALL | {"shared_bytes": 0, "sm_count": 40, "occupancy": occupancy, "causes": ordered}
-    return LaunchCosts(**(record | given | more))
+    return LaunchCosts(**(record | defaults | fields))
 
 
 def diagnosis(
-    *causes: Cause, note: str = "", more: Mapping[str, Any] | None = None, **beside: Any
+    *causes: Cause, note: str = "", fields: Mapping[str, Any] | None = None, **with_baseline: Any
 ) -> DiagnosisTable:
     """What is said of it."""
-    shown = DiagnosisTable.of(costs(*causes, **(more or {})), code=CODE, note=note)
-    return replace(shown, **beside)
+    table = DiagnosisTable.of(costs(*causes, **(fields or {})), code=CODE, note=note)
+    return replace(table, **with_baseline)
 
 
 def worth() -> DiagnosisTable:
     """Each kind of cause as little above what it has to gain as it can be, and below."""
     kinds = {"grid": 1.25, "tail": 1.25 * 1.025, "in flight": 1.25 * 1.08, "latency": 1.25 * 1.08}
-    found = [
-        cause("waves" if kind == "tail" else kind, least + 0.001 * way)
-        for kind, least in kinds.items()
+    records = [
+        cause("waves" if kind == "tail" else kind, threshold + 0.001 * way)
+        for kind, threshold in kinds.items()
         for way in (1, -1)
     ]
     return diagnosis(
-        *found,
+        *records,
         cause("warps", 3.0, remaining=1.2),
         cause("waves", 3.0, remaining=1.2),
         cause("warps", 1.25),
@@ -260,17 +260,19 @@ def worth() -> DiagnosisTable:
     )
 
 
-def bound(stage: str, **more: float) -> DiagnosisTable:
+def bound(stage: str, **fields: float) -> DiagnosisTable:
     """A launch that one stage holds down."""
-    stages = {"start": 1.0, "latency": 2.0, "DRAM": 3.0, stage: 3_000.0, **more}
-    return diagnosis(more={"stages": stages})
+    stages = {"start": 1.0, "latency": 2.0, "DRAM": 3.0, stage: 3_000.0, **fields}
+    return diagnosis(fields={"stages": stages})
 
 
-def beside(*before: Cause, ns: float = 12_000.0, of: tuple[str, ...] = (), **stages: float) -> DiagnosisTable:
+def with_baseline(
+    *before: Cause, ns: float = 12_000.0, kinds_: tuple[str, ...] = (), **stages: float
+) -> DiagnosisTable:
     """A launch beside another, which took so long and whose stages took so long."""
-    other = costs(*before, kernel_name="other", time_ns=ns)
-    other = replace(other, stages={**other.stages, **stages})
-    return diagnosis(*(cause(name) for name in of), baseline=other)
+    extra = costs(*before, kernel_name="other", time_ns=ns)
+    extra = replace(extra, stages={**extra.stages, **stages})
+    return diagnosis(*(cause(name) for name in kinds_), baseline=extra)
 
 
 # --- what was written, and what failed ------------------------------------------------------------------
@@ -279,29 +281,35 @@ DIGITS = "1\n2\n3\n4\n5\n" * 9
 NOWHERE = Place(0, "", (0, 0, 0), (0, 0, 0))
 
 
-def history(number: int = 3, together: bool = False, **more: Any) -> HistoryTable:
+def history(number: int = 3, together: bool = False, **fields: Any) -> HistoryTable:
     """An element that was written so often, in turn by a thread, an atomic and the library."""
-    at = Place(4, "y[i] = 1;", (1, 0, 0), (5, 0, 0))
+    index = Place(4, "y[i] = 1;", (1, 0, 0), (5, 0, 0))
     kinds = (
-        {"kind": "store", "name": "k", "place": at, "source": line(2), "launch": 1, "value": 0.1234567891},
-        {"kind": "atomic", "name": "add", "place": replace(at, line=0, source=""), "launch": 2, "value": 7},
+        {"kind": "store", "name": "k", "place": index, "source": line(2), "launch": 1, "value": 0.1234567891},
+        {
+            "kind": "atomic",
+            "name": "add",
+            "place": replace(index, line=0, source=""),
+            "launch": 2,
+            "value": 7,
+        },
         {"kind": "operation", "name": "memset", "source": line(5, ""), "value": 0},
     )
     writes = [Write(kind="initial", value=1.5), *(Write(**kinds[n % 3]) for n in range(number))]  # type: ignore[arg-type]
     writes += [replace(writes[1], value=None), writes[1]] if together else []
-    given = {"writes": tuple(writes), "launches": number // 3}
-    return HistoryTable.of(ElementHistory(provenance=T4, element="y[3]", **(given | more)))
+    defaults = {"writes": tuple(writes), "launches": number // 3}
+    return HistoryTable.of(ElementHistory(provenance=T4, element="y[3]", **(defaults | fields)))
 
 
-def sandboxed(**more: Any) -> SandboxTable:
+def sandboxed(**fields: Any) -> SandboxTable:
     """What came of a program."""
-    return SandboxTable.of(SandboxRun(provenance=T4, name="program", seconds=1.0, **more))
+    return SandboxTable.of(SandboxRun(provenance=T4, name="program", seconds=1.0, **fields))
 
 
-def hazard(kind: str, first: Place | None = None, **more: Any) -> Hazard:
+def hazard(kind: str, first: Place | None = None, **fields: Any) -> Hazard:
     """A finding of that kind."""
     second = Place(12, "y[i] = tile[threadIdx.x + 1];", (0, 0, 0), (31, 0, 0))
-    given = {
+    defaults = {
         "tool": "race",
         "severity": "error",
         "space": "shared",
@@ -312,17 +320,17 @@ def hazard(kind: str, first: Place | None = None, **more: Any) -> Hazard:
         "count": 1,
         "message": f"the <k> has {kind}.",
     }
-    return Hazard(kind=kind, first=first, **(given | more))
+    return Hazard(kind=kind, first=first, **(defaults | fields))
 
 
-def sanitized(*hazards: Hazard, **more: Any) -> SanitizerTable:
+def sanitized(*hazards: Hazard, **fields: Any) -> SanitizerTable:
     """What checking found."""
-    given = {"shared_bytes": 0, "tools": ("memory", "race"), "block_order": "shuffled"}
-    note = more.pop("note", "")
-    return SanitizerTable.of(SanitizerReport(**(SMALL | given | more), hazards=hazards), note=note)
+    defaults = {"shared_bytes": 0, "tools": ("memory", "race"), "block_order": "shuffled"}
+    note = fields.pop("note", "")
+    return SanitizerTable.of(SanitizerReport(**(SMALL | defaults | fields), hazards=hazards), note=note)
 
 
-def all_hazards(**more: Any) -> SanitizerTable:
+def all_hazards(**fields: Any) -> SanitizerTable:
     """One of each kind, with indexes of one, two and three numbers."""
     first = Place(0, "", (2, 0, 0), (0, 3, 0))
     kinds = ("RAW", "WAR", "WAW", "lost update", "copy not awaited", "divergent barrier")
@@ -332,13 +340,13 @@ def all_hazards(**more: Any) -> SanitizerTable:
         hazard("RAW"),
         hazard("out of bounds", severity="warning", space=""),
         hazard("uninitialised read", severity="info", space="global"),
-        **more,
+        **fields,
     )
 
 
-def streams(*kinds: StreamHazardKind, **more: Any) -> StreamTable:
+def streams(*kinds: StreamHazardKind, **fields: Any) -> StreamTable:
     """Findings of these kinds between an operation and the host."""
-    found = tuple(
+    records = tuple(
         StreamHazard(
             kind=kind,
             first=StreamUse("scale", 0, f"stream {n}", line(n), True),
@@ -351,22 +359,24 @@ def streams(*kinds: StreamHazardKind, **more: Any) -> StreamTable:
         )
         for n, kind in enumerate(kinds, 1)
     )
-    return StreamTable.of(StreamReport(T4, found, **({"operations": 1, "streams": ("default", "a")} | more)))
+    return StreamTable.of(
+        StreamReport(T4, records, **({"operations": 1, "streams": ("default", "a")} | fields))
+    )
 
 
 # --- library calls --------------------------------------------------------------------------------------
 
 
-def ending(at: int, **more: Any) -> Ending:
+def ending(index: int, **fields: Any) -> Ending:
     """An operation that ends in a routine."""
-    one = Operation("cupy", f"matmul {at}", "float32", "small", "row-major")
-    given = {
-        "routines": (("cublasSgemm", 1), ("init", at)),
-        "kernels": (("n" * (47 + at), 2),),
+    item = Operation("cupy", f"matmul {index}", "float32", "small", "row-major")
+    defaults = {
+        "routines": (("cublasSgemm", 1), ("init", index)),
+        "kernels": (("n" * (47 + index), 2),),
         "libraries": ("cuBLAS", "CuPy's own"),
         "recorded": True,
     }
-    return Ending(operation=one, **(given | more))
+    return Ending(operation=item, **(defaults | fields))
 
 
 def calls(*endings: Ending, note: str = "") -> CallsTable:
@@ -382,10 +392,10 @@ def tuning() -> TuningTable:
         Candidate(name="fast", times_ns=(1_500, 2_500)),
         Candidate(name="late", why="slow"),
     )
-    made = [("float32", many, "Cut short."), ("float16", many[1:2], ""), ("empty", many[:1], "Once.")]
+    row = [("float32", many, "Cut short."), ("float16", many[1:2], ""), ("empty", many[:1], "Once.")]
     choices = (
-        Choice(provenance=T4, key=(key, "(8, 8)"), candidates=each, best="fast", note=note)
-        for key, each, note in made
+        Choice(provenance=T4, key=(key, "(8, 8)"), candidates=entry, best="fast", note=note)
+        for key, entry, note in row
     )
     return TuningTable.of(Tuning(provenance=H200, choices=tuple(choices)))
 
@@ -393,7 +403,7 @@ def tuning() -> TuningTable:
 # --- memory -----------------------------------------------------------------------------------------------
 
 
-def memory(groups: int = 3, times: tuple[float | None, ...] = (2.0, 0.5), **more: Any) -> MemoryReportTable:
+def memory(groups: int = 3, times: tuple[float | None, ...] = (2.0, 0.5), **fields: Any) -> MemoryReportTable:
     """A call that needed memory, with so many groups alive at the peak."""
     stays = get_args(AliveBlocks.__annotations__["stay"]) or ("before the call", "kept", "temporary")
     alive = [
@@ -409,10 +419,10 @@ def memory(groups: int = 3, times: tuple[float | None, ...] = (2.0, 0.5), **more
         for n in range(groups)
     ]
     rooms = tuple(
-        Room(replace(T4, device=f"GPU {n}"), (n + 1) * GIB, (1 - 2 * n) * MIB, each)
-        for n, each in enumerate(times)
+        Room(replace(T4, device=f"GPU {n}"), (n + 1) * GIB, (1 - 2 * n) * MIB, entry)
+        for n, entry in enumerate(times)
     )
-    given = {
+    defaults = {
         "name": "step",
         "before_bytes": 2 * MIB,
         "peak_bytes": 6 * MIB,
@@ -425,7 +435,7 @@ def memory(groups: int = 3, times: tuple[float | None, ...] = (2.0, 0.5), **more
         "frees": 2,
         "rooms": rooms,
     }
-    return MemoryReportTable.of(MemoryReport(provenance=T4, device_id=0, **(given | more)))
+    return MemoryReportTable.of(MemoryReport(provenance=T4, device_id=0, **(defaults | fields)))
 
 
 def host_memory() -> HostMemoryTable:
@@ -444,10 +454,10 @@ def host_memory() -> HostMemoryTable:
 # --- profiles ---------------------------------------------------------------------------------------------
 
 
-def profile(many: int = 2, name: str = "step", **more: Any) -> ProfileTable:
+def profile(many: int = 2, name: str = "step", **fields: Any) -> ProfileTable:
     """A profile with so many rows of each table."""
-    each = range(1, many + 1)
-    given: dict[str, Any] = {
+    entry = range(1, many + 1)
+    defaults: dict[str, Any] = {
         "kernels": [
             ProfiledKernel(
                 key=f"k{n}",
@@ -459,7 +469,7 @@ def profile(many: int = 2, name: str = "step", **more: Any) -> ProfileTable:
                 moved_bytes=n and 5_000,
                 flop=None if n == 2 else 700,
             )
-            for n in each
+            for n in entry
         ],
         "copies": [
             ProfiledCopy(
@@ -469,7 +479,7 @@ def profile(many: int = 2, name: str = "step", **more: Any) -> ProfileTable:
                 size_bytes=n * MIB,
                 device_time_total_ns=1_000 * (n - 1),
             )
-            for n in each
+            for n in entry
         ],
         "waits": [
             ProfiledWait(
@@ -479,7 +489,7 @@ def profile(many: int = 2, name: str = "step", **more: Any) -> ProfileTable:
                 count=n,
                 cpu_time_total_ns=10 * n,
             )
-            for n in each
+            for n in entry
         ],
         "ranges": [
             ProfiledRange(
@@ -489,21 +499,21 @@ def profile(many: int = 2, name: str = "step", **more: Any) -> ProfileTable:
                 operations=n,
                 device_time_total_ns=None if n == 1 else 5 * n,
             )
-            for n in each
+            for n in entry
         ],
-        "lines": [ProfiledLine(line(n), ("a", "b", "c", "d")[: n + 2], n, 70 * n) for n in each],
+        "lines": [ProfiledLine(line(n), ("a", "b", "c", "d")[: n + 2], n, 70 * n) for n in entry],
         "before_bytes": MIB,
         "peak_bytes": 3 * MIB,
     }
-    given |= more
-    given |= {key: tuple(rows) for key, rows in given.items() if isinstance(rows, list)}
-    times = {"wall_ns": given.pop("wall_ns", 10_000), "busy_ns": 2_500}
-    return ProfileTable.of(Profile(provenance=T4, method="model", name=name, **times, **given))
+    defaults |= fields
+    defaults |= {key: tuple(rows) for key, rows in defaults.items() if isinstance(rows, list)}
+    times = {"wall_ns": defaults.pop("wall_ns", 10_000), "busy_ns": 2_500}
+    return ProfileTable.of(Profile(provenance=T4, method="model", name=name, **times, **defaults))
 
 
-def nothing_ran(**more: Any) -> ProfileTable:
+def nothing_ran(**fields: Any) -> ProfileTable:
     """A profile without any row."""
-    return profile(0, before_bytes=None, **more)
+    return profile(0, before_bytes=None, **fields)
 
 
 HARDWARE = (
@@ -535,14 +545,14 @@ HARDWARE = (
 def compared() -> ProfileComparison:
     """Kernels that went, came, got slower and faster by different amounts, and stayed."""
 
-    def one(name: str, wall_ns: int, **kernels: int) -> Profile:
+    def item(name: str, wall_ns: int, **kernels: int) -> Profile:
         rows = [ProfiledKernel(key=key, count=2, device_time_total_ns=ns) for key, ns in kernels.items()]
         return profile(2, name, kernels=[*rows, *rows[:1]], wall_ns=wall_ns).record
 
     return ProfileComparison(
-        one("before", 10_000, twice=100, faster=5_000, slower=400, gone=1_000, same=70, none=0),
+        item("before", 10_000, twice=100, faster=5_000, slower=400, gone=1_000, same=70, none=0),
         replace(
-            one("after", 4_000, twice=130, faster=500, slower=2_400, same=70, new=300, none=3),
+            item("after", 4_000, twice=130, faster=500, slower=2_400, same=70, new=300, none=3),
             ranges=(),
             provenance=H200,
         ),
@@ -562,23 +572,23 @@ def gaps() -> Any:
             where="stream a", start_ns=start, end_ns=end, cause=cause, reason=f"why {cause}", source=source
         )
 
-    found = [
+    records = [
         gap("engine busy", 0, 250, line(1)),
         gap("launch-bound", 100, 200),
         gap("launch-bound", 300, 700),
         gap("host computing", 0, 40, line(2, "")),
         gap("start-up", 0, 30),
     ]
-    return timeline.gaps(found, RAN)
+    return timeline.gaps(records, RAN)
 
 
 def path() -> Any:
     """Links of one name and line together."""
-    found = [
+    records = [
         PathStep(kind="operation", name=name, start_ns=0, end_ns=ns, where="stream a", source=line(1))
         for name, ns in (("scale", 300), ("copy", 2_000), ("scale", 100))
     ]
-    return timeline.path(found, RAN)
+    return timeline.path(records, RAN)
 
 
 def overlaps(pairs: int) -> Any:
@@ -609,29 +619,29 @@ TABLES: dict[str, Callable[[], Any]] = {
     "counts as run alike": lambda: as_run(accesses=(), branches=()),
     "all causes": lambda: diagnosis(*(cause(name, 2 + n / 9) for n, name in enumerate(CAUSES)), note="Once."),
     "causes worth mending": worth,
-    "one cause": lambda: diagnosis(cause("grid"), measured_ns=7_500.0, more={"spilled_bytes": 1}),
-    "two causes": lambda: diagnosis(cause("grid"), cause("warps"), more={"spilled_bytes": 8}),
+    "one cause": lambda: diagnosis(cause("grid"), measured_ns=7_500.0, fields={"spilled_bytes": 1}),
+    "two causes": lambda: diagnosis(cause("grid"), cause("warps"), fields={"spilled_bytes": 8}),
     **{
         f"bound by {stage.replace('/', ' ')}": lambda stage=stage: bound(stage)  # type: ignore[misc]
         for stage in ("DRAM", "L2", "load/store", "issue", "fp64", "tensor")
     },
     "bound by more than all": lambda: bound("DRAM", DRAM=9_000.0),
     "causes of what is bound by more than all": lambda: diagnosis(
-        cause("grid"), more={"stages": {"start": 1.0, "latency": 2.0, "DRAM": 9_000.0}}
+        cause("grid"), fields={"stages": {"start": 1.0, "latency": 2.0, "DRAM": 9_000.0}}
     ),
     "bound by what is half": lambda: bound("latency", L2=3_000.0),
     "bound by what is less than half": lambda: bound("start", L2=2_999.0),
-    "faster beside": lambda: beside(
+    "faster beside": lambda: with_baseline(
         cause("uncoalesced"),
         cause("grid"),
         cause("spills", 1.2),
         DRAM=11_000.0,
-        of=("grid", "atomics", "divergence", "divergence alone"),
+        kinds_=("grid", "atomics", "divergence", "divergence alone"),
     ),
-    "slower beside": lambda: beside(ns=3_000.0, of=("grid",)),
-    "as fast beside": lambda: beside(ns=6_000.0),
-    "faster beside by no stage": lambda: beside(ns=12_000.0, DRAM=6_800.0),
-    "faster beside by a pipe": lambda: beside(ns=12_000.0, fma=2_801.0),
+    "slower beside": lambda: with_baseline(ns=3_000.0, kinds_=("grid",)),
+    "as fast beside": lambda: with_baseline(ns=6_000.0),
+    "faster beside by no stage": lambda: with_baseline(ns=12_000.0, DRAM=6_800.0),
+    "faster beside by a pipe": lambda: with_baseline(ns=12_000.0, fma=2_801.0),
     "history": history,
     "history of nothing": lambda: history(0),
     "history of an atomic": lambda: history(2, left_out=1),

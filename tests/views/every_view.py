@@ -45,18 +45,18 @@ def _folded() -> GraphView:
     )
 
 
-def _launch(threads: int, blocks: int, sms: int, slower: int, **more: Any) -> LaunchChart:
+def _launch(threads: int, blocks: int, sms: int, slower: int, **fields: Any) -> LaunchChart:
     trace = synthetic.launch_trace(threads, sm_count=sms, blocks=blocks)
     times = {name: getattr(trace, name) * slower for name in ("start_ns", "end_ns")}
-    return LaunchChart(replace(trace, **times, **more), synthetic.launch_trace)
+    return LaunchChart(replace(trace, **times, **fields), synthetic.launch_trace)
 
 
 def _very_many_blocks() -> LaunchChart:
     """More than are drawn, for more than 2.1 s, with a pause on every second SM."""
     trace = synthetic.wide_launch(70_000)
-    away = 30_000 * ((trace.sm_id % 2 == 1) & (trace.block_index >= 40_000))
+    pause_ns = 30_000 * ((trace.sm_id % 2 == 1) & (trace.block_index >= 40_000))
     return LaunchChart(
-        replace(trace, start_ns=(trace.start_ns + away) * 5_000, end_ns=(trace.end_ns + away) * 5_000)
+        replace(trace, start_ns=(trace.start_ns + pause_ns) * 5_000, end_ns=(trace.end_ns + pause_ns) * 5_000)
     )
 
 
@@ -105,11 +105,11 @@ VIEWS: dict[str, Callable[[], Any]] = {
     "timeline of threads": lambda: TimelineView(timelines.threads()),
     "timeline of many streams": lambda: TimelineView(timelines.overlapped(30, 90)),
     "timeline of many orders": _many_orders,
-    "stepper of a block": lambda: _stepped(warps.block(), synthetic.measured_blocks(warps.told(2)), 1),
+    "stepper of a block": lambda: _stepped(warps.block(), synthetic.measured_blocks(warps.warp_of(2)), 1),
     "stepper of a warp": lambda: _stepped(
-        warps.told(1, 1, stops=()), None, None, lane=9, step=5, by_line=False
+        warps.warp_of(1, 1, stops=()), None, None, lane=9, step=5, by_line=False
     ),
-    "stepper of a warp that stops": lambda: _stepped(warps.told(2, 2, watched=()), None, None, step=20),
+    "stepper of a warp that stops": lambda: _stepped(warps.warp_of(2, 2, watched=()), None, None, step=20),
     "stepper of many steps": lambda: _stepped(warps.long(), None, None, step=700),
     "stepper of no steps": lambda: _stepped(warps.nothing(), None, None),
     "access": lambda: AccessMicroscope(AccessPattern(stride=3, offset=1, padding=1)),

@@ -30,16 +30,16 @@ KNOWN = {
 def ring(gpus: int, sums: int, gathers: int) -> list[list[Move]]:
     """Each GPU sends a chunk to the next: first to be added there, then to be kept."""
     return [
-        [Move((c + at) % gpus, (c + at + 1) % gpus, c, add=at < sums) for c in range(gpus)]
-        for at in range(sums + gathers)
+        [Move((c + index) % gpus, (c + index + 1) % gpus, c, add=index < sums) for c in range(gpus)]
+        for index in range(sums + gathers)
     ]
 
 
 def collective(
-    steps: Sequence[Sequence[Move]], gpus: int, operation: Operation = "all-reduce", **more: Any
+    steps: Sequence[Sequence[Move]], gpus: int, operation: Operation = "all-reduce", **fields: Any
 ) -> Collective:
     """Each step takes a microsecond for each move, and half of it for the busiest port."""
-    bounds = [1024 * at // gpus for at in range(gpus + 1)]
+    bounds = [1024 * index // gpus for index in range(gpus + 1)]
     crossings = []
     begins = []
     now = 0
@@ -48,30 +48,30 @@ def collective(
         crossings += [
             Crossing(
                 name="copy",
-                source=each.source,
-                target=each.target,
+                source=move_.source,
+                target=move_.target,
                 size_bytes=4096 // gpus,
-                over="PCIe" if each.source > 2 else "NVLink",
+                over="PCIe" if move_.source > 2 else "NVLink",
                 start_ns=now,
                 end_ns=now + 500,
             )
-            for each in moves
+            for move_ in moves
         ]
         now += 1000
-    made = tuple(
-        CollectiveStep(tuple(moves), 1000 * len(moves), 500 * len(moves) * (at % 2))
-        for at, moves in enumerate(steps)
+    result = tuple(
+        CollectiveStep(tuple(moves), 1000 * len(moves), 500 * len(moves) * (index % 2))
+        for index, moves in enumerate(steps)
     )
-    given = {"algorithm": "ring", "right": (True,) * gpus, **more}
+    defaults = {"algorithm": "ring", "right": (True,) * gpus, **fields}
     return Collective.of(
         synthetic.MODELLED,
         "nvswitch",
         bounds,
         crossings,
         operation=operation,
-        steps=made,
+        steps=result,
         begins=tuple(begins),
-        **given,
+        **defaults,
     )
 
 
@@ -93,8 +93,8 @@ def _at(view: Any, step: int) -> Any:
 
 
 def _opaque() -> Collective:
-    made = collective([[]], 4, "reduce-scatter", algorithm="NCCL", opaque=True, in_one_go_ns=34_000)
-    return replace(made, provenance=synthetic.MEASURED)
+    result = collective([[]], 4, "reduce-scatter", algorithm="NCCL", opaque=True, in_one_go_ns=34_000)
+    return replace(result, provenance=synthetic.MEASURED)
 
 
 # --- expressions ------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def _opaque() -> Collective:
 def traffic() -> Traffic:
     """Every kind of expression, an edge for each reason, two edges for one, and views between."""
 
-    def one(
+    def expression(
         name: str, kind: str, *after: int, kernel: int = -1, read: int = 0, written: int = 0
     ) -> Expression:
         moved = {"read_bytes": read * MIB, "written_bytes": written * MIB}
@@ -111,21 +111,21 @@ def traffic() -> Traffic:
         return Expression(name=name, kind=kind, after=after, time_ns=took, kernel=kernel, **moved)
 
     expressions = (
-        one("x", "input"),
-        one("x * 2", "elementwise", 0, kernel=0, read=4, written=4),
-        one("T", "view", 1),
-        one("sum", "reduce", 2, kernel=0, read=4),
-        one("w @ y", "matmul", 1, 3, kernel=1, read=9, written=1),
-        one("host", "host", 4),
-        one("custom", "kernel", 5, 0, kernel=2, read=2, written=2),
-        one("y", "input"),
-        *(one(f"e{at}", "elementwise", at + 7, kernel=at + 3, read=1) for at in range(6)),
+        expression("x", "input"),
+        expression("x * 2", "elementwise", 0, kernel=0, read=4, written=4),
+        expression("T", "view", 1),
+        expression("sum", "reduce", 2, kernel=0, read=4),
+        expression("w @ y", "matmul", 1, 3, kernel=1, read=9, written=1),
+        expression("host", "host", 4),
+        expression("custom", "kernel", 5, 0, kernel=2, read=2, written=2),
+        expression("y", "input"),
+        *(expression(f"e{index}", "elementwise", index + 7, kernel=index + 3, read=1) for index in range(6)),
     )
     edges = (
         RedEdge(3, 4, "a product needs all of it"),
         RedEdge(1, 4, "a product needs all of it"),
         RedEdge(4, 6, "a kernel of one's own"),
-        *(RedEdge(7 + at, 8 + at, f"reason {at}") for at in range(6)),
+        *(RedEdge(7 + index, 8 + index, f"reason {index}") for index in range(6)),
     )
     ways = (
         KernelSet(way="as written", kernels=1, moved_bytes=64 * MIB, flop=900, time_ns=33_000),
@@ -145,11 +145,11 @@ def traffic() -> Traffic:
 
 
 def no_traffic() -> Traffic:
-    one = replace(
+    expression = replace(
         traffic(), expressions=traffic().expressions[:1], edges=(), sources=(), folded=(), breaks=()
     )
     return replace(
-        one,
+        expression,
         ways=(
             KernelSet(way="as written", kernels=0, moved_bytes=0, flop=0),
             KernelSet(way="fused", kernels=0, moved_bytes=0, flop=0),
@@ -175,7 +175,7 @@ def followed(many: int = 7) -> list[Followed]:
             (("a_kernel_of_a_very_long_name_indeed", 1), ("exactly_26_characters_long", 3)),
         ),
     )
-    symbols = tuple((f"cuCall{at}", at + 1) for at in range(many))
+    symbols = tuple((f"cuCall{index}", index + 1) for index in range(many))
     second = Followed(
         provenance=synthetic.MODELLED,
         package="PyTorch",

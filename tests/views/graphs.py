@@ -42,10 +42,10 @@ def kernel(number: int, name: str = "add", grid: int = 4, address: int = X) -> G
     )
 
 
-def graph(*nodes: GraphNode, edges: Any = None, **more: Any) -> GraphRecord:
+def graph(*nodes: GraphNode, edges: Any = None, **fields: Any) -> GraphRecord:
     if edges is None:
         edges = [(n, n + 1) for n in range(len(nodes) - 1)]
-    return GraphRecord(WHERE, nodes, tuple(edges), (GraphArray("a", X, 4096, "float32", (1024,)),), **more)
+    return GraphRecord(WHERE, nodes, tuple(edges), (GraphArray("a", X, 4096, "float32", (1024,)),), **fields)
 
 
 def chain(count: int) -> GraphRecord:

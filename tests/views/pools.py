@@ -32,13 +32,13 @@ def one(events: int = 300, seed: int = 2) -> AllocatorView:
 
 def two(count: int = 200, seed: int = 3, settings: str = "") -> AllocatorView:
     """CuPy's and PyTorch's allocators with the same requests."""
-    asked = [replace(r, time_ns=at) for at, r in enumerate(random_requests(seed, count), 1)]
+    requests = [replace(r, time_ns=index) for index, r in enumerate(random_requests(seed, count), 1)]
     panels = []
     for model in (CuPyAllocator(capacity_bytes=150 * MIB), TorchAllocator(settings, 150 * MIB)):
-        trace = replay(asked, model)
-        after = np.searchsorted(trace.events.time_ns, np.arange(len(asked) + 1), side="right")
+        trace = replay(requests, model)
+        after = np.searchsorted(trace.events.time_ns, np.arange(len(requests) + 1), side="right")
         panels.append(panel(trace, after=after))
-    return AllocatorView(Maps(panels, asked))
+    return AllocatorView(Maps(panels, requests))
 
 
 def expandable() -> AllocatorView:
@@ -53,10 +53,10 @@ def crowded() -> AllocatorView:
     tiny = 512
     sizes = [*[30 * MIB + 4096] * 2, *[100 << 10] * 70, *[tiny] * 1200]
     rows: list[Row] = [("segment_alloc", base, 80 * MIB, 0, 0, -1)]
-    at = base
+    index = base
     for number, size in enumerate(sizes):
-        rows.append(("alloc", at, size, size - number % 3, 0, number % 9 - 1))
-        at += size + tiny * (number % 4)
+        rows.append(("alloc", index, size, size - number % 3, 0, number % 9 - 1))
+        index += size + tiny * (number % 4)
     rows += [(kind, base, sizes[0], 0, 0, -1) for kind in ("free_requested", "free_completed")]
     return AllocatorView(Maps([panel(trace_of(rows))]), step=len(rows))
 
@@ -65,9 +65,9 @@ def streams(many: int) -> AllocatorView:
     """A segment for each stream, the later ones larger, and a block in each; no limit is known."""
     base = 1 << 40
     rows: list[Row] = []
-    for at in range(many):
-        rows.append(("segment_alloc", base + at * 64 * MIB, (2 + at) * MIB, 0, at, -1))
-        rows.append(("alloc", base + at * 64 * MIB, (1 + at) * MIB, 0, at, at % 8))
+    for index in range(many):
+        rows.append(("segment_alloc", base + index * 64 * MIB, (2 + index) * MIB, 0, index, -1))
+        rows.append(("alloc", base + index * 64 * MIB, (1 + index) * MIB, 0, index, index % 8))
     view = AllocatorView(Maps([panel(trace_of(rows))]))
     view.colour_by = "stream"
     return view

@@ -275,7 +275,7 @@ def _device(
     clock_mhz: float,
     bandwidth: float,
     boost_mhz: float,
-    **more: float | str | None,
+    **fields: float | str | None,
 ) -> DeviceInfo:
     return DeviceInfo(
         provenance=Provenance("modelled", name, "published figures"),
@@ -302,7 +302,7 @@ def _device(
         memory_bandwidth_gbps=bandwidth,
         boost_clock_mhz=boost_mhz,
         copy_engines=3,
-        **more,
+        **fields,
     )
 
 
@@ -425,17 +425,17 @@ def boxes(tree: object, kind: str) -> list[dict]:
     if isinstance(tree, Box):
         tree = tree.wire()
     if isinstance(tree, dict):
-        here = [tree] if tree.get("box") == kind else []
-        return here + [found for value in tree.values() for found in boxes(value, kind)]
-    return [found for each in tree for found in boxes(each, kind)] if isinstance(tree, list) else []
+        own = [tree] if tree.get("box") == kind else []
+        return own + [result for value in tree.values() for result in boxes(value, kind)]
+    return [result for child in tree for result in boxes(child, kind)] if isinstance(tree, list) else []
 
 
 def items(box: Any, kind: str) -> list[dict[str, Any]]:
     """All items of one kind in a box and those inside it."""
-    found = [item.wire() for item in getattr(box, "items", ()) if item.kind == kind]
+    result = [item.wire() for item in getattr(box, "items", ()) if item.kind == kind]
     for inner in getattr(box, "boxes", ()):
-        found += items(inner, kind)
-    return found
+        result += items(inner, kind)
+    return result
 
 
 def ladder(provenance: Provenance = MODELLED, slower: float = 1.0) -> MemoryLadder:
@@ -486,10 +486,10 @@ def roofline(provenance: Provenance = MODELLED, modelled: bool = False) -> Roofl
 
 def load_samples(readings: int = 60) -> LoadSamples:
     """Half a minute in two phases: busy, then held back by its power."""
-    at = np.arange(readings) / 2
+    seconds = np.arange(readings) / 2
     nothing = np.full(readings, np.nan)
-    busy = np.where(at < 12, 20 + 2 * at, 95.0)
-    given = {
+    busy = np.where(seconds < 12, 20 + 2 * seconds, 95.0)
+    columns = {
         "utilization": busy,
         "sm_active": 0.8 * busy,
         "sm_occupancy": busy / 2,
@@ -497,15 +497,15 @@ def load_samples(readings: int = 60) -> LoadSamples:
         "power": 100 + 6 * busy,
         "temperature": 40 + busy / 4,
         "sm_clock": 1980 - 3 * busy,
-        "memory_used": 1000 + 40 * at,
-        "clock_reasons": np.where(at < 12, 1.0, 4.0),
+        "memory_used": 1000 + 40 * seconds,
+        "clock_reasons": np.where(seconds < 12, 1.0, 4.0),
     }
     return LoadSamples(
         provenance=MEASURED,
-        time_ns=at * 1e9,
+        time_ns=seconds * 1e9,
         sms=108,
         phases=(("copy", 0.0), ("compute", 12e9)),
-        columns={name: given.get(name, nothing) for name in LOAD_COLUMNS},
+        columns={name: columns.get(name, nothing) for name in LOAD_COLUMNS},
     )
 
 

@@ -37,9 +37,9 @@ def virtual() -> Any:
     session.use_device("auto")
 
 
-def transposed(**more: Any) -> AccessMicroscope:
+def transposed(**options: Any) -> AccessMicroscope:
     args = (cp.ones(64 * 64, np.float32), cp.zeros(64 * 64, np.float32), np.int32(64))
-    return gl.access(cp.RawKernel(TRANSPOSE, "transpose"), 2, (32, 8), args, **more)
+    return gl.access(cp.RawKernel(TRANSPOSE, "transpose"), 2, (32, 8), args, **options)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -56,8 +56,8 @@ def test_patterns_find_their_elements_in_a_tile(seed: int) -> None:
         for column in range(32):
             place = column ^ (row & 31) if swizzle else column
             memory[row * (32 + padding) + place] = 32 * row + column
-    found = AccessPattern(stride, offset, size, padding, swizzle).places()
-    assert [memory[place // size] for place in found] == [offset + stride * lane for lane in range(32)]
+    places = AccessPattern(stride, offset, size, padding, swizzle).places()
+    assert [memory[place // size] for place in places] == [offset + stride * lane for lane in range(32)]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_textbook_patterns(pattern: AccessPattern, sectors: int, useful: float, 
         assert pattern.access("shared").banks().wavefronts == passes
 
 
-def test_the_sliders_change_what_it_says() -> None:
+def test_the_sliders_change_the_sentence() -> None:
     view = gl.access(stride=2)
     assert "8 sectors a request (at best 4), 50 % of the fetched bytes useful" in repr(view)
     assert "2-way bank conflict" in repr(view)
@@ -99,7 +99,7 @@ def test_the_sliders_change_what_it_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("pattern_fields", "message"),
     [
         ({"element_bytes": 3}, "1, 2, 4, 8 or 16"),
         ({"stride": -1}, "0 to 4,096"),
@@ -108,9 +108,9 @@ def test_the_sliders_change_what_it_says() -> None:
         ({"space": "banks"}, "'both', 'global', 'shared'"),
     ],
 )
-def test_impossible_patterns_are_refused(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        gl.access(**given)
+def test_impossible_patterns_are_refused(pattern_fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        gl.access(**pattern_fields)
 
 
 def test_the_page_cannot_choose_what_does_not_exist() -> None:
@@ -122,7 +122,7 @@ def test_the_page_cannot_choose_what_does_not_exist() -> None:
     view.close()
 
 
-def test_a_kernels_accesses_stand_worst_first() -> None:
+def test_a_kernels_accesses_are_listed_worst_first() -> None:
     view = transposed()
     assert isinstance(view.record, AccessTrace)
     assert view.rows[0].line == 9
@@ -169,7 +169,7 @@ def test_a_kernels_access_is_edited() -> None:
     assert view.access.lanes == (0, 1, 2, 3, 4), "lanes that took no part still do not"
 
 
-def test_a_long_trace_is_cut_and_says_so() -> None:
+def test_a_long_trace_is_truncated_with_a_note() -> None:
     code = """extern "C" __global__ void k(volatile float* x) {
     #pragma unroll 1
     for (int i = 0; i < 5000; ++i) x[threadIdx.x * 2] = x[threadIdx.x * 2] + i; }"""
@@ -185,7 +185,7 @@ def test_constant_memory_serves_one_word_at_a_time() -> None:
     extern "C" __global__ void k(float* o, int s) { o[threadIdx.x] = c[threadIdx.x / s]; }"""
     for step, passes in ((1, 32), (4, 8), (32, 1)):
         view = gl.access(cp.RawKernel(code, "k"), 1, 32, (cp.zeros(32, np.float32), np.int32(step)))
-        (row,) = (at for at, row in enumerate(view.rows) if row.cells[2].startswith("const"))
+        (row,) = (index for index, row in enumerate(view.rows) if row.cells[2].startswith("const"))
         view.row = row
         assert view.access is not None
         assert view.access.constant_passes == passes
@@ -205,7 +205,7 @@ def _rects(box: Box) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_picture_fills_what_the_figures_say(seed: int) -> None:
+def test_the_filled_areas_equal_the_numbers(seed: int) -> None:
     """Areas: useful bytes and fetched sectors on the left, words and passes on the right."""
     rng = np.random.default_rng(seed)
     numbers = rng.integers(0, 40, 3).tolist()

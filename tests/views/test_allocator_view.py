@@ -44,7 +44,7 @@ def refused() -> Iterator[AllocatorView]:
     view.close()
 
 
-def test_it_opens_where_a_request_was_refused_and_says_why(refused: AllocatorView) -> None:
+def test_the_map_opens_at_the_refused_request_with_its_cause(refused: AllocatorView) -> None:
     assert refused.step == 7
     message = refused.maps.status_text(refused.panels[0], 7)
     assert "8 MiB refused: this stream's largest piece is 6 MiB (another's 20 MiB)" in message
@@ -63,18 +63,18 @@ def test_steps_stay_within_the_trace_and_colours_are_known(refused: AllocatorVie
         refused.colour_by = "owner"
 
 
-def test_the_picture_shows_what_is_in_use_and_what_is_free(refused: AllocatorView) -> None:
+def test_the_picture_shows_used_and_free_memory(refused: AllocatorView) -> None:
     """Along the row of the first segment: hatched, 6 MiB in the owner's colour, hatched."""
-    shown = np.asarray(Image.open(io.BytesIO(refused.png())).convert("RGB")).astype(int)
+    pixels = np.asarray(Image.open(io.BytesIO(refused.png())).convert("RGB")).astype(int)
     accent = np.array(list(bytes.fromhex(palette.light("accent")[1:])))
     good = np.array(list(bytes.fromhex(palette.light("good")[1:])))
-    near = np.minimum(np.abs(shown - accent).sum(2), np.abs(shown - good).sum(2)) < 40
+    near = np.minimum(np.abs(pixels - accent).sum(2), np.abs(pixels - good).sum(2)) < 40
     rows = near[:, 240:1760].sum(1)
     row = near[int(np.argmax(rows * (np.arange(len(rows)) > 300)))]
     wide = 1744 - 220  # pixels for 20 MiB, twice as many as nominal
     assert abs(int(row.sum()) - wide * 6 / 20) < 25
-    left = int(np.argmax(row)) - 220
-    assert abs(left - wide * 6 / 20) < 25
+    start_px = int(np.argmax(row)) - 220
+    assert abs(start_px - wide * 6 / 20) < 25
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -83,7 +83,7 @@ def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) 
     draw = random.Random(seed)
     alive = {}
     segments = []
-    for at in range(1000):
+    for index in range(1000):
         if alive and draw.random() < 0.45:
             address = draw.choice(list(alive))
             size, stream = alive.pop(address)
@@ -91,27 +91,27 @@ def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) 
         elif len(alive) < 40:
             size = draw.choice((1, 2, 3, 10, 45)) * MIB + 512 * draw.randint(0, 99)
             stream = draw.randint(0, 1)
-            alive[BASE + at * 64 * MIB] = size, stream
-            segments.append(("segment_alloc", BASE + at * 64 * MIB, size, 0, stream, -1))
+            alive[BASE + index * 64 * MIB] = size, stream
+            segments.append(("segment_alloc", BASE + index * 64 * MIB, size, 0, stream, -1))
     lives = steps.history(trace_of(segments))
-    (found,) = map_layouts([lives], most)
-    assert found.rows <= most
-    rows = [set(range(g.first_row, g.first_row + g.rows)) for g in found.groups]
+    (layout,) = map_layouts([lives], most)
+    assert layout.rows <= most
+    rows = [set(range(g.first_row, g.first_row + g.rows)) for g in layout.groups]
     assert sum(map(len, rows)) == len(set().union(*rows)), "groups have rows of their own"
-    keys = [(g.stream, g.pool) for g in found.groups]
+    keys = [(g.stream, g.pool) for g in layout.groups]
     for step in range(0, len(segments) + 1, 7):
         now = np.flatnonzero((lives.ranges.begins <= step) & (step < lives.ranges.ends))
         ends = []
         for number in lives.ranges.segments[now].tolist():
-            start = found.start[number]
-            end = found.start[number] + found.wide[number]
+            start = layout.start[number]
+            end = layout.start[number] + layout.wide[number]
             ends.append((start, end))
-            group = found.groups[keys.index((lives.segments.streams[number], lives.segments.pools[number]))]
-            assert group.first_row <= start // found.row_bytes
-            assert end <= (group.first_row + group.rows) * found.row_bytes + 1
-            assert found.wide[number] >= found.size_bytes[number]
+            group = layout.groups[keys.index((lives.segments.streams[number], lives.segments.pools[number]))]
+            assert group.first_row <= start // layout.row_bytes
+            assert end <= (group.first_row + group.rows) * layout.row_bytes + 1
+            assert layout.wide[number] >= layout.size_bytes[number]
         ends.sort()
-        assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(ends))
+        assert all(first[1] <= two[0] + 1e-6 for first, two in pairwise(ends))
 
 
 def test_two_pools_share_their_scale_and_step_by_requests() -> None:
@@ -125,12 +125,14 @@ def test_two_pools_share_their_scale_and_step_by_requests() -> None:
 
 
 def test_many_streams_share_the_last_rows() -> None:
-    rows = [("segment_alloc", BASE + at * 32 * MIB, (1 + at) * MIB, 0, at, -1) for at in range(20)]
-    (found,) = map_layouts([steps.history(trace_of(rows))], 12)
-    assert [group.stream for group in found.groups] == [16, 17, 18, 19, -1], "those with the most memory"
-    assert found.rows <= 12
-    (few,) = map_layouts([steps.history(trace_of(rows[:5]))], 12)
-    assert [group.stream for group in few.groups] == [0, 1, 2, 3, 4]
+    rows = [
+        ("segment_alloc", BASE + index * 32 * MIB, (1 + index) * MIB, 0, index, -1) for index in range(20)
+    ]
+    (layout,) = map_layouts([steps.history(trace_of(rows))], 12)
+    assert [group.stream for group in layout.groups] == [16, 17, 18, 19, -1], "those with the most memory"
+    assert layout.rows <= 12
+    (sparse,) = map_layouts([steps.history(trace_of(rows[:5]))], 12)
+    assert [group.stream for group in sparse.groups] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -150,7 +152,7 @@ def test_a_damaged_trace_ends_in_a_picture(seed: int) -> None:
     view.close()
 
 
-def test_a_place_is_kept_for_a_segment_that_fits_well() -> None:
+def test_a_free_place_waits_for_a_segment_of_similar_size() -> None:
     """20 MiB leave their place; 2 MiB do not take it, the next 18 MiB do."""
     sizes = {1: 20 * MIB, 2: 2 * MIB, 3: 18 * MIB}
     rows = [
@@ -159,8 +161,8 @@ def test_a_place_is_kept_for_a_segment_that_fits_well() -> None:
         ("segment_alloc", 2 * BASE, sizes[2], 0, 0, -1),
         ("segment_alloc", 3 * BASE, sizes[3], 0, 0, -1),
     ]
-    (found,) = map_layouts([steps.history(trace_of(rows))])
-    start = dict(zip((found.low // BASE).tolist(), found.start.tolist(), strict=True))
+    (layout,) = map_layouts([steps.history(trace_of(rows))])
+    start = dict(zip((layout.low // BASE).tolist(), layout.start.tolist(), strict=True))
     assert start[1] == start[3]
     assert start[2] >= 20 * MIB
 
@@ -168,25 +170,25 @@ def test_a_place_is_kept_for_a_segment_that_fits_well() -> None:
 @pytest.mark.parametrize(("small", "share"), [(20, 40), (600, 120), (2000, 400)])
 def test_small_segments_are_as_wide_as_there_is_room(small: int, share: int) -> None:
     rows = [("segment_alloc", BASE, 4096 * MIB, 0, 0, -1)]
-    rows += [("segment_alloc", BASE * (2 + at), 2 * MIB, 0, 0, -1) for at in range(small)]
-    (found,) = map_layouts([steps.history(trace_of(rows))], 12)
-    assert found.rows <= 12
-    narrow = found.wide[found.size_bytes == 2 * MIB]
+    rows += [("segment_alloc", BASE * (2 + index), 2 * MIB, 0, 0, -1) for index in range(small)]
+    (layout,) = map_layouts([steps.history(trace_of(rows))], 12)
+    assert layout.rows <= 12
+    narrow = layout.wide[layout.size_bytes == 2 * MIB]
     assert narrow.size == small
-    assert set(narrow.tolist()) == {found.row_bytes / share}
+    assert set(narrow.tolist()) == {layout.row_bytes / share}
 
 
 def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
     """Five streams with a row each and eighty blocks; with few blocks the rows stay five."""
-    rows = [("segment_alloc", BASE * (1 + at), 80 * MIB, 0, at, -1) for at in range(5)]
-    (few,) = map_layouts([steps.history(trace_of(rows))], 12)
-    rows += [("alloc", BASE + at * MIB, MIB, MIB, 0, -1) for at in range(80)]
+    rows = [("segment_alloc", BASE * (1 + index), 80 * MIB, 0, index, -1) for index in range(5)]
+    (sparse,) = map_layouts([steps.history(trace_of(rows))], 12)
+    rows += [("alloc", BASE + index * MIB, MIB, MIB, 0, -1) for index in range(80)]
     (many,) = map_layouts([steps.history(trace_of(rows))], 12)
-    assert (few.rows, many.rows) == (5, 10)
-    other = trace_of([("segment_alloc", BASE * (9 + at), 80 * MIB, 0, 0, -1) for at in range(2)])
+    assert (sparse.rows, many.rows) == (5, 10)
+    second_trace = trace_of([("segment_alloc", BASE * (9 + index), 80 * MIB, 0, 0, -1) for index in range(2)])
     assert Maps([pools.panel(trace_of(rows))]).layouts[0].rows == 10
-    two = Maps([pools.panel(trace_of(rows)), pools.panel(other)])
-    assert [each.rows for each in two.layouts] == [10, 4], "two maps have fourteen rows"
+    two = Maps([pools.panel(trace_of(rows)), pools.panel(second_trace)])
+    assert [layout_.rows for layout_ in two.layouts] == [10, 4], "two maps have fourteen rows"
 
 
 @pytest.mark.parametrize(
@@ -200,26 +202,26 @@ def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
     ],
 )
 def test_a_block_belongs_to_the_innermost_line_of_the_program(files: list[str], owner: str) -> None:
-    stack = tuple(Frame(name, at, "f") for at, name in enumerate(files, 1))
+    stack = tuple(Frame(name, index, "f") for index, name in enumerate(files, 1))
     assert owner_of(stack) == owner
 
 
-def test_a_stream_that_only_asked_has_a_name_too() -> None:
+def test_a_stream_with_only_a_refused_request_has_a_name() -> None:
     rows = [("segment_alloc", BASE, 2 * MIB, 0, 0, -1), ("oom", 0, 8 * MIB, 8 * MIB, 5, -1)]
     maps = Maps([pools.panel(trace_of(rows))])
     assert "refused, stream" in maps.position_text(2)
 
 
-def test_blocks_from_before_the_trace_keep_what_they_are_called() -> None:
+def test_blocks_from_before_the_trace_keep_their_labels() -> None:
     blocks = tuple(
         Block(
-            address=BASE + at * MIB,
+            address=BASE + index * MIB,
             size_bytes=MIB,
             is_free=False,
             requested_bytes=MIB,
-            label=f"array {at % 2}",
+            label=f"array {index % 2}",
         )
-        for at in range(3)
+        for index in range(3)
     )
     segments = (
         Segment(BASE, 4 * MIB, 0, (*blocks, Block(address=BASE + 3 * MIB, size_bytes=MIB, is_free=True))),
@@ -227,5 +229,5 @@ def test_blocks_from_before_the_trace_keep_what_they_are_called() -> None:
     rows = [("alloc", BASE + 3 * MIB, MIB, MIB, 0, 1)]
     first = replace(trace_of([]).first, segments=segments)
     panel = contents(Maps([pools.panel(trace_of(rows, first))]), "")["panels"][0]
-    names = [panel["labels"][at] if at >= 0 else "" for at in panel["block"]["label"].tolist()]
+    names = [panel["labels"][index] if index >= 0 else "" for index in panel["block"]["label"].tolist()]
     assert names == ["array 0", "array 1", "array 0", ""]

@@ -47,7 +47,7 @@ def test_texts_without_a_line_keep_within_the_chart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "most", "marks", "ticks"),
+    ("low", "high", "marks", "ticks"),
     [
         (3, 180, (1, 2, 5), [2, 5, 10, 20, 50, 100, 200]),
         (3, 180, (1,), [1, 10, 100, 1000]),
@@ -55,18 +55,16 @@ def test_texts_without_a_line_keep_within_the_chart() -> None:
         (0.02, 0.3, (1,), [0.01, 0.1, 1]),
     ],
 )
-def test_ticks_lie_around_what_is_shown(
-    least: float, most: float, marks: tuple[int, ...], ticks: list[float]
-) -> None:
-    axis = log_axis(least, most, "", marks)
+def test_ticks_include_the_range(low: float, high: float, marks: tuple[int, ...], ticks: list[float]) -> None:
+    axis = log_axis(low, high, "", marks)
     assert [*axis.ticks] == pytest.approx(ticks)
     assert axis.domain == pytest.approx(tuple(np.log10([ticks[0], ticks[-1]])))
 
 
-def test_points_stand_on_their_values_and_speak() -> None:
+def test_points_are_at_their_values_with_a_text() -> None:
     item: dict[str, Any] = AXES.points([10, 100], [4, 8], ["low", "high"], [0, 1], ["accent", "tail"]).wire()
     middle = (np.asarray(item["x0"]) + np.asarray(item["x1"])) / 2
     assert middle == pytest.approx([1, 2])
     assert (np.asarray(item["y0"]) + np.asarray(item["y1"])) / 2 == pytest.approx([100, 80])
-    assert [item["say"][0][1][at] for at in item["which"]] == ["low", "high"]
+    assert [item["say"][0][1][index] for index in item["which"]] == ["low", "high"]
     assert (item["colour"], item["colours"]) == ([0, 1], ["accent", "tail"])

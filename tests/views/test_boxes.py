@@ -12,8 +12,8 @@ from gpulab.views.parts.plots import plot
 def test_the_browser_gets_the_fields_and_no_absent_ones() -> None:
     inner = plot(40, (0, 2), trait="at", values=[1, 2])
     packed, _ = pack(column(words("a", only="page"), fold("more", inner), None))
-    said, folded = packed["boxes"]
-    assert said == {"box": "words", "text": "a", "style": "plain", "only": "page"}
+    first_box, folded = packed["boxes"]
+    assert first_box == {"box": "words", "text": "a", "style": "plain", "only": "page"}
     assert (folded["box"], folded["summary"], folded["opened"]) == ("fold", "more", True)
     assert (folded["inner"]["trait"], folded["inner"]["values"]) == ("at", [1, 2])
     assert not {"only", "name", "hint", "marks", "chosen", "most_zoom"} & folded["inner"].keys()

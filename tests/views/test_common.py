@@ -30,9 +30,9 @@ from tests.views.makers import MAKERS
 
 @pytest.fixture(params=MAKERS)
 def view(request: pytest.FixtureRequest) -> Any:
-    made = MAKERS[request.param]()
-    yield made
-    made.close()
+    views_ = MAKERS[request.param]()
+    yield views_
+    views_.close()
 
 
 def pixels(picture: bytes) -> np.ndarray:
@@ -50,15 +50,15 @@ def test_repr_is_one_stable_sentence_with_its_provenance(view: Any) -> None:
     assert view.describe().startswith(text)
 
 
-def test_a_repr_names_the_measured_record_beside_the_modelled_one() -> None:
+def test_a_repr_names_the_measured_and_the_modelled_record() -> None:
     trace = synthetic.warp_trace()
     measured = synthetic.measured_blocks(trace)
     alone = WarpStepper(trace)
-    beside = WarpStepper(trace, measured)
+    compared = WarpStepper(trace, measured)
     assert measured.provenance.label not in repr(alone)
-    assert repr(beside) == f"{repr(alone)[:-1]}, its masks beside those {measured.provenance.label}."
+    assert repr(compared) == f"{repr(alone)[:-1]}, its masks beside those {measured.provenance.label}."
     alone.close()
-    beside.close()
+    compared.close()
 
 
 def test_equal_records_give_equal_sentences_and_pictures() -> None:
@@ -83,13 +83,13 @@ def test_bundle_holds_widget_picture_and_text(view: Any) -> None:
 
 
 def test_picture_is_not_blank_and_keeps_its_margins(view: Any) -> None:
-    shown = pixels(view.png())
-    inside = shown[80:-60, 20:-20]
+    output = pixels(view.png())
+    inside = output[80:-60, 20:-20]
     dark = (inside.sum(axis=2) < 600).mean()
     assert 0.02 < dark < 0.7
     assert len(np.unique(inside @ (1 << 16, 1 << 8, 1))) > 10
     # Text that is cut off would reach the edge of the picture.
-    edge = np.concatenate([shown[6:-6, 4:10].reshape(-1, 3), shown[6:-6, -10:-4].reshape(-1, 3)])
+    edge = np.concatenate([output[6:-6, 4:10].reshape(-1, 3), output[6:-6, -10:-4].reshape(-1, 3)])
     assert (edge.sum(axis=1) > 740).all()
 
 
@@ -114,15 +114,15 @@ def test_a_failing_picture_does_not_take_the_widget_with_it(
     assert metadata == {}
 
 
-def test_a_view_gives_its_record() -> None:
+def test_a_view_has_its_record() -> None:
     trace, (info, *others) = synthetic.launch_trace(), synthetic.devices()
-    made = (
+    views_ = (
         (LaunchChart(trace), trace),
         (LaunchChart(trace, beside=trace), (trace, trace)),
         (DeviceCard(info), info),
         (DeviceCard(info, others), (info, *others)),
     )
-    for view, record in made:
+    for view, record in views_:
         assert view.record == record if isinstance(record, tuple) else view.record is record
         view.close()
     warp = synthetic.warp_trace()
@@ -148,14 +148,14 @@ def test_a_saved_page_is_whole_and_names_nothing_outside(view: Any, tmp_path: Pa
 def test_pictures_from_several_threads() -> None:
     chart = MAKERS["few blocks"]()
     expected = chart.png()
-    drawn: list[bytes] = []
-    threads = [threading.Thread(target=lambda: drawn.append(chart.png())) for _ in range(4)]
+    pngs: list[bytes] = []
+    threads = [threading.Thread(target=lambda: pngs.append(chart.png())) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     chart.close()
-    assert drawn == [expected] * 4
+    assert pngs == [expected] * 4
 
 
 def test_pyplot_is_never_imported() -> None:
@@ -170,7 +170,7 @@ def test_pyplot_is_never_imported() -> None:
     assert ran.stdout.strip() == "False"
 
 
-def test_running_a_cell_again_closes_what_it_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_a_cell_again_closes_its_views(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = SimpleNamespace()
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
 
@@ -201,7 +201,7 @@ def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
     shell = SimpleNamespace(
         get_parent=lambda: parent,
         events=SimpleNamespace(
-            register=lambda *each: waiting.append(each), unregister=lambda *each: waiting.remove(each)
+            register=lambda *item: waiting.append(item), unregister=lambda *item: waiting.remove(item)
         ),
         display_pub=SimpleNamespace(publish=lambda **output: shown.append(output)),
     )
@@ -226,13 +226,13 @@ def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
     thread.join()
     parent = {"header": {"msg_type": "comm_msg", "msg_id": "9"}}
     ready.append(view._repr_mimebundle_()[0])
-    assert [set(each) for each in ready] == [{"text/plain", "image/png", base.WIDGET_MIME}] * 2
+    assert [set(item) for item in ready] == [{"text/plain", "image/png", base.WIDGET_MIME}] * 2
     assert not waiting
     view.close()
 
 
-def test_numbers_stand_in_files_as_files_have_them(tmp_path: Path) -> None:
-    assert [_saving.plain(each) for each in (2.0, 2.5, math.nan, -math.inf)] == [2, 2.5, None, None]
+def test_numbers_are_saved_as_json_and_csv(tmp_path: Path) -> None:
+    assert [_saving.plain(item) for item in (2.0, 2.5, math.nan, -math.inf)] == [2, 2.5, None, None]
     data = {"a": np.array([[1.0, math.nan], [2.5, -3.0]]), "b": ("x", [True, None]), "é": np.arange(2)}
     text = _saving.data_as_json(data)
     assert text == '{"a": [[1, null], [2.5, -3]], "b": ["x", [true, null]], "é": [0, 1]}'

@@ -46,15 +46,15 @@ VIEW_PAIRS = [
 
 
 def luminance(colour: str) -> float:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    parts = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
+def contrast(first: str, second: str) -> float:
+    low, high = sorted((luminance(first), luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -75,8 +75,8 @@ def test_text_has_enough_contrast(theme: str) -> None:
 def test_the_style_sheet_holds_the_palette_in_each_theme() -> None:
     light, *dark = re.findall(r"\{ ([^{}]*--gl-accent:[^{}]*) \}", palette.css())
     assert len(dark) == 2, "the page says that it is dark, or the system does"
-    for block, at in ((light, 0), *((block, 1) for block in dark)):
+    for block, index in ((light, 0), *((block, 1) for block in dark)):
         for name, pair in palette.COLOURS.items():
             value = re.search(rf"--gl-{name}: ([^;]*);", block)
             assert value is not None
-            assert value[1].endswith((pair[at], f"{pair[at]})", f"{pair[at]}))"))
+            assert value[1].endswith((pair[index], f"{pair[index]})", f"{pair[index]}))"))

@@ -21,9 +21,9 @@ from virtualgpu.records import DeviceMetrics
 
 def test_unknown_is_a_word_and_not_a_zero() -> None:
     info = replace(synthetic.devices()[0], memory_bandwidth_gbps=None, boost_clock_mhz=None, fp32_tflops=None)
-    found = {quantity.name: quantity.text(info) for group in LIMITS.values() for quantity in group}
-    assert found["Peak memory bandwidth"] == "not known"
-    assert found["Peak FP32"] == "not known"
+    texts = {quantity.name: quantity.text(info) for group in LIMITS.values() for quantity in group}
+    assert texts["Peak memory bandwidth"] == "not known"
+    assert texts["Peak FP32"] == "not known"
     card = DeviceCard(info, synthetic.devices()[1:])
     assert card.png().startswith(b"\x89PNG")
     assert "GB/s" not in repr(card)
@@ -40,15 +40,15 @@ def test_bars_compare_every_device() -> None:
     info, *others = synthetic.devices()
     card = DeviceCard(info, [*others, info])
     assert len(card.others) == len(others)
-    (shown,) = boxes(card.draw(), "matrix")
-    assert [row["strong"] for row in shown["rows"]] == [True] + [False] * len(others)
-    assert [row["cells"][0] for row in shown["rows"]] == [(d.capability, None) for d in (info, *others)]
-    for at, quantity in enumerate(QUANTITIES, 1):
+    (matrix,) = boxes(card.draw(), "matrix")
+    assert [row["strong"] for row in matrix["rows"]] == [True] + [False] * len(others)
+    assert [row["cells"][0] for row in matrix["rows"]] == [(d.capability, None) for d in (info, *others)]
+    for column, quantity in enumerate(QUANTITIES, 1):
         values = [quantity.of(d) for d in (info, *others)]
-        cells = [row["cells"][at] for row in shown["rows"]]
+        cells = [row["cells"][column] for row in matrix["rows"]]
         assert [text for text, _ in cells] == [f"{v:,.4g}" if v >= 1000 else number(v) for v in values]
         assert [share for _, share in cells] == [v / max(values) for v in values]
-    assert "Memory bandwidth (GB/s)" in shown["headings"]
+    assert "Memory bandwidth (GB/s)" in matrix["headings"]
     card.close()
 
 
@@ -99,25 +99,25 @@ def test_short_names_stay_apart() -> None:
     assert short_names([big, small]) == ["A100-SXM4-80GB", "A100-SXM4-40GB"]
 
 
-def test_readings_and_what_is_not_available() -> None:
-    taken: list[int] = []
+def test_readings_and_unavailable_readings() -> None:
+    readings: list[int] = []
 
     def metrics() -> DeviceMetrics:
-        taken.append(1)
-        return synthetic.metrics(len(taken))
+        readings.append(1)
+        return synthetic.metrics(len(readings))
 
     card = DeviceCard(synthetic.devices()[0], metrics=metrics)
-    assert len(taken) == 1
+    assert len(readings) == 1
     card._handle_custom_msg({"kind": "refresh"}, [])
-    assert len(taken) == 2
-    shown = {row["name"]: row for row in card.readings["rows"]}
-    assert shown["Fan speed"]["text"] == "not available"
-    assert shown["Fan speed"]["why"] == "This board has no fan of its own."
-    assert shown["Performance state"]["text"] == "P0"
-    assert shown["Temperature"]["text"] == "41 °C"
+    assert len(readings) == 2
+    matrix = {row["name"]: row for row in card.readings["rows"]}
+    assert matrix["Fan speed"]["text"] == "not available"
+    assert matrix["Fan speed"]["why"] == "This board has no fan of its own."
+    assert matrix["Performance state"]["text"] == "P0"
+    assert matrix["Temperature"]["text"] == "41 °C"
     assert card.readings["label"] == "measured on NVIDIA H200"
     card._on_message(card, {"kind": "something else"}, [])
-    assert len(taken) == 2
+    assert len(readings) == 2
     card.close()
 
 

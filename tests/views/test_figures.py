@@ -80,9 +80,9 @@ def test_the_picture_has_text_and_a_light_and_a_dark_form(chart: Any, bundle: An
 
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_nothing_reaches_the_edge(name: str) -> None:
-    shown = pixels(UNUSUAL[name]().png())
+    image = pixels(UNUSUAL[name]().png())
     edges = np.concatenate(
-        [shown[:4].reshape(-1, 3), shown[-4:].reshape(-1, 3), shown[:, -3:].reshape(-1, 3)]
+        [image[:4].reshape(-1, 3), image[-4:].reshape(-1, 3), image[:, -3:].reshape(-1, 3)]
     )
     assert (edges > 240).all()
 
@@ -90,9 +90,9 @@ def test_nothing_reaches_the_edge(name: str) -> None:
 def test_plot_draws_on_given_axes_or_makes_them(chart: Any) -> None:
     from matplotlib import pyplot
 
-    made = chart.plot()
-    assert all(isinstance(ax, Axes) for ax in np.ravel(made))
-    assert np.ravel(made)[0].figure in [pyplot.figure(number) for number in pyplot.get_fignums()]
+    axes_ = chart.plot()
+    assert all(isinstance(ax, Axes) for ax in np.ravel(axes_))
+    assert np.ravel(axes_)[0].figure in [pyplot.figure(number) for number in pyplot.get_fignums()]
     pyplot.close("all")
     panels = len(chart.widths)
     given = Figure().subplots(1, panels, squeeze=False)[0]
@@ -125,17 +125,17 @@ def test_a_learners_settings_and_the_picture_leave_each_other_alone() -> None:
 def test_pictures_from_several_threads() -> None:
     charts = [FIGURES[name]() for name in ("ladder", "roofline", "occupancy")]
     expected = [chart.png() for chart in charts]
-    drawn = [b""] * len(charts)
+    pngs = [b""] * len(charts)
 
     def draw(index: int) -> None:
-        drawn[index] = charts[index].png("light")
+        pngs[index] = charts[index].png("light")
 
     threads = [threading.Thread(target=draw, args=(index,)) for index in range(len(charts))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert drawn == expected
+    assert pngs == expected
 
 
 def test_files(chart: Any, bundle: Any, tmp_path: Path) -> None:
@@ -160,12 +160,14 @@ def test_each_chart_has_its_numbers_as_tables(chart: Any, bundle: Any) -> None:
 def test_a_number_in_bits_is_drawn_on_given_axes() -> None:
     view = VIEWS["precision"]()
     ax = view.plot(Figure().subplots())
-    assert [label.get_text() for label in ax.get_yticklabels()] == [each.form.name for each in view.record]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        rounded_.form.name for rounded_ in view.record
+    ]
     for row, rounded in enumerate(view.record):
         bits = [text.get_text() for text in ax.texts if text.get_position()[1] == row]
         assert "".join(bits) == "".join(rounded.form.parts(rounded.code))
     assert ax.get_title(loc="left").startswith("0.1, to the nearest number")
     (table,) = view.tables()
-    assert [row[1] for row in table.rows] == [float(each.value) for each in view.record]
+    assert [row[1] for row in table.rows] == [float(rounded_.value) for rounded_ in view.record]
     assert VIEWS["precision of much"]().tables()[0].rows[0][4] is None
     view.close()

@@ -25,14 +25,14 @@ from virtualgpu.records import (
 class TestFolding:
     def expand(self, record: GraphRecord) -> None:
         """Every node is in one group, and a group's pattern is what its members are."""
-        found, edges = groups(record)
-        members = [member for group in found for member in group.members]
+        folded_groups, edges = groups(record)
+        members = [member for group in folded_groups for member in group.members]
         assert sorted(members) == [node.number for node in record.nodes]
-        for group in found:
+        for group in folded_groups:
             assert len(group.members) == group.times * len(group.pattern)
             names = [record.nodes[member].name for member in group.members]
             assert names == [node.name for node in group.pattern] * group.times
-        owner = {member: at for at, group in enumerate(found) for member in group.members}
+        owner = {member: index for index, group in enumerate(folded_groups) for member in group.members}
         assert set(edges) == {(owner[a], owner[b]) for a, b in record.edges if owner[a] != owner[b]}
 
     def test_a_chain_of_a_thousand_equal_nodes_is_one(self) -> None:
@@ -53,8 +53,8 @@ class TestFolding:
         edges = [(0, n) for n in range(1, 41)] + [(n, 41) for n in range(1, 41)]
         record = graph(*(kernel(n, "add" if 0 < n < 41 else "ends") for n in range(42)), edges=edges)
         self.expand(record)
-        found, between = groups(record)
-        assert [group.is_fan for group in found] == [False, True, False]
+        folded_groups, between = groups(record)
+        assert [group.is_fan for group in folded_groups] == [False, True, False]
         assert sorted(between) == [(0, 1), (1, 2)]
 
     def test_branches_that_are_chains(self) -> None:
@@ -69,7 +69,7 @@ class TestFolding:
         assert [len(group.members) for group in groups(record)[0]] == [1, 50, 1]
 
     @pytest.mark.parametrize("seed", range(10))
-    def test_any_graph_is_only_told_shorter(self, seed: int) -> None:
+    def test_folding_keeps_every_node_of_any_graph(self, seed: int) -> None:
         draw = random.Random(seed)
         count = draw.randrange(22, 70)
         edges = {
@@ -80,10 +80,10 @@ class TestFolding:
 
     def folded(self, names: str, apart: frozenset[int] = frozenset()) -> list[str]:
         """What stands on the groups of a chain of kernels with these names."""
-        found, _ = groups(graph(*(kernel(n, name) for n, name in enumerate(names))), apart)
-        return [graph_text.group_text(group)[0] for group in found]
+        folded_groups, _ = groups(graph(*(kernel(n, name) for n, name in enumerate(names))), apart)
+        return [graph_text.group_text(group)[0] for group in folded_groups]
 
-    def test_what_comes_again_is_told_from_four_nodes_on(self) -> None:
+    def test_patterns_fold_from_four_nodes_on(self) -> None:
         assert self.folded("aaaa") == ["4 × a"]
         assert self.folded("aaab") == ["a", "a", "a", "b"]
         assert self.folded("abab") == ["2 × 2 nodes"]
@@ -101,27 +101,27 @@ class TestFolding:
         assert self.folded("aaaaaaaaa", frozenset({4})) == ["4 × a", "a", "4 × a"]
         edges = [(0, n) for n in range(1, 8)]
         record = graph(*(kernel(n, "root" if n == 0 else "leaf") for n in range(8)), edges=edges)
-        for apart, told in ((set(), ["root", "7 × leaf"]), ({3}, ["root", "6 × leaf", "leaf"])):
-            found, between = groups(record, frozenset(apart))
-            assert [graph_text.group_text(group)[0] for group in found] == told
-            assert sorted(between) == [(0, n) for n in range(1, len(told))]
+        for apart, text in ((set(), ["root", "7 × leaf"]), ({3}, ["root", "6 × leaf", "leaf"])):
+            folded_groups, between = groups(record, frozenset(apart))
+            assert [graph_text.group_text(group)[0] for group in folded_groups] == text
+            assert sorted(between) == [(0, n) for n in range(1, len(text))]
 
-    def test_a_fan_has_four_branches_at_least_and_is_none_of_another(self) -> None:
-        for many, told in ((3, ["root", "leaf", "leaf", "leaf"]), (4, ["root", "4 × leaf"])):
+    def test_a_fan_has_at_least_four_branches_of_one_node(self) -> None:
+        for many, text in ((3, ["root", "leaf", "leaf", "leaf"]), (4, ["root", "4 × leaf"])):
             edges = [(0, n) for n in range(1, many + 1)]
             record = graph(*(kernel(n, "leaf" if n else "root") for n in range(many + 1)), edges=edges)
-            assert [graph_text.group_text(group)[0] for group in groups(record)[0]] == told
+            assert [graph_text.group_text(group)[0] for group in groups(record)[0]] == text
         # Two roots with four leaves each: the leaves of one are not those of the other.
         edges = [(n // 5 * 5, n) for n in range(10) if n % 5]
         record = graph(*(kernel(n, "leaf" if n % 5 else f"root {n}") for n in range(10)), edges=edges)
-        found, _ = groups(record)
-        assert [graph_text.group_text(group)[0] for group in found] == [
+        folded_groups, _ = groups(record)
+        assert [graph_text.group_text(group)[0] for group in folded_groups] == [
             "root 0",
             "4 × leaf",
             "root 5",
             "4 × leaf",
         ]
-        assert [group.members for group in found if group.is_fan] == [(1, 2, 3, 4), (6, 7, 8, 9)]
+        assert [group.members for group in folded_groups if group.is_fan] == [(1, 2, 3, 4), (6, 7, 8, 9)]
 
     def test_of_nothing_there_is_nothing(self) -> None:
         assert groups(graph()) == ([], [])
@@ -159,8 +159,8 @@ class TestPicture:
         view = GraphView(graph(kernel(0, "load"), *(kernel(n, name) for n, name in enumerate(names, 1))))
         unfolds = next(box for box in view.draw().boxes if isinstance(box, Switch))
         assert set(unfolds.cases) == {"-1", "1"}, "under the number that a click on the node chooses"
-        drawn = unfolds.cases["1"].boxes[-1].items[0].wire()
-        assert drawn["text"][:3] == ["add", "mul", "add"]
+        groups_ = unfolds.cases["1"].boxes[-1].items[0].wire()
+        assert groups_["text"][:3] == ["add", "mul", "add"]
         assert "39 more like them" in str(unfolds.cases["1"].wire())
         view.close()
         small = GraphView(chain(3))
@@ -169,16 +169,16 @@ class TestPicture:
 
     def test_an_array_that_dangles_has_a_red_arrow_and_the_remedy(self) -> None:
         array = GraphArray("a", OLD, 4096, "float32", (1024,))
-        found = DanglingArray(array, X, (1, 3), (1.0, 2.0), (9.0, 8.0))
+        folded_groups = DanglingArray(array, X, (1, 3), (1.0, 2.0), (9.0, 8.0))
         nodes = [kernel(n, address=OLD if n in (1, 3) else X) for n in range(5)]
         plain = GraphView(graph(*nodes))
-        view = GraphView(graph(*nodes, dangling=(found,)))
+        view = GraphView(graph(*nodes, dangling=(folded_groups,)))
         red = (164, 14, 38)  # palette: error
         counts = []
-        for each in (plain, view):
-            shown = np.asarray(Image.open(io.BytesIO(each.png())).convert("RGB"))
-            counts.append(int((shown == red).all(axis=-1).sum()))
-            each.close()
+        for view_ in (plain, view):
+            label = np.asarray(Image.open(io.BytesIO(view_.png())).convert("RGB"))
+            counts.append(int((label == red).all(axis=-1).sum()))
+            view_.close()
         assert counts[0] == 0
         assert counts[1] > 1_000
         assert "a dangles: nodes 1 and 3 still use" in view.describe()
@@ -186,24 +186,26 @@ class TestPicture:
         item = view.draw().boxes[-1].items[0].wire()
         assert item["text"][:2] == ["old a", "a now"]
 
-    def test_what_uses_an_old_array_first_stays_alone(self) -> None:
-        found = DanglingArray(GraphArray("a", OLD, 4096, "float32", (1024,)), X, (5, 6), (1.0,), (2.0,))
-        view = GraphView(graph(*map(kernel, range(30)), dangling=(found,)))
+    def test_the_first_user_of_an_old_array_is_not_folded(self) -> None:
+        folded_groups = DanglingArray(
+            GraphArray("a", OLD, 4096, "float32", (1024,)), X, (5, 6), (1.0,), (2.0,)
+        )
+        view = GraphView(graph(*map(kernel, range(30)), dangling=(folded_groups,)))
         assert [(group.members[0], len(group.members)) for group in view.groups] == [(0, 5), (5, 1), (6, 24)]
         view.close()
 
-    @pytest.mark.parametrize(("count", "drawn"), [(21, 21), (22, 1)])
-    def test_more_than_21_nodes_are_folded(self, count: int, drawn: int) -> None:
+    @pytest.mark.parametrize(("count", "groups_"), [(21, 21), (22, 1)])
+    def test_more_than_21_nodes_are_folded(self, count: int, groups_: int) -> None:
         view = GraphView(chain(count))
-        assert len(view.groups) == drawn
+        assert len(view.groups) == groups_
         view.close()
 
-    @pytest.mark.parametrize(("leaves", "drawn"), [(14, 15), (15, 2)])
-    def test_what_would_be_too_high_is_folded(self, leaves: int, drawn: int) -> None:
+    @pytest.mark.parametrize(("leaves", "groups_"), [(14, 15), (15, 2)])
+    def test_high_graphs_are_folded(self, leaves: int, groups_: int) -> None:
         nodes = [kernel(n, "leaf" if n else "root") for n in range(leaves + 1)]
         view = GraphView(graph(*nodes, edges=[(0, n) for n in range(1, leaves + 1)]))
-        assert len(view.groups) == drawn
-        assert ("drawn as 2." in view.caption) == (drawn == 2)
+        assert len(view.groups) == groups_
+        assert ("drawn as 2." in view.caption) == (groups_ == 2)
         view.close()
 
     def test_an_empty_graph_says_so(self) -> None:
@@ -215,7 +217,7 @@ class TestPicture:
 
 class TestWords:
     @pytest.mark.parametrize(
-        ("kind", "data", "told"),
+        ("kind", "data", "text"),
         [
             ("float", np.float32(2.5).tobytes(), "2.5"),
             ("float", bytes(8), "0x0"),
@@ -226,24 +228,24 @@ class TestWords:
             ("long long", (-3).to_bytes(8, "little", signed=True), "-3"),
         ],
     )
-    def test_values_are_told_as_their_types_say(self, kind: str, data: bytes, told: str) -> None:
-        assert graph_text.parameter_text(chain(1), NodeParameter(data, 0, "n", kind)) == f"n = {told}"
-        assert graph_text.parameter_text(chain(1), NodeParameter(data, 0, "", kind)) == told
+    def test_values_are_formatted_by_type(self, kind: str, data: bytes, text: str) -> None:
+        assert graph_text.parameter_text(chain(1), NodeParameter(data, 0, "n", kind)) == f"n = {text}"
+        assert graph_text.parameter_text(chain(1), NodeParameter(data, 0, "", kind)) == text
 
     @pytest.mark.parametrize(
-        ("address", "told"),
+        ("address", "text"),
         [
             (X, "a (float32 1,024)"),
             (X + 4095, "a + 4,095 B (float32 1,024)"),
             (X + 4096, f"temporary at {X + 4096:#x}"),
         ],
     )
-    def test_pointers_are_told_by_the_arrays_that_they_point_into(self, address: int, told: str) -> None:
+    def test_pointers_are_named_by_their_arrays(self, address: int, text: str) -> None:
         pointer = NodeParameter(address.to_bytes(8, "little"), 0, "x", "float*", (address,))
-        assert graph_text.parameter_text(chain(1), pointer) == f"x = {told}"
+        assert graph_text.parameter_text(chain(1), pointer) == f"x = {text}"
 
     @pytest.mark.parametrize(
-        ("name", "shown"),
+        ("name", "label"),
         [
             ("cupy_multiply__float32_float32_float32", "multiply"),
             ("cupy_copy", "copy"),
@@ -253,5 +255,5 @@ class TestWords:
             ("_Zebra", "_Zebra"),
         ],
     )
-    def test_kernels_have_short_names(self, name: str, shown: str) -> None:
-        assert graph_text.name_of(kernel(0, name)) == shown
+    def test_kernels_have_short_names(self, name: str, label: str) -> None:
+        assert graph_text.name_of(kernel(0, name)) == label

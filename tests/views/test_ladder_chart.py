@@ -39,23 +39,23 @@ def test_capacities_and_published_rates_are_dashed_where_they_belong() -> None:
     assert published == [300_000, 2039]
 
 
-def test_another_ladder_comes_beside_by_name_or_as_a_record() -> None:
+def test_another_ladder_is_added_by_name_or_record() -> None:
     measured = synthetic.ladder(synthetic.MEASURED, 1.1)
-    asked: list[str] = []
+    names: list[str] = []
 
     def find(name: str) -> MemoryLadder:
-        asked.append(name)
+        names.append(name)
         return measured
 
     chart = LadderChart([synthetic.ladder()], find=find)
     by_name = chart.beside("H200")
     as_record = chart.beside(measured)
-    assert asked == ["H200"]
+    assert names == ["H200"]
     assert by_name.png() == as_record.png() != chart.png()
     assert by_name.record is chart.record
     assert "2 KiB: 22 ns a load" in by_name.describe()
     lines = by_name.plot(Figure().subplots()).get_legend().get_texts()
-    assert [text.get_text() for text in lines] == [each.provenance.label for each in by_name.ladders]
+    assert [text.get_text() for text in lines] == [ladder_.provenance.label for ladder_ in by_name.ladders]
     with pytest.raises(ValueError, match="one to 3"):
         by_name.beside(measured).beside(measured)
     with pytest.raises(ValueError, match="pass a MemoryLadder"):

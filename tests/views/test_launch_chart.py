@@ -32,7 +32,7 @@ def heads(view: LaunchChart) -> list[str]:
     return [box["text"] for box in boxes(view.scene, "words")]
 
 
-def test_waves_and_tail_follow_from_what_fits() -> None:
+def test_waves_and_tail_follow_from_the_resident_blocks() -> None:
     waves = Waves(synthetic.launch_trace(256))
     per_wave = 6 * 108
     assert waves.trace.blocks_per_wave == per_wave
@@ -61,11 +61,11 @@ def test_blocks_on_one_place_never_overlap() -> None:
             assert (trace.start_ns[rows][1:] >= trace.end_ns[rows][:-1]).all()
 
 
-def test_the_slider_asks_for_a_launch_and_shows_it() -> None:
-    asked: list[int] = []
+def test_the_slider_runs_another_launch() -> None:
+    sizes: list[int] = []
 
     def at_block_size(threads: int) -> LaunchTrace:
-        asked.append(threads)
+        sizes.append(threads)
         return synthetic.launch_trace(threads)
 
     view = LaunchChart(synthetic.launch_trace(256), at_block_size)
@@ -73,7 +73,7 @@ def test_the_slider_asks_for_a_launch_and_shows_it() -> None:
     assert view.block_threads == 256
     before = repr(view)
     view.block_threads = 512
-    assert asked == [512]
+    assert sizes == [512]
     assert view.pictures == 1
     assert any(text.startswith("512 threads a block: ") for text in heads(view))
     assert column(view, "row").size == 489
@@ -158,30 +158,32 @@ def legends(view: LaunchChart) -> list[str]:
     return [text for box in boxes(view.scene, "legend") for _, text in box["entries"]]
 
 
-def test_of_very_many_blocks_a_share_is_drawn_over_what_all_kept_busy() -> None:
+def test_a_share_of_very_many_blocks_is_drawn_over_the_busy_time() -> None:
     """Each place of the picture against the record: grey only where an SM held nothing."""
     trace = synthetic.wide_launch(200_000)
     late = trace.sm_id % 2 == 1  # these SMs pause in the middle
-    away = np.where(late & (trace.block_index >= 100_000), 300_000, 0)
-    trace = replace(trace, start_ns=trace.start_ns + away, end_ns=trace.end_ns + away)
+    pause_ns = np.where(late & (trace.block_index >= 100_000), 300_000, 0)
+    trace = replace(trace, start_ns=trace.start_ns + pause_ns, end_ns=trace.end_ns + pause_ns)
     view = LaunchChart(trace)
     assert "busy (1 of 4 blocks is drawn, on every SM)" in legends(view)
-    shown = blocks(view)
+    spans = blocks(view)
     assert column(view, "row").size <= 65_536 + 108
     assert set(column(view, "row").tolist()) == set(range(108))
     busy = {}
     for name in ("row", "x0", "x1"):
-        code, offset, length = shown["busy"][name]["$"]
+        code, offset, length = spans["busy"][name]["$"]
         busy[name] = np.frombuffer(view.data, np.dtype(f"<{code}"), length, offset)
-    told = np.bincount(busy["row"], busy["x1"] - busy["x0"])
-    assert told == pytest.approx(trace.sm_busy_ns, rel=0.01)
-    assert (told[1::2].max(), told[::2].max()) == pytest.approx((told.max(), told.max()), rel=0.01)
+    busy_ns = np.bincount(busy["row"], busy["x1"] - busy["x0"])
+    assert busy_ns == pytest.approx(trace.sm_busy_ns, rel=0.01)
+    assert (busy_ns[1::2].max(), busy_ns[::2].max()) == pytest.approx(
+        (busy_ns.max(), busy_ns.max()), rel=0.01
+    )
     assert np.bincount(busy["row"])[:2].tolist() == [1, 2], "the pause is there, and on every second SM only"
     view.close()
-    few = LaunchChart(synthetic.wide_launch(60_000))
-    assert blocks(few)["busy"] is None
-    assert not any("drawn" in text for text in legends(few))
-    few.close()
+    small = LaunchChart(synthetic.wide_launch(60_000))
+    assert blocks(small)["busy"] is None
+    assert not any("drawn" in text for text in legends(small))
+    small.close()
 
 
 def test_empty_launches_have_a_picture() -> None:
@@ -197,10 +199,10 @@ def test_empty_launches_have_a_picture() -> None:
 
 def test_few_busy_sms_have_high_rows_and_the_idle_ones_a_line() -> None:
     view = LaunchChart(synthetic.launch_trace(blocks=4))
-    shown = blocks(view)
-    assert (shown["rows"], shown["row_names"]) == (4, ["SM 0", "SM 1", "SM 2", "SM 3"])
-    assert shown["height"] / shown["rows"] >= 20
-    assert shown["lanes"] == 1
+    spans = blocks(view)
+    assert (spans["rows"], spans["row_names"]) == (4, ["SM 0", "SM 1", "SM 2", "SM 3"])
+    assert spans["height"] / spans["rows"] >= 20
+    assert spans["lanes"] == 1
     texts = [text for item in boxes(view.scene, "plot")[0]["items"] for text in item.get("text", [])]
     assert "104 SMs idle: no block came to them" in texts
     view.close()
@@ -213,8 +215,8 @@ def test_few_busy_sms_have_high_rows_and_the_idle_ones_a_line() -> None:
 def test_blocks_of_several_dimensions_are_named_by_their_place() -> None:
     trace = replace(synthetic.launch_trace(blocks=12), grid=(4, 3, 1), block=(16, 16, 1))
     view = LaunchChart(trace)
-    shown = blocks(view)
-    assert shown["written"] == ["(", ["block_x"], ", ", ["block_y"], ")"]
+    spans = blocks(view)
+    assert spans["written"] == ["(", ["block_x"], ", ", ["block_y"], ")"]
     order = view.waves.order
     index = trace.block_index[order]
     assert column(view, "block_x").tolist() == (index % 4).tolist()
@@ -231,7 +233,7 @@ def test_blocks_of_several_dimensions_are_named_by_their_place() -> None:
     deep.close()
 
 
-def test_achieved_occupancy_stands_beside_the_theoretical_one() -> None:
+def test_achieved_and_theoretical_occupancy_are_shown() -> None:
     trace = synthetic.launch_trace(blocks=4)
     figures = {term: (value, detail) for term, value, detail in Waves(trace).numbers()}
     assert figures["Theoretical occupancy"] == ("75 %", "48 of 64 warps")
@@ -243,7 +245,7 @@ def test_achieved_occupancy_stands_beside_the_theoretical_one() -> None:
     view.close()
 
 
-def test_blocks_too_short_to_fill_the_sms_are_said_so() -> None:
+def test_blocks_too_short_to_fill_the_sms_are_reported() -> None:
     """32 blocks a place, but a new one starts only when an old one has long ended."""
     trace = synthetic.wide_launch(6_480)
     slow = replace(trace, start_ns=trace.block_index * 10, end_ns=trace.block_index * 10 + 1_000)
@@ -255,7 +257,7 @@ def test_blocks_too_short_to_fill_the_sms_are_said_so() -> None:
     view.close()
 
 
-def test_a_block_that_does_not_fit_is_said_so() -> None:
+def test_a_launch_whose_block_does_not_fit_says_so() -> None:
     trace = synthetic.launch_trace(256)
     nothing = replace(trace.occupancy, blocks_per_sm=0, warps_per_sm=0, limiters=("shared memory",))
     assert limiter_words(nothing) == "no block fits: shared memory"
@@ -273,7 +275,7 @@ def test_ticks_are_round_and_inside(limit: float) -> None:
     assert ticks[-1] <= limit
 
 
-def test_a_launch_laid_beside_later_joins_the_picture() -> None:
+def test_a_second_launch_can_be_added_later() -> None:
     view = LaunchChart(synthetic.launch_trace(provenance=synthetic.MEASURED))
     alone = view.png()
     view.compare(lambda: None)
@@ -287,7 +289,7 @@ def test_a_launch_laid_beside_later_joins_the_picture() -> None:
     assert view.png() != alone
 
 
-def test_an_error_of_the_launch_beside_is_shown_and_the_measurement_stays() -> None:
+def test_an_error_of_the_second_launch_keeps_the_measurement() -> None:
     trace = synthetic.launch_trace(provenance=synthetic.MEASURED)
     view = LaunchChart(trace)
 

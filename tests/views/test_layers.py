@@ -29,38 +29,38 @@ def crossings(segments: Sequence[tuple[int, float, float]]) -> int:
     )
 
 
-def segments_of(found: Layers, edges: Sequence[Edge]) -> list[tuple[int, float, float]]:
+def segments_of(layout: Layers, edges: Sequence[Edge]) -> list[tuple[int, float, float]]:
     return [
-        (found.layer[first] + step, *pair)
-        for (first, _), way in zip(edges, found.paths, strict=True)
+        (layout.layer[first] + step, *pair)
+        for (first, _), way in zip(edges, layout.paths, strict=True)
         for step, pair in enumerate(itertools.pairwise(way))
     ]
 
 
-def fewest_crossings(found: Layers, edges: Sequence[Edge]) -> int:
+def fewest_crossings(layout: Layers, edges: Sequence[Edge]) -> int:
     """Over all orders of all layers; edges between neighbouring layers only."""
-    columns = [[n for n, at in enumerate(found.layer) if at == layer] for layer in set(found.layer)]
+    columns = [[n for n, index in enumerate(layout.layer) if index == layer] for layer in set(layout.layer)]
     best = math.inf
     for orders in itertools.product(*map(itertools.permutations, columns)):
-        row = {node: at for nodes in orders for at, node in enumerate(nodes)}
-        best = min(best, crossings([(found.layer[a], row[a], row[b]) for a, b in edges]))
+        row = {node: index for nodes in orders for index, node in enumerate(nodes)}
+        best = min(best, crossings([(layout.layer[a], row[a], row[b]) for a, b in edges]))
     return int(best)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_every_edge_leads_to_a_later_layer_and_nodes_of_one_keep_apart(seed: int) -> None:
     edges = random_graph(seed, 14, 0.2)
-    found = layers(14, edges)
-    assert all(found.layer[a] < found.layer[b] for a, b in edges)
+    layout = layers(14, edges)
+    assert all(layout.layer[a] < layout.layer[b] for a, b in edges)
     # As far left as what it needs allows.
-    for node, layer in enumerate(found.layer):
-        assert layer == max((found.layer[a] + 1 for a, b in edges if b == node), default=0)
+    for node, layer in enumerate(layout.layer):
+        assert layer == max((layout.layer[a] + 1 for a, b in edges if b == node), default=0)
     places: dict[int, list[float]] = {}
-    for node, layer in enumerate(found.layer):
-        places.setdefault(layer, []).append(found.row[node])
-    for (first, _), way in zip(edges, found.paths, strict=True):
+    for node, layer in enumerate(layout.layer):
+        places.setdefault(layer, []).append(layout.row[node])
+    for (first, _), way in zip(edges, layout.paths, strict=True):
         for step, row in enumerate(way[1:-1], 1):
-            places[found.layer[first] + step].append(row)
+            places[layout.layer[first] + step].append(row)
     for rows in places.values():
         assert min(np.diff(sorted(rows)), default=1) >= 1 - 1e-9
         assert min(rows) >= 0
@@ -72,46 +72,57 @@ def test_crossings_are_few() -> None:
     for seed in range(40):
         draw = random.Random(seed)
         high = (4, 4) if seed % 2 else (3, 3, 3)
-        columns = [range(sum(high[:at]), sum(high[: at + 1])) for at in range(len(high))]
+        columns = [range(sum(high[:index]), sum(high[: index + 1])) for index in range(len(high))]
         pairs = list(itertools.pairwise(columns))
-        edges = [(a, b) for left, right in pairs for a in left for b in right if draw.random() < 0.6]
+        edges = [
+            (a, b)
+            for first_column, right in pairs
+            for a in first_column
+            for b in right
+            if draw.random() < 0.6
+        ]
         # What nothing leads to would stand in the first layer.
-        alone = [(left[0], b) for left, right in pairs for b in right if all(b != e[1] for e in edges)]
+        alone = [
+            (first_column[0], b)
+            for first_column, right in pairs
+            for b in right
+            if all(b != e[1] for e in edges)
+        ]
         edges = edges + alone
         count = sum(high)
-        found = layers(count, edges)
-        mine += crossings(segments_of(found, edges))
-        best += fewest_crossings(found, edges)
+        layout = layers(count, edges)
+        mine += crossings(segments_of(layout, edges))
+        best += fewest_crossings(layout, edges)
     assert mine <= 1.08 * best
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_two_neighbours_had_better_change_places(seed: int) -> None:
     draw = random.Random(seed)
-    columns = [range(6 * at, 6 * at + 6) for at in range(4)]
+    columns = [range(6 * index, 6 * index + 6) for index in range(4)]
     edges = [
         (a, b)
-        for left, right in itertools.pairwise(columns)
+        for first_column, right in itertools.pairwise(columns)
         for b in right
-        for a in draw.sample(left, draw.choice((1, 2, 3)))
+        for a in draw.sample(first_column, draw.choice((1, 2, 3)))
     ]
-    found = layers(24, edges)
-    now = crossings(segments_of(found, edges))
+    layout = layers(24, edges)
+    now = crossings(segments_of(layout, edges))
     for column in columns:
-        order = sorted(column, key=lambda node: found.row[node])
+        order = sorted(column, key=lambda node: layout.row[node])
         for a, b in itertools.pairwise(order):
-            row = [*found.row]
+            row = [*layout.row]
             row[a], row[b] = row[b], row[a]
-            assert crossings([(found.layer[x], row[x], row[y]) for x, y in edges]) >= now
+            assert crossings([(layout.layer[x], row[x], row[y]) for x, y in edges]) >= now
 
 
 def test_a_ladder_has_no_crossing_and_lies_straight() -> None:
     edges = [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5)]
-    found = layers(6, edges)
-    assert crossings(segments_of(found, edges)) == 0
-    assert found.row[1] == found.row[3]
-    assert found.row[2] == found.row[4]
-    assert found.row[0] == found.row[5] == (found.row[1] + found.row[2]) / 2
+    layout = layers(6, edges)
+    assert crossings(segments_of(layout, edges)) == 0
+    assert layout.row[1] == layout.row[3]
+    assert layout.row[2] == layout.row[4]
+    assert layout.row[0] == layout.row[5] == (layout.row[1] + layout.row[2]) / 2
 
 
 def test_a_circle_is_refused() -> None:

@@ -61,11 +61,11 @@ def test_a_frame_has_raw_values_of_all_rows_and_columns(pandas: None) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_becomes_a_frame(name: str, pandas: None) -> None:
-    shown = TABLES[name]()
-    if isinstance(shown, Answers) or hasattr(shown, "records"):
-        frames = [shown.to_pandas()]
+    table_ = TABLES[name]()
+    if isinstance(table_, Answers) or hasattr(table_, "records"):
+        frames = [table_.to_pandas()]
     else:
-        frames = [table.to_pandas() for table in shown.tables()]
+        frames = [table.to_pandas() for table in table_.tables()]
     for frame in frames:
         for column in frame.columns:
             if column.endswith(("_ns", "_bytes", "count", "share", "factor")):
@@ -74,13 +74,13 @@ def test_every_table_becomes_a_frame(name: str, pandas: None) -> None:
 
 def test_a_profile_has_its_own_numbers(pandas: None) -> None:
     profile = next(
-        shown for make in TABLES.values() if getattr(shown := make(), "kernels", None) and shown.copies
+        table_ for make in TABLES.values() if getattr(table_ := make(), "kernels", None) and table_.copies
     )
     frame = profile.to_pandas()
-    assert frame["key"] == [each.key for each in profile.kernels]
-    assert frame["device_time_total_ns"] == [each.device_time_total_ns for each in profile.kernels]
-    assert frame["gb_per_s"] == [each.gb_per_s for each in profile.kernels]
+    assert frame["key"] == [row_.key for row_ in profile.kernels]
+    assert frame["device_time_total_ns"] == [row_.device_time_total_ns for row_ in profile.kernels]
+    assert frame["gb_per_s"] == [row_.gb_per_s for row_ in profile.kernels]
     copies = profile.to_pandas("Copies")
-    assert copies["size_bytes"] == [each.size_bytes for each in profile.copies]
+    assert copies["size_bytes"] == [row_.size_bytes for row_ in profile.copies]
     with pytest.raises(ValueError, match=r"has no table 'Colours'[.] Its tables are: 'Kern"):
         profile.to_pandas("Colours")

@@ -70,7 +70,7 @@ def test_packing_keeps_numbers_and_shares_arrays() -> None:
     assert column(tree["true"]).tolist() == [1]
 
 
-def test_what_is_packed_is_kept_apart_by_what_it_is_not_where_it_lay() -> None:
+def test_packed_arrays_are_distinguished_by_value() -> None:
     """Arrays that are made while a tree is walked, and die there, have places of their own all the same."""
 
     class Made(Line):
@@ -78,9 +78,9 @@ def test_what_is_packed_is_kept_apart_by_what_it_is_not_where_it_lay() -> None:
             return {"x": np.arange(5) + len(self.x), "n": np.float32(1.5), "on": np.bool_(True)}
 
     tree, data = pack([Made(range(n), range(n), "accent") for n in range(20)])
-    assert [each["x"]["$"] for each in tree] == [["i4", 24 * n, 5] for n in range(20)]
+    assert [entry["x"]["$"] for entry in tree] == [["i4", 24 * n, 5] for n in range(20)]
     assert np.frombuffer(data, "<i4").reshape(20, 6)[:, 0].tolist() == [*range(20)]
-    assert {(each["n"], each["on"]) for each in tree} == {(1.5, True)}
+    assert {(entry["n"], entry["on"]) for entry in tree} == {(1.5, True)}
 
 
 @pytest.mark.parametrize(
@@ -102,24 +102,24 @@ def test_whole_numbers_go_as_four_bytes_where_they_fit(values: list[int], kind: 
 
 def test_a_page_holds_the_view_in_words_and_as_a_picture_and_ends_nothing_early() -> None:
     traits = {"data": b"\x00\xff", "text": "</script>ä"}
-    told = page(traits, "export default {}", "p {}", 'a "title" <x>', "words <y>", b"png")
-    assert "<title>a &quot;title&quot; &lt;x&gt;</title>" in told
-    assert '<img alt="a &quot;title&quot; &lt;x&gt;" src="data:image/png;base64,cG5n">' in told
-    assert "<p>words &lt;y&gt;</p>" in told
-    assert "const gpulabView = {}" in told
-    sent = json.loads(told.partition("const traits = ")[2].partition(";\n")[0])
+    text = page(traits, "export default {}", "p {}", 'a "title" <x>', "words <y>", b"png")
+    assert "<title>a &quot;title&quot; &lt;x&gt;</title>" in text
+    assert '<img alt="a &quot;title&quot; &lt;x&gt;" src="data:image/png;base64,cG5n">' in text
+    assert "<p>words &lt;y&gt;</p>" in text
+    assert "const gpulabView = {}" in text
+    sent = json.loads(text.partition("const traits = ")[2].partition(";\n")[0])
     assert sent == {"data": {"$bytes": "AP8="}, "text": "</script>ä", "saved": NOTE}
-    assert told.count("</script>") == 1
-    assert "p {}" in told
+    assert text.count("</script>") == 1
+    assert "p {}" in text
 
 
 def test_a_picture_has_a_frame() -> None:
-    made = picture.png(plot(40, (0, 1)), "a title", "a caption")
-    shown = Image.open(io.BytesIO(made)).convert("RGB")
-    wide, high = shown.size
+    item_ = picture.png(plot(40, (0, 1)), "a title", "a caption")
+    image = Image.open(io.BytesIO(item_)).convert("RGB")
+    wide, high = image.size
     frame = ((0, 0), (1, 1), (wide - 1, high - 1), (wide // 2, 0))
-    assert {shown.getpixel(at) for at in frame} == {rgb("rule")}
-    assert {shown.getpixel(at) for at in ((2, 2), (wide - 3, high - 3))} == {rgb("bg")}
+    assert {image.getpixel(at) for at in frame} == {rgb("rule")}
+    assert {image.getpixel(at) for at in ((2, 2), (wide - 3, high - 3))} == {rgb("bg")}
 
 
 def test_pieces_make_sentences() -> None:
@@ -153,11 +153,11 @@ def test_ticks_come_in_finenesses_and_stay_inside(limit: float, zoom: bool) -> N
     assert all(step * (len(texts) - 1) <= limit * 1.001 for step, texts in levels)
     assert 2 <= len(levels[0][1]) <= 5
     assert len(levels[-1][1]) > (2 * 64 if zoom else 5), "two ticks in sight at the strongest zoom"
-    whole = x_axis(0, 12, number, "x", integers_only=True).levels
-    assert min(step for step, _ in whole) == 1
+    integers = x_axis(0, 12, number, "x", integers_only=True).levels
+    assert min(step for step, _ in integers) == 1
 
 
-def test_spans_are_where_they_say_and_in_their_colour() -> None:
+def test_spans_have_their_position_and_colour() -> None:
     chart = plot(
         100,
         (0, 100),
@@ -174,11 +174,11 @@ def test_spans_are_where_they_say_and_in_their_colour() -> None:
         left=0,
         right=0,
     )
-    shown = painted(chart)
-    assert shown.size == (500 * SHARP, 100 * SHARP)
+    image = painted(chart)
+    assert image.size == (500 * SHARP, 100 * SHARP)
 
     def at(x: float, y: float) -> tuple[int, ...]:
-        return shown.getpixel((int(x * 5 * SHARP), int(y * SHARP)))
+        return image.getpixel((int(x * 5 * SHARP), int(y * SHARP)))
 
     assert at(10, 20) == rgb("accent")
     assert at(30, 20) == rgb("grid")
@@ -187,27 +187,27 @@ def test_spans_are_where_they_say_and_in_their_colour() -> None:
     assert at(80, 20) == rgb("grid")
 
 
-def test_very_many_spans_leave_what_a_plain_painter_leaves() -> None:
+def test_very_many_spans_look_as_painted_one_by_one() -> None:
     """Spans inside a pixel already painted are skipped: the picture is that of painting them all."""
     random = np.random.default_rng(3)
     start = np.sort(random.uniform(0, 100, 3000))
     end = start + random.exponential(0.2, 3000)
     row = random.integers(0, 3, 3000)
     colour = random.integers(0, 2, 3000)
-    made = Spans(start, end, row, colour, ["accent", "tail"], rows=3, top=0, height=30, joined=True)
-    shown = np.asarray(painted(plot(30, (0, 100), made, left=0, right=0), 200))
+    item_ = Spans(start, end, row, colour, ["accent", "tail"], rows=3, top=0, height=30, joined=True)
+    image = np.asarray(painted(plot(30, (0, 100), item_, left=0, right=0), 200))
     expected = np.full((3, 400), -1)
     reached = [0] * 3
     for a, b, r, c in zip(start, end, row, colour, strict=True):
-        left = min(399, int(a * 4))
-        right = min(400, max(left + 1, int(b * 4)))
+        start_px = min(399, int(a * 4))
+        right = min(400, max(start_px + 1, int(b * 4)))
         if right > reached[r]:
-            expected[r, left:right] = c
+            expected[r, start_px:right] = c
             reached[r] = right
     for r in range(3):
         for x in range(400):
             name = ("accent", "tail", "grid")[expected[r, x]]
-            assert tuple(shown[20 * r + 10, x]) == rgb(name), (r, x)
+            assert tuple(image[20 * r + 10, x]) == rgb(name), (r, x)
 
 
 def test_a_long_staircase_keeps_its_peaks() -> None:
@@ -233,11 +233,11 @@ def test_lanes_merge_to_spans_and_back() -> None:
 
 def test_the_tail_is_painted_as_the_tail() -> None:
     view = LaunchChart(synthetic.launch_trace(256, sm_count=20, blocks=200))  # every place has its row
-    shown = np.asarray(Image.open(io.BytesIO(view.png())).convert("RGB")).reshape(-1, 3)
+    image = np.asarray(Image.open(io.BytesIO(view.png())).convert("RGB")).reshape(-1, 3)
     tail = view.waves.in_tail
     lasted = (view.trace.end_ns - view.trace.start_ns)[view.waves.order]
     share = lasted[tail].sum() / lasted.sum()
-    orange, blue = ((shown == rgb(name)).all(axis=1).sum() for name in ("tail", "accent"))
+    orange, blue = ((image == rgb(name)).all(axis=1).sum() for name in ("tail", "accent"))
     assert orange / (orange + blue) == pytest.approx(share, abs=0.06)
     view.close()
 

@@ -56,8 +56,8 @@ def test_boxes_side_by_side_wrap_where_they_have_no_room(
 
 def test_a_column_leaves_gaps_between_what_has_a_height() -> None:
     line = picture.lay(words("a"), 100)[0]
-    shown = column(words("a"), words("b", only="page"), legend([]), words("c"), gap=7)
-    high, pen = painted(shown, 100, 5, 50)
+    box_ = column(words("a"), words("b", only="page"), legend([]), words("c"), gap=7)
+    high, pen = painted(box_, 100, 5, 50)
     assert high == 2 * line + 7
     assert pen.texts == {"a": (5, 50 + line / 2), "c": (5, 50 + line + 7 + line / 2)}
     assert painted(fold("more", words("x"), opened=False), 100)[1].texts.keys() == {"more", "x"}

@@ -49,19 +49,19 @@ def path_of(name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", WIDGETS)
-def test_a_view_looks_as_it_did_when_it_was_reviewed(name: str, snapshots: Snapshots) -> None:
+def test_a_view_has_its_reviewed_picture(name: str, snapshots: Snapshots) -> None:
     snapshots.picture(path_of(name), VIEWS[name]().png())
 
 
 @of_this_matplotlib
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_looks_as_it_did_when_it_was_reviewed(name: str, snapshots: Snapshots) -> None:
+def test_a_figure_has_its_reviewed_picture(name: str, snapshots: Snapshots) -> None:
     snapshots.picture(path_of(name), VIEWS[name]().png())
 
 
 @of_this_matplotlib
 @pytest.mark.parametrize("name", DARK)
-def test_a_figure_looks_in_the_dark_as_it_did_when_it_was_reviewed(name: str, snapshots: Snapshots) -> None:
+def test_a_dark_figure_has_its_reviewed_picture(name: str, snapshots: Snapshots) -> None:
     snapshots.picture(path_of(f"{name} dark"), FIGURES[name]().png("dark"))
 
 

@@ -38,29 +38,29 @@ def arrows(ax: Any) -> list[tuple[tuple[float, float], tuple[float, float]]]:
 
 def test_each_kernel_has_a_point_a_level_at_its_intensity_and_rate() -> None:
     ax = axes_of(RooflineChart(synthetic.roofline()))
-    found = marks(ax)
-    assert [x for x, _, _ in found] == pytest.approx(
+    marks_ = marks(ax)
+    assert [x for x, _, _ in marks_] == pytest.approx(
         [2 / 8, 2 / 12, 30 / 20, 30 / 30, 2000 / 20, 2000 / 200, 2000 / 4000]
     )
-    assert [y for _, y, _ in found] == pytest.approx([250] * 2 + [1875] * 2 + [8000] * 3)
+    assert [y for _, y, _ in marks_] == pytest.approx([250] * 2 + [1875] * 2 + [8000] * 3)
     levels: tuple[Level, ...] = ("DRAM", "L2", "DRAM", "L2", "DRAM", "L2", "shared")
-    assert [colour for *_, colour in found] == [light(COLOURS[level]) for level in levels]
+    assert [colour for *_, colour in marks_] == [light(COLOURS[level]) for level in levels]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("operations a byte moved", "GFLOP/s")
 
 
 def test_the_lowest_roof_over_a_kernel_is_named() -> None:
     chart = RooflineChart(synthetic.roofline())
-    told = chart.describe()
+    text = chart.describe()
     # 0.25 operations a byte times 2,000 GB/s; two f64 count as much as four f32; 0.5 times 20,000 GB/s.
-    assert "saxpy reaches 250 GFLOP/s, 50 % of what DRAM allows (500 GFLOP/s)" in told
-    assert "stencil reaches 1,875 GFLOP/s, 62 % of what DRAM allows (3,000 GFLOP/s)" in told
-    assert "matmul reaches 8,000 GFLOP/s, 80 % of what shared memory allows (10 TFLOP/s)" in told
+    assert "saxpy reaches 250 GFLOP/s, 50 % of what DRAM allows (500 GFLOP/s)" in text
+    assert "stencil reaches 1,875 GFLOP/s, 62 % of what DRAM allows (3,000 GFLOP/s)" in text
+    assert "matmul reaches 8,000 GFLOP/s, 80 % of what shared memory allows (10 TFLOP/s)" in text
     assert chart.record.peak(chart.record.points[1]) == pytest.approx(30e6 / (20e6 / 20_000 + 10e6 / 10_000))
     assert repr(chart).startswith("Roofline of 3 kernels: matmul reaches")
 
 
-def test_what_computes_nothing_is_named_and_has_no_point() -> None:
+def test_a_kernel_without_floating_point_has_no_point() -> None:
     chart = RooflineChart(synthetic.roofline())
     assert "copy is not in the chart: it computes no floating-point number" in chart.describe()
     assert "copy" not in [text.get_text() for text in axes_of(chart).texts]
@@ -92,27 +92,27 @@ def test_all_arrows_of_a_path_are_at_the_level_whose_traffic_changes_most() -> N
     assert "The arrows join the points of L2." in chart.describe()
 
 
-def test_modelled_points_stand_beside_measured_ones() -> None:
+def test_modelled_and_measured_points_are_drawn() -> None:
     chart = RooflineChart(synthetic.roofline(synthetic.MEASURED, modelled=True))
     ax = axes_of(chart)
-    found = marks(ax)
-    modelled = [(x, y) for x, y, colour in found if colour == light("purple")]
+    marks_ = marks(ax)
+    modelled = [(x, y) for x, y, colour in marks_ if colour == light("purple")]
     assert len(modelled) == 7
-    assert len(found) == 14
+    assert len(marks_) == 14
     assert modelled[0] == pytest.approx((0.25, 200))
     assert "where the model has them" in [text.get_text() for text in ax.get_legend().get_texts()]
     assert repr(chart).endswith("measured on NVIDIA H200.")
 
 
 def test_launches_at_one_place_share_a_label_that_stays_in_the_chart() -> None:
-    found = synthetic.roofline()
-    saxpy, _, matmul, _ = found.points
+    marks_ = synthetic.roofline()
+    saxpy, _, matmul, _ = marks_.points
     parts = [
         dataclasses.replace(saxpy, name=name, time_ns=time_ns)
         for time_ns, names in ((8e5, "abca"), (9.5e5, "d"), (12e5, "e"))
         for name in names
     ]
-    ax = axes_of(RooflineChart(dataclasses.replace(found, points=(*parts, matmul))))
+    ax = axes_of(RooflineChart(dataclasses.replace(marks_, points=(*parts, matmul))))
     labels = {text.get_text(): text.xy[1] for text in ax.texts}
     assert {"a, b and 1 more", "d", "e", "matmul"} <= set(labels)
     heights = sorted(labels[name] for name in ("a, b and 1 more", "d", "e"))
@@ -127,7 +127,7 @@ def test_names_keep_a_line_apart_and_off_the_foot() -> None:
     assert _spaced_heights([]) == []
 
 
-def under(highest: float, *gbps: float) -> Any:
+def axes_under(highest: float, *gbps: float) -> Any:
     """The axes of one launch that reaches half of what is possible, at the foot of the flat line."""
     levels: dict[Level, float] = dict(zip(("DRAM", "L2", "shared"), gbps, strict=True))  # type: ignore[arg-type]
     point = RooflinePoint(
@@ -145,19 +145,19 @@ def under(highest: float, *gbps: float) -> Any:
     ("ridge", "low", "high"),
     [(19, 1, 100), (20, 1, 1_000), (10.5, 1, 100), (10.3, 0.1, 100), (76, 1, 1_000), (190, 10, 1_000)],
 )
-def test_the_axis_of_intensities_has_room_beside_the_ridge(ridge: float, low: float, high: float) -> None:
-    assert under(ridge, 1, 10, 100).get_xlim() == pytest.approx((low, high))
+def test_the_axis_of_intensities_extends_beyond_the_ridge(ridge: float, low: float, high: float) -> None:
+    assert axes_under(ridge, 1, 10, 100).get_xlim() == pytest.approx((low, high))
 
 
 @pytest.mark.parametrize(
     ("highest", "low", "high"), [(131, 1, 1_000), (129.9, 0.1, 1_000), (76, 0.1, 100), (77, 0.1, 1_000)]
 )
 def test_the_axis_of_rates_has_room_above_the_highest(highest: float, low: float, high: float) -> None:
-    assert under(highest, highest, 2e3, 3e3).get_ylim() == pytest.approx((low, high))
+    assert axes_under(highest, highest, 2e3, 3e3).get_ylim() == pytest.approx((low, high))
 
 
 def test_each_ceiling_is_where_its_rate_puts_it() -> None:
-    ax = under(10, 1, 10, 99)
+    ax = axes_under(10, 1, 10, 99)
     slopes = {line.get_label().partition(":")[0]: line for line in ax.lines}
     for name, gbps in (("DRAM", 1), ("L2", 10), ("shared memory", 99)):
         x, y = (np.asarray(data) for data in slopes[name].get_data())
@@ -165,6 +165,6 @@ def test_each_ceiling_is_where_its_rate_puts_it() -> None:
         assert y[-1] == pytest.approx(10), "it ends at the flat line"
     assert slopes["DRAM"].get_label() == "DRAM: 1 GB/s"
     assert "f32 10 GFLOP/s" in [text.get_text() for text in ax.texts]
-    out_of_sight = under(10, 1, 10, 100)  # its slope would end where the chart begins
+    out_of_sight = axes_under(10, 1, 10, 100)  # its slope would end where the chart begins
     (shared,) = [line for line in out_of_sight.lines if line.get_label().startswith("shared")]
     assert not len(shared.get_xdata())

@@ -26,8 +26,8 @@ def text_of(view: Any) -> str:
     if left_out > 0:
         described[MOST_LINES:] = [f"... and {left_out} more lines"]
     controls = [
-        f"{each['label']}: {each['texts'][0]} to {each['texts'][-1]}"
-        for each in getattr(view, "controls", ())
+        f"{control['label']}: {control['texts'][0]} to {control['texts'][-1]}"
+        for control in getattr(view, "controls", ())
     ]
     sentence = "" if described[0] == repr(view) else repr(view)
     parts = [view.title, sentence, "\n".join(described), view.caption, "\n".join(controls)]
@@ -35,13 +35,13 @@ def text_of(view: Any) -> str:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_view_says_what_it_said_when_it_was_reviewed(name: str, snapshots: Snapshots) -> None:
+def test_a_view_has_its_reviewed_text(name: str, snapshots: Snapshots) -> None:
     view = VIEWS[name]()
     snapshots.text(path_of("views", name), text_of(view))
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_says_what_it_said_when_it_was_reviewed(name: str, snapshots: Snapshots) -> None:
+def test_a_table_has_its_reviewed_text(name: str, snapshots: Snapshots) -> None:
     snapshots.text(path_of("tables", name), f"{TABLES[name]()!r}\n")
 
 

@@ -28,8 +28,8 @@ def rgb(name: str) -> tuple[int, ...]:
     return tuple(bytes.fromhex(palette.light(name)[1:]))
 
 
-def items(record: Timeline, *more: Timeline) -> list[dict]:
-    return [item.wire() for item in chart(lanes_of([record, *more]), "label").items]
+def items(record: Timeline, *others: Timeline) -> list[dict]:
+    return [item.wire() for item in chart(lanes_of([record, *others]), "label").items]
 
 
 @pytest.mark.parametrize("streams", [1, 4, 12, 30])
@@ -43,13 +43,13 @@ def test_every_bar_has_a_place_of_its_own(streams: int) -> None:
             assert mine.any()
             if lanes.lanes[row] < 8:
                 assert (lanes.start[mine][1:] >= lanes.end[mine][:-1]).all()
-    shown = chart([lanes], "label")
-    assert shown.height <= 276 + 40
+    pixels_ = chart([lanes], "label")
+    assert pixels_.height <= 276 + 40
     assert len(lanes.folded) == max(0, streams - 12 + bool(streams > 12) * 0) or streams == 30
-    named = [lanes.row_name(place) for place in lanes.row_keys]
-    assert named[:5] == ["NVTX", "", "", "host calls", "host waits"]
+    names = [lanes.row_name(place) for place in lanes.row_keys]
+    assert names[:5] == ["NVTX", "", "", "host calls", "host waits"]
     if streams == 30:
-        assert named[-1] == f"{len(lanes.folded)} more streams"
+        assert names[-1] == f"{len(lanes.folded)} more streams"
         assert len(lanes.row_keys) - 5 == 30 - len(lanes.folded) + 1
         assert ("stream", 0, 36) not in lanes.folded, "it has an operation more than the others"
 
@@ -60,22 +60,22 @@ def test_columns_follow_the_record() -> None:
     assert (np.diff(track["x0"]) >= 0).all()
     by_number = {each.correlation_id: each for each in record.activities}
     streams = {"default stream": 7, "stream 1": 8, "stream 2": 9, "stream 3": 10}
-    seen = set()
-    for at in range(track["x0"].size):
-        activity = by_number.get(int(track["operation"][at]))
-        row = track["row_names"][track["row"][at]]
+    numbers = set()
+    for index in range(track["x0"].size):
+        activity = by_number.get(int(track["operation"][index]))
+        row = track["row_names"][track["row"][index]]
         if activity is None or row == "host calls":
             continue
-        seen.add(activity.correlation_id)
+        numbers.add(activity.correlation_id)
         assert streams[row] == activity.stream_id
-        assert (track["x0"][at], track["x1"][at]) == (activity.start_ns, activity.end_ns)
-        assert track["names"][track["name"][at]] == activity.name
-        assert track["size"][at] == activity.size_bytes
-        colour = track["colours"][track["colour"][at]]
+        assert (track["x0"][index], track["x1"][index]) == (activity.start_ns, activity.end_ns)
+        assert track["names"][track["name"][index]] == activity.name
+        assert track["size"][index] == activity.size_bytes
+        colour = track["colours"][track["colour"][index]]
         assert (
             colour in {"HtoD": ("good",), "DtoH": ("warn",), None: ("accent", "accent-2")}[activity.copy_kind]
         )
-    assert seen == set(by_number)
+    assert numbers == set(by_number)
     square, cube = (
         {int(c) for c, n in zip(track["colour"], track["name"], strict=True) if track["names"][n] == name}
         for name in ("square", "cube")
@@ -97,16 +97,16 @@ def test_columns_follow_the_record() -> None:
     ],
 )
 def test_bars_have_short_names(name: str, short: str) -> None:
-    made = timelines.alone()
-    record = replace(made, activities=(replace(made.activities[0], name=name),))
+    record_ = timelines.alone()
+    record = replace(record_, activities=(replace(record_.activities[0], name=name),))
     assert items(record)[0]["shorts"] == [short]
     assert items(record)[0]["names"] == [name]
 
 
 def test_an_event_wait_is_an_arrow_from_end_to_start() -> None:
     record = timelines.overlapped()
-    by_number = {each.correlation_id: each for each in record.activities}
-    (waiting,) = [each for each in record.activities if each.name == "sum"]
+    by_number = {activity.correlation_id: activity for activity in record.activities}
+    (waiting,) = [activity for activity in record.activities if activity.name == "sum"]
     (source,) = (by_number[number] for number in waiting.after)
     (lanes,) = lanes_of([record])
     assert lanes.arrows == ([(record.activities.index(source), record.activities.index(waiting))], [])
@@ -114,23 +114,26 @@ def test_an_event_wait_is_an_arrow_from_end_to_start() -> None:
     assert (arrow["x0"].tolist(), arrow["x1"].tolist()) == ([source.end_ns], [waiting.start_ns])
     assert arrow["y0"][0] < arrow["y1"][0], "from the default stream down to stream 3"
     # CUPTI tells the wait and the event's operations, not what each operation followed.
-    told = replace(
-        record, method="CUPTI", activities=tuple(replace(each, after=()) for each in record.activities)
+    cupti = replace(
+        record,
+        method="CUPTI",
+        activities=tuple(replace(activity, after=()) for activity in record.activities),
     )
-    assert Lanes(told, 4).arrows == lanes.arrows
+    assert Lanes(cupti, 4).arrows == lanes.arrows
     # Without the wait the order is still there, but nobody asked for it.
     silent = replace(record, synchronizations=())
     assert Lanes(silent, 4).arrows == ([], lanes.arrows[0])
 
 
-def test_a_wait_holds_back_only_what_was_given_after_it() -> None:
+def test_a_wait_delays_only_later_operations() -> None:
     ops = (
         timelines.copy(7, 1, 0, 100, "HtoD"),
         timelines.kernel(8, 2, 150, 250, "before"),
         timelines.kernel(8, 3, 260, 300, "after"),
     )
     calls = tuple(
-        timelines.HostCall("cudaLaunchKernel", at, at + 1, 1, n) for n, at in ((1, 1), (2, 5), (3, 20))
+        timelines.HostCall("cudaLaunchKernel", index, index + 1, 1, n)
+        for n, index in ((1, 1), (2, 5), (3, 20))
     )
     wait = Synchronization(
         type="STREAM_WAIT_EVENT",
@@ -157,12 +160,12 @@ def test_launches_of_graphs_are_framed() -> None:
     once = timelines.tiny_kernels(10, graph=True)
     second = tuple(
         replace(
-            each,
-            start_ns=each.start_ns + 100_000,
-            end_ns=each.end_ns + 100_000,
-            correlation_id=each.correlation_id + 10,
+            activity,
+            start_ns=activity.start_ns + 100_000,
+            end_ns=activity.end_ns + 100_000,
+            correlation_id=activity.correlation_id + 10,
         )
-        for each in once.activities
+        for activity in once.activities
     )
     record = replace(once, activities=once.activities + second, end_ns=once.end_ns + 100_000)
     first = once.activities[0].start_ns
@@ -186,7 +189,7 @@ def test_two_timelines_have_one_axis_and_each_its_own_start() -> None:
     assert track is not None
     for panel, record in enumerate((eager, graph)):
         mine = (track["panel"] == panel) & (track["operation"] >= 0)
-        starts = {each.start_ns - record.start_ns for each in record.activities}
+        starts = {activity.start_ns - record.start_ns for activity in record.activities}
         assert starts <= set(track["x0"][mine].tolist())
     texts = [text for item in view.draw().boxes[1].items if item.kind == "labels" for text in item.text]
     assert "eager: 322 µs, measured on NVIDIA H200" in texts
@@ -225,15 +228,15 @@ def test_a_slider_shows_another_timeline_or_says_why_not() -> None:
     assert "\n4 chunks.\nrun: " in view.describe()
     assert "red arrows: 1 read" in str(view.scene)
     assert view.scene != before
-    shown = view.scene
+    pixels_ = view.scene
     view.chunks = 16
     assert view.error == "The run with 16 chunks failed. ValueError: too many"
     assert (view.pictured, view.pictures) == ({"chunks": 4}, 2), "the page is answered all the same"
-    assert view.scene == shown
+    assert view.scene == pixels_
     view.close()
 
 
-def test_what_was_lost_and_what_was_not_seen_is_said() -> None:
+def test_lost_records_and_limits_are_noted() -> None:
     record = replace(timelines.alone(), lost=12, method="events", note="Copies are not seen.")
     view = TimelineView(record)
     assert "event pairs" in view.caption
@@ -273,14 +276,14 @@ def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy()
     box = plot(10, (0, 100_000), item, left=0, right=0)
     pen = picture.Pen(100, 10)
     picture.lay(box, 100)[1](pen, 0, 0)
-    shown = np.asarray(pen.image)[10]
+    pixels_ = np.asarray(pen.image)[10]
     points = np.full(100_000, -1)
     for a, b, c in zip(start, end, colour, strict=True):
         points[a:b] = c
     wrong = 0
     for x in range(200):
-        here = points[500 * x : 500 * (x + 1)]
-        owners, many = np.unique(here[here >= 0], return_counts=True)
+        points_ = points[500 * x : 500 * (x + 1)]
+        owners, many = np.unique(points_[points_ >= 0], return_counts=True)
         if not owners.size:
             expected = {rgb("panel")} if x != 198 else {rgb(f"{item.colours[colour[-1]]}-pale")}
         else:
@@ -292,8 +295,8 @@ def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy()
                 if many.sum() < 240
                 else {rgb(name), rgb(f"{name}-pale")}
             )
-        wrong += tuple(shown[x].tolist()) not in expected
-        assert x != 198 or tuple(shown[x].tolist()) in expected, "one of no length shows, too"
+        wrong += tuple(pixels_[x].tolist()) not in expected
+        assert x != 198 or tuple(pixels_[x].tolist()) in expected, "one of no length shows, too"
     assert wrong <= 4, "a bar of more than five pixels leaves its last one to the ground"
 
 
@@ -307,13 +310,13 @@ def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy()
         (7.2e9, 7.2e9 + 3e6, "time since the start + 7 s (ms)", "200.0"),
     ],
 )
-def test_the_axis_has_a_unit_that_suits_what_is_in_sight(
+def test_the_unit_of_the_axis_suits_the_visible_range(
     low: float, high: float, title: str, first: str
 ) -> None:
     name, ticks = time_ticks(low, high, 8, "the start")
     assert name == title
     assert ticks[0][1] == first
-    assert all(low <= at <= high for at, _ in ticks)
+    assert all(low <= index <= high for index, _ in ticks)
     assert 4 <= len(ticks) <= 9
     assert len({text for _, text in ticks}) == len(ticks), "no two ticks have one text"
 
@@ -328,13 +331,13 @@ def test_thirty_thousand_operations_fit_into_a_page() -> None:
 def test_time_to_lay_out_grows_no_faster_than_the_number_of_names() -> None:
     def laid_s(count: int) -> float:
         record = timelines.many(count)
-        named = tuple(replace(a, name=f"kernel {n}") for n, a in enumerate(record.activities))
+        names = tuple(replace(a, name=f"kernel {n}") for n, a in enumerate(record.activities))
         took = []
         for _ in range(3):  # other things take time, too: the least is what it needs
             gc.collect()
-            begun = time.thread_time()
-            items(replace(record, activities=named))
-            took.append(time.thread_time() - begun)
+            start_s = time.thread_time()
+            items(replace(record, activities=names))
+            took.append(time.thread_time() - start_s)
         return min(took)
 
     laid_s(1000)
@@ -343,8 +346,8 @@ def test_time_to_lay_out_grows_no_faster_than_the_number_of_names() -> None:
 
 def test_the_picture_holds_every_engine_in_its_colour() -> None:
     view = TimelineView(timelines.overlapped())
-    shown = np.asarray(Image.open(__import__("io").BytesIO(view.png())).convert("RGB")).reshape(-1, 3)
-    colours = {tuple(each) for each in np.unique(shown, axis=0).tolist()}
+    pixels_ = np.asarray(Image.open(__import__("io").BytesIO(view.png())).convert("RGB")).reshape(-1, 3)
+    colours = {tuple(activity) for activity in np.unique(pixels_, axis=0).tolist()}
     for engine in ("kernel", "other kernel", "HtoD", "DtoH", "wait", "hidden", "range"):
         assert rgb(ENGINES[engine][0]) in colours, engine
     assert Time(0).kind == "time"

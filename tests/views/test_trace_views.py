@@ -83,7 +83,7 @@ def heads(loops: Loops, run: int) -> list[int]:
     return [int(loops.turn_begin[turn]) for turn in loops.turns(run)]
 
 
-def test_every_turn_of_nested_loops_is_found() -> None:
+def test_every_iteration_of_nested_loops_is_identified() -> None:
     trace = nested(6)
     loops = find_loops(trace)
     assert [len(loops.turns(run)) for run in range(len(loops))] == [6, *[4] * 6]
@@ -119,7 +119,7 @@ def test_moves_by_iteration() -> None:
     assert ", iteration 2 of 6, inside it 1 of 4: " in steps.sentence(inner[0])
 
 
-def test_a_cut_loop_says_that_it_went_on() -> None:
+def test_a_truncated_loop_is_marked_as_incomplete() -> None:
     trace = nested(6, max_steps=60)
     assert trace.truncated
     loops = find_loops(trace)
@@ -174,14 +174,14 @@ def test_the_course_call_traces_a_whole_block() -> None:
     np.testing.assert_array_equal(x.get(), np.arange(96)[::-1])
     assert [warp for warp, *_ in view.contents["warps"]] == [0, 1, 2]
     assert view.contents["shared"]["word_events"]["$"][2] == 384 // 4 + 1
-    one = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), warp=2)
-    assert [warp for warp, *_ in one.contents["warps"]] == [2]
-    np.testing.assert_array_equal(one.trace.pc, view.trace.pc)
+    single = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), warp=2)
+    assert [warp for warp, *_ in single.contents["warps"]] == [2]
+    np.testing.assert_array_equal(single.trace.pc, view.trace.pc)
     cut = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), max_steps=20, whole_block=True)
     assert "The trace stops after 20 steps of all warps; the block ran on." in cut.describe()
-    for each in (view, one, cut):
-        assert each.png().startswith(b"\x89PNG")
-        each.close()
+    for view_ in (view, single, cut):
+        assert view_.png().startswith(b"\x89PNG")
+        view_.close()
 
 
 @pytest.mark.parametrize("whole_block", [False, True])

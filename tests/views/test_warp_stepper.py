@@ -31,7 +31,7 @@ def test_lines_begin_where_the_line_changes(steps: WarpSteps) -> None:
     assert steps.moves["next_line"].tolist() == following
 
 
-def test_a_step_without_a_line_belongs_to_the_line_beside_it(steps: WarpSteps) -> None:
+def test_a_step_without_a_line_belongs_to_a_neighbouring_line(steps: WarpSteps) -> None:
     line = steps.trace.line.copy()
     line[[0, 3]] = 0
     # After the fourth step lanes part: it belongs to what they did together.
@@ -48,11 +48,11 @@ def test_moves(steps: WarpSteps) -> None:
 
 
 def test_ideal_costs_are_those_of_the_distinct_bytes(steps: WarpSteps) -> None:
-    for at, step in enumerate(steps.accesses.tolist()):
+    for index, step in enumerate(steps.accesses.tolist()):
         touched = {a for a in steps.trace.address[step].tolist() if a >= 0}
         size = 4 * len(touched)
-        assert steps.ideal_sectors[at] == -(-size // 32)
-        assert steps.ideal_wavefronts[at] == -(-size // 128)
+        assert steps.ideal_sectors[index] == -(-size // 32)
+        assert steps.ideal_wavefronts[index] == -(-size // 128)
 
 
 def test_a_ragged_last_warp_counts_its_own_threads() -> None:
@@ -75,13 +75,15 @@ def rows_of(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Rows of 32 values as the browser reads them."""
     out = np.zeros((columns["x_at"].size, 32), np.uint64)
     table = columns["x_table"].reshape(-1, 32).astype(np.uint64)
-    for n, at in enumerate(columns["x_at"].tolist()):
-        if at < 0:
-            base = int(columns["x_base"][~at])
-            stride = int(columns["x_stride"][~at])
+    for n, index in enumerate(columns["x_at"].tolist()):
+        if index < 0:
+            base = int(columns["x_base"][~index])
+            stride = int(columns["x_stride"][~index])
             out[n] = [(base + stride * lane) % (1 << 64) for lane in range(32)]
         else:
-            out[n] = table[at >> 1] | (table[(at >> 1) + 1] << np.uint64(32) if at & 1 else np.uint64(0))
+            out[n] = table[index >> 1] | (
+                table[(index >> 1) + 1] << np.uint64(32) if index & 1 else np.uint64(0)
+            )
     return out
 
 
@@ -130,7 +132,7 @@ def test_differing_masks_are_pointed_out() -> None:
     assert "(line 9): predicted mask 0x00555555, measured mask 0x00555554." in text
 
 
-def test_paths_in_another_order_are_equal_and_said_to_be() -> None:
+def test_paths_in_another_order_are_equal() -> None:
     trace = synthetic.warp_trace(n=24)
     measured = synthetic.measured_blocks(trace)
     order = [0, 1, 3, 2, 4, 5]
@@ -138,7 +140,7 @@ def test_paths_in_another_order_are_equal_and_said_to_be() -> None:
     assert "another order" in confirm(trace, swapped)
 
 
-def test_a_missing_block_is_no_confirmation() -> None:
+def test_a_missing_block_is_not_a_confirmation() -> None:
     trace = synthetic.warp_trace(n=24)
     measured = synthetic.measured_blocks(trace)
     doubled = replace(
@@ -164,7 +166,7 @@ def test_results_are_read_by_the_instructions_type(text: str, declared: str, exp
     assert value_type(text, declared) == expected
 
 
-def test_shared_memory_is_said_as_its_writes_leave_it() -> None:
+def test_shared_memory_follows_its_writes() -> None:
     """Pieces of 1, 2, 4 and 8 bytes over each other, several to a step, against playing them one by one."""
     random = np.random.default_rng(11)
     rows = 60
@@ -183,9 +185,11 @@ def test_shared_memory_is_said_as_its_writes_leave_it() -> None:
     )
     states = SharedStates(shared)
     moments = np.arange(-1, 32)
-    for moment, said in zip(moments.tolist(), states.sentence_index(moments).tolist(), strict=True):
+    for moment, message in zip(moments.tolist(), states.sentence_index(moments).tolist(), strict=True):
         memory, written = shared_at(shared, moment)
-        assert states.sentences[said] == (f"Shared memory: {written.sum()} of {size} bytes written so far.")
+        assert states.sentences[message] == (
+            f"Shared memory: {written.sum()} of {size} bytes written so far."
+        )
         events = shared.sequence[states.row] <= moment
         words = np.full(states.words, 0xFFFFFFFF, np.uint32)
         for word in range(states.words):
@@ -207,22 +211,22 @@ extern "C" __global__ void counted(const int* w, int* x, int n)
 """
 
 
-def watched_view(**asked: object) -> WarpStepper:
+def watched_view(**options: object) -> WarpStepper:
     gl.use_device("virtual:A100")
     w = cp.arange(4, dtype=np.int32) + 1
     x = cp.zeros(64, dtype=np.int32)
     kernel = cp.RawKernel(WATCHED, "counted")
-    return gl.warps(kernel, 1, 64, (w, x, np.int32(40)), **asked)
+    return gl.warps(kernel, 1, 64, (w, x, np.int32(40)), **options)
 
 
-def test_a_view_begins_where_it_first_stops_and_says_so() -> None:
+def test_a_view_starts_at_its_first_stop() -> None:
     view = watched_view(watch=["sum", "x[i + 60]"], stop=["any(sum > 3)", "write x[41]"])
     (sums, write), trace = view.trace.stops, view.trace
     assert view.step == sums.step[0] > 0
     assert write.step.size == 0
     line = int(trace.line[view.step])
-    said = f"Stop at any(sum > 3): 1 time, first at instruction {view.step + 1} (line {line})."
-    assert said in repr(view)
+    message = f"Stop at any(sum > 3): 1 time, first at instruction {view.step + 1} (line {line})."
+    assert message in repr(view)
     assert "Stop at write x[41]: never." in repr(view)
     assert "Stop 1 of 1, any(sum > 3): true in lane" in view.describe()
     assert view.describe().splitlines()[-2:] == [
@@ -235,9 +239,9 @@ def test_a_view_begins_where_it_first_stops_and_says_so() -> None:
         "x[i + 60] in lane 7: outside: the indices of x are 0 to 63",
     ]
     assert view.register == "sum"
-    drawn = str(view.draw())
-    assert said in drawn
-    assert "sum in lane 7: 6; x[i + 60] in lane 7: outside" in drawn
+    text_ = str(view.draw())
+    assert message in text_
+    assert "sum in lane 7: 6; x[i + 60] in lane 7: outside" in text_
     view.close()
 
 
@@ -255,17 +259,17 @@ def test_moves_between_stops_are_those_that_a_walk_finds() -> None:
     steps = view.steps
     stops = sorted({step for stop in view.trace.stops for step in stop.step.tolist()})
     assert len(stops) > 4
-    of = steps.visits.of.tolist()
-    for here in range(len(steps)):
-        ahead = [s for s in stops if s > here]
-        behind = [s for s in stops if s < here]
-        assert steps.moves["next_stop"][here] == next(iter(ahead), here)
-        assert steps.moves["previous_stop"][here] == (behind[-1] if behind else here)
-        later = [s for s in stops if of[s] > of[here]]
-        earlier = [s for s in stops if of[s] < of[here]]
-        assert steps.moves["next_stop_visit"][here] == next(iter(later), here)
-        first = next((s for s in earlier if of[s] == of[earlier[-1]]), here)
-        assert steps.moves["previous_stop_visit"][here] == first
+    visit_of = steps.visits.of.tolist()
+    for step_ in range(len(steps)):
+        ahead = [s for s in stops if s > step_]
+        earlier_stops = [s for s in stops if s < step_]
+        assert steps.moves["next_stop"][step_] == next(iter(ahead), step_)
+        assert steps.moves["previous_stop"][step_] == (earlier_stops[-1] if earlier_stops else step_)
+        later = [s for s in stops if visit_of[s] > visit_of[step_]]
+        earlier = [s for s in stops if visit_of[s] < visit_of[step_]]
+        assert steps.moves["next_stop_visit"][step_] == next(iter(later), step_)
+        first = next((s for s in earlier if visit_of[s] == visit_of[earlier[-1]]), step_)
+        assert steps.moves["previous_stop_visit"][step_] == first
     view.close()
 
 
@@ -277,7 +281,7 @@ def test_lanes_are_named_in_few_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "kind", "said"),
+    ("bits", "kind", "message"),
     [
         (3, "pred", "true"),
         (2, "pred", "false"),
@@ -289,5 +293,5 @@ def test_lanes_are_named_in_few_words() -> None:
         (0x3E00, "f16", "1.5"),
     ],
 )
-def test_bits_are_read_as_their_type_says(bits: int, kind: str, said: str) -> None:
-    assert step_text.read_bits(bits, kind) == said
+def test_bits_are_formatted_by_type(bits: int, kind: str, message: str) -> None:
+    assert step_text.read_bits(bits, kind) == message

@@ -29,7 +29,7 @@ def line(number: int, text: str = "") -> SourceLine:
     return SourceLine("cell 12", number, text)
 
 
-def kernel(stream: int, number: int, start: int, end: int, name: str = "scale", **more: Any) -> Activity:
+def kernel(stream: int, number: int, start: int, end: int, name: str = "scale", **fields: Any) -> Activity:
     shape = {"grid": (4096, 1, 1), "block": (256, 1, 1)}
     return Activity(
         kind="CONCURRENT_KERNEL",
@@ -39,13 +39,13 @@ def kernel(stream: int, number: int, start: int, end: int, name: str = "scale", 
         correlation_id=number,
         start_ns=start,
         end_ns=end,
-        **{**shape, **more},
+        **{**shape, **fields},
     )
 
 
-def copy(stream: int, number: int, start: int, end: int, kind: str, **more: Any) -> Activity:
+def copy(stream: int, number: int, start: int, end: int, kind: str, **fields: Any) -> Activity:
     words = {"HtoD": "Host -> Device", "DtoH": "Device -> Host"}.get(kind, "Device -> Device")
-    given = {"size_bytes": MIB, "copy_kind": kind, "pinned": True, **more}
+    defaults = {"size_bytes": MIB, "copy_kind": kind, "pinned": True, **fields}
     return Activity(
         kind="MEMCPY",
         name=f"Memcpy {kind} ({words})",
@@ -54,7 +54,7 @@ def copy(stream: int, number: int, start: int, end: int, kind: str, **more: Any)
         correlation_id=number,
         start_ns=start,
         end_ns=end,
-        **given,
+        **defaults,
     )
 
 
@@ -135,7 +135,8 @@ def overlapped(
         ),
     )
     infos = tuple(
-        StreamInfo(0, at + 7, "default stream" if not at else f"stream {at}") for at in range(streams)
+        StreamInfo(0, index + 7, "default stream" if not index else f"stream {index}")
+        for index in range(streams)
     )
     method = "model" if provenance.source == "modelled" else "CUPTI"
     note = "The host's own work is not modelled."
@@ -171,8 +172,15 @@ def tiny_kernels(count: int = 40, graph: bool = False, provenance: Provenance = 
     )
     source = line(5, "y = gelu(x)")
     calls = tuple(
-        HostCall("cudaLaunchKernel", at.start_ns - 6_000, at.start_ns - 1_000, 1, at.correlation_id, source)
-        for at in ops
+        HostCall(
+            "cudaLaunchKernel",
+            index.start_ns - 6_000,
+            index.start_ns - 1_000,
+            1,
+            index.correlation_id,
+            source,
+        )
+        for index in ops
     )
     if graph:
         source = line(2, "graph.launch()")
@@ -195,19 +203,19 @@ def many(count: int = 100_000, streams: int = 12, seed: int = 1) -> Timeline:
     took = (10 ** random.normal(3.6, 0.5, count)).astype(int) + 100
     gap = (10 ** random.normal(3.2, 0.8, count)).astype(int)
     tail = np.zeros(streams, int)
-    what = random.integers(0, 10, count)
+    kinds = random.integers(0, 10, count)
     ops = []
     for number in range(count):
         s = int(stream[number])
         start = int(tail[s] + gap[number])
         end = start + int(took[number])
         tail[s] = end
-        kind = "HtoD" if what[number] == 0 else "DtoH" if what[number] == 1 else ""
-        after = (number,) if what[number] == 5 and number and ops[-1].end_ns <= start else ()
+        kind = "HtoD" if kinds[number] == 0 else "DtoH" if kinds[number] == 1 else ""
+        after = (number,) if kinds[number] == 5 and number and ops[-1].end_ns <= start else ()
         ops.append(
             copy(s + 7, number + 1, start, end, kind, size_bytes=int(took[number]) * 20)
             if kind
-            else kernel(s + 7, number + 1, start, end, f"kernel_{what[number]}", after=after)
+            else kernel(s + 7, number + 1, start, end, f"kernel_{kinds[number]}", after=after)
         )
     ops.sort(key=lambda op: op.start_ns)
     return Timeline(
@@ -216,8 +224,8 @@ def many(count: int = 100_000, streams: int = 12, seed: int = 1) -> Timeline:
 
 
 def two_devices() -> Timeline:
-    made = overlapped(2, 4)
-    other = tuple(
+    first = overlapped(2, 4)
+    second = tuple(
         replace(
             op,
             device_id=1,
@@ -226,14 +234,14 @@ def two_devices() -> Timeline:
             correlation_id=op.correlation_id + 100,
             after=(),
         )
-        for op in made.activities
+        for op in first.activities
     )
     exchanged = replace(
-        copy(8, 300, made.end_ns, made.end_ns + 50_000, "PtoP", after=(other[-1].correlation_id,)),
+        copy(8, 300, first.end_ns, first.end_ns + 50_000, "PtoP", after=(second[-1].correlation_id,)),
         kind="MEMCPY2",
     )
-    ops = tuple(sorted((*made.activities, *other, exchanged), key=lambda op: op.start_ns))
-    return replace(made, activities=ops, end_ns=made.end_ns + 60_000)
+    ops = tuple(sorted((*first.activities, *second, exchanged), key=lambda op: op.start_ns))
+    return replace(first, activities=ops, end_ns=first.end_ns + 60_000)
 
 
 def alone() -> Timeline:
@@ -272,8 +280,10 @@ def threads() -> Timeline:
         for n in range(7)
     )
     waits = tuple(
-        Synchronization(type=kind, device_id=0, stream_id=None, start_ns=at, end_ns=at + 40, hidden=at > 500)
-        for at, kind in ((100, "STREAM_SYNCHRONIZE"), (900, "CONTEXT_SYNCHRONIZE"))
+        Synchronization(
+            type=kind, device_id=0, stream_id=None, start_ns=index, end_ns=index + 40, hidden=index > 500
+        )
+        for index, kind in ((100, "STREAM_SYNCHRONIZE"), (900, "CONTEXT_SYNCHRONIZE"))
     )
     return Timeline(
         provenance=MEASURED,

@@ -60,21 +60,23 @@ def accesses(truncated: bool = False) -> AccessTrace:
         (14, "sust.b.2d.b32", "global", "store", 4, 4, 3),
         (14, "ld.global.f32", "global", "load", 4, 4, 0),
     ]
-    found = []
+    records = []
     site = []
     address = []
     lanes = np.arange(32)
-    for at, (line, text, space, rule, size, stride, requests) in enumerate(kinds):
+    for index, (line, text, space, rule, size, stride, requests) in enumerate(kinds):
         places = np.where(lanes < 30, 4096 + stride * lanes, -1)
-        one = replace(AccessPattern().access(space, rule), addresses=tuple(places.tolist()), size_bytes=size)
-        memory = one.memory()
-        banks = one.banks()
+        first = replace(
+            AccessPattern().access(space, rule), addresses=tuple(places.tolist()), size_bytes=size
+        )
+        memory = first.memory()
+        banks = first.banks()
         sectors = memory.sectors if space != "shared" else 0
         passes = banks.wavefronts if space == "shared" else 0
         ideal = banks.ideal_wavefronts if space == "shared" else 0
-        found.append(
+        records.append(
             AccessCounters(
-                pc=at,
+                pc=index,
                 line=line,
                 text=f"{text} %f1, [%rd1];",
                 space=space,
@@ -89,9 +91,9 @@ def accesses(truncated: bool = False) -> AccessTrace:
             )
         )
         mine = min(requests, 2) * (line != 6)
-        site += [at] * mine
+        site += [index] * mine
         address += [places + 32 * turn * (places >= 0) for turn in range(mine)]
-    spaces = [SPACES.index(kinds[at][2]) for at in site]
+    spaces = [SPACES.index(kinds[index][2]) for index in site]
     counters = KernelCounters(
         provenance=synthetic.MODELLED,
         kernel_name="scale_roots",
@@ -100,7 +102,7 @@ def accesses(truncated: bool = False) -> AccessTrace:
         shared_bytes=4224,
         warp_instructions=900,
         thread_instructions=28_000,
-        accesses=tuple(found),
+        accesses=tuple(records),
     )
     return AccessTrace(
         counters=counters,
@@ -139,12 +141,12 @@ def _chosen(view: Any, **chosen: Any) -> Any:
 
 def refusals() -> MemorySamples:
     """A pool with a limit that is set late, refusals, gaps, seven lines, and much that is not the pool's."""
-    at = np.arange(40.0)
-    used = MIB * (1 + at % 7)
+    index = np.arange(40.0)
+    used = MIB * (1 + index % 7)
     used[[2, 3, 4, 9, 10, 39]] = np.nan
     reserved = 12 * used
     reserved[15:18] = np.nan
-    limit = np.where(at < 20, 0.0, 30.0 * MIB)
+    limit = np.where(index < 20, 0.0, 30.0 * MIB)
     # time, allocations, bytes, frees, bytes, failures, line
     rows = [(1e8 * n, n % 3, MIB * n, (n + 1) % 2, MIB, n == 8, n % 9 - 1) for n in range(0, 36, 4)]
     lines = tuple(SourceLine("cell [4]", n, f"x{n} = f()" if n % 2 else "") for n in range(8))
@@ -155,7 +157,7 @@ def refusals() -> MemorySamples:
         reserved_bytes=reserved,
         peak_bytes=1.5 * used,
         limit_bytes=limit,
-        device_bytes=np.where(at > 5, 1e9 + 1e7 * at, np.nan),
+        device_bytes=np.where(index > 5, 1e9 + 1e7 * index, np.nan),
         marks=MemoryMarks.of(np.array(rows, np.float64)),
         lines=lines,
         note="The driver was restarted.",
@@ -165,25 +167,25 @@ def refusals() -> MemorySamples:
 
 def unknown_memory() -> MemorySamples:
     """One reading, of which the device tells nothing."""
-    one = replace(synthetic.memory_samples(10), time_ns=np.zeros(1))
+    first = replace(synthetic.memory_samples(10), time_ns=np.zeros(1))
     nothing = np.full(1, np.nan)
     names = ("used_bytes", "reserved_bytes", "peak_bytes", "limit_bytes", "device_bytes", "others_bytes")
-    return replace(one, marks=MemoryMarks.of(np.zeros((0, 7))), lines=(), **dict.fromkeys(names, nothing))
+    return replace(first, marks=MemoryMarks.of(np.zeros((0, 7))), lines=(), **dict.fromkeys(names, nothing))
 
 
 def hot() -> LoadSamples:
     """Long, with pauses, every kind of clock's reason, and all that a device can tell of itself."""
     record = synthetic.load_samples(1500)
-    at = np.arange(1500)
+    index = np.arange(1500)
     columns = dict(record.columns)
-    reasons = np.array([0, 0x1, 0x8, 0x4, 0x2, 0x24, 0x80])[at // 30 % 7].astype(float)
+    reasons = np.array([0, 0x1, 0x8, 0x4, 0x2, 0x24, 0x80])[index // 30 % 7].astype(float)
     columns |= {
-        "tensor": 0.0004 + 0 * at,
-        "fp32": at % 50 / 10.0,
+        "tensor": 0.0004 + 0 * index,
+        "fp32": index % 50 / 10.0,
         "clock_reasons": reasons,
-        "energy": 3000 + 40.0 * at,
+        "energy": 3000 + 40.0 * index,
     }
-    columns = {name: np.where(at // 100 % 5 == 3, np.nan, column) for name, column in columns.items()}
+    columns = {name: np.where(index // 100 % 5 == 3, np.nan, column) for name, column in columns.items()}
     phases = tuple((f"size: {n}", 50e9 * n) for n in range(15))
     return replace(
         record,
@@ -263,7 +265,9 @@ _VALUES = (
 
 def every_kind() -> Any:
     """A node of each kind, parameters of each type, and two fans of four."""
-    values = tuple(NodeParameter(data, 8 * at, name, kind) for at, (name, kind, data) in enumerate(_VALUES))
+    values = tuple(
+        NodeParameter(data, 8 * index, name, kind) for index, (name, kind, data) in enumerate(_VALUES)
+    )
     inside = NodeParameter(b"", 0, "p", "float*", (graphs.X + 256, 0x1234))
     nodes = [
         replace(graphs.kernel(0, graphs.CUB), parameters=values, shared_bytes=2048, grid=(2, 3, 1)),
@@ -272,24 +276,27 @@ def every_kind() -> Any:
         GraphNode(number=3, kind="HOST", name="f", source=SourceLine("cell [1]", 4, "stream.launch(f)")),
         GraphNode(number=4, kind="EMPTY", name="EMPTY"),
         GraphNode(number=5, kind="MEMCPY", name="", size_bytes=1, copy_kind="DtoH"),
-        *(graphs.kernel(6 + at, "left") for at in range(4)),
-        *(graphs.kernel(10 + at, "right") for at in range(5)),
-        *(graphs.kernel(15 + at, "tail") for at in range(30)),
+        *(graphs.kernel(6 + index, "left") for index in range(4)),
+        *(graphs.kernel(10 + index, "right") for index in range(5)),
+        *(graphs.kernel(15 + index, "tail") for index in range(30)),
     ]
-    fans = [(5, at) for at in range(6, 15)] + [(at, 15) for at in range(6, 15)]
-    chain = [(at, at + 1) for at in range(5)] + [(at, at + 1) for at in range(15, 44)]
+    fans = [(5, index) for index in range(6, 15)] + [(index, 15) for index in range(6, 15)]
+    chain = [(index, index + 1) for index in range(5)] + [(index, index + 1) for index in range(15, 44)]
     return graphs.graph(*nodes, edges=fans + chain, note="One node was not read.")
 
 
 def dangling() -> Any:
     """Arrays that mean something else by now, or nothing."""
     old = GraphArray("weights[0]", graphs.OLD, 4096, "float32", ())
-    used = [graphs.kernel(at, f"k{at}", address=graphs.OLD if at % 2 else graphs.X) for at in range(12)]
-    found = (
+    used = [
+        graphs.kernel(index, f"k{index}", address=graphs.OLD if index % 2 else graphs.X)
+        for index in range(12)
+    ]
+    records = (
         DanglingArray(old, None, (1, 3, 5, 7, 9), (1.0,), ()),
         DanglingArray(replace(old, name="y"), graphs.X, (11,), (), (2.0, 3.5)),
     )
-    return graphs.graph(*used, dangling=found)
+    return graphs.graph(*used, dangling=records)
 
 
 # --- rooflines, ladders and occupancies -------------------------------------------------------------
@@ -299,12 +306,14 @@ def crowded_roofline() -> Any:
     """More kernels than a table shows, three at one place, one that moved nothing, one too short to time."""
     record = synthetic.roofline(modelled=True)
     saxpy, stencil, *_ = record.points
-    more = [replace(saxpy, name=f"saxpy {n}") for n in range(3)]
-    more += [replace(stencil, name=f"stencil {n}", time_ns=stencil.time_ns * (1 + n / 3)) for n in range(2)]
-    more.append(replace(saxpy, name="still", size_bytes={"DRAM": 0, "L2": 0, "shared": 0}))
-    more.append(replace(saxpy, name="quick", time_ns=0.0))
-    more.append(replace(saxpy, name="elsewhere", size_bytes={"DRAM": 0, "L2": 0, "shared": 9_000_000}))
-    return replace(record, points=(*record.points, *more), path=True)
+    points_ = [replace(saxpy, name=f"saxpy {n}") for n in range(3)]
+    points_ += [
+        replace(stencil, name=f"stencil {n}", time_ns=stencil.time_ns * (1 + n / 3)) for n in range(2)
+    ]
+    points_.append(replace(saxpy, name="still", size_bytes={"DRAM": 0, "L2": 0, "shared": 0}))
+    points_.append(replace(saxpy, name="quick", time_ns=0.0))
+    points_.append(replace(saxpy, name="elsewhere", size_bytes={"DRAM": 0, "L2": 0, "shared": 9_000_000}))
+    return replace(record, points=(*record.points, *points_), path=True)
 
 
 def empty_roofline() -> Any:
@@ -319,18 +328,18 @@ def empty_roofline() -> Any:
 
 
 def _ladders() -> list[Any]:
-    one = synthetic.ladder()
+    first = synthetic.ladder()
     two = synthetic.ladder(synthetic.MEASURED, 1.3)
-    few = [replace(each, published_gbps=None) for each in two.bandwidths[:3]]
+    bandwidths = [replace(level, published_gbps=None) for level in two.bandwidths[:3]]
     three = replace(
         two,
         provenance=Provenance("measured", "Tesla T4"),
-        bandwidths=tuple(few),
+        bandwidths=tuple(bandwidths),
         capacities=(),
         working_set_bytes=two.working_set_bytes[4:9],
         latency_ns=2 * two.latency_ns[4:9],
     )
-    return [one, two, three]
+    return [first, two, three]
 
 
 def _odd_occupancies() -> OccupancyChart:

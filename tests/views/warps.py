@@ -29,9 +29,9 @@ def _plain(warp: int, repeat: int) -> WarpTrace:
     trace = synthetic.warp_trace(THREADS, warp, n=70)
     rows = np.tile(ITERATION, repeat)
     columns = {
-        each.name: column[rows]
-        for each in fields(trace)
-        if isinstance(column := getattr(trace, each.name), np.ndarray)
+        field.name: column[rows]
+        for field in fields(trace)
+        if isinstance(column := getattr(trace, field.name), np.ndarray)
     }
     return replace(trace, code=f"{trace.code}// after\n" + "// it\n" * 9, **columns)
 
@@ -44,23 +44,25 @@ def _shared(repeat: int) -> SharedWrites:
     """Each warp's stores to `tile`, in the order in which the warps take turns."""
     warps = [_plain(warp, repeat) for warp in range(3)]
     rows = sorted(
-        (int(step) * 3 + at, at, int(step)) for at, trace in enumerate(warps) for step in _at(trace, 9)
+        (int(step) * 3 + index, index, int(step))
+        for index, trace in enumerate(warps)
+        for step in _at(trace, 9)
     )
-    address = np.array([warps[at].address[step] for _, at, step in rows], np.int64)
+    address = np.array([warps[index].address[step] for _, index, step in rows], np.int64)
     return SharedWrites(
         size_bytes=THREADS * ROW_BYTES,
         sequence=np.array([row[0] for row in rows], np.int64),
         warp=np.array([row[1] for row in rows], np.int16),
-        mask=np.array([warps[at].executed_mask[step] for _, at, step in rows], np.uint32),
+        mask=np.array([warps[index].executed_mask[step] for _, index, step in rows], np.uint32),
         offset=np.maximum(address, 0).astype(np.int32),
         width_bytes=np.full(len(rows), 4, np.int8),
-        value=np.array([warps[at].value[step - 2] for _, at, step in rows], np.uint64),
+        value=np.array([warps[index].value[step - 2] for _, index, step in rows], np.uint64),
         type_index=np.zeros(len(rows), np.int16),
         types=("f32",),
     )
 
 
-def told(warp: int = 0, repeat: int = 3, **more: Any) -> WarpTrace:
+def warp_of(warp: int = 0, repeat: int = 3, **more: Any) -> WarpTrace:
     """A warp with a loop in a loop, calls, an instruction of two registers, stores in one and two parts."""
     trace = _plain(warp, repeat)
     pairs = _at(trace, 1)
@@ -133,7 +135,7 @@ def told(warp: int = 0, repeat: int = 3, **more: Any) -> WarpTrace:
 
 def block(repeat: int = 3, **more: Any) -> BlockTrace:
     """Three warps, the last with 8 lanes."""
-    warps = tuple(told(warp, repeat, block_index=(4, 2, 1), **more) for warp in range(3))
+    warps = tuple(warp_of(warp, repeat, block_index=(4, 2, 1), **more) for warp in range(3))
     first = warps[0]
     return BlockTrace(
         provenance=first.provenance,

@@ -35,7 +35,7 @@ class QueueView(View):
     """Work on streams over time, with what needed what."""
 
     def __init__(self, work: Sequence[Work], provenance: Provenance) -> None:
-        self.work = tuple(sorted(work, key=lambda each: each.start_ns))
+        self.work = tuple(sorted(work, key=lambda piece: piece.start_ns))
         self.provenance = provenance
         super().__init__(
             title="Work on streams", source=provenance.source, caption=f"Times {provenance.label}."
@@ -48,10 +48,10 @@ class QueueView(View):
 
     @property
     def span_ns(self) -> int:
-        return max(each.end_ns for each in self.work)
+        return max(piece.end_ns for piece in self.work)
 
     def sentence(self) -> str:
-        streams = len({each.stream for each in self.work})
+        streams = len({piece.stream for piece in self.work})
         return (
             f"{count(len(self.work), 'piece')} of work on {count(streams, 'stream')} in "
             f"{duration(self.span_ns)}; {self.provenance.label}."
@@ -70,7 +70,7 @@ class QueueView(View):
         )
 
     def draw(self) -> Box:
-        busy = sum(each.end_ns - each.start_ns for each in self.work)
+        busy = sum(piece.end_ns - piece.start_ns for piece in self.work)
         rows = [(w.name, w.kind, str(w.stream), duration(w.end_ns - w.start_ns)) for w in self.work]
         nodes = {w.name: (w.name, KINDS[w.kind]) for w in self.work}
         edges = [(before, w.name) for w in self.work for before in w.after]
@@ -89,22 +89,22 @@ class QueueView(View):
         )
 
     def _times(self) -> Box:
-        streams = sorted({each.stream for each in self.work})
+        streams = sorted({piece.stream for piece in self.work})
         start = np.array([w.start_ns for w in self.work])
         end = np.array([w.end_ns for w in self.work])
         height = ROW_PX * len(streams)
         domain = (0.0, float(self.span_ns))
         unit, scale = time_unit(self.span_ns)
-        at = np.array([streams.index(w.stream) for w in self.work])
+        rows_ = np.array([streams.index(w.stream) for w in self.work])
         kinds = np.array([list(KINDS).index(w.kind) for w in self.work])
-        middle = ROW_PX * (at + 0.5)
+        middle = ROW_PX * (rows_ + 0.5)
         return plot(
             height + 34,
             domain,
             Spans(
                 start,
                 end,
-                at,
+                rows_,
                 kinds,
                 list(KINDS.values()),
                 rows=len(streams),
