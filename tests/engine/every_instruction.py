@@ -14,7 +14,7 @@ _OF = {"16": "h", "32": "r", "64": "d"}
 FLOATS = {"f16": "h", "bf16": "h", "f16x2": "r", "bf16x2": "r", "f32": "f", "f64": "g"}
 INTEGERS = tuple(f"{sign}{width}" for width in (16, 32, 64) for sign in "us")
 DIRECTED = ("rn", "rz", "rm", "rp")
-_ROUNDED = {"add": 2, "sub": 2, "mul": 2, "div": 2, "fma": 3, "rcp": 1, "sqrt": 1}
+
 TO_INTEGER = ("rni", "rzi", "rmi", "rpi")
 
 

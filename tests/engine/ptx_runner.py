@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.engine import PackedLaunch, Program, RunOptions
+from virtualgpu.engine import LaunchResult, PackedLaunch, Program, RunOptions
 from virtualgpu.model.memory import DeviceMemory
 
 _DTYPES = {
@@ -34,33 +34,48 @@ def dtype_of(kind: str) -> Any:
     return _DTYPES[kind]
 
 
-def launch(
+def run(
     ptx: str,
     name: str,
     arrays: Sequence[npt.NDArray[Any]],
     grid: int = 1,
     block: int = 32,
     *,
+    numbers: Sequence[int] = (),
+    source: str = "",
     shared_bytes: int = 0,
     cooperative: bool = False,
     **options: Any,
-) -> list[npt.NDArray[Any]]:
-    """Run a kernel whose parameters are all pointers; gives the arrays' contents after it."""
+) -> tuple[LaunchResult, list[npt.NDArray[Any]]]:
+    """Run a kernel of pointers and then 32-bit integers; return its result and the arrays' contents."""
     memory = DeviceMemory(1 << 28)
     params = b""
-    places = []
+    addresses = []
     for array in arrays:
         address = memory.malloc(max(array.nbytes, 1))
         memory.track(address, max(array.nbytes, 1), f"{array.dtype} array of shape {array.shape}")
         memory.view(address, array.nbytes)[:] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
         params += address.to_bytes(8, "little")
-        places.append(address)
+        addresses.append(address)
+    params += b"".join(number.to_bytes(4, "little", signed=True) for number in numbers)
     packed = PackedLaunch(name, (grid, 1, 1), (block, 1, 1), params, shared_bytes, cooperative)
-    Program(ptx).launch(packed, memory, RunOptions(**options))
-    return [
-        memory.view(at, a.nbytes).copy().view(a.dtype).reshape(a.shape)
-        for at, a in zip(places, arrays, strict=True)
+    result = Program(ptx, source).launch(packed, memory, RunOptions(**options))
+    return result, [
+        memory.view(address, array.nbytes).copy().view(array.dtype).reshape(array.shape)
+        for address, array in zip(addresses, arrays, strict=True)
     ]
+
+
+def launch(
+    ptx: str,
+    name: str,
+    arrays: Sequence[npt.NDArray[Any]],
+    grid: int = 1,
+    block: int = 32,
+    **options: Any,
+) -> list[npt.NDArray[Any]]:
+    """Run a kernel whose parameters are all pointers; return the arrays' contents after it."""
+    return run(ptx, name, arrays, grid, block, **options)[1]
 
 
 def apply(

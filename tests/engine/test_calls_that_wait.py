@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.engine import ptx_runner
 from tests.fuzz import generator, virtual_run
 from tests.trace_state import registers_at
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import inline, ir, parser
 from virtualgpu.compile.ptx.flow import callgraph
 from virtualgpu.cuda_errors import IllegalAddressError, LaunchFailure, LaunchTimeoutError
-from virtualgpu.engine import LaunchResult, PackedLaunch, Program, RunOptions, TraceRequest
+from virtualgpu.engine import LaunchResult, Program, TraceRequest
 from virtualgpu.engine.run import program
 from virtualgpu.errors import NotSupportedError
-from virtualgpu.model.memory import DeviceMemory
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -36,34 +36,11 @@ __device__ __noinline__ int next_of(int* s, int v) {
 
 
 def launch(
-    code: str,
-    *arrays: np.ndarray,
-    grid: int = 1,
-    block: int = 96,
-    target: int = 80,
-    shared_bytes: int = 0,
-    cooperative: bool = False,
-    **options: Any,
+    code: str, *arrays: np.ndarray, grid: int = 1, block: int = 96, target: int = 80, **options: Any
 ) -> tuple[LaunchResult, list[np.ndarray]]:
     """Run a kernel of pointers; its counters and the arrays after it."""
-    memory = DeviceMemory(1 << 26)
-    params = b""
-    places = []
-    for array in arrays:
-        address = memory.malloc(array.nbytes)
-        memory.track(address, array.nbytes, f"{array.dtype} array of shape {array.shape}")
-        memory.view(address, array.nbytes)[:] = array.view(np.uint8).reshape(-1)
-        params += address.to_bytes(8, "little")
-        places.append(address)
-    result = Program(nvrtc.compile_ptx(code, target=target).ptx, code).launch(
-        PackedLaunch("k", (grid, 1, 1), (block, 1, 1), params, shared_bytes, cooperative),
-        memory,
-        RunOptions(**options),
-    )
-    return result, [
-        memory.view(p, a.nbytes).view(a.dtype).reshape(a.shape).copy()
-        for p, a in zip(places, arrays, strict=True)
-    ]
+    ptx = nvrtc.compile_ptx(code, target=target).ptx
+    return ptx_runner.run(ptx, "k", arrays, grid, block, source=code, **options)
 
 
 def ints(count: int) -> Ints:

@@ -34,43 +34,10 @@ ELSEWHERE = {"elect"}
 
 
 # Ends and neighbours of ends, of each width: zeros, subnormal ones, infinities, NaN.
-ENDS = {
-    16: [
-        0,
-        1,
-        0x3FF,
-        0x400,
-        0x3C00,
-        0x3C01,
-        0x7BFF,
-        0x7C00,
-        0x7E00,
-        0x7FFF,
-        0x8000,
-        0x8001,
-        0xBC00,
-        0xFC00,
-        0xFFFF,
-    ],
-    32: [
-        0,
-        1,
-        0x7FFFFF,
-        0x800000,
-        0x33000000,
-        0x387FC000,
-        0x3F000000,
-        0x3F800000,
-        0x7F7FFFFF,
-        0x7F800000,
-        0x7FC00000,
-        0x7FFFFFFF,
-        0x80000000,
-        0x80000001,
-        0xFF800000,
-        0xFFFFFFFF,
-    ],
-}
+HALVES = [0, 1, 0x3FF, 0x400, 0x3C00, 0x3C01, 0x7BFF, 0x7C00, 0x7E00, 0x7FFF, 0x8000, 0x8001, 0xBC00, 0xFC00]
+FLOATS = [0, 1, 0x7FFFFF, 0x800000, 0x33000000, 0x387FC000, 0x3F000000, 0x3F800000, 0x7F7FFFFF, 0x7F800000]
+NEGATIVE = [0x7FC00000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFF800000, 0xFFFFFFFF]
+ENDS = {16: [*HALVES, 0xFFFF], 32: [*FLOATS, *NEGATIVE]}
 
 
 def operands(which: str) -> npt.NDArray[np.uint64]:

@@ -22,62 +22,13 @@ from virtualgpu.engine.lower.function import supported
 from virtualgpu.errors import NotSupportedError, PtxError
 
 # Modifiers that change a result or what a launch does, from the PTX ISA, chapter 9.7.
-MODIFIERS = (
-    "rn",
-    "rz",
-    "rm",
-    "rp",
-    "rna",
-    "rs",
-    "rni",
-    "rzi",
-    "rmi",
-    "rpi",
-    "ftz",
-    "sat",
-    "satfinite",
-    "relu",
-    "NaN",
-    "abs",
-    "xorsign.abs",
-    "approx",
-    "full",
-    "cc",
-    "noftz",
-    "oob",
-    "wide",
-    "hi",
-    "lo",
-    "clamp",
-    "wrap",
-    "shiftamt",
-    "and",
-    "or",
-    "xor",
-    "add",
-    "popc",
-    "red",
-    "arrive",
-    "trans",
-    "sp",
-    "sp::ordered_metadata",
-    "scale",
-    "negate",
-    "pack",
-    "to",
-    "f4e",
-    "b4e",
-    "rc8",
-    "ecl",
-    "ecr",
-    "rc16",
-    "multicast::cluster",
-    "noinc",
-    "async",
-    "cluster",
-    "x2",
-    "block_scale",
-)
+ROUNDINGS = ("rn", "rz", "rm", "rp", "rna", "rs", "rni", "rzi", "rmi", "rpi")
+VALUES = ("ftz", "sat", "satfinite", "relu", "NaN", "abs", "xorsign.abs", "approx", "full", "noftz", "oob")
+INTEGERS = ("cc", "wide", "hi", "lo", "clamp", "wrap", "shiftamt", "and", "or", "xor", "add", "popc")
+BARRIERS = ("red", "arrive", "noinc", "async", "cluster", "multicast::cluster")
+MATRICES = ("trans", "sp", "sp::ordered_metadata", "scale", "negate", "pack", "to", "x2", "block_scale")
+PERMUTATIONS = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
+MODIFIERS = (*ROUNDINGS, *VALUES, *INTEGERS, *BARRIERS, *MATRICES, *PERMUTATIONS)
 # Accepted modifiers that leave the generated code as it is, with the reason.
 SAME = {
     r"(add|sub|mul)\.rn\..*": "it is the default rounding",

@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from virtualgpu.engine import PackedLaunch, Program, RunOptions
+from tests.engine import ptx_runner
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.machine import jit, processor
 from virtualgpu.engine.run import program
 from virtualgpu.errors import GpulabError
-from virtualgpu.model.memory import DeviceMemory
 
 LEVELS = [str(name) for name in ("x86-64-v2", "x86-64-v3", "armv8-a") if name in processor.levels()]
 HERE = [*(name for name in LEVELS if not processor.lacking(name)), processor.NATIVE]
@@ -78,20 +77,9 @@ def collatz(start: int) -> tuple[int, int]:
 
 
 def run(ptx: str, arrays: list[npt.NDArray[Any]], block: int) -> tuple[list[npt.NDArray[Any]], Any]:
-    """What the arrays hold after a launch of one block, and its counters."""
-    memory = DeviceMemory(1 << 24)
-    params = b""
-    places = []
-    for array in arrays:
-        at = memory.malloc(array.nbytes)
-        memory.track(at, array.nbytes, "an array")
-        memory.view(at, array.nbytes)[:] = array.view(np.uint8).reshape(-1)
-        params += at.to_bytes(8, "little")
-        places.append(at)
-    packed = PackedLaunch("k", (1, 1, 1), (block, 1, 1), params)
-    result = Program(ptx).launch(packed, memory, RunOptions(instrument="counters"))
-    after = [memory.view(at, a.nbytes).view(a.dtype) for at, a in zip(places, arrays, strict=True)]
-    return after, result.counters
+    """Contents of the arrays after a launch of one block, and its counters."""
+    result, contents = ptx_runner.run(ptx, "k", arrays, block=block, instrument="counters")
+    return contents, result.counters
 
 
 @pytest.mark.parametrize("in_passing", [False, True])

@@ -103,25 +103,6 @@ def test_cooperative_groups() -> None:
     np.testing.assert_array_equal(sizes, np.where(t % 4 == 1, 802, thirds))
 
 
-def test_asynchronous_copy_and_block_barrier() -> None:
-    code = """#include <cuda_pipeline.h>
-    #include <cuda/barrier>
-    extern "C" __global__ void k(const int* a, int* out) {
-        __shared__ __align__(16) int tile[64];
-        __shared__ cuda::barrier<cuda::thread_scope_block> barrier;
-        if (threadIdx.x == 0) init(&barrier, blockDim.x);
-        __syncthreads();
-        __pipeline_memcpy_async(&tile[threadIdx.x], &a[threadIdx.x], 4);
-        __pipeline_commit();
-        __pipeline_wait_prior(0);
-        barrier.arrive_and_wait();
-        out[threadIdx.x] = tile[63 - threadIdx.x];
-    }"""
-    a = np.random.default_rng(0).integers(0, 1000, 64).astype(np.int32)
-    _, out = run(code, a, np.zeros_like(a), block=64)
-    np.testing.assert_array_equal(out, a[::-1])
-
-
 def test_calls_through_pointers_and_virtual_functions() -> None:
     code = """
     struct Base { int n; __device__ virtual int get() const { return n; } };
@@ -143,85 +124,10 @@ def test_calls_through_pointers_and_virtual_functions() -> None:
     np.testing.assert_array_equal(out, want)
 
 
-def test_device_heap() -> None:
-    code = (
-        HEAD
-        + """(int* out) {
-        int* box = (int*)malloc(sizeof(int) * (threadIdx.x + 1));
-        box[threadIdx.x] = 5 * threadIdx.x;
-        __syncthreads();
-        out[threadIdx.x] = box[threadIdx.x];
-        free(box);
-    }"""
-    )
-    (out,) = run(code, np.zeros(64, np.int32), block=64)
-    np.testing.assert_array_equal(out, 5 * np.arange(64))
-
-
 def test_freeing_twice_is_reported() -> None:
     code = HEAD + "(int* out) { void* p = malloc(8); free(p); free(p); out[0] = 1; }"
     with pytest.raises(LaunchFailure, match="free already"):
         run(code, np.zeros(1, np.int32), block=1)
-
-
-@pytest.mark.parametrize(("kind", "spelled"), [("f16", "__half"), ("bf16", "__nv_bfloat16")])
-def test_wmma_multiplies_matrices(kind: str, spelled: str) -> None:
-    code = f"""#include <mma.h>
-    using namespace nvcuda;
-    extern "C" __global__ void k(const {spelled}* a, const {spelled}* b, float* c) {{
-        __shared__ {spelled} tile[256];
-        for (int i = threadIdx.x; i < 256; i += 32) tile[i] = a[i];
-        __syncwarp();
-        wmma::fragment<wmma::matrix_a, 16, 16, 16, {spelled}, wmma::row_major> fa;
-        wmma::fragment<wmma::matrix_b, 16, 16, 16, {spelled}, wmma::col_major> fb;
-        wmma::fragment<wmma::accumulator, 16, 16, 16, float> fc;
-        wmma::load_matrix_sync(fc, c, 16, wmma::mem_row_major);
-        wmma::load_matrix_sync(fa, tile, 16);
-        wmma::load_matrix_sync(fb, b, 16);
-        wmma::mma_sync(fc, fa, fb, fc);
-        wmma::store_matrix_sync(c, fc, 16, wmma::mem_row_major);
-    }}"""
-    rng = np.random.default_rng(0)
-    a, b = (rng.integers(-8, 8, (16, 16)).astype(np.float32) for _ in range(2))
-    c = rng.standard_normal((16, 16)).astype(np.float32)
-
-    def stored(x: np.ndarray) -> np.ndarray:
-        if kind == "f16":
-            return x.astype(np.float16)
-        return (np.ascontiguousarray(x).view(np.uint32) >> 16).astype(np.uint16)
-
-    try:
-        nvrtc.compile_ptx(code, target=80)
-    except nvrtc.NvrtcCompileError as error:
-        if "crt/mma.h" in error.log:
-            pytest.skip("the headers of mma.h are not installed")
-        raise
-    *_, out = run(code, stored(a), stored(b), c)
-    np.testing.assert_allclose(out, a @ b.T + c, rtol=1e-6, atol=1e-5)
-
-
-def test_mma_sync_keeps_the_manuals_layout() -> None:
-    code = (
-        HEAD
-        + """(const unsigned* a, const unsigned* b, float* d) {
-        int lane = threadIdx.x, g = lane >> 2, t = lane & 3;
-        float x0, x1, x2, x3, zero = 0.f;
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                     "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};"
-                     : "=f"(x0), "=f"(x1), "=f"(x2), "=f"(x3)
-                     : "r"(a[g * 8 + t]), "r"(a[(g + 8) * 8 + t]), "r"(a[g * 8 + t + 4]),
-                       "r"(a[(g + 8) * 8 + t + 4]), "r"(b[g * 8 + t]), "r"(b[g * 8 + t + 4]), "f"(zero));
-        d[g * 8 + 2 * t] = x0; d[g * 8 + 2 * t + 1] = x1;
-        d[(g + 8) * 8 + 2 * t] = x2; d[(g + 8) * 8 + 2 * t + 1] = x3;
-    }"""
-    )
-    rng = np.random.default_rng(1)
-    a = rng.integers(-9, 9, (16, 16)).astype(np.float16)
-    b = rng.integers(-9, 9, (16, 8)).astype(np.float16)
-    *_, d = run(
-        code, a.view(np.uint32), np.ascontiguousarray(b.T).view(np.uint32), np.zeros((16, 8), np.float32)
-    )
-    np.testing.assert_array_equal(d, a.astype(np.float32) @ b.astype(np.float32))
 
 
 def test_ldmatrix_hands_out_rows_or_columns() -> None:

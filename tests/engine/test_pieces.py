@@ -73,26 +73,6 @@ def test_a_piece_declares_what_it_uses_and_nothing_else() -> None:
     assert "bswap" not in text
 
 
-@pytest.mark.parametrize(
-    ("line", "declared"),
-    [
-        ("define internal void @f() noinline cold {", "declare void @f()"),
-        (
-            "define internal <32 x i32> @a.b_1(ptr noalias %c, <32 x i64> %a, i1 %m) noinline strictfp {",
-            "declare <32 x i32> @a.b_1(ptr noalias, <32 x i64>, i1)",
-        ),
-        ("define { i32, i1 } @pair(i32 %a.1) {", "declare { i32, i1 } @pair(i32)"),
-    ],
-)
-def test_how_others_declare_a_function(line: str, declared: str) -> None:
-    assert pieces.declaration(line)[1] == declared
-
-
-def test_what_begins_no_function_is_refused() -> None:
-    with pytest.raises(ValueError, match="no function begins with 'declare"):
-        pieces.declaration("declare void @f()")
-
-
 def test_functions_that_call_each_other_come_once() -> None:
     text = "\n".join(
         f"define internal void @{name}() noinline {{\n  call void @{other}()\n  ret void\n}}"

@@ -13,7 +13,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from tests.engine.faulty_kernels import BY_NAME, CATALOGUE, HARMLESS, Array, Faulty, arguments
+from tests.engine.faulty_kernels import BY_NAME, CATALOGUE, HARMLESS, Faulty, arguments
 from tools.corpus import CASES, Case
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchFailure
@@ -404,13 +404,3 @@ def test_verdict_is_that_of_compute_sanitizer(name: str) -> None:
         "Stack overflow": "stack overflow",
     }
     assert hazard.kind == next(kind for start, kind in wanted.items() if words.startswith(start))
-
-
-def test_misaligned_is_told_apart_as_the_gpu_does() -> None:
-    for name, verdict in RECORDED.items():
-        if verdict["plain"] == "cudaErrorMisalignedAddress":
-            assert sanitize(BY_NAME[name]).found("misaligned")
-
-
-def test_catalogue_covers_what_the_docstring_of_arrays_says() -> None:
-    assert any(isinstance(a, Array) and a.freed for f in CATALOGUE for a in f.args)

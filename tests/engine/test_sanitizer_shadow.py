@@ -1,4 +1,4 @@
-"""What the compiled checks find, one by one, against the rules that `structures` states, in Python."""
+"""Findings of the compiled checks, against the rules of `structures` in Python and one by one."""
 
 from __future__ import annotations
 
@@ -48,33 +48,9 @@ shfl.sync.idx.b32 %r1, %r2, 3, 31, -1;
 barrier.sync 0;
 ret;
 """
-(
-    LOAD_S,
-    STORE_S,
-    ATOM_S,
-    STRONG_S,
-    LOAD_G,
-    STORE_G,
-    ATOM_G,
-    STRONG_G,
-    LOAD_L,
-    STORE_L,
-    LOAD_A,
-    STORE_A,
-    LOAD_S2,
-    STORE_S4,
-    LOAD_G4,
-    STORE_G2,
-    LOAD_L2,
-    COPY_S,
-    RELEASE_G,
-    ACQUIRE_G,
-    BAR,
-    BAR_1,
-    BAR_IF,
-    SHUFFLE,
-    BAR_LOOSE,
-) = range(25)
+LOAD_S, STORE_S, ATOM_S, STRONG_S, LOAD_G, STORE_G, ATOM_G, STRONG_G = range(8)
+LOAD_L, STORE_L, LOAD_A, STORE_A, LOAD_S2, STORE_S4, LOAD_G4, STORE_G2, LOAD_L2 = range(8, 17)
+COPY_S, RELEASE_G, ACQUIRE_G, BAR, BAR_1, BAR_IF, SHUFFLE, BAR_LOOSE = range(17, 25)
 KINDS = {
     LOAD_S: WEAK_READ,
     STORE_S: WEAK_WRITE,
@@ -88,17 +64,17 @@ KINDS = {
 FULL = 0xFFFFFFFF
 
 
-class Told:
-    """What a checker finds, in the order in which it tells."""
+class Recorder:
+    """Keeps the findings of a checker in their order."""
 
     def __init__(self) -> None:
-        self.found: list[Occurrences] = []
+        self.occurrences: list[Occurrences] = []
         self.absences: list[tuple[Access, int]] = []
         self.outside: list[tuple[Access, int]] = []
         self.barriers: list[tuple[int, Arrival, Arrival | None]] = []
 
-    def add(self, found: Occurrences) -> None:
-        self.found.append(found)
+    def add(self, occurrences: Occurrences) -> None:
+        self.occurrences.append(occurrences)
 
     def add_absent_lane(self, access: Access, source: int) -> None:
         self.absences.append((access, source))
@@ -111,7 +87,7 @@ class Told:
 
 
 class Run:
-    """A launch whose accesses are told one by one; worker n runs block n unless `begin` says otherwise."""
+    """A launch whose accesses are reported by hand; worker n runs block n unless `begin` is called."""
 
     def __init__(
         self,
@@ -138,14 +114,14 @@ class Run:
                 atomic = f"atom.{space}.add.u32 %r1, [{address}], %r3"
                 code = code.replace(atomic, f"st.relaxed.gpu.{space}.u{8 * unit} [{address}], %r1")
             code = code.replace(".u32", f".u{8 * unit}")
-        made = parse(f"{text}.reg .b64 %rd<9>;\n.reg .pred %p<9>;\n{code}}}\n")
-        self.function = made.entries["k"]
-        self.told = Told()
+        module = parse(f"{text}.reg .b64 %rd<9>;\n.reg .pred %p<9>;\n{code}}}\n")
+        self.function = module.entries["k"]
+        self.recorder = Recorder()
         shape = Shape(blocks, 32 * warps, unit * words, unit * local, unit)
         self.code = self.function.instructions
         self.unit = unit
         self.warps = warps
-        self.checker = Checker(shape, self.memory, self.function, self.code[:BAR], self.told, **options)
+        self.checker = Checker(shape, self.memory, self.function, self.code[:BAR], self.recorder, **options)
         self.custom_event = _OBSERVER(self._asked)
         self.contexts = []
         self.shared = []
@@ -188,19 +164,21 @@ class Run:
 
     def _asked(self, context: int, site: int, lanes: int, mask: int, extra: int) -> None:
         block, warp = (int(self.contexts[self.worker][0][name]) for name in ("block_linear", "warp"))
-        at = None if not lanes else np.ctypeslib.as_array((ctypes.c_int64 * 32).from_address(lanes)).copy()
+        lane_values = (
+            None if not lanes else np.ctypeslib.as_array((ctypes.c_int64 * 32).from_address(lanes)).copy()
+        )
         if site >= 0:
-            self.awaited.append(self.checker.access(block, warp, site, at, mask))
+            self.awaited.append(self.checker.access(block, warp, site, lane_values, mask))
         elif site == layout.AT_BLOCK_BARRIER:
-            self.checker.wait(block, warp, self.code[int(at[0])], mask, self.alive(warp))
+            self.checker.wait(block, warp, self.code[int(lane_values[0])], mask, self.alive(warp))
         elif site == layout.ARRIVE:
-            self.checker.arrive(block, warp, mask, int(at[0]))
+            self.checker.arrive(block, warp, mask, int(lane_values[0]))
         elif site == layout.BLOCK_OPENS:
             self.checker.barrier(block, self.live, True)
         elif site == layout.SHUFFLE:
-            self.checker.shuffle(block, warp, self.code[SHUFFLE], at, mask)
+            self.checker.shuffle(block, warp, self.code[SHUFFLE], lane_values, mask)
         else:
-            self.checker.custom_event(block, warp, site, at, mask, extra or 0)
+            self.checker.custom_event(block, warp, site, lane_values, mask, extra or 0)
 
     def alive(self, warp: int) -> int:
         """Lanes of a warp that have not ended."""
@@ -225,12 +203,12 @@ class Run:
 
     def findings(self) -> list[Occurrences]:
         self.checker.flush()
-        found = self.told.found
-        self.told.found = []
-        for each in found:
-            assert each.what == structures.RACE or not each.agree
-            assert each.space == "global" or not each.start
-        return found
+        findings = self.recorder.occurrences
+        self.recorder.occurrences = []
+        for finding in findings:
+            assert finding.what == structures.RACE or not finding.agree
+            assert finding.space == "global" or not finding.start
+        return findings
 
     def site(self, access: Access) -> int:
         return self.code.index(self.checker.sites[access.site].instruction)
@@ -242,15 +220,15 @@ class Run:
         """Each as (space, word, (block, thread, site) twice, kinds, relation, count, agree)."""
         return [
             (
-                found.space,
-                found.word,
-                *((self.block(a), a.thread, self.site(a)) for a in (found.first, found.second) if a),
-                found.wrote,
-                found.relation,
-                found.count,
-                found.agree,
+                race.space,
+                race.word,
+                *((self.block(a), a.thread, self.site(a)) for a in (race.first, race.second) if a),
+                race.wrote,
+                race.relation,
+                race.count,
+                race.agree,
             )
-            for found in self.findings()
+            for race in self.findings()
         ]
 
 
@@ -258,7 +236,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class One:
+class Event:
     """An access as the rules see it."""
 
     segment: int
@@ -272,13 +250,13 @@ class One:
 class Word:
     """Of each class of accesses: the last, the last by another thread than that, by another warp or block."""
 
-    last: dict[int, One] = field(default_factory=dict)
-    other: dict[int, One] = field(default_factory=dict)
-    far: dict[int, One] = field(default_factory=dict)
+    last: dict[int, Event] = field(default_factory=dict)
+    other: dict[int, Event] = field(default_factory=dict)
+    far: dict[int, Event] = field(default_factory=dict)
 
 
 class Rules:
-    """The rules of `structures` for full barriers, said once more in plain Python."""
+    """The rules of `structures` for full barriers in plain Python."""
 
     def __init__(self, unit: int) -> None:
         self.words: dict[tuple[Any, ...], Word] = {}
@@ -300,27 +278,27 @@ class Rules:
         kind = KINDS[site]
         before = dict(self.memory)
         for thread in sorted(words):
-            now = One(self.segments[block], block, self.epochs[block], thread, site)
+            event = Event(self.segments[block], block, self.epochs[block], thread, site)
             key = ("shared", block, words[thread]) if shared else ("global", words[thread])
             word = self.words.setdefault(key, Word())
             if shared:  # what came before the last barrier is forgotten
                 for plane in (word.last, word.other, word.far):
-                    for old in [old for old, one in plane.items() if one.epoch != now.epoch]:
+                    for old in [old for old, last in plane.items() if last.epoch != event.epoch]:
                         del plane[old]
             for old in (WEAK_WRITE, STRONG_WRITE, WEAK_READ):
                 strong = (kind, old) in ((STRONG_WRITE, STRONG_WRITE), (STRONG_READ, STRONG_WRITE))
                 reads = kind in (WEAK_READ, STRONG_READ) and old == WEAK_READ
-                first = None if strong or reads else self._rival(word, old, now)
+                first = None if strong or reads else self._rival(word, old, event)
                 if first is not None:
                     differs = True
                     if kind == old == WEAK_WRITE:
                         mine = values.get(thread, 0) & self.mask
-                        together = first.segment == now.segment and first.thread // 32 == thread // 32
+                        together = first.segment == event.segment and first.thread // 32 == thread // 32
                         if together and first.thread < thread and words.get(first.thread) == words[thread]:
                             differs = values.get(first.thread, 0) & self.mask != mine
                         else:
                             differs = before.get(key, 0) != mine
-                    self._note(key, first, now, (old != WEAK_READ, kind <= STRONG_WRITE), differs)
+                    self._note(key, first, event, (old != WEAK_READ, kind <= STRONG_WRITE), differs)
             if kind != STRONG_READ:
                 last = word.last.get(kind)
                 if last is not None:
@@ -329,36 +307,36 @@ class Rules:
                         word.other[kind] = last
                     if across:
                         word.far[kind] = last
-                word.last[kind] = now
+                word.last[kind] = event
             if kind == WEAK_WRITE:
                 self.memory[key] = values.get(thread, 0) & self.mask
 
     @staticmethod
-    def _rival(word: Word, kind: int, now: One) -> One | None:
-        def clashes(one: One | None) -> bool:
-            return one is not None and (
-                one.block != now.block or (one.epoch == now.epoch and one.thread != now.thread)
+    def _rival(word: Word, kind: int, event: Event) -> Event | None:
+        def clashes(rival: Event | None) -> bool:
+            return rival is not None and (
+                rival.block != event.block or (rival.epoch == event.epoch and rival.thread != event.thread)
             )
 
-        found = next((o for o in (word.last.get(kind), word.other.get(kind)) if clashes(o)), None)
-        near = found is not None and found.block == now.block and found.thread // 32 == now.thread // 32
-        if found is not None and not near:
-            return found
+        rival = next((o for o in (word.last.get(kind), word.other.get(kind)) if clashes(o)), None)
+        near = rival is not None and rival.block == event.block and rival.thread // 32 == event.thread // 32
+        if rival is not None and not near:
+            return rival
         far = word.far.get(kind)
-        return far if clashes(far) else found
+        return far if clashes(far) else rival
 
     def _note(
-        self, key: tuple[Any, ...], first: One, now: One, wrote: tuple[bool, bool], differs: bool
+        self, key: tuple[Any, ...], first: Event, event: Event, wrote: tuple[bool, bool], differs: bool
     ) -> None:
         relation = structures.ACROSS_BLOCKS
-        if first.block == now.block:
-            relation = structures.IN_WARP if first.thread // 32 == now.thread // 32 else structures.IN_BLOCK
-        entry = self.entries.setdefault((key[0], first.site, now.site, wrote, relation), [0, False, None])
+        if first.block == event.block:
+            relation = structures.IN_WARP if first.thread // 32 == event.thread // 32 else structures.IN_BLOCK
+        entry = self.entries.setdefault((key[0], first.site, event.site, wrote, relation), [0, False, None])
         entry[0] += 1
         entry[1] |= differs
-        order = now.segment, now.site, now.thread
+        order = event.segment, event.site, event.thread
         if entry[2] is None or order < entry[2][0]:
-            entry[2] = order, key, first, now
+            entry[2] = order, key, first, event
 
     def races(self) -> list[tuple[Any, ...]]:
         return [
@@ -366,13 +344,17 @@ class Rules:
                 space,
                 key[-1],
                 (first.block, first.thread, first.site),
-                (now.block, now.thread, now.site),
+                (event.block, event.thread, event.site),
                 wrote,
                 relation,
                 count,
                 not differs,
             )
-            for (space, _, _, wrote, relation), (count, differs, (_, key, first, now)) in self.entries.items()
+            for (space, _, _, wrote, relation), (
+                count,
+                differs,
+                (_, key, first, event),
+            ) in self.entries.items()
         ]
 
 
@@ -380,16 +362,16 @@ class Rules:
 @pytest.mark.parametrize("seed", range(8))
 def test_findings_are_those_of_the_rules(seed: int, unit: int) -> None:
     random = np.random.default_rng(100 * seed + unit)
-    made = Run(unit=unit, words=4, unwritten=False, partial=bool(seed % 2))
+    run = Run(unit=unit, words=4, unwritten=False, partial=bool(seed % 2))
     rules = Rules(unit)
     for block in range(3):
         rules.barrier(block)
-    (start,) = made.starts
-    held = made.memory.view(start, 4 * unit)
+    (start,) = run.starts
+    held = run.memory.view(start, 4 * unit)
     for _ in range(60):
         block = int(random.integers(3))
         if random.random() < 0.15:
-            made.barrier(block)
+            run.barrier(block)
             rules.barrier(block)
             continue
         site = int(random.choice(list(KINDS), p=(0.2, 0.1, 0.1, 0.1) * 2))
@@ -399,103 +381,66 @@ def test_findings_are_those_of_the_rules(seed: int, unit: int) -> None:
         words = {int(thread): int(random.integers(4)) for thread in threads}
         values = {int(thread): int(random.choice([7, 7, 7, 1 << 8 | 7, 5])) for thread in threads}
         base = 0 if shared else start
-        made.access(block, site, {t: base + unit * w for t, w in words.items()}, values)
+        run.access(block, site, {t: base + unit * w for t, w in words.items()}, values)
         rules.access(block, site, shared, words, values)
-        memory = made.shared[block] if shared else held
+        memory = run.shared[block] if shared else held
         if KINDS[site] == WEAK_WRITE:
             for thread, word in words.items():
                 value = values[thread] & rules.mask
                 memory[unit * word : unit * (word + 1)] = list(value.to_bytes(unit, "little"))
-    assert sorted(map(repr, made.races())) == sorted(map(repr, rules.races()))
+    assert sorted(map(repr, run.races())) == sorted(map(repr, rules.races()))
     assert rules.entries
 
 
 # -- one by one -------------------------------------------------------------------------------------------
 
 
-def told(*steps: tuple[Any, ...], **options: Any) -> Run:
+def run_steps(*steps: tuple[Any, ...], **options: Any) -> Run:
     """Accesses (block, site, thread, word) and waits (block, "barrier")."""
-    made = Run(**({"unwritten": False} | options))
+    run = Run(**({"unwritten": False} | options))
     for block, what, *rest in steps:
         if what == "barrier":
-            made.barrier(block)
+            run.barrier(block)
         elif what == "fence":
-            made.tell(block, rest[0] // 32, layout.FENCE, None, 1 << rest[0] % 32)
+            run.tell(block, rest[0] // 32, layout.FENCE, None, 1 << rest[0] % 32)
         elif what == "block fence":
-            made.tell(block, rest[0] // 32, layout.BLOCK_FENCE, None, 1 << rest[0] % 32)
+            run.tell(block, rest[0] // 32, layout.BLOCK_FENCE, None, 1 << rest[0] % 32)
         elif what == "sync":
             lanes = list(rest)
             mask = sum(1 << lane % 32 for lane in lanes)
-            made.tell(block, lanes[0] // 32, layout.WARP_SYNC, [mask] * 32, mask)
+            run.tell(block, lanes[0] // 32, layout.WARP_SYNC, [mask] * 32, mask)
         elif what == "named":
-            warps = np.zeros((made.warps, 32), bool)
+            warps = np.zeros((run.warps, 32), bool)
             warps.reshape(-1)[rest] = True
-            made.checker.barrier(block, warps, False, 1)
+            run.checker.barrier(block, warps, False, 1)
         else:
             thread, word = rest
             shared = what in (LOAD_S, STORE_S, ATOM_S, STRONG_S, LOAD_S2, STORE_S4, COPY_S)
-            made.access(block, what, {thread: 4 * word + (0 if shared else made.starts[0])})
-    return made
+            run.access(block, what, {thread: 4 * word + (0 if shared else run.starts[0])})
+    return run
 
 
 def pairs(*steps: tuple[Any, ...], **options: Any) -> list[tuple[int, int, int]]:
     """Threads of the races found, and their relation."""
-    return [(race[2][1], race[3][1], race[5]) for race in told(*steps, **options).races()]
+    return [(race[2][1], race[3][1], race[5]) for race in run_steps(*steps, **options).races()]
 
 
-WRITE = (0, STORE_S, 3, 5)
 READ = (0, LOAD_S, 9, 5)
 
 
-def test_lanes_know_what_came_before_they_met() -> None:
-    assert pairs(WRITE, READ) == [(3, 9, 0)]
-    assert pairs(WRITE, (0, "sync", 3, 9), READ) == []
-    assert pairs(WRITE, (0, "sync", 3, 8), READ) == [(3, 9, 0)]
-    assert pairs((0, "sync", 3, 9), WRITE, READ) == [(3, 9, 0)], "that was before"
-    assert pairs(WRITE, (0, "sync", 3, 8), (0, "sync", 8, 9), READ) == [], "one told the other"
-    assert pairs(WRITE, (0, "sync", 8, 9), (0, "sync", 3, 8), READ) == [(3, 9, 0)]
-    far = (0, LOAD_S, 40, 5)
-    assert pairs(WRITE, (0, "sync", 3, 9), far) == [(3, 40, 1)]
-    assert pairs(WRITE, (0, "named", 3, 40), far) == []
-    assert pairs(WRITE, (0, "named", 3, 41), far) == [(3, 40, 1)]
-    assert pairs(WRITE, (0, "named", 3, 41), (0, "sync", 41, 40), far) == []
-    assert pairs(WRITE, (0, "sync", 3, 9), (0, "named", 9, 40), far) == []
-    assert pairs(WRITE, (0, "sync", 3, 9), (0, "barrier"), (0, STORE_S, 3, 5), READ) == [(3, 9, 0)]
-    assert pairs(WRITE, (1, "sync", 3, 9), (0, "sync", 3, 8), READ) == [(3, 9, 0)], "of another block"
-
-
-def test_each_meeting_counts_by_itself() -> None:
-    write = (0, STORE_S, 6, 5)
-    read = (0, LOAD_S, 8, 5)
-    assert pairs(write, (0, "sync", 6, 1), (0, "sync", 8, 10), read) == [(6, 8, 0)]
-    assert pairs((0, STORE_S, 0, 5), (0, "sync", 0, 9), (0, "sync", 8, 20), (0, LOAD_S, 9, 5)) == []
-    assert pairs((0, STORE_S, 0, 5), (0, "sync", 0, 9), (0, "sync", 8, 20), read) == [(0, 8, 0)]
-    assert pairs((0, STORE_S, 31, 5), (0, "sync", 31, 9), (0, LOAD_S, 9, 5)) == []
-
-
 def test_lanes_that_name_each_other_are_a_group() -> None:
-    made = Run(unwritten=False)
-    made.access(0, STORE_S, {3: 0, 5: 4})
+    run = Run(unwritten=False)
+    run.access(0, STORE_S, {3: 0, 5: 4})
     members = [0] * 32
     members[3] = members[9] = 1 << 3 | 1 << 9
     members[5] = members[8] = 1 << 5 | 1 << 8 | 1 << 20  # of which one is not there
-    made.tell(0, 0, layout.WARP_SYNC, members, 1 << 3 | 1 << 5 | 1 << 8 | 1 << 9)
-    made.access(0, LOAD_S, {9: 0})
-    made.access(0, LOAD_S, {8: 4})
-    assert made.races() == []
-    made.access(0, LOAD_S, {8: 0})
-    made.access(0, LOAD_S, {9: 4})
-    assert [(race[2][1], race[3][1]) for race in made.races()] == [(3, 8)]
-
-
-def test_readers_of_each_warp_are_remembered_where_some_threads_wait() -> None:
-    reads = [(0, LOAD_S, thread, 5) for thread in (1, 33, 65)]
-    write = (0, STORE_S, 2, 5)
-    waits = (0, "named", 65, 2)
-    assert pairs(*reads, waits, write, warps=3) == [(33, 2, 1)]
-    assert pairs(*reads, (0, "named", 33, 2), waits, write, warps=3) == [(1, 2, 0)]
-    assert pairs(*reads, (0, "named", 1, 33, 2), waits, write, warps=3) == []
-    assert pairs(*reads, (0, "barrier"), waits, write, warps=3) == []
+    run.tell(0, 0, layout.WARP_SYNC, members, 1 << 3 | 1 << 5 | 1 << 8 | 1 << 9)
+    run.access(0, LOAD_S, {9: 0})
+    run.access(0, LOAD_S, {8: 4})
+    assert run.races() == []
+    run.access(0, LOAD_S, {8: 0})
+    run.access(0, LOAD_S, {9: 4})
+    assert [(race[2][1], race[3][1]) for race in run.races()] == [(3, 8)]
 
 
 def sent(*between: tuple[Any, ...], send: int = ATOM_G, take: int = ATOM_G, behind: Any = "fence") -> bool:
@@ -524,7 +469,7 @@ def test_a_flag_behind_a_fence_tells_another_block() -> None:
     assert not sent((0, "barrier"))
 
 
-def test_what_came_after_the_flag_is_not_told() -> None:
+def test_a_flag_orders_only_what_came_before_it() -> None:
     steps = [
         (0, STORE_G, 33, 0),
         (0, "fence", 33),
@@ -548,13 +493,13 @@ def test_a_store_waits_for_the_loads_that_decide_about_it() -> None:
 
 
 def test_a_flag_tells_of_the_lanes_that_set_it_behind_a_fence() -> None:
-    made = told((0, STORE_G, 33, 0), (0, STORE_G, 34, 1), (0, "fence", 33))
-    start = made.starts[0]
-    made.access(0, ATOM_G, {33: start + 32, 34: start + 36})
-    made.access(1, ATOM_G, {9: start + 36})
-    made.tell(1, 0, layout.FENCE, None, FULL)
-    made.access(1, LOAD_G, {3: start + 4})
-    assert [race[1:3] for race in made.races()] == [(1, (0, 34, STORE_G))]
+    run = run_steps((0, STORE_G, 33, 0), (0, STORE_G, 34, 1), (0, "fence", 33))
+    start = run.starts[0]
+    run.access(0, ATOM_G, {33: start + 32, 34: start + 36})
+    run.access(1, ATOM_G, {9: start + 36})
+    run.tell(1, 0, layout.FENCE, None, FULL)
+    run.access(1, LOAD_G, {3: start + 4})
+    assert [race[1:3] for race in run.races()] == [(1, (0, 34, STORE_G))]
     steps = [
         (0, STORE_G, 32, 0),
         (0, "fence", 32),
@@ -565,9 +510,9 @@ def test_a_flag_tells_of_the_lanes_that_set_it_behind_a_fence() -> None:
     assert pairs(*steps, (1, ATOM_G, 34, 8), (1, "fence", 34), (1, LOAD_G, 34, 0)) == [(32, 34, 2)]
 
 
-def test_who_may_be_waited_for_gives_others_a_turn() -> None:
-    made = told((0, ATOM_G, 3, 8))
-    assert made.awaited == [], "no fence, no flag"
+def test_writes_of_flags_yield_to_other_warps() -> None:
+    run = run_steps((0, ATOM_G, 3, 8))
+    assert run.awaited == [], "no fence, no flag"
     steps = [
         ((0, ATOM_G, 3, 8), True),  # sets a flag
         ((1, STRONG_G, 3, 8), False),  # reads it
@@ -575,10 +520,10 @@ def test_who_may_be_waited_for_gives_others_a_turn() -> None:
         ((1, ATOM_G, 3, 9), False),  # where none is
         ((1, RELEASE_G, 3, 9), True),
     ]
-    made.tell(0, 0, layout.FENCE, None, FULL)
+    run.tell(0, 0, layout.FENCE, None, FULL)
     for (block, site, thread, word), awaited in steps:
-        made.access(block, site, {thread: made.starts[0] + 4 * word})
-        assert made.awaited.pop() is awaited
+        run.access(block, site, {thread: run.starts[0] + 4 * word})
+        assert run.awaited.pop() is awaited
 
 
 def test_flags_of_a_block_order_its_threads() -> None:
@@ -591,52 +536,52 @@ def test_flags_of_a_block_order_its_threads() -> None:
 
 
 def test_a_worker_takes_up_one_block_after_the_other() -> None:
-    made = Run(blocks=2)
-    made.access(0, STORE_S, {3: 4})
-    made.access(0, STORE_L, {3: 4})
-    made.tell(0, 1, layout.FENCE, None, FULL)
-    made.begin(0, 7)
-    made.access(0, LOAD_S, {40: 4})
-    made.access(0, LOAD_L, {3: 4})
-    found = made.findings()
-    assert [(f.what, f.space, f.word) for f in found] == [
+    run = Run(blocks=2)
+    run.access(0, STORE_S, {3: 4})
+    run.access(0, STORE_L, {3: 4})
+    run.tell(0, 1, layout.FENCE, None, FULL)
+    run.begin(0, 7)
+    run.access(0, LOAD_S, {40: 4})
+    run.access(0, LOAD_L, {3: 4})
+    findings = run.findings()
+    assert [(f.what, f.space, f.word) for f in findings] == [
         (structures.UNWRITTEN, "shared", 1),
         (structures.UNWRITTEN, "local", 3 * 4 + 1),
     ]
-    assert [made.block(f.second) for f in found] == [7, 7]
-    made.access(0, STORE_G, {33: made.starts[0]})
-    made.access(0, ATOM_G, {33: made.starts[0] + 32})
-    made.access(1, ATOM_G, {33: made.starts[0] + 32})
-    made.tell(1, 1, layout.FENCE, None, FULL)
-    made.access(1, LOAD_G, {33: made.starts[0]})
-    assert len(made.races()) == 1, "the fence was the earlier block's"
+    assert [run.block(f.second) for f in findings] == [7, 7]
+    run.access(0, STORE_G, {33: run.starts[0]})
+    run.access(0, ATOM_G, {33: run.starts[0] + 32})
+    run.access(1, ATOM_G, {33: run.starts[0] + 32})
+    run.tell(1, 1, layout.FENCE, None, FULL)
+    run.access(1, LOAD_G, {33: run.starts[0]})
+    assert len(run.races()) == 1, "the fence was the earlier block's"
 
 
 def test_reads_of_what_nothing_has_written() -> None:
-    made = Run(races=False)
-    made.access(0, STORE_S, {3: 8})
-    made.access(0, LOAD_S2, {40: 4, 41: 8})
-    made.access(1, LOAD_S, {3: 8})
-    made.access(0, ATOM_S, {3: 40})
-    made.access(0, LOAD_S, {3: 40})
-    found = [(f.word, f.count, made.block(f.second), f.second.thread, f.first) for f in made.findings()]
-    assert found == [(1, 2, 0, 40, None), (10, 1, 0, 3, None), (2, 1, 1, 3, None)]
-    made.access(0, STORE_S4, {3: 0})
-    made.access(0, LOAD_S2, {3: 0, 4: 8})
-    assert made.findings() == []
+    run = Run(races=False)
+    run.access(0, STORE_S, {3: 8})
+    run.access(0, LOAD_S2, {40: 4, 41: 8})
+    run.access(1, LOAD_S, {3: 8})
+    run.access(0, ATOM_S, {3: 40})
+    run.access(0, LOAD_S, {3: 40})
+    findings = [(f.word, f.count, run.block(f.second), f.second.thread, f.first) for f in run.findings()]
+    assert findings == [(1, 2, 0, 40, None), (10, 1, 0, 3, None), (2, 1, 1, 3, None)]
+    run.access(0, STORE_S4, {3: 0})
+    run.access(0, LOAD_S2, {3: 0, 4: 8})
+    assert run.findings() == []
 
 
 def test_reads_of_a_threads_own_memory() -> None:
-    made = Run(local=4)
-    made.access(0, STORE_L, {33: 4})
-    made.access(0, LOAD_L, {33: 4})
-    made.access(0, LOAD_L2, {33: 0})
-    made.access(0, LOAD_L2, {33: 4})
-    assert made.findings() == [], "a structure has gaps that nobody writes"
-    made.access(0, LOAD_L2, {33: 8})
-    made.access(0, LOAD_L, {34: 4})
-    made.access(0, LOAD_L, {1: 4})
-    narrow, wide = made.findings()
+    run = Run(local=4)
+    run.access(0, STORE_L, {33: 4})
+    run.access(0, LOAD_L, {33: 4})
+    run.access(0, LOAD_L2, {33: 0})
+    run.access(0, LOAD_L2, {33: 4})
+    assert run.findings() == [], "a structure has gaps that nobody writes"
+    run.access(0, LOAD_L2, {33: 8})
+    run.access(0, LOAD_L, {34: 4})
+    run.access(0, LOAD_L, {1: 4})
+    narrow, wide = run.findings()
     assert (wide.word, wide.count, wide.second.thread, wide.space) == (33 * 4 + 2, 2, 33, "local")
     assert (narrow.word, narrow.count, narrow.second.thread) == (4 * 1 + 1, 2, 1)
     silent = Run(unwritten=False)
@@ -645,120 +590,118 @@ def test_reads_of_a_threads_own_memory() -> None:
 
 
 def test_reads_of_arrays_that_nothing_has_written() -> None:
-    made = Run(arrays=2, races=False, unwritten_words={0: np.ones(1, bool)})
+    run = Run(arrays=2, races=False, unwritten_words={0: np.ones(1, bool)})
     fresh = np.array([True] * 8 + [False] * 8)
-    made.checker.unwritten_words = {made.starts[1]: fresh}
-    start = made.starts[1]
-    made.access(0, LOAD_G, {3: made.starts[0]})
-    made.access(0, STORE_G2, {3: start + 4})
-    made.access(0, LOAD_G, {3: start + 4, 4: start + 8, 5: start + 32})
-    assert made.findings() == []
-    made.access(1, LOAD_G4, {3: start, 4: start + 28})
-    (found,) = made.findings()
-    assert (found.start, found.word, found.count, found.space) == (start, 0, 3, "global")
-    made.access(1, ATOM_G, {3: start})
-    assert [f.word for f in made.findings()] == [0]
-    made.access(1, LOAD_G, {3: start})
-    assert made.findings() == []
+    run.checker.unwritten_words = {run.starts[1]: fresh}
+    start = run.starts[1]
+    run.access(0, LOAD_G, {3: run.starts[0]})
+    run.access(0, STORE_G2, {3: start + 4})
+    run.access(0, LOAD_G, {3: start + 4, 4: start + 8, 5: start + 32})
+    assert run.findings() == []
+    run.access(1, LOAD_G4, {3: start, 4: start + 28})
+    (finding,) = run.findings()
+    assert (finding.start, finding.word, finding.count, finding.space) == (start, 0, 3, "global")
+    run.access(1, ATOM_G, {3: start})
+    assert [f.word for f in run.findings()] == [0]
+    run.access(1, LOAD_G, {3: start})
+    assert run.findings() == []
 
 
 def test_pointers_that_leave_their_array() -> None:
     memory = DeviceMemory(1 << 20)
-    at = Run(memory=memory).starts[0]
-    made = Run(memory=memory, arrays=2, bounds=lambda i: (at, at + 64), races=False, unwritten=False)
-    made.access(0, LOAD_G, {0: at, 1: at + 60})
-    made.access(0, STORE_G2, {0: at, 1: at + 56})
-    assert made.findings() == []
-    made.access(0, LOAD_G, {0: at - 4, 1: at + 64})
-    made.access(0, STORE_G2, {5: at + 60})
-    first, second = made.findings()
+    start = Run(memory=memory).starts[0]
+    run = Run(memory=memory, arrays=2, bounds=lambda i: (start, start + 64), races=False, unwritten=False)
+    run.access(0, LOAD_G, {0: start, 1: start + 60})
+    run.access(0, STORE_G2, {0: start, 1: start + 56})
+    assert run.findings() == []
+    run.access(0, LOAD_G, {0: start - 4, 1: start + 64})
+    run.access(0, STORE_G2, {5: start + 60})
+    first, second = run.findings()
     assert (first.what, first.start, first.word, first.count, first.second.thread) == (
         structures.OUTSIDE_ARRAY,
-        at - 4,
+        start - 4,
         0,
         2,
         0,
     )
-    assert (second.start, second.second.thread, second.first) == (at + 60, 5, None)
-    kind = Run(memory=memory, bounds=lambda i: (at, at + 64), strays=False, unwritten=False)
-    kind.access(0, LOAD_G, {0: at - 4})
+    assert (second.start, second.second.thread, second.first) == (start + 60, 5, None)
+    kind = Run(memory=memory, bounds=lambda i: (start, start + 64), strays=False, unwritten=False)
+    kind.access(0, LOAD_G, {0: start - 4})
     assert kind.findings() == []
 
 
 def test_generic_addresses_lead_to_each_memory() -> None:
-    made = Run()
+    run = Run()
     shared = layout.SHARED_TAG | 8
     local = layout.LOCAL_TAG | 8
-    made.access(0, LOAD_A, {3: shared})
-    made.access(0, LOAD_A, {4: local})
-    made.access(0, STORE_A, {5: made.starts[0] + 12})
-    made.access(0, LOAD_A, {40: made.starts[0] + 12})
-    found = {(f.what, f.space, f.word, f.second.thread) for f in made.findings()}
-    assert found == {
+    run.access(0, LOAD_A, {3: shared})
+    run.access(0, LOAD_A, {4: local})
+    run.access(0, STORE_A, {5: run.starts[0] + 12})
+    run.access(0, LOAD_A, {40: run.starts[0] + 12})
+    findings = {(f.what, f.space, f.word, f.second.thread) for f in run.findings()}
+    assert findings == {
         (structures.UNWRITTEN, "shared", 2, 3),
         (structures.UNWRITTEN, "local", 4 * 4 + 2, 4),
         (structures.RACE, "global", 3, 40),
     }
-    made.access(0, STORE_A, {3: shared, 4: local})
-    made.access(0, LOAD_A, {3: shared, 4: local})
-    assert made.findings() == []
+    run.access(0, STORE_A, {3: shared, 4: local})
+    run.access(0, LOAD_A, {3: shared, 4: local})
+    assert run.findings() == []
 
 
 def test_accesses_outside_of_any_array_are_no_race() -> None:
-    made = Run(arrays=3, unwritten=False)
-    first, second, third = sorted(made.starts)
+    run = Run(arrays=3, unwritten=False)
+    first, second, third = sorted(run.starts)
     outside = [first - 4, first + 64, second - 4, second + 64, third + 64]
     for place in outside:
-        made.access(0, STORE_G, {3: place})
-        made.access(0, STORE_G, {4: place})
-    assert made.findings() == []
+        run.access(0, STORE_G, {3: place})
+        run.access(0, STORE_G, {4: place})
+    assert run.findings() == []
     for place in (first, first + 60, second, second + 60, third, third + 60):
-        made.access(0, STORE_G, {3: place})
-        made.access(0, STORE_G, {4: place})
-        (found,) = made.findings()
-        assert found.start + 4 * found.word == place
-        assert found.start in (first, second, third)
+        run.access(0, STORE_G, {3: place})
+        run.access(0, STORE_G, {4: place})
+        (finding,) = run.findings()
+        assert finding.start + 4 * finding.word == place
+        assert finding.start in (first, second, third)
 
 
 def test_arrays_that_the_kernel_only_reads_have_no_history() -> None:
     def bounds(i: Any) -> tuple[int, int]:
         return (1 << 60, 1 << 61) if "global" in i.parts or i.text.startswith(("ld.u", "st.u")) else (0, 1)
 
-    made = Run(bounds=bounds, strays=False, unwritten=False)
-    made.access(0, LOAD_G, {3: made.starts[0]})
-    made.access(0, STORE_G, {40: made.starts[0]})
-    made.access(0, LOAD_G, {3: made.starts[0]})
-    assert [race[2:4] for race in made.races()] == [((0, 40, STORE_G), (0, 3, LOAD_G))], (
-        "the first is unknown"
-    )
-    made = Run(unwritten=False)
-    made.access(0, LOAD_G, {3: made.starts[0]})
-    made.access(0, STORE_G, {40: made.starts[0]})
-    assert [race[2:4] for race in made.races()] == [((0, 3, LOAD_G), (0, 40, STORE_G))]
+    run = Run(bounds=bounds, strays=False, unwritten=False)
+    run.access(0, LOAD_G, {3: run.starts[0]})
+    run.access(0, STORE_G, {40: run.starts[0]})
+    run.access(0, LOAD_G, {3: run.starts[0]})
+    assert [race[2:4] for race in run.races()] == [((0, 40, STORE_G), (0, 3, LOAD_G))], "the first is unknown"
+    run = Run(unwritten=False)
+    run.access(0, LOAD_G, {3: run.starts[0]})
+    run.access(0, STORE_G, {40: run.starts[0]})
+    assert [race[2:4] for race in run.races()] == [((0, 3, LOAD_G), (0, 40, STORE_G))]
 
 
 def test_the_device_heap_is_looked_at() -> None:
-    made = Run(mib=16, warps=2, unwritten=False, races=False)
-    heap = made.memory.open_heap()
-    made = Run(memory=made.memory, heap=True, unwritten=False, races=False)
+    run = Run(mib=16, warps=2, unwritten=False, races=False)
+    heap = run.memory.open_heap()
+    run = Run(memory=run.memory, heap=True, unwritten=False, races=False)
     with heap.checked():  # with room between blocks
         heap.take(16)
         block = heap.take(64)
-        made.access(0, STORE_G, {0: block, 1: block + 60, 2: made.starts[0]})
-        made.access(0, LOAD_G4, {33: block + 48})
-        assert made.told.outside == []
-        made.access(0, STORE_G, {33: block - 4, 34: block + 4, 35: block + 61})
-        made.access(0, LOAD_G4, {3: block + 52})
-        assert [(a.thread, place) for a, place in made.told.outside] == [
+        run.access(0, STORE_G, {0: block, 1: block + 60, 2: run.starts[0]})
+        run.access(0, LOAD_G4, {33: block + 48})
+        assert run.recorder.outside == []
+        run.access(0, STORE_G, {33: block - 4, 34: block + 4, 35: block + 61})
+        run.access(0, LOAD_G4, {3: block + 52})
+        assert [(a.thread, place) for a, place in run.recorder.outside] == [
             (33, block - 4),
             (35, block + 61),
             (3, block + 52),
         ]
-        assert [made.site(a) for a, _ in made.told.outside] == [STORE_G, STORE_G, LOAD_G4]
-        made.access(0, STORE_G, {0: heap.address - 4, 1: heap.address + heap.size_bytes})
-        assert len(made.told.outside) == 3
-        made.access(0, STORE_G, {0: heap.address + heap.size_bytes - 4})
-        assert len(made.told.outside) == 4
+        assert [run.site(a) for a, _ in run.recorder.outside] == [STORE_G, STORE_G, LOAD_G4]
+        run.access(0, STORE_G, {0: heap.address - 4, 1: heap.address + heap.size_bytes})
+        assert len(run.recorder.outside) == 3
+        run.access(0, STORE_G, {0: heap.address + heap.size_bytes - 4})
+        assert len(run.recorder.outside) == 4
 
 
 ISSUE = (0, COPY_S, 3, 5)
@@ -769,17 +712,17 @@ def test_a_copy_is_waited_for() -> None:
         return thread, event
 
     def of(*steps: Any) -> list[tuple[int, int, int]]:
-        made = told(unwritten=False)
+        run = run_steps(unwritten=False)
         for step in steps:
             if len(step) == 2 and step[1] != "barrier":
                 thread, event = step
                 site = layout.COPY - (COPY_S << 2 | event)
-                made.tell(0, thread // 32, site, [20] * 32, 1 << thread % 32)
+                run.tell(0, thread // 32, site, [20] * 32, 1 << thread % 32)
             elif step[1] == "barrier":
-                made.barrier(0)
+                run.barrier(0)
             else:
-                made.access(0, step[1], {step[2]: 4 * step[3]})
-        return [(f.what, f.first.thread if f.first else -1, f.second.thread) for f in made.findings()]
+                run.access(0, step[1], {step[2]: 4 * step[3]})
+        return [(f.what, f.first.thread if f.first else -1, f.second.thread) for f in run.findings()]
 
     hasty = structures.PENDING_COPY
     race = structures.RACE
@@ -803,105 +746,105 @@ def test_a_copy_is_waited_for() -> None:
 
 
 def test_copies_of_an_earlier_block_are_forgotten() -> None:
-    made = told(ISSUE)
-    made.begin(0, 9)
-    made.access(0, LOAD_S, {3: 20})
-    assert made.findings() == []
+    run = run_steps(ISSUE)
+    run.begin(0, 9)
+    run.access(0, LOAD_S, {3: 20})
+    assert run.findings() == []
 
 
 # -- barriers and shuffles --------------------------------------------------------------------------------
 
 
-def come(made: Run, warp: int, at: int, mask: int = FULL, block: int = 0) -> None:
-    made.tell(block, warp, layout.AT_BLOCK_BARRIER, [at] * 32, mask)
+def come(run: Run, warp: int, barrier: int, mask: int = FULL, block: int = 0) -> None:
+    run.tell(block, warp, layout.AT_BLOCK_BARRIER, [barrier] * 32, mask)
 
 
 def test_threads_that_come_to_a_barrier_without_their_warp() -> None:
-    made = Run(barriers=True)
-    come(made, 0, BAR)
-    come(made, 1, BAR)
-    made.barrier(0)
-    assert made.told.barriers == []
-    come(made, 1, BAR, 0b1100)
-    made.frames[0][1, 2:32] = layout.EXITED
-    come(made, 1, BAR, 0b11)
-    come(made, 1, BAR, 0)
-    ((block, here, other),) = made.told.barriers
-    assert (block, here.warp, here.mask, here.instruction, other) == (0, 1, 0b1100, made.code[BAR], None)
+    run = Run(barriers=True)
+    come(run, 0, BAR)
+    come(run, 1, BAR)
+    run.barrier(0)
+    assert run.recorder.barriers == []
+    come(run, 1, BAR, 0b1100)
+    run.frames[0][1, 2:32] = layout.EXITED
+    come(run, 1, BAR, 0b11)
+    come(run, 1, BAR, 0)
+    ((block, here, other),) = run.recorder.barriers
+    assert (block, here.warp, here.mask, here.instruction, other) == (0, 1, 0b1100, run.code[BAR], None)
     assert here.thread == 34
-    made.told.barriers.clear()
-    come(made, 0, BAR_1, 0b11)
-    come(made, 0, BAR_LOOSE, 0b11)
-    assert made.told.barriers == [], "named ones are for some, and without .aligned lanes come one by one"
+    run.recorder.barriers.clear()
+    come(run, 0, BAR_1, 0b11)
+    come(run, 0, BAR_LOOSE, 0b11)
+    assert run.recorder.barriers == [], "named ones are for some, and without .aligned lanes come one by one"
     silent = Run()
     come(silent, 0, BAR, 0b11)
-    assert silent.told.barriers == []
+    assert silent.recorder.barriers == []
 
 
-def test_threads_that_wait_at_another_barrier_are_told_when_it_opens() -> None:
-    made = Run(barriers=True, warps=3)
+def test_threads_that_wait_at_another_barrier_are_reported_when_it_opens() -> None:
+    run = Run(barriers=True, warps=3)
     for _ in range(2):
-        come(made, 0, BAR)
-        come(made, 1, BAR_IF)
-        come(made, 2, BAR_IF)
-        assert made.told.barriers == []
-        made.checker.barrier(0, np.ones((3, 32), bool), False, 1)
-        assert made.told.barriers == [], "a named barrier opened, not this one"
-        made.barrier(0)
-        ((block, here, other),) = made.told.barriers
+        come(run, 0, BAR)
+        come(run, 1, BAR_IF)
+        come(run, 2, BAR_IF)
+        assert run.recorder.barriers == []
+        run.checker.barrier(0, np.ones((3, 32), bool), False, 1)
+        assert run.recorder.barriers == [], "a named barrier opened, not this one"
+        run.barrier(0)
+        ((block, here, other),) = run.recorder.barriers
         assert other is not None
-        assert (block, here.warp, here.instruction) == (0, 1, made.code[BAR_IF])
-        assert (other.warp, other.instruction, other.mask) == (0, made.code[BAR], FULL)
-        made.told.barriers.clear()
-    for at in (BAR_IF, BAR):
+        assert (block, here.warp, here.instruction) == (0, 1, run.code[BAR_IF])
+        assert (other.warp, other.instruction, other.mask) == (0, run.code[BAR], FULL)
+        run.recorder.barriers.clear()
+    for barrier in (BAR_IF, BAR):
         for warp in range(3):
-            come(made, warp, at)
-        made.barrier(0)
-    assert made.told.barriers == []
+            come(run, warp, barrier)
+        run.barrier(0)
+    assert run.recorder.barriers == []
 
 
-def test_what_another_block_of_the_worker_left_waiting_is_forgotten() -> None:
-    made = Run(barriers=True)
-    come(made, 0, BAR)
-    made.begin(0, 5)
-    come(made, 0, BAR_IF)
-    come(made, 1, BAR_IF)
-    made.barrier(0)
-    assert made.told.barriers == []
+def test_arrivals_of_an_earlier_block_are_forgotten() -> None:
+    run = Run(barriers=True)
+    come(run, 0, BAR)
+    run.begin(0, 5)
+    come(run, 0, BAR_IF)
+    come(run, 1, BAR_IF)
+    run.barrier(0)
+    assert run.recorder.barriers == []
 
 
 def test_a_barrier_that_opens_in_parts_orders_as_any_other() -> None:
-    made = told((0, STORE_G, 3, 0), (0, STORE_S, 3, 0), (0, "barrier"), barriers=True)
-    come(made, 0, BAR)
-    come(made, 1, BAR_IF)
-    made.barrier(0)
-    made.access(0, LOAD_G, {40: made.starts[0]})
-    made.access(0, LOAD_S, {40: 0})
-    assert made.findings() == []
-    made.access(0, STORE_S, {40: 4})
-    come(made, 0, BAR)
-    come(made, 1, BAR_IF)
-    made.barrier(0)
-    made.access(0, LOAD_S, {3: 4})
-    assert made.findings() == []
-    made.access(0, STORE_S, {5: 4})
-    assert [race[2][1] for race in made.races()] == [3]
+    run = run_steps((0, STORE_G, 3, 0), (0, STORE_S, 3, 0), (0, "barrier"), barriers=True)
+    come(run, 0, BAR)
+    come(run, 1, BAR_IF)
+    run.barrier(0)
+    run.access(0, LOAD_G, {40: run.starts[0]})
+    run.access(0, LOAD_S, {40: 0})
+    assert run.findings() == []
+    run.access(0, STORE_S, {40: 4})
+    come(run, 0, BAR)
+    come(run, 1, BAR_IF)
+    run.barrier(0)
+    run.access(0, LOAD_S, {3: 4})
+    assert run.findings() == []
+    run.access(0, STORE_S, {5: 4})
+    assert [race[2][1] for race in run.races()] == [3]
 
 
 def test_arrivals_at_a_barrier_order_who_waits_there_behind_them() -> None:
     def of(*waits: int, number: int = 1, later: tuple[Any, ...] = (0, LOAD_S, 40, 0)) -> int:
-        made = told((0, STORE_S, 3, 0))
-        made.tell(0, 0, layout.ARRIVE, [min(number, 1)] * 32, 0b1000)
-        made.access(0, STORE_S, {3: 4})
+        run = run_steps((0, STORE_S, 3, 0))
+        run.tell(0, 0, layout.ARRIVE, [min(number, 1)] * 32, 0b1000)
+        run.access(0, STORE_S, {3: 4})
         warps = np.zeros((2, 32), bool)
         warps.reshape(-1)[list(waits)] = True
         if number:
-            made.checker.barrier(0, warps, False, number)
+            run.checker.barrier(0, warps, False, number)
         else:  # for all that have not ended
-            made.live[:] = warps
-            made.barrier(0)
-        made.access(0, later[1], {later[2]: 4 * later[3]})
-        return len(made.findings())
+            run.live[:] = warps
+            run.barrier(0)
+        run.access(0, later[1], {later[2]: 4 * later[3]})
+        return len(run.findings())
 
     assert of(40, 41) == 0
     assert of(41, 42) == 1
@@ -913,61 +856,54 @@ def test_arrivals_at_a_barrier_order_who_waits_there_behind_them() -> None:
 
 
 def test_shuffles_from_lanes_that_take_no_part() -> None:
-    made = Run()
-    made.tell(0, 1, layout.SHUFFLE, [*range(1, 32), 0], FULL)
-    assert made.told.absences == []
-    made.tell(0, 1, layout.SHUFFLE, [5] * 32, 0b111)
-    assert [(a.thread, source) for a, source in made.told.absences] == [(32, 5), (33, 5), (34, 5)]
-    assert {made.site(a) for a, _ in made.told.absences} == {SHUFFLE}
-    made.told.absences.clear()
-    made.tell(0, 0, layout.SHUFFLE, [1, 7, 2, *[0] * 29], 0b111)
-    assert [(a.thread, source) for a, source in made.told.absences] == [(1, 7)]
+    run = Run()
+    run.tell(0, 1, layout.SHUFFLE, [*range(1, 32), 0], FULL)
+    assert run.recorder.absences == []
+    run.tell(0, 1, layout.SHUFFLE, [5] * 32, 0b111)
+    assert [(a.thread, source) for a, source in run.recorder.absences] == [(32, 5), (33, 5), (34, 5)]
+    assert {run.site(a) for a, _ in run.recorder.absences} == {SHUFFLE}
+    run.recorder.absences.clear()
+    run.tell(0, 0, layout.SHUFFLE, [1, 7, 2, *[0] * 29], 0b111)
+    assert [(a.thread, source) for a, source in run.recorder.absences] == [(1, 7)]
     silent = Run(shuffles=False)
     silent.tell(0, 1, layout.SHUFFLE, [5] * 32, 0b111)
-    assert silent.told.absences == []
+    assert silent.recorder.absences == []
 
 
 # -- tables -----------------------------------------------------------------------------------------------
 
 
 def test_the_table_of_findings_is_emptied_before_it_is_full() -> None:
-    made = Run(blocks=1, words=64, unwritten=False)
-    made.checker.shared.room = 3
+    run = Run(blocks=1, words=64, unwritten=False)
+    run.checker.shared.room = 3
     sites = [STORE_S, ATOM_S, LOAD_S, STRONG_S]
     for word, first in enumerate(sites):
         for other, second in enumerate(sites):
-            made.access(0, first, {3: 16 * word + 4 * other})
-            made.access(0, second, {40: 16 * word + 4 * other})
-    assert len(made.told.found) >= 4, "handed over on the way"
-    total = made.told.found + made.findings()
-    assert len({(made.site(f.first), made.site(f.second)) for f in total if f.first}) == 8
-    assert Run().checker.shared.room == structures.ENTRIES // 2
+            run.access(0, first, {3: 16 * word + 4 * other})
+            run.access(0, second, {40: 16 * word + 4 * other})
+    assert len(run.recorder.occurrences) >= 4, "handed over on the way"
+    total = run.recorder.occurrences + run.findings()
+    assert len({(run.site(f.first), run.site(f.second)) for f in total if f.first}) == 8
 
 
 def test_more_segments_than_there_is_room_for() -> None:
-    made = Run(blocks=2, unwritten=False)
-    made.access(0, STORE_G, {3: made.starts[0]})
+    run = Run(blocks=2, unwritten=False)
+    run.access(0, STORE_G, {3: run.starts[0]})
     for turn in range(1500):
-        made.barrier(turn % 2)
+        run.barrier(turn % 2)
     for _ in range(800):
-        made.checker.barrier(0, np.ones((2, 32), bool), False, 1)
-    made.access(1, LOAD_G, {3: made.starts[0]})
-    ((first, second),) = [race[2:4] for race in made.races()]
+        run.checker.barrier(0, np.ones((2, 32), bool), False, 1)
+    run.access(1, LOAD_G, {3: run.starts[0]})
+    ((first, second),) = [race[2:4] for race in run.races()]
     assert (first, second) == ((0, 3, STORE_G), (1, 3, LOAD_G))
-
-
-def test_accesses_are_unpacked_from_64_bits() -> None:
-    assert Access.unpacked(6 << 32 | 9 << 10 | 1023) == Access(5, 9, 1023)
-    assert Access.unpacked(1 << 32) == Access(0, 0, 0)
-    assert Access.unpacked(2 << 32 | 0xFFFFFFFF) == Access(1, (1 << 22) - 1, 1023)
 
 
 def test_arrays_too_large_for_a_history_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     from virtualgpu.sanitizer import checker
 
     monkeypatch.setattr(checker, "_REGION_WORDS", 16)
-    made = told((0, STORE_G, 3, 0), (0, STORE_G, 4, 0))
-    assert (made.checker.left_out, len(made.findings())) == (0, 1)
+    run = run_steps((0, STORE_G, 3, 0), (0, STORE_G, 4, 0))
+    assert (run.checker.left_out, len(run.findings())) == (0, 1)
     monkeypatch.setattr(checker, "_REGION_WORDS", 15)
-    made = told((0, STORE_G, 3, 0), (0, STORE_G, 4, 0))
-    assert (made.checker.left_out, len(made.findings())) == (1, 0)
+    run = run_steps((0, STORE_G, 3, 0), (0, STORE_G, 4, 0))
+    assert (run.checker.left_out, len(run.findings())) == (1, 0)

@@ -14,7 +14,6 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import KernelFault
 from virtualgpu.records import Hazard, SanitizerReport
 from virtualgpu.sanitizer import checker
-from virtualgpu.sanitizer.report.declarations import declarations
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -34,51 +33,6 @@ def found(body: str, *args: Any, grid: int = 1, block: Any = 256, head: str = ""
 
 
 # -- names ------------------------------------------------------------------------------------------------
-
-DECLARED = """
-#define T 16
-#define WIDE (T + 1)
-constexpr unsigned int WARPS = 4, LANES = 32;
-/* __shared__ float hidden[3]; */
-__device__ unsigned int counts[3][4], last;  // int not[1];
-__constant__ __align__(16) float coefficients[2 * T];
-template <int N> __global__ void k() {
-  __shared__ float As[T][T], Bs[T][WIDE];
-  __shared__ alignas(128) half padded[N][N + 8];
-  extern __shared__ double dynamic[];
-  __shared__ volatile int* rows[WARPS];
-  __shared__ float4 corners[LANES / WARPS];
-  __shared__ Node nodes[1 << 2];
-  __shared__ bool done;
-  __shared__ float cube[2][3][4];
-}
-__global__ void other() { __shared__ float cube[24]; __shared__ int As[2]; }
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "offset", "size_bytes", "spelled"),
-    [
-        ("As", 128, 1024, "As[2][0]"),
-        ("As", 4, 8, "As[1]"),
-        ("Bs", 4 * (2 * 17 + 1), 4 * 16 * 17, "Bs[2][1]"),
-        ("padded", 2 * (3 * 40 + 5), 2 * 32 * 40, "padded[3][5]"),
-        ("dynamic", 24, 0, "dynamic[3]"),
-        ("rows", 16, 32, "rows[2]"),
-        ("corners", 20, 128, "corners[1].y"),
-        ("nodes", 14, 48, "byte 2 of nodes[1]"),
-        ("done", 0, 1, "done"),
-        ("counts", 20, 48, "counts[1][1]"),
-        ("last", 0, 4, "last"),
-        ("coefficients", 8, 128, "coefficients[2]"),
-        ("cube", 20, 96, ""),  # two of this name and size
-        ("hidden", 4, 12, ""),
-        ("As", 4, 100, ""),  # none of this size
-        ("nothing", 4, 8, ""),
-    ],
-)
-def test_elements_by_their_declaration(name: str, offset: int, size_bytes: int, spelled: str) -> None:
-    assert declarations(DECLARED).element(name, offset, size_bytes) == spelled
 
 
 @needs_nvrtc

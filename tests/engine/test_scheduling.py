@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 from llvmlite.binding.executionengine import ExecutionEngine
 
-from tests.engine.ptx_runner import launch
+from tests.engine import ptx_runner
 from virtualgpu.compile import nvrtc
-from virtualgpu.cuda_errors import LaunchFailure, LaunchTimeoutError
-from virtualgpu.engine import PackedLaunch, Program, RunOptions, TraceRequest
+from virtualgpu.cuda_errors import LaunchTimeoutError
+from virtualgpu.engine import TraceRequest
 from virtualgpu.engine.run import crew
-from virtualgpu.model.memory import DeviceMemory
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -39,7 +38,7 @@ def run(
     code: str, *arrays: np.ndarray, grid: int = 1, block: int = 32, **options: object
 ) -> list[np.ndarray]:
     ptx = nvrtc.compile_ptx(code, target=80).ptx
-    return launch(ptx, "k", arrays, grid, block, **options)  # type: ignore[arg-type]
+    return ptx_runner.launch(ptx, "k", arrays, grid, block, **options)  # type: ignore[arg-type]
 
 
 def ints(count: int, value: int = 0) -> np.ndarray:
@@ -158,23 +157,6 @@ def test_named_barriers_with_counts() -> None:
     assert (out[32:] == 42).all()
 
 
-def test_barriers_on_both_sides_of_a_branch_are_reported() -> None:
-    code = (
-        HEAD
-        + """(int* out) {
-        if (threadIdx.x < 40) {
-            __syncthreads();
-            out[threadIdx.x] = 1;
-        } else {
-            out[threadIdx.x] = 2;
-            __syncthreads();
-        }
-    }"""
-    )
-    with pytest.raises(LaunchFailure, match=r"different barriers \(lines 3, 7\)"):
-        run(code, ints(64), block=64)
-
-
 def test_member_masks_may_differ_between_tiles() -> None:
     code = (
         HEAD
@@ -195,58 +177,11 @@ def test_blocks_run_in_the_order_asked_for(seed: int) -> None:
     np.testing.assert_array_equal(out, order)
 
 
-def test_a_trace_of_one_warp_does_not_change_the_result() -> None:
-    code = (
-        HEAD
-        + """(const float* a, float* b) {
-        int i = blockIdx.x * blockDim.x + threadIdx.x;
-        float v = a[i];
-        if (i % 2) v = sqrtf(v);
-        b[i] = v;
-    }"""
-    )
-    ptx = nvrtc.compile_ptx(code, target=80).ptx
-    a, b = np.random.default_rng(0).random((2, 256), np.float32)
-    plain = launch(ptx, "k", [a, b], 4, 64)
-    memory = DeviceMemory(1 << 24)
-    params = b""
-    places = []
-    for array in (a, b):
-        places.append(memory.malloc(array.nbytes))
-        memory.track(places[-1], array.nbytes, "array")
-        memory.view(places[-1], array.nbytes)[:] = array.view(np.uint8)
-        params += places[-1].to_bytes(8, "little")
-    result = Program(ptx, code).launch(
-        PackedLaunch("k", (4, 1, 1), (64, 1, 1), params),
-        memory,
-        RunOptions(trace=TraceRequest((2, 0, 0), 1)),
-    )
-    np.testing.assert_array_equal(memory.view(places[1], b.nbytes).view(np.float32), plain[1])
-    trace = result.trace
-    assert trace is not None
-    assert trace.block_index == (2, 0, 0)
-    assert not trace.truncated
-    assert set(trace.active_mask.tolist()) >= {0xFFFFFFFF, 0xAAAAAAAA}
-    loads = (trace.address[:, 0] >= 0) & ~trace.access_is_store  # type: ignore[index, operator]
-    (step,) = np.nonzero(loads & (trace.access_space == 0))[0]
-    assert trace.address is not None
-    np.testing.assert_array_equal(trace.address[step], places[0] + 4 * (2 * 64 + 32 + np.arange(32)))
-    assert trace.sectors is not None
-    assert trace.sectors[step] == 4
-
-
 def test_a_bounded_trace_says_that_it_was_cut() -> None:
     code = HEAD + "(int* out) { int n = 0; for (int k = 0; k < out[0]; ++k) n += k * n + 1; out[1] = n; }"
     ptx = nvrtc.compile_ptx(code, target=80).ptx
-    memory = DeviceMemory(1 << 24)
-    place = memory.malloc(8)
-    memory.track(place, 8, "array")
-    memory.view(place, 8).view(np.int32)[:] = (1000, 0)
-    result = Program(ptx, code).launch(
-        PackedLaunch("k", (1, 1, 1), (1, 1, 1), place.to_bytes(8, "little")),
-        memory,
-        RunOptions(trace=TraceRequest(max_steps=100)),
-    )
+    numbers = np.array([1000, 0], np.int32)
+    result, _ = ptx_runner.run(ptx, "k", [numbers], block=1, trace=TraceRequest(max_steps=100))
     assert result.trace is not None
     assert result.trace.truncated
     assert len(result.trace) == 100

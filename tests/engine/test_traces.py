@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.engine import ptx_runner
 from tests.trace_state import registers_at, shared_at, shared_changes
 from virtualgpu.compile import nvrtc
-from virtualgpu.engine import LaunchResult, PackedLaunch, Program, RunOptions, TraceRequest
-from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.engine import LaunchResult, TraceRequest
 from virtualgpu.records import BlockTrace, WarpTrace
 
 HEAD = 'extern "C" __global__ void k'
@@ -41,31 +41,13 @@ def traced(
     code: str,
     arrays: list[npt.NDArray[Any]],
     numbers: tuple[int, ...] = (),
-    block: int = 32,
     request: TraceRequest | None = None,
-    grid: int = 1,
-    shared_bytes: int = 0,
-    cooperative: bool = False,
     **options: Any,
 ) -> tuple[LaunchResult, list[npt.NDArray[Any]]]:
     """Run a kernel ``k`` with a trace; pointers first, then 32-bit numbers."""
-    memory = DeviceMemory(1 << 26)
-    params = b""
-    places = []
-    for array in arrays:
-        address = memory.malloc(array.nbytes)
-        memory.track(address, array.nbytes, "array")
-        memory.view(address, array.nbytes)[:] = array.view(np.uint8).reshape(-1)
-        params += address.to_bytes(8, "little")
-        places.append(address)
-    params += b"".join(n.to_bytes(4, "little", signed=True) for n in numbers)
-    result = Program(nvrtc.compile_ptx(code, target=80).ptx, code).launch(
-        PackedLaunch("k", (grid, 1, 1), (block, 1, 1), params, shared_bytes, cooperative),
-        memory,
-        RunOptions(trace=request or TraceRequest(whole_block=True), **options),
-    )
-    after = [memory.view(p, a.nbytes).view(a.dtype).copy() for p, a in zip(places, arrays, strict=True)]
-    return result, after
+    ptx = nvrtc.compile_ptx(code, target=80).ptx
+    trace = request or TraceRequest(whole_block=True)
+    return ptx_runner.run(ptx, "k", arrays, numbers=numbers, source=code, trace=trace, **options)
 
 
 def block_of(result: LaunchResult) -> BlockTrace:

@@ -456,22 +456,6 @@ def test_a_trace_that_was_cut_tells_what_it_has() -> None:
     assert cut.stops[0].step.tolist() == [step for step in whole.stops[0].step.tolist() if step < 40]
 
 
-def test_names_where_no_variable_moves_between_registers() -> None:
-    """A debug build without lists of locations names its variables all the same."""
-    args, row = scene_args()
-    trace = observed(cp.RawKernel(SCENE, "scene"), 1, 32, args, Warp(), shared=256)
-    assert float(row[0]) == 0
-    assert {"i", "y"} <= {each.name for each in trace.variables}
-
-
-def scene_args() -> tuple[tuple[Any, ...], Any]:
-    p = cp.zeros(64 * 16, dtype=np.uint8)
-    row = cp.zeros(32, dtype=np.float32)
-    rows = cp.asarray(np.array([0, row.data.ptr], np.uint64))
-    setup = np.zeros(1, np.dtype([("n", "i4"), ("scale", "f4")]))[0]
-    return (p, rows, setup, cp.zeros(32, dtype=np.float32), np.int32(20)), row
-
-
 def test_watches_are_saved_with_the_record(tmp_path: Any) -> None:
     from virtualgpu.records import io
 

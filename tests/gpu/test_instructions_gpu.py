@@ -25,12 +25,9 @@ from tests.engine.test_forms import (  # noqa: F401
 from tests.engine.test_instructions import *  # noqa: F403  (collects their tests here too)
 from tests.engine.test_narrow_types import *  # noqa: F403
 from tests.engine.test_regressions import (  # noqa: F401
-    test_a_difference_of_equals_is_negative_zero_when_rounded_down,
     test_absolute_differences_of_packed_bytes,
-    test_doubles_become_floats_in_the_asked_direction,
     test_long_bit_fields_start_where_their_whole_number_says,
-    test_long_integers_become_floats_in_the_asked_direction,
-    test_no_number_as_an_integer_is_the_sign_bit_if_it_was_a_double,
+    test_nan_becomes_the_sign_bit_or_zero,
     test_packed_half_words,
     test_the_upper_part_of_a_24_bit_product_starts_at_bit_16,
 )

@@ -7,7 +7,9 @@ time of a whole program is the longest chain of its parts.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from virtualgpu.records import (
     Activity,
@@ -20,6 +22,31 @@ from virtualgpu.records import (
 )
 
 MODELLED = Provenance("modelled", "virtual test GPU")
+
+
+def kernel(
+    number: int, stream: int, start_ns: int, end_ns: int, after: tuple[int, ...] = (), **changes: Any
+) -> Activity:
+    """The kernel ``k<number>`` of device 0."""
+    fields = {
+        "kind": "CONCURRENT_KERNEL",
+        "name": f"k{number}",
+        "device_id": 0,
+        "stream_id": stream,
+        "correlation_id": number,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "after": after,
+    }
+    return Activity(**fields | changes)
+
+
+def timeline_of(activities: Iterable[Activity] = (), end_ns: int | None = None, **fields: Any) -> Timeline:
+    """A modelled timeline from 0 to the end of its last activity, or to `end_ns`."""
+    activities = tuple(activities)
+    last_ns = max((activity.end_ns for activity in activities), default=0)
+    times = {"start_ns": 0, "end_ns": last_ns if end_ns is None else end_ns}
+    return Timeline(provenance=MODELLED, method="model", activities=activities, **times | fields)
 
 
 @dataclass(frozen=True)
@@ -41,20 +68,14 @@ class Run:
     waits: list[Synchronization] = field(default_factory=list)
 
     def timeline(self) -> Timeline:
-        end = max([self.now, *(a.end_ns for a in self.activities)])
-        streams = tuple(
-            StreamInfo(0, s, f"stream {s}") for s in sorted({a.stream_id for a in self.activities})
-        )
         order = sorted(self.activities, key=lambda a: (a.start_ns, a.correlation_id))
-        return Timeline(
-            provenance=MODELLED,
-            method="model",
-            start_ns=0,
-            end_ns=end,
-            activities=tuple(order),
+        streams = sorted({a.stream_id for a in self.activities})
+        return timeline_of(
+            order,
+            max([self.now, *(a.end_ns for a in self.activities)]),
             calls=tuple(self.calls),
             synchronizations=tuple(self.waits),
-            streams=streams,
+            streams=tuple(StreamInfo(0, stream, f"stream {stream}") for stream in streams),
         )
 
 
@@ -70,10 +91,10 @@ def simulate(steps: list[Step]) -> Timeline:
             run.now += step.call_ns
             follows = [last[s] for s in (step.stream, *step.waits_for) if s in last]
             start = max([run.now, *(a.end_ns for a in follows)])
-            after = tuple(dict.fromkeys(a.correlation_id for a in follows))
+            predecessors = tuple(dict.fromkeys(a.correlation_id for a in follows))
             for stream in step.waits_for:
                 if stream in last and stream != step.stream:
-                    of = (last[stream].correlation_id,)
+                    event_of = (last[stream].correlation_id,)
                     run.waits.append(
                         Synchronization(
                             type="STREAM_WAIT_EVENT",
@@ -83,24 +104,13 @@ def simulate(steps: list[Step]) -> Timeline:
                             end_ns=begun,
                             name="cudaStreamWaitEvent",
                             event_stream_id=stream,
-                            after=of,
+                            after=event_of,
                             source=line,
                         )
                     )
-            name = f"k{number}"
-            end = start + step.time_ns
-            made = Activity(
-                kind="CONCURRENT_KERNEL",
-                name=name,
-                device_id=0,
-                stream_id=step.stream,
-                correlation_id=number,
-                start_ns=start,
-                end_ns=end,
-                after=after,
-            )
-            last[step.stream] = made
-            run.activities.append(made)
+            activity = kernel(number, step.stream, start, start + step.time_ns, predecessors)
+            last[step.stream] = activity
+            run.activities.append(activity)
             run.calls.append(HostCall("cuLaunchKernel", begun, run.now, 1, number, line))
         else:
             until = max([run.now, *(a.end_ns for s, a in last.items() if s == step.stream)])
@@ -124,12 +134,12 @@ def program(seed: int, length: int = 14) -> list[Step]:
     rng = random.Random(seed)
     steps = []
     for _ in range(length):
-        what = rng.choices(("launch", "wait", "compute"), (6, 2, 2))[0]
+        kind = rng.choices(("launch", "wait", "compute"), (6, 2, 2))[0]
         waits_for = tuple(s for s in range(1, 4) if rng.random() < 0.25)
-        steps.append(Step(what, rng.randrange(1, 4), rng.randrange(1, 60), rng.randrange(1, 9), waits_for))
+        steps.append(Step(kind, rng.randrange(1, 4), rng.randrange(1, 60), rng.randrange(1, 9), waits_for))
     return steps
 
 
-def longer(steps: list[Step], at: int, by_ns: int) -> list[Step]:
+def longer(steps: list[Step], index: int, by_ns: int) -> list[Step]:
     """The same program with one part that takes longer."""
-    return [*steps[:at], replace(steps[at], time_ns=steps[at].time_ns + by_ns), *steps[at + 1 :]]
+    return [*steps[:index], replace(steps[index], time_ns=steps[index].time_ns + by_ns), *steps[index + 1 :]]

@@ -9,7 +9,7 @@ import pytest
 
 import virtualgpu.cp as cp
 from gpulab.analysis.advice import MAX_ADVICE, advice
-from tests.trace.programs import MODELLED, Step, simulate
+from tests.trace.programs import Step, simulate, timeline_of
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
@@ -22,9 +22,9 @@ SIZE = 1 << 20
 @pytest.fixture(autouse=True, params=["A100", "T4"])
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     previous = slot._slot.machine
-    made = Machine([device_info(request.param)])
-    slot.use(made)
-    yield made
+    chosen = Machine([device_info(request.param)])
+    slot.use(chosen)
+    yield chosen
     slot._slot.machine = previous
 
 
@@ -36,22 +36,20 @@ def recorded(work: Callable[[], object]) -> Timeline:
 
 
 def promised(timeline: Timeline, topic: str) -> Advice:
-    return next(each for each in advice(timeline) if each.topic == topic)
+    return next(piece for piece in advice(timeline) if piece.topic == topic)
 
 
 def pinned() -> np.ndarray:
     return np.frombuffer(cp.cuda.alloc_pinned_memory(4 * SIZE), np.float32, SIZE)
 
 
-def saved(before: Callable[[], object], after: Callable[[], object], topic: str) -> float:
+def saved(slow: Callable[[], object], fast: Callable[[], object], topic: str) -> float:
     """What following an advice saved, as a part of what it promised."""
-    before(), after()
-    first = recorded(before)
-    second = recorded(after)
-    told = promised(first, topic)
-    assert told.text.endswith(").")
-    assert "up to about" in told.text
-    return (first.duration_ns - second.duration_ns) / told.gain_ns
+    slow(), fast()
+    first = recorded(slow)
+    second = recorded(fast)
+    piece = promised(first, topic)
+    return (first.duration_ns - second.duration_ns) / piece.gain_ns
 
 
 def test_pinning_a_buffer_saves_what_was_promised() -> None:
@@ -83,8 +81,8 @@ def test_removing_a_wait_saves_what_was_promised() -> None:
 
     # Where the launches alone take longer than the work, less is won than the idle time.
     assert 0.6 < saved(lambda: steps(True), lambda: steps(False), "wait") < 1.25
-    told = promised(recorded(lambda: steps(True)), "wait")
-    assert "`float(x[0])`" in told.text
+    piece = promised(recorded(lambda: steps(True)), "wait")
+    assert "`float(x[0])`" in piece.text
 
 
 def test_a_graph_saves_what_was_promised() -> None:
@@ -112,9 +110,9 @@ def test_a_second_stream_saves_what_was_promised() -> None:
     arrays = [cp.zeros(SIZE, cp.float32) for _ in range(4)]
 
     def pieces(streams: int) -> None:
-        made = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
-        for at, (host, x) in enumerate(zip(hosts, arrays, strict=True)):
-            with made[at % streams]:
+        queues = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
+        for index, (host, x) in enumerate(zip(hosts, arrays, strict=True)):
+            with queues[index % streams]:
                 x.set(host)
                 for _ in range(20):
                     x.fill(1)
@@ -137,7 +135,7 @@ def test_the_default_stream_s_rule_is_named() -> None:
     assert "non_blocking=True" in promised(recorded(work), "stream").text
 
 
-def test_there_are_few_and_the_first_saves_most() -> None:
+def test_advice_is_short_and_sorted_by_gain() -> None:
     x = cp.ones(SIZE, cp.float32)
     host = np.ones(SIZE, np.float32)
 
@@ -148,34 +146,34 @@ def test_there_are_few_and_the_first_saves_most() -> None:
             float(x[0])
             cp.cuda.Device().synchronize()
 
-    found = advice(recorded(work))
-    assert 0 < len(found) <= MAX_ADVICE
-    assert [a.gain_ns for a in found] == sorted((a.gain_ns for a in found), reverse=True)
+    pieces = advice(recorded(work))
+    assert 0 < len(pieces) <= MAX_ADVICE
+    assert [a.gain_ns for a in pieces] == sorted((a.gain_ns for a in pieces), reverse=True)
 
 
-def test_nothing_is_said_where_nothing_stands_out() -> None:
-    assert advice(Timeline(provenance=MODELLED, method="model", start_ns=0, end_ns=0)) == ()
+def test_a_program_without_a_weakness_gets_no_advice() -> None:
+    assert advice(timeline_of()) == ()
     assert advice(simulate([Step("launch", 1, 5_000, 4), Step("launch", 1, 5_000, 4), Step("wait", 1)])) == ()
 
 
-def test_copies_alone_are_not_to_be_cut_for_overlap() -> None:
+def test_copies_without_computation_need_no_overlap() -> None:
     x = cp.zeros(SIZE, cp.float32)
     y = cp.zeros(SIZE, cp.float32)
-    there = pinned()
-    back = pinned()
+    upload = pinned()
+    download = pinned()
 
     def copies() -> None:
         for _ in range(3):
-            x.set(there)
-            y.get(out=back)
+            x.set(upload)
+            y.get(out=download)
 
     def computes() -> None:
         for _ in range(3):
-            x.set(there)
+            x.set(upload)
             cp.multiply(x, 2, out=y)
-            y.get(out=back)
+            y.get(out=download)
 
     for work in (copies, computes):
         work()
-    assert "overlap" not in {each.topic for each in advice(recorded(copies))}
-    assert "overlap" in {each.topic for each in advice(recorded(computes))}
+    assert "overlap" not in {piece.topic for piece in advice(recorded(copies))}
+    assert "overlap" in {piece.topic for piece in advice(recorded(computes))}

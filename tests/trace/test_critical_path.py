@@ -8,30 +8,30 @@ from itertools import pairwise
 import pytest
 
 from gpulab.analysis.critical_path import critical_path
-from tests.trace.programs import MODELLED, Step, longer, program, simulate
+from tests.trace.programs import Step, longer, program, simulate, timeline_of
 from virtualgpu.records import HostCall, SourceLine, Timeline
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_lies_on_it_delays_the_whole_and_nothing_else_makes_it_faster(seed: int) -> None:
+def test_only_operations_on_the_path_delay_the_whole(seed: int) -> None:
     steps = program(seed)
     timeline = simulate(steps)
     path = critical_path(timeline)
     assert sum(step.duration_ns for step in path) == timeline.duration_ns
     assert all(one.end_ns == two.start_ns for one, two in pairwise(path))
     on_it = {step.correlation_id for step in path if step.kind == "operation"}
-    for at, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if step.what != "launch":
             continue
-        slower = simulate(longer(steps, at, 10)).duration_ns - timeline.duration_ns
-        faster = timeline.duration_ns - simulate(longer(steps, at, -1)).duration_ns
-        if at + 1 in on_it:
+        slower = simulate(longer(steps, index, 10)).duration_ns - timeline.duration_ns
+        faster = timeline.duration_ns - simulate(longer(steps, index, -1)).duration_ns
+        if index + 1 in on_it:
             assert slower == 10
         else:
             assert faster == 0
 
 
-def test_the_host_s_stretches_and_the_operations_take_turns() -> None:
+def test_host_and_operations_alternate_on_the_path() -> None:
     timeline = simulate(
         [
             Step("launch", 1, 50),
@@ -51,7 +51,7 @@ def test_the_host_s_stretches_and_the_operations_take_turns() -> None:
     assert [s.source and s.source.line for s in path] == [1, 1, 4, 4]
 
 
-def test_a_host_s_stretch_is_named_after_the_line_that_took_longest() -> None:
+def test_a_host_step_has_the_line_of_its_longest_call() -> None:
     steps = [Step("launch", 1, 1, 3), Step("launch", 1, 1, 9), Step("launch", 1, 1, 3), Step("wait", 1)]
     host = critical_path(simulate(steps))[0]
     assert (host.name, host.duration_ns) == ("3 × cuLaunchKernel", 15)
@@ -73,13 +73,13 @@ def test_an_event_leads_to_the_other_stream() -> None:
     ]
 
 
-def test_nothing_has_one_link_or_none() -> None:
-    assert critical_path(Timeline(provenance=MODELLED, method="model", start_ns=0, end_ns=0)) == ()
-    idle = critical_path(Timeline(provenance=MODELLED, method="model", start_ns=5, end_ns=25))
+def test_an_idle_timeline_has_one_step_and_an_empty_one_none() -> None:
+    assert critical_path(timeline_of()) == ()
+    idle = critical_path(timeline_of((), 25, start_ns=5))
     assert [(s.kind, s.duration_ns) for s in idle] == [("host", 20)]
 
 
-def test_an_operation_that_ends_as_its_follower_is_given_out_is_told_rather_than_the_host() -> None:
+def test_an_operation_that_ends_with_the_next_launch_call_is_preferred_to_the_host() -> None:
     steps = [Step("launch", 1, 50), Step("compute", 1, 46), Step("launch", 1, 20), Step("wait", 1)]
     timeline = simulate(steps)
     first, second = timeline.activities
@@ -96,7 +96,7 @@ def links(timeline: Timeline) -> list[tuple[str, str, int, int]]:
     return [(s.kind, s.name, s.start_ns, s.end_ns) for s in critical_path(timeline)]
 
 
-def test_an_operation_that_starts_late_has_a_link_of_its_own() -> None:
+def test_a_late_start_is_a_step_of_its_own() -> None:
     timeline = simulate([Step("launch", 1, 50), Step("launch", 1, 20)])
     first, second = timeline.activities
     late = replace(timeline, activities=(first, replace(second, start_ns=60, end_ns=80)), end_ns=80)
@@ -114,7 +114,7 @@ def test_an_operation_that_starts_late_has_a_link_of_its_own() -> None:
     assert links(cut)[0] == ("operation", "k1", 10, 54)
 
 
-def test_an_engine_that_is_busy_leads_to_the_operation_that_it_was_busy_with() -> None:
+def test_a_busy_engine_leads_to_its_operation() -> None:
     timeline = simulate([Step("launch", 1, 50), Step("launch", 2, 20)])
     first, second = timeline.activities
     full = replace(timeline, activities=(first, replace(second, start_ns=54, end_ns=74)), end_ns=74)
@@ -135,14 +135,13 @@ def test_an_engine_that_is_busy_leads_to_the_operation_that_it_was_busy_with() -
         ("abcaa", "3 × a, b and others"),
     ],
 )
-def test_a_stretch_of_the_host_s_is_named_after_its_calls_if_they_take_half_of_it(
-    names: str, name: str
-) -> None:
+def test_a_host_step_is_named_after_calls_that_take_half_of_it(names: str, name: str) -> None:
     calls = [
-        HostCall(each, 10 * at, 10 * at + 10, 1, 0, SourceLine("p", at % 2)) for at, each in enumerate(names)
+        HostCall(letter, 10 * index, 10 * index + 10, 1, 0, SourceLine("p", index % 2))
+        for index, letter in enumerate(names)
     ]
     end = 40 if len(names) == 2 else 10 * len(names) if len(names) > 2 else 21
-    timeline = Timeline(provenance=MODELLED, method="model", start_ns=0, end_ns=end, calls=tuple(calls))
+    timeline = timeline_of((), end, calls=tuple(calls))
     (step,) = critical_path(timeline)
     assert (step.name, step.where, step.correlation_id) == (name, "host", 0)
     assert step.source == SourceLine("p", 0)
@@ -152,14 +151,14 @@ def test_a_stretch_of_the_host_s_is_named_after_its_calls_if_they_take_half_of_i
     )
 
 
-def test_where_nobody_says_what_an_operation_followed_it_is_the_one_before_in_its_stream() -> None:
+def test_without_dependencies_an_operation_follows_the_previous_one_of_its_stream() -> None:
     timeline = simulate([Step("launch", 1, 50), Step("launch", 2, 90), Step("launch", 1, 20)])
-    first, other, last = (replace(each, after=()) for each in timeline.activities)
+    first, other, last = (replace(activity, after=()) for activity in timeline.activities)
     copy = replace(first, kind="MEMCPY", copy_kind="HtoD")
-    told = replace(
+    incomplete = replace(
         timeline, activities=(copy, replace(other, end_ns=50), replace(last, end_ns=200)), end_ns=200
     )
-    assert [name for _, name, *_ in links(told)] == ["cuLaunchKernel", "k1", "k3"]
+    assert [name for _, name, *_ in links(incomplete)] == ["cuLaunchKernel", "k1", "k3"]
 
 
 def test_the_thread_whose_call_ended_last_is_followed() -> None:

@@ -17,131 +17,46 @@ from gpulab.analysis.cupti.stream_order import StreamOrder, within_graph
 
 # offsetof of each field, in bytes, by gcc from cupti_activity.h of CUDA 12.9, 13.0 and 13.5, which agree, and
 # the least sizeof among them.
-OFFSETS: dict[int, tuple[int, dict[str, int]]] = {
+OFFSETS: dict[int, tuple[int, str]] = {
     kinds.CONCURRENT_KERNEL: (
         208,
-        {
-            "start": 16,
-            "end": 24,
-            "device": 40,
-            "context": 44,
-            "stream": 48,
-            "grid_x": 52,
-            "grid_y": 56,
-            "grid_z": 60,
-            "block_x": 64,
-            "block_y": 68,
-            "block_z": 72,
-            "static_shared": 76,
-            "dynamic_shared": 80,
-            "correlation": 92,
-            "name": 104,
-            "node": 144,
-            "graph": 156,
-            "registers": 6,
-        },
+        (
+            "start=16 end=24 device=40 context=44 stream=48 grid_x=52 grid_y=56 grid_z=60 block_x=64 "
+            "block_y=68 block_z=72 static_shared=76 dynamic_shared=80 correlation=92 name=104 node=144 "
+            "graph=156 registers=6"
+        ),
     ),
     kinds.MEMCPY: (
         96,
-        {
-            "kind": 4,
-            "source": 5,
-            "target": 6,
-            "size": 8,
-            "start": 16,
-            "end": 24,
-            "device": 32,
-            "context": 36,
-            "stream": 40,
-            "correlation": 44,
-            "node": 64,
-            "graph": 72,
-        },
+        (
+            "kind=4 source=5 target=6 size=8 start=16 end=24 device=32 context=36 stream=40 "
+            "correlation=44 node=64 graph=72"
+        ),
     ),
     kinds.MEMCPY2: (
         96,
-        {
-            "kind": 4,
-            "source": 5,
-            "target": 6,
-            "size": 8,
-            "start": 16,
-            "end": 24,
-            "device": 32,
-            "context": 36,
-            "stream": 40,
-            "correlation": 60,
-            "node": 72,
-            "graph": 80,
-        },
+        (
+            "kind=4 source=5 target=6 size=8 start=16 end=24 device=32 context=36 stream=40 "
+            "correlation=60 node=72 graph=80"
+        ),
     ),
     kinds.MEMSET: (
         88,
-        {
-            "size": 8,
-            "start": 16,
-            "end": 24,
-            "device": 32,
-            "context": 36,
-            "stream": 40,
-            "correlation": 44,
-            "node": 64,
-            "graph": 72,
-        },
+        "size=8 start=16 end=24 device=32 context=36 stream=40 correlation=44 node=64 graph=72",
     ),
-    kinds.RUNTIME: (40, {"cbid": 4, "start": 8, "end": 16, "thread": 28, "correlation": 32}),
-    kinds.MARKER: (
-        56,
-        {
-            "flags": 4,
-            "time": 8,
-            "id": 16,
-            "object_kind": 20,
-            "thread": 28,
-            "name": 40,
-            "domain": 48,
-        },
-    ),
-    kinds.MARKER_DATA: (32, {"flags": 4, "id": 8, "color": 24}),
-    kinds.CUDA_EVENT: (56, {"correlation": 4, "context": 8, "stream": 12, "event": 16, "sync": 48}),
-    kinds.STREAM: (24, {"context": 4, "stream": 8, "priority": 12, "flag": 16}),
+    kinds.RUNTIME: (40, "cbid=4 start=8 end=16 thread=28 correlation=32"),
+    kinds.MARKER: (56, "flags=4 time=8 id=16 object_kind=20 thread=28 name=40 domain=48"),
+    kinds.MARKER_DATA: (32, "flags=4 id=8 color=24"),
+    kinds.CUDA_EVENT: (56, "correlation=4 context=8 stream=12 event=16 sync=48"),
+    kinds.STREAM: (24, "context=4 stream=8 priority=12 flag=16"),
     kinds.SYNCHRONIZATION: (
         56,
-        {
-            "type": 4,
-            "start": 8,
-            "end": 16,
-            "correlation": 24,
-            "context": 28,
-            "stream": 32,
-            "event": 36,
-            "sync": 40,
-            "status": 48,
-        },
+        "type=4 start=8 end=16 correlation=24 context=28 stream=32 event=36 sync=40 status=48",
     ),
-    kinds.HOST_LAUNCH: (
-        48,
-        {
-            "stream": 4,
-            "context": 8,
-            "device": 12,
-            "correlation": 16,
-            "start": 32,
-            "end": 40,
-        },
-    ),
+    kinds.HOST_LAUNCH: (48, "stream=4 context=8 device=12 correlation=16 start=32 end=40"),
     kinds.GRAPH_HOST_NODE: (
         56,
-        {
-            "stream": 4,
-            "context": 8,
-            "device": 12,
-            "correlation": 16,
-            "graph": 20,
-            "node": 24,
-            "start": 40,
-            "end": 48,
-        },
+        "stream=4 context=8 device=12 correlation=16 graph=20 node=24 start=40 end=48",
     ),
 }
 
@@ -149,10 +64,11 @@ OFFSETS: dict[int, tuple[int, dict[str, int]]] = {
 class TestLayout:
     @pytest.mark.parametrize("kind", OFFSETS)
     def test_fields_lie_where_the_header_puts_them(self, kind: int) -> None:
-        size, offsets = OFFSETS[kind]
+        size, text = OFFSETS[kind]
         fields = layout.LAYOUTS[kind].fields
         assert fields is not None
-        assert {name: where[1] for name, where in fields.items()} == offsets
+        offsets = {name: int(offset) for name, offset in (field.split("=") for field in text.split())}
+        assert {name: place[1] for name, place in fields.items()} == offsets
         assert layout.LAYOUTS[kind].itemsize <= size
 
     def test_driver_calls_are_laid_out_as_runtime_calls(self) -> None:
@@ -211,7 +127,7 @@ class TestOrder:
         recorded: dict[int, int] = {}
         for step in range(1, 80):
             stream = chance.choice(list(blocking))
-            what = chance.random()
+            draw = chance.random()
             event = chance.randrange(3)
             follows[step] = {
                 last[s]
@@ -219,23 +135,31 @@ class TestOrder:
                 if s == stream or (blocking[s] and blocking[stream] and 7 in (s, stream))
             }
             last[stream] = step
-            if what < 0.6:
+            if draw < 0.6:
                 operations[step] = order.operation((1, stream), step)
-            elif what < 0.8 or event not in recorded:
+            elif draw < 0.8 or event not in recorded:
                 recorded[event] = step
                 order.record((1, stream), step)
             else:
                 follows[step].add(recorded[event])
-                of, after = order.wait((1, stream), recorded[event])
-                assert of is not None
-                assert reached(after, operations) == reached_steps(recorded[event], follows) & set(operations)
-        for number, after in operations.items():
-            assert reached(after, operations) == reached_steps(number, follows) & set(operations) - {number}
-            assert not any({one} & reached(operations[other], operations) for one in after for other in after)
+                event_stream, predecessors = order.wait((1, stream), recorded[event])
+                assert event_stream is not None
+                assert reached(predecessors, operations) == reached_steps(recorded[event], follows) & set(
+                    operations
+                )
+        for number, predecessors in operations.items():
+            assert reached(predecessors, operations) == reached_steps(number, follows) & set(operations) - {
+                number
+            }
+            assert not any(
+                {operation} & reached(operations[other], operations)
+                for operation in predecessors
+                for other in predecessors
+            )
 
     def test_of_a_graph_s_nodes_as_seen(self) -> None:
-        after = within_graph([(4, 0, 10), (6, 11, 30), (5, 12, 20), (7, 31, 40)], (2, 3))
-        assert after == {4: (2, 3), 6: (4,), 5: (4,), 7: (6,)}
+        predecessors = within_graph([(4, 0, 10), (6, 11, 30), (5, 12, 20), (7, 31, 40)], (2, 3))
+        assert predecessors == {4: (2, 3), 6: (4,), 5: (4,), 7: (6,)}
 
     def test_of_a_graph_whose_first_nodes_run_at_once(self) -> None:
         assert within_graph([(4, 0, 10), (5, 1, 9)], (3,)) == {4: (3,), 5: (3,)}
@@ -247,27 +171,27 @@ class TestOrder:
         assert order.operation((1, 13), 5) == (3, 4)
 
 
-def reached(after: Collection[int], operations: dict[int, tuple[int, ...]]) -> set[int]:
+def reached(numbers_before: Collection[int], operations: dict[int, tuple[int, ...]]) -> set[int]:
     """All operations that `after` leads to."""
-    found = set()
-    open_ = list(after)
+    numbers = set()
+    open_ = list(numbers_before)
     while open_:
         number = open_.pop()
-        if number not in found:
-            found.add(number)
+        if number not in numbers:
+            numbers.add(number)
             open_ += operations[number]
-    return found
+    return numbers
 
 
 def reached_steps(step: int, follows: dict[int, set[int]]) -> set[int]:
-    found = set()
+    steps = set()
     open_ = [step]
     while open_:
-        one = open_.pop()
-        if one not in found:
-            found.add(one)
-            open_ += follows[one]
-    return found
+        number = open_.pop()
+        if number not in steps:
+            steps.add(number)
+            open_ += follows[number]
+    return steps
 
 
 def api(cbid: int, start: int, end: int, correlation: int, kind: int = kinds.RUNTIME) -> bytes:
@@ -279,46 +203,46 @@ def memset(start: int, end: int, correlation: int, stream: int = 7) -> bytes:
     return record.ljust(88, b"\0")
 
 
-def parts(*records: bytes, **seen: Any) -> Any:
+def parts(*records: bytes, **observations: Any) -> Any:
     data = b"".join(records)
-    offsets = [sum(map(len, records[:at])) for at in range(len(records))]
+    offsets = [sum(map(len, records[:index])) for index in range(len(records))]
     read = Records(lambda domain: {1: "cudaMemsetAsync", 2: "cudaFree"} if domain == 2 else {1: "cuMemsetD8"})
     read.add(memoryview(ctypes.create_string_buffer(data, len(data))).cast("B"), offsets)
-    return read.parts(HostInfo(**seen))
+    return read.parts(HostInfo(**observations))
 
 
 class TestParts:
     def test_a_call_within_a_call_is_the_outer_one(self) -> None:
-        found = parts(api(1, 105, 109, 5, kinds.DRIVER), memset(120, 130, 5), api(1, 100, 110, 5))
-        assert [(c.name, c.start_ns, c.correlation_id) for c in found.calls] == [("cudaMemsetAsync", 100, 1)]
+        result = parts(api(1, 105, 109, 5, kinds.DRIVER), memset(120, 130, 5), api(1, 100, 110, 5))
+        assert [(c.name, c.start_ns, c.correlation_id) for c in result.calls] == [("cudaMemsetAsync", 100, 1)]
 
-    def test_what_has_no_times_is_counted_and_left_out(self) -> None:
-        found = parts(memset(0, 0, 5), memset(120, 130, 6))
-        assert (len(found.activities), found.unfinished) == (1, 1)
+    def test_records_without_times_are_counted_and_left_out(self) -> None:
+        result = parts(memset(0, 0, 5), memset(120, 130, 6))
+        assert (len(result.activities), result.unfinished) == (1, 1)
 
     def test_records_out_of_order_and_of_unknown_kinds(self) -> None:
         strange = struct.pack("<IIQ", 999, 0, 0)
-        found = parts(memset(150, 160, 9), strange, memset(120, 130, 6), memset(140, 145, 8))
-        assert [(a.start_ns, a.correlation_id, a.after) for a in found.activities] == [
+        result = parts(memset(150, 160, 9), strange, memset(120, 130, 6), memset(140, 145, 8))
+        assert [(a.start_ns, a.correlation_id, a.after) for a in result.activities] == [
             (120, 1, ()),
             (140, 2, (1,)),
             (150, 3, (2,)),
         ]
 
-    def test_memory_that_is_given_back_waits_for_earlier_work(self) -> None:
+    def test_free_waits_for_earlier_work(self) -> None:
         waiting = parts(memset(120, 190, 5), api(2, 130, 195, 6))
         assert [(w.type, w.name, w.hidden, w.after) for w in waiting.synchronizations] == [
             ("CONTEXT_SYNCHRONIZE", "cudaFree", True, (1,))
         ]
         assert not parts(memset(120, 129, 5), api(2, 130, 195, 6)).synchronizations
 
-    def test_python_s_thread_and_line_are_asked_for(self) -> None:
-        asked = []
-        found = parts(
+    def test_calls_have_pythons_thread_and_line(self) -> None:
+        queries = []
+        result = parts(
             api(1, 100, 110, 5),
             memset(120, 130, 5),
             threads={77: 1234},
-            line=lambda *question: asked.append(question),
+            line=lambda *question: queries.append(question),
         )
-        assert asked == [(77, 100, "cudaMemsetAsync")]
-        assert found.calls[0].thread == 1234
+        assert queries == [(77, 100, "cudaMemsetAsync")]
+        assert result.calls[0].thread == 1234

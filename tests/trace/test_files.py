@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import json
 import random
-import sqlite3
 import time
 import tracemalloc
 from collections import defaultdict
@@ -26,15 +25,12 @@ from gpulab.analysis.files.write import save
 from gpulab.analysis.gaps import gaps
 from gpulab.analysis.overlap import overlap
 from tests.trace.programs import MODELLED, program, simulate
-from tests.trace.test_overlap import QUERY, generated
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.records import Activity, HostCall, NvtxRange, Provenance, SourceLine, Timeline
 from virtualgpu.records.io import TraceFormatError
-
-NAMES = {"kernel": "compute", "HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "gpu_memset": "memset"}
 
 
 @pytest.fixture(scope="module")
@@ -115,17 +111,17 @@ def test_generated_timelines_come_back(seed: int, file: Path) -> None:
         calls=(HostCall("", big, big, 7, 0, SourceLine("cell [2]", 3, "größer = a < b")),),
         synchronizations=(),
     )
-    for each in (timeline, moved, Timeline(provenance=MODELLED, method="model", start_ns=5, end_ns=5)):
-        assert open_file(save(each, file)) == each
+    for original in (timeline, moved, Timeline(provenance=MODELLED, method="model", start_ns=5, end_ns=5)):
+        assert open_file(save(original, file)) == original
 
 
-def test_what_was_measured_is_recorded_when_it_is_opened(busy: Timeline, file: Path) -> None:
+def test_a_measured_timeline_is_labelled_recorded_after_opening(busy: Timeline, file: Path) -> None:
     measured = replace(busy, provenance=Provenance("measured", "NVIDIA H200"), method="CUPTI")
-    found = open_file(save(measured, file)).provenance
-    assert (found.source, found.device) == ("recorded", "NVIDIA H200")
-    assert found.detail == time.strftime("%Y-%m-%d", time.gmtime())
+    provenance = open_file(save(measured, file)).provenance
+    assert (provenance.source, provenance.device) == ("recorded", "NVIDIA H200")
+    assert provenance.detail == time.strftime("%Y-%m-%d", time.gmtime())
     again = open_file(save(open_file(file), file)).provenance
-    assert again == found
+    assert again == provenance
 
 
 def test_the_file_keeps_the_format_s_rules(busy: Timeline, file: Path) -> None:
@@ -164,26 +160,6 @@ def test_the_file_keeps_the_format_s_rules(busy: Timeline, file: Path) -> None:
     processes = {event["args"]["name"] for event in data["traceEvents"] if event["name"] == "process_name"}
     assert processes == {"host", *(f"device {n}: virtual H200" for n in (0, 1))}
     assert data["otherData"]["origin"] == "modelled on virtual H200"
-
-
-def test_overlap_equals_sql_over_the_exported_events(file: Path) -> None:
-    timeline = generated(3, 2_000, 30_000, 60)
-    rows = []
-    for event in json.loads(save(timeline, file).read_bytes())["traceEvents"]:
-        engine = NAMES.get(event.get("args", {}).get("copy_kind") or event.get("cat", ""))
-        if event["ph"] == "X" and engine:
-            rows.append((event["ts"], event["dur"], engine))
-    with sqlite3.connect(":memory:") as db:
-        db.execute("CREATE TABLE events (ts REAL, dur REAL, grp TEXT)")
-        db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
-        for pair in overlap(timeline)[:10]:
-            first, second, both = db.execute(QUERY, {"a": pair.first, "b": pair.second}).fetchone()
-            assert pair.percent == pytest.approx(100 * both / min(first, second), abs=0.5)
-
-
-def test_many_events_are_all_saved_and_opened(file: Path) -> None:
-    timeline = generated(1, 25_000, 2_500_000, 900)
-    assert len(open_file(save(timeline, file)).activities) == 25_001
 
 
 # The PyTorch profiler's: as libkineto writes them (output_json.cpp, PyTorch 2.6)
@@ -277,8 +253,8 @@ def test_the_pytorch_profiler_s_file_becomes_a_timeline(file: Path) -> None:
         "recorded on NVIDIA H200 (PyTorch profiler, 2025-06-15, from x.json)"
     )
     assert (timeline.method, timeline.lost, timeline.note) == ("file", 0, "")
-    ran = timeline.activities
-    assert [(a.correlation_id, a.kind, a.name, a.stream_id, a.after, a.graph_id) for a in ran] == [
+    activities = timeline.activities
+    assert [(a.correlation_id, a.kind, a.name, a.stream_id, a.after, a.graph_id) for a in activities] == [
         (1, "MEMCPY", "Memcpy HtoD (Pageable -> Device)", 7, (), 0),
         (2, "CONCURRENT_KERNEL", "void gemm<float>()", 7, (1,), 0),
         (3, "CONCURRENT_KERNEL", "second", 20, (2,), 0),
@@ -311,7 +287,7 @@ def test_the_pytorch_profiler_s_file_becomes_a_timeline(file: Path) -> None:
     assert [s.name for s in timeline.streams] == ["stream 7", "stream 20"]
 
 
-def test_a_foreign_file_is_asked_like_any_other_and_saved_without_loss(file: Path) -> None:
+def test_a_foreign_file_can_be_analysed_and_saved_without_loss(file: Path) -> None:
     file.write_text(json.dumps(kineto()))
     timeline = open_file(file)
     assert "waiting for an event" in {gap.cause for gap in gaps(timeline)}
@@ -330,8 +306,8 @@ def test_the_categories_of_pytorch_1_8_to_1_11_are_known(file: Path) -> None:
     trace = kineto()
     file.write_text(json.dumps(trace))
     today = open_file(file)
-    for each in trace["traceEvents"]:
-        each["cat"] = old.get(each.get("cat"), each.get("cat"))
+    for entry in trace["traceEvents"]:
+        entry["cat"] = old.get(entry.get("cat"), entry.get("cat"))
     file.write_text(json.dumps(trace))
     assert open_file(file) == today
 
@@ -445,7 +421,7 @@ def test_other_programs_slices_become_ranges(text: str, file: Path) -> None:
     assert not timeline.activities
 
 
-def test_what_makes_no_sense_is_left_out_and_counted(file: Path) -> None:
+def test_invalid_events_are_left_out_and_counted(file: Path) -> None:
     nonsense: list[Any] = [
         {"ph": "X", "name": "no time", "dur": 1},
         {"ph": "X", "name": "backwards", "ts": 5, "dur": -1},
@@ -482,7 +458,7 @@ def damaged_versions(content: bytes) -> dict[str, bytes]:
         broken = json.loads(content)
         del broken["otherData"][key]
         cases[f"without {key}"] = json.dumps(broken).encode()
-    at = next(n for n, event in enumerate(data["traceEvents"]) if event.get("cat") == "kernel")
+    index = next(n for n, event in enumerate(data["traceEvents"]) if event.get("cat") == "kernel")
     for field, value in {
         "ts": "x",
         "ts ": None,
@@ -493,7 +469,7 @@ def damaged_versions(content: bytes) -> dict[str, bytes]:
         "args": [],
     }.items():
         broken = json.loads(content)
-        broken["traceEvents"][at][field.strip()] = value
+        broken["traceEvents"][index][field.strip()] = value
         cases[f"{field!r} {value!r}"] = json.dumps(broken).encode()
     for field, value in {
         "stream_id": "7",
@@ -505,25 +481,25 @@ def damaged_versions(content: bytes) -> dict[str, bytes]:
         "device_id ": True,
     }.items():
         broken = json.loads(content)
-        broken["traceEvents"][at]["args"][field.strip()] = value
+        broken["traceEvents"][index]["args"][field.strip()] = value
         cases[f"{field!r} {value!r}"] = json.dumps(broken).encode()
     return cases
 
 
-def test_a_damaged_file_is_said_to_be_in_one_sentence(busy: Timeline, file: Path) -> None:
+def test_a_damaged_file_raises_an_error_of_one_sentence(busy: Timeline, file: Path) -> None:
     content = save(busy, file).read_bytes()
-    for what, damaged in damaged_versions(content).items():
+    for damage, damaged in damaged_versions(content).items():
         file.write_bytes(damaged)
         with pytest.raises(TraceFormatError) as error:
             open_file(file)
-        said = str(error.value)
-        assert said.startswith("x.json "), what
-        assert said.count("\n") == 0
-        assert len(said) < 160, said
+        message = str(error.value)
+        assert message.startswith("x.json "), damage
+        assert message.count("\n") == 0
+        assert len(message) < 160, message
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         (b"", "is empty"),
         (b"   ", "is empty"),
@@ -544,9 +520,9 @@ def test_a_damaged_file_is_said_to_be_in_one_sentence(busy: Timeline, file: Path
         (gzip.compress(b"[" + b'{"ph": "X"},' * 90, mtime=0)[:-20], "breaks off"),
     ],
 )
-def test_what_is_no_trace_is_said_to_be_none(content: bytes, said: str, file: Path) -> None:
+def test_a_file_of_another_format_is_refused_with_the_reason(content: bytes, reason: str, file: Path) -> None:
     file.write_bytes(content)
-    with pytest.raises(TraceFormatError, match=said):
+    with pytest.raises(TraceFormatError, match=reason):
         open_file(file)
 
 
@@ -567,7 +543,7 @@ def test_random_damage_ends_in_an_error_or_a_timeline(busy: Timeline, file: Path
     rng = random.Random(5)
     content = save(busy, file).read_bytes()
     opened = 0
-    for _ in range(300):
+    for _ in range(200):
         damaged = bytearray(content)
         for _ in range(rng.randrange(1, 4)):
             damaged[rng.randrange(len(damaged))] = rng.choice(b'0123456789",:{}[]-ex ')
@@ -580,20 +556,20 @@ def test_random_damage_ends_in_an_error_or_a_timeline(busy: Timeline, file: Path
         assert all(isinstance(a, Activity) for a in timeline.activities)
         assert all(isinstance(r, NvtxRange) for r in timeline.ranges)
         overlap(timeline), gaps(timeline), critical_path(timeline)
-    assert 50 < opened < 300
+    assert 30 < opened < 200
 
 
 # Large files
 
 
-def test_of_many_events_the_first_are_read_and_a_note_says_so(file: Path) -> None:
+def test_only_the_first_events_of_a_large_file_are_read(file: Path) -> None:
     events = [event("kernel", f"k{n}", 10 * n, 5, 0, 7, correlation=n + 1) for n in range(3000)]
     random.Random(1).shuffle(events)
     file.write_text(json.dumps(events))
-    found = open_file(file, 500)
-    assert [a.name for a in found.activities] == [f"k{n}" for n in range(500)]
-    assert "The first 500 of 3,000 events" in found.note
-    assert "most_events=3000" in found.note
+    part = open_file(file, 500)
+    assert [a.name for a in part.activities] == [f"k{n}" for n in range(500)]
+    assert "The first 500 of 3,000 events" in part.note
+    assert "most_events=3000" in part.note
     whole = open_file(file, 3000)
     assert len(whole.activities) == 3000
     assert whole.note == ""
@@ -601,7 +577,7 @@ def test_of_many_events_the_first_are_read_and_a_note_says_so(file: Path) -> Non
         open_file(file, 0)
 
 
-def test_what_gpulab_saved_is_read_whole(busy: Timeline, file: Path) -> None:
+def test_a_file_of_gpulab_is_read_whole(busy: Timeline, file: Path) -> None:
     assert open_file(save(busy, file), 1) == busy
     data = json.loads(file.read_text())
     about = data.pop("otherData")
@@ -624,26 +600,30 @@ def peak_bytes(path: Path) -> int:
 def test_a_hostile_value_takes_no_more_memory_than_the_file(busy: Timeline, file: Path, part: str) -> None:
     """Text and lists can be multiplied by a thousand, too."""
     data = json.loads(save(busy, file).read_bytes())
-    large: Any = [0] * 300_000 if part == "list" else "a" * 1_000_000
+    large: Any = [0] * 100_000 if part == "list" else "a" * 300_000
     if part == "other":
-        data["more"] = [[]] * 300_000
+        data["more"] = [[]] * 100_000
     else:
         data["traceEvents"][-1][part if part != "list" else "ts"] = large
     file.write_text(json.dumps(data))
     assert peak_bytes(file) < 60 * file.stat().st_size
 
 
-def test_events_are_not_all_held_at_once(file: Path) -> None:
-    """A bomb of nothings and one of events whose arguments nobody asks for."""
+def test_events_are_not_all_kept_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bomb of empty lists and one of events whose arguments are not used."""
+    monkeypatch.setattr("gpulab.analysis.files.events._PIECE", 1 << 13)
     heavy = json.dumps(event("kernel", "k", 1, 1, 0, 7, junk=[[]] * 500))
-    for text in ("[" + "[]," * 299_999 + "[]]", "[" + ",".join([heavy] * 500) + "]"):
+    for text in ("[" + "[]," * 9_999 + "[]]", "[" + ",".join([heavy] * 30) + "]"):
         file.write_text(text)
-        assert peak_bytes(file) < 16 * len(text), text[:20]
+        assert peak_bytes(file) < 8 * len(text), text[:20]
 
 
-def test_a_million_nothings_are_given_up(file: Path) -> None:
-    file.write_text("[" + "1," * 1_100_000 + "1]")
-    with pytest.raises(TraceFormatError, match=r"more than 1,000,000 events without"):
+def test_reading_stops_after_very_many_events_without_a_time(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpulab.analysis.files.foreign._MOST_LOST", 1_000)
+    file.write_text("[" + "1," * 1_100 + "1]")
+    with pytest.raises(TraceFormatError, match=r"more than 1,000 events without"):
         open_file(file)
 
 

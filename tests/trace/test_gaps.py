@@ -11,7 +11,7 @@ import pytest
 
 import virtualgpu.cp as cp
 from gpulab.analysis.gaps import gaps
-from tests.trace.programs import MODELLED, Step, program, simulate
+from tests.trace.programs import Step, kernel, program, simulate, timeline_of
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
@@ -22,7 +22,7 @@ LINE = [SourceLine("cell [1]", number, f"line {number}") for number in range(9)]
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_gaps_are_what_no_operation_covers(seed: int) -> None:
+def test_gaps_are_times_without_an_operation(seed: int) -> None:
     timeline = simulate(program(seed))
     streams = {a.stream_id for a in timeline.activities}
     groups = {f"stream {s}": [a for a in timeline.activities if a.stream_id == s] for s in streams}
@@ -30,27 +30,11 @@ def test_gaps_are_what_no_operation_covers(seed: int) -> None:
     for where, activities in groups.items():
         covered = {t for a in activities for t in range(a.start_ns, a.end_ns)}
         idle = set(range(timeline.start_ns, timeline.end_ns)) - covered
-        found = [gap for gap in gaps(timeline) if gap.where == where]
-        assert {t for gap in found for t in range(gap.start_ns, gap.end_ns)} == idle
-        assert sum(gap.duration_ns for gap in found) == len(idle)
-        ends = {gap.end_ns for gap in found}  # a gap may have two parts
-        assert all(gap.start_ns - 1 in covered or gap.start_ns in {0, *ends} for gap in found)
-
-
-def kernel(
-    number: int, stream: int, start: int, end: int, after: tuple[int, ...] = (), **more: Any
-) -> Activity:
-    return Activity(
-        kind="CONCURRENT_KERNEL",
-        name=f"k{number}",
-        device_id=0,
-        stream_id=stream,
-        correlation_id=number,
-        start_ns=start,
-        end_ns=end,
-        after=after,
-        **more,
-    )
+        parts = [gap for gap in gaps(timeline) if gap.where == where]
+        assert {t for gap in parts for t in range(gap.start_ns, gap.end_ns)} == idle
+        assert sum(gap.duration_ns for gap in parts) == len(idle)
+        ends = {gap.end_ns for gap in parts}  # a gap may have two parts
+        assert all(gap.start_ns - 1 in covered or gap.start_ns in {0, *ends} for gap in parts)
 
 
 def call(number: int, start: int, end: int, name: str = "cuLaunchKernel") -> HostCall:
@@ -61,17 +45,7 @@ def by_hand(
     activities: list[Activity], calls: list[HostCall], waits: tuple[Synchronization, ...] = ()
 ) -> Timeline:
     streams = tuple(StreamInfo(0, n, "default stream" if n == 0 else f"stream {n}") for n in (0, 1, 2))
-    end = max(a.end_ns for a in activities)
-    return Timeline(
-        provenance=MODELLED,
-        method="model",
-        start_ns=0,
-        end_ns=end,
-        activities=tuple(activities),
-        calls=tuple(calls),
-        synchronizations=waits,
-        streams=streams,
-    )
+    return timeline_of(activities, calls=tuple(calls), synchronizations=waits, streams=streams)
 
 
 def second_gap(timeline: Timeline, where: str) -> Gap:
@@ -94,7 +68,7 @@ ONE = (kernel(1, 1, 10, 50), call(1, 0, 10))
 
 
 @pytest.mark.parametrize(
-    ("cause", "line", "second", "its_call", "more"),
+    ("cause", "line", "second", "its_call", "fields"),
     [
         # The call began when the first kernel had ended, and took the whole gap.
         ("launch-bound", 2, kernel(2, 1, 60, 70, (1,)), call(2, 50, 60), {}),
@@ -116,16 +90,16 @@ ONE = (kernel(1, 1, 10, 50), call(1, 0, 10))
     ],
 )
 def test_causes_within_one_stream(
-    cause: str, line: int | None, second: Activity, its_call: HostCall, more: dict[str, Any]
+    cause: str, line: int | None, second: Activity, its_call: HostCall, fields: dict[str, Any]
 ) -> None:
-    timeline = by_hand([ONE[0], second], [ONE[1], its_call], **more)
+    timeline = by_hand([ONE[0], second], [ONE[1], its_call], **fields)
     for where in ("stream 1", "compute"):
         gap = second_gap(timeline, where)
         assert (gap.cause, gap.before) == (cause, 2)
         assert gap.source == (None if line is None else LINE[line])
 
 
-def test_a_call_that_gives_out_nothing_is_named() -> None:
+def test_a_call_that_launches_nothing_is_named() -> None:
     compiling = HostCall("cuModuleLoadData", 50, 89, 1, 0, LINE[5])
     gap = second_gap(
         by_hand([ONE[0], kernel(2, 1, 99, 110)], [ONE[1], compiling, call(2, 89, 99)]), "compute"
@@ -140,14 +114,14 @@ def test_a_call_that_gives_out_nothing_is_named() -> None:
 @pytest.mark.parametrize(
     ("ends", "cause"), [(70, "launch-bound"), (75, "launch-bound"), (76, "host computing")]
 )
-def test_a_call_that_gives_out_nothing_is_to_blame_for_most_of_a_gap_alone(ends: int, cause: str) -> None:
+def test_a_call_that_launches_nothing_must_take_most_of_the_gap(ends: int, cause: str) -> None:
     loading = HostCall("cuModuleLoadData", 50, ends, 1, 0, LINE[5])
     other = HostCall("cudaMemcpyAsync", ends, 88, 1, 0, LINE[6])
     timeline = by_hand([ONE[0], kernel(2, 1, 100, 110)], [ONE[1], loading, other, call(2, 88, 100)])
     assert second_gap(timeline, "compute").cause == cause
 
 
-def test_a_wait_of_half_a_gap_without_any_call_leaves_the_launch_to_blame() -> None:
+def test_a_wait_of_half_a_gap_is_not_its_cause() -> None:
     waited = replace(WAITED, start_ns=60, end_ns=85, after=(3,))
     timeline = by_hand(
         [ONE[0], kernel(3, 2, 15, 85), kernel(2, 1, 100, 110)],
@@ -173,9 +147,9 @@ EVENT = Synchronization(
 )
 
 
-def across(waits: tuple[Synchronization, ...], first_stream: int = 1, **more: Any) -> Gap:
+def across(waits: tuple[Synchronization, ...], first_stream: int = 1, **fields: Any) -> Gap:
     """A kernel of one stream that could only begin when another stream's had ended."""
-    activities = [replace(ONE[0], stream_id=first_stream), replace(OTHER, **more)]
+    activities = [replace(ONE[0], stream_id=first_stream), replace(OTHER, **fields)]
     activities.append(kernel(2, first_stream, 80, 90, (1, 3)))
     timeline = by_hand(activities, [ONE[1], call(3, 10, 15), call(2, 15, 25)], waits)
     return second_gap(timeline, "default stream" if first_stream == 0 else "stream 1")
@@ -192,18 +166,8 @@ def test_causes_across_streams() -> None:
     assert "4 MiB" in copied.reason
 
 
-def test_an_engine_waits_for_a_copy_of_the_same_stream_and_a_stream_for_a_busy_engine() -> None:
-    copy = Activity(
-        kind="MEMCPY",
-        name="copy",
-        device_id=0,
-        stream_id=1,
-        correlation_id=3,
-        start_ns=15,
-        end_ns=80,
-        copy_kind="HtoD",
-        pinned=True,
-    )
+def test_waits_for_the_stream_and_for_a_busy_engine() -> None:
+    copy = kernel(3, 1, 15, 80, kind="MEMCPY", copy_kind="HtoD", pinned=True)
     calls = [ONE[1], call(3, 10, 15), call(2, 15, 25)]
     timeline = by_hand([ONE[0], copy, kernel(2, 1, 80, 90, (3,))], calls)
     assert second_gap(timeline, "compute").cause == "waiting for its stream"
@@ -220,7 +184,7 @@ def test_the_first_gap_and_the_last_one() -> None:
     assert [g.cause for g in gaps(timeline, min_ns=15)] == ["nothing to do"] * 2
 
 
-def test_a_gap_has_a_part_of_the_host_s_and_one_of_the_device_s() -> None:
+def test_a_gap_is_divided_into_a_host_part_and_a_device_part() -> None:
     other = kernel(3, 2, 15, 160)
     timeline = by_hand(
         [ONE[0], other, kernel(2, 1, 160, 170, (1, 3))],
@@ -242,7 +206,7 @@ def test_a_gap_has_a_part_of_the_host_s_and_one_of_the_device_s() -> None:
         (152, [(50, 160, "launch-bound")]),
     ],
 )
-def test_a_part_of_less_than_a_tenth_counts_with_the_other(
+def test_a_part_below_a_tenth_is_merged_with_the_other(
     call_ends: int, parts: list[tuple[int, int, str]]
 ) -> None:
     timeline = by_hand(
@@ -250,11 +214,11 @@ def test_a_part_of_less_than_a_tenth_counts_with_the_other(
         [ONE[1], call(3, 10, 15), call(2, 45, call_ends)],
         (EVENT,),
     )
-    found = [(g.start_ns, g.end_ns, g.cause) for g in gaps(timeline) if g.where == "stream 1"]
-    assert found[1:] == parts
+    causes = [(g.start_ns, g.end_ns, g.cause) for g in gaps(timeline) if g.where == "stream 1"]
+    assert causes[1:] == parts
 
 
-def test_what_held_the_host_up_for_most_of_a_gap_counts_before_what_did_when_it_began() -> None:
+def test_the_wait_during_most_of_a_gap_is_its_cause() -> None:
     longer = replace(WAITED, start_ns=52, end_ns=80, hidden=False, source=LINE[8], after=(3,))
     timeline = by_hand(
         [ONE[0], kernel(3, 2, 15, 80), kernel(2, 1, 90, 95, (1,))],
@@ -274,25 +238,27 @@ def test_what_held_the_host_up_for_most_of_a_gap_counts_before_what_did_when_it_
         ([(52, 70), (70, 80)], "synchronisation", 8),
     ],
 )
-def test_waits_of_less_than_half_a_gap_are_not_to_blame_and_else_the_longer_one_is(
+def test_the_longest_wait_of_more_than_half_a_gap_is_its_cause(
     waits: list[tuple[int, int]], cause: str, line: int
 ) -> None:
-    asked = [
-        replace(WAITED, start_ns=start, end_ns=end, hidden=False, source=LINE[8 - at], after=(3 + at,))
-        for at, (start, end) in enumerate(waits)
+    synchronizations = [
+        replace(WAITED, start_ns=start, end_ns=end, hidden=False, source=LINE[8 - index], after=(3 + index,))
+        for index, (start, end) in enumerate(waits)
     ]
-    others = [kernel(3 + at, 2, 15 + at, end) for at, (_, end) in enumerate(waits)]
+    others = [kernel(3 + index, 2, 15 + index, end) for index, (_, end) in enumerate(waits)]
     calls = [ONE[1], *(call(other.correlation_id, 10, 12) for other in others), call(2, 86, 100)]
     giving = (
         HostCall("cuLaunchKernel", 50, 60, 1, 0, LINE[5]),
         HostCall("cuLaunchKernel", 70, 86, 1, 0, LINE[5]),
     )
-    timeline = by_hand([ONE[0], *others, kernel(2, 1, 100, 110, (1,))], [*calls, *giving], tuple(asked))
+    timeline = by_hand(
+        [ONE[0], *others, kernel(2, 1, 100, 110, (1,))], [*calls, *giving], tuple(synchronizations)
+    )
     gap = next(g for g in gaps(timeline) if g.where == "stream 1" and g.start_ns == 50)
     assert (gap.cause, gap.source) == (cause, LINE[line])
 
 
-def test_before_a_stream_s_first_operation_the_host_s_longest_wait_counts() -> None:
+def test_the_longest_wait_before_the_first_operation_is_the_cause() -> None:
     long = replace(WAITED, start_ns=12, end_ns=50)
     late = kernel(2, 2, 66, 70)
     timeline = by_hand([ONE[0], late], [ONE[1], call(2, 56, 66)], (long,))
@@ -301,7 +267,7 @@ def test_before_a_stream_s_first_operation_the_host_s_longest_wait_counts() -> N
     assert (first.cause, first.source) == ("hidden synchronisation", LINE[7])
 
 
-def test_calls_that_take_no_time_are_counted_and_those_within_others_are_not() -> None:
+def test_empty_calls_are_counted_and_nested_ones_are_not() -> None:
     calls = [
         HostCall("cuLaunchKernel", start, end, 1, 0, LINE[1])
         for start, end in ((0, 5), (5, 5), (6, 9), (7, 8), (6, 6))
@@ -310,7 +276,7 @@ def test_calls_that_take_no_time_are_counted_and_those_within_others_are_not() -
     assert gaps(timeline)[0].reason == "the host was giving out work (4 calls)"
 
 
-def test_a_busy_stream_has_none() -> None:
+def test_a_busy_stream_has_no_gaps() -> None:
     back_to_back = [Step("launch", 1, 9, 0), Step("launch", 1, 9, 0)]
     assert gaps(simulate(back_to_back)) == ()
 
@@ -318,13 +284,13 @@ def test_a_busy_stream_has_none() -> None:
 @pytest.fixture
 def machine() -> Iterator[Machine]:
     previous = slot._slot.machine
-    made = Machine([device_info("A100")])
-    slot.use(made)
-    yield made
+    chosen = Machine([device_info("A100")])
+    slot.use(chosen)
+    yield chosen
     slot._slot.machine = previous
 
 
-def test_recorded_gaps_name_the_line_to_blame(machine: Machine) -> None:
+def test_recorded_gaps_name_the_line_of_their_cause(machine: Machine) -> None:
     x = cp.ones(1 << 20, cp.float32)
     host = np.ones(1 << 20, np.float32)
     recording = Recording(machine)
@@ -335,7 +301,7 @@ def test_recorded_gaps_name_the_line_to_blame(machine: Machine) -> None:
     for _ in range(2):
         x.set(host)  # pageable
         x *= 3
-    found = [g for g in gaps(recording.stop()) if g.where == "compute" and g.source is not None]
-    blamed = {(g.cause, g.source.text.partition("  #")[0]) for g in found if g.source}
+    named_gaps = [g for g in gaps(recording.stop()) if g.where == "compute" and g.source is not None]
+    blamed = {(g.cause, g.source.text.partition("  #")[0]) for g in named_gaps if g.source}
     assert ("hidden synchronisation", "float(x[0])") in blamed
     assert ("pageable copy", "x.set(host)") in blamed

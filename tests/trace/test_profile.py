@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpulab.analysis.profile import profile
-from tests.trace.programs import MODELLED
+from tests.trace.programs import kernel, timeline_of
 from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchronization, Timeline
 
 KERNELS = """
@@ -60,15 +60,8 @@ def made_up(seed: int = 0) -> Timeline:
         thread = int(rng.integers(2))
         end = start + int(rng.integers(1, 3_000))
         ranges.append(NvtxRange(name=name, color=None, start_ns=start, end_ns=end, thread=thread))
-    return Timeline(
-        provenance=MODELLED,
-        method="model",
-        start_ns=0,
-        end_ns=30_000,
-        ranges=tuple(ranges),
-        activities=tuple(sorted(activities, key=lambda a: a.start_ns)),
-        calls=tuple(calls),
-    )
+    activities.sort(key=lambda a: a.start_ns)
+    return timeline_of(activities, 30_000, ranges=tuple(ranges), calls=tuple(calls))
 
 
 def in_sql(timeline: Timeline) -> sqlite3.Connection:
@@ -86,24 +79,24 @@ def in_sql(timeline: Timeline) -> sqlite3.Connection:
     return db
 
 
-def test_kernels_and_ranges_are_what_sql_adds_up() -> None:
+def test_sums_of_kernels_and_ranges_equal_sql() -> None:
     for seed in range(5):
         timeline = made_up(seed)
-        found = profile(timeline)
+        summary = profile(timeline)
         db = in_sql(timeline)
         rows = [
             (k.key, k.count, k.device_time_total_ns, k.device_time_ns, k.moved_bytes, k.flop)
-            for k in found.kernels
+            for k in summary.kernels
         ]
         assert rows == db.execute(KERNELS).fetchall()
-        ranges = {r.key: (r.device_time_total_ns, r.operations) for r in found.ranges}
+        ranges = {r.key: (r.device_time_total_ns, r.operations) for r in summary.ranges}
         assert ranges == {name: (time, count) for name, time, count in db.execute(RANGES)}
-        lines = sum(line.device_time_total_ns for line in found.lines)
+        lines = sum(line.device_time_total_ns for line in summary.lines)
         assert lines == sum(a.duration_ns for a in timeline.activities)
-        assert sum(line.count for line in found.lines) == len(timeline.activities)
+        assert sum(line.count for line in summary.lines) == len(timeline.activities)
 
 
-def test_copies_are_added_up_by_way_and_kind_of_memory() -> None:
+def test_copies_are_summed_by_direction_and_kind_of_memory() -> None:
     timeline = made_up()
     kinds = [
         ("MEMCPY", "HtoD", True),
@@ -112,17 +105,17 @@ def test_copies_are_added_up_by_way_and_kind_of_memory() -> None:
         ("MEMSET", None, None),
     ]
     activities = [
-        replace(a, kind=kind, copy_kind=way, pinned=pinned, size_bytes=100 * at)
-        for at, a in enumerate(timeline.activities)
-        for kind, way, pinned in [kinds[at % 4]]
+        replace(a, kind=kind, copy_kind=way, pinned=pinned, size_bytes=100 * index)
+        for index, a in enumerate(timeline.activities)
+        for kind, way, pinned in [kinds[index % 4]]
     ]
-    found = profile(
+    summary = profile(
         replace(timeline, activities=tuple(activities), note="cut"), "mine", before_bytes=7, peak_bytes=9
     )
-    wanted = []
+    expected = []
     for _, way, pinned in kinds:
         group = [a for a in activities if (a.copy_kind, a.pinned) == (way, pinned)]
-        wanted.append(
+        expected.append(
             (
                 way,
                 pinned,
@@ -131,43 +124,31 @@ def test_copies_are_added_up_by_way_and_kind_of_memory() -> None:
                 sum(a.end_ns - a.start_ns for a in group),
             )
         )
-    assert [(c.way, c.pinned, c.count, c.size_bytes, c.device_time_total_ns) for c in found.copies] == sorted(
-        wanted, key=lambda row: -row[-1]
-    )
-    assert found.kernels == ()
-    (one,) = profile(replace(timeline, activities=tuple(activities[1:2]))).copies
-    assert (one.way, one.pinned, one.count, one.size_bytes) == ("HtoD", False, 1, 100)
+    assert [
+        (c.way, c.pinned, c.count, c.size_bytes, c.device_time_total_ns) for c in summary.copies
+    ] == sorted(expected, key=lambda row: -row[-1])
+    assert summary.kernels == ()
+    (copies,) = profile(replace(timeline, activities=tuple(activities[1:2]))).copies
+    assert (copies.way, copies.pinned, copies.count, copies.size_bytes) == ("HtoD", False, 1, 100)
     busy = {t for a in activities for t in range(a.start_ns, a.end_ns)}
-    assert (found.busy_ns, found.wall_ns) == (len(busy), 30_000)
-    assert (found.name, found.note, found.method) == ("mine", "cut", "model")
-    assert (found.before_bytes, found.peak_bytes) == (7, 9)
+    assert (summary.busy_ns, summary.wall_ns) == (len(busy), 30_000)
+    assert (summary.name, summary.note, summary.method) == ("mine", "cut", "model")
+    assert (summary.before_bytes, summary.peak_bytes) == (7, 9)
 
 
-def test_lines_name_what_they_gave_once() -> None:
+def test_lines_name_each_operation_once() -> None:
     timeline = made_up()
     first = profile(timeline).lines[0]
-    given = [a for a in timeline.activities if a.correlation_id % 5 == first.source.line]
-    assert (first.source.file, first.count) == ("cell [1]", len(given))
-    assert first.keys == tuple(dict.fromkeys(a.name for a in given))
+    activities = [a for a in timeline.activities if a.correlation_id % 5 == first.source.line]
+    assert (first.source.file, first.count) == ("cell [1]", len(activities))
+    assert first.keys == tuple(dict.fromkeys(a.name for a in activities))
     times = [line.device_time_total_ns for line in profile(timeline).lines]
     assert times == sorted(times, reverse=True)
 
 
-def test_a_graph_s_nodes_are_of_the_line_that_launched_it() -> None:
+def test_nodes_of_a_graph_have_the_line_of_its_launch() -> None:
     """CUPTI gives nodes the numbers that follow their launch's."""
-    nodes = [
-        Activity(
-            kind="CONCURRENT_KERNEL",
-            name=f"k{n}",
-            device_id=0,
-            stream_id=0,
-            correlation_id=n,
-            start_ns=10 * n,
-            end_ns=10 * n + n,
-            graph_id=1,
-        )
-        for n in (3, 5, 6, 7, 8, 9)
-    ]
+    nodes = [kernel(n, 0, 10 * n, 11 * n, graph_id=1) for n in (3, 5, 6, 7, 8, 9)]
     calls = [HostCall("cudaGraphLaunch", 2 * n, 2 * n + 1, 0, n, SourceLine("p", n)) for n in (5, 8)]
     timeline = replace(made_up(), activities=tuple(nodes), calls=tuple(calls), ranges=())
     assert [(line.source.line, line.keys, line.count) for line in profile(timeline).lines] == [
@@ -177,38 +158,29 @@ def test_a_graph_s_nodes_are_of_the_line_that_launched_it() -> None:
     assert profile(replace(timeline, calls=())).lines == ()
 
 
-def test_a_range_within_one_of_its_name_counts_once() -> None:
+def test_a_range_nested_in_one_of_the_same_name_counts_once() -> None:
     nested = [
         NvtxRange(name="step", color=None, start_ns=start, end_ns=end, thread=thread, depth=depth)
         for start, end, thread, depth in ((0, 100, 0, 0), (10, 60, 0, 1), (200, 230, 0, 0))
     ]
     call = HostCall("cuLaunchKernel", 20, 25, 0, 1)
-    kernel = Activity(
-        kind="CONCURRENT_KERNEL",
-        name="k",
-        device_id=0,
-        stream_id=0,
-        correlation_id=1,
-        start_ns=30,
-        end_ns=530,
-    )
-    timeline = replace(made_up(), ranges=tuple(nested), calls=(call,), activities=(kernel,))
+    timeline = replace(made_up(), ranges=tuple(nested), calls=(call,), activities=(kernel(1, 0, 30, 530),))
     (step,) = profile(timeline).ranges
     assert (step.count, step.cpu_time_total_ns) == (3, 130)
     assert (step.device_time_total_ns, step.operations) == (500, 1)
     assert profile(replace(timeline, calls=())).ranges[0].device_time_total_ns is None
 
 
-def test_shapes_are_told_apart_when_asked_and_what_is_unknown_stays_so() -> None:
+def test_shapes_are_separate_rows_and_unknown_bytes_stay_unknown() -> None:
     timeline = made_up()
-    found = profile(timeline, by_shape=True, occupancy=lambda kernel: 0.5)
-    assert {(k.key, k.block) for k in found.kernels} == {
+    summary = profile(timeline, by_shape=True, occupancy=lambda kernel: 0.5)
+    assert {(k.key, k.block) for k in summary.kernels} == {
         (a.name, a.block) for a in timeline.activities if a.block
     }
-    assert all(k.occupancy == 0.5 for k in found.kernels)
-    (first, *rest) = (a for a in timeline.activities if a.name == "kernel_0")
+    assert all(k.occupancy == 0.5 for k in summary.kernels)
+    (first, *others) = (a for a in timeline.activities if a.name == "kernel_0")
     other = profile(
-        replace(timeline, activities=(replace(first, moved_bytes=None), *rest)),
+        replace(timeline, activities=(replace(first, moved_bytes=None), *others)),
         occupancy=lambda kernel: None if kernel == first else 1.0,
     ).kernel("kernel_0")
     assert other.moved_bytes is other.gb_per_s is None
@@ -216,26 +188,14 @@ def test_shapes_are_told_apart_when_asked_and_what_is_unknown_stays_so() -> None
 
 
 def test_occupancy_is_a_mean_over_the_time() -> None:
-    launches = [
-        Activity(
-            kind="CONCURRENT_KERNEL",
-            name="k",
-            device_id=0,
-            stream_id=0,
-            correlation_id=n,
-            start_ns=0,
-            end_ns=time,
-            block=(n, 1, 1),
-        )
-        for n, time in ((1, 100), (2, 300))
-    ]
+    launches = [kernel(n, 0, 0, time_ns, name="k", block=(n, 1, 1)) for n, time_ns in ((1, 100), (2, 300))]
     timeline = replace(made_up(), activities=tuple(launches))
     shares = {(1, 1, 1): 1.0, (2, 1, 1): 0.2}
-    kernel = profile(timeline, occupancy=lambda a: shares[a.block or (0, 0, 0)]).kernel("k")
-    assert np.isclose(kernel.occupancy or 0, (100 * 1.0 + 300 * 0.2) / 400)
+    row = profile(timeline, occupancy=lambda a: shares[a.block or (0, 0, 0)]).kernel("k")
+    assert np.isclose(row.occupancy or 0, (100 * 1.0 + 300 * 0.2) / 400)
 
 
-def test_waits_are_added_up_by_line_and_a_stream_that_waits_is_none() -> None:
+def test_waits_of_the_host_are_summed_by_line() -> None:
     def wait(kind: str, line: int, hidden: bool = False) -> Synchronization:
         return Synchronization(
             type=kind,
@@ -254,11 +214,11 @@ def test_waits_are_added_up_by_line_and_a_stream_that_waits_is_none() -> None:
         wait("STREAM_WAIT_EVENT", 9),
         wait("STREAM_SYNCHRONIZE", 3, hidden=True),
     )
-    found = profile(replace(made_up(), synchronizations=waits)).waits
-    assert {w.key for w in found} == {"call"}
+    summary = profile(replace(made_up(), synchronizations=waits)).waits
+    assert {w.key for w in summary} == {"call"}
     unnamed = profile(replace(made_up(), synchronizations=(replace(waits[0], name=""),))).waits
     assert [w.key for w in unnamed] == ["STREAM_SYNCHRONIZE"]
-    assert [(w.source.line, w.count, w.cpu_time_total_ns, w.hidden) for w in found if w.source] == [
+    assert [(w.source.line, w.count, w.cpu_time_total_ns, w.hidden) for w in summary if w.source] == [
         (3, 1, 30, True),
         (1, 2, 20, False),
     ]

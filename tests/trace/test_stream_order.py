@@ -127,23 +127,23 @@ class Reachability:
             if isinstance(act, HostWait):
                 known = {
                     "device": [p for k, points in self.streams.items() if k[0] == key[0] for p in points],
-                    "stream": self.behind(key) if key[1] == 0 else self.streams.get(key, []),
+                    "stream": self.ends_of(key) if key[1] == 0 else self.streams.get(key, []),
                     "event": [events[act.event_id]] if act.event_id in events else [],
                     "work": [numbers[act.number]] if act.number in numbers else [],
                 }[act.scope]
                 self.host.append(self.point([*self.host[-1:], *known]))
             elif isinstance(act, Work):
-                after = self.behind(key)
+                predecessors = self.ends_of(key)
                 peers = {region.memory for region in (*act.reads, *act.writes)} - {HOST}
                 both = [(d, 0) for d in peers] if act.is_peer_copy and key[1] == 0 else []
                 for peer in both:
-                    after = [*after, *self.behind(peer)]
-                point = numbers[act.number] = self.place(key, after)
+                    predecessors = [*predecessors, *self.ends_of(peer)]
+                point = numbers[act.number] = self.place(key, predecessors)
                 for peer in both:
                     self.streams.setdefault(peer, []).append(point)
                 self.works.append((point, act))
             elif isinstance(act, GraphLaunch):
-                start = self.place(key, self.behind(key))
+                start = self.place(key, self.ends_of(key))
                 points: list[int] = []
                 for number, node in enumerate(act.nodes):
                     points.append(self.point([start, *(points[a] for a, b in act.edges if b == number)]))
@@ -151,40 +151,44 @@ class Reachability:
                     self.works.append((points[-1], node))
                 self.place(key, points)
             elif isinstance(act, EventRecord):
-                events[act.event_id] = self.place(key, self.behind(key))
+                events[act.event_id] = self.place(key, self.ends_of(key))
             elif isinstance(act, EventWait) and act.event_id in events:
-                self.place(key, [*self.behind(key), events[act.event_id]])
+                self.place(key, [*self.ends_of(key), events[act.event_id]])
 
-    def point(self, after: list[int]) -> int:
-        self.before.append(set(after).union(*(self.before[p] for p in after)))
+    def point(self, predecessors: list[int]) -> int:
+        self.before.append(set(predecessors).union(*(self.before[p] for p in predecessors)))
         return len(self.before) - 1
 
-    def place(self, key: tuple[int, int], after: list[int]) -> int:
-        self.streams.setdefault(key, []).append(self.point([*after, self.host[-1]]))
+    def place(self, key: tuple[int, int], predecessors: list[int]) -> int:
+        self.streams.setdefault(key, []).append(self.point([*predecessors, self.host[-1]]))
         return self.streams[key][-1]
 
-    def behind(self, key: tuple[int, int]) -> list[int]:
-        found = list(self.streams.get(key, []))
+    def ends_of(self, key: tuple[int, int]) -> list[int]:
+        endpoints = list(self.streams.get(key, []))
         for other, points in self.streams.items():
             blocking = other not in NON_BLOCKING and other[0] == key[0]
             if blocking and (key[1] == 0 or (other[1] == 0 and key not in NON_BLOCKING)):
-                found += points
-        return found
+                endpoints += points
+        return endpoints
 
     def races(self) -> set[tuple[int, int]]:
         """Pairs of lines of operations that clash."""
-        found = set()
+        pairs = set()
         for n, (later, b) in enumerate(self.works):
             for earlier, a in self.works[:n]:
                 if earlier in self.before[later]:
                     continue
-                mine = uses(b)
-                theirs = uses(a)
-                if any(w + v in CLASHING and touched(r) & touched(s) for r, w in mine for s, v in theirs):
+                later_uses = uses(b)
+                earlier_uses = uses(a)
+                if any(
+                    w + v in CLASHING and touched(r) & touched(s)
+                    for r, w in later_uses
+                    for s, v in earlier_uses
+                ):
                     assert a.source is not None
                     assert b.source is not None
-                    found.add((a.source.line, b.source.line))
-        return found
+                    pairs.add((a.source.line, b.source.line))
+        return pairs
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -193,15 +197,17 @@ def test_random_programs(seed: int) -> None:
     racy = 0
     for _ in range(150):
         acts = program(draw, draw.randint(4, 30))
-        found = find(acts, HERE).findings
+        findings = find(acts, HERE).findings
         pairs = {
-            (f.first.source.line, f.second.source.line) for f in found if f.first.source and f.second.source
+            (f.first.source.line, f.second.source.line)
+            for f in findings
+            if f.first.source and f.second.source
         }
-        right = Reachability(acts).races()
-        assert pairs <= right, acts
+        expected = Reachability(acts).races()
+        assert pairs <= expected, acts
         # Of several operations that clash with a later one, the checker may name the last of a chain only.
-        assert {b for _, b in pairs} == {b for _, b in right}, acts
-        racy += bool(right)
+        assert {b for _, b in pairs} == {b for _, b in expected}, acts
+        racy += bool(expected)
     assert 20 < racy < 150
 
 
@@ -222,7 +228,7 @@ def test_overlap_of_regions() -> None:
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31, 2**33])
-def test_overlap_of_regions_beyond_what_numpy_takes_for_an_item(size: int) -> None:
+def test_overlap_of_regions_larger_than_a_numpy_item(size: int) -> None:
     large = Region(0, BASE, size)
     for address, meets in ((BASE + size - 6, True), (BASE + size, False)):
         assert overlap(large, Region(0, address, 1, (3,), (2,))) is meets
@@ -244,27 +250,29 @@ def test_an_atomic_operation_does_not_hide_the_write_before_it() -> None:
     assert not find(acts[1:], HERE).findings
 
 
-def test_the_latest_releases_are_known_however_many_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latest_releases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two writes without order, the finding says that the memory had been given back between them."""
     monkeypatch.setattr(hazards, "_MAX_RELEASES", 4)
     x = Region(0, BASE, 4)
-    others = [Region(0, BASE + 0x100 * at, 4) for at in range(1, 13)]
-    for before in range(10):
+    others = [Region(0, BASE + 0x100 * index, 4) for index in range(1, 13)]
+    for earlier_releases in range(10):
         acts: list[Act] = [
             NewStream(0, 0x20, "a", False),
             NewStream(0, 0x30, "b", False),
-            *(Release(each, 0, 0x20) for each in others[:before]),
+            *(Release(region, 0, 0x20) for region in others[:earlier_releases]),
             Work(number=1, name="fill", device_id=0, stream_id=0x20, writes=(x,), source=SourceLine("p", 1)),
             Release(x, 0, 0x20, SourceLine("p", 2)),
             Release(others[10], 0, 0x20),
             Allocation(x, 0, None, SourceLine("p", 3)),
             Work(number=2, name="fill", device_id=0, stream_id=0x30, writes=(x,), source=SourceLine("p", 4)),
         ]
-        assert [finding.kind for finding in find(acts, HERE).findings] == ["reused too early"], before
+        assert [finding.kind for finding in find(acts, HERE).findings] == ["reused too early"], (
+            earlier_releases
+        )
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_a_wait_for_a_third_stream_is_named_where_it_came_after_the_operation(late: bool) -> None:
+def test_a_wait_for_a_third_stream_is_named_if_recorded_after_the_operation(late: bool) -> None:
     """What a third stream had done before the operation was given out cannot have been meant to order it."""
     x = Region(0, BASE, 4)
     y = Region(0, BASE + 16, 4)
@@ -280,6 +288,6 @@ def test_a_wait_for_a_third_stream_is_named_where_it_came_after_the_operation(la
         Work(number=3, name="read", device_id=0, stream_id=0x30, reads=(x,)),
     ]
     (finding,) = find(acts, HERE).findings
-    told = "b waits in line 3 for c only, which does not wait for a." in str(finding)
-    assert told == late
+    named = "b waits in line 3 for c only, which does not wait for a." in str(finding)
+    assert named == late
     assert ("nothing orders the two" in str(finding)) == (not late)
