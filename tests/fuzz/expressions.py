@@ -86,12 +86,12 @@ class Expressions:
         if names and rng.chance(80):
             return rng.choice(names)
         if self.inputs and kind in ("u32", "f32", "i64", "f64") and rng.chance(35):
-            at = self.index(scope, 256)
+            index = self.index(scope, 256)
             return {
-                "u32": f"__ldg(&in[{at}])",
-                "f32": f"fin[{at}].{rng.choice('xyzw')}",
-                "i64": f"lin[{at}].{rng.choice('xy')}",
-                "f64": f"z_f64((u64)lin[{at}].{rng.choice('xy')})",
+                "u32": f"__ldg(&in[{index}])",
+                "f32": f"fin[{index}].{rng.choice('xyzw')}",
+                "i64": f"lin[{index}].{rng.choice('xy')}",
+                "f64": f"z_f64((u64)lin[{index}].{rng.choice('xy')})",
             }[kind]
         others = [k for k in scope.values if k != kind and scope.values[k]]
         if others and rng.chance(75):

@@ -131,18 +131,18 @@ Mutation = Callable[[Rng, str], str]
 
 def _replace_one(pattern: re.Pattern[str], group: int, choices: Callable[[Rng], str]) -> Mutation:
     def change(rng: Rng, text: str) -> str:
-        found = list(pattern.finditer(text))
-        if not found:
+        matches = list(pattern.finditer(text))
+        if not matches:
             return text
-        start, end = rng.choice(found).span(group)
+        start, end = rng.choice(matches).span(group)
         return text[:start] + choices(rng) + text[end:]
 
     return change
 
 
 def _flip(rng: Rng, text: str) -> str:
-    at = rng.below(len(text) or 1)
-    return text[:at] + rng.choice(_BYTES) + text[at + 1 :]
+    index = rng.below(len(text) or 1)
+    return text[:index] + rng.choice(_BYTES) + text[index + 1 :]
 
 
 def _truncate(rng: Rng, text: str) -> str:
@@ -173,13 +173,13 @@ def _swap(rng: Rng, lines: list[str]) -> None:
 
 
 def _cut_middle(rng: Rng, text: str) -> str:
-    at = rng.below(len(text) or 1)
-    return text[:at] + text[at + rng.between(1, 40) :]
+    start = rng.below(len(text) or 1)
+    return text[:start] + text[start + rng.between(1, 40) :]
 
 
 def _take_operand_from_elsewhere(rng: Rng, text: str) -> str:
-    found = [m.group() for m in _OPERAND.finditer(text)]
-    return _replace_one(_OPERAND, 0, lambda r: r.choice(found or ["%r1"]))(rng, text)
+    operands = [m.group() for m in _OPERAND.finditer(text)]
+    return _replace_one(_OPERAND, 0, lambda r: r.choice(operands or ["%r1"]))(rng, text)
 
 
 MUTATIONS: tuple[Mutation, ...] = (

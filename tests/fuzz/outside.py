@@ -90,18 +90,18 @@ class Outcome:
     note: str = ""
 
 
-def with_includes(path: Path, folders: list[Path], seen: set[Path]) -> str:
+def with_includes(path: Path, folders: list[Path], visited: set[Path]) -> str:
     """A file's text with the files it includes from its own project, each once."""
     text = _COMMENT.sub(" ", path.read_text(encoding="utf-8", errors="replace")).replace("\\\n", " ")
 
     def included(match: re.Match[str]) -> str:
         for folder in (path.parent, *folders):
-            found = (folder / match[1]).resolve()
-            if found.is_file():
-                if found in seen:
+            names = (folder / match[1]).resolve()
+            if names.is_file():
+                if names in visited:
                     return ""
-                seen.add(found)
-                return with_includes(found, folders, seen)
+                visited.add(names)
+                return with_includes(names, folders, visited)
         if "cublas" in match[1]:
             return _CUBLAS_TYPES
         return match[0] if _DEVICE_HEADERS.search(match[1]) else ""
@@ -139,27 +139,27 @@ def device_pieces(text: str) -> list[str]:
     return [p for p in pieces(text) if p.lstrip().startswith("#") or _KEPT.search(p)]
 
 
-def without_host_types(kept: list[str], path: Path, folders: list[Path]) -> str:
+def without_host_types(parts: list[str], path: Path, folders: list[Path]) -> str:
     """The pieces as one source, without those the compiler complains of that are no kernels."""
-    kept = [_PREFIX, *kept]
+    parts = [_PREFIX, *parts]
     for _ in range(MOST_DROPPED):
-        code = "\n".join(kept)
+        code = "\n".join(parts)
         try:
             nvrtc.compile_ptx(code, target=TARGET, options=options_for(path, folders))
         except nvrtc.NvrtcCompileError as error:
-            found = re.search(r"kernel\.cu\((\d+)\): error", error.log)
-            at = piece_at(kept, int(found[1])) if found else 0
-            if not at or "__global__" in kept[at] or kept[at].lstrip().startswith("#"):
+            match = re.search(r"kernel\.cu\((\d+)\): error", error.log)
+            position = piece_at(parts, int(match[1])) if match else 0
+            if not position or "__global__" in parts[position] or parts[position].lstrip().startswith("#"):
                 break
-            del kept[at]
+            del parts[position]
         else:
             break
-    return "\n".join(kept)
+    return "\n".join(parts)
 
 
-def piece_at(kept: list[str], line: int) -> int:
+def piece_at(parts: list[str], line: int) -> int:
     """Number of the piece that a line of the joined source lies in."""
-    for number, piece in enumerate(kept):
+    for number, piece in enumerate(parts):
         line -= piece.count("\n") + 1
         if line <= 0:
             return number
@@ -172,11 +172,11 @@ def options_for(path: Path, folders: list[Path]) -> tuple[str, ...]:
 
 def kernels_of(code: str) -> dict[str, bool]:
     """Names of the kernels in a source, and whether each is a template."""
-    found: dict[str, bool] = {}
+    kernels: dict[str, bool] = {}
     for match in _KERNEL.finditer(code):
         before = re.split(r"[;}]", code[: match.start()])[-1]
-        found[match[1]] = "template" in before
-    return found
+        kernels[match[1]] = "template" in before
+    return kernels
 
 
 def name_expressions(code: str, whole: str) -> list[str]:
@@ -196,19 +196,19 @@ def name_expressions(code: str, whole: str) -> list[str]:
 def compiled(code: str, expressions: list[str], path: Path, folders: list[Path]) -> nvrtc.PtxImage:
     """The file's PTX; instances that do not compile are left out one by one."""
     options = options_for(path, folders)
-    wanted = list(expressions)
+    targets = list(expressions)
     while True:
         try:
-            return nvrtc.compile_ptx(code, target=TARGET, options=options, name_expressions=wanted)
+            return nvrtc.compile_ptx(code, target=TARGET, options=options, name_expressions=targets)
         except nvrtc.NvrtcCompileError as caught:
             error = caught
         refused = re.search(r'__nv_name_map\(\d+\): error: identifier "(\w+)" is undefined', error.log)
-        left = [e for e in wanted if refused and e.split("<")[0] != refused[1]]
-        if not left or left == wanted:
+        names = [e for e in targets if refused and e.split("<")[0] != refused[1]]
+        if not names or names == targets:
             break
-        wanted = left
-    plain = [e for e in wanted if "<" not in e]
-    for single in [*([plain] if plain else []), *([e] for e in wanted if "<" in e)]:
+        targets = names
+    plain = [e for e in targets if "<" not in e]
+    for single in [*([plain] if plain else []), *([e] for e in targets if "<" in e)]:
         with contextlib.suppress(nvrtc.NvrtcCompileError):
             return nvrtc.compile_ptx(code, target=TARGET, options=options, name_expressions=single)
     raise error
@@ -272,11 +272,11 @@ def first_error(log: str) -> str:
 
 def try_file(path: Path, folders: list[Path]) -> list[Outcome]:
     whole = with_includes(path, folders, {path.resolve()})
-    kept = device_pieces(whole)
-    names = kernels_of("\n".join(kept))
+    parts = device_pieces(whole)
+    names = kernels_of("\n".join(parts))
     if not names:
         return []
-    code = without_host_types(kept, path, folders)
+    code = without_host_types(parts, path, folders)
     try:
         image = compiled(code, name_expressions(code, whole), path, folders)
     except nvrtc.NvrtcCompileError as error:
@@ -289,8 +289,8 @@ def try_file(path: Path, folders: list[Path]) -> list[Outcome]:
         try:
             jit.Code(codegen.generate(module, symbol, count=True, trace=False).text)
         except Exception as error:
-            why = f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
-            out.append(Outcome(path.name, kernel, "translate", why))
+            reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
+            out.append(Outcome(path.name, kernel, "translate", reason))
             continue
         try:
             stage, note = launch(program, entry, code, kernel)

@@ -91,10 +91,10 @@ def main() -> None:
     for per_process in (8, 1):
         missing = [f for f in firsts if "digests" not in packs.get(f, {})]
         with context.Pool(arguments.workers, maxtasksperchild=per_process) as pool:
-            for found in pool.imap_unordered(attempt, missing):
-                packs[found["first"]] = found
-                outcome = found.get("error") or f"{found['seconds']:.1f} s"
-                print(found["first"], outcome, found.get("odd") or "", flush=True)
+            for pack in pool.imap_unordered(attempt, missing):
+                packs[pack["first"]] = pack
+                outcome = pack.get("error") or f"{pack['seconds']:.1f} s"
+                print(pack["first"], outcome, pack.get("odd") or "", flush=True)
         if all("digests" in packs[f] for f in firsts):
             break
     good = [packs[f] for f in firsts if "digests" in packs[f]]

@@ -46,10 +46,10 @@ class Rng:
         return items[self.below(len(items))]
 
     def weighted(self, items: Sequence[tuple[int, T]]) -> T:
-        at = self.below(sum(weight for weight, _ in items))
+        position = self.below(sum(weight for weight, _ in items))
         for weight, item in items:
-            at -= weight
-            if at < 0:
+            position -= weight
+            if position < 0:
                 return item
         raise AssertionError
 

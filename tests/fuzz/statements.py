@@ -93,15 +93,15 @@ class Statements:
         """Let what was declared inside matter outside, or the compiler would drop it."""
         out = []
         for name, kind in inner.assignable[len(outer.assignable) :]:
-            target, wanted = self.rng.choice(outer.assignable)
-            text = f"({self.x.converted(wanted, kind, name)})" if kind != wanted else name
-            if wanted in FLOATS:
+            target, target_kind = self.rng.choice(outer.assignable)
+            text = f"({self.x.converted(target_kind, kind, name)})" if kind != target_kind else name
+            if target_kind in FLOATS:
                 out.append(f"{target} = z_tame({target} - {text});")
-            elif wanted == "bool":
+            elif target_kind == "bool":
                 out.append(f"{target} = {target} != {text};")
             else:
-                wide = "u64" if wanted in ("i64", "u64") else "u32"
-                out.append(f"{target} = ({wanted})(({wide}){target} * 3u + ({wide}){text});")
+                wide = "u64" if target_kind in ("i64", "u64") else "u32"
+                out.append(f"{target} = ({target_kind})(({wide}){target} * 3u + ({wide}){text});")
         return out
 
     def assign(self, scope: Scope, depth: int) -> list[str]:
@@ -125,8 +125,8 @@ class Statements:
         size = self.rng.choice((4, 8, 16))
         kind = rng.choice(("u8", "i16", "u32", "i32", "u64", "f32", "f64"))
         first = self.e(kind, 1, scope)
-        each = f"({kind})({first} + ({kind})(i * {rng.between(1, 9)}u))"
-        out = [f"{kind} {name}[{size}];", f"for (u32 i = 0; i < {size}u; ++i) {name}[i] = {each};"]
+        value = f"({kind})({first} + ({kind})(i * {rng.between(1, 9)}u))"
+        out = [f"{kind} {name}[{size}];", f"for (u32 i = 0; i < {size}u; ++i) {name}[i] = {value};"]
         scope.arrays.append((name, kind, size))
         for _ in range(rng.between(1, 2)):
             out.append(f"{name}[{self.x.index(scope, size)}] = {self.e(kind, 2, scope)};")
@@ -154,7 +154,7 @@ class Statements:
     def vector(self, scope: Scope, depth: int) -> list[str]:
         rng = self.rng
         name = self.name("q")
-        kind, one, parts = rng.choice(
+        kind, element, parts = rng.choice(
             (
                 ("int2", "i32", "xy"),
                 ("int4", "i32", "xyzw"),
@@ -164,12 +164,12 @@ class Statements:
                 ("ulonglong2", "u64", "xy"),
             )
         )
-        out = [f"{kind} {name} = make_{kind}({', '.join(self.e(one, 1, scope) for _ in parts)});"]
+        out = [f"{kind} {name} = make_{kind}({', '.join(self.e(element, 1, scope) for _ in parts)});"]
         if kind == "float4" and self.x.inputs:
             out = [f"{kind} {name} = fin[{self.x.index(scope, 256)}];"]
-        out.append(f"{name}.{rng.choice(parts)} = {self.e(one, 2, scope)};")
+        out.append(f"{name}.{rng.choice(parts)} = {self.e(element, 2, scope)};")
         for _ in range(2):
-            out.append(self.fresh(one, f"{name}.{rng.choice(parts)}", scope))
+            out.append(self.fresh(element, f"{name}.{rng.choice(parts)}", scope))
         return out
 
     def constant_table(self, scope: Scope, depth: int) -> list[str]:
@@ -270,14 +270,14 @@ class Statements:
         """An atomic that threads share, in an operation whose end value does not depend on the order."""
         rng = self.rng
         kind, first = rng.choice((("Add", 0), ("Max", 8), ("Min", 16), ("Or", 24), ("Xor", 32), ("And", 40)))
-        at = f"{first}u + ({self.e('u32', 1, scope)} & 7u)"
+        place = f"{first}u + ({self.e('u32', 1, scope)} & 7u)"
         if rng.chance(30) and kind != "Min":
-            return [f"atomic{kind}(&wide_totals[{at}], {self.e('u64', 2, scope)});"]
+            return [f"atomic{kind}(&wide_totals[{place}], {self.e('u64', 2, scope)});"]
         if rng.chance(20):
             return [f"atomicInc(&totals[48u + ({self.e('u32', 1, scope)} & 7u)], 1000003u);"]
         if kind == "Max":
-            return [f"atomicMax((i32*)&totals[{at}], {self.e('i32', 2, scope)});"]
-        return [f"atomic{kind}(&totals[{at}], {self.e('u32', 2, scope)});"]
+            return [f"atomicMax((i32*)&totals[{place}], {self.e('i32', 2, scope)});"]
+        return [f"atomic{kind}(&totals[{place}], {self.e('u32', 2, scope)});"]
 
     # -- what a warp or a block does together --------------------------------------------------------
 
@@ -544,15 +544,15 @@ class Statements:
 
     def drain(self) -> list[str]:
         """Lanes take turns: a loop that runs while any lane of the warp still wants to."""
-        left = self.name("left")
+        remainder = self.name("left")
         total = self.name("t")
         turns = self.e("u32", 1)
         first = self.e("u32", 2)
         self.scope.add(total, "u32")
         return [
-            f"u32 {left} = {turns} & 3u, {total} = {first};",
-            f"while (__any_sync(wm, {left} > 0u)) {{",
-            f"    if ({left} > 0u) {{ {total} = {total} * 5u + {left}; --{left}; }}",
+            f"u32 {remainder} = {turns} & 3u, {total} = {first};",
+            f"while (__any_sync(wm, {remainder} > 0u)) {{",
+            f"    if ({remainder} > 0u) {{ {total} = {total} * 5u + {remainder}; --{remainder}; }}",
             f"    {total} += __popc(__ballot_sync(wm, ({total} & 1u) != 0u));",
             "}",
         ]

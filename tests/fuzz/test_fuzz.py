@@ -48,19 +48,19 @@ def firsts() -> list[int]:
 def packs() -> list[int]:
     """The first packs and a sample of the others, and for other processors a fifth as many, which nobody else
     takes; in a sample a few, others for each processor."""
-    found = firsts()
+    all_packs = firsts()
     chosen = os.environ.get(processor.VARIABLE, "native")
     if SAMPLE == 1:
-        return found
+        return all_packs
     levels = processor.levels()
     if sample.is_on():
-        return sample.part(found, ONE_IN, lambda first: f"{chosen} {first}")
-    own = [*found[:QUICK_PACKS], *found[QUICK_PACKS::SAMPLE]]
+        return sample.part(all_packs, ONE_IN, lambda first: f"{chosen} {first}")
+    native_packs = [*all_packs[:QUICK_PACKS], *all_packs[QUICK_PACKS::SAMPLE]]
     if chosen == "native":
-        return own
-    left = sorted(set(found) - set(own))
-    count = len(own) // 5
-    return left[levels.index(chosen) :: len(left) // count][:count]
+        return native_packs
+    others = sorted(set(all_packs) - set(native_packs))
+    count = len(native_packs) // 5
+    return others[levels.index(chosen) :: len(others) // count][:count]
 
 
 def test_the_recording_is_large_and_repeatable() -> None:
@@ -84,11 +84,11 @@ def test_results_are_an_h200s(first: int) -> None:
     assert source_digest(program.code) == recording()["sources"][str(first)], (
         "The generator has changed since the recording: run tests.fuzz.record on a GPU again."
     )
-    wanted = recording()["digests"][str(first)].split()
+    digests = recording()["digests"][str(first)].split()
     differing = []
-    for (seed, kernel), digest in zip(kernels.items(), wanted, strict=True):
-        found = generator.digest(virtual_run.run(program, kernel))
-        if (found == digest) == (seed in BARRIER_AFTER_RECURSION):
+    for (seed, kernel), digest in zip(kernels.items(), digests, strict=True):
+        result = generator.digest(virtual_run.run(program, kernel))
+        if (result == digest) == (seed in BARRIER_AFTER_RECURSION):
             differing.append(seed)
     assert not differing
 

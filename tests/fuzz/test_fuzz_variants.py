@@ -51,8 +51,8 @@ def test_the_order_of_blocks_does_not_matter() -> None:
         blocks = int(np.prod(k.grid))
         shuffled = np.random.default_rng(k.seed).permutation(blocks).astype(np.int64)
         for order in (np.arange(blocks)[::-1].astype(np.int64).copy(), shuffled):
-            found = virtual_run.run(program, k, block_order=order)
-            assert generator.digest(found) == expected()[k.seed], k.seed
+            results = virtual_run.run(program, k, block_order=order)
+            assert generator.digest(results) == expected()[k.seed], k.seed
 
 
 def test_counting_does_not_change_results() -> None:
@@ -61,13 +61,13 @@ def test_counting_does_not_change_results() -> None:
 
 @pytest.mark.slow
 def test_tracing_does_not_change_results() -> None:
-    found = {}
+    results = {}
     program, kernels = virtual_run.compiled(FIRST, 90)
     for seed, k in kernels.items():
         last = tuple(n - 1 for n in k.grid)
         request = TraceRequest(block_index=last, warp_index=0, max_steps=2000)  # type: ignore[arg-type]
-        found[seed] = generator.digest(virtual_run.run(program, k, trace=request))
-    assert found == expected()
+        results[seed] = generator.digest(virtual_run.run(program, k, trace=request))
+    assert results == expected()
 
 
 def checked(module: Any, k: generator.Kernel) -> tuple[SanitizerReport, str]:

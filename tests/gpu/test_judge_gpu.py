@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from gpulab_course import folders
+from gpulab_course.content.n03_lanes.exercises import EXERCISES
 from gpulab_course.teach.judge import KernelExercise, ProgramCase, ProgramExercise
 from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.judge.kernel import bench, stages
 
 pytestmark = pytest.mark.gpu
+BRANCH = EXERCISES[0]
+assert isinstance(BRANCH, KernelExercise)
 
 
 def exercise(name: str) -> KernelExercise:
@@ -29,6 +32,11 @@ def test_results_are_taken_on_the_gpu_too(cp: Any, name: str) -> None:
     assert verdict, str(verdict)
     assert "The same on the " in verdict.stages[0].said
     assert (mine.get() == np.arange(1000)).all()
+
+
+def test_a_solution_that_exceeds_its_budget_fails(cp: Any) -> None:
+    verdict = judge(BRANCH, BRANCH.source(BRANCH.naive))
+    assert verdict.failed_stage == "budget", str(verdict)
 
 
 def test_a_kernel_that_faults_never_runs_on_the_gpu(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:

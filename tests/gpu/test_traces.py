@@ -78,20 +78,6 @@ def test_many_blocks_spread_over_every_sm(cuda: CudaBackend, cp: Any) -> None:
         assert mean <= 1.05 * trace.occupancy.blocks_per_sm
 
 
-def test_sampled_traces_keep_one_of_so_many_blocks(
-    cuda: CudaBackend, cp: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gpulab.real import blocks
-
-    monkeypatch.setattr(blocks, "MAX_RECORDED_BLOCKS", 10)
-    c = case("vector_add")
-    values = device_arguments(c.make_args(SEED), cp)
-    trace = cuda.observe(Launch.of(kernel_of(c, cp), c.grid, c.block, values), Blocks())
-    assert trace.sampled == 4
-    assert (trace.block_index // 4).tolist() == list(range(10))
-    assert np.all(trace.end_ns > 0)
-
-
 def test_restore_puts_arrays_back(cuda: CudaBackend, cp: Any) -> None:
     c = case("bitonic_sort")
     (data,) = device_arguments(c.make_args(SEED), cp)
@@ -119,29 +105,6 @@ def test_every_kind_of_exit_is_seen(cuda: CudaBackend, cp: Any) -> None:
     expected[:, 3], expected[:, 5] = 1, 3
     assert np.array_equal(out.get().reshape(4, 64), expected)
     assert np.all(trace.end_ns - trace.start_ns > 5_000)  # 20,000 cycles at 4 GHz at most
-
-
-def test_variables_of_the_module_are_taken_over(cuda: CudaBackend, cp: Any) -> None:
-    code = r"""
-    __constant__ float factor;
-    __device__ int calls;
-    extern "C" __global__ void scale(float* x) {
-        x[threadIdx.x] *= factor;
-        if (threadIdx.x == 0) atomicAdd(&calls, 1);
-    }"""
-    module = cp.RawModule(code=code)
-    factor = cp.ndarray((1,), cp.float32, module.get_global("factor"))
-    calls = cp.ndarray((1,), cp.int32, module.get_global("calls"))
-    factor[...] = 3
-    calls[...] = 10
-    x = cp.ones(32, dtype=cp.float32)
-    kernel = module.get_function("scale")
-    launch = Launch.of(kernel, 1, 32, (x,))
-    cuda.observe(launch, Blocks())
-    cuda.observe(launch, Warp())
-    kernel((1,), (32,), (x,))
-    assert x.get().tolist() == [27] * 32
-    assert calls.get().tolist() == [13]
 
 
 def test_templates_and_large_shared_memory(cuda: CudaBackend, cp: Any) -> None:

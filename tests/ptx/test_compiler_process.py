@@ -67,7 +67,7 @@ def test_ctrl_c_ends_the_process(expressions: list[str]) -> None:
     nvrtc.compile_ptx(source(4.5), target=80)
     first = psutil.Process(pid())
     # a suite that was started in the background ignores the signal
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt() -> None:
         while first.cpu_times().user < 0.5:  # it is at work
@@ -79,7 +79,7 @@ def test_ctrl_c_ends_the_process(expressions: list[str]) -> None:
         with pytest.raises(KeyboardInterrupt):
             nvrtc.compile_ptx(BOMB, target=80, name_expressions=expressions)
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler)
     assert not first.is_running()
     for thread in threading.enumerate():
         if thread.name == "gpulab-compiler":
@@ -118,17 +118,19 @@ def test_headers_are_found_where_the_program_is_now(tmp_path: Path, monkeypatch:
 
 
 def test_threads_get_their_own_answers() -> None:
-    found: dict[int, str] = {}
+    ptx_by_number: dict[int, str] = {}
 
     def compile_one(number: int) -> None:
-        found[number] = nvrtc.compile_ptx(source(number + 0.5).replace("k(", f"k{number}("), target=80).ptx
+        ptx_by_number[number] = nvrtc.compile_ptx(
+            source(number + 0.5).replace("k(", f"k{number}("), target=80
+        ).ptx
 
     threads = [threading.Thread(target=compile_one, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(f".entry k{number}(" in found[number] for number in range(6))
+    assert all(f".entry k{number}(" in ptx_by_number[number] for number in range(6))
 
 
 def test_where_no_process_can_be_started_it_compiles_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def compiled(target: int, *options: str) -> tuple[dict[str, KernelResources], st
 
 def printed_by_ptxas(log: str) -> dict[str, tuple[int, int, int]]:
     """Registers, shared memory and stack frame of each kernel from ``ptxas -v``."""
-    found = {}
+    resources = {}
     for part in log.split("Compiling entry function")[1:]:
         name = re.search(r"'(\w+)'", part)
         frame = re.search(r"(\d+) bytes stack frame", part)
@@ -64,8 +64,8 @@ def printed_by_ptxas(log: str) -> dict[str, tuple[int, int, int]]:
         assert name
         assert frame
         assert registers
-        found[name[1]] = (int(registers[1]), int(shared[1]) if shared else 0, int(frame[1]))
-    return found
+        resources[name[1]] = (int(registers[1]), int(shared[1]) if shared else 0, int(frame[1]))
+    return resources
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -75,8 +75,8 @@ def test_equals_ptxas_own_report(target: int) -> None:
     assert len(report) == 5
     assert set(resources) == set(report)
     for name, (registers, shared, frame) in report.items():
-        found = resources[name]
-        assert (found.registers_per_thread, found.static_shared_bytes, found.local_bytes) == (
+        result = resources[name]
+        assert (result.registers_per_thread, result.static_shared_bytes, result.local_bytes) == (
             registers,
             shared,
             frame,

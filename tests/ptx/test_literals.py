@@ -27,12 +27,12 @@ def integer(text: str) -> int | None:
 
 @given(st.text("0123456789abcdefxXbBoU_-+ .", max_size=12))
 def test_integers(text: str) -> None:
-    wanted = integer(text)
-    if wanted is None:
+    expected = integer(text)
+    if expected is None:
         with pytest.raises(PtxError, match="not an integer constant of PTX"):
             literals.integer(text)
     else:
-        assert literals.integer(text) == wanted
+        assert literals.integer(text) == expected
 
 
 @given(st.integers(-(2**63), 2**64 - 1), st.sampled_from(["{}", "{:#x}", "{:#b}", "{}U"]))
@@ -46,22 +46,22 @@ def test_decimal_fractions_have_the_bits_of_the_type(value: float, kind: str) ->
     text = f"{value:.17e}" if abs(value) >= 1e16 or 0 < abs(value) < 1e-4 else f"{value:.20f}"
     code = "f" if kind == "f32" else "d"
     try:
-        wanted = int.from_bytes(struct.pack(f"<{code}", float(text)), "little")
+        expected = int.from_bytes(struct.pack(f"<{code}", float(text)), "little")
     except OverflowError:
         with pytest.raises(PtxError, match="not a constant of PTX"):
             literals.immediate(text, kind)
     else:
-        found = literals.immediate(text, kind)
-        assert (found.value, found.float_bits) == (wanted, 32 if kind == "f32" else 64)
+        result = literals.immediate(text, kind)
+        assert (result.value, result.float_bits) == (expected, 32 if kind == "f32" else 64)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1))
 def test_bits_of_floats_in_hexadecimal(single: int, double: int) -> None:
     for prefix in ("0f", "0F"):
-        found = literals.immediate(f"{prefix}{single:08X}")
-        assert (found.value, found.float_bits) == (single, 32)
-    found = literals.immediate(f"0d{double:016x}")
-    assert (found.value, found.float_bits) == (double, 64)
+        result = literals.immediate(f"{prefix}{single:08X}")
+        assert (result.value, result.float_bits) == (single, 32)
+    result = literals.immediate(f"0d{double:016x}")
+    assert (result.value, result.float_bits) == (double, 64)
 
 
 @pytest.mark.parametrize(

@@ -57,13 +57,16 @@ def test_uses_are_those_seen_when_it_runs(name: str) -> None:
     _, prepared, args = compiled(body)
     uses = uses_of_parameters(prepared.kernel.module.ptx, "k")[:4]
     _, touched = run_watched(prepared)
-    seen = [0] * 4
-    for what, regions in zip((READ, WRITTEN, ATOMIC), touched, strict=True):
+    observed_uses = [0] * 4
+    for use_kind, regions in zip((READ, WRITTEN, ATOMIC), touched, strict=True):
         for region in regions:
             for number, array in enumerate(args[:4]):
                 if array.data.ptr <= region.start < array.data.ptr + array.nbytes:
-                    seen[number] |= what
-    assert all(was & ~might == 0 for was, might in zip(seen, uses, strict=True)), (seen, uses)
+                    observed_uses[number] |= use_kind
+    assert all(was & ~might == 0 for was, might in zip(observed_uses, uses, strict=True)), (
+        observed_uses,
+        uses,
+    )
     if "call" in name:
         assert all(want & ~use == 0 for want, use in zip(expected, uses, strict=True))
     else:

@@ -212,7 +212,7 @@ def test_both_are_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "words"),
     [
         (".reg .b32 %r<100000000>;", "100000000 registers are too many"),
         (".reg .b33 %r<4>;", "cannot read"),
@@ -225,8 +225,8 @@ def test_both_are_tried() -> None:
         ("ret", "cannot read"),
     ],
 )
-def test_what_is_said_of_other_statements(text: str, says: str) -> None:
-    with pytest.raises(PtxError, match=says):
+def test_what_is_said_of_other_statements(text: str, words: str) -> None:
+    with pytest.raises(PtxError, match=words):
         parser.parse(f".version 8.0\n.target sm_80\n.entry k()\n{{\n{text}\n}}\n")
 
 
@@ -267,12 +267,12 @@ TWO: ret;
         ("c", 16, 20),
     ]
     assert (function.param_bytes, function.max_threads) == (36, 64)
-    one, two, five, jump, end = function.instructions
-    assert one.operands[0] != two.operands[0]  # each block has its own %t
+    first, two, five, jump, end = function.instructions
+    assert first.operands[0] != two.operands[0]  # each block has its own %t
     assert jump.targets == (five.pc, end.pc)
     assert (jump.guard, jump.guard_negated) == ("%q", True)
     # Lines of the learner's own file: an inlined function counts where it was called.
-    assert [(i.line, i.column) for i in (one, five, jump)] == [(7, 3), (8, 5), (8, 5)]
+    assert [(i.line, i.column) for i in (first, five, jump)] == [(7, 3), (8, 5), (8, 5)]
     assert end.root == "ret"
     assert module.variables["start"].initial == bytes([1, 2, 255])
     assert module.variables["start"].size_bytes == 6
@@ -298,7 +298,7 @@ ret;
 }
 """
     )
-    one, two, three = (i.operands[0] for i in module.functions["k"].instructions[:3])
-    assert one == three
-    assert one != two
+    outer, two, three = (i.operands[0] for i in module.functions["k"].instructions[:3])
+    assert outer == three
+    assert outer != two
     assert module.functions["other"].registers == {"%r1": "b64"}

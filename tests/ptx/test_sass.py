@@ -67,8 +67,8 @@ EVERY = os.environ.get("GPULAB_FUZZ") == "all"
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_memory_instruction_comes_from_one_of_the_ptx(target: int) -> None:
-    wanted = re.compile(r"\b(?:ld|st|atom|red)\.")
-    found = 0
+    memory_instruction = re.compile(r"\b(?:ld|st|atom|red)\.")
+    count = 0
     files = kernel_files() if EVERY else kernel_files()[TARGETS.index(target) :: len(TARGETS)]
     for file in files:
         code = kernel_code(file)
@@ -77,9 +77,9 @@ def test_every_memory_instruction_comes_from_one_of_the_ptx(target: int) -> None
         for instructions in sass.disassemble(cubin).values():
             for i in instructions:
                 if i.space:
-                    assert wanted.search(ptx[i.ptx_line - 1]), (file, i)
-                    found += 1
-    assert found > 5 * len(files), found
+                    assert memory_instruction.search(ptx[i.ptx_line - 1]), (file, i)
+                    count += 1
+    assert count > 5 * len(files), count
 
 
 def test_what_is_no_cubin_is_refused() -> None:
@@ -143,9 +143,9 @@ def counters() -> KernelCounters:
             )  # type: ignore[arg-type]
         elif i.root == "bra":
             branches.append(BranchCounters(i.pc, 0, i.text, 8, 3))
-    here = Provenance("modelled", "virtual A100")
+    provenance = Provenance("modelled", "virtual A100")
     return KernelCounters(
-        provenance=here,
+        provenance=provenance,
         kernel_name="k",
         grid=(1, 1, 1),
         block=(256, 1, 1),
@@ -165,7 +165,7 @@ def machine(*rows: tuple[str, bool, str]) -> dict[str, tuple[sass.SassInstructio
     return {"k": tuple(code)}
 
 
-def of(record: AsRun, text: str) -> AccessAsRun | BranchAsRun:
+def row_of(record: AsRun, text: str) -> AccessAsRun | BranchAsRun:
     rows: list[AccessAsRun | BranchAsRun] = [*record.accesses, *record.branches]
     return next(row for row in rows if text in row.text)
 
@@ -200,13 +200,13 @@ def test_a_predicated_branch_and_a_merged_load() -> None:
         ),
         80,
     )
-    store = of(record, "st.shared")
+    store = row_of(record, "st.shared")
     assert isinstance(store, AccessAsRun)
     assert (store.executions, store.requests) == (8, 3)
     assert record.divergent_branches == 0
     assert record.total("executions", "shared", "load") == 16
-    first = of(record, "tile+8")
-    second = of(record, "tile+12")
+    first = row_of(record, "tile+8")
+    second = row_of(record, "tile+12")
     assert isinstance(first, AccessAsRun)
     assert isinstance(second, AccessAsRun)
     assert (first.opcode, first.merged_into) == ("", second.pc)
@@ -227,10 +227,10 @@ def test_a_speculated_store_and_what_is_left_over() -> None:
         ),
         80,
     )
-    store = of(record, "st.shared")
+    store = row_of(record, "st.shared")
     assert isinstance(store, AccessAsRun)
     assert (store.executions, store.requests) == (8, 8)
-    assert "No machine instruction" in of(record, "tile+12").note
+    assert "No machine instruction" in row_of(record, "tile+12").note
     assert dict(record.extra) == {"local store STL": 1}
 
 
@@ -357,15 +357,15 @@ ATOMICS = [
 
 
 @needs_nvdisasm
-@pytest.mark.parametrize(("kind", "statement", "opcode", "says"), ATOMICS)
-def test_what_became_of_atomics(kind: str, statement: str, opcode: str, says: str) -> None:
+@pytest.mark.parametrize(("kind", "statement", "opcode", "words"), ATOMICS)
+def test_what_became_of_atomics(kind: str, statement: str, opcode: str, words: str) -> None:
     code = f'extern "C" __global__ void k({kind}* out, const {kind}* x) {{ {statement}; }}'
     cp = session.cp()
     target = int(cp.cuda.Device().compute_capability)
     machine = nvrtc.compile_cubin(code, target=target, options=nvrtc.CUPY_OPTIONS).cubin
     assert any(i.opcode.startswith(opcode) for i in sass.disassemble(machine)["k"])
     dtype = {"int": np.int32, "float": np.float32}[kind]
-    found = gl.machine_code(cp.RawKernel(code, "k"), 1, 64, (cp.zeros(65, dtype), cp.arange(64, dtype=dtype)))
-    (atomic,) = (a for a in found.accesses if a.kind == "atomic")
-    assert re.search(says, atomic.note)
+    table = gl.machine_code(cp.RawKernel(code, "k"), 1, 64, (cp.zeros(65, dtype), cp.arange(64, dtype=dtype)))
+    (atomic,) = (a for a in table.accesses if a.kind == "atomic")
+    assert re.search(words, atomic.note)
     assert (atomic.written, atomic.executions) == (2, 2)

@@ -41,18 +41,22 @@ def kernel_of(c: Case) -> Any:
 def test_doctor_and_readme_compile_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each notebook's test says the same of what the notebook compiles."""
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path))
-    made: list[shipped_ptx.CompiledImage] = []
+    images: list[shipped_ptx.CompiledImage] = []
     try:
-        with shipped_ptx.recorded(made):
+        with shipped_ptx.recorded(images):
             shipped_ptx.doctor_and_readme()
     finally:
         session.use_device("auto")
-    assert made
-    assert not shipped_ptx.problems("doctor and README", made)
-    other = replace(made[0], ptx=made[0].ptx + "// and more\n.visible .entry more() { ret; }\n")
-    unknown = replace(made[0], request=replace(made[0].request, code="// of nobody\nint k;"))
-    for wrong in ([unknown, *made], made[1:], *([[other, *made[1:]]] if shipped_ptx.same_compiler() else [])):
-        assert shipped_ptx.problems("doctor and README", wrong)
+    assert images
+    assert not shipped_ptx.problems("doctor and README", images)
+    other = replace(images[0], ptx=images[0].ptx + "// and more\n.visible .entry more() { ret; }\n")
+    unknown = replace(images[0], request=replace(images[0].request, code="// of nobody\nint k;"))
+    for problems in (
+        [unknown, *images],
+        images[1:],
+        *([[other, *images[1:]]] if shipped_ptx.same_compiler() else []),
+    ):
+        assert shipped_ptx.problems("doctor and README", problems)
 
 
 def test_nothing_else_ships() -> None:
@@ -103,8 +107,8 @@ def test_the_corpus_runs_without_nvrtc(c: Case) -> None:
     arguments = c.make_args(1)
     expected = c.reference(arguments.values)
     outputs, _ = run_case(c, arguments, kernel_of(c))
-    for found, wanted in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(found.ravel(), np.ravel(wanted), rtol=c.rtol, atol=c.rtol)
+    for result, wanted in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(result.ravel(), np.ravel(wanted), rtol=c.rtol, atol=c.rtol)
 
 
 @pytest.mark.usefixtures("without_nvrtc")
@@ -142,9 +146,9 @@ def test_a_changed_kernel_says_where_it_can_be_compiled() -> None:
 @pytest.mark.usefixtures("without_nvrtc")
 def test_the_doctor_says_what_runs_without_nvrtc() -> None:
     assert check_nvrtc()[0] == "missing"
-    status, found, _ = check_virtual_gpu()
+    status, text, _ = check_virtual_gpu()
     assert status == "ok"
-    assert "compiled in advance" in found
+    assert "compiled in advance" in text
 
 
 @pytest.mark.parametrize(
@@ -161,8 +165,8 @@ def test_the_doctor_says_what_runs_without_nvrtc() -> None:
 def test_only_comments_may_differ(change: Any, same: bool) -> None:
     code = kernel_code("vector_add.cu")
     assert code.startswith("//")
-    found = shipped.find(change(code), target=80, options=nvrtc.CUPY_OPTIONS)
-    assert (found is not None) is same
+    image = shipped.find(change(code), target=80, options=nvrtc.CUPY_OPTIONS)
+    assert (image is not None) is same
     assert shipped.find(code, target=80) is None, "options count"
 
 

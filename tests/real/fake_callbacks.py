@@ -99,7 +99,7 @@ class Callbacks:
         for device in machine.devices:
             device.memory.watched = partial(self._segment)
 
-        def made(event: Any, *args: Any, **options: Any) -> None:
+        def event_init(event: Any, *args: Any, **options: Any) -> None:
             callbacks._event_init(event, *args, **options)
             handle = c_void_p(event.ptr)
             callbacks._emit("cudaEventCreateWithFlags", ctypes.addressof(handle), 0)
@@ -113,7 +113,7 @@ class Callbacks:
                     "cudaStreamCreateWithPriority", ctypes.addressof(handle), 0 if blocking else 1, 0
                 )
 
-        self._event.__init__ = made
+        self._event.__init__ = event_init
         self._stream.__init__ = stream_made
         return True
 
@@ -147,7 +147,7 @@ class Callbacks:
         kinds = TYPES[name]
 
         class Params(ctypes.Structure):
-            _fields_ = [(f"p{at}", kind) for at, kind in enumerate(kinds)]
+            _fields_ = [(f"p{index}", kind) for index, kind in enumerate(kinds)]
 
         params = Params(*values)
         result = c_int(status)
@@ -192,10 +192,10 @@ class Callbacks:
                 packed = launch.packed
                 kernel = launch.launch.kernel
                 function = int(getattr(getattr(kernel, "kernel", kernel), "ptr", 0)) or 1
-                told = partial(self._launch, stream, function, packed.name, _params(launch))
-                told(site=0)
+                emit_launch = partial(self._launch, stream, function, packed.name, _params(launch))
+                emit_launch(site=0)
                 finished = launch.run(options or launch.options)
-                told(site=1)
+                emit_launch(site=1)
                 return finished, ((), (), ())
 
             return float(operation.watched(run_kernel)[0])
@@ -207,8 +207,8 @@ class Callbacks:
         elif operation.kind == "MEMCPY" and plain:
             pageable = np.empty(operation.size_bytes, np.uint8)
             ends = [
-                (found[0] if found else pageable).__array_interface__["data"][0]
-                for found in (operation.writes, operation.reads)
+                (arrays_of_end[0] if arrays_of_end else pageable).__array_interface__["data"][0]
+                for arrays_of_end in (operation.writes, operation.reads)
             ]
             self._emit("cudaMemcpyAsync", *ends, operation.size_bytes, 4, stream or None)
         elif operation.kind == "MEMSET" and plain and operation.writes:
@@ -248,8 +248,8 @@ class Callbacks:
         elif scope == "event":
             self._emit("cudaEventSynchronize", event.ptr)
 
-    def _segment(self, address: int, size: int, taken: bool) -> None:
-        if taken:
+    def _segment(self, address: int, size: int, is_allocation: bool) -> None:
+        if is_allocation:
             handle = c_void_p(address)
             self._emit("cudaMalloc", ctypes.addressof(handle), size)
         else:

@@ -139,7 +139,9 @@ class _Driver:
         record = self._record(node)
         count = len(record.parameters)
         pointers = (ctypes.c_void_p * max(1, count)).from_address(params.kernelParams)
-        datas = [ctypes.string_at(pointers[at] or 0, len(p.data)) for at, p in enumerate(record.parameters)]
+        datas = [
+            ctypes.string_at(pointers[index] or 0, len(p.data)) for index, p in enumerate(record.parameters)
+        ]
         shape = {
             which: tuple(getattr(params, f"{which}Dim{axis}") for axis in "XYZ")
             for which in ("grid", "block")
@@ -179,6 +181,6 @@ class _Driver:
         return self._with(parameter, int(address).to_bytes(8, "little"))
 
     def _with(self, parameter: Any, data: bytes) -> Any:
-        words = [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) - 7, 8)]
-        found = tuple(word for word in words if self.cuPointerGetAttribute(2, word)[0] == 0)
-        return replace(parameter, data=data, addresses=found)
+        words = [int.from_bytes(data[offset : offset + 8], "little") for offset in range(0, len(data) - 7, 8)]
+        pointers = tuple(word for word in words if self.cuPointerGetAttribute(2, word)[0] == 0)
+        return replace(parameter, data=data, addresses=pointers)

@@ -28,159 +28,82 @@ MULTIPLE_SUBSCRIBERS = 39
 NO_VALUE = 0xFFFFFFFF
 
 
-class Kernel(ctypes.Structure):
-    kind_number = 10
-    _fields_ = (
-        ("kind", c_uint32),
-        ("cache_config", c_uint8),
-        ("shared_memory_config", c_uint8),
-        ("registers", c_uint16),
-        ("cache_requested", c_uint32),
-        ("cache_executed", c_uint32),
-        ("start", c_uint64),
-        ("end", c_uint64),
-        ("completed", c_uint64),
-        ("device", c_uint32),
-        ("context", c_uint32),
-        ("stream", c_uint32),
-        ("grid", c_int32 * 3),
-        ("block", c_int32 * 3),
-        ("static_shared", c_int32),
-        ("dynamic_shared", c_int32),
-        ("local", c_uint32 * 2),
-        ("correlation", c_uint32),
-        ("grid_id", c_int64),
-        ("name", c_char_p),
-        ("reserved", c_void_p),
-        ("queued", c_uint64),
-        ("submitted", c_uint64),
-        ("launch", c_uint8 * 4),
-        ("shared", c_uint32),
-        ("node", c_uint64),
-        ("limit", c_uint32),
-        ("graph", c_uint32),
-        ("rest", c_uint8 * 56),
-    )
+_TYPES = {
+    "u8": c_uint8,
+    "u16": c_uint16,
+    "u32": c_uint32,
+    "u64": c_uint64,
+    "i32": c_int32,
+    "i64": c_int64,
+    "str": c_char_p,
+    "ptr": c_void_p,
+}
 
 
-class Memcpy(ctypes.Structure):
-    kind_number = 1
-    _fields_ = (
-        ("kind", c_uint32),
-        ("copy", c_uint8),
-        ("source", c_uint8),
-        ("target", c_uint8),
-        ("flags", c_uint8),
-        ("size", c_uint64),
-        ("start", c_uint64),
-        ("end", c_uint64),
-        ("device", c_uint32),
-        ("context", c_uint32),
-        ("stream", c_uint32),
-        ("correlation", c_uint32),
-        ("runtime", c_uint32),
-        ("pad", c_uint32),
-        ("reserved", c_void_p),
-        ("node", c_uint64),
-        ("graph", c_uint32),
-        ("rest", c_uint8 * 20),
-    )
+def _structure(name: str, declaration: str) -> Any:
+    """A C structure from declarations such as ``u32 kind, flags; i32 grid[3];``."""
+    fields = []
+    for names in filter(None, map(str.strip, declaration.split(";"))):
+        kind, _, variables = names.partition(" ")
+        for variable in variables.split(","):
+            field, _, count = variable.strip().removesuffix("]").partition("[")
+            fields.append((field, _TYPES[kind] * int(count) if count else _TYPES[kind]))
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
-class Memset(ctypes.Structure):
-    kind_number = 2
-    _fields_ = (
-        ("kind", c_uint32),
-        ("value", c_uint32),
-        ("size", c_uint64),
-        ("start", c_uint64),
-        ("end", c_uint64),
-        ("device", c_uint32),
-        ("context", c_uint32),
-        ("stream", c_uint32),
-        ("correlation", c_uint32),
-        ("flags", c_uint16),
-        ("memory", c_uint16),
-        ("reserved", c_void_p),
-        ("node", c_uint64),
-        ("graph", c_uint32),
-        ("rest", c_uint8 * 12),
-    )
-
-
-class Api(ctypes.Structure):
-    _fields_ = (
-        ("kind", c_uint32),
-        ("cbid", c_uint32),
-        ("start", c_uint64),
-        ("end", c_uint64),
-        ("process", c_uint32),
-        ("thread", c_uint32),
-        ("correlation", c_uint32),
-        ("status", c_uint32),
-    )
-
-
-class Marker(ctypes.Structure):
-    kind_number = 12
-    _fields_ = (
-        ("kind", c_uint32),
-        ("flags", c_uint32),
-        ("time", c_uint64),
-        ("id", c_uint32),
-        ("object_kind", c_uint32),
-        ("object", c_uint32 * 3),
-        ("name", c_char_p),
-        ("domain", c_char_p),
-    )
-
-
-class MarkerData(ctypes.Structure):
-    kind_number = 13
-    _fields_ = (
-        ("kind", c_uint32),
-        ("flags", c_uint32),
-        ("id", c_uint32),
-        ("payload_kind", c_uint32),
-        ("payload", c_uint64),
-        ("color", c_uint32),
-        ("category", c_uint32),
-        ("domain", c_char_p),
-    )
-
-
-class CudaEvent(ctypes.Structure):
-    kind_number = 36
-    _fields_ = (
-        ("kind", c_uint32),
-        ("correlation", c_uint32),
-        ("context", c_uint32),
-        ("stream", c_uint32),
-        ("event", c_uint32),
-        ("pad", c_uint32),
-        ("device", c_uint32),
-        ("pad2", c_uint32),
-        ("reserved", c_void_p),
-        ("timestamp", c_uint64),
-        ("sync", c_uint64),
-    )
-
-
-class Synchronization(ctypes.Structure):
-    kind_number = 38
-    _fields_ = (
-        ("kind", c_uint32),
-        ("type", c_uint32),
-        ("start", c_uint64),
-        ("end", c_uint64),
-        ("correlation", c_uint32),
-        ("context", c_uint32),
-        ("stream", c_uint32),
-        ("event", c_uint32),
-        ("sync", c_uint64),
-        ("status", c_uint32),
-        ("pad", c_uint32),
-    )
+Kernel = _structure(
+    "Kernel",
+    """
+    u32 kind; u8 cache_config, shared_memory_config; u16 registers; u32 cache_requested, cache_executed;
+    u64 start, end, completed; u32 device, context, stream; i32 grid[3], block[3], static_shared,
+    dynamic_shared; u32 local[2], correlation; i64 grid_id; str name; ptr reserved; u64 queued,
+    submitted; u8 launch[4]; u32 shared; u64 node; u32 limit, graph; u8 rest[56];
+    """,
+)
+Memcpy = _structure(
+    "Memcpy",
+    """
+    u32 kind; u8 copy, source, target, flags; u64 size, start, end; u32 device, context, stream,
+    correlation, runtime, pad; ptr reserved; u64 node; u32 graph; u8 rest[20];
+    """,
+)
+Memset = _structure(
+    "Memset",
+    """
+    u32 kind, value; u64 size, start, end; u32 device, context, stream, correlation; u16 flags, memory;
+    ptr reserved; u64 node; u32 graph; u8 rest[12];
+    """,
+)
+Api = _structure(
+    "Api",
+    """
+    u32 kind, cbid; u64 start, end; u32 process, thread, correlation, status;
+    """,
+)
+Marker = _structure(
+    "Marker",
+    """
+    u32 kind, flags; u64 time; u32 id, object_kind, object[3]; str name, domain;
+    """,
+)
+MarkerData = _structure(
+    "MarkerData",
+    """
+    u32 kind, flags, id, payload_kind; u64 payload; u32 color, category; str domain;
+    """,
+)
+CudaEvent = _structure(
+    "CudaEvent",
+    """
+    u32 kind, correlation, context, stream, event, pad, device, pad2; ptr reserved; u64 timestamp, sync;
+    """,
+)
+Synchronization = _structure(
+    "Synchronization",
+    """
+    u32 kind, type; u64 start, end; u32 correlation, context, stream, event; u64 sync; u32 status, pad;
+    """,
+)
 
 
 SIZES = {
@@ -337,13 +260,13 @@ class FakeCupti:
 
     def cuptiActivityGetNextRecord(self, buffer: Any, size: Any, record: Any) -> int:
         last = record._obj.value
-        at = buffer.value
+        address = buffer.value
         if last is not None:
-            at = last + ctypes.sizeof(SIZES[c_uint32.from_address(last).value])
-        if at >= buffer.value + size.value:
+            address = last + ctypes.sizeof(SIZES[c_uint32.from_address(last).value])
+        if address >= buffer.value + size.value:
             record._obj.value = None
             return MAX_LIMIT_REACHED
-        record._obj.value = at
+        record._obj.value = address
         return SUCCESS
 
     def cuptiActivityFlushAll(self, flag: int) -> int:
@@ -418,10 +341,10 @@ class FakeCupti:
         set_ = self._set
         fake = self
 
-        def recorded(event: Any, device: Any, stream_id: int, *rest: Any) -> None:
+        def recorded(event: Any, device: Any, stream_id: int, *arguments: Any) -> None:
             fake._syncs += 1
             fake._event_sync[event.ptr] = fake._syncs
-            set_(event, device, stream_id, *rest)
+            set_(event, device, stream_id, *arguments)
             fake._next()
             fake._records.append(
                 CudaEvent(
@@ -461,21 +384,21 @@ class FakeCupti:
     def _markers(self) -> None:
         ranges = self._current().own(self.ranges, clock=self.clock).within(self._start_ns, self.clock.now_ns)
         natives = {thread.ident: thread.native_id for thread in threading.enumerate()}
-        for number, each in enumerate(ranges, 1):
-            name = each.name.encode()
+        for number, nvtx_range in enumerate(ranges, 1):
+            name = nvtx_range.name.encode()
             self._kept.append(name)
             place = {
                 "id": number,
                 "object_kind": 2,
-                "object": (c_uint32 * 3)(1, natives.get(each.thread) or each.thread),
+                "object": (c_uint32 * 3)(1, natives.get(nvtx_range.thread) or nvtx_range.thread),
             }
-            begun = EPOCH_NS + each.start_ns
-            flags = 1 if each.is_mark else 2
-            self._records.append(Marker(kind=12, flags=flags, time=begun, name=name, **place))
-            if each.color is not None:
-                self._records.append(MarkerData(kind=13, flags=2, id=number, color=each.color))
-            if not each.is_mark:
-                self._records.append(Marker(kind=12, flags=4, time=EPOCH_NS + each.end_ns, **place))
+            start_ns = EPOCH_NS + nvtx_range.start_ns
+            flags = 1 if nvtx_range.is_mark else 2
+            self._records.append(Marker(kind=12, flags=flags, time=start_ns, name=name, **place))
+            if nvtx_range.color is not None:
+                self._records.append(MarkerData(kind=13, flags=2, id=number, color=nvtx_range.color))
+            if not nvtx_range.is_mark:
+                self._records.append(Marker(kind=12, flags=4, time=EPOCH_NS + nvtx_range.end_ns, **place))
         self._start_ns = self.clock.now_ns + 1
 
     # What the machine tells, as it tells a timeline of its own
@@ -562,7 +485,7 @@ class FakeCupti:
         begun_ns: int,
         device_id: int,
         stream_id: int | None,
-        after: Any = (),
+        predecessors: Any = (),
         event_id: int = 0,
     ) -> None:
         self._synchronized(type, begun_ns, stream_id if type == "STREAM_SYNCHRONIZE" else None, event_id)
@@ -578,7 +501,7 @@ class FakeCupti:
         stream_id: int,
         event_id: int,
         event_stream_id: int | None,
-        after: Any,
+        predecessors: Any,
         stream: Any,
     ) -> None:
         now_ns = self.clock.now_ns
@@ -623,8 +546,8 @@ def install() -> FakeCupti:
 
     def outside(self: ProgramLines, name: str, module: str) -> bool:
         """On hardware these files and the virtual GPU are compiled code, and have no lines."""
-        ours = module.startswith("tests.real.") and not module.startswith("tests.real.test_")
-        return not ours and not module.startswith(second_copy.NAME) and belongs(self, name, module)
+        is_hardware = module.startswith("tests.real.") and not module.startswith("tests.real.test_")
+        return not is_hardware and not module.startswith(second_copy.NAME) and belongs(self, name, module)
 
     ProgramLines.belongs = outside  # type: ignore[method-assign]
     watcher.load_driver = lambda: fake.callbacks

@@ -54,9 +54,9 @@ def be_unkind(cupy: Any) -> None:
     launches = importlib.import_module(f"{second_copy.NAME}.launch.prepare")
     run = launches.PreparedLaunch.run
 
-    def prepared(device: Any, kernel: Any, launch: Any, *rest: Any, **how: Any) -> Any:
+    def prepared(device: Any, kernel: Any, launch: Any, *arguments: Any, **options: Any) -> Any:
         try:
-            return prepare(device, kernel, launch, *rest, **how)
+            return prepare(device, kernel, launch, *arguments, **options)
         except TypeError as error:
             if all(isinstance(argument, (Number, cupy.ndarray)) for argument in launch.args):
                 raise HardwareHarm(f"CUDA would have read past the arguments: {error}") from error
@@ -65,9 +65,9 @@ def be_unkind(cupy: Any) -> None:
             words = str(error).removeprefix(f"{error.error_name}: ").partition(":")[0]
             raise cupy.cuda.driver.CUDADriverError(error.status, error.error_name, words) from None
 
-    def ran(self: Any, *rest: Any) -> Any:
+    def ran(self: Any, *arguments: Any) -> Any:
         try:
-            return run(self, *rest)
+            return run(self, *arguments)
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise HardwareHarm(f"the CUDA context would have ended: {error}") from error
 

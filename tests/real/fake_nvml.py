@@ -50,37 +50,37 @@ READINGS: dict[str, Any] = {
 def module(readings: dict[str, Any] | None = None) -> Any:
     """The module, with readings of its own; what is not among them, such as a fan, is not supported."""
     known = READINGS if readings is None else readings
-    made: Any = ModuleType("pynvml")
-    made.NVMLError = NVMLError
-    made.NVML_TEMPERATURE_GPU = 0
-    made.NVML_CLOCK_SM = 1
-    made.NVML_CLOCK_MEM = 2
-    made.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3
-    made.NVML_NVLINK_MAX_LINKS = 18
-    made.nvmlGpmQueryDeviceSupport = lambda device: SimpleNamespace(isSupportedDevice=0)
-    made.nvmlInit = made.nvmlShutdown = lambda: None
-    made.nvmlSystemGetDriverVersion = lambda: "580.65"
-    made.nvmlDeviceGetHandleByIndex = lambda index: index
-    made.nvmlDeviceGetHandleByPciBusId = handle
+    pynvml: Any = ModuleType("pynvml")
+    pynvml.NVMLError = NVMLError
+    pynvml.NVML_TEMPERATURE_GPU = 0
+    pynvml.NVML_CLOCK_SM = 1
+    pynvml.NVML_CLOCK_MEM = 2
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3
+    pynvml.NVML_NVLINK_MAX_LINKS = 18
+    pynvml.nvmlGpmQueryDeviceSupport = lambda device: SimpleNamespace(isSupportedDevice=0)
+    pynvml.nvmlInit = pynvml.nvmlShutdown = lambda: None
+    pynvml.nvmlSystemGetDriverVersion = lambda: "580.65"
+    pynvml.nvmlDeviceGetHandleByIndex = lambda index: index
+    pynvml.nvmlDeviceGetHandleByPciBusId = handle
     for name in (*READINGS, "GetFanSpeed", "GetMigMode", "GetTemperature", "GetTotalEnergyConsumption"):
-        setattr(made, f"nvmlDevice{name}", _reader(known.get(name)))
-    return made
+        setattr(pynvml, f"nvmlDevice{name}", _reader(known.get(name)))
+    return pynvml
 
 
 def with_gpm(module: Any, metrics: Callable[[int], dict[int, float]]) -> Any:
     """Give a module GPM: `metrics` tells by number what was counted up to a sample, of which each is one."""
-    taken = itertools.count()
+    numbers = itertools.count()
     module.NVML_GPM_METRICS_GET_VERSION = 1
     module.nvmlGpmQueryDeviceSupport = lambda device: SimpleNamespace(isSupportedDevice=1)
     module.nvmlGpmSampleAlloc = lambda: SimpleNamespace(number=-1)
     module.nvmlGpmSampleFree = lambda sample: None
-    module.nvmlGpmSampleGet = lambda device, sample: setattr(sample, "number", next(taken))
+    module.nvmlGpmSampleGet = lambda device, sample: setattr(sample, "number", next(numbers))
     module.c_nvmlGpmMetricsGet_t = lambda: SimpleNamespace(metrics=[SimpleNamespace() for _ in range(98)])
 
-    def get(asked: Any) -> None:
-        earlier = metrics(asked.sample1.number)
-        later = metrics(asked.sample2.number)
-        for metric in asked.metrics[: asked.numMetrics]:
+    def get(request: Any) -> None:
+        earlier = metrics(request.sample1.number)
+        later = metrics(request.sample2.number)
+        for metric in request.metrics[: request.numMetrics]:
             known = metric.metricId in later
             metric.nvmlReturn = 0 if known else NOT_SUPPORTED
             metric.value = later[metric.metricId] - earlier[metric.metricId] if known else 0.0

@@ -36,18 +36,18 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == NAME:
-            found = virtualgpu.__spec__
+            spec = virtualgpu.__spec__
         elif fullname.startswith(f"{NAME}."):
-            found = PathFinder.find_spec(fullname, path)
+            spec = PathFinder.find_spec(fullname, path)
         else:
             return None
-        if found is None or found.origin is None:
+        if spec is None or spec.origin is None:
             return None
         return spec_from_file_location(
             fullname,
-            found.origin,
-            loader=_Loader(fullname, found.origin),
-            submodule_search_locations=found.submodule_search_locations,
+            spec.origin,
+            loader=_Loader(fullname, spec.origin),
+            submodule_search_locations=spec.submodule_search_locations,
         )
 
 

@@ -36,7 +36,7 @@ def test_a_timeline_lasts_until_its_last_range_ends(monkeypatch: pytest.MonkeyPa
     since_ms = iter((2_000.0, 5_000_000.0, 1_000.0, 5_000_500.0))  # of each range, where it begins and ends
     monkeypatch.setattr(cupy.cuda, "get_elapsed_time", lambda *_: next(since_ms))
     timeline = recorder.stop()
-    assert [each.name for each in timeline.activities] == ["outer", "inner"]
+    assert [item.name for item in timeline.activities] == ["outer", "inner"]
     assert timeline.end_ns - timeline.start_ns == 5_000_500_000_000
-    assert [(each.name, each.depth) for each in timeline.ranges] == [("outer", 0), ("inner", 1)]
+    assert [(item.name, item.depth) for item in timeline.ranges] == [("outer", 0), ("inner", 1)]
     assert getattr(cupy.cuda.nvtx.RangePush, "__module__", "") != "gpulab.real.events"

@@ -37,7 +37,7 @@ def timed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Let the host's own clock be what it is: only the fake's has no meaning."""
     if not request.config.getoption("--fake-gpu", default=False):
         return
-    monkeypatch.setattr(TestCompare, "check", lambda self, found: None)
+    monkeypatch.setattr(TestCompare, "check", lambda self, result: None)
 
 
 def test_numbers_are_measured() -> None:
@@ -108,7 +108,7 @@ def node_of(driver: Answers, graphs: Any, monkeypatch: pytest.MonkeyPatch) -> Gr
         ({"srcHost": None, "dstDevice": FIRST}, "HtoD", "Memcpy HtoD", ((), (FIRST,))),
     ],
 )
-def test_a_copy_s_ends_are_told_and_set_where_they_are(
+def test_the_ends_of_a_copy_are_read_and_set(
     ends: dict[str, Any],
     kind: str | None,
     name: str,
@@ -122,9 +122,9 @@ def test_a_copy_s_ends_are_told_and_set_where_they_are(
     assert (node.kind, node.copy_kind, node.name, node.size_bytes) == ("MEMCPY", kind, name, 192)
     assert tuple(parameter.addresses for parameter in node.parameters) == addresses
     assert [parameter.name for parameter in node.parameters] == ["source", "destination"]
-    told = [int.from_bytes(parameter.data, "little") for parameter in node.parameters]
+    addresses_in_data = [int.from_bytes(parameter.data, "little") for parameter in node.parameters]
     source, target = (ends.get(f"{end}Device") or ends.get(f"{end}Host") or 0 for end in ("src", "dst"))
-    assert told == [source, target]
+    assert addresses_in_data == [source, target]
     graphs.set_node(GRAPH, node, GRAPH)
     (params,) = driver.set
     for end, address in (("src", source), ("dst", target)):
@@ -140,17 +140,17 @@ def test_other_nodes_have_the_names_of_their_kinds(graphs: Any, monkeypatch: pyt
         (FIRST,),
     )
     assert memset.parameters[0].name == "destination"
-    for kind, told, name in (
+    for kind, record_kind, name in (
         ("HOST", "HOST", "Host function"),
         ("MEM_ALLOC", "MEM_ALLOC", "Mem alloc"),
         ("BATCH_MEM_OP", "OTHER", "Batch mem op"),
     ):
         node = node_of(Answers(kind), graphs, monkeypatch)
-        assert (node.kind, node.name, node.parameters) == (told, name, ())
+        assert (node.kind, node.name, node.parameters) == (record_kind, name, ())
     assert (node.number, node.device_id) == (0, 0)
 
 
-def test_what_the_driver_refuses_is_cupys_error(graphs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_driver_becomes_cupys_error(graphs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Answers("HOST")
     monkeypatch.setattr(graphs, "_driver", lambda: driver)
     monkeypatch.setattr(driver, "cuGraphGetNodes", lambda graph, count=0: (1, None, 0), raising=False)

@@ -25,24 +25,25 @@ def cupy() -> Any:
 
 
 def test_updates(cupy: Any) -> None:
-    found = {name: told[0] for name, told in graphs.updates().items() if name != "words"}
-    assert found == RECORDED["updates"]
+    outcomes = {name: outcome[0] for name, outcome in graphs.updates().items() if name != "words"}
+    assert outcomes == RECORDED["updates"]
 
 
 def test_memory_nodes(cupy: Any) -> None:
-    found = graphs.memory()
+    outcomes = graphs.memory()
     for name, recorded in RECORDED["memory"].items():
-        launches = [found[name][f"launch {turn}"].partition(". ")[0][:WORDS] for turn in range(3)]
+        launches = [outcomes[name][f"launch {turn}"].partition(". ")[0][:WORDS] for turn in range(3)]
         assert launches == [recorded[f"launch {turn}"][:WORDS] for turn in range(3)], name
         memory = [
-            [kind for kind in each if "MEM_" in kind] for each in (found[name]["nodes"], recorded["nodes"])
+            [kind for kind in nodes if "MEM_" in kind]
+            for nodes in (outcomes[name]["nodes"], recorded["nodes"])
         ]
         assert memory[0] == memory[1], name
 
 
 def test_refusals(cupy: Any) -> None:
-    found = graphs.refusals()
+    messages = graphs.refusals()
     for name, recorded in RECORDED["refusals"].items():
         words, _, end = recorded.partition(" | ")
-        mine, _, my_end = found[name].partition(" | ")
-        assert (mine[: len(words)], my_end) == (words, end), name
+        message, _, my_end = messages[name].partition(" | ")
+        assert (message[: len(words)], my_end) == (words, end), name

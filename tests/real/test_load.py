@@ -26,10 +26,10 @@ def row(read: LoadReader) -> dict[str, float | None]:
     return dict(zip(LOAD_COLUMNS, read(), strict=True))
 
 
-def test_a_gpu_without_gpm_gives_nvmls_readings_and_says_what_it_has_not(nvml: Any) -> None:
+def test_a_gpu_without_gpm_has_nvmls_readings_and_reasons_for_the_others(nvml: Any) -> None:
     read = reader()
-    found = row(read)
-    assert {name: found[name] for name in LOAD_COLUMNS if found[name] is not None} == {
+    values = row(read)
+    assert {name: values[name] for name in LOAD_COLUMNS if values[name] is not None} == {
         "utilization": 37,
         "memory_utilization": 11,
         "power": 56.7,
@@ -42,12 +42,12 @@ def test_a_gpu_without_gpm_gives_nvmls_readings_and_says_what_it_has_not(nvml: A
     }
     assert all("Hopper" in read.missing[name] for name in GPM_COLUMNS)
     assert read.missing["energy"] == "this GPU does not tell"
-    assert [held for _, held in read.processes] == [1024, None]
+    assert [memory_mib for _, memory_mib in read.processes] == [1024, None]
     assert read.facts()["power_limit_w"] == 72
     assert read.facts()["mig"] is None
 
 
-def test_columns_are_metrics_of_nvidias_own_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpm_columns_have_nvidias_metric_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     pynvml: Any = pytest.importorskip("pynvml")
     of_nvidia = {
         "sm_active": "SM_UTIL",
@@ -63,32 +63,32 @@ def test_columns_are_metrics_of_nvidias_own_list(monkeypatch: pytest.MonkeyPatch
         "nvlink_rx": "NVLINK_TOTAL_RX_PER_SEC",
         "nvlink_tx": "NVLINK_TOTAL_TX_PER_SEC",
     }
-    numbers = {name: getattr(pynvml, f"NVML_GPM_METRIC_{there}") for name, there in of_nvidia.items()}
-    fake = fake_nvml.with_gpm(fake_nvml.module(), lambda taken: {n: 1.0 * n * taken for n in range(100)})
+    numbers = {name: getattr(pynvml, f"NVML_GPM_METRIC_{constant}") for name, constant in of_nvidia.items()}
+    fake = fake_nvml.with_gpm(fake_nvml.module(), lambda sample: {n: 1.0 * n * sample for n in range(100)})
     monkeypatch.setitem(sys.modules, "pynvml", fake)
-    now = iter((1.0, 1.0, 2.0, 2.0))
-    monkeypatch.setattr(load.time, "monotonic", lambda: next(now))
+    times_s = iter((1.0, 1.0, 2.0, 2.0))
+    monkeypatch.setattr(load.time, "monotonic", lambda: next(times_s))
     read = reader()
     read()
-    found = row(read)
-    assert {name: found[name] for name in GPM_COLUMNS} == numbers
+    values = row(read)
+    assert {name: values[name] for name in GPM_COLUMNS} == numbers
 
 
-def test_what_a_gpu_never_tells_is_not_asked_again(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_an_unsupported_reading_is_requested_once(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = []
 
     def energy(device: int) -> int:
-        asked.append(device)
+        queries.append(device)
         raise nvml.NVMLError(fake_nvml.NOT_SUPPORTED)
 
     monkeypatch.setattr(nvml, "nvmlDeviceGetTotalEnergyConsumption", energy)
     read = reader()
     read(), read(), read()
-    assert len(asked) == 1
+    assert len(queries) == 1
 
 
 @pytest.mark.parametrize(
-    ("code", "why"),
+    ("code", "reason"),
     [
         *((code, "gone") for code in (1, 9, 15, 16)),
         (3, "this GPU does not tell"),
@@ -97,18 +97,18 @@ def test_what_a_gpu_never_tells_is_not_asked_again(nvml: Any, monkeypatch: pytes
         *((code, None) for code in (2, 5, 8, 10, 14, 17, 999)),
     ],
 )
-def test_an_error_is_for_now_for_ever_or_of_a_gpu_that_has_gone(
-    code: int, why: str | None, nvml: Any, monkeypatch: pytest.MonkeyPatch
+def test_errors_are_temporary_permanent_or_mean_a_lost_gpu(
+    code: int, reason: str | None, nvml: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    queries = []
 
     def power(device: int) -> int:
-        asked.append(device)
+        queries.append(device)
         raise nvml.NVMLError(code)
 
     monkeypatch.setattr(nvml, "nvmlDeviceGetPowerUsage", power)
     read = reader()
-    if why == "gone":
+    if reason == "gone":
         with pytest.raises(
             GpuLostError, match=f"NVML does not answer for this GPU any more: .*{code}|is lost"
         ):
@@ -116,15 +116,15 @@ def test_an_error_is_for_now_for_ever_or_of_a_gpu_that_has_gone(
         return
     read()
     assert row(read)["power"] is None
-    assert read.missing.get("power") == why
-    assert len(asked) == (1 if why else 2)
+    assert read.missing.get("power") == reason
+    assert len(queries) == (1 if reason else 2)
 
 
 def test_counters_that_a_gpu_refuses_are_missing_together(nvml: Any) -> None:
-    asked = []
+    queries = []
 
     def refuses(device: int, sample: object) -> None:
-        asked.append(sample)
+        queries.append(sample)
         raise nvml.NVMLError(4)
 
     fake_nvml.with_gpm(nvml, lambda number: {2: 1.0})
@@ -133,16 +133,16 @@ def test_counters_that_a_gpu_refuses_are_missing_together(nvml: Any) -> None:
     nvml.nvmlGpmSampleFree = freed.append
     read = reader()
     assert "sm_active" not in read.missing
-    found = row(read)
+    values = row(read)
     assert len(freed) == 2, "its samples are of no use any more"
     read()
-    assert len(asked) == 1
+    assert len(queries) == 1
     assert {read.missing[name] for name in GPM_COLUMNS} == {"it needs administrator rights"}
-    assert {found[name] for name in GPM_COLUMNS} == {None}
-    assert found["utilization"] == 37
+    assert {values[name] for name in GPM_COLUMNS} == {None}
+    assert values["utilization"] == 37
 
 
-def test_facts_that_nvml_does_not_tell_are_none(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_without_a_reading_are_none(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     read = reader()
     assert read.facts() == {"memory_mib": 24576, "power_limit_w": 72, "mig": None, "driver": "580.65"}
     del nvml.nvmlDeviceGetMemoryInfo, nvml.nvmlDeviceGetEnforcedPowerLimit
@@ -157,35 +157,35 @@ def test_facts_that_nvml_does_not_tell_are_none(nvml: Any, monkeypatch: pytest.M
     assert read.missing["sm_clock"] == "this nvidia-ml-py does not know it"
 
 
-def test_gpm_gives_means_between_samples_that_lie_apart(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(load.time, "monotonic", lambda: now[0])
+def test_gpm_values_are_means_between_samples(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_s = [0.0]
+    monkeypatch.setattr(load.time, "monotonic", lambda: clock_s[0])
     # SM active 50 % more with each sample, and a metric (3) that this GPU does not count.
     fake_nvml.with_gpm(nvml, lambda number: {2: 50.0 * number**2})
     read = reader()
-    seen = []
-    for at in (10.0, 10.2, 10.3, 10.4):
-        now[0] = at
-        seen.append(row(read)["sm_active"])
+    means = []
+    for time_s in (10.0, 10.2, 10.3, 10.4):
+        clock_s[0] = time_s
+        means.append(row(read)["sm_active"])
     # The third comes too early for a mean of its own.
-    assert seen == [None, 50, 50, 150]
+    assert means == [None, 50, 50, 150]
     assert row(read)["sm_occupancy"] is None
     assert "sm_active" not in read.missing
     assert read.missing["sm_occupancy"] == "this GPU does not count it"
 
 
-def test_what_changes_slowly_is_read_less_often(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [10.0]
+def test_slow_readings_are_taken_less_often(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_s = [10.0]
     heat = [40]
-    monkeypatch.setattr(load.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(load.time, "monotonic", lambda: clock_s[0])
     monkeypatch.setattr(nvml, "nvmlDeviceGetTemperatureV", lambda device, sensor: heat[0])
     read = reader()
-    seen = []
-    for at in (10.0, 10.1, 10.6):
-        now[0] = at
-        seen.append(row(read)["temperature"])
+    temperatures = []
+    for time_s in (10.0, 10.1, 10.6):
+        clock_s[0] = time_s
+        temperatures.append(row(read)["temperature"])
         heat[0] += 1
-    assert seen == [40, 40, 42]
+    assert temperatures == [40, 40, 42]
 
 
 def test_a_gpu_that_is_lost_is_named_and_comes_back(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def on_the_gpu() -> Any:
 
 
 @pytest.mark.parametrize(("block", "warp"), [(0, 0), (0, 3), (1, 0), (1, 5), (2, 7)])
-def test_the_masks_are_of_the_warp_that_was_asked_for(block: int, warp: int) -> None:
+def test_masks_are_of_the_requested_warp(block: int, warp: int) -> None:
     out = gl.cp.zeros(5, gl.cp.int32)
     stepper = gl.warps(gl.cp.RawKernel(WARPS_APART, "apart"), 3, 256, (out,), block_index=block, warp=warp)
     lanes = warp + 1 + 8 * (block % 2)
@@ -59,7 +59,7 @@ def test_the_masks_are_of_the_warp_that_was_asked_for(block: int, warp: int) -> 
     assert (stepper.measured.warp_index, stepper.measured.block_index) == (warp, (block, 0, 0))
 
 
-def test_blocks_are_spread_over_the_sms_and_each_is_there_once() -> None:
+def test_every_block_is_recorded_once_on_its_sm() -> None:
     sm_count = session.backend().device_info().sm_count
     blocks = 4 * sm_count
     x = gl.cp.arange(128 * blocks, dtype=gl.cp.int32)
@@ -75,7 +75,7 @@ def test_blocks_are_spread_over_the_sms_and_each_is_there_once() -> None:
     np.testing.assert_array_equal(x.get().reshape(blocks, 128), expected)
 
 
-def test_variables_live_on_in_the_original() -> None:
+def test_probes_use_the_variables_of_the_original_module() -> None:
     cp = gl.cp
     module = cp.RawModule(code=WITH_VARIABLES)
     views = {
@@ -118,34 +118,13 @@ def test_device_facts_are_the_drivers() -> None:
     assert info.max_grid_dim == (ask(5, 0), ask(6, 0), ask(7, 0))
 
 
-def test_each_device_answers_for_itself() -> None:
-    first = session.backend()
-    assert first is session.backend()
-    assert first.provenance.source == "measured"
-    assert first.device_info().name in str(gl.which_device())
-
-
-def test_occupancy_counts_what_the_driver_says() -> None:
-    import cupy
-
-    kernel = gl.cp.RawKernel(SHARED, "reverse")
-    for block, shared_bytes in ((64, 0), (256, 9_000), (1024, 40_000)):
-        found = session.backend().occupancy(kernel, block, shared_bytes)
-        told = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
-            kernel.kernel.ptr, block, shared_bytes
-        )
-        assert found.blocks_per_sm == told
-        assert found.warps_per_sm == told * block // 32
-        assert found.provenance.source == "measured"
-
-
 def test_a_refused_launch_leaves_the_arrays_alone() -> None:
     x = gl.cp.arange(256, dtype=gl.cp.int32)
     kernel = gl.cp.RawKernel(SHARED, "reverse")
-    for wrong in ((kernel, 1, 256, ()), (kernel, 1, 256, (x, x)), (kernel, 1, 4096, (x,))):
+    for call in ((kernel, 1, 256, ()), (kernel, 1, 256, (x, x)), (kernel, 1, 4096, (x,))):
         for run in (gl.launch, gl.warps, gl.count):
             with pytest.raises((TypeError, RuntimeError)):
-                run(*wrong)
+                run(*call)
     with pytest.raises(gl.errors.GpulabError):  # it reads past its shared memory
         gl.launch(kernel, 1, 256, (x,), shared_mem=64)
     assert x.get().tolist() == list(range(256))
@@ -159,7 +138,7 @@ def test_the_sanitizer_checks_copies() -> None:
     assert x.get().tolist() == list(range(256))
 
 
-def test_cupys_own_compiler_stands_in_for_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cupys_compiler_is_the_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real import modules
 
     monkeypatch.setattr(modules, "shared", SimpleNamespace(supported_targets=lambda: ()))
@@ -177,12 +156,12 @@ def test_cupys_own_compiler_stands_in_for_ours(monkeypatch: pytest.MonkeyPatch) 
 def test_the_slider_measures_again_and_puts_arrays_back() -> None:
     x = gl.cp.arange(256, dtype=gl.cp.int32)
     chart = gl.launch(gl.cp.RawKernel(SHARED, "reverse"), 2, 128, (x,), shared_mem=512)
-    before = x.get()
+    contents = x.get()
     chart.block_threads = 64
     assert chart.error == ""
     assert chart.trace.provenance.source == "measured"
     assert (chart.trace.grid, chart.trace.block) == ((4, 1, 1), (64, 1, 1))
-    np.testing.assert_array_equal(x.get(), before)
+    np.testing.assert_array_equal(x.get(), contents)
 
 
 def test_shared_memory_that_was_opted_in_reaches_the_probe() -> None:
@@ -210,14 +189,14 @@ def test_end_follows_start_by_the_blocks_work() -> None:
     assert trace.start_ns.min() == 0
 
 
-def test_without_nvml_the_rest_is_told_and_why_there_are_no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvml_the_other_facts_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real import backend, device
     from gpulab.real.nvml import NvmlError
 
     def refuses(*_: Any) -> Any:
         raise NvmlError("no NVML")
 
-    seen = session.backend()
+    usual = session.backend()
     monkeypatch.setattr(device, "NvmlDevice", refuses)
     bare = backend.CudaBackend(0)
     (reading,) = bare.metrics().metrics
@@ -228,12 +207,12 @@ def test_without_nvml_the_rest_is_told_and_why_there_are_no_readings(monkeypatch
     )
     with pytest.raises(gl.errors.NotSupportedError, match="some containers and VMs have none"):
         bare.load_reader()
-    told = {metric.name for metric in bare.setup().metrics}
-    assert told < {metric.name for metric in seen.setup().metrics}
-    assert "MIG" not in told
-    assert told
+    names = {metric.name for metric in bare.setup().metrics}
+    assert names < {metric.name for metric in usual.setup().metrics}
+    assert "MIG" not in names
+    assert names
     info = bare.device_info()
-    whole = seen.device_info()
+    whole = usual.device_info()
     assert bare.device_info() is info
     assert (info.pcie_gbps, info.notes) == (None, "")
     assert info.driver is not None
@@ -272,7 +251,7 @@ def test_lanes_are_nvmls_or_those_of_the_guide(
         assert device._lanes_per_sm(capability, sms, None) == lanes
 
 
-def test_what_the_probes_cost_is_said_where_fewer_blocks_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_names_the_registers_of_probes_if_fewer_blocks_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real import modules
 
     x = gl.cp.arange(1024, dtype=gl.cp.int32)
@@ -290,7 +269,7 @@ def test_what_the_probes_cost_is_said_where_fewer_blocks_fit(monkeypatch: pytest
     )
 
 
-def test_of_very_many_blocks_one_in_a_power_of_two_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_blocks_one_in_a_power_of_two_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real import blocks
 
     x = gl.cp.zeros(32 * 16, gl.cp.int32)

@@ -20,8 +20,8 @@ def values(metrics: DeviceMetrics) -> dict[str, tuple[float | str | None, str]]:
 
 
 def test_readings_come_in_the_units_they_name(nvml: Any) -> None:
-    found = values(NvmlDevice(fake_nvml.BUS_ID.format(0)).metrics(HERE))
-    assert found == {
+    readings = values(NvmlDevice(fake_nvml.BUS_ID.format(0)).metrics(HERE))
+    assert readings == {
         "GPU utilization": (37, "%"),
         "memory controller utilization": (11, "%"),
         "memory used": (3072, "MiB"),
@@ -36,7 +36,7 @@ def test_readings_come_in_the_units_they_name(nvml: Any) -> None:
         "compute processes": (2, ""),
         "PCIe link": ("gen 3 x8", ""),
     }
-    assert [(name, unit) for name, (_, unit) in found.items()] == list(READINGS)
+    assert [(name, unit) for name, (_, unit) in readings.items()] == list(READINGS)
 
 
 def test_a_reading_that_is_not_there_says_why(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def test_a_reading_that_is_not_there_says_why(nvml: Any, monkeypatch: pytest.Mon
     assert values(device.metrics(HERE))["temperature"] == (43, "°C")
 
 
-def test_what_only_nvml_knows_of_a_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_of_a_device_from_nvml(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     device = NvmlDevice(fake_nvml.BUS_ID.format(1))
     assert device.driver_version == "580.65"
     monkeypatch.setattr(nvml, "nvmlSystemGetDriverVersion", lambda: b"535.1")
@@ -62,7 +62,7 @@ def test_what_only_nvml_knows_of_a_device(nvml: Any, monkeypatch: pytest.MonkeyP
     assert NvmlDevice(fake_nvml.BUS_ID.format(0)).mig_enabled is False
 
 
-def test_how_a_device_is_set_up(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setup_of_a_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     device = NvmlDevice(fake_nvml.BUS_ID.format(0))
     mig, links, gpm = device.setup()
     assert (mig.value, links.value, gpm.value) == (None, 3, "no")
@@ -75,11 +75,11 @@ def test_how_a_device_is_set_up(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert [metric.value for metric in device.setup()] == ["off", None, "yes"]
 
 
-def test_who_else_uses_the_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = sharing(fake_nvml.BUS_ID.format(0))
-    assert found.other_processes == 1
-    assert found.exclusive is False
-    assert found.phrase == "1 other process on it, so times vary"
+def test_other_processes_are_counted(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    use = sharing(fake_nvml.BUS_ID.format(0))
+    assert use.other_processes == 1
+    assert use.exclusive is False
+    assert use.phrase == "1 other process on it, so times vary"
     monkeypatch.setattr(nvml, "nvmlDeviceGetComputeMode", lambda handle: 3)
     assert "exclusive" in sharing().phrase
 

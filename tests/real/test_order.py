@@ -43,21 +43,21 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What ran since, in order: the real GPU, the twin, or a copy of arrays to the twin."""
     from gpulab.real.backend import CudaBackend
 
-    seen: list[str] = []
+    log: list[str] = []
 
-    def note(owner: Any, name: str, what: str) -> None:
+    def note(owner: Any, name: str, entry: str) -> None:
         original: Callable[..., Any] = getattr(owner, name)
 
-        def noted(*args: Any, **named: Any) -> Any:
-            seen.append(what)
+        def wrapper(*args: Any, **named: Any) -> Any:
+            log.append(entry)
             return original(*args, **named)
 
-        monkeypatch.setattr(owner, name, noted)
+        monkeypatch.setattr(owner, name, wrapper)
 
     note(CudaBackend, "observe", "real")
     note(VirtualBackend, "observe", "twin")
     note(sides.Copies, "on", "copied")
-    return seen
+    return log
 
 
 @pytest.fixture
@@ -66,17 +66,17 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sides, "SMALL_THREADS", 0)
 
 
-def asked(turns: int = 5) -> Launch:
+def small_launch(turns: int = 5) -> Launch:
     x = gl.cp.full(32, turns, gl.cp.int32)
     return Launch.of(gl.cp.RawKernel(AS_OFTEN, "as_often"), 1, 32, (x,))
 
 
 def test_a_small_launch_is_replayed_once_before_the_real_gpu_runs_it(events: list[str]) -> None:
-    launch = asked()
-    seen = session.observe(launch, Blocks())
+    launch = small_launch()
+    observed = session.observe(launch, Blocks())
     assert events == ["copied", "twin", "real"]
-    assert seen.counterpart is not None
-    assert seen.counterpart().provenance.source == "modelled"
+    assert observed.counterpart is not None
+    assert observed.counterpart().provenance.source == "modelled"
     assert events == ["copied", "twin", "real"]
     assert int(launch.args[0][0]) == 10
 
@@ -85,7 +85,7 @@ def test_a_small_launch_is_replayed_once_before_the_real_gpu_runs_it(events: lis
     ("size_bytes", "blocks", "small"),
     [(32 << 20, 1, True), ((32 << 20) + 4, 1, False), (128, 1 << 13, True), (128, (1 << 13) + 1, False)],
 )
-def test_small_are_up_to_32_mib_and_a_quarter_of_a_million_threads(
+def test_a_launch_is_small_up_to_32_mib_and_262144_threads(
     size_bytes: int, blocks: int, small: bool, events: list[str]
 ) -> None:
     x = gl.cp.zeros(size_bytes // 4, gl.cp.int32)
@@ -93,7 +93,7 @@ def test_small_are_up_to_32_mib_and_a_quarter_of_a_million_threads(
     assert events == (["copied", "twin", "real"] if small else ["real"])
 
 
-def test_what_takes_moments_is_replayed_when_it_is_asked_for() -> None:
+def test_a_replay_is_quick_up_to_256_mib_and_131072_blocks() -> None:
     twin = session.twin()
     assert twin is not None
     kernel = gl.cp.RawKernel(AS_OFTEN, "as_often")
@@ -108,28 +108,28 @@ def test_what_takes_moments_is_replayed_when_it_is_asked_for() -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_a_larger_launch_is_measured_first_and_nothing_goes_to_the_host(events: list[str]) -> None:
-    launch = asked()
-    seen = session.observe(launch, Blocks())
+def test_a_larger_launch_is_measured_before_it_is_replayed(events: list[str]) -> None:
+    launch = small_launch()
+    observed = session.observe(launch, Blocks())
     assert events == ["real"]
-    assert seen.record.provenance.source == "measured"
-    assert seen.counterpart is not None
-    assert seen.counterpart().provenance.source == "modelled"
+    assert observed.record.provenance.source == "measured"
+    assert observed.counterpart is not None
+    assert observed.counterpart().provenance.source == "modelled"
     assert events == ["real", "copied", "twin"]
 
 
 @pytest.mark.usefixtures("large")
 def test_the_prediction_is_of_the_arrays_as_they_were() -> None:
-    launch = asked(turns=40)
-    seen = session.observe(launch, Blocks())
+    launch = small_launch(turns=40)
+    observed = session.observe(launch, Blocks())
     launch.args[0][...] = 4000
-    again = session.observe(launch, Blocks())
+    second = session.observe(launch, Blocks())
 
-    def span_ns(one: sides.Observed[LaunchTrace]) -> int:
-        assert one.counterpart is not None
-        return int(one.counterpart().span_ns)
+    def span_ns(observation: sides.Observed[LaunchTrace]) -> int:
+        assert observation.counterpart is not None
+        return int(observation.counterpart().span_ns)
 
-    assert span_ns(again) > 10 * span_ns(seen)
+    assert span_ns(second) > 10 * span_ns(observed)
 
 
 def test_a_launch_too_large_for_the_twin_is_only_measured(
@@ -137,24 +137,24 @@ def test_a_launch_too_large_for_the_twin_is_only_measured(
 ) -> None:
     monkeypatch.setattr(sides, "SMALL_THREADS", 0)
     monkeypatch.setattr(sides, "QUICK_THREADS", 31)
-    seen = session.observe(asked(), Blocks())
-    assert seen.counterpart is not None
-    assert seen.counterpart() is None
+    observed = session.observe(small_launch(), Blocks())
+    assert observed.counterpart is not None
+    assert observed.counterpart() is None
     assert events == ["real"]
 
 
-def test_a_replay_that_takes_too_long_gives_way_and_comes_later(
+def test_a_replay_that_takes_too_long_is_postponed(
     events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sides, "FIRST_S", 1e-6)
     twin = session.twin()
     assert twin is not None
-    before = twin.machine.current_device.watchdog_s
-    seen = session.observe(asked(turns=1_500_000), Blocks())
+    limit_s = twin.machine.current_device.watchdog_s
+    observed = session.observe(small_launch(turns=1_500_000), Blocks())
     assert events == ["copied", "twin", "real"]
-    assert twin.machine.current_device.watchdog_s == before > 1
-    assert seen.counterpart is not None
-    assert seen.counterpart() is not None
+    assert twin.machine.current_device.watchdog_s == limit_s > 1
+    assert observed.counterpart is not None
+    assert observed.counterpart() is not None
     assert events == ["copied", "twin", "real", "copied", "twin"]
 
 
@@ -171,7 +171,7 @@ def test_in_a_notebook_the_prediction_comes_after_the_picture(
         get_parent=lambda: {"header": {"msg_type": "execute_request", "msg_id": "1"}},
         display_pub=None,
     )
-    launch = asked()
+    launch = small_launch()
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
     chart = gl.launch(launch.kernel, launch.grid, launch.block, launch.args)
     assert chart.trace.provenance.source == "measured"
@@ -194,11 +194,11 @@ def test_a_kernel_is_compiled_once_for_both_sides(monkeypatch: pytest.MonkeyPatc
     compiled = []
     original = nvrtc._compile_now
 
-    def noted(*args: Any) -> Any:
+    def compile_and_log(*args: Any) -> Any:
         compiled.append(args)
         return original(*args)
 
-    monkeypatch.setattr(nvrtc, "_compile_now", noted)
+    monkeypatch.setattr(nvrtc, "_compile_now", compile_and_log)
     fresh = AS_OFTEN + f"// {time.time_ns()}"
     x = gl.cp.ones(32, gl.cp.int32)
     kernel = gl.cp.RawKernel(fresh, "as_often")
@@ -210,7 +210,7 @@ def test_a_kernel_is_compiled_once_for_both_sides(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(x.get(), 8)
 
 
-def test_a_slider_runs_untried_only_smaller_blocks_that_divide_the_launch(
+def test_a_slider_of_a_large_launch_offers_only_smaller_divisors(
     events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other block sizes of a launch that is too large to be tried could end the context."""
@@ -235,23 +235,23 @@ def test_a_first_replay_keeps_to_the_shorter_of_two_limits(
 ) -> None:
     monkeypatch.setattr(sides, "FIRST_S", 0.5)
     gl.use_device(watchdog_s=watchdog_s)
-    seen = []
+    limits_s = []
     observe = VirtualBackend.observe
 
-    def noted(self: VirtualBackend, *what: Any) -> Any:
-        seen.append(self.machine.current_device.watchdog_s)
+    def observe_and_log(self: VirtualBackend, *what: Any) -> Any:
+        limits_s.append(self.machine.current_device.watchdog_s)
         return observe(self, *what)
 
-    monkeypatch.setattr(VirtualBackend, "observe", noted)
-    session.observe(asked(), Blocks())
-    assert seen == [allowed_s]
+    monkeypatch.setattr(VirtualBackend, "observe", observe_and_log)
+    session.observe(small_launch(), Blocks())
+    assert limits_s == [allowed_s]
     twin = session.twin()
     assert twin is not None
     assert twin.machine.current_device.watchdog_s == watchdog_s
 
 
 def test_several_observations_are_one_launch_on_either_side(events: list[str]) -> None:
-    launch = asked()
+    launch = small_launch()
     blocks, counters = session.observe(launch, Blocks(), Counters("warm"))
     assert events == ["copied", "twin", "real"]
     assert int(launch.args[0][0]) == 10
@@ -260,14 +260,15 @@ def test_several_observations_are_one_launch_on_either_side(events: list[str]) -
     assert counters.note
     assert counters.record.caches is not None
     assert blocks.counterpart is not None
-    assert blocks.counterpart() == session.observe(asked(), Blocks()).counterpart()  # type: ignore[misc]
+    assert blocks.counterpart() == session.observe(small_launch(), Blocks()).counterpart()  # type: ignore[misc]
     assert (
-        counters.record.thread_instructions == session.observe(asked(), Counters()).record.thread_instructions
+        counters.record.thread_instructions
+        == session.observe(small_launch(), Counters()).record.thread_instructions
     )
 
 
-def test_what_only_the_twin_tells_still_runs_on_the_real_gpu_once(events: list[str]) -> None:
-    launch = asked()
+def test_a_launch_counted_on_the_twin_changes_the_arrays_once(events: list[str]) -> None:
+    launch = small_launch()
     session.observe(launch, Counters(), Counters("cold"))
     assert events == ["copied", "twin"]
     assert int(launch.args[0][0]) == 10
@@ -275,8 +276,8 @@ def test_what_only_the_twin_tells_still_runs_on_the_real_gpu_once(events: list[s
     assert int(launch.args[0][0]) == 10
 
 
-def test_a_gpu_repeats_what_it_can_only_show_apart() -> None:
-    launch = asked()
+def test_two_measurements_of_a_launch_restore_the_arrays_between() -> None:
+    launch = small_launch()
     blocks, warp = session.observe(launch, Blocks(), Block())
     assert int(launch.args[0][0]) == 10
     assert warp.counterpart is not None
@@ -288,28 +289,28 @@ def test_a_cold_launch_is_measured_after_l2_was_emptied(monkeypatch: pytest.Monk
     from gpulab.real import blocks
     from gpulab.real.backend import CudaBackend
 
-    seen: list[str] = []
+    log: list[str] = []
     empty = CudaBackend._empty_l2
     trace = blocks.trace_blocks
 
     def emptied(backend: CudaBackend) -> None:
-        seen.append("emptied")
+        log.append("emptied")
         empty(backend)
 
     def traced(*args: Any, **named: Any) -> LaunchTrace:
-        seen.append("measured")
+        log.append("measured")
         return trace(*args, **named)
 
     monkeypatch.setattr(CudaBackend, "_empty_l2", emptied)
     monkeypatch.setattr(blocks, "trace_blocks", traced)
-    session.observe(asked(), Blocks(), Counters("cold"))
-    assert seen == ["emptied", "measured"]
-    session.observe(asked(), Blocks(), Counters("warm"))
-    session.observe(asked(), Blocks())
-    assert seen[2:] == ["measured", "measured"]
+    session.observe(small_launch(), Blocks(), Counters("cold"))
+    assert log == ["emptied", "measured"]
+    session.observe(small_launch(), Blocks(), Counters("warm"))
+    session.observe(small_launch(), Blocks())
+    assert log[2:] == ["measured", "measured"]
 
 
-def test_watches_come_from_the_replay_and_a_mistake_keeps_the_kernel_from_running(events: list[str]) -> None:
+def test_watches_come_from_the_replay_and_a_mistake_prevents_the_launch(events: list[str]) -> None:
     x = gl.cp.full(32, 3, gl.cp.int32)
     kernel = gl.cp.RawKernel(AS_OFTEN, "as_often")
     with pytest.raises(gl.errors.GpulabError, match=r"has no variable `turn`\. Did you mean .turns.\?"):
@@ -317,11 +318,11 @@ def test_watches_come_from_the_replay_and_a_mistake_keeps_the_kernel_from_runnin
     assert "real" not in events
     view = gl.warps(kernel, 1, 32, (x,), watch="turns", stop="write x[5]")
     np.testing.assert_array_equal(x.get(), 6)
-    assert [each.value[-1].tolist() for each in view.trace.watched] == [[3] * 32]
+    assert [watched.value[-1].tolist() for watched in view.trace.watched] == [[3] * 32]
     assert set(view.trace.stops[0].lanes.tolist()) == {1 << 5}
 
 
-def test_where_nothing_can_be_replayed_the_view_says_that_nothing_was_watched(
+def test_without_a_replay_nothing_is_watched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sides, "SMALL_THREADS", 0)

@@ -26,11 +26,11 @@ AHEAD_NS = 5_000_000
 
 @pytest.fixture(autouse=True)
 def fake(request: pytest.FixtureRequest) -> Any:
-    made = request.config.stash.get(fake_gpu.CUPTI, None)
-    if made is None:
+    cupti = request.config.stash.get(fake_gpu.CUPTI, None)
+    if cupti is None:
         pytest.skip("tells a stand-in what to tell")
     assert gl.use_device("auto").kind == "cuda"
-    return made
+    return cupti
 
 
 def api(cbid: int, start: int, end: int, correlation: int, thread: int = 77) -> bytes:
@@ -105,9 +105,9 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def recorded(recorder: Any, library: Library) -> Timeline:
-    made = recorder.CuptiRecorder(library, Provenance("measured", "a GPU"))
-    made.start()
-    timeline = made.stop()
+    cupti_recorder = recorder.CuptiRecorder(library, Provenance("measured", "a GPU"))
+    cupti_recorder.start()
+    timeline = cupti_recorder.stop()
     assert isinstance(timeline, Timeline)
     return timeline
 
@@ -117,7 +117,7 @@ BEGUN = 18_000
 ENDED = 19_000
 
 
-def test_a_timeline_has_what_lies_within_it(recorder: Any) -> None:
+def test_a_timeline_has_the_records_within_its_time(recorder: Any) -> None:
     library = Library(
         api(1, BEGUN - 1, BEGUN + 5, 3),
         api(1, BEGUN, BEGUN + 5, 4),
@@ -133,23 +133,28 @@ def test_a_timeline_has_what_lies_within_it(recorder: Any) -> None:
         marker(2, BEGUN - 50, 2),
         marker(4, BEGUN, 2),
     )
-    found = recorded(recorder, library)
-    assert (found.method, found.provenance.label) == ("CUPTI", "measured on a GPU")
-    assert (found.start_ns, found.end_ns) == (BEGUN, ENDED)
-    assert [call.start_ns for call in found.calls] == [BEGUN, ENDED - 1]
-    assert [(a.start_ns, a.size_bytes) for a in found.activities] == [(BEGUN + 10, 4096), (BEGUN + 30, 4096)]
-    assert [wait.start_ns for wait in found.synchronizations] == [BEGUN]
-    assert [(each.start_ns, each.end_ns) for each in found.ranges] == [(BEGUN - 50, BEGUN)]
-    assert (found.lost, found.note) == (0, "")
+    timeline = recorded(recorder, library)
+    assert (timeline.method, timeline.provenance.label) == ("CUPTI", "measured on a GPU")
+    assert (timeline.start_ns, timeline.end_ns) == (BEGUN, ENDED)
+    assert [call.start_ns for call in timeline.calls] == [BEGUN, ENDED - 1]
+    assert [(a.start_ns, a.size_bytes) for a in timeline.activities] == [
+        (BEGUN + 10, 4096),
+        (BEGUN + 30, 4096),
+    ]
+    assert [wait.start_ns for wait in timeline.synchronizations] == [BEGUN]
+    assert [(nvtx_range.start_ns, nvtx_range.end_ns) for nvtx_range in timeline.ranges] == [
+        (BEGUN - 50, BEGUN)
+    ]
+    assert (timeline.lost, timeline.note) == (0, "")
     assert library.log == ["start", "stop"]
 
 
-def test_it_lasts_until_the_last_operation_has_ended(recorder: Any) -> None:
+def test_a_timeline_ends_with_its_last_operation(recorder: Any) -> None:
     late = recorded(recorder, Library(api(1, BEGUN, BEGUN + 5, 4), memset(BEGUN, ENDED + 700, 4)))
     assert late.end_ns == ENDED + 700
 
 
-def test_what_is_asked_of_cupti(recorder: Any) -> None:
+def test_requested_kinds_and_calls(recorder: Any) -> None:
     library = Library()
     recorded(recorder, library)
     assert sorted(library.kinds) == [1, 2, 10, 12, 13, 22, 36, 37, 38, 56, 58]
@@ -159,14 +164,14 @@ def test_what_is_asked_of_cupti(recorder: Any) -> None:
 
 def test_lost_records_are_counted_and_noted(recorder: Any) -> None:
     call = api(1, BEGUN, BEGUN + 5, 4)
-    both = recorded(recorder, Library(call, memset(0, 0, 4), memset(BEGUN, BEGUN + 1, 4), dropped=2))
-    assert both.lost == 3
-    assert both.note == "CUPTI gave no times for 3 records"
+    timeline = recorded(recorder, Library(call, memset(0, 0, 4), memset(BEGUN, BEGUN + 1, 4), dropped=2))
+    assert timeline.lost == 3
+    assert timeline.note == "CUPTI gave no times for 3 records"
     assert recorded(recorder, Library(memset(BEGUN, BEGUN + 1, 4))).note == "CUPTI gave no calls of the host"
 
 
-def test_what_a_note_says(recorder: Any) -> None:
-    made = SimpleNamespace
+def test_notes_name_lost_records_and_graphs(recorder: Any) -> None:
+    item = SimpleNamespace
     replays = (
         "a graph's replay takes longer while its nodes are recorded, and their order is as it was seen, "
     )
@@ -174,19 +179,19 @@ def test_what_a_note_says(recorder: Any) -> None:
     silent = "CUPTI gave no calls of the host"
     lost = "CUPTI gave no times for 1 record"
 
-    def of(lost: int = 0, **parts: Any) -> str:
+    def note(lost: int = 0, **parts: Any) -> str:
         return str(recorder._note(Parts(**parts), lost))
 
-    assert of() == of(calls=[made()]) == of(calls=[made()], activities=[made()]) == ""
-    assert of(activities=[made()]) == silent
-    assert of(graphs=True) == replays
-    assert of(1, graphs=True, activities=[made()]) == f"{lost}; {replays}; {silent}"
+    assert note() == note(calls=[item()]) == note(calls=[item()], activities=[item()]) == ""
+    assert note(activities=[item()]) == silent
+    assert note(graphs=True) == replays
+    assert note(1, graphs=True, activities=[item()]) == f"{lost}; {replays}; {silent}"
 
 
 def test_marked_streams_have_cupti_s_numbers(recorder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = [StreamInfo(0, 1, "default stream"), StreamInfo(0, 1234, "stream 1", True, -2)]
-    monkeypatch.setattr(recorder, "_mark_streams", lambda: mine)
-    found = recorded(
+    marked = [StreamInfo(0, 1, "default stream"), StreamInfo(0, 1234, "stream 1", True, -2)]
+    monkeypatch.setattr(recorder, "_mark_streams", lambda: marked)
+    timeline = recorded(
         recorder,
         Library(
             api(1, BEGUN, BEGUN + 5, 4),
@@ -196,13 +201,13 @@ def test_marked_streams_have_cupti_s_numbers(recorder: Any, monkeypatch: pytest.
             event(9, 13),
         ),
     )
-    assert StreamInfo(0, 13, "stream 1", True, -2) in found.streams
-    assert 1234 not in {stream.stream_id for stream in found.streams}
-    assert found.activities[0].stream_id == 13
+    assert StreamInfo(0, 13, "stream 1", True, -2) in timeline.streams
+    assert 1234 not in {stream.stream_id for stream in timeline.streams}
+    assert timeline.activities[0].stream_id == 13
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_collector_waits_while_records_are_read(recorder: Any, enabled: bool) -> None:
+def test_garbage_collection_is_off_while_records_are_read(recorder: Any, enabled: bool) -> None:
     library = Library()
     was = gc.isenabled()
     (gc.enable if enabled else gc.disable)()
@@ -217,15 +222,15 @@ def test_the_recording_ends_though_the_device_has_failed(
     recorder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = Library()
-    made = recorder.CuptiRecorder(library, Provenance("measured", "a GPU"))
-    made.start()
+    cupti_recorder = recorder.CuptiRecorder(library, Provenance("measured", "a GPU"))
+    cupti_recorder.start()
 
     def fail() -> None:
         raise RuntimeError("the device has failed")
 
     monkeypatch.setattr(recorder.runtime, "deviceSynchronize", fail)
     with pytest.raises(RuntimeError, match="the device has failed"):
-        made.stop()
+        cupti_recorder.stop()
     assert library.log == ["start", "stop"]
 
 
@@ -238,27 +243,31 @@ def test_the_device_is_waited_for_before_the_recording_ends(
     assert library.log == ["start", "waited", "stop"]
 
 
-def test_the_closest_of_some_readings_says_how_far_cupti_s_clock_is_ahead(
+def test_the_closest_readings_give_the_offset_of_cuptis_clock(
     recorder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[int, int, str]] = []
+    queries: list[tuple[int, int, str]] = []
     lines = SimpleNamespace(
-        start=lambda: asked.append((0, 0, "start")),
-        stop=lambda: asked.append((0, 0, "stop")),
-        line=lambda *question: asked.append(question),
+        start=lambda: queries.append((0, 0, "start")),
+        stop=lambda: queries.append((0, 0, "stop")),
+        line=lambda *question: queries.append(question),
     )
     monkeypatch.setattr(recorder, "LineWatch", lambda: lines)
     # Python's clock stands between two readings, but for the first ones, which were held up.
     readings = iter([0, 900, 1000, 1020, *[2000, 2300] * 14])
     monkeypatch.setattr(recorder, "time", SimpleNamespace(time_ns=lambda: next(readings)))
-    here = threading.current_thread()
-    library = Library(api(1, 900_000, 900_100, 4, here.native_id or 0), memset(900_050, 900_060, 4))
+    thread = threading.current_thread()
+    library = Library(api(1, 900_000, 900_100, 4, thread.native_id or 0), memset(900_050, 900_060, 4))
     library.step = 50_000
-    found = recorded(recorder, library)
+    timeline = recorded(recorder, library)
     # The second reading: 1000 + 2 · 50,000 of CUPTI's is 1,010 of Python's.
     ahead = 101_000 - 1_010
-    assert asked == [(0, 0, "start"), (0, 0, "stop"), (here.native_id, 900_000 - ahead, "cudaMemsetAsync")]
-    assert found.calls[0].thread == here.ident
+    assert queries == [
+        (0, 0, "start"),
+        (0, 0, "stop"),
+        (thread.native_id, 900_000 - ahead, "cudaMemsetAsync"),
+    ]
+    assert timeline.calls[0].thread == thread.ident
 
 
 # -- what is asked of CuPy --------------------------------------------------------------------------------
@@ -268,20 +277,20 @@ def test_streams_of_the_program_have_names_and_properties() -> None:
     cp = gl.cp
     gc.collect()
     x = cp.zeros(64, cp.int8)
-    before = {int(each.ptr) for each in gc.get_objects() if type(each) is cp.cuda.Stream}
+    older_handles = {int(item.ptr) for item in gc.get_objects() if type(item) is cp.cuda.Stream}
     streams = [cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(priority=-1)]
     with gl.timeline() as t:
         for stream in (*streams, cp.cuda.Stream.null):
             x.set(bytes(64) and x.get(), stream=stream)
-    found = [s for s in t.record.streams if s.name.startswith("stream ")]
-    handles = sorted(before - {0, 1, 2} | {int(stream.ptr) for stream in streams})
+    named = [s for s in t.record.streams if s.name.startswith("stream ")]
+    handles = sorted(older_handles - {0, 1, 2} | {int(stream.ptr) for stream in streams})
     names = {handle: f"stream {at}" for at, handle in enumerate(handles, 1)}
-    assert {(s.name, s.non_blocking, s.priority) for s in found} >= {
+    assert {(s.name, s.non_blocking, s.priority) for s in named} >= {
         (names[int(streams[0].ptr)], False, 0),
         (names[int(streams[1].ptr)], True, 0),
         (names[int(streams[2].ptr)], False, -1),
     }
-    assert [s.name for s in t.record.streams if s not in found] == ["default stream"]
+    assert [s.name for s in t.record.streams if s not in named] == ["default stream"]
     assert {s.device_id for s in t.record.streams} == {0}
 
 

@@ -37,8 +37,8 @@ E = 0x77
 F = 0x78
 
 
-class Told(NamedTuple):
-    """What calls are told with, the acts that came of them, and what ends the check."""
+class Watch(NamedTuple):
+    """Reports calls to the watcher, keeps the acts that result, and ends the check."""
 
     tell: Callable[..., None]
     acts: list[Act]
@@ -59,7 +59,7 @@ def x() -> int:
 
 
 @pytest.fixture
-def told(request: pytest.FixtureRequest, x: int) -> Iterator[Told]:
+def watch(request: pytest.FixtureRequest, x: int) -> Iterator[Watch]:
     fake = request.config.stash.get(fake_gpu.CUPTI, None)
     if fake is None:
         pytest.skip("tells a stand-in what to tell")
@@ -73,7 +73,7 @@ def told(request: pytest.FixtureRequest, x: int) -> Iterator[Told]:
         ended = True
         return watcher.stop()
 
-    yield Told(fake.callbacks.tell, acts, stop)
+    yield Watch(fake.callbacks.tell, acts, stop)
     if not ended:
         watcher.stop()
     gl.use_device("auto")
@@ -81,9 +81,9 @@ def told(request: pytest.FixtureRequest, x: int) -> Iterator[Told]:
 
 def pointer(value: int) -> int:
     """The address of a handle, as calls are given one to fill in."""
-    made = ctypes.c_void_p(value)
-    pointers.append(made)
-    return ctypes.addressof(made)
+    handle = ctypes.c_void_p(value)
+    pointers.append(handle)
+    return ctypes.addressof(handle)
 
 
 def work(act: Work) -> tuple[Any, ...]:
@@ -94,9 +94,9 @@ def work(act: Work) -> tuple[Any, ...]:
     )
 
 
-def test_a_graph_has_the_nodes_and_edges_of_its_capture(told: Told, x: int) -> None:
-    tell = told.tell
-    acts = told.acts
+def test_a_graph_has_the_nodes_and_edges_of_its_capture(watch: Watch, x: int) -> None:
+    tell = watch.tell
+    acts = watch.acts
     tell("cudaStreamBeginCapture", A, 0)
     tell("cudaMemsetAsync", x, 0, 8, A)
     tell("cudaEventRecord", E, A)
@@ -113,9 +113,9 @@ def test_a_graph_has_the_nodes_and_edges_of_its_capture(told: Told, x: int) -> N
     tell("cudaGraphInstantiate", pointer(0x601), 0x501)  # of a graph that was made before
     for graph in (0x600, 0x601):
         tell("cudaGraphLaunch", graph, C)
-    (made,) = (act for act in acts if isinstance(act, GraphMade))
+    (graph_made,) = (act for act in acts if isinstance(act, GraphMade))
     (graph_launch,) = (act for act in acts if isinstance(act, GraphLaunch))
-    assert graph_launch.graph_id == made.graph_id
+    assert graph_launch.graph_id == graph_made.graph_id
     assert (graph_launch.device_id, graph_launch.stream_id) == (0, C)
     sizes = [(node.writes[0].end - x, node.stream_id) for node in graph_launch.nodes]
     assert sizes == [(8, A), (16, B), (24, A), (32, A)]
@@ -138,19 +138,19 @@ def test_a_graph_has_the_nodes_and_edges_of_its_capture(told: Told, x: int) -> N
     assert isinstance(acts[-1], Work)
 
 
-def test_copies_name_what_they_use_after_the_call_has_returned(told: Told, x: int) -> None:
-    tell = told.tell
-    acts = told.acts
+def test_copies_have_the_regions_of_source_and_target(watch: Watch, x: int) -> None:
+    tell = watch.tell
+    acts = watch.acts
     locked = gl.cp.cuda.alloc_pinned_memory(64).ptr
     pageable = ctypes.addressof(ctypes.create_string_buffer(64))
-    there = ((0, x, x + 16),)
-    here = ((HOST, locked, locked + 16),)
+    device_region = ((0, x, x + 16),)
+    host_region = ((HOST, locked, locked + 16),)
     for target, source, name, reads, writes in (
-        (x, locked, "Memcpy HtoD", here, there),
-        (x, pageable, "Memcpy HtoD", (), there),
-        (locked, x, "Memcpy DtoH", there, here),
-        (pageable, x, "Memcpy DtoH", there, ()),
-        (x, x, "Memcpy DtoD", there, there),
+        (x, locked, "Memcpy HtoD", host_region, device_region),
+        (x, pageable, "Memcpy HtoD", (), device_region),
+        (locked, x, "Memcpy DtoH", device_region, host_region),
+        (pageable, x, "Memcpy DtoH", device_region, ()),
+        (x, x, "Memcpy DtoD", device_region, device_region),
     ):
         acts.clear()
         tell("cudaMemcpyAsync", target, source, 16, 4, A)
@@ -173,19 +173,19 @@ def test_copies_name_what_they_use_after_the_call_has_returned(told: Told, x: in
     tell("cudaMemcpyPeerAsync", x, 1, x + 64, 0, 16, B)
     assert isinstance(acts[-1], Work)
     assert acts[-1].is_peer_copy
-    assert work(acts[-1]) == ("Memcpy PtoP", B, ((0, x + 64, x + 80),), there)
+    assert work(acts[-1]) == ("Memcpy PtoP", B, ((0, x + 64, x + 80),), device_region)
 
 
-def test_what_the_host_sends_from_and_a_copy_or_a_function_fills_it_has_not_changed(told: Told) -> None:
-    tell = told.tell
-    acts = told.acts
+def test_a_sent_buffer_that_a_copy_or_function_fills_is_not_a_use_of_the_host(watch: Watch) -> None:
+    tell = watch.tell
+    acts = watch.acts
     x = gl.cp.zeros(256, gl.cp.uint8)
     locked = gl.cp.cuda.alloc_pinned_memory(64).ptr
-    sent = locked + 8
-    buffer = (ctypes.c_uint8 * 16).from_address(sent)
+    address = locked + 8
+    buffer = (ctypes.c_uint8 * 16).from_address(address)
 
     def changed_after(*calls: tuple[Any, ...]) -> bool:
-        tell("cudaMemcpyAsync", x.data.ptr, sent, 16, 1, A)
+        tell("cudaMemcpyAsync", x.data.ptr, address, 16, 1, A)
         acts.clear()
         for call in calls:
             tell(*call)
@@ -203,9 +203,9 @@ def test_what_the_host_sends_from_and_a_copy_or_a_function_fills_it_has_not_chan
     ]
 
 
-def test_streams_and_events_are_what_their_handles_mean_now(told: Told, x: int) -> None:
-    tell = told.tell
-    acts = told.acts
+def test_reused_handles_are_new_streams_and_events(watch: Watch, x: int) -> None:
+    tell = watch.tell
+    acts = watch.acts
     for create, blocking in (
         (("cudaStreamCreateWithPriority", pointer(A), 0, 0), True),
         (("cudaStreamCreateWithPriority", pointer(A), 1, 0), False),
@@ -243,16 +243,16 @@ def test_streams_and_events_are_what_their_handles_mean_now(told: Told, x: int) 
     assert acts[-1].event_id != recorded.event_id
 
 
-def test_memory_comes_and_goes(told: Told) -> None:
-    tell = told.tell
-    acts = told.acts
+def test_allocations_and_releases_become_acts(watch: Watch) -> None:
+    tell = watch.tell
+    acts = watch.acts
     tell("cudaMalloc", pointer(0x9000), 512)
     tell("cudaFree", 0x9000)
     tell("cudaMallocAsync", pointer(0xA000), 256, B)
     tell("cudaFreeAsync", 0xA000, C)
-    taken, waited, freed, in_order, given_back = acts
+    allocated, waited, freed, in_order, given_back = acts
     for act, place, size, stream in (
-        (taken, 0x9000, 512, None),
+        (allocated, 0x9000, 512, None),
         (freed, 0x9000, 512, None),
         (in_order, 0xA000, 256, B),
         (given_back, 0xA000, 256, C),
@@ -268,9 +268,9 @@ def test_memory_comes_and_goes(told: Told) -> None:
     assert [(w.scope, w.device_id) for w in acts if isinstance(w, HostWait)] == [("device", 0)]
 
 
-def test_what_libraries_launch_writes_what_its_line_has_made(told: Told, x: int) -> None:
-    tell = told.tell
-    acts = told.acts
+def test_a_library_kernel_writes_the_array_of_its_line(watch: Watch, x: int) -> None:
+    tell = watch.tell
+    acts = watch.acts
     values = pointer(0)
     config = (ctypes.c_uint8 * 64)()
     ctypes.c_void_p.from_address(ctypes.addressof(config) + 32).value = B
@@ -288,31 +288,31 @@ def test_what_libraries_launch_writes_what_its_line_has_made(told: Told, x: int)
     assert isinstance(written, Work)
     assert [region.start for region in written.writes] == [z.data.ptr]
     del y, told_now
-    before = len(acts)
+    count = len(acts)
     tell("cuLaunchKernel", 5, *(1,) * 7, A, None, None, symbol="gemm")  # arguments in one piece
     tell("cudaMemsetAsync", x, 0, 8, A, status=700)
-    assert len(acts) == before
-    assert "What 4 kernels of libraries read is not known" in told.stop()
+    assert len(acts) == count
+    assert "What 4 kernels of libraries read is not known" in watch.stop()
 
 
-def test_a_call_that_cannot_be_read_is_counted_and_does_not_reach_the_program(told: Told) -> None:
-    told.tell("cudaMalloc", None, 512)
-    told.tell("cudaMallocAsync", None, 512, A)
-    said = told.stop()
-    assert "2 calls could not be read (cudaMalloc: ValueError('NULL pointer access'))." in said
-    assert "libraries" not in said
+def test_an_unreadable_call_is_counted_and_raises_nothing(watch: Watch) -> None:
+    watch.tell("cudaMalloc", None, 512)
+    watch.tell("cudaMallocAsync", None, 512, A)
+    note = watch.stop()
+    assert "2 calls could not be read (cudaMalloc: ValueError('NULL pointer access'))." in note
+    assert "libraries" not in note
 
 
-def test_what_a_pending_host_function_changes_is_not_the_programs_own(told: Told, x: int) -> None:
+def test_changes_of_a_pending_host_function_are_not_the_programs(watch: Watch, x: int) -> None:
     """The function may run after a later copy has read the memory, and before the program waits."""
     pinned = gl.cp.cuda.alloc_pinned_memory(64)
     buffer = np.frombuffer(pinned, np.uint8, 64)
     buffer[:] = 1
-    tell = told.tell
+    tell = watch.tell
     address = buffer.ctypes.data
 
     def changed() -> list[str]:
-        return [act.name for act in told.acts if isinstance(act, HostUse)]
+        return [act.name for act in watch.acts if isinstance(act, HostUse)]
 
     tell("cudaLaunchHostFunc", A, 0, 0)
     tell("cudaMemcpyAsync", x, address, 64, 1, A)
@@ -325,10 +325,10 @@ def test_what_a_pending_host_function_changes_is_not_the_programs_own(told: Told
     assert changed() == ["changed a buffer"]
 
 
-def test_nor_is_what_a_copy_from_the_device_fills(told: Told, x: int) -> None:
+def test_changes_of_a_copy_from_the_device_are_not_the_programs(watch: Watch, x: int) -> None:
     pinned = gl.cp.cuda.alloc_pinned_memory(64)
     buffer = np.frombuffer(pinned, np.uint8, 64)
-    tell = told.tell
+    tell = watch.tell
     address = buffer.ctypes.data
     tell("cudaMemcpyAsync", address, x, 64, 2, A)
     tell("cudaEventRecord", E, A)
@@ -336,7 +336,7 @@ def test_nor_is_what_a_copy_from_the_device_fills(told: Told, x: int) -> None:
     buffer[:] = 2  # as the first copy would
     tell("cudaEventSynchronize", E)
     tell("cudaMemcpyAsync", x, address, 64, 1, A)
-    assert not [act for act in told.acts if isinstance(act, HostUse)]
+    assert not [act for act in watch.acts if isinstance(act, HostUse)]
     buffer[:] = 3
     tell("cudaStreamSynchronize", A)
-    assert [act.name for act in told.acts if isinstance(act, HostUse)] == ["changed a buffer"]
+    assert [act.name for act in watch.acts if isinstance(act, HostUse)] == ["changed a buffer"]

@@ -621,7 +621,7 @@ def test_events_are_not_all_kept_at_once(file: Path, monkeypatch: pytest.MonkeyP
 def test_reading_stops_after_very_many_events_without_a_time(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpulab.analysis.files.foreign._MOST_LOST", 1_000)
+    monkeypatch.setattr("gpulab.analysis.files.foreign._MAX_LOST", 1_000)
     file.write_text("[" + "1," * 1_100 + "1]")
     with pytest.raises(TraceFormatError, match=r"more than 1,000 events without"):
         open_file(file)
