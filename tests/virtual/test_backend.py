@@ -119,17 +119,6 @@ def test_trace_warp_can_be_cut_short(backend: VirtualBackend) -> None:
     assert trace.truncated
 
 
-def test_count_equals_arithmetic(backend: VirtualBackend) -> None:
-    n = 4096
-    a, b, c = (cp.zeros(n, cp.float32) for _ in range(3))
-    counters = backend.observe(Launch.of(RawKernel(CODE, "add"), 16, 256, (a, b, c, np.int32(n))), Counters())
-    warps = n // 32
-    assert counters.total("requests", "global", "load") == 2 * warps
-    assert counters.total("sectors", "global", "load") == 2 * warps * 4
-    assert counters.total("sectors", "global", "store") == warps * 4
-    assert counters.divergent_branches == 0
-
-
 def test_stats_and_occupancy_follow_the_compiler(backend: VirtualBackend) -> None:
     kernel = RawKernel(CODE, "reverse")
     stats = backend.kernel_stats(kernel)

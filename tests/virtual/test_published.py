@@ -10,11 +10,9 @@ import pytest
 
 from virtualgpu import cp
 from virtualgpu.compile import nvrtc
-from virtualgpu.model import cost
 from virtualgpu.model.architectures import ARCHITECTURES
 from virtualgpu.model.devices import MIB, device_info, device_spec
 from virtualgpu.model.machine import Machine
-from virtualgpu.records import AccessCounters, KernelCounters, Provenance
 
 # Datasheets and deviceQuery: capability, SMs, L2 in MiB, memory in GiB, bus in bits, memory and boost
 # clock in MHz, copy engines, TFLOPS of tensor cores with FP16, GB/s of PCIe and NVLink.
@@ -82,57 +80,6 @@ def test_architectures_are_those_of_cccl() -> None:
         assert arch.reserved_shared_per_block_bytes == reserved
         compared += 1
     assert compared >= 12
-
-
-def work(sectors: int, requests: int, argument_bytes: int, cold: int = 0) -> cost.KernelWork:
-    access = AccessCounters(
-        pc=0,
-        line=0,
-        text="ld",
-        space="global",
-        kind="load",
-        size_bytes=4,
-        requests=requests,
-        sectors=sectors,
-        wavefronts=requests,
-        ideal_wavefronts=requests,
-        bytes_requested=0,
-        missed_sectors=sectors,
-        half_lines=sectors if sectors >= 16 * requests else sectors // 2,
-    )
-    provenance = Provenance("modelled", "virtual A100")
-    counters = KernelCounters(
-        provenance=provenance,
-        kernel_name="k",
-        grid=(4, 1, 1),
-        block=(256, 1, 1),
-        shared_bytes=0,
-        warp_instructions=4000,
-        thread_instructions=0,
-        accesses=(access,),
-    )
-    row = np.full(4, 1000, np.int64)
-    parts = np.full(4, sectors // 4, np.int64)
-    pace = cost.Pace(np.zeros((1, 9)), np.zeros((1, 5)), ((0,),), frozenset())
-    arrays = cost.ArrayBytes(argument_bytes, argument_bytes, cold)
-    once = np.ones(1, np.int64)
-    lanes = np.full(1, 32)
-    return cost.KernelWork(row, row, parts, counters, once, lanes, pace, arrays)
-
-
-def test_bytes_from_memory() -> None:
-    info = device_info("A100")
-    cache = cost.L2_USABLE_SHARE * info.l2_bytes
-    million = 1 << 20
-    # What fits in L2 does not come from memory, unless it is not there; what is read once comes once.
-    assert cost.dram_bytes(info, work(million // 2, million // 8, int(cache))) == 0
-    assert cost.dram_bytes(info, work(million // 2, million // 8, 16 * MIB, 8 * MIB)) == 8 * MIB
-    assert cost.dram_bytes(info, work(8 * million, 2 * million, 256 * MIB)) == 256 * MIB
-    # Scattered sectors bring their neighbours along.
-    assert cost.dram_bytes(info, work(4 * million, million // 4, 1024 * MIB)) == 2 * 128 * MIB
-    # What is read again comes from L2 as often as the cache's share of it.
-    reread = cost.dram_bytes(info, work(16 * million, 4 * million, 256 * MIB))
-    assert reread == pytest.approx(256 * MIB + 256 * MIB * (1 - cache / (256 * MIB)))
 
 
 @pytest.mark.parametrize(("start", "size"), [(0, 4 * MIB), (123, 5 * MIB + 77), (4096, 3 * MIB), (5, 100)])
