@@ -1,4 +1,4 @@
-"""CuPy's pool as a model: against its documented rules in few words, and through replays."""
+"""The model of CuPy's pool: against its documented rules, and through replays."""
 
 from __future__ import annotations
 

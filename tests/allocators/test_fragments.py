@@ -1,4 +1,4 @@
-"""Fragmentation figures, against the arithmetic on paper and a pool that is asked."""
+"""Measures of fragmentation, against arithmetic on paper and requests to a pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments given back, found from bytes alone: against a pool whose every step is known."""
+"""Released segments, found from their total bytes, against a pool whose steps are known."""
 
 from __future__ import annotations
 

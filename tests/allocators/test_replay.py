@@ -1,4 +1,4 @@
-"""Requests, what an allocator model does with them, and what they were, read back from the trace."""
+"""Requests replayed on allocator models, and read back from the trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's snapshots: written, read back, and refused where they would run something."""
+"""PyTorch's snapshots: written, read back, and refused where they would run code."""
 
 from __future__ import annotations
 

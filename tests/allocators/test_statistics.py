@@ -1,4 +1,4 @@
-"""Statistics from traces, against PyTorch's own figures and texts, and against plain sums."""
+"""Statistics from traces, against PyTorch's own numbers and tables, and against plain sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace at any step, against a plain replay of the events before it."""
+"""The state of a trace at any step, against a plain replay of its events."""
 
 from __future__ import annotations
 

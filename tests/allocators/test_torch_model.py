@@ -1,4 +1,4 @@
-"""Settings of PyTorch's allocator, and rules that random sequences do not reach."""
+"""Settings of PyTorch's allocator, and rules that the random sequences do not reach."""
 
 from __future__ import annotations
 

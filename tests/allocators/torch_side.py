@@ -1,4 +1,4 @@
-"""The model as the side that answers recorded sequences (`tools.recordings.torch_pools`)."""
+"""The model as the side that runs recorded sequences (`tools.recordings.torch_pools`)."""
 
 from __future__ import annotations
 

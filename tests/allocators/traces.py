@@ -1,4 +1,4 @@
-"""Random traces of allocators that keep to the rules, for tests of what reads them."""
+"""Random traces of allocators that follow the rules."""
 
 from __future__ import annotations
 

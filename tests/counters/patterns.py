@@ -1,4 +1,4 @@
-"""Single accesses of a single warp, each lane with a place of its own: what the rules are fitted to."""
+"""Single accesses of a single warp with an address for each lane, to which the rules are fitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts as run against Nsight Compute's: machine code made of the kernels here and on the H200 alike."""
+"""Counts of the machine code against Nsight Compute's on an H200."""
 
 from __future__ import annotations
 

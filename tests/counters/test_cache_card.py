@@ -1,4 +1,4 @@
-"""The cache model against an H200's counters, as its card tells it."""
+"""The cache model against an H200's counters, as its card shows them."""
 
 from __future__ import annotations
 

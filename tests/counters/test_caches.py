@@ -1,4 +1,4 @@
-"""The model of the caches: against a plain simulation, and against what can be worked out by hand."""
+"""The model of the caches, against a plain simulation and arithmetic."""
 
 from __future__ import annotations
 

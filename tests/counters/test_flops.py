@@ -1,4 +1,4 @@
-"""Floating-point operations by type: kernels counted by hand, and work that NumPy's formulas know."""
+"""Floating-point operations by type: kernels counted by hand, and matrix products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The access microscope: what it shows of each access of each warp adds up to what the counters count."""
+"""The access microscope: its accesses of all warps add up to the counters."""
 
 from __future__ import annotations
 

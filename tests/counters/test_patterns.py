@@ -1,4 +1,4 @@
-"""Single accesses, each with its own places and lanes: what an H200 counts, to the last wavefront."""
+"""Single accesses with their own addresses and lanes, against an H200's counters."""
 
 from __future__ import annotations
 

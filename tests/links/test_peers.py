@@ -1,4 +1,4 @@
-"""Peer access and copies between GPUs: CUDA's answers, recorded times, and who waits for which port."""
+"""Peer access and copies between GPUs: CUDA's status codes, recorded times, and shared ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks on virtual GPUs: all in one thread, or a thread a rank."""
+"""Ranks on virtual GPUs: all in one thread, or one thread per rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NCCL's calls give, against NumPy; what they move, and what they are said to take."""
+"""NCCL's calls: results against NumPy, bytes moved, and modelled times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cupyx.distributed: CuPy's own tests of it, with threads for processes; and what is refused."""
+"""cupyx.distributed: CuPy's own tests, with threads in place of processes; and errors."""
 
 from __future__ import annotations
 

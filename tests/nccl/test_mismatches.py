@@ -1,4 +1,4 @@
-"""What does not fit is an error that names ranks and calls, where NCCL would hang."""
+"""Calls that do not match raise an error with ranks and calls, where NCCL would hang."""
 
 from __future__ import annotations
 

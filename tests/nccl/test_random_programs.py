@@ -1,4 +1,4 @@
-"""Programs of random calls, a thread a rank, at random paces: each gives what NumPy says."""
+"""Random calls with a thread per rank, at random paces, against NumPy."""
 
 from __future__ import annotations
 

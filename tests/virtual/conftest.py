@@ -1,4 +1,4 @@
-"""A fresh virtual machine for each test that wants one."""
+"""Fresh virtual machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of kernels that do not compile or that trap, and that each remedy works."""
+"""Advice for kernels that do not compile or that trap; each remedy works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an array's own methods do, against the same methods of NumPy's arrays."""
+"""Methods of device arrays against the same methods of NumPy's arrays."""
 
 from __future__ import annotations
 

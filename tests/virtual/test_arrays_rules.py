@@ -1,4 +1,4 @@
-"""What a device array is: memory, transfers, indexing, and the errors of mixing host and device."""
+"""Device arrays: memory, transfers, indexing, and errors of mixing host and device."""
 
 from __future__ import annotations
 

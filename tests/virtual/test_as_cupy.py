@@ -1,4 +1,4 @@
-"""Unchanged CuPy programs on the virtual GPU, under CuPy's names; and what there is of ``cupyx``."""
+"""Unchanged CuPy programs on the virtual GPU, and the functions of ``cupyx``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The virtual backend: every record it makes, over its own arrays and over NumPy's."""
+"""The virtual backend: the records that it makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept between compilations: nothing that has gone stale, nothing that others have made."""
+"""The cache of compiled code: changed headers, untrusted entries, removal of old entries."""
 
 from __future__ import annotations
 

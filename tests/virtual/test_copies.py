@@ -1,4 +1,4 @@
-"""Copies: the same bytes cost the same through every door, by where their ends are and nothing else."""
+"""Copies: their times depend on where both ends are, not on the function that is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of CuPy that are less common, against NumPy; and what is said of names that are absent."""
+"""Less common names of CuPy against NumPy, and errors for names that are absent."""
 
 from __future__ import annotations
 

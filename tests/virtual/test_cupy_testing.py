@@ -1,4 +1,4 @@
-"""``cp.testing``: that its arrays are what they say, and that its comparisons can fail."""
+"""``cp.testing``: its arrays are as described, and its comparisons can fail."""
 
 from __future__ import annotations
 

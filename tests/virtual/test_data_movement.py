@@ -1,4 +1,4 @@
-"""Where data lies and what brings it elsewhere: page-locked, registered and managed memory, DLPack, IPC."""
+"""Pinned, registered and managed memory, DLPack and IPC: contents, times and errors."""
 
 from __future__ import annotations
 

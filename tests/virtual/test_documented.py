@@ -1,4 +1,4 @@
-"""What a learner sees after ``?`` and Tab: signatures, words, examples that hold, and no private names."""
+"""Docstrings, signatures and completion of ``cp``, and suggestions for misspelt names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A forked process meets what it meets with CUDA, at once, and spawned ones work."""
+"""A forked process gets the error that it gets with CUDA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fused functions do to a virtual machine, and what the errors tell beyond CuPy's."""
+"""Fused functions on the virtual GPU: numbers of launches, and remedies in error messages."""
 
 from __future__ import annotations
 

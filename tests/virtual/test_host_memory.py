@@ -1,4 +1,4 @@
-"""How much memory the host leaves: the machine's, and that of the groups this process is in."""
+"""The host memory that is available: the machine's, within the limits of control groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading and writing by any index: what NumPy gives, for every kind of key at once."""
+"""Reading and writing with random indices of every kind, against NumPy."""
 
 from __future__ import annotations
 

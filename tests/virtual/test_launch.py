@@ -1,4 +1,4 @@
-"""Launches as values, arguments without a source to go by, and what a compiled kernel is called."""
+"""Launches as values, arguments without a source, and names of compiled kernels."""
 
 from __future__ import annotations
 

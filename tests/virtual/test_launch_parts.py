@@ -1,4 +1,4 @@
-"""The parts of a launch by themselves: a device's limits, copies of arguments, and PTX without a source."""
+"""Parts of a launch: a device's limits, copies of arguments, and PTX without a source."""
 
 from __future__ import annotations
 

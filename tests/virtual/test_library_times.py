@@ -1,4 +1,4 @@
-"""Modelled times of transforms and factorizations beside what CuPy 14.2 took on an H200, between events."""
+"""Modelled times of transforms and factorizations against those of CuPy 14.2 on an H200."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's lines told from times: against a program that notes the line of each of its calls itself."""
+"""Lines of calls found from times, against a program that notes its own lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules of PTX, the driver's questions about kernels, and the compiler by handle, as CuPy offers them."""
+"""Modules of PTX, function attributes of the driver, and the compiler by handle."""
 
 from __future__ import annotations
 

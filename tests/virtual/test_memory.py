@@ -1,4 +1,4 @@
-"""Device memory: segments in cudaMalloc's granularity and the book of live allocations."""
+"""Device memory: segments in cudaMalloc's granularity, live allocations and the device heap."""
 
 from __future__ import annotations
 

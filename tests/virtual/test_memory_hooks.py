@@ -1,4 +1,4 @@
-"""Memory hooks: what CuPy calls when, with which arguments; and its two ready-made hooks."""
+"""Memory hooks: their calls and arguments, and the two ready-made hooks."""
 
 from __future__ import annotations
 

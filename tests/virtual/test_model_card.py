@@ -1,4 +1,4 @@
-"""The modelled clock against launches recorded on GPUs, as the model card tells it."""
+"""The modelled clock against launches recorded on GPUs, as the model card shows it."""
 
 from __future__ import annotations
 

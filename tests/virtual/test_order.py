@@ -1,4 +1,4 @@
-"""``order=`` means where elements lie in memory: NumPy's answers, which kernels rely on."""
+"""``order=`` decides where elements are in memory, as in NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of different priority: urgent kernels overtake the blocks of others, and nothing else changes."""
+"""Streams of different priority: urgent kernels overtake the blocks of others."""
 
 from __future__ import annotations
 

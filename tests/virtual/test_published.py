@@ -1,4 +1,4 @@
-"""Devices and architectures against what NVIDIA publishes; the model's small rules against arithmetic."""
+"""Devices and architectures against what NVIDIA publishes, and some rules of arrays."""
 
 from __future__ import annotations
 

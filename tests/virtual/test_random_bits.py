@@ -1,4 +1,4 @@
-"""cuRAND's generators: bits as published, arrays drawn by a thread for each state, states that return."""
+"""Random generators: published bits, states, seeds and distributions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a timeline of the virtual GPU holds: operations, calls and waits, each with the program's line."""
+"""Timelines of the virtual GPU: operations, calls and waits, each with the program's line."""
 
 from __future__ import annotations
 

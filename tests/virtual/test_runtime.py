@@ -1,4 +1,4 @@
-"""``cp.cuda.runtime``: CUDA's numbers as its header spells them, and a device, memory, streams by handle."""
+"""``cp.cuda.runtime``: constants of CUDA's header, and devices, memory and streams by handle."""
 
 from __future__ import annotations
 

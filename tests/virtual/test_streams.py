@@ -40,6 +40,24 @@ class TestSchedule:
         to_host = schedule.place(schedule.create_queue(True, 0), "to host", MS)
         assert overlap(to_device, to_host) == 0
 
+    def test_small_kernels_share_the_sms_and_large_ones_do_not(self, schedule: Schedule) -> None:
+        def run(share: float) -> tuple[int, int]:
+            return schedule.place(schedule.create_queue(True, 0), "compute", MS, sm_share=share)
+
+        assert overlap(run(0.5), run(0.5)) == MS
+        assert overlap(run(0.6), run(0.6)) == 0
+
+    @pytest.mark.parametrize("blocking", [True, False])
+    def test_the_legacy_queue_and_blocking_queues_wait_for_each_other(
+        self, schedule: Schedule, blocking: bool
+    ) -> None:
+        other = schedule.create_queue(blocking, 0)
+        first = schedule.place(other, "to device", 5 * MS)
+        default = schedule.place(0, "compute", MS)
+        last = schedule.place(other, "to host", MS)
+        assert default[0] == (first[1] if blocking else 0)
+        assert last[0] == (default[1] if blocking else first[1])
+
     def test_work_of_a_destroyed_queue_still_counts(self, schedule: Schedule) -> None:
         queue = schedule.create_queue(True, 0)
         schedule.place(queue, "compute", MS)

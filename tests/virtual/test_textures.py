@@ -1,4 +1,4 @@
-"""Textures and surfaces against NumPy, and what is refused."""
+"""Textures and surfaces against an H200 and NumPy, and errors."""
 
 from __future__ import annotations
 

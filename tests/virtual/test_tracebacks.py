@@ -1,4 +1,4 @@
-"""Tracebacks without the packages' frames: what stays, what goes, and that nothing is lost for good."""
+"""Tracebacks without the packages' frames, which return afterwards."""
 
 from __future__ import annotations
 
