@@ -107,7 +107,7 @@ def right(part: Part, answer: Any) -> bool:
 # wrong. A mistake that happens to be near enough for these parameters is left out.
 def _blocks(name: str, threads: int, kib: int, block_kib: int | None = None) -> int:
     sheet = SHEETS[name]
-    extra = sheet.kept if block_kib is None else block_kib
+    extra = sheet.block_kib if block_kib is None else block_kib
     return min(sheet.warps // (threads // 32), sheet.blocks, sheet.shared // (kib + extra))
 
 
