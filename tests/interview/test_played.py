@@ -423,8 +423,8 @@ def test_a_missing_barrier_is_a_race(name: str) -> None:
     for bug in bugs.BUGS[name]:
         code = bug.program(judged.model(name))
         assert code.count("{") == code.count("}")
-        if "barrier" in bug.what and name != "06-scan":
-            assert judged.RACE in judged.faults(name, code)[0], bug.what
+        if "barrier" in bug.name and name != "06-scan":
+            assert judged.RACE in judged.faults(name, code)[0], bug.name
 
 
 class TestLocks:

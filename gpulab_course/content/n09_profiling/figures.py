@@ -71,7 +71,7 @@ class BusySms(Steered):
     def _figures(self) -> tuple[float, float, float]:
         """Return the medians of utilization, active SMs and occupancy in percent, for the chosen launch."""
         samples = self._record.within(spinning(*SPINS[self.launch_index]))
-        # NVML's utilization is a mean of its own, which lags: the first readings speak of the launch before.
+        # NVML's utilization is an average that lags: the first samples still contain the previous launch.
         utilization, active_share, occupancy = (
             float(np.nanmedian(samples[name])) for name in ("utilization", "sm_active", "sm_occupancy")
         )
@@ -96,7 +96,7 @@ class BusySms(Steered):
             {"label": name, "share": value / 100, "value": f"{number(value, 2)} %", "colour": colour}
             for name, value, colour in zip(names, self._figures(), colours, strict=True)
         ]
-        active_sms = round(self._figures()[1] / 100 * sms)  # which ones, no counter says
+        active_sms = round(self._figures()[1] / 100 * sms)  # no counter shows which SMs are active
         index = np.arange(sms)
         x = index % _COLUMNS
         y = index // _COLUMNS * float(_SIDE_PX)

@@ -49,11 +49,13 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
     spin = cp.RawKernel(SPIN, "spin")
     add_one = cp.RawKernel(WIDE, "add_one")
     x = cp.zeros(1 << 28, cp.float32)
-    small = cp.zeros(1024, cp.float32)
-    ones = cp.ones((8192, 8192), cp.float16)
-    random = cp.random.default_rng(9).standard_normal(ones.size, dtype=cp.float32).astype(cp.float16)
-    half_matrix = random.reshape(ones.shape)
-    product = cp.empty_like(ones)
+    small_array = cp.zeros(1024, cp.float32)
+    ones_matrix = cp.ones((8192, 8192), cp.float16)
+    random_values = (
+        cp.random.default_rng(9).standard_normal(ones_matrix.size, dtype=cp.float32).astype(cp.float16)
+    )
+    half_matrix = random_values.reshape(ones_matrix.shape)
+    product = cp.empty_like(ones_matrix)
     synchronize = cp.cuda.Device().synchronize
     blocks = 8 * session.backend().device_info().sm_count
 
@@ -76,13 +78,13 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
     programs: list[tuple[str, Callable[[], object]]] = [
         (ADDITION, repeat(lambda: cp.add(x, 1, out=x), 20)),
         (ADDITION_WIDE, repeat(lambda: add_one((blocks,), (256,), (x, np.int64(x.size // 4))), 20)),
-        (ONES, repeat(lambda: cp.matmul(ones, ones, out=product), 20)),
+        (ONES, repeat(lambda: cp.matmul(ones_matrix, ones_matrix, out=product), 20)),
         (PRODUCT, repeat(lambda: cp.matmul(half_matrix, half_matrix, out=product), 20)),
         (LOADER, repeat(lambda: cp.matmul(half_matrix, half_matrix, out=product), 4, pause_s=0.03)),
-        (SMALL, repeat(lambda: cp.add(small, 1, out=small), 2000)),
+        (SMALL, repeat(lambda: cp.add(small_array, 1, out=small_array), 2000)),
     ]
     return [
         ("idle", lambda: time.sleep(_SECONDS)),
-        *((spinning(*each), spin_program(*each)) for each in SPINS),
+        *((spinning(*launch), spin_program(*launch)) for launch in SPINS),
         *programs,
     ]

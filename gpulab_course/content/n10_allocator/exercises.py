@@ -144,7 +144,7 @@ def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
         (1, 1.0),
         (2, 1e8),
         (33, 0.375),
-        (40, 2e-4),  # less than 1 from end to end
+        (40, 2e-4),  # a range of less than 1
         (int(rng.integers(100, 5000)), 1e-3 * int(rng.integers(1000, 9000))),
         (int(rng.integers(64, 1000)), -2.5),
         (int(rng.integers(1001, 2000)), -0.5),
@@ -273,26 +273,26 @@ def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[
 def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """Compute the windows' maxima with one workspace, after the results are allocated (reference)."""
     cp = session.cp()
-    kept = cp.empty((len(starts), KEPT), np.float32)
+    results = cp.empty((len(starts), KEPT), np.float32)
     workspace = cp.empty(n, np.float32)
-    for output_row, start in zip(kept, starts, strict=True):
+    for output_row, start in zip(results, starts, strict=True):
         cp.abs(x[start : start + n], out=workspace)
         cp.sqrt(workspace, out=workspace)
         output_row[...] = workspace.max()
-    return kept
+    return results
 
 
 def tops_as_given(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """Compute the windows' maxima as in the exercise: results are allocated in memory that was just freed."""
     cp = session.cp()
-    kept = []
+    results = []
     for start in starts:
         workspace = cp.abs(x[start : start + n])
         cp.sqrt(workspace, out=workspace)
         maximum = workspace.max()
         del workspace
-        kept.append(cp.full(KEPT, maximum, np.float32))
-    return cp.stack(kept)
+        results.append(cp.full(KEPT, maximum, np.float32))
+    return cp.stack(results)
 
 
 FIT = ProgramExercise(

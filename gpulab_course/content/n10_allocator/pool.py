@@ -111,7 +111,7 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
     unit = UNIT_BYTES
     number = 0
     requests: list[Request] = []
-    # Streams are told apart as a whole, not by some of their bits.
+    # A pool must compare all bits of stream numbers.
     base_stream = int(rng.integers(1, 9))
     streams = 0, base_stream, base_stream + (1 << int(rng.integers(2, 21)))
     far_stream = streams[2]
@@ -125,14 +125,14 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
     def release(*numbers: int, pool: int = 0) -> None:
         requests.extend(Request("free", number, pool=pool) for number in numbers)
 
-    # Sizes are rounded: what was 100 bytes serves 500, and never 513.
-    small = allocate(100)
-    release(small)
-    requests.append(Request("refuse", small))
+    # Sizes are rounded up: a freed block of 100 bytes can hold 500 bytes, but not 513.
+    small_block = allocate(100)
+    release(small_block)
+    requests.append(Request("refuse", small_block))
     release(allocate(500))
-    requests += [Request("empty"), Request("refuse", small)]  # of which the driver has the segment back
+    requests += [Request("empty"), Request("refuse", small_block)]  # a block of a returned segment
     if count > 1:
-        # Cut one segment into four, free them in the order of a puzzle, and ask for the whole again.
+        # Cut one segment into four blocks, free them in random order, and request the whole size again.
         release(allocate(64 * unit))
         quarters = [allocate(16 * unit) for _ in range(4)]
         requests.append(Request("refuse", quarters[1], unit))
@@ -140,9 +140,9 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
         requests.append(Request("refuse", quarters[2]))
         halves = allocate(64 * unit), allocate(64 * unit)
         release(*halves)
-        # Two segments lie side by side: no block may reach from one into the other.
+        # Two segments are adjacent: no block may reach from one into the other.
         release(allocate(65 * unit))
-        # To the last multiple: what is left of a block serves what just fits.
+        # The remainder of a block must serve a request of exactly its size.
         requests.append(Request("empty"))
         release(allocate(64 * unit))
         for first_size, second_size in (
@@ -154,7 +154,7 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
         ):
             release(allocate(first_size), allocate(second_size))
         requests.append(Request("empty"))
-        # The smallest that fits, whichever lies first and whichever was freed last.
+        # The smallest block that fits, whatever the order of addresses and of frees.
         for _ in range(3):
             sizes = [int(n) * unit for n in rng.permutation([9, 14, 20, 31])]
             parts = [allocate(size) for size in sizes]
@@ -179,14 +179,14 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
         release(parts[5], parts[4])
         right_block = allocate(16 * unit)
         release(left_block, right_block, parts[3])
-        # A segment with one block in use stays; one that is free as a whole does not.
+        # A segment with a block in use stays; a segment that is completely free is returned.
         pair = allocate(20 * unit), allocate(20 * unit)
         large = allocate(90 * unit)
         release(pair[0], large)
         requests.append(Request("empty"))
         release(pair[1])
         requests.append(Request("empty"))
-        # Streams apart, and two pools.
+        # Blocks of different streams and of different pools must not be mixed.
         release(allocate(16 * unit, far_stream))
         release(allocate(16 * unit, 0))
         release(allocate(16 * unit, far_stream))
@@ -217,8 +217,8 @@ class Driver:
 
     def __init__(self, start: int) -> None:
         self._runtime = session.cp().cuda.runtime
-        self._next = start
-        self._pointers: dict[int, int] = {}  # address for the pool: the device's
+        self._next_address = start
+        self._pointers: dict[int, int] = {}  # by the address for the pool
         self.calls: list[tuple[Any, ...]] = []
 
     def malloc(self, size: int) -> int:
@@ -227,8 +227,8 @@ class Driver:
         if size <= 0:
             raise ValueError(f"the driver is asked for {size} bytes")
         pointer = self._runtime.malloc(size)
-        address = self._next
-        self._next = self._next + -(-size // UNIT_BYTES) * UNIT_BYTES
+        address = self._next_address
+        self._next_address = self._next_address + -(-size // UNIT_BYTES) * UNIT_BYTES
         self._pointers[address] = pointer
         self.calls.append(("malloc", size, address))
         return address

@@ -35,7 +35,7 @@ class _PoolState:
     def __init__(self) -> None:
         self.blocks: list[_Block] = []
         self.segments: dict[int, int] = {}
-        self._last: dict[int, int] = {}  # multiple of 512 bytes: the stream that had it
+        self._last_streams: dict[int, int] = {}  # last stream of each unit of 512 bytes
 
     def fits(self, size: int, stream: int) -> list[_Block]:
         """Return the free blocks of a stream that are large enough."""
@@ -78,7 +78,7 @@ class _PoolState:
                     left_block.size += right_block.size
                     del self.blocks[left_index + 1]
 
-    def whole(self) -> list[_Block]:
+    def free_segments(self) -> list[_Block]:
         """Return the segments that are completely free."""
         return [
             block
@@ -217,8 +217,8 @@ def _empty(pool: _PoolState, request: Request, error_text: str, returned: Any, d
         if numbers:
             raise NotYet(f"empty_cache() gave back a segment with allocation {numbers[0]} in it.")
         pool.drop(arguments[0])
-    if pool.whole():
-        count = len(pool.whole())
+    if pool.free_segments():
+        count = len(pool.free_segments())
         raise NotYet(
             f"after empty_cache() {count} segment{'s have' if count > 1 else ' has'} not gone back to the "
             f"driver, though nothing is in use there: {_JOIN}"

@@ -140,11 +140,11 @@ def serve_case(random_data: Draw, size: Any) -> ProgramCase:
     """Draw batches and requests; some batches are requested twice."""
     n, count, request_count = size
     batches = random_data.floats((count, n)) * np.float32(100) - np.float32(3)
-    batches[:, -1] = 1 + np.arange(count)  # cut off nowhere
+    batches[:, -1] = 1 + np.arange(count)  # positive, so that no element is clipped
     repeated = random_data.rng.integers(0, count, max(request_count - count, 0)).tolist()
     requests = [*reversed(range(count)), *repeated]
     requests = requests[:request_count]
-    if request_count > count > 2:  # the last is neither that of the first request nor batch 0
+    if request_count > count > 2:  # the last request differs from the first one and from batch 0
         requests[-1] = int(random_data.rng.integers(1, count - 1))
     answers = np.maximum(batches * 2, 0) + 1
     expected = answers[requests]
@@ -344,7 +344,7 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
     """Draw a seed and compute the noise of each round."""
     n, rounds = size
     seed = int(random_data.rng.integers(1, 1 << 31))
-    if rounds > 1:  # unsigned, and more than an int holds
+    if rounds > 1:  # unsigned, and too large for an int
         seed += 1 << 31
     rows = hashed(seed, rounds + 1, n)
     expected = rows[:-1]

@@ -153,7 +153,7 @@ class Film(SteeredTimeline):
 
     def __init__(self, sizes: tuple[int, ...] = SIZES) -> None:
         self._films = {sizes[0]: film(sizes[0])}
-        self._here = session.here()
+        self._device_context = session.here()
         super().__init__(*self._films[sizes[0]], names=NAMES)
         self.elements = sizes[0]
         texts = [f"{count:,} floats" for count in sizes]
@@ -162,7 +162,7 @@ class Film(SteeredTimeline):
     def timelines_of(self, elements: int) -> tuple[Timeline, Timeline]:
         """Return the two timelines of this number of elements; they are recorded at the first call."""
         if elements not in self._films:
-            with self._here():
+            with self._device_context():
                 self._films[elements] = film(elements)
         return self._films[elements]
 

@@ -100,7 +100,7 @@ def largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
 
 def largest_case(random_data: Draw, n: Any) -> ProgramCase:
     """Draw numbers whose largest magnitude may belong to a negative number, an infinity or NaN."""
-    # At times so large or small that squares are infinite, or 0.
+    # Some are so large or so small that their squares are infinite or 0.
     x = (random_data.rng.standard_normal(n) * 10.0 ** random_data.rng.choice((2, 36, -25))).astype(np.float32)
     if n > 1 and random_data.rng.random() < 0.3:
         x[int(random_data.rng.integers(n))] = -np.inf
@@ -341,12 +341,12 @@ class Compilers:
     """A record of what two compilers compiled and of the arguments with which their programs ran."""
 
     def __init__(self) -> None:
-        self.made: list[tuple[int, list[Description]]] = []
-        self.ran: list[tuple[int, list[Description]]] = []
+        self.compilations: list[tuple[int, list[Description]]] = []
+        self.runs: list[tuple[int, list[Description]]] = []
 
     def __call__(self, action: str, number: int, args: list[Description]) -> int:
         """Record a compilation or a run, and return its number."""
-        entries = self.made if action == "compiled" else self.ran
+        entries = self.compilations if action == "compiled" else self.runs
         entries.append((number, args))
         return len(entries) - 1
 
@@ -356,15 +356,15 @@ def judge_cached(answer: Answer) -> str:
     must_be_a_function("cached", answer.is_function, answer.kind)
     calls = _calls(answer.rng)
     compilers = Compilers()
-    calls.append(list(calls[0]))  # of the other compiler
+    calls.append(list(calls[0]))  # with the other compiler
     results = answer.ask(call_caches, calls, shown="cached(compile)", back=compilers)
     for index, (request, run_number) in enumerate(zip(calls, results, strict=True)):
-        if not is_whole(run_number) or not 0 <= run_number < len(compilers.ran):
+        if not is_whole(run_number) or not 0 <= run_number < len(compilers.runs):
             raise NotYet(
                 f"{_call_text(request)} returns {spelt(run_number)}: return what the program returns."
             )
-        program, run_arguments = compilers.ran[run_number]
-        compiler, compiled_arguments = compilers.made[program]
+        program, run_arguments = compilers.runs[run_number]
+        compiler, compiled_arguments = compilers.compilations[program]
         if run_arguments != request:
             raise NotYet("The program was called with other arguments than the call: pass on all of them.")
         if compiler != (index == len(calls) - 1):
@@ -384,7 +384,7 @@ def judge_cached(answer: Answer) -> str:
             )
         if run_number > index:
             raise NotYet("A program ran more than once for one call.")
-    compilations = sum(not compiler for compiler, _ in compilers.made)
+    compilations = sum(not compiler for compiler, _ in compilers.compilations)
     distinct = len({tuple(call) for call in calls})
     if compilations > distinct:
         raise NotYet(
@@ -404,8 +404,8 @@ def _calls(rng: np.random.Generator) -> list[list[Description]]:
     def number(value: float) -> Description:
         return "number", type(value).__name__, value
 
-    base = array(rows, columns)
-    other = array(columns)
+    base_array = array(rows, columns)
+    second_array = array(columns)
     neighbours = [
         array(rows, columns, dtype="float16"),
         array(rows + 1, columns),
@@ -428,11 +428,11 @@ def _calls(rng: np.random.Generator) -> list[list[Description]]:
         array(columns, contiguous=False),
         array(columns, device=1),
     ]
-    calls = [[base, other], [base, other]]
+    calls = [[base_array, second_array], [base_array, second_array]]
     for neighbour in neighbours:
-        calls += [[neighbour, other], [base, neighbour], [base, other]]
+        calls += [[neighbour, second_array], [base_array, neighbour], [base_array, second_array]]
     fraction = float(rng.uniform(1, 2))
-    # Pairs that are equal, or become so in fewer digits or bits, or that have one hash.
+    # Pairs that are equal, that are equal in fewer digits or bits, or that have the same hash.
     numbers = (
         1,
         1.0,
@@ -457,14 +457,20 @@ def _calls(rng: np.random.Generator) -> list[list[Description]]:
         1e-9,
         2e-9,
     )
-    calls += [[base, number(value)] for value in numbers]
+    calls += [[base_array, number(value)] for value in numbers]
     pairs = ((1, 2), (2, 1), (1, -1), (-1, 1), (-1, -2), (-2, -2), (1.0, 2), (12, 0), (1, 20))
-    calls += [[number(a), number(b)] for a, b in pairs]
+    calls += [[number(first_value), number(second_value)] for first_value, second_value in pairs]
     calls += [[array(rows, columns, contiguous=False)], [array(rows, columns)]] * 2
-    calls += [[base, neighbour] for neighbour in second_arguments] + [
-        [base, other, neighbour] for neighbour in (base, *second_arguments, number(1))
+    calls += [[base_array, neighbour] for neighbour in second_arguments] + [
+        [base_array, second_array, neighbour] for neighbour in (base_array, *second_arguments, number(1))
     ]
-    calls += [[number(1), base], [base], [other, base], [base, number(1)], [base, other]]
+    calls += [
+        [number(1), base_array],
+        [base_array],
+        [second_array, base_array],
+        [base_array, number(1)],
+        [base_array, second_array],
+    ]
     calls += [calls[int(k)] for k in rng.integers(0, len(calls), 12)]
     return calls
 

@@ -11,7 +11,7 @@ from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
 from virtualgpu.records import Provenance
 
-# GELU in its tanh form, as a product and one exponential: v and nothing else is read.
+# The tanh form of GELU with a single exponential; it reads only v.
 GELU = "v / (1.0f + expf(v * (v * v * -0.0713548f - 1.5957691f)))"
 H200 = Provenance("recorded", "NVIDIA H200", "CuPy 14.2, PyTorch 2.11")
 

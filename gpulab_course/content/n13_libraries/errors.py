@@ -39,12 +39,12 @@ def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.
     top_exponent = math.frexp(abs(mean) + 10 * spread)[1]
     exponents = np.arange(max(top_exponent - 60, number_format.least_exponent), top_exponent + 1)
 
-    def below(limit: float) -> float:
+    def probability_below(limit: float) -> float:
         r"""Return the probability that \\|s\\| is less than `limit`."""
         upper, lower = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
         return (math.erf(upper) - math.erf(lower)) / 2
 
-    probabilities = np.diff([0.0, *(below(2.0 ** int(exponent + 1)) for exponent in exponents)])
+    probabilities = np.diff([0.0, *(probability_below(2.0 ** int(exponent + 1)) for exponent in exponents)])
     return float((probabilities * 4.0 ** (exponents - number_format.fraction_bits)).sum())
 
 
@@ -61,7 +61,7 @@ def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1
         Of the numbers, independent of each other; partial sums have the mean i mean and the standard
         deviation sqrt(i) spread.
     """
-    # Partial sums change slowly: a few hundred places of i, each standing for its neighbours.
+    # Partial sums change slowly: a few hundred values of i represent their neighbours.
     bounds = np.unique(np.geomspace(2, n + 1, 400).astype(int)) if n > 400 else np.arange(2, n + 2)
     sum_squares = 0.0
     for start, end in itertools.pairwise(bounds):
@@ -99,5 +99,5 @@ def sum_errors(numbers: Any, number_format: Format) -> Doubles:
     sums = x[:, 0].copy()
     for column in range(1, x.shape[1]):
         sums = number_format.round_all(sums + x[:, column])
-    # Exact sums: of numbers of at most FP32's bits a double's errors are far below what is measured.
+    # Exact sums; for numbers of at most FP32's bits, errors of a double are far below the measured ones.
     return np.asarray(sums - np.array([math.fsum(row) for row in x]))

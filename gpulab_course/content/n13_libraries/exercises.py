@@ -118,7 +118,7 @@ def _wrong_at(m: Mistake, select: Callable[[npt.NDArray[Any]], npt.NDArray[np.bo
 
 # 13-halfsum
 
-UNIT = 24  # every half is a whole number of 2**-24
+UNIT = 24  # every half-precision value is an integer multiple of 2**-24
 
 
 def exact_sum(x: Halves) -> float:
@@ -147,7 +147,7 @@ def _midpoint_halves(rng: np.random.Generator, offset: int, sign: int, parity: i
 
     The lower of the two numbers is even, or odd if `parity` is 1.
     """
-    # Beyond 2**54, where FP64 has every fourth number and FP32 every 2**31st.
+    # Beyond 2**54 the spacing is 4 in FP64 and 2**31 in FP32.
     lower_significand = 2 * int(rng.integers(1 << 22, (1 << 23) - 1)) + parity
     return rng.permutation(halves_with_sum(sign * ((lower_significand << 31) + (1 << 30) + offset)))
 
@@ -159,7 +159,7 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
     tiny_values = np.full(count, 2.0**-UNIT, np.float16)
     large_values = np.full(count // 3, 65504, np.float16)
     largest_values = np.full(100_000, 65504, np.float16)
-    # An odd number of units beside 2**31: more bits than a double has, in whatever order it is added.
+    # An odd number of units next to 2**31: the sum needs more bits than a double has, in any order.
     small_value = np.float16((2 * int(rng.integers(0, 500)) + 1) * 2.0**-UNIT)
     cancelling = np.concatenate([large_values, [small_value], -large_values])
     mixed_values = (rng.standard_normal(count) * 2.0 ** rng.integers(-20, 12, count)).astype(np.float16)
@@ -357,7 +357,8 @@ def judge_tf32x3(answer: Answer) -> str:
     n = 0
     k = 0
     for kind in ("random", "positive", "of many sizes", "large and small"):
-        if kind != "of many sizes":  # as large as the ones before, so that nothing kept of them fits
+        # This kind keeps the sizes, so that results that were stored would have the right shape.
+        if kind != "of many sizes":
             m, n = (int(v) for v in rng.permutation(np.arange(9, 40))[:2])
             k = 12 * int(rng.integers(9, 40))
         values = rng.standard_normal((m, k)), rng.standard_normal((k, n))
@@ -405,7 +406,7 @@ def judge_tf32x3(answer: Answer) -> str:
             )
         error = error_in_u(result, a, b)
         reference_error = error_in_u(three_products(a, b), a, b)
-        # Which of the three is added last shows where all are positive, which matrix was cut where none is.
+        # The order of the three products matters where all are positive, truncation where signs differ.
         if not error <= (1.6 if kind == "positive" else 1.28) * reference_error:
             raise NotYet(
                 f"{call_text} is off by {error:.2g} u (FP32's u, RMS); {reference_error:.2g} u are possible. "
@@ -487,7 +488,7 @@ def judge_lossscale(answer: Answer) -> str:
     """Judge ``scaled_step(weights, backward, state)``: one step with gradients in half precision."""
     must_be_a_function("scaled_step", answer.is_function, answer.kind)
     rng = answer.rng
-    # Scales below 1, far beyond 2**24 and in between; intervals of 1 and more.
+    # Scales below 1, far beyond 2**24, and in between; intervals of 1 and more.
     for scale_power, interval in (
         (-7, 1),
         (31, 2),
@@ -496,7 +497,7 @@ def judge_lossscale(answer: Answer) -> str:
     ):
         n = int(rng.integers(4, 30))
         rate = float(2.0 ** rng.integers(-9, -3)) * 0.9
-        # As small as what the steps change: a step that is a little wrong shows.
+        # Weights as small as the changes, so that a slightly wrong step is detected.
         scale = float(2.0 ** (scale_power + rng.integers(0, 3)))
         weights = (rng.standard_normal(n) * 2.0**-12 / scale).astype(np.float32)
         state = {"scale": scale, "good": 0, "interval": interval, "rate": rate}
@@ -511,7 +512,7 @@ def judge_lossscale(answer: Answer) -> str:
             edge_step + 3: "both",
         }
         for step in range(5 * interval + 12):
-            # Of gradients as they leave backward: tiny, and so large that only the scale's halving helps.
+            # Gradients from tiny ones to ones so large that the scale must be halved.
             gradients = rng.standard_normal(n) * 2.0 ** rng.integers(-12, 0, n) / scale
             kind = bad_steps.get(step, "good")
             if step > edge_step and rng.random() < 0.2:
@@ -541,9 +542,9 @@ def _gradients(
             kind = str(rng.choice(("inf", "-inf", "nan")))
         if kind == "both":
             gradients[:2] = np.inf, -np.inf
-        elif kind == "large":  # each is finite, their sum is not in halfs
+        elif kind == "large":  # each is finite, but their half-precision sum is not
             gradients[:] = rng.uniform(30_000, 60_000, count) / state["scale"]
-        elif kind == "largest":  # the largest halfs of either sign
+        elif kind == "largest":  # the largest half-precision values of either sign
             gradients[[index, index - 1]] = np.array([65504, -65504]) / state["scale"]
         elif kind == "zeros":
             gradients[:] = 0

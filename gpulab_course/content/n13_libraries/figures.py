@@ -75,8 +75,8 @@ class Counters(View):
         return {name: counts[-1] for name, counts in self.counts.items()}
 
     def sentence(self) -> str:
-        ends = ", ".join(f"{name} at {end:,}" for name, end in self.record.items())
-        return f"After {self.most:,} ones the counters stand: {ends}; computed."
+        last_counts = ", ".join(f"{name} at {last_count:,}" for name, last_count in self.record.items())
+        return f"After {self.most:,} ones the counters stand: {last_counts}; computed."
 
     def describe(self) -> str:
         return self.sentence()

@@ -36,23 +36,25 @@ from virtualgpu.records import Dim3
 def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Draw a counter that soon carries, and keys with and without their highest bit."""
     rng = random_data.rng
-    first = int(rng.choice([0, 5, 2**32 - 3, 2**31 - 2, 2**40 + 2**32 - 7])) + int(rng.integers(3))
+    first_counter = int(rng.choice([0, 5, 2**32 - 3, 2**31 - 2, 2**40 + 2**32 - 7])) + int(rng.integers(3))
     keys = [int(rng.choice([0, 1, 2**31, 2**32 - 1, int(rng.integers(2**32))])) for _ in range(2)]
-    return _words_case(first, keys, size, block)
+    return _words_case(first_counter, keys, size, block)
 
 
-def words_from(first: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
+def words_from(first_counter: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that makes cases from one counter on, with this key or with a random one."""
     return lambda random_data, size, block: _words_case(
-        first, keys or [int(key) for key in random_data.rng.integers(2**32, size=2)], size, block
+        first_counter, keys or [int(key) for key in random_data.rng.integers(2**32, size=2)], size, block
     )
 
 
-def _words_case(first: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
+def _words_case(first_counter: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
     """Return the case of the words from a counter on."""
-    expected = philox_words(keys[0] | keys[1] << 32, first, -(-size // 4)).ravel()[:size]
+    expected = philox_words(keys[0] | keys[1] << 32, first_counter, -(-size // 4)).ravel()[:size]
     grid = draw.blocks_for(-(-size // 4), block[0])
-    return Case(grid, {"key0": keys[0], "key1": keys[1], "first": first, "n": size}, {"words": expected})
+    return Case(
+        grid, {"key0": keys[0], "key1": keys[1], "first": first_counter, "n": size}, {"words": expected}
+    )
 
 
 def _words_as(m: Mistake, **variant: Any) -> bool:
@@ -139,7 +141,7 @@ def dropout(random_data: Draw, size: Any, block: Dim3) -> Case:
     x = random_data.floats(size)
     far_offset = int(rng.integers(2**55, 2**62))
     offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far_offset])) + int(rng.integers(4))
-    # Mostly one of the words itself, or the next number: the first is kept, the other dropped.
+    # The limit is mostly one of the words, which is kept, or the next number, so that the word is dropped.
     limit = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
     return _dropout_case(random_data, x, block, offset, str(limit), float(rng.uniform(0.3, 9)))
 
@@ -245,7 +247,7 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
         answer_generators = generators()
         reference_generators = generators()
         for rngs in (answer_generators, reference_generators):
-            work(rngs)  # they have drawn before
+            work(rngs)  # the generators are not in their initial state
 
         runs: list[None] = []
 
@@ -358,7 +360,7 @@ def judge_needed(answer: Answer) -> str:
     cases += [tuple(name for name in SWITCHES if rng.random() < 0.5) for _ in range(4)]
     frequent_shares = (0.95, 0.6, 0.35)
     rare_shares = (0.35,)
-    # Five runs miss one of ten rare causes.
+    # Five runs miss about one of ten rare causes.
     trials = [(causes, frequent_shares) for causes in cases] + [(SWITCHES, rare_shares)] * 12
     for number, (causes, share_choices) in enumerate(trials):
         shares = {name: float(rng.choice(share_choices)) for name in causes}

@@ -78,10 +78,10 @@ class Roulette(View):
         return "\n".join([self.sentence(), *lines])
 
     def draw(self) -> Box:
-        first, *others = self.record.items()
-        folds = [fold(name, _histogram(counter), opened=False) for name, counter in others]
+        first_program, *other_programs = self.record.items()
+        folds = [fold(name, _histogram(counter), opened=False) for name, counter in other_programs]
         note = words("Each bar is one sum, to its last bit; its length says how often it came.", "note")
-        return column(words(first[0], "strong"), _histogram(first[1]), *folds, note)
+        return column(words(first_program[0], "strong"), _histogram(first_program[1]), *folds, note)
 
 
 def _histogram(counter: Counter[float]) -> Box:

@@ -60,7 +60,7 @@ def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], mode: Any) -> Outc
     return {**outcome, "said": messages}
 
 
-# Floats would round such integers; those of the floats are exact in any order, and no integers.
+# Floats would round these integers. The values of the floats are not integers, but their sums are exact.
 _SUM_RANGES = {"int32": (2 * 10**8, 1), "int64": (10**17, 1), "float32": (10**5, 8), "float64": (10**13, 8)}
 
 
@@ -182,7 +182,7 @@ def _run_broadcast(
     with gpus(1 + max(targets)) as machine, tried(machine, mode) as messages:
         cp = machine.cp
         with cp.cuda.Device(0):
-            # A copy with the axes exchanged, seen the other way: its elements do not lie in its own order.
+            # The transpose of a transposed copy: its elements are not contiguous.
             inputs = [
                 cp.asarray(np.ascontiguousarray(original.T)).T
                 if index in transposed
@@ -382,7 +382,7 @@ def judge_exchange(answer: Answer) -> str:
     """Judge ``exchange(cp, parts, streams)``: each part's rim becomes its neighbours' edges, with corners."""
     must_be_a_function("exchange", answer.is_function, answer.kind)
     rng = answer.rng
-    # Among them parts of a single row, or column: their first edge is their last one as well.
+    # Some parts have a single row or column, which is both their first and their last edge.
     random_sizes = [(int(height), int(width)) for height, width in rng.integers(2, 7, (3, 2))]
     flat_sizes = [(1, random_sizes[1][0]), (random_sizes[2][1], 1)]
     other_sizes = [*flat_sizes, *random_sizes[1:]]
@@ -390,7 +390,7 @@ def judge_exchange(answer: Answer) -> str:
     grids = ((3, 1), (1, 3), (2, 2), (3, 2), (3, 3))
     kinds = ("float32", "float64", "float32", "float64", "float32")
     for (rows, columns), (height, width), kind in zip(grids, sizes, kinds, strict=True):
-        # No two are equal, no integer type and no shorter float holds them.
+        # All values differ, and no integer type or shorter float can represent them.
         values = (
             rng.permutation(rows * height * columns * width).reshape(rows * height, columns * width) / 3
             + 2048
@@ -406,8 +406,8 @@ def judge_exchange(answer: Answer) -> str:
             ]
             for row in range(rows)
         ]
-        expected = [[bordered[cut] for cut in row_cuts] for row_cuts in cuts]
-        # The rims' initial contents are of no use; beyond the edge of the whole they are below -1, and stay.
+        expected = [[bordered[part_slice] for part_slice in row_cuts] for row_cuts in cuts]
+        # Rims start with -1, except outside of the whole field, where they are below -1 and must stay.
         fields = [[np.where(part < 0, part, -1).astype(kind) for part in row_cuts] for row_cuts in expected]
         for field_row, expected_row in zip(fields, expected, strict=True):
             for field, expected_part in zip(field_row, expected_row, strict=True):
@@ -495,7 +495,7 @@ def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[lis
             tuple(sorted((number[vertex], number[vertex ^ bit]))) for vertex in range(8) for bit in (1, 2, 4)
         }
 
-    # Numbered along a ring, with a link that leads across: a row of 0 to 5 does not close.
+    # A row from 0 to 5 with two more links; it does not close to a ring in this order.
     row = [0, 1, 2, 3, 4, 5]
     row_links: set[tuple[int, ...]] = {(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (2, 5), (0, 3)}
     interleaved = [[0, 2, 4, 6], [1, 3, 5, 7]]
@@ -597,8 +597,8 @@ def _shard_lesson(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str
         ),
     )
 
-    def matches(other: npt.NDArray[Any]) -> bool:
-        return np.allclose(result, other[own_rows], rtol=1e-3, atol=1e-3 * np.abs(inputs).max())
+    def matches(variant: npt.NDArray[Any]) -> bool:
+        return np.allclose(result, variant[own_rows], rtol=1e-3, atol=1e-3 * np.abs(inputs).max())
 
     lessons = [] if matches(expected) else [lesson for variant, lesson in mistakes if matches(variant)]
     if lessons:
@@ -618,7 +618,7 @@ def _run_shard(answer: Any, rows: list[Any], mode: Any) -> Outcome:
         result, outcome = machine.called(lambda: answer(cp, list(parts)))
         results = list(result) if isinstance(result, list | tuple) else [result]
         are_arrays = all(isinstance(item, cp.ndarray) for item in results)
-        # As a caller that continues in each GPU's default stream reads them.
+        # Read the results in each GPU's default stream, as a caller would.
         outcome["found"] = (
             [[item.device.id, _host_copy(cp, item)] for item in results] if are_arrays else None
         )
@@ -642,7 +642,7 @@ def judge_shard(answer: Answer) -> str:
     for number, lengths in enumerate(([8, 8], [5, 11], [7, 3, 9, 1], random_lengths, random_lengths)):
         width = widths[min(number, 3)]
         inputs = (rng.standard_normal((sum(lengths), width)) * scales[number]).astype(np.float32)
-        if number == 2:  # and here those of the first GPU's rows against a long one of the third
+        if number == 2:  # large scores of the first GPU's rows with a row of the third GPU
             inputs[-2] = 40 * np.sign(inputs[0])
         starts = np.cumsum([0, *lengths]).tolist()
         parts = [inputs[start:end] for start, end in pairwise(starts)]

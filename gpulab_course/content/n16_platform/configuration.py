@@ -45,7 +45,7 @@ def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | Non
         If it ends with an error, or takes longer than `LIMIT_S` seconds.
     """
     choice = session.which_device()
-    # Not by its number: a variable may hide it, and then another device serves.
+    # Not by its number: a variable may hide the device, and then another one is used.
     name = f"virtual:{choice.device}" if choice.kind == "virtual" else "auto"
     environment = {**os.environ, "GPULAB_DEVICE": name, **(before or {})}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))

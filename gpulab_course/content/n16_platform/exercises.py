@@ -44,7 +44,7 @@ _SPECIFIC_TARGETS = (
     "compute_120f",
 )
 _CAPABILITIES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
-# What a table of the ones above would lack. Not 8.7, a Jetson's: it runs no machine code but its own.
+# Targets that a table of those above does not contain. 8.7 (Jetson) runs only its own machine code.
 _OTHER_TARGETS = ("sm_70", "sm_110", "sm_121", "sm_103a", "compute_70", "compute_103", "compute_110")
 _OTHERS = ((7, 0), (11, 0))
 
@@ -376,11 +376,11 @@ def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) 
     outcome: dict[str, Any] = {}
     with on_device("virtual:T4", count=3) as cp, ExitStack() as stack:
         other_gpu = 3 - index
-        others = []
+        memory_and_streams = []
         for device in range(3):
             with cp.cuda.Device(device):
                 stream = stack.enter_context(cp.cuda.Stream(non_blocking=True))
-                others.append((cp.empty(held_bytes << device, "uint8"), stream))
+                memory_and_streams.append((cp.empty(held_bytes << device, "uint8"), stream))
         for program, function in (("reference", translate), ("answer", answer)):
             for device in range(3):
                 with cp.cuda.Device(device):
@@ -389,13 +389,14 @@ def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) 
             outcome[program] = _observe(cp, partial(function, cp, host.copy(), index))
             outcome[program]["stays"] = cp.cuda.runtime.getDevice() == other_gpu
             outcome[program]["streams stay"] = all(
-                _current_stream(cp, device) == stream.ptr for device, (_, stream) in enumerate(others)
+                _current_stream(cp, device) == stream.ptr
+                for device, (_, stream) in enumerate(memory_and_streams)
             )
             outcome[program]["current"] = cp.cuda.runtime.getDevice()
         cp.cuda.Device(other_gpu).use()
         with check_streams() as report:
             _observe(cp, partial(answer, cp, host.copy(), index))
-        # Memory given back early is left out: so do PyTorch's lines, which let go of y while it is read.
+        # Memory that is freed early is ignored: PyTorch's lines also release y while it is read.
         hazards = [
             finding.message for finding in report.findings if finding.kind.startswith(("read", "write"))
         ]
@@ -453,7 +454,7 @@ def judge_translate(answer: Answer) -> str:
     must_be_a_function("translated", answer.is_function, answer.kind)
     rng = answer.rng
     for index, kind in ((2, np.float32), (1, np.float64)):
-        # less than 1 MiB
+        # The array has less than 1 MiB.
         rows = int(rng.integers(3, 80))
         columns = int(rng.integers(100, 1500))
         host = rng.integers(-4, 5, (rows, columns)).astype(kind)
@@ -627,7 +628,9 @@ def judge_warp64(answer: Answer) -> str:
             raise NotYet(f"{launch_text} it fails: {outcome['fault']} {_FAULT_ADVICE}")
         sums, counts = outcome["right"]
         if not (sums and counts):
-            subject = " and ".join(name for name, right in (("sums", sums), ("counts", counts)) if not right)
+            subject = " and ".join(
+                name for name, is_right in (("sums", sums), ("counts", counts)) if not is_right
+            )
             raise NotYet(
                 f"{launch_text} {subject} are wrong. "
                 f"{_MANY_WAVES_ADVICE if block == 1024 else _WIDTH_ADVICE[width, bool(sums)]}"

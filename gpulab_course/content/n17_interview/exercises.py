@@ -334,18 +334,17 @@ def argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     for row, kind in zip(x, random_data.rng.integers(0, 6, rows) if columns else (), strict=False):
         if kind == 1:
             row[:] = random_data.any_integers(columns)
-        elif kind > 1:  # equals and neighbours, which floats do not tell apart, at one end or just above it
+        elif kind > 1:  # equal and adjacent ints, which are equal as floats
             row[:] = (
                 smallest + random_data.rng.integers(0, 3, columns)
                 if kind < 4
                 else largest - random_data.rng.integers(0, 3, columns)
             )
-        if kind == 3:  # whose difference to the others is no int
+        if kind == 3:  # its difference to the others overflows an int
             row[int(random_data.rng.integers(columns))] = random_data.rng.integers(1, largest)
     if rows and columns:
-        x[int(random_data.rng.integers(rows))] = np.int32(
-            random_data.rng.choice([-7, smallest])
-        )  # a row of equals
+        # A row of equal elements.
+        x[int(random_data.rng.integers(rows))] = np.int32(random_data.rng.choice([-7, smallest]))
         x[int(random_data.rng.integers(rows)), -1] = largest
     return _argmax(random_data, x)
 
@@ -488,8 +487,8 @@ class Bench:
         time_us *= self._factor(device, full_setting)
         run_number = self._times.get(key, 0) + 1
         self._times[key] = run_number
-        # One of every six runs of a setting is slow, so that neither a single run nor a mean tells anything:
-        # where a slow one misleads, it is another one for each claim, and each of them for one or two claims.
+        # One of every six runs of a setting is slow, so that neither a single run nor a mean is reliable. If
+        # a slow run misleads, its number differs from claim to claim: each number misleads once or twice.
         if run_number % 6 == 1:
             offset = (
                 self._number if full_setting[change] == self._misleading_value else self._rng.randrange(30)
@@ -555,8 +554,8 @@ def _claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
             "unroll": rng.choice([2, 8]),
         }
         del setting[change]
-        # Not only true or upside down: some gain, and a little less than is claimed; and no number between
-        # 1.5 and 3 tells those that hold from the others.
+        # Some false claims have a gain a little below the claimed one, and no fixed threshold between 1.5 and
+        # 3 separates true claims from false ones.
         claimed_gain = claimed_gains[index]
         true_margins = (1.05, 1.4)
         false_gains = (claimed_gain / _GAIN_MARGIN / 1.05, 1.1, 0.6, claimed_gain / _GAIN_MARGIN / 1.05)
@@ -643,7 +642,7 @@ def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case
     shapes = (heads, 32), (heads, tokens, 32), (heads, tokens, 32)
     query, keys, values = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
     scale = np.float32(rng.choice([rng.uniform(0.1, 0.3), 1.0, -1.5, rng.uniform(4, 7)]))
-    if rng.random() < 0.4:  # whole scores, thousands above or below 0, which no order of adding rounds
+    if rng.random() < 0.4:  # large integer scores, exact in any order of additions
         query = rng.integers(1, 4, shapes[0]).astype(np.float32)
         offset = 40 * rng.choice([-1, 1], (heads, 1, 1))
         keys = (rng.integers(-3, 4, shapes[1]) + offset).astype(np.float32)
@@ -688,7 +687,7 @@ def _attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale
     rng = random_data.rng
     heads, tokens, _ = keys.shape
     scores = np.einsum("hd,htd->ht", query.astype(float), keys.astype(float)) * float(scale)
-    if tokens > 1000:  # where one alone may have all the weight, the last shares it
+    if tokens > 1000:  # the last token shares the weight of the best one
         best_tokens = scores.argmax(axis=1)
         keys[:, -1] = keys[range(heads), best_tokens]
         scores[:, -1] = scores[range(heads), best_tokens]
@@ -703,7 +702,7 @@ def _attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale
         "heads": heads,
         "tokens": tokens,
     }
-    # Roundings of a score are as large as its products; weights take them up.
+    # Rounding errors of a score are relative to its products, and affect the weights.
     products = np.einsum("hd,htd->ht", np.abs(query).astype(float), np.abs(keys).astype(float))
     error_scale = 16 + np.abs(float(scale)) * products.max(axis=1, keepdims=True)
     near = Near(expected.astype(np.float32), terms * error_scale, ulps=4)

@@ -62,23 +62,25 @@ class Pair:
     """Two kernels that keep the same unit busy."""
 
     shares: tuple[float, float]
-    found: tuple[DiagnosisTable, DiagnosisTable]
+    diagnoses: tuple[DiagnosisTable, DiagnosisTable]
 
     @property
     def provenance(self) -> Provenance:
         """The provenance of the two diagnoses."""
-        return self.found[0].provenance
+        return self.diagnoses[0].provenance
 
     @property
     def alike(self) -> bool:
         """Return whether the symptom of both kernels is the same, but the cause differs."""
-        first, second = self.found
-        return first.bound == second.bound and (first.main is None) != (second.main is None)
+        first_table, second_table = self.diagnoses
+        return first_table.bound == second_table.bound and (first_table.main is None) != (
+            second_table.main is None
+        )
 
     def _table(self) -> Table:
         rows = []
         for name, share, diagnosis_table in zip(
-            ("kernel A", "kernel B"), self.shares, self.found, strict=True
+            ("kernel A", "kernel B"), self.shares, self.diagnoses, strict=True
         ):
             main = diagnosis_table.main
             cause = (
@@ -114,9 +116,9 @@ def same_symptom() -> Pair:
             tables.append(
                 diagnosis(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
             )
-    strided, plain = tables
-    shares = strided.stages["DRAM"] / strided.time_ns, plain.stages["DRAM"] / plain.time_ns
-    return Pair(shares, (strided, plain))
+    strided, unit_stride = tables
+    shares = strided.stages["DRAM"] / strided.time_ns, unit_stride.stages["DRAM"] / unit_stride.time_ns
+    return Pair(shares, (strided, unit_stride))
 
 
 def bets(is_sure: Sequence[bool], right: int = 7) -> float:

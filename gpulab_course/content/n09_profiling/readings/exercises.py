@@ -102,7 +102,7 @@ def _lesson(
     explanation = ": where arithmetic is the roof, the share of the bandwidth says nothing"
     for mistake, lesson in _LESSONS:
         if all(map(_is_close, values, dot_of(launches, format_name, device, **mistake))):
-            # Below another format's peak, the roof is the slope: both mistakes have the same numbers.
+            # If memory is the limit in both formats, both mistakes have the same numbers.
             is_ambiguous = first_two_right and _is_close(values[2], bandwidth_share)
             return f"{explanation}; {lesson}" if is_ambiguous else f": {lesson}"
     if first_two_right:
@@ -141,7 +141,7 @@ def _launches(rng: np.random.Generator, trial: int) -> tuple[list[dict[str, floa
         dram_bytes = 0  # everything was in L2
     ceiling_gflops = min(device["gflops"][format_name], intensity * device["gbps"])
     time_ns = int((2 * fma + add + mul) / ceiling_gflops / float(rng.uniform(0.05, 0.95))) + 1
-    first: dict[str, float] = {
+    first_launch: dict[str, float] = {
         "fma": fma,
         "add": add,
         "mul": mul,
@@ -150,8 +150,8 @@ def _launches(rng: np.random.Generator, trial: int) -> tuple[list[dict[str, floa
         "dram_bytes": dram_bytes,
         "time_ns": time_ns,
     }
-    second = first | {"dram_bytes": dram_bytes // 9, "time_ns": int(0.7 * time_ns) + 1}
-    return [first, second], format_name, device
+    second_launch = first_launch | {"dram_bytes": dram_bytes // 9, "time_ns": int(0.7 * time_ns) + 1}
+    return [first_launch, second_launch], format_name, device
 
 
 ROOFLINE = PythonExercise("09-roofline", "A dot under the roof, by hand", judge_roofline, level="core")
@@ -161,7 +161,7 @@ ROOFLINE = PythonExercise("09-roofline", "A dot under the roof, by hand", judge_
 
 POWER = 0x04 | 0x80  # software power cap, power brake
 HEAT = 0x20 | 0x40  # software and hardware thermal slowdown
-LEAST_SHARE = 0.1  # of the busy time
+LEAST_SHARE = 0.1  # of the busy time, above which a cause counts
 _IDLE = 0x01
 _OTHER_REASONS = (0x02, 0x10, 0x100)
 CAUSES = ("no", "power", "heat")
@@ -173,7 +173,9 @@ def throttled_shares(samples: Samples) -> tuple[float, float]:
 
     Each sample lasts until the next one.
     """
-    busy_s = power_s = heat_s = 0.0
+    busy_s = 0.0
+    power_s = 0.0
+    heat_s = 0.0
     for sample, next_sample in pairwise(samples):
         duration_s = next_sample["time_s"] - sample["time_s"]
         if sample["utilization"] > 0:
@@ -284,7 +286,7 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         "application clocks, sync boost and display clocks were asked for: neither power nor heat."
     )
     short_lesson = "a tenth of the busy time counts, however long the GPU rests."
-    both = "where both held the clocks, the cause is the one that did so for longer."
+    longer_cause_lesson = "where both held the clocks, the cause is the one that did so for longer."
     phase_sessions = [
         ("a GPU that mostly rests", idle_phase(8.0) + work(2.0, clock_share=0.98), idle_lesson),
         ("a GPU that never worked", idle_phase(5.0), idle_lesson),
@@ -309,9 +311,21 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
             work(6.0, 0x02, 0.7) + work(1.0, 0x10) + work(1.0, 0x100),
             other_reason_lesson,
         ),
-        ("power, then heat", work(2.0, 0x04, 0.9, 1.0, 80) + work(5.0, 0x20, 0.7, 0.8, 90), both),
-        ("heat, then power", work(2.0, 0x40, 0.7, 0.6, 92) + work(5.0, 0x04, 0.9, 1.0, 70), both),
-        ("both", work(4.0) + work(2.0, 0x24, 0.6, 1.0, 90) + work(1.0, 0x20, 0.6, 0.8, 90), both),
+        (
+            "power, then heat",
+            work(2.0, 0x04, 0.9, 1.0, 80) + work(5.0, 0x20, 0.7, 0.8, 90),
+            longer_cause_lesson,
+        ),
+        (
+            "heat, then power",
+            work(2.0, 0x40, 0.7, 0.6, 92) + work(5.0, 0x04, 0.9, 1.0, 70),
+            longer_cause_lesson,
+        ),
+        (
+            "both",
+            work(4.0) + work(2.0, 0x24, 0.6, 1.0, 90) + work(1.0, 0x20, 0.6, 0.8, 90),
+            longer_cause_lesson,
+        ),
         (
             "a brake, then a hot board",
             work(1.0, 0x88, 0.4, 0.4) + work(2.0, 0x48, 0.4, 0.6, 95) + work(3.0),
@@ -319,8 +333,11 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         ),
         ("a cap while nothing ran", [*idle_phase(1.0), *capped_idle_phase, *work(5.0)], capped_idle_lesson),
     ]
-    sessions = [(what, _samples_of_phases(rng, phases), lesson) for what, phases, lesson in phase_sessions]
-    for index in rng.permutation(len(sessions))[: len(sessions) // 2]:  # cards of other sizes
+    sessions = [
+        (description, _samples_of_phases(rng, phases), lesson)
+        for description, phases, lesson in phase_sessions
+    ]
+    for index in rng.permutation(len(sessions))[: len(sessions) // 2]:  # smaller cards
         for sample in sessions[int(index)][1]:
             sample["power"] = round(0.15 * sample["power"], 1)
     separate_lesson = (
@@ -345,8 +362,16 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
             _samples_by_second((10, 0x20), (11, 0x04), (79, 0)),
             tenth_lesson,
         ),
-        ("heat in a ninth, a cap in half", _samples_by_second((11, 0x40), (39, 0), (50, 0x80)), both),
-        ("a cap in a ninth, heat in half", _samples_by_second((11, 0x80), (39, 0), (50, 0x40)), both),
+        (
+            "heat in a ninth, a cap in half",
+            _samples_by_second((11, 0x40), (39, 0), (50, 0x80)),
+            longer_cause_lesson,
+        ),
+        (
+            "a cap in a ninth, heat in half",
+            _samples_by_second((11, 0x80), (39, 0), (50, 0x40)),
+            longer_cause_lesson,
+        ),
         (
             "both at once, the cap for longer",
             _samples_by_second((8, 0x24), (6, 0x04), (86, 0)),
@@ -359,9 +384,15 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         ),
         ("heat from the first sample to the last", _samples_by_second((100, 0x20)), thermal_lesson),
     ]
-    alone = "a sample holds until the next one: a single one lasts for no time."
-    sessions.append(("one sample at the cap", _samples_of_phases(rng, work(1.0, 0x04, 0.9, 1.0))[:1], alone))
-    # Few readings in the phase that is held, many beside it, and the other way round.
+    single_sample_lesson = "a sample holds until the next one: a single one lasts for no time."
+    sessions.append(
+        (
+            "one sample at the cap",
+            _samples_of_phases(rng, work(1.0, 0x04, 0.9, 1.0))[:1],
+            single_sample_lesson,
+        )
+    )
+    # Few samples in the throttled phase and many in the other, and vice versa.
     sparse_samples = _samples_of_phases(rng, work(5.0), 0.05) + _samples_of_phases(
         rng, work(5.0, 0x04, 0.8, 1.0), 1.0, 5.0
     )

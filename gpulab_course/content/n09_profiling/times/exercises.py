@@ -23,7 +23,7 @@ from virtualgpu.records import Timeline
 _ANNOTATED = "annotated(layers)"
 
 
-# Ways to call layers, in turn: with a number by name, by position, all by name, with more of either.
+# The ways to call layers: gain by name, by position, all arguments by name, and additional arguments.
 _CALLS: tuple[Callable[[Any, float], tuple[tuple[Any, ...], dict[str, Any]]], ...] = (
     lambda x, gain: ((x,), {"gain": gain}),
     lambda x, gain: ((x, gain), {}),
@@ -56,13 +56,13 @@ class _Layers:
         barrier: threading.Barrier | None = None,
         error: type[BaseException] = LookupError,
     ) -> None:
-        self.thread_ids: list[int] = []  # in which threads
+        self.thread_ids: list[int] = []
         self.argument_texts: list[str] = []
         self._error = error
         functions_by_rounds: dict[int, Callable[..., Any]] = {}
         self.functions = []
         for number, round_count in enumerate(rounds):
-            # Layers of as many rounds are the same function: weights that are shared.
+            # Layers with equal rounds are the same function, like layers that share weights.
             if round_count not in functions_by_rounds or number == broken_layer:
                 functions_by_rounds[round_count] = self._layer(round_count, number == broken_layer, barrier)
             self.functions.append(functions_by_rounds[round_count])
@@ -96,7 +96,7 @@ def run_annotated(
     error = _Stopped if interrupted else LookupError
     layers = _Layers(rounds, broken_layer, barrier, error)
     arrays = [cp.full(64, 0.3, cp.float32) for _ in range(threads)]
-    for round_count in sorted(set(rounds)):  # compiled before
+    for round_count in sorted(set(rounds)):  # compile the kernels
         stages.run(stages.NAMES[round_count % len(stages.NAMES)], arrays[0], 1)
     cp.cuda.Device().synchronize()
     functions = call_here(answer, list(layers.functions), name="annotated", shown=_ANNOTATED)
@@ -111,7 +111,7 @@ def run_annotated(
 
     def run_layers(x: Any) -> None:
         for number, layer in enumerate(functions):
-            begun = host_ns()
+            start_ns = host_ns()
             try:
                 args, keywords = _call_arguments(number, x)
                 if layer(*args, **keywords) is not x:
@@ -122,7 +122,7 @@ def run_annotated(
                 is_expected = number == broken_layer and type(exception) is error
                 if not is_expected or str(exception.args[0]) != "this layer has no weights":
                     raise
-            spans.append((number, threading.get_ident(), begun, host_ns()))
+            spans.append((number, threading.get_ident(), start_ns, host_ns()))
 
     with profile() as report:
         if threads == 1:
@@ -145,7 +145,7 @@ def run_annotated(
         for call in record.calls
         if call.correlation_id in operations
     ]
-    last = max(
+    last_range = max(
         (nvtx_range for nvtx_range in record.ranges if nvtx_range.name == "afterwards"),
         key=lambda nvtx_range: nvtx_range.start_ns,
     )
@@ -165,13 +165,13 @@ def run_annotated(
             nvtx_range.key: (nvtx_range.count, nvtx_range.device_time_total_ns or 0, nvtx_range.operations)
             for nvtx_range in profile_record.ranges
         },
-        "waits": sum(w.count for w in profile_record.waits),
+        "waits": sum(wait.count for wait in profile_record.waits),
         "given": sorted(layers.argument_texts),
         "open": sorted(
             {
                 nvtx_range.name
                 for nvtx_range in record.ranges
-                if nvtx_range.end_ns > last.start_ns and nvtx_range is not last
+                if nvtx_range.end_ns > last_range.start_ns and nvtx_range is not last_range
             }
         ),
     }
@@ -264,8 +264,8 @@ def _judge_ranges(
             "loop's last variables. Make it in a function of its own, which takes the number and the layer."
         )
     if missing:
-        others = [f'"{name}"' for name in ranges if name != "afterwards"]
-        listing = ", ".join(others[:4]) + (" …" if len(others) > 4 else "") or "none"
+        other_names = [f'"{name}"' for name in ranges if name != "afterwards"]
+        listing = ", ".join(other_names[:4]) + (" …" if len(other_names) > 4 else "") or "none"
         raise NotYet(
             f'with {description}, no range has the name "{missing[0]}" (there '
             f"{'are' if listing != 'none' else 'is'} "
@@ -336,7 +336,7 @@ def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str,
     empty_stages = profile(run_stages, [(name, 0, 1, 0) for name in stages.NAMES], warmup=1).record
     walls_ns = {}
     for name in stages.NAMES:
-        # With fewer rounds a call takes a part of its time: but for what it takes without any.
+        # A faster kernel is a call with fewer rounds; the time of an empty call cannot be reduced.
         call_ns, empty_ns = (p.kernel(name).device_time_ns for p in (report.record, empty_stages))
         kept_share = (call_ns / faster[name] - empty_ns) / (call_ns - empty_ns)
         faster_steps = [
@@ -478,7 +478,7 @@ FIRST = PythonExercise("09-first", "Which kernel first?", judge_first, level="wa
 
 # 09-timelines
 
-# Causes of a program's waits, each with the part of its time that may remain without the cause.
+# Causes of a program's waits, each with the largest share of the time that may remain without the cause.
 CAUSES = {"launches": 0.5, "copies": 0.6, "waits": 0.8, "one stream": 0.9}
 _FAULTS = {
     "launches": "its kernels are shorter than the calls that launch them, so the host sets the pace",
@@ -570,7 +570,7 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
         ]
     for version, function in (("before", slow_program), ("after", program)):
         call_values = arguments(key, True, seed + 1)
-        # Other numbers, in arrays of the host that were there before: nothing that was kept is right again.
+        # Other numbers in the same host arrays: results that the program has kept are wrong.
         call_values = (*(_refill(host_arrays, value) for value in call_values),)
         session.cp().cuda.Device().synchronize()
         with timeline() as t, session.cp().cuda.Stream(non_blocking=True) as stream:
@@ -645,25 +645,29 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
                 "for each other by events, there and back."
             )
     _judge_results(key, outcome["after again"], outcome["before again"])
-    before = outcome["before/counts"]
-    after = outcome["after/counts"]
-    remains = {
-        "launches": after["launches"] > before["launches"] // 4,
-        "copies": after["copies"] > before["copies"] // 4,
-        "waits": after["waits"] > 3,
-        "one stream": after["one stream"] < 2,
-    }[cause]
+    counts_before = outcome["before/counts"]
+    counts_after = outcome["after/counts"]
+    remaining_causes = {
+        "launches": counts_after["launches"] > counts_before["launches"] // 4,
+        "copies": counts_after["copies"] > counts_before["copies"] // 4,
+        "waits": counts_after["waits"] > 3,
+        "one stream": counts_after["one stream"] < 2,
+    }
     gain = outcome["before"] / outcome["after"]
     speedup_text = "as fast as before" if 0.95 < gain < 1.05 else f"{gain:.2g} times as fast as before"
-    if remains:
-        counted = {
-            "launches": f"the host still launches {after['launches']} times, as against {before['launches']}",
-            "copies": f"{after['copies']:,} bytes still go to the device, as against {before['copies']:,}",
-            "waits": f"the host still waits {after['waits']} times, as against {before['waits']}",
+    if remaining_causes[cause]:
+        evidence = {
+            "launches": f"the host still launches {counts_after['launches']} times, as against "
+            f"{counts_before['launches']}",
+            "copies": f"{counts_after['copies']:,} bytes still go to the device, as against "
+            f"{counts_before['copies']:,}",
+            "waits": f"the host still waits {counts_after['waits']} times, as against "
+            f"{counts_before['waits']}",
             "one stream": "its long kernels still share one stream",
-        }[cause]
+        }
         raise NotYet(
-            f'program {key}: "{cause}" is right, and it is still there: {counted}; it runs {speedup_text}.'
+            f'program {key}: "{cause}" is right, and it is still there: {evidence[cause]}; it runs '
+            f"{speedup_text}."
         )
     if outcome["after"] > CAUSES[cause] * outcome["before"]:
         raise NotYet(

@@ -160,20 +160,19 @@ class ArrayDescription:
 
 
 Kind = tuple[str, tuple[int, ...], int]  # dtype, shape, device
-Behaviour = tuple[
-    float, float, tuple[float, ...], str
-]  # first call's µs, later ones' µs, delays, how it is wrong
+# The first call's µs, later calls' µs, factors of delay, and the mistake.
+Behaviour = tuple[float, float, tuple[float, ...], str]
 _NAMES = ("blocked", "naive", "split k", "tiles of 16", "tiles of 32", "vectorized")
 _EXPECTED = (1.0, -2.5, 3.25, 0.125, 12.0)
 _WRONG_RESULTS = {
     "last": (*_EXPECTED[:-1], 12.5),
     "first": (1.5, *_EXPECTED[1:]),
     "nan": (*_EXPECTED[:2], float("nan"), *_EXPECTED[3:]),
-    "scaled": _EXPECTED,  # all of it by 1 %
+    "scaled": _EXPECTED,  # every element is scaled by 1 %
     "short": _EXPECTED[:-1],
     "exchanged": (_EXPECTED[1], _EXPECTED[0], *_EXPECTED[2:]),
 }
-_MAX_TIMINGS = 60  # of one candidate and kind
+_MAX_TIMINGS = 60  # of a candidate for one kind
 _TUNER = "tuner(candidates, reference, timed)"
 
 
@@ -200,7 +199,7 @@ class Candidates:
             return [value + index for value in _EXPECTED]
         cold_us, warm_us, delays, mistake = self._behaviour[name][kind]
         if request == "runs":
-            error = 1 + 1e-7 * (list(self._behaviour).index(name) + 1)  # another order of the same sums
+            error = 1 + 1e-7 * (list(self._behaviour).index(name) + 1)  # as if the sums had another order
             error *= 1.01 if mistake == "scaled" else 1
             return [error * (value + index) for value in _WRONG_RESULTS.get(mistake, _EXPECTED)]
         number = self._timed_so_far.get((name, kind), 0)
@@ -357,9 +356,9 @@ def _behaviour(
             if rank:
                 fastest_us = behaviour[ranking[0]][kind][1]
                 warm_us = fastest_us * (0.5 if mistake_of[name] else 1.1 + 0.2 * rank)
-            # The fastest one compiles longest.
+            # The fastest candidate takes longest to compile.
             cold_us = float(40_000 * (1 - 0.2 * rank) * rng.uniform(0.95, 1.05))
-            # Whichever single call of the fastest is looked at, for some kinds it is a disturbed one.
+            # Whichever single call of the fastest candidate is used, for some kinds it is a disturbed call.
             behaviour[name][kind] = (
                 cold_us,
                 warm_us,

@@ -9,7 +9,7 @@ from typing import Any
 from gpulab.views.tables import NOTHING, Table
 from gpulab.words import duration, number, size
 
-_SMALLEST = 2048  # smaller products wait for the host
+_SMALLEST = 2048  # the host limits smaller products
 
 
 def recorded() -> Any:
@@ -26,7 +26,7 @@ def _title(subject: str) -> str:
 
 def ladder() -> Table:
     """Tabulate the TFLOP/s of square products by format: the median of five means of several in a row."""
-    # PyTorch's product of bytes wants the second factor column-major; it was recorded row-major.
+    # PyTorch's int8 product requires a column-major second factor; it was recorded row-major.
     times = {(dtype, n): time_ns for dtype, n, time_ns in recorded()["gemm"] if dtype != "int8"}
     formats = dict.fromkeys(dtype for dtype, _ in times)
     sizes = sorted({n for _, n in times if n >= _SMALLEST})
@@ -83,13 +83,14 @@ def workspace() -> str:
 def tunable() -> str:
     """Describe the candidates among which PyTorch's TunableOp had to choose."""
     record = recorded()["tunable"]
-    counts = listed(record["candidates"])
+    counts = comma_separated(record["candidates"])
     return _title(
         f"torch.cuda.tunable: {record['tuned']} choices out of {counts} candidates each, all of them named "
-        f"{listed(record['names'])}; at most {record['max_tuning_duration_ms']} ms a candidate by default"
+        f"{comma_separated(record['names'])}; at most {record['max_tuning_duration_ms']} ms a candidate by "
+        "default"
     )
 
 
-def listed(values: list[Any]) -> str:
+def comma_separated(values: list[Any]) -> str:
     """Return values as text, separated by commas."""
     return ", ".join(map(str, values))

@@ -26,21 +26,21 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 class Bug:
     """A bug: the changes to the solution, and the other kinds of fault that are also right answers."""
 
-    what: str
+    name: str
     changes: tuple[tuple[str, str], ...]
     also: tuple[str, ...] = ()
 
     def program(self, solution: str) -> str:
         """Return the solution with the bug in it, without comments, which would reveal the intention."""
-        for right, wrong in self.changes:
-            assert solution.count(right) == 1, (self.what, right)
-            solution = solution.replace(right, wrong)
+        for original, replacement in self.changes:
+            assert solution.count(original) == 1, (self.name, original)
+            solution = solution.replace(original, replacement)
         lines = [line.partition("//")[0].rstrip() for line in solution.splitlines()]
         return "\n".join(line for line in lines if line.strip()) + "\n"
 
 
-def _bug(what: str, *changes: tuple[str, str], also: tuple[str, ...] = ()) -> Bug:
-    return Bug(what, changes, also)
+def _bug(name: str, *changes: tuple[str, str], also: tuple[str, ...] = ()) -> Bug:
+    return Bug(name, changes, also)
 
 
 _GUARD = ("    if (i < n) {\n        y[i] = a * x[i] + y[i];\n    }", "    y[i] = a * x[i] + y[i];")
@@ -285,7 +285,7 @@ def repair(rng: Random, name: str) -> Drawn:
             "Said which tool would have found it.",
         ),
         sentence="Here is the line, here the smallest input that shows it, and this change makes it right for all.",
-        parameters={"exercise": name, "bug": bug.what},
+        parameters={"exercise": name, "bug": bug.name},
     )
 
 

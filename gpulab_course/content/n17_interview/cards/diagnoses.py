@@ -29,7 +29,7 @@ HARDLY = 1.15
 SURELY = 1.35
 """Around what is worth fixing (1.25), where either answer is right."""
 _TRIES = 12
-_MODULES = (laid_out,)  # its families are listed once it is imported
+_MODULES = (laid_out,)  # importing it registers its families
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,8 @@ def run_case(case: Case) -> Hidden:
 
 def kernel_source(code: str, name: str) -> str:
     """Return the source of one kernel of a pair, without the other kernel."""
-    head, _, rest = code.partition(f'extern "C" __global__ void {name}')
-    return f'{head}extern "C" __global__ void {name}' + rest.partition('extern "C"')[0]
+    head, _, remainder = code.partition(f'extern "C" __global__ void {name}')
+    return f'{head}extern "C" __global__ void {name}' + remainder.partition('extern "C"')[0]
 
 
 def diagnose(rng: Random, cause: str) -> Drawn:
@@ -160,8 +160,8 @@ def diagnose(rng: Random, cause: str) -> Drawn:
     kernel_case = draw_hidden(rng, cause)
     other_names = [name for name in NAMES.values() if name != kernel_case.cause]
     symptom = BOUND.get(kernel_case.table.bound, ("compute-bound", ""))[0]
-    others = rng.sample([name for name in other_names if name != symptom], 3)
-    choices = {kernel_case.cause, *others, *([symptom] if symptom not in NAMES.values() else [])}
+    wrong_names = rng.sample([name for name in other_names if name != symptom], 3)
+    choices = {kernel_case.cause, *wrong_names, *([symptom] if symptom not in NAMES.values() else [])}
     if kernel_case.cause != NOTHING:
         choices.add(NOTHING)
     choice_list = sorted(choices)
@@ -219,7 +219,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
 
 
 def _card(card_number: int, cause: str) -> Card:
-    # The key must not tell the cause.
+    # The key must not reveal the cause.
     draw_questions: Callable[[Random], Any] = partial(diagnose, cause=cause)
     level = "L5" if cause in ("in flight", "latency", "grid", SOUND) else "L4"
     return Card(f"diagnose-{card_number:02}", "diagnose", level, "A hidden kernel", draw_questions, ("09",))

@@ -20,10 +20,10 @@ from gpulab_course.teach.judge.verdict import Verdict
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Dim3
 
-# The worth of an answer that fails in a stage.
-_WORTH = {"results": 0.0, "orders": 0.25, "hazards": 0.35, "budget": 0.6, "parallelism": 0.5}
-# An interview limits instructions less closely than an exercise does. And with a launch of one's own a
-# thread may compute several elements, so that few warps have more to do each.
+# The score of an answer that fails in a stage.
+_SCORES = {"results": 0.0, "orders": 0.25, "hazards": 0.35, "budget": 0.6, "parallelism": 0.5}
+# An interview limits instructions less strictly than an exercise does. With the candidate's own launch, a
+# thread may compute several elements, so that fewer warps do more work each.
 _SLACK = 6.0
 _BUSIEST = 40.0
 _MOST_THREADS = 1024
@@ -70,7 +70,7 @@ def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Out
         not verdict.stages or verdict.message.endswith(f"keep the given list: {kernel_exercise.signature}.")
     ):
         raise UntriedError(f"Nothing is locked: {verdict.message}")
-    score = 1.0 if verdict else _WORTH.get(verdict.failed_stage, 0.0)
+    score = 1.0 if verdict else _SCORES.get(verdict.failed_stage, 0.0)
     stages = ", ".join(f"{stage.name} {stage.state}" for stage in verdict.stages)
     return Outcome(score, verdict.passed, verdict.message, f"judged as {name}: {stages}")
 
@@ -103,8 +103,8 @@ def _square_block(block: Dim3) -> Dim3:
     return (32, 32, 1) if prod(block) > 256 else (16, 16, 1)
 
 
-# By exercise: which block of a candidate the course's own solution can be launched with, for comparison, or
-# another one. What is not here has no launch to choose: the task itself is about any launch.
+# The block with which the course's own solution is launched for comparison, by exercise: the candidate's
+# block or another one. For other exercises the launch cannot be chosen, because they allow any launch.
 CONVENTIONS: dict[str, Callable[[Dim3], Dim3]] = {
     "02-index": _any_block,
     "03-bins": _linear_block,
@@ -183,7 +183,8 @@ def _dim3(name: str, sides: Any) -> Dim3:
     side_list = list(sides) if isinstance(sides, tuple | list) else [sides]
     if not (1 <= len(side_list) <= 3 and all(isinstance(n, int | np.integer) and n >= 0 for n in side_list)):
         raise ValueError(f"{name} is {sides!r}: give one to three integers, such as (32, 8).")
-    x, y, z = (*map(int, side_list), 1, 1)[:3]
+    padded_sides = [*map(int, side_list), 1, 1]
+    x, y, z = padded_sides[:3]
     if name == "block" and not prod((x, y, z)):
         raise ValueError("A block has at least one thread.")
     return x, y, z
@@ -220,7 +221,7 @@ COSTS = "the results are right, but it moves or waits more than it has to"
 IDLE = "the results are right, but few threads do the work"
 FAULTS = (RESULTS, RACE, MEMORY, ENDLESS, COSTS, IDLE)
 _TOOLS = {"race": RACE, "sync": ENDLESS}
-# What else stops a launch says nothing of the program, such as registers that one device does not have.
+# Other faults, such as too many registers for one device, are not faults of the program.
 _STOPS = dict.fromkeys(("out of bounds", "misaligned"), MEMORY) | dict.fromkeys(
     ("endless", "barrier deadlock", "divergent barrier", "lanes missing", "lane outside its mask"), ENDLESS
 )

@@ -17,7 +17,7 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import Provenance
 from virtualgpu.records.launch.causes import CauseKind
 
-# Large enough for a launch not to be most of the time.
+# Large enough that the launch is not most of the time.
 _SIZES = {
     "transpose": (2048, 2048),
     "reduction": (1 << 22,),
@@ -56,7 +56,7 @@ def is_refuted(diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTabl
     )
 
 
-# By stage, the cause that the next kernel has improved if it makes this stage shorter.
+# The cause that the next kernel has improved if it shortens a stage, by stage.
 _STAGES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency", "issue": "compute"}
 
 
@@ -151,14 +151,14 @@ def _summary(times_ns: dict[str, float]) -> str:
     steps = list(itertools.pairwise(names))
     gain = times_ns[names[0]] / min(times_ns.values())
     faster = [
-        f"`{new}` ({number(times_ns[old] / times_ns[new])} ×)"
-        for old, new in steps
-        if times_ns[old] >= MIN_GAIN * times_ns[new]
+        f"`{rung}` ({number(times_ns[previous] / times_ns[rung])} ×)"
+        for previous, rung in steps
+        if times_ns[previous] >= MIN_GAIN * times_ns[rung]
     ]
     slower = [
-        f"`{new}` ({number(times_ns[new] / times_ns[old])} ×)"
-        for old, new in steps
-        if times_ns[new] >= MIN_GAIN * times_ns[old]
+        f"`{rung}` ({number(times_ns[rung] / times_ns[previous])} ×)"
+        for previous, rung in steps
+        if times_ns[rung] >= MIN_GAIN * times_ns[previous]
     ]
     summary = (
         f"The best is {number(gain)} times as fast as the first. Large steps: {listing(faster) or 'none'}."

@@ -119,7 +119,7 @@ def registers_card(rng: Random) -> Drawn:
 
     def warp_limit(name: str) -> Found:
         device_info = info(name)
-        # Of a warp: rounded up to units of 256 registers (CUDA's occupancy rules since compute capability 3).
+        # Rounded up to units of 256 registers per warp (CUDA's occupancy rules since compute capability 3).
         registers_per_warp = -(-registers_per_thread * 32 // 256) * 256
         value = device_info.registers_per_sm // registers_per_warp // 4 * 4
         return Found(
@@ -351,7 +351,7 @@ def all_reduce_card(rng: Random) -> Drawn:
     mib = rng.choice([256, 512, 1024])
 
     def ring() -> Found:
-        # Each rank's buffer in `gpus` chunks; bytes that rank 0 sends, step by step.
+        # Each rank's buffer has `gpus` chunks. Count the MiB that rank 0 sends, step by step.
         chunk = mib / gpus
         sent = 0.0
         for _ in range(gpus - 1):  # reduce-scatter

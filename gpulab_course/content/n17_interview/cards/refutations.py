@@ -288,7 +288,7 @@ def _diverging_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
     )
 
 
-# KiB of unused shared memory for each block of 128 threads: with some of the warps left, and with few.
+# KiB of unused shared memory per block of 128 threads: a moderate and a low occupancy.
 _UNUSED_KIB = {"A100": (12, 32), "H100": (20, 48), "L40S": (12, 48), "RTX 4090": (12, 48)}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 DEVICES = ("T4", "A100", "RTX 4090", "H100", "H200", "L40S", "RTX 3090")
 SMS = {"T4": 40, "A100": 108, "RTX 4090": 128, "H100": 132, "H200": 132, "L40S": 142, "RTX 3090": 82}
-THREADS = {"T4": 1024, "A100": 2048, "H100": 2048, "H200": 2048}  # of an SM; 1,536 of the others
+THREADS = {"T4": 1024, "A100": 2048, "H100": 2048, "H200": 2048}  # per SM; 1,536 for other devices
 Shape = int | tuple[int, int]
 
 
@@ -324,13 +324,13 @@ def records_of_a_thread(rng: random.Random) -> Case:
     fields = rng.choice([8, 16])
     n = rng.choice([1 << 17, 1 << 18])
 
-    def body(at: str) -> str:
+    def body(index: str) -> str:
         return f"""    __shared__ float s[128 * {fields}];
-    for (int k = 0; k < {fields}; k++) s[{at}] = x[i] + k;
+    for (int k = 0; k < {fields}; k++) s[{index}] = x[i] + k;
     __syncthreads();
     float v = 0;
     for (int r = 0; r < 8; r++)
-        for (int k = 0; k < {fields}; k++) {{ v += s[{at}]; s[{at}] = v; }}
+        for (int k = 0; k < {fields}; k++) {{ v += s[{index}]; s[{index}] = v; }}
     y[i] = v;"""
 
     code = _source(
@@ -346,12 +346,12 @@ def strided_table(rng: random.Random) -> Case:
     stride = rng.choice([4, 8, 16])
     n = rng.choice([1 << 18, 1 << 19])
 
-    def body(at: str) -> str:
+    def body(index: str) -> str:
         return f"""    __shared__ float t[128 * {stride}];
     for (int k = threadIdx.x; k < 128 * {stride}; k += 128) t[k] = x[k];
     __syncthreads();
     float s = 0;
-    for (int r = 0; r < 64; r++) s += t[{at}];
+    for (int r = 0; r < 64; r++) s += t[{index}];
     y[i] = s;"""
 
     code = _source(
@@ -436,14 +436,14 @@ def counted_matches(rng: random.Random) -> Case:
 def local_histogram(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 16, 1 << 17])
-    end = "    float s = 0;\n    for (int k = 0; k < 16; k++) s += k * {0};\n    y[i] = s;"
+    last_lines = "    float s = 0;\n    for (int k = 0; k < 16; k++) s += k * {0};\n    y[i] = s;"
     code = _source(
         "const int* x, float* y, int n",
         "    int c[16];\n    for (int k = 0; k < 16; k++) c[k] = 0;\n"
-        "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15]++;\n" + end.format("c[k]"),
+        "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15]++;\n" + last_lines.format("c[k]"),
         "    __shared__ int c[16][128];\n    for (int k = 0; k < 16; k++) c[k][threadIdx.x] = 0;\n"
         "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15][threadIdx.x]++;\n"
-        + end.format("c[k][threadIdx.x]"),
+        + last_lines.format("c[k][threadIdx.x]"),
     )
     shape = n // 128, 128, 0
     values = np.random.default_rng(n).integers(0, 16, n * 64).astype(np.int32)
@@ -478,15 +478,15 @@ def local_queue(rng: random.Random) -> Case:
     n = rng.choice([1 << 17, 1 << 18])
     rounds = rng.choice([64, 96])
 
-    def body(declared: str, at: str) -> str:
-        return f"""    {declared}
-    for (int k = 0; k < 16; k++) {at.format("k")} = x[i] + k;
+    def body(declaration: str, element: str) -> str:
+        return f"""    {declaration}
+    for (int k = 0; k < 16; k++) {element.format("k")} = x[i] + k;
     int head = i & 15;
     for (int k = 0; k < {rounds}; k++) {{
-        {at.format("head & 15")} += {at.format("(head + 5) & 15")};
+        {element.format("head & 15")} += {element.format("(head + 5) & 15")};
         head += 3;
     }}
-    y[i] = {at.format("head & 15")};"""
+    y[i] = {element.format("head & 15")};"""
 
     code = _source(
         "const float* x, float* y, int n",

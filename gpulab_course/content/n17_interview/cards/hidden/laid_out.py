@@ -54,7 +54,7 @@ def uneven_rounds(rng: random.Random) -> Case:
     )
     rounds = np.random.default_rng(n).integers(1, 32 * max_rounds, n).astype(np.int32)
     rounds[::32] = 32 * max_rounds
-    # Of a length in each warp, and of all lengths in each block.
+    # Equal lengths within each warp, and all lengths within each block.
     sorted_rounds = np.sort(rounds).reshape(-1, n // 256, 32) if n % 8192 == 0 else np.sort(rounds)
     shape = n // 256, 256, 0
     return Case(
@@ -507,14 +507,14 @@ def accurate_functions(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     rounds = rng.choice([4, 8])
     n = rng.choice([1 << 18, 1 << 19])
-    first, second = rng.sample(["exp", "sin", "cos", "pow"], 2)
+    first_function, second_function = rng.sample(["exp", "sin", "cos", "pow"], 2)
 
     def call_text(name: str, prefix: str) -> str:
         return f"{prefix}{name}f(v{', 1.7f' if name == 'pow' else ''})"
 
     def body(prefix: str) -> str:
         return f"""    float v = x[i] + 0.5f;
-    for (int k = 0; k < {rounds}; k++) v = fabsf({call_text(first, prefix)}) * 0.4f + fabsf({call_text(second, prefix)}) * 0.5f;
+    for (int k = 0; k < {rounds}; k++) v = fabsf({call_text(first_function, prefix)}) * 0.4f + fabsf({call_text(second_function, prefix)}) * 0.5f;
     y[i] = v;"""
 
     shape = n // 256, 256, 0
