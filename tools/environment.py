@@ -40,13 +40,13 @@ def fingerprint(files: Iterable[bytes], python: str, cuda_extra: str, root: str)
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def missing_groups(stamp: dict[str, object] | None, key: str, wanted: set[str]) -> set[str] | None:
+def missing_groups(stamp: dict[str, object] | None, key: str, groups: set[str]) -> set[str] | None:
     """Return the dependency groups to install, or None when the stamped environment has them all."""
     if stamp is None or stamp.get("key") != key:
-        return wanted
+        return groups
     listed = stamp.get("groups")
     have = {str(name) for name in listed} if isinstance(listed, list) else set()
-    return None if wanted <= have else wanted | have
+    return None if groups <= have else groups | have
 
 
 def requirements(groups: Iterable[str], cuda_extra: str) -> list[str]:
@@ -78,26 +78,26 @@ def python_of(venv: Path) -> Path:
 def version_of(venv: Path) -> str | None:
     """The version of an environment's Python, such as ``3.11``; None if there is no environment."""
     try:
-        found = re.search(r"^version\s*=\s*(\d+\.\d+)", (venv / "pyvenv.cfg").read_text(), re.MULTILINE)
+        match = re.search(r"^version\s*=\s*(\d+\.\d+)", (venv / "pyvenv.cfg").read_text(), re.MULTILINE)
     except OSError:
         return None
-    return found[1] if found else None
+    return match[1] if match else None
 
 
 def works(python: Path) -> bool:
     """Whether the environment's Python starts and has pip (a moved environment has neither)."""
     try:
-        asked = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, timeout=60)
+        process = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return False
-    return asked.returncode == 0
+    return process.returncode == 0
 
 
 def create(venv: Path) -> None:
     """Make the environment afresh."""
     print(f"Making an environment in {venv} with Python {sys.version.split()[0]} ...", flush=True)
-    made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)])
-    if made.returncode != 0:
+    process = subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)])
+    if process.returncode != 0:
         raise SystemExit("Python's venv module failed. On Debian or Ubuntu: apt-get install python3-venv")
 
 
@@ -118,21 +118,21 @@ def main(arguments: list[str] | None = None) -> None:
             "Name another one: make lab PYTHON=python3.12"
         )
     venv = Path(options.venv).absolute()
-    cuda_extra, why = pick_cuda.choose(pick_cuda.from_libcuda() or pick_cuda.from_nvidia_smi(), os.environ)
+    cuda_extra, reason = pick_cuda.choose(pick_cuda.from_libcuda() or pick_cuda.from_nvidia_smi(), os.environ)
     python_version = ".".join(str(part) for part in sys.version_info[:2])
-    there = version_of(venv)
-    if there and options.keep_python:
-        python_version = there
+    existing_version = version_of(venv)
+    if existing_version and options.keep_python:
+        python_version = existing_version
     files = [file.read_bytes() for file in project_files()]
     key = fingerprint(files, python_version, cuda_extra, str(ROOT))
-    wanted = {name for name in options.groups.split(",") if name}
+    groups = {name for name in options.groups.split(",") if name}
     python = python_of(venv)
-    install = missing_groups(read_stamp(venv) if python.exists() else None, key, wanted)
+    install = missing_groups(read_stamp(venv) if python.exists() else None, key, groups)
     if install is None:
         return
-    if there != python_version or not works(python):
+    if existing_version != python_version or not works(python):
         create(venv)
-    print(why, flush=True)
+    print(reason, flush=True)
     print("Installing gpulab (the first time takes a few minutes) ...", flush=True)
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-qq"]
     pip += requirements(install, cuda_extra)

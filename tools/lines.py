@@ -36,8 +36,8 @@ def code_lines(text: str, kind: str) -> int:
         ``".py"``, ``".js"`` or ``".css"``.
     """
     if kind != ".py":
-        bare = _SCRIPT.sub(lambda match: match["text"] or re.sub(r"[^\n]", "", match[0]), text)
-        return sum(bool(line.strip()) for line in bare.splitlines())
+        scripts_only = _SCRIPT.sub(lambda match: match["text"] or re.sub(r"[^\n]", "", match[0]), text)
+        return sum(bool(line.strip()) for line in scripts_only.splitlines())
     code_line_numbers: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in _NOT_CODE:

@@ -81,9 +81,9 @@ def choose(version: Version | None, environment: Mapping[str, str]) -> tuple[str
 
 def main() -> None:
     """Print the choice for this machine."""
-    extra, why = choose(from_libcuda() or from_nvidia_smi(), os.environ)
+    extra, reason = choose(from_libcuda() or from_nvidia_smi(), os.environ)
     print(extra)
-    print(why, file=sys.stderr)
+    print(reason, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -156,14 +156,14 @@ def jupyterlab(folder: Path, environment: dict[str, str]) -> Iterator[str]:
 def run_all(page: Any) -> None:
     """Run all cells; asked too early, before the kernel is there, JupyterLab does nothing."""
     page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=CELL_TIMEOUT_MS)
-    started = page.locator(".jp-Cell").first.locator(".jp-InputPrompt").filter(has_text=re.compile(r"[*\d]"))
+    prompt = page.locator(".jp-Cell").first.locator(".jp-InputPrompt").filter(has_text=re.compile(r"[*\d]"))
     for _ in range(5):
         if page.locator(".jp-Dialog").count():  # a slow kernel makes JupyterLab ask
             page.keyboard.press("Escape")
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
         page.wait_for_timeout(3000)
-        if started.count():
+        if prompt.count():
             return
     raise SystemExit("JupyterLab did not run the cells.")
 

@@ -80,10 +80,10 @@ def tee(command: list[str], environment: dict[str, str], show: Show = shown) -> 
 
 def counts(line: str) -> dict[str, int]:
     """Read one of pytest's closing lines or more, such as ``3 passed, 1 skipped in 0.5s``."""
-    found: Counter[str] = Counter()
+    numbers: Counter[str] = Counter()
     for number, name in PYTEST_COUNT.findall(line):
-        found[name.removesuffix("s") if name == "errors" else name] += int(number)
-    return dict(found)
+        numbers[name.removesuffix("s") if name == "errors" else name] += int(number)
+    return dict(numbers)
 
 
 def pytest(*arguments: str) -> list[str]:
@@ -140,8 +140,8 @@ def fast() -> list[list[str]]:
 def notebook_cells() -> list[list[str]]:
     # Lax: a cell must run; its output is compared only where the cell asks for it (NBVAL_CHECK_OUTPUT).
     options = ("--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "-p", "no:cacheprovider")
-    named = notebooks()
-    return [pytest("-p", "tests.kernels", *options, *named)] if named else []
+    paths = notebooks()
+    return [pytest("-p", "tests.kernels", *options, *paths)] if paths else []
 
 
 def browser() -> list[list[str]]:
@@ -278,10 +278,10 @@ def stage_environment(scratch: str) -> dict[str, str]:
 def kernel_obstacle(environment: dict[str, str]) -> str:
     """Why nothing can run, said once instead of by each cell and test; empty if it can."""
     command = [sys.executable, "-c", "from gpulab import cp; cp.arange(3)"]
-    tried = subprocess.run(command, cwd=ROOT / "notebooks", env=environment, capture_output=True, text=True)
-    if tried.returncode == 0:
+    process = subprocess.run(command, cwd=ROOT / "notebooks", env=environment, capture_output=True, text=True)
+    if process.returncode == 0:
         return ""
-    last = (tried.stderr.strip().splitlines() or [f"exit status {tried.returncode}"])[-1]
+    last = (process.stderr.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
     return f"Nothing can run: {sys.executable} cannot use gpulab in a notebook ({last})"
 
 
@@ -329,10 +329,10 @@ def merged(results: list[Result]) -> Result:
     """The parts of a stage as one."""
     return Result(
         results[0].name,
-        all(each.ok for each in results),
-        sum(each.seconds for each in results),
-        "; ".join(each.closing for each in results if each.closing),
-        sum(each.processor_s for each in results),
+        all(result.ok for result in results),
+        sum(result.seconds for result in results),
+        "; ".join(result.closing for result in results if result.closing),
+        sum(result.processor_s for result in results),
     )
 
 
@@ -345,7 +345,7 @@ def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
     """Run stages side by side so that no core is idle; what runs beside others is shown when it has ended."""
     names = list(dict.fromkeys(stages))
     give_way = aside if IN_FRONT in names and len(names) > 1 else list
-    found: dict[str, list[Result]] = {name: [] for name in names}
+    results_by_name: dict[str, list[Result]] = {name: [] for name in names}
     left = deque(
         (name, [give_way(command) for command in commands])
         for name in names
@@ -356,10 +356,10 @@ def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
     telling = threading.Lock()
 
     def told(name: str, commands: list[list[str]] | None = None) -> None:
-        said: list[str] = []
-        found[name].append(run(name, environment, shown if live else said.append, commands))
+        messages: list[str] = []
+        results_by_name[name].append(run(name, environment, shown if live else messages.append, commands))
         with telling:
-            shown("\n".join(said))
+            shown("\n".join(messages))
 
     def go_on() -> None:
         while True:
@@ -369,20 +369,20 @@ def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
                 return
             told(name, commands)
 
-    with ThreadPoolExecutor(cores() + 2) as beside:
-        running = [beside.submit(told, IN_FRONT)] if IN_FRONT in names else []
+    with ThreadPoolExecutor(cores() + 2) as executor:
+        running = [executor.submit(told, IN_FRONT)] if IN_FRONT in names else []
         try:
-            running += [beside.submit(go_on) for _ in range(cores() > 1)]
+            running += [executor.submit(go_on) for _ in range(cores() > 1)]
             for name in names:
                 if name in SPREAD:
                     commands = [give_way(command) for command in STAGES[name]()]
-                    found[name].append(run(name, environment, shown, commands))
-            running += [beside.submit(go_on) for _ in range(max(cores() - 1, 1))]
-            for each in running:
-                each.result()
+                    results_by_name[name].append(run(name, environment, shown, commands))
+            running += [executor.submit(go_on) for _ in range(max(cores() - 1, 1))]
+            for future in running:
+                future.result()
         finally:
             left.clear()
-    return [merged(found[name]) for name in names]
+    return [merged(results_by_name[name]) for name in names]
 
 
 def summarise(results: list[Result]) -> str:
@@ -393,10 +393,10 @@ def summarise(results: list[Result]) -> str:
         state = "ok" if result.ok else "FAILED"
         times = f"{result.seconds:6.0f} s {result.processor_s:6.0f} s of processors"
         lines.append(f"{result.name:10} {state:7} {times}  {result.closing}")
-        found = counts(result.closing)
-        total["passed"] += found.get("passed", 0)
-        total["failed"] += found.get("failed", 0) + found.get("error", 0)
-        total["skipped"] += found.get("skipped", 0)
+        numbers = counts(result.closing)
+        total["passed"] += numbers.get("passed", 0)
+        total["failed"] += numbers.get("failed", 0) + numbers.get("error", 0)
+        total["skipped"] += numbers.get("skipped", 0)
     lines.append(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     return "\n".join(lines)
 

@@ -216,15 +216,15 @@ def _runs(observations: Sequence[Observation[Any]]) -> list[list[Observation[Any
                 observation
             )
     runs += observations_by_warp.values()
-    others = [
+    other_runs = [
         observation
         for observation in observations
         if not isinstance(observation, Hazards | Warp | Block | Accesses)
     ]
-    if others and observations_by_warp:
-        runs[-1] += others
-    elif others:
-        runs.append(others)
+    if other_runs and observations_by_warp:
+        runs[-1] += other_runs
+    elif other_runs:
+        runs.append(other_runs)
     return runs
 
 

@@ -186,8 +186,8 @@ class Recorded(Pictured, Generic[R]):
             return self._sentence()
         if self._is_going:
             return f"{self._what.capitalize()} that is being recorded."
-        shown = " or display it" if self._display else ""
-        return f"{self._what.capitalize()} that has not begun: write `{self._write}`{shown}."
+        display_hint = " or display it" if self._display else ""
+        return f"{self._what.capitalize()} that has not begun: write `{self._write}`{display_hint}."
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
         if self._display and self._is_new:
@@ -239,8 +239,8 @@ class Sampled(Recorded[R], what="recording", write=""):
             super().stop()
             self._show_state()
 
-    def _switch(self, how: str) -> None:
-        getattr(self._going().sampler, how)()
+    def _switch(self, action: str) -> None:
+        getattr(self._going().sampler, action)()
         self._show_state()
 
     def _going(self) -> Any:

@@ -87,8 +87,8 @@ def access(
     answer = session.observe(launch, Accesses(*launch.warp_position(block_index, warp)))
     lines = sorted({access.line for access in answer.record.counters.accesses if access.requests})
     if line is not None and line not in lines:
-        named = ", ".join(map(str, lines)) or "none does"
+        line_texts = ", ".join(map(str, lines)) or "none does"
         raise ValueError(
-            f"Line {line} of the kernel accesses no memory in this launch. Lines that do: {named}."
+            f"Line {line} of the kernel accesses no memory in this launch. Lines that do: {line_texts}."
         )
     return views.AccessMicroscope(answer.record, line=line, note=answer.note)

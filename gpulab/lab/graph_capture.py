@@ -146,11 +146,11 @@ def shapes(result: Any) -> list[tuple[Any, Any]]:
     return [(array.shape, array.dtype) for array in arrays_in(result, session.cp().ndarray)]
 
 
-def check_shapes(first: list[tuple[Any, Any]], then: list[tuple[Any, Any]]) -> None:
+def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> None:
     """Raise an error for a function whose second result has other shapes: its graph would repeat only one."""
-    if first != then:
+    if first != second:
         raise ValueError(
-            f"fn returned arrays of {_kinds(first)} in the warm-up and of {_kinds(then)} in the capture: a "
+            f"fn returned arrays of {_kinds(first)} in the warm-up and of {_kinds(second)} in the capture: a "
             "graph has one set of shapes. Let fn depend on its arguments alone."
         )
 

@@ -75,10 +75,10 @@ def _timed(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float,
     run()
     stream.synchronize()
     begin = stream.record()
-    started = clock()
+    start = clock()
     for _ in range(repeats):
         run()
-    host_ns = clock() - started
+    host_ns = clock() - start
     end = stream.record()
     end.synchronize()
     return cp.cuda.get_elapsed_time(begin, end) * 1e6 / repeats, host_ns / repeats

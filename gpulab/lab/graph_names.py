@@ -60,13 +60,13 @@ def named_arrays(
     names.look(caller)
     for array, parameter in zip(arrays, _parameter_names(fn, len(arrays)), strict=True):
         name = names.array(id(array))
-        meant = partial(look_up, name, caller.f_globals)
-        named = Named(name or parameter, array, meant if meant() is array else None, parameter)
-        by_name.setdefault(named.name, named)
-    for name, value, now in _outer_variables(fn):
-        if isinstance(value, ndarray) and not any(value is known.array for known in by_name.values()):
+        lookup = partial(look_up, name, caller.f_globals)
+        entry = Named(name or parameter, array, lookup if lookup() is array else None, parameter)
+        by_name.setdefault(entry.name, entry)
+    for name, value, value_now in _outer_variables(fn):
+        if isinstance(value, ndarray) and not any(value is existing.array for existing in by_name.values()):
             name = names.array(id(value)) or name
-            by_name.setdefault(name, Named(name, value, now))
+            by_name.setdefault(name, Named(name, value, value_now))
     return tuple(by_name.values())
 
 

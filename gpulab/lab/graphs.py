@@ -129,10 +129,10 @@ class CapturedGraph(Pictured):
         """Find names for arrays that only the nodes use, such as a model's weights."""
         captured = self._alive
         ndarray = session.cp().ndarray
-        known = [*(name.record() for name in self._names.values()), *_outputs(captured.result, ndarray)]
+        arrays = [*(name.record() for name in self._names.values()), *_outputs(captured.result, ndarray)]
         used = {address for node in captured.record.nodes for address in node.addresses}
-        rest = {address for address in used if not any(address in array for array in known)}
-        for name in global_arrays(fn, rest, ndarray):
+        unnamed = {address for address in used if not any(address in array for array in arrays)}
+        for name in global_arrays(fn, unnamed, ndarray):
             self._names.setdefault(name.name, name)
 
     # Launching
@@ -182,13 +182,13 @@ class CapturedGraph(Pictured):
         """
         if len(inputs) != len(self.arrays):
             raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, and {len(inputs)} came.")
-        for number, (new, own) in enumerate(zip(inputs, self.arrays, strict=True), 1):
-            _same_kind(f"Input {number}", own, new)
+        for number, (new, array) in enumerate(zip(inputs, self.arrays, strict=True), 1):
+            _same_kind(f"Input {number}", array, new)
         captured = self._alive
         with self._here():
-            for new, own in zip(inputs, self.arrays, strict=True):
-                if new is not own:
-                    own[...] = new
+            for new, array in zip(inputs, self.arrays, strict=True):
+                if new is not array:
+                    array[...] = new
             captured.graph.launch()
         return captured.result
 
@@ -213,8 +213,8 @@ class CapturedGraph(Pictured):
         """Nodes, edges and named arrays, with the parameters of the next launch."""
         captured = self._alive
         arrays = [name.record() for name in self._names.values()]
-        known = {array.address for array in arrays}
-        arrays += [a for a in _outputs(captured.result, session.cp().ndarray) if a.address not in known]
+        addresses = {array.address for array in arrays}
+        arrays += [a for a in _outputs(captured.result, session.cp().ndarray) if a.address not in addresses]
         record = replace(captured.record, arrays=tuple(arrays))
         return replace(record, dangling=self._dangling(record, {}))
 
@@ -231,11 +231,11 @@ class CapturedGraph(Pictured):
         """
         return self._dangling(self.record, self._by_name(now))
 
-    def _dangling(self, record: GraphRecord, now: Mapping[str, Any]) -> tuple[DanglingArray, ...]:
+    def _dangling(self, record: GraphRecord, current_arrays: Mapping[str, Any]) -> tuple[DanglingArray, ...]:
         dangling = []
         ndarray = session.cp().ndarray
         for array, name in zip(record.arrays, self._names.values(), strict=False):
-            value = now.get(name.name, name.now)
+            value = current_arrays.get(name.name, name.now)
             nodes = record.users(array)
             if value is name.array or not nodes:
                 continue
@@ -308,13 +308,16 @@ class CapturedGraph(Pictured):
         TypeError
             For a name that the graph does not know.
         """
-        own = {name.parameter: name.name for name in self._names.values()}
-        named = {key if key in self._names else own.get(key, key): array for key, array in arrays.items()}
-        if unknown := named.keys() - self._names.keys():
+        names_by_parameter = {name.parameter: name.name for name in self._names.values()}
+        arrays_by_name = {
+            key if key in self._names else names_by_parameter.get(key, key): array
+            for key, array in arrays.items()
+        }
+        if unknown := arrays_by_name.keys() - self._names.keys():
             raise TypeError(
                 f"The graph knows no array called {_listed(unknown)}; it has {_listed(self._names)}."
             )
-        return named
+        return arrays_by_name
 
     def _rebind(self, name: Named, array: Any) -> None:
         captured = self._alive
@@ -325,7 +328,7 @@ class CapturedGraph(Pictured):
             if moves:
                 self._set(node.moved(moves))
         self._names[name.name] = name.moved(array)
-        self.arrays = tuple(array if present is name.array else present for present in self.arrays)
+        self.arrays = tuple(array if current is name.array else current for current in self.arrays)
 
     def _set(self, node: GraphNode) -> None:
         captured = self._alive
@@ -394,13 +397,13 @@ def _outputs(result: Any, ndarray: type) -> list[GraphArray]:
     return [array_record(name, array, is_output=True) for name, array in zip(names, arrays, strict=True)]
 
 
-def _same_kind(label: str, own: Any, new: Any) -> None:
-    if not isinstance(new, type(own)):
+def _same_kind(label: str, captured: Any, new: Any) -> None:
+    if not isinstance(new, type(captured)):
         raise TypeError(f"{label} is a {type(new).__name__}, no device array; copy it there with cp.asarray.")
-    if (new.shape, new.dtype) != (own.shape, own.dtype):
+    if (new.shape, new.dtype) != (captured.shape, captured.dtype):
         raise ValueError(
             f"{label} has shape {new.shape} and dtype {new.dtype}, but the graph was captured with "
-            f"{own.shape} and {own.dtype}, which it keeps. Capture another graph for other shapes."
+            f"{captured.shape} and {captured.dtype}, which it keeps. Capture another graph for other shapes."
         )
 
 

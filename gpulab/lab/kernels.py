@@ -122,14 +122,14 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_mem: int = 0) -> views.
     launch = Launch.of(kernel, 1, block, (), shared_mem)
     backend = session.backend()
     threads = launch.block_threads
-    most = min(
+    max_blocks = min(
         backend.device_info().max_threads_per_block, backend.kernel_stats(kernel).max_threads_per_block
     )
-    if threads > most:
+    if threads > max_blocks:
         raise ValueError(
-            f"A block of {threads:,} threads is over this kernel's limit of {most:,} on this device."
+            f"A block of {threads:,} threads is over this kernel's limit of {max_blocks:,} on this device."
         )
-    sizes = sorted({*range(WARP_SIZE, most + 1, WARP_SIZE), threads})
+    sizes = sorted({*range(WARP_SIZE, max_blocks + 1, WARP_SIZE), threads})
     return views.OccupancyChart(
         [backend.occupancy(kernel, size, launch.shared_bytes) for size in sizes], threads
     )

@@ -78,10 +78,10 @@ class GpuMagics(Magics):
             if options.statement and output is None:
                 output = _deprecated_name(magic, options.statement)
         _check_name(magic, output)
-        done = self._run_watched(code, recording)
+        result = self._run_watched(code, recording)
         if output:
             self.shell.user_ns[output] = recording
-        error = done.error_before_exec or done.error_in_exec
+        error = result.error_before_exec or result.error_in_exec
         if error is not None:
             raise error
         return recording
@@ -89,9 +89,9 @@ class GpuMagics(Magics):
     def _run_watched(self, code: str, recording: Any) -> Any:
         """Run code as a cell of its own; its error is shown once, by the cell that the magic is in."""
         shell = self.shell
-        silent = dict.fromkeys(("showtraceback", "showsyntaxerror"), lambda *args, **kwargs: None)
+        replacements = dict.fromkeys(("showtraceback", "showsyntaxerror"), lambda *args, **kwargs: None)
         with recording:
-            shell.__dict__.update(silent)
+            shell.__dict__.update(replacements)
             # IPython 9 increments the count before a cell runs, older versions afterwards; the code that runs
             # now is the last input.
             following = shell.execution_count
@@ -100,7 +100,7 @@ class GpuMagics(Magics):
                 return shell.run_cell(code)
             finally:
                 shell.execution_count = following
-                for patched in silent:
+                for patched in replacements:
                     del shell.__dict__[patched]
 
 

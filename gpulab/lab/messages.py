@@ -77,8 +77,8 @@ def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callabl
             before(args)
             return
         with trimmed(args.exc_value, _FOLDERS, trim_libraries=True):
-            own = args.exc_value.__traceback__
-            before(threading.ExceptHookArgs((args.exc_type, args.exc_value, own, args.thread)))
+            own_traceback = args.exc_value.__traceback__
+            before(threading.ExceptHookArgs((args.exc_type, args.exc_value, own_traceback, args.thread)))
 
     return show
 
@@ -97,12 +97,12 @@ def _show(
         if not (shorter or note or type(error).__module__.startswith(_PACKAGES)):
             shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
             return
-        own = error.__traceback__
-        lines = shell.InteractiveTB.structured_traceback(kind, error, own, tb_offset=tb_offset)
+        own_traceback = error.__traceback__
+        lines = shell.InteractiveTB.structured_traceback(kind, error, own_traceback, tb_offset=tb_offset)
         long_lines = {line for line in f"{kind.__name__}: {error}\n{note}".split("\n") if len(line) > WIDTH}
         error._render_traceback_ = lambda: [_broken(part, long_lines) for part in lines]  # type: ignore[attr-defined]
         try:
-            shell.showtraceback((kind, error, own), tb_offset=tb_offset)
+            shell.showtraceback((kind, error, own_traceback), tb_offset=tb_offset)
         finally:
             del error._render_traceback_  # type: ignore[attr-defined]
     sys.last_traceback = tb
@@ -126,9 +126,9 @@ def _wrapped(line: str) -> str:
     if line.startswith(" "):  # a compiler's log quotes the source, with a mark below
         return line
     # Colours, which have no width on the screen, stand around the first word, the error's name.
-    head, _, rest = line.partition(" ")
+    head, _, words = line.partition(" ")
     visible = "-" * len(_COLOURS.sub("", head))
-    text = textwrap.fill(f"{visible} {rest}", WIDTH, break_long_words=False, break_on_hyphens=False)
+    text = textwrap.fill(f"{visible} {words}", WIDTH, break_long_words=False, break_on_hyphens=False)
     return head + text[len(visible) :]
 
 

@@ -138,14 +138,14 @@ def recorded(
     >>> gl.recorded()
     """
     shipped: tuple[Record, ...] = (*records(), *timelines(), _session())
-    known = {entry.name: entry for entry in shipped}
+    entries = {entry.name: entry for entry in shipped}
     if name is None:
         return RecordedTable(shipped)
-    if name not in known:
+    if name not in entries:
         raise NotRecordedError(
-            f"There is no record {name!r}.{did_you_mean(name, known)} gl.recorded() lists them."
+            f"There is no record {name!r}.{did_you_mean(name, entries)} gl.recorded() lists them."
         )
-    record = known[name]
+    record = entries[name]
     if isinstance(record, RecordedSession):
         return Monitor(record=sessions.recorded_session())
     if isinstance(record, RecordedTimeline):
@@ -172,12 +172,12 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
             trace: LaunchTrace = record.trace
             return trace
     if on_device:
-        there = f"recorded are {', '.join(map(str, on_device))}; gl.recorded() lists their arguments"
+        recorded_hint = f"recorded are {', '.join(map(str, on_device))}; gl.recorded() lists their arguments"
     else:
-        there = f"there are records of {', '.join(sorted({r.device for r in records()})) or 'no GPU'}"
+        recorded_hint = f"there are records of {', '.join(sorted({r.device for r in records()})) or 'no GPU'}"
     described = f"{launch.source.name} {_size(launch.grid)} × {_size(launch.block)}"
     arguments = f"({', '.join(in_words(launch.args))})"
-    raise NotRecordedError(f"No record of {device} fits {described} {arguments}: {there}.")
+    raise NotRecordedError(f"No record of {device} fits {described} {arguments}: {recorded_hint}.")
 
 
 def in_words(args: Sequence[Any]) -> tuple[str, ...]:

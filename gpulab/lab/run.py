@@ -80,9 +80,9 @@ def launch(
     """
     description = Launch.of(kernel, grid, block, args, shared_mem, stream)
     recording = recorded.beside(beside, description) if beside is not None else None
-    kept = session.KeptLaunch(description)
+    kept_launch = session.KeptLaunch(description)
     answer = session.observe(description, Blocks())
-    run = Run(answer.record, kept, recording)
+    run = Run(answer.record, kept_launch, recording)
     predicted = answer.counterpart
     if predicted is not None and recording is None and not views.after_cell(lambda: run.compare(predicted)):
         run.compare(predicted)

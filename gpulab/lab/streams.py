@@ -78,5 +78,5 @@ class StreamCheck(Recorded[StreamReport], what="check of streams", write="with g
         record = self.record
         if not record.findings:
             return f"Nothing found in {count(record.operations, 'operation')}: {record.provenance.label}."
-        more = f" (and {len(record.findings) - 1} more)" if record.findings[1:] else ""
-        return f"{record.findings[0].message}{more}"
+        suffix = f" (and {len(record.findings) - 1} more)" if record.findings[1:] else ""
+        return f"{record.findings[0].message}{suffix}"

@@ -84,8 +84,8 @@ class CudaBackend:
 
     def metrics(self) -> DeviceMetrics:
         if self._nvml is None:
-            why = "NVML does not answer on this machine"
-            return DeviceMetrics(self.provenance, 0, (Metric("NVML", None, why=why),))
+            reason = "NVML does not answer on this machine"
+            return DeviceMetrics(self.provenance, 0, (Metric("NVML", None, why=reason),))
         return self._nvml.metrics(self.provenance)
 
     def setup(self) -> DeviceMetrics:
@@ -195,11 +195,11 @@ class CudaBackend:
         with self._device:
             return compile_ptx(kernel_source(kernel), self._device.compute_capability)
 
-    def _probe(self, kernel: Any, how: Instrument) -> Probe:
+    def _probe(self, kernel: Any, instrument: Instrument) -> Probe:
         source = kernel_source(kernel)
-        if (source, how) not in self._probes:
-            self._probes[source, how] = load_probe(self.ptx(kernel), source.name, how)
-        probe = self._probes[source, how]
+        if (source, instrument) not in self._probes:
+            self._probes[source, instrument] = load_probe(self.ptx(kernel), source.name, instrument)
+        probe = self._probes[source, instrument]
         probe.allow_shared(kernel)
         return probe
 
@@ -228,14 +228,14 @@ class CudaBackend:
             limiters=tuple(name for name, value in limits.items() if value == measured),
         )
 
-    def _probe_cost(self, kernel: Any, probed: Occupancy, launch: Launch) -> str:
+    def _probe_cost(self, kernel: Any, occupancy: Occupancy, launch: Launch) -> str:
         """Return a note about the cost of the probes; empty if the same number of blocks fits."""
         plain = self.occupancy(kernel, launch.block_threads, launch.shared_bytes)
-        if plain.blocks_per_sm == probed.blocks_per_sm:
+        if plain.blocks_per_sm == occupancy.blocks_per_sm:
             return ""
         return (
-            f"the probes take registers ({plain.registers_per_thread} to {probed.registers_per_thread} a "
-            f"thread), so that {probed.blocks_per_sm} blocks fit on an SM instead of {plain.blocks_per_sm}"
+            f"the probes take registers ({plain.registers_per_thread} to {occupancy.registers_per_thread} a "
+            f"thread), so that {occupancy.blocks_per_sm} blocks fit on an SM instead of {plain.blocks_per_sm}"
         )
 
 

@@ -47,11 +47,11 @@ def trace_blocks(
     probe.launch(kernel, launch, buffer)
     block_index, start, end, sm_id = read_blocks(buffer.get())
     first = start.min()
-    ended = end != 0
-    if not ended.all():
+    has_ended = end != 0
+    if not has_ended.all():
         note = "; ".join([*([note] if note else []), "some blocks left the kernel where no probe stands"])
     start_ns = (start - first).astype(np.int64)
-    end_ns = np.where(ended, (end - first).astype(np.int64), start_ns)
+    end_ns = np.where(has_ended, (end - first).astype(np.int64), start_ns)
     return LaunchTrace(
         provenance=info.provenance,
         kernel_name=kernel.name,

@@ -43,11 +43,11 @@ def device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -> Dev
         multiply-add a lane and cycle.
     """
     runtime = cupy.cuda.runtime
-    known = info_fields(lambda number: _attribute(device, number))
-    lanes = _lanes_per_sm(known["compute_capability"], known["sm_count"], nvml)
-    memory_mhz = known["memory_clock_mhz"]
-    bus_bits = known["memory_bus_bits"]
-    clock_mhz = known["boost_clock_mhz"]
+    fields = info_fields(lambda number: _attribute(device, number))
+    lanes = _lanes_per_sm(fields["compute_capability"], fields["sm_count"], nvml)
+    memory_mhz = fields["memory_clock_mhz"]
+    bus_bits = fields["memory_bus_bits"]
+    clock_mhz = fields["boost_clock_mhz"]
     name = device_name(device)
     driver = nvml.driver_version if nvml else None
     api = ".".join(map(str, cuda_version(runtime.driverGetVersion())))
@@ -62,11 +62,11 @@ def device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -> Dev
         memory_bandwidth_gbps=round(2 * memory_mhz * bus_bits / 8 / 1e3, 1)
         if memory_mhz and bus_bits
         else None,
-        fp32_tflops=round(2 * lanes * known["sm_count"] * clock_mhz / 1e6, 1) if clock_mhz else None,
+        fp32_tflops=round(2 * lanes * fields["sm_count"] * clock_mhz / 1e6, 1) if clock_mhz else None,
         pcie_gbps=nvml.pcie_gbps if nvml else None,
         driver=f"{driver} (CUDA {api})" if driver else f"CUDA {api}",
         notes="MIG is on: this may be a slice of the GPU" if nvml and nvml.mig_enabled else "",
-        **known,
+        **fields,
     )
 
 

@@ -93,11 +93,11 @@ class EventRecorder:
         activities = []
         ranges = []
         streams: dict[int, StreamInfo] = {}
-        for number, (start_mark, ended, host_end_ns, thread, depth) in enumerate(self._ended, 1):
+        for number, (start_mark, end_mark, host_end_ns, thread, depth) in enumerate(self._ended, 1):
             device = int(cupy.cuda.Device().id)
             info = _stream_info(start_mark.stream, device, len(streams))
             info = streams.setdefault(info.stream_id, info)
-            start, end = (self._start_ns + self._since(event) for event in (start_mark.begun, ended))
+            start, end = (self._start_ns + self._since(event) for event in (start_mark.begun, end_mark))
             activities.append(
                 Activity(
                     kind="RANGE",
@@ -146,8 +146,8 @@ class EventRecorder:
         stack = self._open.get(threading.get_ident())
         if stack:
             start_mark = stack.pop()
-            ended = _mark(start_mark.stream)
-            self._ended.append((start_mark, ended, time.time_ns(), threading.get_ident(), len(stack)))
+            end_mark = _mark(start_mark.stream)
+            self._ended.append((start_mark, end_mark, time.time_ns(), threading.get_ident(), len(stack)))
 
     def _since(self, event: Any) -> int:
         return round(float(cupy.cuda.get_elapsed_time(self._base, event)) * 1e6)

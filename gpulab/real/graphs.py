@@ -39,10 +39,10 @@ def record(graph: Any, provenance: Provenance) -> GraphRecord:
     handles = _handles(graph)
     number = {int(handle): index for index, handle in enumerate(handles)}
     nodes = tuple(_node(index, handle) for index, handle in enumerate(handles))
-    of = driver.CUgraph(graph.graph)
-    count = checked(driver.cuGraphGetEdges(of))[-1]
-    first, then, *_ = checked(driver.cuGraphGetEdges(of, count)) if count else ((), ())
-    pairs = zip(first[:count], then[:count], strict=True) if count else ()
+    raw_graph = driver.CUgraph(graph.graph)
+    count = checked(driver.cuGraphGetEdges(raw_graph))[-1]
+    first, second, *_ = checked(driver.cuGraphGetEdges(raw_graph, count)) if count else ((), ())
+    pairs = zip(first[:count], second[:count], strict=True) if count else ()
     edges = sorted((number[int(a)], number[int(b)]) for a, b in pairs)
     return GraphRecord(provenance, nodes, tuple(edges))
 
@@ -73,14 +73,14 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
         params.kernelParams = ctypes.addressof(pointers)
         checked(driver.cuGraphExecKernelNodeSetParams(executable, handle, params))
         return
-    first, *rest = node.parameters
+    first, *others = node.parameters
     if node.kind == "MEMSET":
         params = checked(driver.cuGraphMemsetNodeGetParams(like))[0]
         params.dst = driver.CUdeviceptr(_word(first))
         checked(driver.cuGraphExecMemsetNodeSetParams(executable, handle, params, _context()))
     elif node.kind == "MEMCPY":
         params = checked(driver.cuGraphMemcpyNodeGetParams(like))[0]
-        for name, parameter in (("src", first), ("dst", rest[0])):
+        for name, parameter in (("src", first), ("dst", others[0])):
             if parameter.addresses:
                 setattr(params, f"{name}Device", driver.CUdeviceptr(_word(parameter)))
             else:
@@ -107,9 +107,9 @@ def take_parameters(graph: Any, other: Any) -> None:
 
 def _handles(graph: Any) -> list[Any]:
     driver = _driver()
-    of = driver.CUgraph(graph.graph)
-    count = checked(driver.cuGraphGetNodes(of))[-1]
-    return list(checked(driver.cuGraphGetNodes(of, count))[0][:count]) if count else []
+    handle = driver.CUgraph(graph.graph)
+    count = checked(driver.cuGraphGetNodes(handle))[-1]
+    return list(checked(driver.cuGraphGetNodes(handle, count))[0][:count]) if count else []
 
 
 def _node(number: int, handle: Any) -> GraphNode:
@@ -215,16 +215,16 @@ def _context() -> Any:
 
 def checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the driver's results after the status; raise CuPy's error for a failure."""
-    status, *rest = answer
+    status, *values = answer
     if int(status):
         raise _error(status)
-    return tuple(rest)
+    return tuple(values)
 
 
-def _error(status: Any, why: str = "") -> Exception:
+def _error(status: Any, reason: str = "") -> Exception:
     """CuPy's error for the driver's status."""
     error = cupy.cuda.driver.CUDADriverError(int(status))
-    if why:
-        error.args = (f"{error}: {why}.",)
-    raised: Exception = error
-    return raised
+    if reason:
+        error.args = (f"{error}: {reason}.",)
+    exception: Exception = error
+    return exception

@@ -92,14 +92,14 @@ class LoadReader:
             {name: "this GPU does not count it" for name in readings if readings[name] is None}
         )
         now_s = time.monotonic()
-        slow = now_s - self._slow_s >= _SLOWLY_S
+        is_slow_due = now_s - self._slow_s >= _SLOWLY_S
         for name, read in _READERS.items():
-            if slow or name not in _SLOW:
+            if is_slow_due or name not in _SLOW:
                 readings[name] = self._guarded(name, partial(read, self._device.nvml, self._device.handle))
         used = self._guarded("utilization", partial(self._device.call, "nvmlDeviceGetUtilizationRates"))
         if used is not None:
             readings["utilization"], readings["memory_utilization"] = float(used.gpu), float(used.memory)
-        if slow:
+        if is_slow_due:
             readings["processes"] = self._count_processes()
             self._slow_s, self._slowly = now_s, {name: readings.get(name) for name in _SLOW}
         return [readings.get(name, self._slowly.get(name)) for name in LOAD_COLUMNS]
@@ -163,19 +163,19 @@ class _Gpm:
         nvml = self._device.nvml
         if self._at_s >= 0 and now_s - self._at_s < _LEAST_APART_S:
             return self._told
-        earlier, later = self._samples
-        nvml.nvmlGpmSampleGet(self._device.handle, earlier)  # the one before is behind it from now on
-        self._samples = [later, earlier]
+        previous, second = self._samples
+        nvml.nvmlGpmSampleGet(self._device.handle, previous)  # the one before is behind it from now on
+        self._samples = [second, previous]
         first = self._at_s < 0
         self._at_s = now_s
         if not first:
-            self._told = self._between(later, earlier)
+            self._told = self._between(second, previous)
         return self._told
 
-    def _between(self, earlier: Any, later: Any) -> dict[str, float | None]:
+    def _between(self, first: Any, second: Any) -> dict[str, float | None]:
         request = self._asked
-        request.sample1 = earlier
-        request.sample2 = later
+        request.sample1 = first
+        request.sample2 = second
         self._device.nvml.nvmlGpmMetricsGet(request)
         return {
             name: float(request.metrics[place].value)

@@ -145,8 +145,8 @@ def load_probe(ptx: str, name: str, instrument: Callable[[str, str], Instrumente
         if getattr(error, "status", None) != _UNSUPPORTED_PTX_VERSION:
             raise
         # The compiler is newer than the driver.
-        older = lower_version(instrumented.ptx, cuda_isa(cuda_version(runtime.driverGetVersion())))
-        module.load(older.encode() + b"\0")
+        compatible_ptx = lower_version(instrumented.ptx, cuda_isa(cuda_version(runtime.driverGetVersion())))
+        module.load(compatible_ptx.encode() + b"\0")
     variables = tuple(
         (variable.name, variable.size_bytes)
         for variable in parse(ptx).variables.values()

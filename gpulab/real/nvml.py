@@ -102,8 +102,10 @@ class NvmlDevice:
             "NVLinks that are up": None if {*states} <= {None} else float(sum(map(bool, states))),
             "GPM counters": None if gpm is None else "yes" if gpm.isSupportedDevice else "no",
         }
-        why = "this NVML, device or virtual machine does not tell"
-        return tuple(Metric(name, value, why=why if value is None else "") for name, value in facts.items())
+        reason = "this NVML, device or virtual machine does not tell"
+        return tuple(
+            Metric(name, value, why=reason if value is None else "") for name, value in facts.items()
+        )
 
     def metrics(self, provenance: Provenance) -> DeviceMetrics:
         """Read everything that is cheap, for a chart that ticks."""
@@ -114,10 +116,10 @@ class NvmlDevice:
         try:
             return Metric(name, _READERS[name](nvml, self.handle), unit)
         except nvml.NVMLError as error:
-            why = str(error)
+            reason = str(error)
         except AttributeError:
-            why = "this nvidia-ml-py does not know it"
-        return Metric(name, None, unit, why)
+            reason = "this nvidia-ml-py does not know it"
+        return Metric(name, None, unit, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,8 @@ class Sharing:
         if self.mig:
             parts.append("MIG is on, so it may be a slice of the GPU")
         if self.other_processes:
-            others = count(self.other_processes, "other process", "other processes")
-            parts.append(f"{others} on it, so times vary")
+            process_text = count(self.other_processes, "other process", "other processes")
+            parts.append(f"{process_text} on it, so times vary")
         if self.exclusive:
             parts.append("exclusive mode lets one process in at a time")
         return "; ".join(parts)

@@ -47,23 +47,25 @@ class RealRecorder:
                 "A timeline is being recorded already, and timelines do not nest: end that block first, or "
                 "call .stop() of what it gave."
             )
-        why = _MISSING if cupti is None else f"CUPTI is in use by {rival}" if rival else ""
+        reason = _MISSING if cupti is None else f"CUPTI is in use by {rival}" if rival else ""
         if cupti is not None and not rival:
             recorder = CuptiRecorder(cupti, self._provenance)
             try:
                 recorder.start()
             except library.CuptiError as error:
                 is_taken = error.result == library.TAKEN
-                why = "CUPTI is in use by another tool" if is_taken else f"CUPTI cannot record here ({error})"
+                reason = (
+                    "CUPTI is in use by another tool" if is_taken else f"CUPTI cannot record here ({error})"
+                )
             else:
                 self._recorder = recorder
                 self.blind = ""
                 return
-        _log.info("A timeline is recorded with pairs of events: %s", why)
-        fallback = EventRecorder(self._provenance, why)
+        _log.info("A timeline is recorded with pairs of events: %s", reason)
+        fallback = EventRecorder(self._provenance, reason)
         fallback.start()
         self._recorder = fallback
-        self.blind = why
+        self.blind = reason
 
     def stop(self) -> Timeline:
         """Wait for the device, end, and return what was recorded."""

@@ -89,14 +89,16 @@ class Kernels:
         size = len(param)
         if size < 2 * _WORD or size % (2 * _WORD):
             return None
-        address, elements, *rest = struct.unpack(f"<{size // _WORD}q", param)
-        shape = rest[: len(rest) // 2]
-        strides = rest[len(rest) // 2 :]
+        address, elements, *layout = struct.unpack(f"<{size // _WORD}q", param)
+        shape = layout[: len(layout) // 2]
+        strides = layout[len(layout) // 2 :]
         if math.prod(shape) != elements or not elements or self._block(address) is None:
             return None
-        known = _array_at(address)
+        known_array = _array_at(address)
         item = (
-            known.itemsize if known is not None else min((abs(step) for step in strides if step), default=4)
+            known_array.itemsize
+            if known_array is not None
+            else min((abs(step) for step in strides if step), default=4)
         )
         return Region.of_array(self._device_id, address, item, tuple(shape), tuple(strides))
 
@@ -112,13 +114,13 @@ class Kernels:
     def _uses_of(self, function: int, symbol: str) -> list[int] | None:
         if function not in self._uses:
             # Kernels are told apart by their source: to ask one for its handle would compile it, here.
-            named = [
+            regions = [
                 kernel for kernel in _living(cupy.RawKernel) if kernel.name in (symbol, kernel_name(symbol))
             ]
             self._uses[function] = None
             with suppress(GpulabError, KeyError, TypeError, ValueError):
-                if len({kernel_source(kernel) for kernel in named}) == 1:
-                    self._uses[function] = uses_of_parameters(self._ptx(named[0]), symbol)
+                if len({kernel_source(kernel) for kernel in regions}) == 1:
+                    self._uses[function] = uses_of_parameters(self._ptx(regions[0]), symbol)
         return self._uses[function]
 
     def _arguments(self, params: Sequence[bytes]) -> list[Region | None]:
@@ -139,8 +141,8 @@ class Kernels:
         """Start and size of the block that holds an address."""
         if address in self.blocks:
             return address, self.blocks[address]
-        known = (*self.blocks.items(), *self.segments.items())
-        return next(((start, size) for start, size in known if start <= address < start + size), None)
+        ranges = (*self.blocks.items(), *self.segments.items())
+        return next(((start, size) for start, size in ranges if start <= address < start + size), None)
 
 
 def load_driver() -> Any:

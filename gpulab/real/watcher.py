@@ -241,11 +241,11 @@ class RealWatcher:
 
     def _fresh_here(self) -> Regions:
         """Return blocks that the current line allocated and no kernel has written: a library's results."""
-        here = self._watch.here()
+        source = self._watch.here()
         return tuple(
             Region(self._device_id, start, self._kernels.blocks[start])
             for start, line in self._fresh.items()
-            if line == here and start in self._kernels.blocks
+            if line == source and start in self._kernels.blocks
         )
 
     def _copied_at_once(self, target: int, source: int, size: int, kind: int) -> None:
@@ -301,11 +301,11 @@ class RealWatcher:
     def _stream_waits(self, stream: int | None, event: int, _: int) -> None:
         for capture in self._captures.values():
             if event in capture.events:
-                own = capture.frontiers.get(stream or 0, ())
-                capture.frontiers[stream or 0] = tuple(dict.fromkeys((*own, *capture.events[event])))
+                own_frontier = capture.frontiers.get(stream or 0, ())
+                capture.frontiers[stream or 0] = tuple(dict.fromkeys((*own_frontier, *capture.events[event])))
                 return
-        awaited = self._event(event)
-        self._watch.waits(awaited, self._place(stream or 0), not awaited.is_new)
+        event_record = self._event(event)
+        self._watch.waits(event_record, self._place(stream or 0), not event_record.is_new)
 
     def _event_awaited(self, event: int) -> None:
         self._watch.host_waited("event", event=self._event(event))

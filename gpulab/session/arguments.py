@@ -32,11 +32,11 @@ class Arguments:
     def __init__(
         self, args: Sequence[Any], is_array: Callable[[Any], bool], recent: deque[list[Any]]
     ) -> None:
-        own = [number for number, references in enumerate(_holders(args)) if references <= _ALONE]
+        own_numbers = [number for number, references in enumerate(_holders(args)) if references <= _ALONE]
         arrays = {number for number, argument in enumerate(args) if is_array(argument)}
         self._others = [None if number in arrays else args[number] for number in range(len(args))]
         self._arrays = {number: weakref.ref(args[number]) for number in arrays}
-        recent.append([args[n] for n in own if n in arrays and _memory_bytes(args[n]) <= _MOST_BYTES])
+        recent.append([args[n] for n in own_numbers if n in arrays and _memory_bytes(args[n]) <= _MOST_BYTES])
 
     def now(self) -> tuple[Any, ...]:
         """Return the arguments.

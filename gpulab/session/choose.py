@@ -58,12 +58,12 @@ class DeviceChoice:
                 f"This session uses the real {self.device} (cuda:{self.index}, compute capability "
                 f"{capability}){caution}: times and block placements are measured on it; {change}"
             )
-        joined = f", joined {_JOINED[self.links]}," if self.links else ""
-        several = f"{self.count} virtual {self.device} GPUs{joined}"
-        devices = several if self.count > 1 else f"a virtual {self.device}"
-        because = f", because {self.reason}" if self.reason else ""
+        links_text = f", joined {_JOINED[self.links]}," if self.links else ""
+        device_text = f"{self.count} virtual {self.device} GPUs{links_text}"
+        devices = device_text if self.count > 1 else f"a virtual {self.device}"
+        reason = f", because {self.reason}" if self.reason else ""
         return (
-            f"This session uses {devices} (compute capability {capability}){because}: kernels really run, "
+            f"This session uses {devices} (compute capability {capability}){reason}: kernels really run, "
             f"on the CPU, while times are modelled, not measured; {change}"
         )
 

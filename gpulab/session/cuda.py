@@ -80,8 +80,10 @@ def _import_cupy() -> Any:
         raise CudaUnavailableError("`import cupy` means the virtual GPU here (virtualgpu.as_cupy)")
     if not hasattr(module, "cuda"):
         # A folder called cupy beside the notebook, a clone of its sources for instance, is found first.
-        where = next(iter(getattr(module, "__path__", ())), None) or getattr(module, "__file__", "something")
-        raise CudaUnavailableError(f"`import cupy` finds {where}, which is not CuPy and should be renamed")
+        location = next(iter(getattr(module, "__path__", ())), None) or getattr(
+            module, "__file__", "something"
+        )
+        raise CudaUnavailableError(f"`import cupy` finds {location}, which is not CuPy and should be renamed")
     return module
 
 

@@ -291,8 +291,8 @@ def late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
     """
     with _lock:
         virtual = _current().virtual
-    with nullcontext() if virtual is None else orders.late_faults(virtual.machine, blocking) as late:
-        yield late
+    with nullcontext() if virtual is None else orders.late_faults(virtual.machine, blocking) as late_orders:
+        yield late_orders
 
 
 def table() -> tuple[DeviceInfo, ...]:
@@ -426,9 +426,9 @@ def _open(kind: Kind, name: str, count: int, links: str | None) -> _Session:
             return _Session(choice, request)
     info = table_info(name or DEFAULT_DEVICE)
     virtual = _new_virtual(info, count, links)
-    joined = virtual.machine.links.kind if count > 1 else ""
+    link_kind = virtual.machine.links.kind if count > 1 else ""
     choice = DeviceChoice(
-        "virtual", info.name, info.compute_capability, count=count, links=joined, reason=reason
+        "virtual", info.name, info.compute_capability, count=count, links=link_kind, reason=reason
     )
     session = _Session(choice, request, virtual)
     _make_current(session)

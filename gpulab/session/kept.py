@@ -72,13 +72,13 @@ class KeptLaunch:
             if before is None:
                 raise GpulabError(self.contents.why_not)
             with launch.on_stream():
-                now = _read(launch)
+                contents = _read(launch)
                 _write(launch, before)
             try:
                 yield launch
             finally:
                 with launch.on_stream():
-                    _write(launch, now)
+                    _write(launch, contents)
 
     def drop(self) -> None:
         """Free the copies; the launch cannot be observed again."""
@@ -105,11 +105,11 @@ class _Contents:
 
     def _make_room(self) -> None:
         """Drop the contents of the oldest launches until these fit, too."""
-        kept = current.kept_contents()
-        living = [contents for reference in kept if (contents := reference()) is not None]
-        while sum(contents.size_bytes for contents in living) + self.size_bytes > MOST_BYTES:
-            living.pop(0).drop()
-        kept[:] = [weakref.ref(contents) for contents in (*living, self)]
+        references = current.kept_contents()
+        contents_alive = [contents for reference in references if (contents := reference()) is not None]
+        while sum(contents.size_bytes for contents in contents_alive) + self.size_bytes > MOST_BYTES:
+            contents_alive.pop(0).drop()
+        references[:] = [weakref.ref(contents) for contents in (*contents_alive, self)]
 
 
 def _read(launch: Launch) -> list[npt.NDArray[np.uint8]]:

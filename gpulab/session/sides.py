@@ -165,7 +165,7 @@ def _beside_its_twin(
     return tuple(map(answer, observations))
 
 
-def at_block_size(kept: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
+def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
     """Return a function for a block-size slider: it launches the same work in blocks of another size.
 
     Each launch starts from the arrays as they are, and leaves them so.
@@ -177,13 +177,13 @@ def at_block_size(kept: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
 
     The function does not keep a learner's arrays alive. If they no longer exist, it raises a `GpulabError`.
     """
-    if not kept.launch.is_one_dimensional:
+    if not kept_launch.launch.is_one_dimensional:
         return None
     backend = current.backend()
     twin = current.twin()
 
     def trace(threads: int) -> LaunchTrace:
-        with kept.unchanged() as launch, launch.on_stream():
+        with kept_launch.unchanged() as launch, launch.on_stream():
             other = launch.resized(threads)
             if twin is not None and other.block != launch.block:
                 replay = _Replay(other, (Blocks(),), twin)
@@ -267,10 +267,10 @@ class _Replay:
 
     def of(self, observation: Observation[Any]) -> Any:
         """Return the twin's record of the launch, with arrays as at `begin`; None if it has none."""
-        kept = self.kept
+        kept_launch = self.kept
         self.kept = None
-        if kept is not None:
-            self.found = self.attempt(kept)
+        if kept_launch is not None:
+            self.found = self.attempt(kept_launch)
         return self.found[observation] if self.found is not None else None
 
     def attempt(self, copies: Copies) -> dict[Observation[Any], Any] | None:

@@ -47,14 +47,14 @@ class KernelLine:
         self._line, self._began_s = _Line(), time.monotonic()
         self._next_s = self._began_s + QUIET_S
 
-    def look(self, where: Callable[[], Whereabouts]) -> None:
+    def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
         """Update the line from time to time."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
         self._next_s = now_s + _AGAIN_S
         if _cell_runs():
-            self._line.show(f"{_words(where(), now_s - self._began_s)} {_STOP}")
+            self._line.show(f"{_words(whereabouts(), now_s - self._began_s)} {_STOP}")
 
     def end(self) -> None:
         """Remove the line."""
@@ -111,11 +111,11 @@ def steps(total: int, call: str) -> Iterator[Callable[[], None]]:
     if not _cell_runs():
         yield lambda: None
         return
-    counted = _Steps(total, call)
+    counter = _Steps(total, call)
     try:
-        yield counted.begin
+        yield counter.begin
     finally:
-        counted.end()
+        counter.end()
 
 
 def _shell() -> Any:
@@ -135,10 +135,10 @@ def _cell_runs() -> bool:
     return cell and not isinstance(shell.display_pub, CapturingDisplayPublisher)
 
 
-def _words(where: Whereabouts, seconds: float) -> str:
-    source = f" `{where.source_text}`" if where.source_text else ""
-    line = f"near line {where.line}{source}, " if where.line else ""
+def _words(whereabouts: Whereabouts, seconds: float) -> str:
+    source = f" `{whereabouts.source_text}`" if whereabouts.source_text else ""
+    line = f"near line {whereabouts.line}{source}, " if whereabouts.line else ""
     return (
-        f"Kernel '{where.kernel}' has run for {int(seconds)} s: {line}block {where.block}, "
-        f"{where.ended:,} of {count(where.blocks, 'block')} done."
+        f"Kernel '{whereabouts.kernel}' has run for {int(seconds)} s: {line}block {whereabouts.block}, "
+        f"{whereabouts.ended:,} of {count(whereabouts.blocks, 'block')} done."
     )

@@ -103,9 +103,9 @@ def medians_ms(calls: Sequence[Callable[[], Any]], rounds: int, budget_s: float)
     begin = cp.cuda.Event()
     end = cp.cuda.Event()
     times: list[list[float]] = [[] for _ in calls]
-    started = time.perf_counter()
+    start_s = time.perf_counter()
     for round_number in range(rounds):
-        if round_number > 1 and time.perf_counter() - started > budget_s:
+        if round_number > 1 and time.perf_counter() - start_s > budget_s:
             break
         for call, call_times in zip(calls, times, strict=True):
             begin.record()
@@ -126,9 +126,9 @@ def check(ladder: str, name: str, example: kernels.Example, work: Callable[[], A
     """
     example.arrays[-1].fill(0)
     work()
-    wrong = example.error()
-    if not wrong <= example.tolerance:
-        raise GpulabError(f"{name} of {ladder} is wrong by {wrong:g}, so its time means nothing.")
+    error = example.error()
+    if not error <= example.tolerance:
+        raise GpulabError(f"{name} of {ladder} is wrong by {error:g}, so its time means nothing.")
 
 
 def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_rungs: bool) -> list[Row]:

@@ -154,9 +154,9 @@ def _launches() -> Iterator[tuple[str, Work]]:
             raise RuntimeError("The timeline lacks a launch, so that its time means nothing.")
 
     def checked() -> None:
-        with gl.check_streams() as found:
+        with gl.check_streams() as report:
             plain()
-        if found.findings:
+        if report.findings:
             raise RuntimeError("The order of launches in one stream was complained of.")
 
     yield f"{_RECORDED_LAUNCHES:,} launches", plain
@@ -217,10 +217,10 @@ def _records(folder: Path) -> Iterator[tuple[str, Work]]:
     yield "allocator: ten maps of 100,000 events", lambda: [at(lives, step) for step in steps]
     generated = intervals.generated(7, 100_000, 10_000_000, 900)
     yield "overlap of 100,000 intervals", lambda: overlap(generated)
-    many = timelines.many()
-    yield "timeline of 100,000 operations laid out", lambda: TimelineView(many).close()
-    fewer = timelines.many(25_000)
-    yield "timeline of 25,000 operations saved", lambda: save(fewer, folder / "saved.json")
+    timeline = timelines.many()
+    yield "timeline of 100,000 operations laid out", lambda: TimelineView(timeline).close()
+    short_timeline = timelines.many(25_000)
+    yield "timeline of 25,000 operations saved", lambda: save(short_timeline, folder / "saved.json")
     large = folder / "large.json"
     event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %d, "dur": 5, "args": {}}'
     with large.open("w") as file:

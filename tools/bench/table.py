@@ -287,12 +287,12 @@ def import_seconds(statement: str, rounds: int) -> list[float]:
     return times
 
 
-def simulator_row(loaded: Loaded, engine_s: float, times: SimulatorTimes | None, why: str) -> Row:
+def simulator_row(loaded: Loaded, engine_s: float, times: SimulatorTimes | None, reason: str) -> Row:
     """Return a row for the Numba CUDA simulator: the time of its first blocks, scaled to all threads."""
     name = f"{loaded.case.name}: Numba CUDA simulator"
     measured = times.kernels.get(loaded.case.kernel) if times else None
     if measured is None or times is None:
-        return Row(name, None, note=f"not available: {why}")
+        return Row(name, None, note=f"not available: {reason}")
     scaled_s = measured.seconds / measured.threads * loaded.case.threads
     note = (
         f"{scaled_s / engine_s:,.0f} × the virtual GPU's time; extrapolated from {measured.threads:,} "
@@ -353,10 +353,10 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
     note = f"plain beside it: {1e3 * plain_s:.0f} ms; recording costs {recorded_s / plain_s:.2f} ×"
     limit_ms = MOST_TIMES * 1e3 * plain_s
     rows.append(Row.of(f"gl.timeline of {LAUNCHES:,} launches", [recorded_s], round(limit_ms), note))
-    times, why = run_simulator() if simulator else (None, "left out (--no-simulator)")
+    times, reason = run_simulator() if simulator else (None, "left out (--no-simulator)")
     for item in loaded[:2]:
         engine_s = statistics.median(with_counters[item.case.kernel])
-        rows.append(simulator_row(item, engine_s, times, why))
+        rows.append(simulator_row(item, engine_s, times, reason))
     rows.append(Row.of("import gpulab", import_seconds("import gpulab", 5), 1e3 * IMPORT_TARGET_S))
     first_array = "from gpulab import cp; cp.arange(4).sum()"
     rows.append(Row.of("first array on the virtual GPU", import_seconds(first_array, 3), note=first_array))

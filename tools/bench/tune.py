@@ -209,9 +209,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = " ".join(map(str, (subject, *(size or ()))))
         rows = rows_by_run[name] = tune(subject, size, options.rounds if large else 1, options.seconds)
         session.cp().get_default_memory_pool().free_all_blocks()
-        wrong = [row for row in rows if "error" in row]
-        print(f"{name}: {len(rows)} variants, {len(wrong)} failed, {time.perf_counter() - start:.0f} s")
-        for row in [*rows[: options.best], *wrong[:3]]:
+        error_rows = [row for row in rows if "error" in row]
+        print(f"{name}: {len(rows)} variants, {len(error_rows)} failed, {time.perf_counter() - start:.0f} s")
+        for row in [*rows[: options.best], *error_rows[:3]]:
             print(
                 "   ",
                 " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()),

@@ -22,7 +22,7 @@ from gpulab_course.content import copies
 CELL_S = 600
 
 
-def compile_ahead(folder: Path, begins: Sequence[str], device: str) -> int:
+def compile_ahead(folder: Path, prefixes: Sequence[str], device: str) -> int:
     """Run the notebooks with these beginnings of their names; return the number of files in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gpulab-") as home:
@@ -32,7 +32,7 @@ def compile_ahead(folder: Path, begins: Sequence[str], device: str) -> int:
             "GPULAB_HOME": home,
         }
         for name, path in copies.originals().items():
-            if not name.startswith(tuple(begins)):
+            if not name.startswith(tuple(prefixes)):
                 continue
             print(name, flush=True)
             resources = {"metadata": {"path": home}}

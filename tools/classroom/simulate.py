@@ -253,30 +253,32 @@ async def _message(line: Any, request_id: str) -> tuple[str, str]:
 
 async def blows(learners: list[Learner], hub: Hub) -> list[str]:
     """Kill a kernel, a server and the hub; a sentence for everything that is lost."""
-    lost = []
+    lost_learners = []
     first, second, third = (learners * 3)[:3]
     for process in first.processes():
         if "ipykernel_launcher" in " ".join(process.cmdline()):
             process.kill()
     await asyncio.sleep(5)
     if await first.run(["print(6 * 7)"]) != ["42\n"]:
-        lost.append("a killed kernel did not come back")
+        lost_learners.append("a killed kernel did not come back")
     for process in second.processes():
         if "jupyterhub.singleuser" in " ".join(process.cmdline()):
             process.kill()
     await asyncio.sleep(8)  # the hub looks every 2 s
     await second.server()
     if not second.is_saved():
-        lost.append("a killed server lost its notebook")
+        lost_learners.append("a killed server lost its notebook")
     hub.kill()
     if await third.run(["print(6 * 7)"]) != ["42\n"]:
-        lost.append("while the hub was away a kernel was not reached")
+        lost_learners.append("while the hub was away a kernel was not reached")
     await hub.start()
     if not (await hub.ask("GET", f"/hub/api/users/{third.name}"))["servers"].get("", {}).get("ready"):
-        lost.append("the new hub does not know a server that runs")
+        lost_learners.append("the new hub does not know a server that runs")
     if await third.run(["print(6 * 7)"]) != ["42\n"]:
-        lost.append("behind the new hub a kernel was not reached")
-    return lost + [f"{learner.name}'s notebook is lost" for learner in learners if not learner.is_saved()]
+        lost_learners.append("behind the new hub a kernel was not reached")
+    return lost_learners + [
+        f"{learner.name}'s notebook is lost" for learner in learners if not learner.is_saved()
+    ]
 
 
 async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[str, Any]:
@@ -292,7 +294,7 @@ async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[st
         await asyncio.gather(*(learner.learn() for learner in learners))
         all_s = time.monotonic() - start_s
         memory = [learner.memory_mb() for learner in learners]
-        lost = await blows(learners, hub)
+        lost_learners = await blows(learners, hub)
     finally:
         _end(folder, learners)
     return {
@@ -302,23 +304,23 @@ async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[st
         "server_ready_s": round(statistics.median(learner.seconds["server"] for learner in learners), 1),
         "memory_mb": {"median": round(statistics.median(memory)), "most": round(max(memory))},
         "errors": [f"{learner.name}: {error}" for learner in learners for error in learner.errors],
-        "lost": lost,
+        "lost": lost_learners,
     }
 
 
 def _end(folder: Path, learners: list[Learner]) -> None:
     """End what was started here, found by the folder that it works in."""
-    ours = [process for learner in learners for process in learner.processes()]
+    processes = [process for learner in learners for process in learner.processes()]
     for process in psutil.process_iter():
         try:
             if str(folder) in " ".join(process.cmdline()) and process.pid != os.getpid():
-                ours.append(process)
+                processes.append(process)
         except (psutil.Error, OSError):
             continue
     pid_file = folder / "proxy.pid"
     if pid_file.is_file() and psutil.pid_exists(pid := int(pid_file.read_text().split()[0])):
-        ours.append(psutil.Process(pid))
-    for process in ours:
+        processes.append(psutil.Process(pid))
+    for process in processes:
         try:
             process.kill()
         except psutil.Error:

@@ -307,10 +307,10 @@ def softmax(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def life(values: Sequence[Any]) -> tuple[Array, ...]:
-    now = values[0].astype(np.int64)
+    cells = values[0].astype(np.int64)
     shifts = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx]
-    near = sum(np.roll(now, shift, axis=(0, 1)) for shift in shifts)
-    return (((near == 3) | ((near == 2) & (now == 1))).astype(np.uint8),)
+    neighbours = sum(np.roll(cells, shift, axis=(0, 1)) for shift in shifts)
+    return (((neighbours == 3) | ((neighbours == 2) & (cells == 1))).astype(np.uint8),)
 
 
 def median(values: Sequence[Any]) -> tuple[Array, ...]:

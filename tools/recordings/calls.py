@@ -131,7 +131,7 @@ def record_part(package: str, number: int, process_count: int, until: float, fol
 
     session.use_device("cuda")
     xp, space, versions = _package(package)
-    watched = LibraryCalls(_LIBRARIES, "^lib(cu|nccl)")
+    library_calls = LibraryCalls(_LIBRARIES, "^lib(cu|nccl)")
     file = folder / f"{package}_{number}.jsonl"
     with file.open("a") as lines:
 
@@ -149,14 +149,14 @@ def record_part(package: str, number: int, process_count: int, until: float, fol
                 return
             try:
                 _tensor_cores(package, xp, case.dtype == "tf32")
-                routines, kernels = _one(case, space, watched)
+                routines, kernels = _one(case, space, library_calls)
             except Exception as error:
                 write_row({"key": case.key, "error": f"{type(error).__name__}: {str(error)[:300]}"})
                 continue
             write_row({"key": case.key, "routines": routines, "kernels": kernels})
 
 
-def _one(case: CallCase, space: dict[str, Any], watched: LibraryCalls) -> tuple[Any, Any]:
+def _one(case: CallCase, space: dict[str, Any], library_calls: LibraryCalls) -> tuple[Any, Any]:
     """Return routines and kernels of one case, in the order of their first run, after warm-up calls."""
     from gpulab import session
 
@@ -165,17 +165,17 @@ def _one(case: CallCase, space: dict[str, Any], watched: LibraryCalls) -> tuple[
     for _ in range(_WARM_UPS):
         function()
         cp.cuda.Device().synchronize()
-    watched.watch()
+    library_calls.watch()
     recorder = session.backend().timeline_recorder()
     recorder.start()
     if recorder.blind:
         recorder.stop()
         raise RuntimeError(recorder.blind)
-    watched.clear()
+    library_calls.clear()
     try:
         result = function()
         cp.cuda.Device().synchronize()
-        routines = watched.counted()
+        routines = library_calls.counted()
     finally:
         timeline = recorder.stop()
     del result

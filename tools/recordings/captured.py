@@ -137,9 +137,9 @@ class Ways:
             self._join(streams)
             with self.cp.cuda.Device(0):
                 end.record(self.origin)
-            early = self.virtual or not begin.done
+            is_early = self.virtual or not begin.done
             self.wait()
-            if early:
+            if is_early:
                 times_us.append(1000 * self.cp.cuda.get_elapsed_time(begin, end))
             else:
                 late_rounds += 1
@@ -175,8 +175,8 @@ class Ways:
                 graph.launch(self.origin)
                 launched = time.perf_counter_ns()
                 self.origin.synchronize()
-                idle = time.perf_counter_ns()
-                times_us.append((device_us, (launched - start) / 1000, (idle - start) / 1000))
+                idle_ns = time.perf_counter_ns()
+                times_us.append((device_us, (launched - start) / 1000, (idle_ns - start) / 1000))
         names = ("graph_us", "graph_launch_us", "graph_host_us")
         medians = (statistics.median(column) for column in zip(*times_us[WARM:], strict=True))
         return {name: round(value, 2) for name, value in zip(names, medians, strict=True)}
@@ -191,7 +191,9 @@ def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> N
         for algorithm in ALGORITHMS:
             _, steps = schedule_of("all-reduce", algorithm, gpus)
             run = Run(cp, gpus, bounds_of(size // 4, steps))
-            streams = [(gpu, each) for gpu, both in enumerate(run._streams) for each in both]
+            streams = [
+                (gpu, stream) for gpu, stream_pair in enumerate(run._streams) for stream in stream_pair
+            ]
 
             for slices in sorted({1, run.slices}):
 
@@ -228,13 +230,13 @@ def _right(run: Run, steps: Any, slices: int, ways: Ways) -> bool | None:
 def _by_steps(run: Run, steps: Any, slices: int) -> float:
     times_us = []
     for _ in range(WARM + ROUNDS):
-        spent = 0
+        spent_ns = 0
         for step in steps:
             begin = time.perf_counter_ns()
             run.give(step, slices)
             run.wait()
-            spent += time.perf_counter_ns() - begin
-        times_us.append(spent / 1000)
+            spent_ns += time.perf_counter_ns() - begin
+        times_us.append(spent_ns / 1000)
     return round(statistics.median(times_us[WARM:]), 2)
 
 

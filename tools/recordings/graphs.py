@@ -42,13 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     results: dict[str, Any] = {"python": platform.python_version(), "errors": {}}
     for name in options.parts.split(",") if options.parts else PARTS:
-        started = time.perf_counter()
+        start_s = time.perf_counter()
         try:
             results[name] = PARTS[name]()
         except Exception as error:
             results["errors"][name] = f"{type(error).__name__}: {error}"
         print(
-            f"{name}: {time.perf_counter() - started:.1f} s {results['errors'].get(name, '')[:200]}",
+            f"{name}: {time.perf_counter() - start_s:.1f} s {results['errors'].get(name, '')[:200]}",
             flush=True,
         )
         if options.out:
@@ -102,7 +102,7 @@ def nodes() -> list[Any]:
 
     cp = _cp()
     add = _kernel("add")
-    put = _kernel("put")
+    kernel = _kernel("put")
     x = cp.zeros(64, np.float32)
     y = cp.zeros(64, np.float32)
     second_stream = cp.cuda.Stream(non_blocking=True)
@@ -113,7 +113,7 @@ def nodes() -> list[Any]:
         second_stream.wait_event(stream.record())
         with second_stream:
             add((2,), (32,), (y, np.float32(3)))
-            put((1,), (64,), (x, y), shared_mem=512)
+            kernel((1,), (64,), (x, y), shared_mem=512)
             z = x * 2 + y
             z.sum()
         y.data.memset_async(0, 128, stream)
@@ -161,7 +161,7 @@ def updates() -> dict[str, Any]:
     cp = _cp()
     driver = graphs._driver()
     add = _kernel("add")
-    put = _kernel("put")
+    kernel = _kernel("put")
     x = cp.zeros(64, np.float32)
     y = cp.ones(64, np.float32)
     pinned = cp.cuda.alloc_pinned_memory(256)
@@ -171,7 +171,7 @@ def updates() -> dict[str, Any]:
         "another value": lambda s: add((2,), (32,), (x, np.float32(5))),
         "another array": lambda s: add((2,), (32,), (y, np.float32(5))),
         "another shape": lambda s: add((1,), (64,), (x, np.float32(5))),
-        "another kernel": lambda s: put((1,), (64,), (x, y)),
+        "another kernel": lambda s: kernel((1,), (64,), (x, y)),
         "a memset": lambda s: x.data.memset_async(0, 256, s),
         "another memset": lambda s: y.data.memset_async(1, 128, s),
         "a copy": lambda s: x.data.copy_from_device_async(y.data, 256, s),
@@ -199,10 +199,10 @@ def updates() -> dict[str, Any]:
 
 
 def _host_ns(run: Callable[[], object], repeats: int) -> float:
-    started = time.perf_counter_ns()
+    start_ns = time.perf_counter_ns()
     for _ in range(repeats):
         run()
-    return (time.perf_counter_ns() - started) / repeats
+    return (time.perf_counter_ns() - start_ns) / repeats
 
 
 def costs() -> dict[int, Any]:
@@ -233,12 +233,12 @@ def costs() -> dict[int, Any]:
             row["eager_device"] = cp.cuda.get_elapsed_time(begin, end) * 1e6 / repeats
             for uploaded in (False, True):
                 stream.begin_capture()
-                started = time.perf_counter_ns()
+                start_ns = time.perf_counter_ns()
                 work(stream)
-                row["capture_host"] = time.perf_counter_ns() - started
-                started = time.perf_counter_ns()
+                row["capture_host"] = time.perf_counter_ns() - start_ns
+                start_ns = time.perf_counter_ns()
                 graph = stream.end_capture()
-                row["end_capture_host"] = time.perf_counter_ns() - started
+                row["end_capture_host"] = time.perf_counter_ns() - start_ns
                 if uploaded:
                     row["upload_host"] = _host_ns(partial(graph.upload, stream), 1)
                     stream.synchronize()

@@ -88,8 +88,8 @@ class LibraryCalls:
         """Start to count calls of all loaded objects; return the number of watched entries."""
         for base, name, dynamic in _objects():
             if (base, name) not in self._tables:
-                skipped = not dynamic or self._excluded_files.search(Path(name).name)
-                self._tables[base, name] = [] if skipped else list(self._entries(base, dynamic))
+                is_skipped = not dynamic or self._excluded_files.search(Path(name).name)
+                self._tables[base, name] = [] if is_skipped else list(self._entries(base, dynamic))
             for slot, symbol in self._tables[base, name]:
                 self._redirect(slot, symbol)
         return len(self._slots)

@@ -81,15 +81,15 @@ def main(folder: Path) -> None:
         if "loader" not in name:
             run()
     time.sleep(5)
-    watched = recorder(10.0)
-    assert isinstance(watched, LoadRecorder), "this needs a real GPU"
+    load_recorder = recorder(10.0)
+    assert isinstance(load_recorder, LoadRecorder), "this needs a real GPU"
     dmon = Lines(DMON)
     query = Lines(QUERY)
-    watched.start()
+    load_recorder.start()
     times = list[tuple[str, float]]()
     report = ""
     for name, run in (*programs, ("idle again", lambda: time.sleep(3))):
-        watched.mark(name)
+        load_recorder.mark(name)
         times.append((name, time.perf_counter()))
         run()
         if name == PRODUCT:
@@ -98,7 +98,7 @@ def main(folder: Path) -> None:
             )
             run()
             report = smi_process.communicate()[0]
-    record = watched.stop()
+    record = load_recorder.stop()
     times.append(("", time.perf_counter()))
     for lines in (dmon, query):
         lines.stop()

@@ -123,12 +123,12 @@ class Watch:
         begin, end = self.events
         with self.stream:
             begin.record()
-            since = time.perf_counter()
+            start_s = time.perf_counter()
             call()
-            called = time.perf_counter() - since
+            call_s = time.perf_counter() - start_s
             end.record()
         end.synchronize()
-        return self.cp.cuda.get_elapsed_time(begin, end) * 1e3, called * 1e6
+        return self.cp.cuda.get_elapsed_time(begin, end) * 1e3, call_s * 1e6
 
 
 def about() -> dict[str, Any]:
@@ -229,9 +229,9 @@ def arrays() -> dict[str, Any]:
     host = np.ones(n, np.float32)
 
     def numpy_copy() -> float:
-        since = time.perf_counter()
+        start_s = time.perf_counter()
         pinned[...] = host
-        return (time.perf_counter() - since) * 1e6
+        return (time.perf_counter() - start_s) * 1e6
 
     results["numpy into pinned"] = {"call_us": _median_us(numpy_copy)}
     start_s = time.perf_counter()
@@ -244,11 +244,11 @@ def _null_set(cp: Any, x: Any, pinned: Any) -> dict[str, float]:
     cp.cuda.Device().synchronize()
     x.set(pinned)
     cp.cuda.Device().synchronize()
-    since = time.perf_counter()
+    start_s = time.perf_counter()
     x.set(pinned)
-    called = time.perf_counter() - since
+    call_s = time.perf_counter() - start_s
     cp.cuda.Device().synchronize()
-    return {"call_us": round(called * 1e6, 2), "done_us": round((time.perf_counter() - since) * 1e6, 2)}
+    return {"call_us": round(call_s * 1e6, 2), "done_us": round((time.perf_counter() - start_s) * 1e6, 2)}
 
 
 def busy() -> dict[str, Any]:
@@ -273,9 +273,9 @@ def busy() -> dict[str, Any]:
         cp.cuda.Device().synchronize()
         with stream:
             spin((1,), (1,), (np.int64(8_000_000),))
-            since = time.perf_counter()
+            start_s = time.perf_counter()
             call()
-            took_us = (time.perf_counter() - since) * 1e6
+            took_us = (time.perf_counter() - start_s) * 1e6
         stream.synchronize()
         return round(took_us, 1)
 
@@ -369,14 +369,14 @@ def managed() -> dict[str, Any]:
         return x, host
 
     def touched(host: Any) -> float:
-        since = time.perf_counter()
+        start_s = time.perf_counter()
         host[...] = 1
-        return round((time.perf_counter() - since) * 1e6, 1)
+        return round((time.perf_counter() - start_s) * 1e6, 1)
 
     def read(host: Any) -> float:
-        since = time.perf_counter()
+        start_s = time.perf_counter()
         float(host.sum())
-        return round((time.perf_counter() - since) * 1e6, 1)
+        return round((time.perf_counter() - start_s) * 1e6, 1)
 
     def kernel(x: Any) -> float:
         return round(watch.once(lambda: twice((blocks,), (256,), (x, y, count, np.int32(1))))[0], 1)
@@ -530,11 +530,11 @@ def torch_copies() -> dict[str, Any]:
         rows = []
         for _ in range(REPEATS + 1):
             torch.cuda.synchronize()
-            since = time.perf_counter()
+            start_s = time.perf_counter()
             copy = call()
-            called = time.perf_counter() - since
+            call_s = time.perf_counter() - start_s
             torch.cuda.synchronize()
-            rows.append((called * 1e6, (time.perf_counter() - since) * 1e6))
+            rows.append((call_s * 1e6, (time.perf_counter() - start_s) * 1e6))
             del copy
         called_us, done_us = (round(statistics.median(c), 1) for c in zip(*rows[1:], strict=True))
         return {"call_us": called_us, "done_us": done_us}
@@ -553,11 +553,11 @@ def torch_copies() -> dict[str, Any]:
         results[name] = timed(call)
     results["to cpu non_blocking is pinned"] = x.to("cpu", non_blocking=True).is_pinned()
     torch.cuda.synchronize()
-    slow = torch.ones(1 << 14, 1 << 14, device="cuda")
+    large_tensor = torch.ones(1 << 14, 1 << 14, device="cuda")
     torch.cuda.synchronize()
     for _ in range(4):
-        slow = slow @ slow * 0 + 5
-    unfinished_copy = slow[0].to("cpu", non_blocking=True)
+        large_tensor = large_tensor @ large_tensor * 0 + 5
+    unfinished_copy = large_tensor[0].to("cpu", non_blocking=True)
     results["read before it came"] = float(unfinished_copy[0])
     torch.cuda.synchronize()
     results["read after synchronize"] = float(unfinished_copy[0])

@@ -154,10 +154,10 @@ def pool_sizes_under_a_limit(cp: Any) -> Any:
 @case
 def pool_sizes_with_a_hook(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
-    seen = Watcher(cp)
-    with seen.hook:
+    watcher = Watcher(cp)
+    with watcher.hook:
         sizes = {name: SIZES[name] for name in ("-1", "2**63", "2**64-511", "2**64", "text")}
-        return _sizes(cp, pool.malloc, sizes), figures(pool), seen.log
+        return _sizes(cp, pool.malloc, sizes), figures(pool), watcher.log
 
 
 @case
@@ -524,7 +524,7 @@ def hooks_and_names(cp: Any) -> Any:
         class Adds(hook):  # type: ignore[misc,valid-type]
             name = "adds"
 
-            def malloc_preprocess(self, **told: Any) -> None:
+            def malloc_preprocess(self, **arguments: Any) -> None:
                 second.hook.__enter__()
 
         try:
@@ -848,10 +848,10 @@ def pinned_pointers(cp: Any) -> Any:
     pointer = cp.cuda.PinnedMemoryPointer(memory, 8)
 
     def moved() -> Any:
-        here = pointer + 8
-        here += 8
-        here -= 4
-        return here.ptr - memory.ptr, here.size()
+        moved_pointer = pointer + 8
+        moved_pointer += 8
+        moved_pointer -= 4
+        return moved_pointer.ptr - memory.ptr, moved_pointer.size()
 
     return _each(
         {

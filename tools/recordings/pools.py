@@ -45,9 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     results: dict[str, Any] = {"format": FORMAT, "version": 1}
     for part in options.only or PARTS:
-        since = time.perf_counter()
+        start_s = time.perf_counter()
         results[part] = _run_part(part, options)
-        print(f"{part}: {time.perf_counter() - since:.1f} s, {results[part].get('failed', 'ok')}", flush=True)
+        print(
+            f"{part}: {time.perf_counter() - start_s:.1f} s, {results[part].get('failed', 'ok')}", flush=True
+        )
     text = json.dumps(results, separators=(",", ":"))
     if options.out:
         options.out.write_text(f"{text}\n", encoding="utf-8")

@@ -144,7 +144,7 @@ def record_case(c: Case) -> dict[str, Any]:
     """Run one case with CuPy and return its recorded outputs."""
     arguments = c.make_args(SEED)
     kernel = _kernel(c)
-    outputs, printed = run_case(c, arguments, kernel)
+    outputs, printed_text = run_case(c, arguments, kernel)
     entry: dict[str, Any] = {
         "inputs_sha256": inputs_digest(arguments),
         "outputs": [
@@ -152,8 +152,8 @@ def record_case(c: Case) -> dict[str, Any]:
         ],
         "registers": kernel.num_regs,
     }
-    if printed:
-        entry["stdout"] = printed
+    if printed_text:
+        entry["stdout"] = printed_text
     return entry
 
 
@@ -166,12 +166,12 @@ def run_case(c: Case, arguments: Arguments, kernel: Any) -> tuple[list[Any], str
         kernel(c.grid, c.block, values, shared_mem=c.shared_bytes)
         cp.cuda.Device().synchronize()
 
-    printed = ""
+    printed_text = ""
     if c.stdout_lines:
-        printed = _printed(launch)
+        printed_text = _printed(launch)
     else:
         launch()
-    return [cp.asnumpy(values[position]) for position in arguments.outputs], printed
+    return [cp.asnumpy(values[position]) for position in arguments.outputs], printed_text
 
 
 def device_arguments(arguments: Arguments, cp: Any) -> tuple[Any, ...]:
@@ -256,9 +256,9 @@ def _time(w: Workload) -> dict[str, Any]:
         return float(cp.cuda.get_elapsed_time(begin, end) * 1e6 / launches)
 
     elapsed_ns(3)
-    alone = statistics.median(elapsed_ns(1) for _ in range(REPEATS))
+    single_ns = statistics.median(elapsed_ns(1) for _ in range(REPEATS))
     in_a_row = statistics.median(elapsed_ns(ROW) for _ in range(REPEATS))
-    return {"name": w.name, "alone_ns": round(alone, 1), "in_a_row_ns": round(in_a_row, 1)}
+    return {"name": w.name, "alone_ns": round(single_ns, 1), "in_a_row_ns": round(in_a_row, 1)}
 
 
 def record_traces(launches: list[Shown], recorder: Recorder) -> None:

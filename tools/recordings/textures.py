@@ -188,11 +188,11 @@ def coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
     rng = np.random.default_rng(case.dimensions)
     rows: list[npt.NDArray[Any]] = []
     for size in (max(n, 1) for n in case.shape):
-        anywhere = rng.uniform(-0.75 * size, 1.75 * size, POINTS - 96)
-        anywhere[:2] = 1e9, -1e9
+        random_points = rng.uniform(-0.75 * size, 1.75 * size, POINTS - 96)
+        random_points[:2] = 1e9, -1e9
         edges = rng.integers(-2, size + 2, 48) + rng.choice([0.0, 2.0**-10, -(2.0**-10), 0.5, 1e-6], 48)
         fractions = rng.integers(0, size, 48) + rng.integers(0, 512, 48) / 512
-        rows.append(np.concatenate([anywhere, edges, fractions]) / (size if case.normal else 1))
+        rows.append(np.concatenate([random_points, edges, fractions]) / (size if case.normal else 1))
     if case.kernel.startswith("line"):
         rows[0] = np.arange(POINTS) - 8.0
     if case.kernel.startswith("layers"):

@@ -158,8 +158,8 @@ class Bench:
         self.stream.synchronize()
         begin = self.event()
         work()
-        once = max(self.between([(begin, self.event())]), 500.0)
-        node_count = max(min(int(GRAPH_NS / once), MOST_NODES) // 2, 1)
+        launch_ns = max(self.between([(begin, self.event())]), 500.0)
+        node_count = max(min(int(GRAPH_NS / launch_ns), MOST_NODES) // 2, 1)
         graphs = [self.capture(work, node_count), self.capture(work, 3 * node_count)]
         times_ns = []
         for _ in range(self.repeats + 1):

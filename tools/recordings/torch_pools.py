@@ -267,7 +267,7 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
     rows: list[list[int]] = []
     starts = list[int]()
     digests = list[int]()
-    played = list[int]()
+    durations = list[int]()
     layouts = []
     segments = []
     statistics = []
@@ -280,7 +280,7 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
         for step in steps:
             side.step(step)
             rows.append(side.row())
-        if len(played) < FULL_STATISTICS:
+        if len(durations) < FULL_STATISTICS:
             statistics.append(side.statistics())
         numbers, events = side.finish()
         layouts.append(numbers)
@@ -288,8 +288,8 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
             [(_CODES[name], address, size) for name, address, size, _ in events if name.startswith("segment")]
         )
         digests.append(digest(events))
-        played.append(seed)
-    about = {**about, "seeds": played, "statistics": statistics}
+        durations.append(seed)
+    about = {**about, "seeds": durations, "statistics": statistics}
     return Recording(about, np.array(rows, np.int64), starts, layouts, segments, digests)
 
 
@@ -474,11 +474,11 @@ def snapshots(folder: Path) -> None:
             for weight in weights:
                 x = layer(x, weight)
             x.sum().backward()
-            kept = torch.empty(width * 1024, device="cuda")
+            tensor = torch.empty(width * 1024, device="cuda")
             with torch.cuda.stream(side):
                 torch.cuda._sleep(20_000_000)
-                kept.record_stream(side)
-            del kept, x
+                tensor.record_stream(side)
+            del tensor, x
 
     history = torch.cuda.memory._record_memory_history
     history("all", context="all", stacks="python", max_entries=10_000)
@@ -490,11 +490,11 @@ def snapshots(folder: Path) -> None:
     history("all", context="all", stacks="python", max_entries=10_000, clear_history=True)
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (80 << 20)) / total)
-    kept = [torch.empty(n << 18, device="cuda") for n in (3, 9, 14, 22)]
-    del kept[1]
-    kept.append(torch.empty(700_000, device="cuda"))
+    tensors = [torch.empty(n << 18, device="cuda") for n in (3, 9, 14, 22)]
+    del tensors[1]
+    tensors.append(torch.empty(700_000, device="cuda"))
     with contextlib.suppress(torch.cuda.OutOfMemoryError):
-        kept.append(torch.empty(60 << 20, dtype=torch.uint8, device="cuda"))
+        tensors.append(torch.empty(60 << 20, dtype=torch.uint8, device="cuda"))
     torch.cuda.memory._dump_snapshot(str(folder / "torch_oom.pickle"))
     for path in folder.glob("torch_*.pickle"):
         path.with_suffix(".pickle.xz").write_bytes(lzma.compress(path.read_bytes(), preset=9))

@@ -101,7 +101,7 @@ def _noted(launches: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None
         title = f"{number}_{source.name}_{'x'.join(map(str, trace.grid))}"
         new_launch = Shown(title, Launch(source, trace.grid, trace.block, host, trace.shared_bytes))
         if new_launch.key not in launches:
-            same_titles = sum(f"{earlier.title}_".startswith(f"{title}_") for earlier in launches.values())
+            same_titles = sum(f"{other.title}_".startswith(f"{title}_") for other in launches.values())
             launches[new_launch.key] = (
                 replace(new_launch, title=f"{title}_{same_titles + 1}") if same_titles else new_launch
             )

@@ -84,13 +84,13 @@ def stale(root: Path = ROOT) -> list[str]:
     """Files that are not as the entry in pyproject.toml wants them."""
     address = repository(root)
     readme = (root / "README.md").read_text(encoding="utf-8")
-    found = ["README.md"] if with_badges(readme, address) != readme else []
+    files = ["README.md"] if with_badges(readme, address) != readme else []
     for path in _notebooks(root):
         source = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
         before = [(cell.get("id"), cell.source) for cell in source.cells]
         if [(cell.get("id"), cell.source) for cell in with_set_up(source, address).cells] != before:
-            found.append(f"notebooks/{path.name}")
-    return found
+            files.append(f"notebooks/{path.name}")
+    return files
 
 
 def write(root: Path = ROOT) -> list[str]:
@@ -115,17 +115,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Say what is not in line, or write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write badges and cells, or take them out")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         if not repository():
             print("pyproject.toml has no [project.urls] Repository: no badges, no set-up cells.")
-        changed = write() if given.write else stale()
+        changed = write() if options.write else stale()
     except ValueError as error:
         print(error)
         return 1
     for name in changed:
-        print(f"{'written' if given.write else 'not in line'}: {name}")
-    return 0 if given.write else bool(changed)
+        print(f"{'written' if options.write else 'not in line'}: {name}")
+    return 0 if options.write else bool(changed)
 
 
 if __name__ == "__main__":

@@ -26,20 +26,20 @@ class Package:
 
 def closure(name: str = "gpulab-course") -> list[Package]:
     """What `name` requires here, and what that requires, without extras; the largest first."""
-    seen: dict[str, Package] = {}
+    packages: dict[str, Package] = {}
     waiting = [name]
     while waiting:
         key = _key(waiting.pop())
-        if key in seen:
+        if key in packages:
             continue
         try:
-            found = metadata.distribution(key)
+            distribution = metadata.distribution(key)
         except metadata.PackageNotFoundError:
             continue  # of another platform
-        seen[key] = _package(found)
-        waiting += required(found.requires or [])
-    seen.pop(_key(name), None)
-    return sorted(seen.values(), key=lambda package: -package.size_bytes)
+        packages[key] = _package(distribution)
+        waiting += required(distribution.requires or [])
+    packages.pop(_key(name), None)
+    return sorted(packages.values(), key=lambda package: -package.size_bytes)
 
 
 def required(requirements: list[str]) -> Iterator[str]:
@@ -50,24 +50,24 @@ def required(requirements: list[str]) -> Iterator[str]:
             yield match[0]
 
 
-def licence(of: metadata.Distribution) -> str:
+def licence(distribution: metadata.Distribution) -> str:
     """What its metadata call its licence, in a few words; empty if they do not."""
-    of_metadata = of.metadata
+    of_metadata = distribution.metadata
     classifiers = [
         text.rpartition(" :: ")[2]
         for text in of_metadata.get_all("Classifier") or []
         if text.startswith("License ::") and text != "License :: OSI Approved"
     ]
-    said = of_metadata["License-Expression"] or "; ".join(classifiers) or of_metadata["License"] or ""
-    return said.strip().split("\n")[0][:60]
+    licence_text = of_metadata["License-Expression"] or "; ".join(classifiers) or of_metadata["License"] or ""
+    return licence_text.strip().split("\n")[0][:60]
 
 
-def _package(found: metadata.Distribution) -> Package:
+def _package(distribution: metadata.Distribution) -> Package:
     size = 0
-    for file in found.files or []:
-        path = found.locate_file(file)
+    for file in distribution.files or []:
+        path = distribution.locate_file(file)
         size += path.stat().st_size if path.is_file() and not str(file).endswith(".pyc") else 0  # type: ignore[attr-defined]
-    return Package(found.metadata["Name"], found.version, licence(found), size)
+    return Package(distribution.metadata["Name"], distribution.version, licence(distribution), size)
 
 
 def _key(name: str) -> str:

@@ -51,13 +51,13 @@ class Outcome:
     @property
     def line(self) -> str:
         """One line of the list."""
-        asked = f"Python {self.python:4}  {self.platform:11}  {self.extra or '(no extra)':10}"
-        return f"{asked}  {self.problem or f'{self.packages} packages'}"
+        case_text = f"Python {self.python:4}  {self.platform:11}  {self.extra or '(no extra)':10}"
+        return f"{case_text}  {self.problem or f'{self.packages} packages'}"
 
 
 def command(python: str, platform: str, extra: str) -> list[str]:
     """What uv is asked."""
-    asked = [
+    arguments = [
         sys.executable,
         "-m",
         "uv",
@@ -75,28 +75,28 @@ def command(python: str, platform: str, extra: str) -> list[str]:
         PLATFORMS[platform],
     ]
     if extra in GROUPS:
-        return [*asked, "--group", f"pyproject.toml:{extra}"]
-    return [*asked, "--extra", extra] if extra else asked
+        return [*arguments, "--group", f"pyproject.toml:{extra}"]
+    return [*arguments, "--extra", extra] if extra else arguments
 
 
 def outcome(python: str, platform: str, extra: str) -> Outcome:
     """Resolve once."""
-    done = subprocess.run(command(python, platform, extra), cwd=ROOT, capture_output=True, text=True)
-    return read(python, platform, extra, done.returncode, done.stdout, done.stderr)
+    process = subprocess.run(command(python, platform, extra), cwd=ROOT, capture_output=True, text=True)
+    return read(python, platform, extra, process.returncode, process.stdout, process.stderr)
 
 
 def read(python: str, platform: str, extra: str, status: int, out: str, err: str) -> Outcome:
     """What uv's answer says."""
     if status == 0:
         return Outcome(python, platform, extra, sum("==" in line for line in out.splitlines()))
-    said = " ".join(line.strip(" ╰─▶×│") for line in err.splitlines())
-    return Outcome(python, platform, extra, 0, f"fails: {said[:400] or f'uv gave {status}'}")
+    message = " ".join(line.strip(" ╰─▶×│") for line in err.splitlines())
+    return Outcome(python, platform, extra, 0, f"fails: {message[:400] or f'uv gave {status}'}")
 
 
-def surprising(found: Outcome) -> bool:
+def surprising(outcome: Outcome) -> bool:
     """Whether it fails for another reason than the one that is known."""
-    known = WITHOUT.get(found.platform)
-    return bool(found.problem) and not (known and f"{known}>=" in found.problem)
+    expected = WITHOUT.get(outcome.platform)
+    return bool(outcome.problem) and not (expected and f"{expected}>=" in outcome.problem)
 
 
 def asked_for(
@@ -114,15 +114,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python", action="append", choices=PYTHONS)
     parser.add_argument("--platform", action="append", choices=list(PLATFORMS))
     parser.add_argument("--extra", action="append", choices=list(EXTRAS))
-    given = parser.parse_args(arguments)
-    pythons = given.python or PYTHONS
-    platforms_ = given.platform or list(PLATFORMS)
-    found = []
-    for asked in asked_for(pythons, platforms_, given.extra or list(EXTRAS)):
-        found.append(outcome(*asked))
-        print(found[-1].line, flush=True)
-    failed = [one for one in found if one.problem]
-    print(f"{len(found) - len(failed)} of {len(found)} can be had from wheels alone.")
+    options = parser.parse_args(arguments)
+    pythons = options.python or PYTHONS
+    platforms_ = options.platform or list(PLATFORMS)
+    outcomes = []
+    for case in asked_for(pythons, platforms_, options.extra or list(EXTRAS)):
+        outcomes.append(outcome(*case))
+        print(outcomes[-1].line, flush=True)
+    failed = [one for one in outcomes if one.problem]
+    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} can be had from wheels alone.")
     return 1 if any(surprising(one) for one in failed) else 0
 
 

@@ -74,8 +74,8 @@ def newest() -> bool:
     """Make the environment with the newest versions."""
     uv = (sys.executable, "-m", "uv")
     install = (*uv, "pip", "install", "--quiet", "--upgrade", "--python", python_of(VENV), "-e", ".[test]")
-    made = call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV) and call(*install)
-    return made and call(python_of(VENV), "-m", "gpulab", "doctor", "--details")
+    is_created = call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV) and call(*install)
+    return is_created and call(python_of(VENV), "-m", "gpulab", "doctor", "--details")
 
 
 def ptx() -> bool:
@@ -103,18 +103,18 @@ def notebooks() -> bool:
 
 def links() -> bool:
     """Ask every address once, and once more where it did not answer."""
-    asked = addresses(_texts())
-    bad = {address: said for address in asked if (said := _answer(address))}
-    print(f"{len(asked) - len(bad)} of {len(asked)} addresses answer.")
-    for address, said in bad.items():
-        print(f"  {said}: {address}")
-    return not bad
+    urls = addresses(_texts())
+    failures = {address: answer for address in urls if (answer := _answer(address))}
+    print(f"{len(urls) - len(failures)} of {len(urls)} addresses answer.")
+    for address, answer in failures.items():
+        print(f"  {answer}: {address}")
+    return not failures
 
 
 def addresses(texts: Iterable[str]) -> list[str]:
     """The addresses in texts, each once, without those that lead nowhere on purpose."""
-    found = {address.partition("#")[0] for text in texts for address in _ADDRESS.findall(text)}
-    return sorted(address for address in found if not _NOWHERE.match(address))
+    urls = {address.partition("#")[0] for text in texts for address in _ADDRESS.findall(text)}
+    return sorted(address for address in urls if not _NOWHERE.match(address))
 
 
 def _texts() -> Iterable[str]:
@@ -128,7 +128,7 @@ def _texts() -> Iterable[str]:
 
 def _answer(address: str) -> str:
     """Why an address does not answer; empty if it does, if only not to programs."""
-    said = ""
+    message = ""
     for wait_s in (0, 5):
         time.sleep(wait_s)
         request = urllib.request.Request(address, headers={"User-Agent": "Mozilla/5.0 (gpulab link check)"})
@@ -138,10 +138,10 @@ def _answer(address: str) -> str:
         except urllib.error.HTTPError as error:
             if error.code in (401, 403, 405, 429):
                 return ""
-            said = str(error.code)
+            message = str(error.code)
         except (OSError, ValueError) as error:
-            said = f"{type(error).__name__}: {error}"
-    return said
+            message = f"{type(error).__name__}: {error}"
+    return message
 
 
 def _python() -> Path:
@@ -168,8 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := sorted(set(steps) - set(STEPS)):
         parser.error(f"there is no step {unknown[0]}; steps: {', '.join(STEPS)}")
     outcomes = {name: STEPS[name]() for name in steps}
-    for name, passed in outcomes.items():
-        print(f"{'passed' if passed else 'FAILED'}  {name}")
+    for name, is_passed in outcomes.items():
+        print(f"{'passed' if is_passed else 'FAILED'}  {name}")
     return 0 if all(outcomes.values()) else 1
 
 

@@ -479,13 +479,13 @@ def _sums() -> Iterator[Timed]:
             title = kernel.replace("_", " ")
             yield Timed(f"{title} 2^{e}", title, "reduce", kernel, (264,), (256,), _all(arrays, _int(n)))
     n = 1 << 19
-    for style, threads, per in (("steps", 512, 512), ("tree", 512, 1024), ("warps", 512, 512)):
+    for style, threads, elements_per_block in (("steps", 512, 512), ("tree", 512, 1024), ("warps", 512, 512)):
         yield Timed(
             f"scan {style}",
             f"scan {style}",
             "reduce",
             f"scan_{style}",
-            (n // per,),
+            (n // elements_per_block,),
             (threads,),
             _floats(n, n),
         )

@@ -141,12 +141,12 @@ def _remedies(log: str, code: str) -> Iterator[str]:
 
 
 def _similar_name(name: str, code: str) -> str:
-    declared: set[str] = set(re.findall(r"[A-Za-z_]\w*", code)) - {name}
-    for candidates, cutoff in ((_BUILT_IN, 0.75), (sorted(declared), 0.8)):
+    names: set[str] = set(re.findall(r"[A-Za-z_]\w*", code)) - {name}
+    for candidates, cutoff in ((_BUILT_IN, 0.75), (sorted(names), 0.8)):
         matches = difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)
         if matches:
             return matches[0]
-    return {word.lower(): word for word in (*declared, *_BUILT_IN)}.get(name.lower(), "")
+    return {word.lower(): word for word in (*names, *_BUILT_IN)}.get(name.lower(), "")
 
 
 def _namespace_remedies(log: str, code: str) -> Iterator[str]:

@@ -356,13 +356,13 @@ def _warp_prologue(names: _Names) -> str:
 
 def _warp_probe(names: _Names, number: int) -> str:
     lowest = names("lowest")
-    fits = names("fits")
+    fits_name = names("fits")
     event_address = names("place")
     event_word = names("word")
     clock = names("clock")
     base = names("base")
     return f"""{{
-	.reg .pred %{lowest}, %{fits};
+	.reg .pred %{lowest}, %{fits_name};
 	.reg .b32 %{names("mask")}, %{names("lower")}, %{names("number")};
 	.reg .b64 %{event_address}, %{event_word}, %{clock};
 {_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{names("mine")};
@@ -371,12 +371,12 @@ def _warp_probe(names: _Names, number: int) -> str:
 	mov.u64 %{event_word}, 0;
 	@%{lowest} atom.global.add.u64 %{event_address}, [%{base}], 1;
 	@%{lowest} ld.global.u64 %{event_word}, [%{base}+8];
-	setp.lt.and.u64 %{fits}, %{event_address}, %{event_word}, %{lowest};
+	setp.lt.and.u64 %{fits_name}, %{event_address}, %{event_word}, %{lowest};
 	mad.lo.u64 %{event_address}, %{event_address}, {8 * _WARP_WORDS}, %{base};
-	@%{fits} st.global.u64 [%{event_address}+{8 * _WARP_HEADER}], %{clock};
+	@%{fits_name} st.global.u64 [%{event_address}+{8 * _WARP_HEADER}], %{clock};
 	mov.u32 %{names("number")}, {number};
 	mov.b64 %{event_word}, {{%{names("mask")}, %{names("number")}}};
-	@%{fits} st.global.u64 [%{event_address}+{8 * _WARP_HEADER + 8}], %{event_word};
+	@%{fits_name} st.global.u64 [%{event_address}+{8 * _WARP_HEADER + 8}], %{event_word};
 	}}
 	"""
 

@@ -348,9 +348,9 @@ class Capture:
     def unjoined(self) -> bool:
         """Return whether the capture's own stream would end before another one that takes part."""
         last = self.frontiers[self.origin]
-        joined = {*last, *self._predecessors(last)}
+        reachable_nodes = {*last, *self._predecessors(last)}
         last_nodes = (self.left, *self.frontiers.values())
-        return any(number not in joined for after in last_nodes for number in after)
+        return any(number not in reachable_nodes for after in last_nodes for number in after)
 
     def _predecessors(self, numbers: tuple[int, ...]) -> set[int]:
         """Return the nodes that precede these, directly or indirectly."""

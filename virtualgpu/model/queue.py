@@ -205,7 +205,7 @@ class WorkQueue:
         last_end_ns, previous_operations = self._last_launches.get(graph_id, (0, ()))
         before = (*self.schedule.point(stream_id).after, *previous_operations)
         ready_ns = max(self.schedule.ready_ns(stream_id), last_end_ns) + round(cost.GRAPH_START_NS)
-        ran: list[Activity] = []
+        activities: list[Activity] = []
         works: list[Work] = []
         watch = self._clock.watch
         try:
@@ -220,7 +220,7 @@ class WorkQueue:
                     place = StreamRef(node.device_id, node.stream_id)
                     duration_ns, work = watch.node(place, number, operation, node.source)
                     works.append(work)
-                followed = [ran[index] for index in node.after]
+                followed = [activities[index] for index in node.after]
                 node_ready_ns = ready_ns
                 if followed:
                     node_ready_ns = max(
@@ -236,17 +236,19 @@ class WorkQueue:
                 )
                 after = tuple(activity.correlation_id for activity in followed) or before
                 activity = operation.activity(node.device_id, stream_id, number, start, end, after)
-                ran.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
-                operation.passage.report(ran[-1])
+                activities.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
+                operation.passage.report(activities[-1])
                 if self._clock.deferral is not None:
                     kernel = operation.kind == "CONCURRENT_KERNEL"
                     self._clock.deferral.hold(number, operation.run, after, keeps=False, kernel=kernel)
                 if operation.node_kind is None:
-                    node.schedule.log.append(ran[-1])
+                    node.schedule.log.append(activities[-1])
         finally:
-            inner = {number for activity in ran for number in activity.after}
-            last = tuple(activity.correlation_id for activity in ran if activity.correlation_id not in inner)
-            end_ns = max((activity.end_ns for activity in ran), default=ready_ns)
+            inner = {number for activity in activities for number in activity.after}
+            last = tuple(
+                activity.correlation_id for activity in activities if activity.correlation_id not in inner
+            )
+            end_ns = max((activity.end_ns for activity in activities), default=ready_ns)
             self.schedule.extend(stream_id, end_ns, last or before)
             self._last_launches[graph_id] = end_ns, last or before
             if watch is not None:
@@ -259,7 +261,7 @@ class WorkQueue:
             if self._clock.recorder is not None:
                 recorded = [
                     activity
-                    for activity, node in zip(ran, nodes, strict=False)
+                    for activity, node in zip(activities, nodes, strict=False)
                     if node.operation.node_kind is None
                 ]
                 self._clock.recorder.ran_graph(recorded, self.schedule.queue(stream_id), begun_ns)

@@ -61,8 +61,8 @@ class Access:
         lanes = self.lanes
         size = self.size_bytes
         addresses = [self.addresses[lane] for lane in lanes]
-        touched = {address // SECTOR_BYTES for address in addresses}
-        sectors = len(touched)
+        sector_numbers = {address // SECTOR_BYTES for address in addresses}
+        sectors = len(sector_numbers)
         if self.rule in ATOMIC_RULES:
             passes_by_sector: dict[int, int] = defaultdict(int)
             for address, lane_count in Counter(addresses).items():
@@ -74,7 +74,7 @@ class Access:
             sectors=sectors,
             ideal_sectors=min(sectors, max(bool(lanes), -(-requested_bytes // SECTOR_BYTES))),
             lines=len({address // LINE_BYTES for address in addresses}),
-            touched_sectors=len(touched),
+            touched_sectors=len(sector_numbers),
             bytes_requested=requested_bytes,
             bytes_useful=len(set(addresses)) * size,
         )

@@ -105,7 +105,7 @@ class Occurrences:
 class Findings(Protocol):
     """Receiver of the findings of a checker."""
 
-    def add(self, found: Occurrences) -> None:
+    def add(self, occurrences: Occurrences) -> None:
         """Add a race, a read of uninitialized memory, an access to another array or to a pending copy."""
 
     def add_absent_lane(self, access: Access, source: int) -> None:
@@ -114,7 +114,7 @@ class Findings(Protocol):
     def add_outside_block(self, access: Access, address: int) -> None:
         """Add an access to the device heap outside of all blocks in use."""
 
-    def add_divergent_barrier(self, block: int, here: Arrival, other: Arrival | None) -> None:
+    def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
         """Add a barrier that threads reach without others of their warp, or while others wait elsewhere."""
 
 
@@ -250,8 +250,12 @@ class Checker:
     def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
         """Return the unwritten granules of an allocation; None if the kernel does not write it."""
         unwritten = self.unwritten_words.get(start)
-        written = self._written_granules.get(start)
-        remaining = unwritten if written is None or unwritten is None else unwritten & (written == 0)
+        written_granules = self._written_granules.get(start)
+        remaining = (
+            unwritten
+            if written_granules is None or unwritten is None
+            else unwritten & (written_granules == 0)
+        )
         if unwritten is None or remaining is None:
             return None
         is_writable = self._writable_starts is not None and start in self._writable_starts
@@ -266,13 +270,13 @@ class Checker:
         return events.observer().address, address_of(slot.row)
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
-        here = self.sites[self._site_rows[number].number]
+        site = self.sites[self._site_rows[number].number]
         row = self.ordering.slot(block).row
         fenced, wide = (
             ctypes.c_int32.from_address(lanes + 4 * warp).value for lanes in (row.fenced, row.wide)
         )
         # Waiting warps get a turn, or this warp would run ahead and publish its next accesses as well.
-        return self._flags.handle_access(here, block, warp, addresses, mask, fenced, wide)
+        return self._flags.handle_access(site, block, warp, addresses, mask, fenced, wide)
 
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
@@ -300,30 +304,30 @@ class Checker:
             arrivals = self._arrivals.setdefault(
                 block, [Arrival(row.wait_warp, code[row.wait_pc], row.wait_mask & 0xFFFFFFFF)]
             )
-            here = Arrival(warp, code[int(lanes[0])], mask)
-            if all(arrival.instruction is not here.instruction for arrival in arrivals):
-                arrivals.append(here)
+            own_arrival = Arrival(warp, code[int(lanes[0])], mask)
+            if all(arrival.instruction is not own_arrival.instruction for arrival in arrivals):
+                arrivals.append(own_arrival)
 
     def _describe_site(self, number: int, stores_scalar: bool) -> None:
         i = self.accesses[number]
         row = self._site_rows[number]
         site_number = self._number(i, lambda new_number: self._site(new_number, i, stores_scalar))
-        here = self.sites[site_number]
+        site = self.sites[site_number]
         row.number = site_number
-        row.space = _SPACES[here.space if self._collects else ""]
-        row.parts = max(here.size_bytes // self.granule_bytes, 1)
-        row.scalar = here.scalar
-        row.reads = here.reads
-        row.writes = here.writes
-        row.kind_global = here.kind("global")
-        row.kind_shared = here.kind("shared")
-        row.meets = here.strong or here.volatile
-        row.releases = here.releases
-        row.step = structures.ISSUED * here.copies
+        row.space = _SPACES[site.space if self._collects else ""]
+        row.parts = max(site.size_bytes // self.granule_bytes, 1)
+        row.scalar = site.scalar
+        row.reads = site.reads
+        row.writes = site.writes
+        row.kind_global = site.kind("global")
+        row.kind_shared = site.kind("shared")
+        row.meets = site.strong or site.volatile
+        row.releases = site.releases
+        row.step = structures.ISSUED * site.copies
         row.low, row.high = UNBOUNDED
         if self.strays:
-            row.low = here.low
-            row.high = here.high - here.size_bytes
+            row.low = site.low
+            row.high = site.high - site.size_bytes
         row.known = 1
 
     def _site(self, number: int, i: ir.Instruction, stores_scalar: bool) -> Site:
@@ -343,10 +347,10 @@ class Checker:
         words = -(-(row.end - row.start) // self.granule_bytes)
         unwritten = self.unwritten_words.get(row.start) if self.unwritten else None
         if unwritten is not None:
-            written = self._table(np.dtype(np.uint8), words)
-            written[:] = ~unwritten
-            row.written = written.ctypes.data
-            self._written_granules[row.start] = written
+            write_table = self._table(np.dtype(np.uint8), words)
+            write_table[:] = ~unwritten
+            row.written = write_table.ctypes.data
+            self._written_granules[row.start] = write_table
         if self.races:
             row.quiet = self._writable_starts is not None and row.start not in self._writable_starts
             try:
@@ -366,12 +370,12 @@ class Checker:
         """Report accesses to the device heap that do not stay within one of its blocks."""
         assert self.memory.heap is not None
         used_blocks = self.memory.heap.used
-        here = self.sites[number]
+        site = self.sites[number]
         segment = self.ordering.slot(block).row.segment
         for lane in range(layout.LANES):
             address = int(lanes[lane])
             start = max((start for start in used_blocks if start <= address), default=None)
-            is_inside = start is not None and address + here.size_bytes <= start + used_blocks[start]
+            is_inside = start is not None and address + site.size_bytes <= start + used_blocks[start]
             if mask >> lane & 1 and not is_inside:
                 access = Access(segment, number, warp * layout.LANES + lane)
                 self.findings.add_outside_block(access, address)
@@ -397,7 +401,7 @@ class Checker:
         if lanes:
             self.ordering.release(block, lanes, self._barrier_messages.setdefault((block, number), Message()))
 
-    def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool, number: int = 0) -> None:
+    def barrier(self, block: int, threads: npt.NDArray[np.bool_], is_complete: bool, number: int = 0) -> None:
         if number == 0:
             row = self.ordering.slot(block).row
             row.wait_pc = -1
@@ -407,7 +411,7 @@ class Checker:
                 self.findings.add_divergent_barrier(block, other, arrivals[0])
         self.ordering.learn(block)
         arrived = self._barrier_messages.pop((block, number), None)
-        if everyone and arrived is None:
+        if is_complete and arrived is None:
             self.ordering.full_barrier(block)
             return
         waiting = np.flatnonzero(threads.reshape(-1))

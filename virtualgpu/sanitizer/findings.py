@@ -92,10 +92,10 @@ class Findings:
         key = (ABSENT_LANE if site.instruction.root == "shfl" else ABSENT_MASK_LANE, "", 0, site.line, 0)
         self._count(key, Finding(1, False, "", 0, source, None, access))
 
-    def add_divergent_barrier(self, block: int, here: Arrival, other: Arrival | None) -> None:
+    def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
         """Add a barrier that threads reach without their warp, or while others wait at another one."""
-        key = here.instruction.line, other.instruction.line if other is not None else -1
-        self.divergent_barriers.setdefault(key, DivergentBarrier(block, here, other)).count += 1
+        key = arrival.instruction.line, other.instruction.line if other is not None else -1
+        self.divergent_barriers.setdefault(key, DivergentBarrier(block, arrival, other)).count += 1
 
     def add_outside_block(self, access: Access, address: int) -> None:
         """Add an access to the device heap outside of all blocks in use."""

@@ -25,7 +25,7 @@ class Flags:
 
     def handle_access(
         self,
-        here: Site,
+        site: Site,
         block: int,
         warp: int,
         addresses: npt.NDArray[np.int64],
@@ -42,8 +42,8 @@ class Flags:
         bool
             Whether other threads may wait for it: it published a message, or wrote to the address of one.
         """
-        releasing_mask = mask if here.releases else mask & fenced
-        releasing_mask = releasing_mask if here.writes else 0
+        releasing_mask = mask if site.releases else mask & fenced
+        releasing_mask = releasing_mask if site.writes else 0
         if not releasing_mask and not self._messages:
             return False
         may_be_awaited = bool(releasing_mask)
@@ -51,15 +51,15 @@ class Flags:
         for address in dict.fromkeys(addresses[lanes].tolist()):
             same_address = [lane for lane in lanes if addresses[lane] == address]
             threads = [warp * layout.LANES + lane for lane in same_address]
-            key = address if here.space in ("global", "generic") else ~(block << 20 | address)
+            key = address if site.space in ("global", "generic") else ~(block << 20 | address)
             message = self._messages.get(key)
-            may_be_awaited |= here.writes and message is not None
-            if here.reads and message is not None and self.ordering.has_news(block, threads, message):
-                self.ordering.acquire(block, threads, message, here.acquires)
+            may_be_awaited |= site.writes and message is not None
+            if site.reads and message is not None and self.ordering.has_news(block, threads, message):
+                self.ordering.acquire(block, threads, message, site.acquires)
             publishers = [warp * layout.LANES + lane for lane in same_address if releasing_mask >> lane & 1]
             if publishers:
                 message = self._messages.setdefault(key, Message())
-                for_other_blocks = here.releases and "cta" not in here.instruction.parts
+                for_other_blocks = site.releases and "cta" not in site.instruction.parts
                 for_other_blocks |= any(wide >> lane & 1 for lane in same_address)
                 self.ordering.release(block, publishers, message, for_other_blocks)
         self.ordering.shared.messages = len(self._messages)

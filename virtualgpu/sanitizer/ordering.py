@@ -110,10 +110,10 @@ class Ordering:
     def partial_barrier(self, block: int, threads: npt.NDArray[np.int64]) -> None:
         """Record that some threads of the block waited for each other."""
         slot = self.slot(block)
-        known = self.matrix(slot)
-        row = known[threads].max(axis=0)
+        clocks = self.matrix(slot)
+        row = clocks[threads].max(axis=0)
         row[threads] = slot.row.cut
-        known[threads] = row
+        clocks[threads] = row
         slot.row.cut += 1
         self._begin_segment(slot.row)
 
@@ -144,8 +144,8 @@ class Ordering:
             self.learn(block)
         row = message.rows.get(block)
         if row is not None:
-            known = self.matrix(slot)
-            known[threads] = np.maximum(known[threads], row)
+            clocks = self.matrix(slot)
+            clocks[threads] = np.maximum(clocks[threads], row)
 
     def learn(self, block: int) -> None:
         """Order later accesses of a block after the ticks that it has read, at a fence or barrier."""

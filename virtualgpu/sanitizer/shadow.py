@@ -238,7 +238,7 @@ def add_race(
     kind: int,
     old: int,
     first: int,
-    now: int,
+    tick: int,
     shared: int,
     start: int,
     word: int,
@@ -249,13 +249,13 @@ def add_race(
     relation = ACROSS_BLOCKS
     if load64(g.blocks + 8 * ((first >> WHO_BITS) - 1)) == b.number:
         relation = IN_BLOCK
-        if (first ^ now) & _THREAD < 32:
+        if (first ^ tick) & _THREAD < 32:
             relation = IN_WARP
     differs = 1
     if kind == WEAK_WRITE and old == WEAK_WRITE:
-        differs = values_differ(b, g, s, first, now, host, part)
+        differs = values_differ(b, g, s, first, tick, host, part)
     flags = RACE | (old != WEAK_READ) << 2 | (kind <= STRONG_WRITE) << 3 | relation << 4 | shared << 6
-    add_finding(c, b, g, flags, start, word, first, now, differs)
+    add_finding(c, b, g, flags, start, word, first, tick, differs)
 
 
 def touch_word(
@@ -267,7 +267,7 @@ def touch_word(
     planes: int,
     step: int,
     floor: int,
-    now: int,
+    tick: int,
     shared: int,
     start: int,
     word: int,
@@ -275,24 +275,24 @@ def touch_word(
     part: int,
 ) -> None:
     """Check an access to a word against the word's history, then add it to the history."""
-    thread = now & _THREAD
+    thread = tick & _THREAD
     first = last_unordered_access(b, g, planes, step, floor, thread)
     if first:
-        add_race(c, b, g, s, kind, WEAK_WRITE, first, now, shared, start, word, host, part)
+        add_race(c, b, g, s, kind, WEAK_WRITE, first, tick, shared, start, word, host, part)
     if kind in (WEAK_READ, WEAK_WRITE):
         first = last_unordered_access(b, g, planes + 3 * step, step, floor, thread)
         if first:
-            add_race(c, b, g, s, kind, STRONG_WRITE, first, now, shared, start, word, host, part)
+            add_race(c, b, g, s, kind, STRONG_WRITE, first, tick, shared, start, word, host, part)
     if kind <= STRONG_WRITE:
         first = last_unordered_access(b, g, planes + 6 * step, step, floor, thread)
         if first == 0 and shared and g.partial and b.known:
             first = last_unordered_reader(b, g, word, floor, thread)
         if first:
-            add_race(c, b, g, s, kind, WEAK_READ, first, now, shared, start, word, host, part)
+            add_race(c, b, g, s, kind, WEAK_READ, first, tick, shared, start, word, host, part)
     if kind != STRONG_READ:
-        remember_access(b, g, planes + 3 * kind * step, step, floor, now, shared)
+        remember_access(b, g, planes + 3 * kind * step, step, floor, tick, shared)
     if kind == WEAK_READ and shared and g.partial:
-        store64(b.readers + 8 * (word * g.warps + (thread >> 5)), now)
+        store64(b.readers + 8 * (word * g.warps + (thread >> 5)), tick)
 
 
 def update_copies(c: Context, b: Block, g: Checker, step: int, record: int, word: int) -> int:
@@ -445,7 +445,7 @@ def touch_global(c: Context, b: Block, g: Checker, s: Site, address: int, record
         part += 1
 
 
-def touch_local(c: Context, b: Block, g: Checker, s: Site, address: int, now: int) -> None:
+def touch_local(c: Context, b: Block, g: Checker, s: Site, address: int, tick: int) -> None:
     """Check one lane's access to its own stack.
 
     A read is wrong only if none of its bytes is written: a copy of a structure includes the gaps between its
@@ -453,7 +453,7 @@ def touch_local(c: Context, b: Block, g: Checker, s: Site, address: int, now: in
     """
     if b.local == 0:
         return
-    word = (now & _THREAD) * g.local_words + (address >> g.shift)
+    word = (tick & _THREAD) * g.local_words + (address >> g.shift)
     tags = b.local + 4 * word
     written = 0
     part = 0
@@ -466,7 +466,7 @@ def touch_local(c: Context, b: Block, g: Checker, s: Site, address: int, now: in
     if s.reads and written == 0:
         part = 0
         while part < s.parts:
-            add_finding(c, b, g, UNWRITTEN | 1 << 7, 0, word + part, 0, now, 1)
+            add_finding(c, b, g, UNWRITTEN | 1 << 7, 0, word + part, 0, tick, 1)
             part += 1
 
 

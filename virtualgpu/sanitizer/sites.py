@@ -86,7 +86,11 @@ def _deciding(code: Sequence[ir.Instruction]) -> list[ir.Instruction]:
     register_names = {i.guard for i in code if i.root in ("bra", "brx") and i.guard}
     registers = [(i, *cfg.definitions_and_uses(i)) for i in code]
     while True:
-        deciding = [(i, uses) for i, defined, uses in registers if not register_names.isdisjoint(defined)]
+        deciding = [
+            (i, uses)
+            for i, defined_registers, uses in registers
+            if not register_names.isdisjoint(defined_registers)
+        ]
         new_names = {name for _, uses in deciding for name in uses} - register_names
         if not new_names:
             return [i for i, _ in deciding]

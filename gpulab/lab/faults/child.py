@@ -54,7 +54,7 @@ def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float
         "result": None,
         "given": None,
     }
-    with session.late_faults(blocking) as late:
+    with session.late_faults(blocking) as late_faults:
         value = None
         try:
             value = job()
@@ -65,11 +65,11 @@ def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float
             os._exit(0)  # a process that the job forked, and that came out of it as well
         if outcome["status"]:
             outcome["sticky"] = _again(cp) == outcome["status"]
-        fault = late.fault if late is not None else None
-        if late is not None and late.faulty_launch is not None and fault is not None:
+        fault = late_faults.fault if late_faults is not None else None
+        if late_faults is not None and late_faults.faulty_launch is not None and fault is not None:
             site = fault.site
             outcome["given"] = {
-                "given": tuple(late.faulty_launch),
+                "given": tuple(late_faults.faulty_launch),
                 "kernel": site.kernel,
                 "said": str(fault),
                 "place": (site.line, site.source_text, site.block, site.thread),

@@ -65,6 +65,6 @@ def who_wrote(array: Any, index: int | tuple[int, ...], fn: Callable[..., Any], 
     names, (frame, _) = session.program_names(), session.program_lines().frame()
     if frame is not None:
         names.look(frame)
-    called = names.array(id(array)) or "array"
+    array_name = names.array(id(array)) or "array"
     spelled = ", ".join(str(int(place)) for place in places)
-    return HistoryTable.of(element_history(element, f"{called}[{spelled}]", lambda: fn(*args)))
+    return HistoryTable.of(element_history(element, f"{array_name}[{spelled}]", lambda: fn(*args)))

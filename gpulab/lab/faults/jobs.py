@@ -69,14 +69,14 @@ def _bundle(value: Any) -> dict[str, Any]:
     from IPython.core.formatters import DisplayFormatter
 
     data, _ = DisplayFormatter().format(value)  # type: ignore[no-untyped-call]
-    kept = {"text/plain", "text/html", "image/svg+xml", "text/markdown"}
-    return {kind: text for kind, text in data.items() if kind in kept and isinstance(text, str)}
+    kept_types = {"text/plain", "text/html", "image/svg+xml", "text/markdown"}
+    return {kind: text for kind, text in data.items() if kind in kept_types and isinstance(text, str)}
 
 
 def used_by(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
     """Return the globals of a notebook that a cell's code names."""
-    named = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
-    return {name: space[name] for name in sorted(named) if name in space}
+    names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+    return {name: space[name] for name in sorted(names) if name in space}
 
 
 def _with_places(job: Call | Cell) -> bytes:
@@ -96,8 +96,8 @@ def _with_places(job: Call | Cell) -> bytes:
         )
 
     table = ChainMap({CodeType: reduced}, plain)
-    placed = type("Placed", (cloudpickle.Pickler,), {"dispatch_table": table})
-    placed(file := BytesIO()).dump(job)
+    pickler_class = type("Placed", (cloudpickle.Pickler,), {"dispatch_table": table})
+    pickler_class(file := BytesIO()).dump(job)
     return file.getvalue()
 
 
@@ -109,18 +109,18 @@ def packed(job: Call | Cell) -> bytes:
     GpulabError
         If something of it cannot cross, or all of it is too large: each by its name.
     """
-    named = job.names if isinstance(job, Cell) else _named(job)
+    values = job.names if isinstance(job, Cell) else _named(job)
     sizes = {}
-    refused = {}
-    for name, value in named.items():
+    reasons = {}
+    for name, value in values.items():
         if isinstance(value, ModuleType):
             continue
         try:
             sizes[name] = _size_bytes(value)
         except Exception as error:
-            refused[name] = str(error) if isinstance(error, GpulabError) else type(value).__name__
-    if refused:
-        listed = ", ".join(f"{name} ({why})" for name, why in refused.items())
+            reasons[name] = str(error) if isinstance(error, GpulabError) else type(value).__name__
+    if reasons:
+        listed = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
         raise GpulabError(
             f"Cannot cross into the sandbox: {listed}. Whatever belongs to this process, such as streams, "
             "events, graphs, files and locks, is to be made in there."
@@ -145,11 +145,11 @@ def packed(job: Call | Cell) -> bytes:
 def _named(job: Call) -> dict[str, Any]:
     """Return arguments and globals of a call, by name."""
     function = inspect.unwrap(job.function)
-    named = {f"argument {number}": value for number, value in enumerate(job.args, 1)}
+    arguments = {f"argument {number}": value for number, value in enumerate(job.args, 1)}
     if not inspect.isfunction(function) or _is_importable(function):
-        return named
+        return arguments
     closure = inspect.getclosurevars(function)
-    return {**closure.globals, **closure.nonlocals, **named}
+    return {**closure.globals, **closure.nonlocals, **arguments}
 
 
 def _is_importable(function: Any) -> bool:

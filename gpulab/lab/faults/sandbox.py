@@ -184,14 +184,14 @@ def _once(
     start_s = time.perf_counter()
     talk = keep.taken(blocking)
     outcome = dict[str, Any]()
-    ended = ""
+    ending = ""
     try:
         talk.limit(*limits)
         outcome = talk.ask("", child.run, whole, returns, blocking, limits[0] / 3)
     except ProcessError as reason:
-        ended = str(reason)
+        ending = str(reason)
     except DamagedError:
-        ended = "it wrote to a file descriptor that is not its own; leave those alone that you did not open."
+        ending = "it wrote to a file descriptor that is not its own; leave those alone that you did not open."
     finally:
         output, lines = talk.printed()
         talk.__exit__()
@@ -203,7 +203,7 @@ def _once(
         seconds=time.perf_counter() - start_s,
         output=output,
         output_lines=lines,
-        ended=ended,
+        ended=ending,
         frames=tuple(_line(*frame) for frame in outcome.get("frames", ())),
         culprit=None if place is None else _culprit(place),
         blocking=blocking,

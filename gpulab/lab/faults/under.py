@@ -90,7 +90,7 @@ def _head(path: Path) -> bytes:
 def main(tool: str, job_file: str, ended: str) -> None:
     """Run a job in the process under NVIDIA's tool."""
     cp = session.cp()
-    raised = ""
+    error_text = ""
     try:
         job = pickle.loads(Path(job_file).read_bytes())
         if tool == "ncu":  # what is loaded and compiled once is not counted
@@ -102,8 +102,8 @@ def main(tool: str, job_file: str, ended: str) -> None:
         job()
         cp.cuda.Device().synchronize()
     except Exception as error:
-        raised = f"{type(error).__name__}: {error}"[:2000]
-    Path(ended).write_text(raised)
+        error_text = f"{type(error).__name__}: {error}"[:2000]
+    Path(ended).write_text(error_text)
 
 
 if __name__ == "__main__":

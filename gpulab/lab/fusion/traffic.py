@@ -70,27 +70,27 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     arrays = [argument for argument in args if isinstance(argument, cp.ndarray)]
     single, maps, fused, rows = (Plan(trace, way) for way in ("single", "maps", "reductions", "rows"))
     programs = Program(single), Program(maps), Program(fused)
-    played = [_played(program, arrays) for program in programs]
-    steps = {group[0]: step for group, step in zip(single.groups, played[0], strict=True)}
+    results = [_played(program, arrays) for program in programs]
+    steps = {group[0]: step for group, step in zip(single.groups, results[0], strict=True)}
     kernel = {n: index for index, group in enumerate(fused.groups) for n in group}
     expressions = tuple(
         _expression(node, single, steps.get(node.number), kernel.get(node.number, -1)) for node in trace.nodes
     )
     flop = sum(expression.flop for expression in expressions)
-    moved = {
+    node_bytes = {
         index: expression.read_bytes + expression.written_bytes
         for index, expression in enumerate(expressions)
     }
-    own = {n.number: moved[n.number] for n in trace.nodes if n.kind == "kernel"}
+    kernel_bytes = {n.number: node_bytes[n.number] for n in trace.nodes if n.kind == "kernel"}
     plans = {AS_WRITTEN: single, ELEMENTWISE: maps, REDUCTION: fused, BY_HAND: rows}
-    times = {way: sum(ns for _, ns in steps) for way, steps in zip(plans, played, strict=False)}
+    times = {way: sum(ns for _, ns in steps) for way, steps in zip(plans, results, strict=False)}
     ways = tuple(
         KernelSet(
             way=way,
             kernels=len(plan.groups),
             flop=flop,
             time_ns=times.get(way),
-            moved_bytes=sum(moved.values()) if plan is single else plan.moved_bytes(own),
+            moved_bytes=sum(node_bytes.values()) if plan is single else plan.moved_bytes(kernel_bytes),
             note="" if way in times else "not generated: by hand, with whole rows in each block",
         )
         for way, plan in plans.items()
@@ -103,7 +103,8 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
             edges=tuple(RedEdge(e.first, e.then, e.why) for e in fused.edges),
             ways=ways,
             kernels=tuple(
-                _kernel(fused, index, expressions, step, own) for index, step in enumerate(played[2])
+                _kernel(fused, index, expressions, step, kernel_bytes)
+                for index, step in enumerate(results[2])
             ),
             sources=tuple(_source(programs[2], index) for index in range(len(fused.groups))),
             folded=tuple(f"{name} = {value}" for name, value in trace.folded),
@@ -129,7 +130,7 @@ class TrafficReport(Pictured):
         Bytes are those of the arrays, as if none of them were in L2 before.
         """
         record = self.record
-        alone = [entry for entry in record.expressions if entry.kernel >= 0]
+        expressions = [entry for entry in record.expressions if entry.kernel >= 0]
         points = [
             RooflinePoint(
                 name=entry.name,
@@ -138,7 +139,7 @@ class TrafficReport(Pictured):
                 size_bytes={"DRAM": entry.read_bytes + entry.written_bytes},
                 time_ns=entry.time_ns,
             )
-            for entry in (*alone, *record.kernels)
+            for entry in (*expressions, *record.kernels)
             if entry.flop and entry.time_ns
         ]
         return views.RooflineChart(Roofline(ceilings=session.ceilings(), points=tuple(points)))
@@ -175,17 +176,17 @@ def _played(program: Program, args: Sequence[Any]) -> list[tuple[tuple[str, ...]
 
 
 def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None, kernel: int) -> Expression:
-    moved: Sequence[int] = (0, 0)
+    bytes_moved: Sequence[int] = (0, 0)
     if step is not None:
         read_bytes = sum(n.nbytes for n in plan.reads([node.number]))
-        moved = _counted(plan, node) or (read_bytes, node.nbytes)
+        bytes_moved = _counted(plan, node) or (read_bytes, node.nbytes)
     return Expression(
         name=node.name,
         kind=node.kind,
         after=node.before,
         launches=step[0] if step else (),
-        read_bytes=moved[0],
-        written_bytes=moved[1],
+        read_bytes=bytes_moved[0],
+        written_bytes=bytes_moved[1],
         flop=_flop(plan, node),
         time_ns=step[1] if step else 0,
         kernel=kernel,
@@ -195,20 +196,20 @@ def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None
 def _kernel(
     plan: Plan,
     index: int,
-    alone: Sequence[Expression],
+    expressions: Sequence[Expression],
     step: tuple[tuple[str, ...], int],
-    own: Mapping[int, int],
+    kernel_bytes: Mapping[int, int],
 ) -> Expression:
     """Return a fused kernel as one expression."""
     group = plan.groups[index]
-    counted = group[0] in own
+    is_counted = group[0] in kernel_bytes
     return Expression(
         name=f"kernel {index + 1}",
         kind="kernel",
         launches=step[0],
-        read_bytes=own[group[0]] if counted else sum(n.nbytes for n in plan.reads(group)),
-        written_bytes=0 if counted else sum(n.nbytes for n in plan.writes(group)),
-        flop=sum(alone[n].flop for n in group),
+        read_bytes=kernel_bytes[group[0]] if is_counted else sum(n.nbytes for n in plan.reads(group)),
+        written_bytes=0 if is_counted else sum(n.nbytes for n in plan.writes(group)),
+        flop=sum(expressions[n].flop for n in group),
         time_ns=step[1],
         kernel=index,
     )
@@ -255,6 +256,6 @@ def _source(program: Program, index: int) -> tuple[str, str]:
     kernel: Generated | None = program.kernels[index]
     nodes = [program.plan.nodes[n].name for n in program.plan.groups[index]]
     if kernel is None:
-        why = f" (no C++ here for {program.refused[index]})" if index in program.refused else ""
-        return f"{', '.join(nodes)}: runs as it is written{why}", ""
+        reason_text = f" (no C++ here for {program.refused[index]})" if index in program.refused else ""
+        return f"{', '.join(nodes)}: runs as it is written{reason_text}", ""
     return kernel.operation, kernel.source

@@ -71,10 +71,10 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filt
         raise TypeError(
             f"gl.library_calls takes a function or a recorded operation's name, not {type(fn).__name__}."
         )
-    known = recorded()
+    known_calls = recorded()
     title = fn or "all that was recorded"
-    endings = known.named(fn or "", **filters)
-    return CallsReport(Calls(provenance=known.provenance, function=title, endings=endings))
+    endings = known_calls.named(fn or "", **filters)
+    return CallsReport(Calls(provenance=known_calls.provenance, function=title, endings=endings))
 
 
 class CallsReport(Pictured):
@@ -86,18 +86,18 @@ class CallsReport(Pictured):
     @property
     def libraries(self) -> tuple[str, ...]:
         """The libraries that were called, each once."""
-        return tuple(dict.fromkeys(one for each in self.record.endings for one in each.libraries))
+        return tuple(dict.fromkeys(library for ending in self.record.endings for library in ending.libraries))
 
     def _picture(self) -> CallsTable:
         return CallsTable.of(self.record)
 
     def __repr__(self) -> str:
         record = self.record
-        missing = sum(each.recorded is False for each in self.record.endings)
-        lost = f"; {missing} not recorded" if missing else ""
+        missing = sum(ending.recorded is False for ending in self.record.endings)
+        missing_text = f"; {missing} not recorded" if missing else ""
         into = f" into {listing(self.libraries)}" if self.libraries else ""
-        ran = count(len(record.endings), "operation")
-        return f"{record.function}: {ran}{into}{lost}; {record.provenance.label}."
+        operations = count(len(record.endings), "operation")
+        return f"{record.function}: {operations}{into}{missing_text}; {record.provenance.label}."
 
 
 def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
@@ -115,14 +115,14 @@ def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
         machine.library_calls = before
     kernels = [activity.name for activity in line.record.activities if activity.kind == "CONCURRENT_KERNEL"]
     name = getattr(fn, "__name__", type(fn).__name__)
-    known = recorded()
+    known_calls = recorded()
     origin = backend.provenance
     if origin.source == "measured":
-        measured = tuple(known.of_real_kernels(Counter(kernels)))
+        measured = tuple(known_calls.of_real_kernels(Counter(kernels)))
         return Calls(provenance=origin, function=name, endings=measured, note=line.record.note)
     note = f"Operations are those that the {origin.device} ran, without any of these libraries."
-    endings = tuple(known.of_virtual_kernels(kernels, operations))
-    return Calls(provenance=known.provenance, function=name, endings=endings, note=note)
+    endings = tuple(known_calls.of_virtual_kernels(kernels, operations))
+    return Calls(provenance=known_calls.provenance, function=name, endings=endings, note=note)
 
 
 def recorded() -> KnownCalls:

@@ -55,17 +55,17 @@ def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
     >>> gl.call_layers(lambda: x @ x)
     >>> gl.call_layers("sort")
     """
-    known = recorded()
+    known_calls = recorded()
     if isinstance(fn, str):
-        return FollowReport(named(known, fn))
+        return FollowReport(named(known_calls, fn))
     libraries = library_calls(fn, *args).record
     with timeline() as line:  # which waits at its end
         fn(*args)
-    here = session.backend().provenance
-    below = session.driver_calls(fn, args) if here.source == "measured" else None
-    own = stack(here, fn, line.record, libraries, below)
-    same_kind = [record for record in known if record.call == kind_of(line.record)]
-    return FollowReport((own, *same_kind))
+    provenance = session.backend().provenance
+    driver_calls = session.driver_calls(fn, args) if provenance.source == "measured" else None
+    layers = stack(provenance, fn, line.record, libraries, driver_calls)
+    same_kind = [record for record in known_calls if record.call == kind_of(line.record)]
+    return FollowReport((layers, *same_kind))
 
 
 class FollowReport(Pictured):

@@ -89,12 +89,12 @@ def tune(
     >>> tuned = gl.tune({"at once": lambda x: x.sum(), "by rows": lambda x: x.sum(axis=1).sum()})
     >>> tuned(cp.ones((512, 512), cp.float32))
     """
-    named = candidates if isinstance(candidates, Mapping) else _named(candidates)
-    if not named or not all(map(callable, named.values())):
+    ways = candidates if isinstance(candidates, Mapping) else _named(candidates)
+    if not ways or not all(map(callable, ways.values())):
         raise TypeError("gl.tune takes functions: gl.tune({'name': function, ...}).")
     if repeats < 1 or max_ms <= 0 or warmup < 0:
         raise ValueError("repeats and max_ms are positive, and warmup is not negative.")
-    tuner = Tuner(dict(named), reference or next(iter(named.values())), check, tolerance)
+    tuner = Tuner(dict(ways), reference or next(iter(ways.values())), check, tolerance)
     tuner.warmup = warmup
     tuner.repeats = repeats
     tuner.max_ms = max_ms
@@ -130,21 +130,23 @@ class Tuner(Pictured):
 
     def _tuned(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
         expected = _results(self._reference, args)
-        tried = [self._tried(name, way, args, expected) for name, way in self._ways.items()]
-        right = [candidate for candidate in tried if candidate.times_ns]
+        candidates = [self._tried(name, way, args, expected) for name, way in self._ways.items()]
+        right = [candidate for candidate in candidates if candidate.times_ns]
         if not right:
             raise GpulabError(
-                f"No candidate's result is right: {'; '.join(f'{c.name}: {c.why}' for c in tried)}."
+                f"No candidate's result is right: {'; '.join(f'{c.name}: {c.why}' for c in candidates)}."
             )
         best = min(right, key=lambda candidate: statistics.median(candidate.times_ns))
-        few = [candidate.name for candidate in right if len(candidate.times_ns) < self.repeats]
+        stopped_early = [candidate.name for candidate in right if len(candidate.times_ns) < self.repeats]
         note = (
-            f"max_ms={number(self.max_ms)} cut {', '.join(few)} short of {self.repeats} calls." if few else ""
+            f"max_ms={number(self.max_ms)} cut {', '.join(stopped_early)} short of {self.repeats} calls."
+            if stopped_early
+            else ""
         )
         return Choice(
             provenance=session.backend().provenance,
             key=key,
-            candidates=tuple(tried),
+            candidates=tuple(candidates),
             best=best.name,
             note=note,
         )
@@ -155,8 +157,8 @@ class Tuner(Pictured):
             results = _results(way, args)
         except Exception as error:  # whatever a candidate does, the others are tried
             return Candidate(name=name, why=f"refused: {type(error).__name__}: {error}")
-        why = self._wrong(results, expected)
-        return Candidate(name=name, why=why, times_ns=() if why else self._timed(way, copied(args)))
+        failure = self._wrong(results, expected)
+        return Candidate(name=name, why=failure, times_ns=() if failure else self._timed(way, copied(args)))
 
     def _wrong(self, results: list[Any], expected: list[Any]) -> str:
         """Return how a result differs from the expected one; empty if it does not."""
@@ -168,8 +170,8 @@ class Tuner(Pictured):
         for result, right in zip(results, expected, strict=True):
             if result.shape != right.shape or result.dtype != right.dtype:
                 return f"wrong: {result.dtype} {result.shape} for {right.dtype} {right.shape}"
-            if off := self._count_off(result.get(), right.get()):
-                return f"wrong in {number(off)} of {count(result.size, 'element')}"
+            if difference := self._count_off(result.get(), right.get()):
+                return f"wrong in {number(difference)} of {count(result.size, 'element')}"
         return ""
 
     def _count_off(self, result: Any, right: Any) -> int:
@@ -286,8 +288,8 @@ def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
 
 def _named(ways: Iterable[Way]) -> dict[str, Way]:
     """Return functions by name; a second function of a name gets a number."""
-    named: dict[str, Way] = {}
+    result: dict[str, Way] = {}
     for way in ways:
         name = getattr(way, "__name__", type(way).__name__)
-        named[f"{name} ({len(named) + 1})" if name in named else name] = way
-    return named
+        result[f"{name} ({len(result) + 1})" if name in result else name] = way
+    return result

@@ -89,8 +89,8 @@ def collective(
     >>> gl.collective("broadcast", algorithm=lambda n: [[(0, r, 0, "copy")] for r in range(1, n)])
     """
     checked = check_operation(operation)
-    there = 0 if links is not None else _real_gpus()
-    gpus = (there if there > 1 else 8) if gpus is None else gpus
+    real_gpus = 0 if links is not None else _real_gpus()
+    gpus = (real_gpus if real_gpus > 1 else 8) if gpus is None else gpus
     if type(gpus) is not int or not 2 <= gpus <= MAX_VIRTUAL_DEVICES:
         raise ValueError(f"`gpus` is a whole number from 2 to {MAX_VIRTUAL_DEVICES}, not {gpus!r}.")
     library = algorithm == nccl.NAME
@@ -108,22 +108,22 @@ def collective(
             f"`size_bytes` has room for an element of 4 bytes in each of {chunks} chunks, and all GPUs "
             f"together hold at most {size(MOST_BYTES)}; it is {size_bytes!r}."
         )
-    if library and 0 < there < gpus:
+    if library and 0 < real_gpus < gpus:
         raise GpulabError(
-            f"NCCL on {gpus} GPUs needs as many, and there {'is' if there == 1 else 'are'} "
-            f"{count(there, 'real GPU')} here: take fewer, or "
+            f"NCCL on {gpus} GPUs needs as many, and there {'is' if real_gpus == 1 else 'are'} "
+            f"{count(real_gpus, 'real GPU')} here: take fewer, or "
             f'gl.use_device("virtual:H200", count={gpus}), where its times are modelled.'
         )
     elements -= elements % gpus if library and checked in ("all-gather", "reduce-scatter") else 0
     bounds = bounds_of(elements, steps, least)
     side: Any
-    with _gpus(gpus, there, links) as side:
+    with _gpus(gpus, real_gpus, links) as side:
         if library:
             record = _by_library(side, checked, gpus, bounds, steps)
         else:
             record = by_schedule(side, checked, name, gpus, bounds, steps)
-    if side is not None and there:
-        origin = replace(record.provenance, detail=f"this computer has {there} of {gpus} GPUs")
+    if side is not None and real_gpus:
+        origin = replace(record.provenance, detail=f"this computer has {real_gpus} of {gpus} GPUs")
         record = replace(record, provenance=origin)
     return views.CollectiveView(record, records_of(record.provenance.device, gpus))
 
@@ -134,12 +134,12 @@ def _real_gpus() -> int:
     return 0 if real is None else int(real.cuda.runtime.getDeviceCount())
 
 
-def _gpus(gpus: int, there: int, links: LinkKind | None) -> AbstractContextManager[Any]:
+def _gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractContextManager[Any]:
     """Return a context with virtual GPUs, or with None if the session has enough real ones."""
-    if there >= gpus:
+    if real_gpus >= gpus:
         return nullcontext()
-    joined = session.which_device().links
-    return session.bench(count=gpus, links=links or joined or None)
+    links_in_use = session.which_device().links
+    return session.bench(count=gpus, links=links or links_in_use or None)
 
 
 def by_schedule(
@@ -174,9 +174,9 @@ def by_schedule(
             graph_ns = rounds(run.as_graph(steps, run.slices))
     crossings: list[Crossing] = []
     timed = []
-    begins = []
+    step_begins = []
     for step in steps:
-        begins.append(len(crossings))
+        step_begins.append(len(crossings))
         if side is None:
             begin = time.perf_counter_ns()
             run.give(step)
@@ -196,7 +196,7 @@ def by_schedule(
         operation=operation,
         algorithm=name,
         steps=tuple(timed),
-        begins=tuple(begins),
+        begins=tuple(step_begins),
         in_one_go_ns=graph_ns,
         from_host_ns=from_host_ns,
         bytes_are="counted at the ports" if side is not None else "computed from the moves",
@@ -216,8 +216,8 @@ def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep
         for move, end in messages(step)
         if move.add or not leaving.isdisjoint((move.target, chunk) for chunk in range(move.chunk, end))
     ]
-    passed = [(c.source, c.target, c.size_bytes, c.over == "NVLink") for c in crossings]
-    copies_ns, whole_ns = map(round, side.step_ns(passed, sums))
+    crossing_rows = [(c.source, c.target, c.size_bytes, c.over == "NVLink") for c in crossings]
+    copies_ns, whole_ns = map(round, side.step_ns(crossing_rows, sums))
     return CollectiveStep(tuple(step), whole_ns, copies_ns), crossings
 
 
@@ -227,10 +227,10 @@ def _by_library(
     """Run NCCL's call; `steps` are those of a ring, from which bytes are computed."""
     cp = session.cp() if side is None else side.cp
     right, took_ns = nccl.called(None if side is None else cp, operation, gpus, bounds[-1])
-    joined = reachable(cp.cuda.runtime, gpus)
-    crossings = crossings_of([move for step in steps for move in step], bounds, joined, "NCCL")
+    connections = reachable(cp.cuda.runtime, gpus)
+    crossings = crossings_of([move for step in steps for move in step], bounds, connections, "NCCL")
     return Collective.of(
-        *_origin(side, joined, gpus),
+        *_origin(side, connections, gpus),
         bounds,
         crossings,
         right,
@@ -250,9 +250,9 @@ def _library_bytes(side: Any) -> str:
     return "computed as of a ring, while NVLink SHARP (NVLS) would need fewer"
 
 
-def _origin(side: Any, joined: set[tuple[int, int]], gpus: int) -> tuple[Provenance, LinkKind]:
+def _origin(side: Any, connections: set[tuple[int, int]], gpus: int) -> tuple[Provenance, LinkKind]:
     """Return the provenance of the times, and the kind of links between the GPUs."""
     if side is not None:
         return side.provenance, side.machine.links.kind
-    whole = len(joined) == gpus * (gpus - 1)
-    return session.backend().provenance, "nvswitch" if whole else "pairs" if joined else "host"
+    whole = len(connections) == gpus * (gpus - 1)
+    return session.backend().provenance, "nvswitch" if whole else "pairs" if connections else "host"

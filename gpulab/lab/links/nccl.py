@@ -55,21 +55,21 @@ def called(
     return tuple(right for right, _ in results), max(ns for _, ns in results)
 
 
-def _key(at: At, rank: int) -> tuple[list[int], bool]:
+def _key(enter_call: At, rank: int) -> tuple[list[int], bool]:
     """Create a rank's context; return the id of rank 0, by which the ranks find each other."""
-    at(f"cp.cuda.Device({rank})")
+    enter_call(f"cp.cuda.Device({rank})")
     cp = session.cp()
     cp.cuda.Device().synchronize()
     nccl = cp.cuda.nccl
     if not getattr(nccl, "available", False):
         raise GpulabError("CuPy finds no NCCL here: install nvidia-nccl-cu13 (or cu12, as CuPy is built).")
-    at("get_unique_id()")
+    enter_call("get_unique_id()")
     key = nccl.get_unique_id() if rank == 0 else b""
     return list(key), isinstance(key, bytes)  # CuPy before 14 has a tuple
 
 
 def _rank(
-    at: At,
+    enter_call: At,
     rank: int,
     key: tuple[Sequence[int], bool],
     gpus: int,
@@ -82,11 +82,11 @@ def _rank(
     """Run one rank; return whether its result is right, and the median time per call in ns."""
     cp = session.cp() if cp is None else cp
     nccl = cp.cuda.nccl
-    own = input_arrays(gpus, elements)
-    at(f"NcclCommunicator({gpus}, id, {rank})")
+    arrays = input_arrays(gpus, elements)
+    enter_call(f"NcclCommunicator({gpus}, id, {rank})")
     comm = nccl.NcclCommunicator(gpus, bytes(key[0]) if key[1] else tuple(key[0]), rank)
-    bounds = [at * elements // gpus for at in range(gpus + 1)]
-    x = cp.asarray(own[rank])
+    bounds = [enter_call * elements // gpus for enter_call in range(gpus + 1)]
+    x = cp.asarray(arrays[rank])
     stream = cp.cuda.Stream(non_blocking=True)
     share = elements // gpus
     cp.cuda.Device().synchronize()
@@ -104,11 +104,11 @@ def _rank(
     }
     name, *arguments = calls[operation]
     call = partial(getattr(comm, str(name)), *arguments, stream.ptr)
-    at(f"{name}({elements:,} x int32)")
+    enter_call(f"{name}({elements:,} x int32)")
     call()
     stream.synchronize()
-    right = is_right(operation, rank, x.get(), bounds, own)
-    at(f"{name}({elements:,} x int32), timed")
+    right = is_right(operation, rank, x.get(), bounds, arrays)
+    enter_call(f"{name}({elements:,} x int32), timed")
     times_ns = []
     for _ in range(rounds):
         call()  # behind it all ranks are there

@@ -38,13 +38,13 @@ class Run:
         self.slices = slices_of(bounds)
         self._arrays: dict[tuple[int, int], Any] = {}
         self._streams = []
-        for rank, own in enumerate(self.brought):
+        for rank, own_array in enumerate(self.brought):
             with cp.cuda.Device(rank):
                 for peer in range(gpus):
                     if (rank, peer) in self.joined:
                         with suppress(runtime.CUDARuntimeError):  # it was before; else copies go by the host
                             runtime.deviceEnablePeerAccess(peer)
-                self._arrays[rank, ARRAY] = array = cp.asarray(own)
+                self._arrays[rank, ARRAY] = array = cp.asarray(own_array)
                 cp.add(array, array)  # compiled before anything is timed
                 self._streams.append([cp.cuda.Stream(non_blocking=True) for _ in ("sends", "adds")])
         self.wait()
@@ -63,9 +63,9 @@ class Run:
 
     def begin_again(self) -> None:
         """Restore the initial arrays of all GPUs."""
-        for rank, own in enumerate(self.brought):
+        for rank, array in enumerate(self.brought):
             with self.cp.cuda.Device(rank):
-                self._array(rank).set(own)
+                self._array(rank).set(array)
         self.wait()
 
     def right(self, operation: Operation) -> tuple[bool, ...]:
@@ -86,18 +86,20 @@ class Run:
         """
         cp = self.cp
         first = self._streams[0][0]
-        others = [(rank, stream) for rank, both in enumerate(self._streams) for stream in both]
-        others.remove((0, first))
+        side_streams = [
+            (rank, stream) for rank, stream_pair in enumerate(self._streams) for stream in stream_pair
+        ]
+        side_streams.remove((0, first))
         self.forget()
         with cp.cuda.Device(0):
             first.begin_capture()
             try:
                 begin = first.record(cp.cuda.Event(disable_timing=True))
-                for _, stream in others:
+                for _, stream in side_streams:
                     stream.wait_event(begin)
                 for step in steps:
                     self.give(step, slices)
-                for rank, stream in others:
+                for rank, stream in side_streams:
                     with cp.cuda.Device(rank):
                         first.wait_event(stream.record(cp.cuda.Event(disable_timing=True)))
             finally:
@@ -122,11 +124,11 @@ class Run:
         A slice is sent on as soon as it has been added, while the next one is still coming in.
         """
         leaving = {(move.source, move.chunk) for move in moves}
-        sent = messages(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
+        messages_to_send = messages(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
         for slice_index in range(slices):
             used_boxes: defaultdict[tuple[int, int], int] = defaultdict(int)
             landed = []
-            for move, end in sent:
+            for move, end in messages_to_send:
                 chunks = range(move.chunk, end)
                 first = self.bounds[move.chunk]
                 size = self.bounds[end] - self.bounds[move.chunk]
@@ -136,21 +138,23 @@ class Run:
                 if not move.add and leaving.isdisjoint(into):
                     box = ARRAY  # straight into its place
                 used_boxes.update(dict.fromkeys(into, box + 1))
-                here, there, own = (
-                    [(gpu, which, chunk, slice_index) for chunk in chunks]
-                    for gpu, which in ((move.source, ARRAY), (move.target, box), (move.target, ARRAY))
+                source_array, target_array, own_array = (
+                    [(gpu, array_index, chunk, slice_index) for chunk in chunks]
+                    for gpu, array_index in ((move.source, ARRAY), (move.target, box), (move.target, ARRAY))
                 )
-                self._do(move.source, 0, here, there, partial(self._copy, move, part, box))
+                self._do(move.source, 0, source_array, target_array, partial(self._copy, move, part, box))
                 if box != ARRAY:
-                    landed.append((move.target, 1, there, own, partial(self._take_in, move, part, box)))
+                    landed.append(
+                        (move.target, 1, target_array, own_array, partial(self._take_in, move, part, box))
+                    )
             for arrival in landed:
                 self._do(*arrival)
 
     def _do(
-        self, gpu: int, which: int, reads: list[Place], writes: list[Place], work: Callable[[Any], None]
+        self, gpu: int, array_index: int, reads: list[Place], writes: list[Place], work: Callable[[Any], None]
     ) -> None:
         """Submit work to a stream of a GPU, after all work that it depends on."""
-        stream = self._streams[gpu][which]
+        stream = self._streams[gpu][array_index]
         before = [self._written[place] for place in (*reads, *writes) if place in self._written]
         before += [done for place in writes for done in self._read.pop(place, ())]
         with self.cp.cuda.Device(gpu), stream:
@@ -180,11 +184,11 @@ class Run:
 
     def _take_in(self, move: Move, part: slice, box: int, _: Any) -> None:
         target = self._array(move.target)[part]
-        come = self._array(move.target, box)[part]
+        received = self._array(move.target, box)[part]
         if move.add:
-            self.cp.add(target, come, out=target)
+            self.cp.add(target, received, out=target)
         else:
-            target[...] = come
+            target[...] = received
 
     def _array(self, gpu: int, box: int = ARRAY) -> Any:
         """Return a GPU's array or one of its receive buffers, which is created if necessary."""

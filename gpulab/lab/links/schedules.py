@@ -85,9 +85,9 @@ def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> 
     """
     whole = 0.0
     for step in steps:
-        sent = [(move, 4 * (bounds[end] - bounds[move.chunk])) for move, end in messages(step)]
-        copies = [(move.source, move.target, size, True) for move, size in sent]
-        sums = [(move.target, size) for move, size in sent if move.add]
+        message_bytes = [(move, 4 * (bounds[end] - bounds[move.chunk])) for move, end in messages(step)]
+        copies = [(move.source, move.target, size, True) for move, size in message_bytes]
+        sums = [(move.target, size) for move, size in message_bytes if move.add]
         whole += session.step_ns(device, gpus, copies, sums)
     return whole
 

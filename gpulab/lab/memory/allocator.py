@@ -79,8 +79,8 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
 
     traces_of_devices = read_snapshot(path).traces
     if device is not None and device not in traces_of_devices:
-        there = ", ".join(map(str, traces_of_devices)) or "none"
-        raise GpulabError(f"{Path(path).name} has nothing of device {device}; it has devices {there}.")
+        device_list = ", ".join(map(str, traces_of_devices)) or "none"
+        raise GpulabError(f"{Path(path).name} has nothing of device {device}; it has devices {device_list}.")
     if not traces_of_devices:
         raise GpulabError(f"{Path(path).name} is a snapshot of no device: nothing was allocated.")
     traces = traces_of_devices.values() if device is None else [traces_of_devices[device]]
@@ -102,8 +102,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
             self._record = PoolRecorder().stop()
 
     def _recorder_of_now(self) -> PoolRecorder:
-        for kept in ("history", "requests", "_maps"):
-            self.__dict__.pop(kept, None)
+        for attribute in ("history", "requests", "_maps"):
+            self.__dict__.pop(attribute, None)
         return PoolRecorder()
 
     @cached_property
@@ -175,29 +175,29 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
             return self._beside_map(other if isinstance(other, AllocatorReport) else AllocatorReport(other))
         record = self.record
         requests = self.requests
-        theirs = self._replayed(other, settings)
+        other_record = self._replayed(other, settings)
         moments = np.arange(len(requests) + 1)
-        after = np.searchsorted(theirs.events.time_ns, moments, side="right")
+        after = np.searchsorted(other_record.events.time_ns, moments, side="right")
         events_at_request = _after(record, requests)
         name = f"{'PyTorch' if other.lower() == 'pytorch' else 'CuPy'}'s allocator"
         if settings:
             name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
         panels = [
             _panel(self.history, record.allocator, events_at_request),
-            _panel(steps.history(theirs), name, after),
+            _panel(steps.history(other_record), name, after),
         ]
         return views.AllocatorView(Maps(panels, requests))
 
     def _beside_map(self, other: AllocatorReport) -> views.AllocatorView:
-        both = []
+        reports = []
         for report, name in ((self, "this"), (other, "the other")):
             record = report.record
-            kept = steps.tail(record, MOST_EVENTS) if len(record.events) > MOST_EVENTS else record
-            history = report.history if kept is record else steps.history(kept)
-            both.append((history, f"{record.allocator} ({name})"))
-        moments = both[0][0].last_step + 1
+            trace = steps.tail(record, MOST_EVENTS) if len(record.events) > MOST_EVENTS else record
+            history = report.history if trace is record else steps.history(trace)
+            reports.append((history, f"{record.allocator} ({name})"))
+        moments = reports[0][0].last_step + 1
         panels = []
-        for history, name in both:
+        for history, name in reports:
             last = history.last_step
             after = (
                 np.rint(np.linspace(0, last, moments)).astype(np.int64) if moments > 1 else np.array([last])
@@ -247,10 +247,12 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         model = _model(other, record, settings, record.capacity_bytes or self._room_bytes())
         # Each request is a moment of its own, so that events tell which request made them.
         timed = [replace(request, time_ns=time_ns) for time_ns, request in enumerate(requests, 1)]
-        theirs = replay(timed, model, record.stacks)
-        limited = replace(theirs.first, limit_bytes=record.first.limit_bytes)
+        replayed_trace = replay(timed, model, record.stacks)
+        limited = replace(replayed_trace.first, limit_bytes=record.first.limit_bytes)
         # Of a device that is not known, the model's is not told, either.
-        return replace(theirs, first=limited, texts=record.texts, capacity_bytes=record.capacity_bytes)
+        return replace(
+            replayed_trace, first=limited, texts=record.texts, capacity_bytes=record.capacity_bytes
+        )
 
     def _room_bytes(self) -> int:
         """Return the memory of the device for the pool, from refused requests; 0 if none was refused.
@@ -258,10 +260,12 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         Beyond what was reserved then, that is the device's free memory, and less than the request.
         """
         events = self.events
-        refused = np.flatnonzero(events.actions == memory.ACTIONS.index("oom"))
-        requested = np.where(events.requested_bytes > 0, events.requested_bytes, events.size_bytes)[refused]
-        more = np.minimum(events.addresses[refused], requested - 1)
-        return int((self.history.reserved_bytes[refused] + more).min(initial=1 << 62)) % (1 << 62)
+        oom_indices = np.flatnonzero(events.actions == memory.ACTIONS.index("oom"))
+        requested = np.where(events.requested_bytes > 0, events.requested_bytes, events.size_bytes)[
+            oom_indices
+        ]
+        available = np.minimum(events.addresses[oom_indices], requested - 1)
+        return int((self.history.reserved_bytes[oom_indices] + available).min(initial=1 << 62)) % (1 << 62)
 
     def _writers(self) -> Writers:
         from gpulab.allocators.snapshot import write_snapshot
@@ -275,8 +279,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
     def _maps(self) -> Maps:
         record = self.record
         is_long = len(record.events) > MOST_EVENTS
-        shown = steps.history(steps.tail(record, MOST_EVENTS)) if is_long else self.history
-        return Maps([_panel(shown, record.allocator)])
+        history = steps.history(steps.tail(record, MOST_EVENTS)) if is_long else self.history
+        return Maps([_panel(history, record.allocator)])
 
     def _make_picture(self) -> views.AllocatorView:
         return views.AllocatorView(self._maps)
@@ -294,22 +298,25 @@ def _model(
     other: str, record: memory.AllocatorTrace, settings: dict[str, Any], capacity_bytes: int
 ) -> Allocator:
     """Return a model of an allocator, on a device like that of the record."""
-    where: dict[str, Any] = {"device_id": record.device_id, "device_name": record.provenance.device}
+    device_arguments: dict[str, Any] = {
+        "device_id": record.device_id,
+        "device_name": record.provenance.device,
+    }
     if capacity_bytes:
-        where["capacity_bytes"] = capacity_bytes
+        device_arguments["capacity_bytes"] = capacity_bytes
     match other.lower():
         case "pytorch":
             from gpulab.allocators.torch.allocator import TorchAllocator
             from gpulab.allocators.torch.settings import Settings
 
             text = ",".join(f"{name}:{value}" for name, value in settings.items())
-            return TorchAllocator(Settings.parse(text), **where)
+            return TorchAllocator(Settings.parse(text), **device_arguments)
         case "cupy":
             from gpulab.allocators.cupy import CuPyAllocator
 
             if settings:
                 raise ValueError(f"CuPy's pool has no settings; {', '.join(settings)} are PyTorch's.")
-            return CuPyAllocator(**where)
+            return CuPyAllocator(**device_arguments)
     raise ValueError(
         f"{other!r} is no allocator known here: {' or '.join(OTHERS)}.{did_you_mean(other, OTHERS)}"
     )

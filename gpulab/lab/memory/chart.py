@@ -142,8 +142,8 @@ def parse_size(text: str) -> int:
     ValueError
         For anything else.
     """
-    bare = text.replace(",", "").replace("_", "").strip().lower()
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", bare)
+    normalized = text.replace(",", "").replace("_", "").strip().lower()
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", normalized)
     if not match:
         raise ValueError(f'{short(text)} is no size: write "64 MiB", or bytes.')
     size = float(match[1]) * 2 ** _UNITS[match[2]]

@@ -127,10 +127,14 @@ class _Bench:
         return float(statistics.median(times))
 
     def apart_ns(
-        self, run: Callable[[int], Any], longer: int, shorter: int, before: Callable[[], Any] | None = None
+        self,
+        run: Callable[[int], Any],
+        long_size: int,
+        short_size: int,
+        before: Callable[[], Any] | None = None,
     ) -> float:
         """Return the difference in time of two runs of different lengths."""
-        longer_ns, shorter_ns = (self.ns(partial(run, count), before) for count in (longer, shorter))
+        longer_ns, shorter_ns = (self.ns(partial(run, count), before) for count in (long_size, short_size))
         return longer_ns - shorter_ns
 
     # --- latency ------------------------------------------------------------------------------------
@@ -233,16 +237,16 @@ class _Bench:
         vectors = size_bytes // VECTOR_BYTES
         self._read(array, vectors, 1)
         ns = self.apart_ns(partial(self._read, array, vectors), 2 * rounds, rounds)
-        how = f"All SMs read the same {size(size_bytes)} again and again, past L1."
-        return LevelBandwidth("L2", size_bytes * rounds / ns, how)
+        description = f"All SMs read the same {size(size_bytes)} again and again, past L1."
+        return LevelBandwidth("L2", size_bytes * rounds / ns, description)
 
     def _memory(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
         count = self.stream_bytes // 4
         array = self.cp.zeros(count, self.cp.float32)
         vectors = array.nbytes // VECTOR_BYTES
         ns = self.apart_ns(partial(self._read, array, vectors), 2, 1)
-        how = f"All SMs read {size(array.nbytes)}; the difference of two rounds and one."
-        yield LevelBandwidth("memory, read", array.nbytes / ns, how, *published["memory"])
+        description = f"All SMs read {size(array.nbytes)}; the difference of two rounds and one."
+        yield LevelBandwidth("memory, read", array.nbytes / ns, description, *published["memory"])
         half = array.nbytes // 2
         source = array[: count // 2]
         target = array[count // 2 :]
@@ -259,27 +263,27 @@ class _Bench:
         pinned = np.frombuffer(self.cp.cuda.alloc_pinned_memory(size_bytes), np.uint8, size_bytes)
         array = self.cp.zeros(size_bytes, self.cp.uint8)
         stream = self.cp.cuda.get_current_stream()
-        how = f"Copies of {size(size_bytes)} from pinned memory by a copy engine."
+        description = f"Copies of {size(size_bytes)} from pinned memory by a copy engine."
         ns = self._copies_ns(lambda: array.set(pinned, stream=stream))
-        yield LevelBandwidth("host to device", size_bytes / ns, how, *published["host"])
+        yield LevelBandwidth("host to device", size_bytes / ns, description, *published["host"])
         ns = self._copies_ns(lambda: array.get(stream=stream, out=pinned, blocking=False))
         yield LevelBandwidth(
-            "device to host", size_bytes / ns, how.replace(" from", " to"), *published["host"]
+            "device to host", size_bytes / ns, description.replace(" from", " to"), *published["host"]
         )
 
     def _peer(self, published: dict[str, tuple[float | None, str]]) -> LevelBandwidth:
         size_bytes = self.stream_bytes // 4
-        how = f"Copies of {size(size_bytes)} to another GPU, with peer access where they have it."
-        here = self.cp.cuda.Device().id
+        description = f"Copies of {size(size_bytes)} to another GPU, with peer access where they have it."
+        device_id = self.cp.cuda.Device().id
         count = self.cp.cuda.runtime.getDeviceCount()
         if count == 1:
-            return LevelBandwidth("peer", None, how, *published["peer"], why="there is one GPU")
+            return LevelBandwidth("peer", None, description, *published["peer"], why="there is one GPU")
         source = self.cp.zeros(size_bytes, self.cp.uint8)
-        with self.cp.cuda.Device((here + 1) % count):
+        with self.cp.cuda.Device((device_id + 1) % count):
             target = self.cp.zeros(size_bytes, self.cp.uint8)
         with self.cp.cuda.Stream(non_blocking=True) as stream:
             ns = self._copies_ns(lambda: target.data.copy_from_device_async(source.data, size_bytes, stream))
-        return LevelBandwidth("peer", size_bytes / ns, how, *published["peer"])
+        return LevelBandwidth("peer", size_bytes / ns, description, *published["peer"])
 
     def _copies_ns(self, copy: Callable[[], Any]) -> float:
         """Return the time of one of several copies in a row."""

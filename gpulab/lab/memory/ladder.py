@@ -43,12 +43,12 @@ def memory_hierarchy(device: str | None = None, *, beside: str | None = None) ->
     >>> gl.memory_hierarchy("H200")
     >>> gl.memory_hierarchy("H200").record.latency_at(16 << 10)  # ns
     """
-    shown = [recorded_ladder(device) if device is not None else hierarchy.measure()]
+    ladders = [recorded_ladder(device) if device is not None else hierarchy.measure()]
     if beside is not None:
-        shown.append(recorded_ladder(beside))
+        ladders.append(recorded_ladder(beside))
     elif device is None and session.which_device().kind == "virtual":
-        shown += [recorded_ladder(name) for name in recorded_names()]
-    return views.LadderChart(shown, find=recorded_ladder)
+        ladders += [recorded_ladder(name) for name in recorded_names()]
+    return views.LadderChart(ladders, find=recorded_ladder)
 
 
 def recorded_names() -> list[str]:
@@ -67,8 +67,8 @@ def recorded_ladder(device: str) -> MemoryLadder:
     """
     name = device.strip().upper().removeprefix("NVIDIA ")
     if name not in recorded_names():
-        there = ", ".join(recorded_names()) or "no GPU yet"
-        raise NotRecordedError(f"No ladder of {device!r} was recorded; there is one of {there}.")
+        recorded_list = ", ".join(recorded_names()) or "no GPU yet"
+        raise NotRecordedError(f"No ladder of {device!r} was recorded; there is one of {recorded_list}.")
     ladder: MemoryLadder = io.read((_folder() / f"{name.lower()}{_ENDING}").read_bytes(), name)
     return ladder
 

@@ -125,7 +125,7 @@ class _Run:
         self.end()
         before = self._before.used_bytes or 0
         events = self.seen.events(device=self._device)
-        lost = len(self.seen) - len(self.seen.events())
+        lost_events = len(self.seen) - len(self.seen.events())
         steps = events.size_bytes * (
             (events.actions == ALLOC).astype(int) - (events.actions == FREE_COMPLETED)
         )
@@ -155,7 +155,13 @@ class _Run:
             rooms=self._rooms(before, peak - before),
             failed=failed,
             note=" ".join(
-                filter(None, (self.seen.note, f"The first of its events are lost: {lost:,}." if lost else ""))
+                filter(
+                    None,
+                    (
+                        self.seen.note,
+                        f"The first of its events are lost: {lost_events:,}." if lost_events else "",
+                    ),
+                )
             ),
         )
         return MemoryReportTable.of(record)
@@ -168,7 +174,7 @@ class _Run:
         """Return the blocks that exist after the first events, by line, array and fate."""
         times: list[int] = events.time_ns.tolist()
         live: dict[int, tuple[int, int, int, int]] = {}
-        gone: set[int] = set()  # blocks from before the call that the call has freed
+        freed_addresses: set[int] = set()  # blocks from before the call that the call has freed
         rows = list(
             zip(
                 events.actions.tolist(),
@@ -183,16 +189,16 @@ class _Run:
             if action == ALLOC:
                 live[address] = number, size, requested, stack
             elif action == FREE_COMPLETED and live.pop(address, None) is None:
-                gone.add(address)
-        later: dict[int, int] = {}
+                freed_addresses.add(address)
+        next_events: dict[int, int] = {}
         for number, (action, address, *_) in enumerate(rows[event_count:], event_count):
             if action == FREE_COMPLETED:
-                later.setdefault(address, number)
+                next_events.setdefault(address, number)
         # Arrays, bytes and requested bytes of each block; a list is one group.
         groups: defaultdict[tuple[int, str, Stay], list[tuple[str, int, int]]] = defaultdict(list)
         for address, (number, size, requested, stack) in live.items():
-            fate: Stay = stay or ("temporary" if address in later else "kept")
-            freed_ns = times[later[address]] if address in later else np.inf
+            fate: Stay = stay or ("temporary" if address in next_events else "kept")
+            freed_ns = times[next_events[address]] if address in next_events else np.inf
             arrays = self._arrays.at(address, times[number], freed_ns)
             groups[stack, _MEMBER.sub("[…]", arrays), fate].append((arrays, size, requested))
         groups_of_blocks = []
@@ -210,29 +216,31 @@ class _Run:
                     stay=fate,
                 )
             )
-        rest = (self._before.used_bytes or 0) - sum(
-            row[2] for row in rows[:event_count] if row[0] == FREE_COMPLETED and row[1] in gone
+        unnamed_bytes = (self._before.used_bytes or 0) - sum(
+            row[2] for row in rows[:event_count] if row[0] == FREE_COMPLETED and row[1] in freed_addresses
         )
         before = partial(AliveBlocks, source=None, stack=(), stay="before the call")
-        for arrays, size, requested in self._arrays.older({row[1] for row in rows if row[0] == ALLOC} | gone):
-            if size <= rest:
+        for arrays, size, requested in self._arrays.older(
+            {row[1] for row in rows if row[0] == ALLOC} | freed_addresses
+        ):
+            if size <= unnamed_bytes:
                 groups_of_blocks.append(
                     before(arrays=arrays, blocks=1, size_bytes=size, requested_bytes=requested)
                 )
-                rest -= size
-        if rest > 0:
-            groups_of_blocks.append(before(arrays="", blocks=0, size_bytes=rest, requested_bytes=0))
+                unnamed_bytes -= size
+        if unnamed_bytes > 0:
+            groups_of_blocks.append(before(arrays="", blocks=0, size_bytes=unnamed_bytes, requested_bytes=0))
         return tuple(sorted(groups_of_blocks, key=lambda group: -group.size_bytes))
 
-    def _rooms(self, before: int, needed: int) -> tuple[Room, ...]:
+    def _rooms(self, before: int, needed_bytes: int) -> tuple[Room, ...]:
         info = self._backend.device_info()
-        now = self._before
-        free = info.memory_bytes - (now.device_bytes or 0) + (now.reserved_bytes or 0) - before
-        room = min(free, now.limit_bytes - before) if now.limit_bytes else free
+        reading = self._before
+        free = info.memory_bytes - (reading.device_bytes or 0) + (reading.reserved_bytes or 0) - before
+        room = min(free, reading.limit_bytes - before) if reading.limit_bytes else free
         rooms = [(self._backend.provenance, info.memory_bytes, room)]
         for other in session.table():
             rooms.append((other.provenance, other.memory_bytes, other.memory_bytes - DRIVER_BYTES - before))
-        return tuple(Room(*room, room[-1] / needed if needed else None) for room in rooms)
+        return tuple(Room(*room, room[-1] / needed_bytes if needed_bytes else None) for room in rooms)
 
 
 class _Arrays:
@@ -265,7 +273,7 @@ class _Arrays:
 
     def look(self, everywhere: bool = False) -> None:
         """Record the addresses of recently made arrays, or of all arrays."""
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         now_ns = time.perf_counter_ns()
         self._names.look_again(sys._getframe())
         for thing in gc.get_objects() if everywhere else gc.get_objects(0) + gc.get_objects(1):
@@ -278,7 +286,7 @@ class _Arrays:
             text = f"{thing.dtype} {tuple(thing.shape)}"
             sighting = now_ns, f"{name}: {text}" if name else text, int(memory.size), int(thing.nbytes)
             self._found.setdefault(int(memory.ptr), []).append(sighting)
-        self._spent += time.perf_counter() - began
+        self._spent += time.perf_counter() - start_s
 
     def at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
         """Return the arrays in a block between two times; empty if they are not known."""
@@ -287,10 +295,14 @@ class _Arrays:
         ]
         return _named_one(sightings)[1] if sightings else ""
 
-    def older(self, others: set[int]) -> list[tuple[str, int, int]]:
+    def older(self, excluded: set[int]) -> list[tuple[str, int, int]]:
         """Return the arrays of other blocks, with bytes of the block and of the array; named ones first."""
-        found = [_named_one(each)[1:] for at, each in self._found.items() if at and at not in others]
-        return sorted(found, key=lambda each: (-each[1], ": " not in each[0]))
+        names = [
+            _named_one(entry)[1:]
+            for address, entry in self._found.items()
+            if address and address not in excluded
+        ]
+        return sorted(names, key=lambda entry: (-entry[1], ": " not in entry[0]))
 
 
 def _named_one(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:

@@ -86,9 +86,9 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         """
         return phases(self.record)
 
-    def _switch(self, how: str) -> None:
+    def _switch(self, action: str) -> None:
         if self._going().state != "recorded":
-            super()._switch(how)
+            super()._switch(action)
 
     def _show_state(self) -> None:
         if self._made is not None and not sys.is_finalizing():

@@ -66,20 +66,22 @@ def _exact(value: Any) -> Number:
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         return Fraction(value)
     try:
-        near = float(value)
+        approximation = float(value)
     except (TypeError, ValueError):
         raise TypeError(
             f"`value` is a number or its text, such as 0.1 or '0.1', not {type(value).__name__}."
         ) from None
-    return Fraction(near) if math.isfinite(near) and near else near
+    return Fraction(approximation) if math.isfinite(approximation) and approximation else approximation
 
 
 def _typed(text: str) -> Number:
     plain = text.strip().replace("_", "").replace("\N{MINUS SIGN}", "-")
     try:
         if "x" in plain.lower() or plain.lower().lstrip("+-") in ("inf", "infinity", "nan", "0", "0.0"):
-            near = float.fromhex(plain) if "x" in plain.lower() else float(plain)
-            return Fraction(near) if math.isfinite(near) and near else near
+            approximation = float.fromhex(plain) if "x" in plain.lower() else float(plain)
+            return (
+                Fraction(approximation) if math.isfinite(approximation) and approximation else approximation
+            )
         power = plain.lower().partition("e")[2]
         if len(plain) > _LONGEST or (power and abs(int(power)) > _LONGEST):
             raise ValueError

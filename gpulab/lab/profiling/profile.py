@@ -168,12 +168,12 @@ class _Recorder:
     def start(self) -> None:
         self._recorder.start()
         if self._recorder.blind:
-            why = self._recorder.blind
+            reason = self._recorder.blind
             self._recorder.stop()
-            kind = ProfilerInUseError if "in use" in why else GpulabError
+            kind = ProfilerInUseError if "in use" in reason else GpulabError
             raise kind(
-                f"A profile needs CUPTI to see kernels and copies, and {why}. End the other tool's session "
-                "first; gl.timeline() goes without, and sees what NVTX ranges hold."
+                f"A profile needs CUPTI to see kernels and copies, and {reason}. End the other tool's "
+                "session first; gl.timeline() goes without, and sees what NVTX ranges hold."
             )
         self._memory.start()
 

@@ -38,9 +38,9 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
     TypeError
         For anything else.
     """
-    kept = getattr(description, "kept", None)
-    if isinstance(kept, session.KeptLaunch):
-        return kept
+    kept_launch = getattr(description, "kept", None)
+    if isinstance(kept_launch, session.KeptLaunch):
+        return kept_launch
     if isinstance(description, Mapping):
         options = dict(description)
         if "shared_bytes" in options:

@@ -93,9 +93,9 @@ class Cupti:
 
     def timestamp(self) -> int:
         """CUPTI's clock, in ns, which all its records use."""
-        now = c_uint64()
-        self.call("cuptiGetTimestamp", byref(now))
-        return now.value
+        time_ns = c_uint64()
+        self.call("cuptiGetTimestamp", byref(time_ns))
+        return time_ns.value
 
     # Recording
 
@@ -166,8 +166,8 @@ class Cupti:
             offsets = []
             record = c_void_p()
             following = self._library.cuptiActivityGetNextRecord
-            where = byref(record)
-            while following(c_void_p(address), c_size_t(size), where) == _SUCCESS:
+            record_pointer = byref(record)
+            while following(c_void_p(address), c_size_t(size), record_pointer) == _SUCCESS:
                 offsets.append((record.value or address) - address)
             yield memoryview(buffer).cast("B")[:size], offsets
 

@@ -77,9 +77,9 @@ class CuptiRecorder:
         """Wait for the device, end, and return what was recorded."""
         self._lines.stop()
         end_ns = self._cupti.timestamp()
-        marked: list[StreamInfo] = []
+        stream_infos: list[StreamInfo] = []
         try:
-            marked = _mark_streams()
+            stream_infos = _mark_streams()
             runtime.deviceSynchronize()
         finally:
             self._cupti.stop()
@@ -87,10 +87,10 @@ class CuptiRecorder:
             records = Records(self._cupti.call_names)
             for buffer, offsets in self._cupti.buffers():
                 records.add(buffer, offsets)
-            numbers = records.take_events(len(marked))
-            streams = {n: replace(info, stream_id=n) for n, info in zip(numbers, marked, strict=False)}
+            numbers = records.take_events(len(stream_infos))
+            streams = {n: replace(info, stream_id=n) for n, info in zip(numbers, stream_infos, strict=False)}
             parts = records.parts(self._seen(streams))
-        lost = self._cupti.dropped() + parts.unfinished
+        lost_records = self._cupti.dropped() + parts.unfinished
 
         def within(entry: HostCall | Synchronization) -> bool:
             # The synchronization that ends the recording is none of the program's.
@@ -108,8 +108,8 @@ class CuptiRecorder:
             synchronizations=tuple(filter(within, parts.synchronizations)),
             ranges=tuple(entry for entry in parts.ranges if self._start_ns <= entry.end_ns),
             streams=tuple(parts.streams),
-            lost=lost,
-            note=_note(parts, lost),
+            lost=lost_records,
+            note=_note(parts, lost_records),
         )
 
     def _ahead(self) -> int:
@@ -117,9 +117,9 @@ class CuptiRecorder:
         readings = []
         for _ in range(16):
             before = time.time_ns()
-            there = self._cupti.timestamp()
+            cupti_ns = self._cupti.timestamp()
             after = time.time_ns()
-            readings.append((after - before, there - (before + after) // 2))
+            readings.append((after - before, cupti_ns - (before + after) // 2))
         return min(readings)[1]
 
     def _seen(self, streams: dict[int, StreamInfo]) -> HostInfo:
@@ -154,20 +154,25 @@ def _mark_streams() -> list[StreamInfo]:
     # One that could not be made has no handle.
     by_handle = {(int(entry.device_id), int(entry.ptr)): entry for entry in streams if hasattr(entry, "ptr")}
     by_handle = {key: entry for key, entry in by_handle.items() if key[1] not in _DEFAULT}
-    marked: list[StreamInfo] = []
+    stream_infos: list[StreamInfo] = []
     for default in (cupy.cuda.Stream.null, cupy.cuda.Stream.ptds):
         with contextlib.suppress(runtime.CUDARuntimeError):
             cupy.cuda.Event(disable_timing=True).record(default)
-            marked.append(StreamInfo(device, int(default.ptr), _DEFAULT[int(default.ptr)]))
-    for (of, handle), stream in sorted(by_handle.items(), key=lambda entry: entry[0]):
-        with contextlib.suppress(runtime.CUDARuntimeError), cupy.cuda.Device(device if of < 0 else of):
+            stream_infos.append(StreamInfo(device, int(default.ptr), _DEFAULT[int(default.ptr)]))
+    for (context, handle), stream in sorted(by_handle.items(), key=lambda entry: entry[0]):
+        with (
+            contextlib.suppress(runtime.CUDARuntimeError),
+            cupy.cuda.Device(device if context < 0 else context),
+        ):
             flags = runtime.streamGetFlags(handle)
             priority = runtime.streamGetPriority(handle)
             cupy.cuda.Event(disable_timing=True).record(stream)
             non_blocking = bool(flags & runtime.streamNonBlocking)
-            number = sum(info.device_id == of and info.stream_id not in _DEFAULT for info in marked) + 1
-            marked.append(StreamInfo(of, handle, f"stream {number}", non_blocking, int(priority)))
-    return marked
+            number = (
+                sum(info.device_id == context and info.stream_id not in _DEFAULT for info in stream_infos) + 1
+            )
+            stream_infos.append(StreamInfo(context, handle, f"stream {number}", non_blocking, int(priority)))
+    return stream_infos
 
 
 def refuse_capture() -> None:
@@ -189,10 +194,10 @@ def refuse_capture() -> None:
         ) from error
 
 
-def _note(parts: Parts, lost: int) -> str:
+def _note(parts: Parts, lost_records: int) -> str:
     words = []
-    if lost:
-        words.append(f"CUPTI gave no times for {count(lost, 'record')}")
+    if lost_records:
+        words.append(f"CUPTI gave no times for {count(lost_records, 'record')}")
     if parts.graphs:
         words.append(
             "a graph's replay takes longer while its nodes are recorded, and their order is as it was seen, "

@@ -32,8 +32,8 @@ def reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[], Me
 
 def _pool() -> Any:
     """Return the pool that allocations come from, or else CuPy's default pool."""
-    own = getattr(cupy.cuda.get_allocator(), "__self__", None)
-    return own if hasattr(own, "total_bytes") else cupy.get_default_memory_pool()
+    pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
+    return pool if hasattr(pool, "total_bytes") else cupy.get_default_memory_pool()
 
 
 def _asked(pool: Any, method: str) -> int | None:
@@ -53,5 +53,5 @@ def _others(nvml: NvmlDevice | None) -> int | None:
         for running_process in running
         if running_process.pid != os.getpid()
     ]
-    known = [int(size) for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
+    known_sizes = [int(size) for size in sizes if size is not None]
+    return sum(known_sizes) if len(known_sizes) == len(sizes) else None

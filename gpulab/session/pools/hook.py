@@ -150,38 +150,38 @@ class AllocationRecorder:
         if not size:
             return  # a block of no bytes is none
         stack = self._stack()
-        now = time.perf_counter_ns()
+        now_ns = time.perf_counter_ns()
         stream = self._stream().ptr
         if not succeeded:
             free = self._cp.cuda.runtime.memGetInfo()[0]
-            self._add((OOM, free, size, requested, stream, now, stack, device))
+            self._add((OOM, free, size, requested, stream, now_ns, stack, device))
             return
         place = device, address
         if place in self._live:
             self.missed += 1
-            self._free(device, address, size, now, -1)
+            self._free(device, address, size, now_ns, -1)
         self._live[place] = requested, stream
         if device == self._device:
             self.held += size
             self.most_held = max(self.held, self.most_held)
-        self._add((ALLOC, address, size, requested, stream, now, stack, device))
+        self._add((ALLOC, address, size, requested, stream, now_ns, stack, device))
 
     def freed(self, device: int, size: int, address: int) -> None:
         self._free(device, address, size, time.perf_counter_ns(), self._stack())
 
     def taken(self, device: int, size: int, address: int) -> None:
         stack = self._stack()
-        now = time.perf_counter_ns()
+        now_ns = time.perf_counter_ns()
         stream = self._stream().ptr
-        self._add((SEGMENT_ALLOC, address, size, 0, stream, now, stack, device))
+        self._add((SEGMENT_ALLOC, address, size, 0, stream, now_ns, stack, device))
 
-    def _free(self, device: int, address: int, size: int, now: int, stack: int) -> None:
+    def _free(self, device: int, address: int, size: int, time_ns: int, stack: int) -> None:
         requested, stream = self._live.pop((device, address), (0, 0))
         if device == self._device:
             self.held -= size
         self._add(
-            (FREE_REQUESTED, address, size, requested, stream, now, stack, device),
-            (FREE_COMPLETED, address, size, requested, stream, now, stack, device),
+            (FREE_REQUESTED, address, size, requested, stream, time_ns, stack, device),
+            (FREE_COMPLETED, address, size, requested, stream, time_ns, stack, device),
         )
 
     def _add(self, *rows: Row) -> None:

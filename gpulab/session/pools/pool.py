@@ -54,9 +54,9 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
         return replace(block, label=f"{name}: {block.label}") if name else block
 
     if hasattr(pool, "block_map"):
-        there = pool.block_map()
-        segments = (replace(s, blocks=tuple(map(named, s.blocks))) for s in there.segments)
-        return replace(there, segments=tuple(segments)), ""
+        pool_map = pool.block_map()
+        segments = (replace(s, blocks=tuple(map(named, s.blocks))) for s in pool_map.segments)
+        return replace(pool_map, segments=tuple(segments)), ""
     device = int(cp.cuda.Device().id)
     total = int(pool.total_bytes())
     blocks: dict[int, Block] = {}
@@ -79,10 +79,10 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
     unknown = total - sum(block.size_bytes for block in blocks.values())
     note = ""
     if total:
-        more = f", and {count(unknown, 'byte')} of it are not shown" if unknown > 0 else ""
+        unknown_text = f", and {count(unknown, 'byte')} of it are not shown" if unknown > 0 else ""
         note = (
             "CuPy's pool does not tell its segments: what it held before is shown as blocks of the arrays "
-            f"that lived then{more}."
+            f"that lived then{unknown_text}."
         )
     return BlockMap(provenance(), device, 0, int(pool.get_limit()), mapped), note
 
@@ -144,7 +144,9 @@ class PoolRecorder(AllocationRecorder):
         if self._cp.cuda.runtime.getDevice() != self.device:
             return  # a pool tells of the current device
         total = int(self.pool.total_bytes())
-        gone = self._total - total
+        released_bytes = self._total - total
         self._total = total
-        if gone > 0:
-            self._add((_SEGMENT_FREE, 0, gone, 0, 0, time.perf_counter_ns(), self._stack(), self.device))
+        if released_bytes > 0:
+            self._add(
+                (_SEGMENT_FREE, 0, released_bytes, 0, 0, time.perf_counter_ns(), self._stack(), self.device)
+            )

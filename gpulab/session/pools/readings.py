@@ -104,31 +104,38 @@ class _Readings:
         before = len(recorder)
         highest = recorder.most_held
         recorder.most_held = recorder.held
-        now = self._read()
-        peak = now.used_bytes
+        reading = self._read()
+        peak = reading.used_bytes
         # A pool counts a segment while it asks the device for it, which may refuse: more than there is
         # was never reserved.
-        if now.reserved_bytes is None or now.reserved_bytes <= self._capacity_bytes:
-            self._reserved = now.reserved_bytes
-        if now.used_bytes is not None:
+        if reading.reserved_bytes is None or reading.reserved_bytes <= self._capacity_bytes:
+            self._reserved = reading.reserved_bytes
+        if reading.used_bytes is not None:
             if self._base is None or before == len(recorder):
-                self._base = now.used_bytes - recorder.held
-            peak = max(now.used_bytes, self._base + highest)
-        return now.used_bytes, self._reserved, peak, now.limit_bytes, now.device_bytes, now.others_bytes
+                self._base = reading.used_bytes - recorder.held
+            peak = max(reading.used_bytes, self._base + highest)
+        return (
+            reading.used_bytes,
+            self._reserved,
+            peak,
+            reading.limit_bytes,
+            reading.device_bytes,
+            reading.others_bytes,
+        )
 
 
 def marks_of(events: AllocatorEvents, since_ns: int) -> list[tuple[float, ...]]:
     """Rows of `MemoryMarks`: the events by line, those of the least bytes in one row for several lines."""
     kinds = [events.actions == code for code in (ALLOC, FREE_REQUESTED, OOM)]
-    shown = np.logical_or.reduce(kinds)
-    if not shown.any():
+    is_shown = np.logical_or.reduce(kinds)
+    if not is_shown.any():
         return []
-    stacks, group = np.unique(events.stacks[shown], return_inverse=True)
-    size = events.size_bytes[shown]
-    time_ns = events.time_ns[shown] - since_ns
+    stacks, group = np.unique(events.stacks[is_shown], return_inverse=True)
+    size = events.size_bytes[is_shown]
+    time_ns = events.time_ns[is_shown] - since_ns
     sums = []
     for kind in kinds:
-        of_kind = kind[shown].astype(np.float64)
+        of_kind = kind[is_shown].astype(np.float64)
         sums += [np.bincount(group, of_kind), np.bincount(group, of_kind * size)]
     first = np.full(len(stacks), np.inf)
     np.minimum.at(first, group, time_ns)
@@ -136,7 +143,7 @@ def marks_of(events: AllocatorEvents, since_ns: int) -> list[tuple[float, ...]]:
     if len(table) > MARKS_A_READING:
         weight = np.where(table[:, 5] > 0, np.inf, table[:, 2] + table[:, 4])
         order = np.argsort(-weight, kind="stable")
-        rest = table[order[MARKS_A_READING - 1 :]]
-        together = [rest[:, 0].min(), *rest[:, 1:6].sum(axis=0), -1]
+        later_rows = table[order[MARKS_A_READING - 1 :]]
+        together = [later_rows[:, 0].min(), *later_rows[:, 1:6].sum(axis=0), -1]
         table = np.vstack((table[order[: MARKS_A_READING - 1]], together))
     return [tuple(row) for row in table[np.argsort(table[:, 0], kind="stable")].tolist()]

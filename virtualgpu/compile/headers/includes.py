@@ -27,18 +27,18 @@ def stamp(code: str, options: Sequence[str] = ()) -> str:
         return ""
     folders = [Path(match[1]) for option in options if (match := _FOLDER.fullmatch(option))]
     digest = hashlib.sha256()
-    visited: set[Path] = set()
-    for path in _files(code, [Path(), *folders], folders, visited):
+    visited_paths: set[Path] = set()
+    for path in _files(code, [Path(), *folders], folders, visited_paths):
         digest.update(f"{path}:".encode() + path.read_bytes())
-    return digest.hexdigest() if visited else ""
+    return digest.hexdigest() if visited_paths else ""
 
 
-def _files(code: str, quoted: list[Path], folders: list[Path], visited: set[Path]) -> Iterator[Path]:
+def _files(code: str, quoted: list[Path], folders: list[Path], visited_paths: set[Path]) -> Iterator[Path]:
     for name, angled in _INCLUDE.findall(code):
         search_folders = quoted if name else folders
         path = next((p for folder in search_folders if (p := folder / (name or angled)).is_file()), None)
-        if path is not None and path not in visited:
-            visited.add(path)
+        if path is not None and path not in visited_paths:
+            visited_paths.add(path)
             yield path
             included_code = path.read_text(encoding="utf-8", errors="replace")
-            yield from _files(included_code, [path.parent, *quoted], folders, visited)
+            yield from _files(included_code, [path.parent, *quoted], folders, visited_paths)

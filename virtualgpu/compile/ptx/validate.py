@@ -152,9 +152,9 @@ class _Checker:
         if not isinstance(operand, ir.Address):
             raise self.fail("an address in brackets is missing")
         if isinstance(operand.base, ir.Register):
-            declared = self.function.registers[operand.base.name]
-            if BITS[declared] not in (32, 64) or operand.base.negated:
-                raise self.fail(f"{operand.base.name} ({declared}) holds no address")
+            register_type = self.function.registers[operand.base.name]
+            if BITS[register_type] not in (32, 64) or operand.base.negated:
+                raise self.fail(f"{operand.base.name} ({register_type}) holds no address")
 
     def check_elements(
         self, operand: ir.Operand | None, kind: str, instruction: ir.Instruction, loads: bool
@@ -194,16 +194,18 @@ class _Checker:
             raise self.fail("an operand is missing, or of another kind than it takes")
 
     def check_width(self, register: ir.Register, kind: str, wider: bool) -> None:
-        declared = self.function.registers[register.name]
-        register_bits = BITS[declared]
+        register_type = self.function.registers[register.name]
+        register_bits = BITS[register_type]
         type_bits = BITS[kind]
         is_wide_enough = register_bits >= type_bits if wider else register_bits == type_bits
-        if (declared == "pred") != (kind == "pred") or not is_wide_enough:
-            raise self.fail(f"{register.name} is declared .{declared}, which is not a .{kind}")
+        if (register_type == "pred") != (kind == "pred") or not is_wide_enough:
+            raise self.fail(f"{register.name} is declared .{register_type}, which is not a .{kind}")
         is_float = kind in ("f32", "f64")
         is_integer = kind[0] in "us"
-        if not wider and ((is_float and declared[0] in "us") or (is_integer and declared in ("f32", "f64"))):
-            raise self.fail(f"{register.name} is declared .{declared}, which is not a .{kind}")
+        if not wider and (
+            (is_float and register_type[0] in "us") or (is_integer and register_type in ("f32", "f64"))
+        ):
+            raise self.fail(f"{register.name} is declared .{register_type}, which is not a .{kind}")
 
     def comparison(self, comparison_name: str, kind: str, modifiers: Sequence[str]) -> None:
         comparisons = COMPARISONS | (FLOAT_COMPARISONS if kind in FLOATS else UNSIGNED_COMPARISONS)

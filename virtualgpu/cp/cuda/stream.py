@@ -86,12 +86,12 @@ class Event:
             return False
         if self._device is None:
             return True
-        done = _is_done(self._device, self.time_ns or 0, "cudaEventQuery")
-        if done and self.moment is not None:
+        is_done = _is_done(self._device, self.time_ns or 0, "cudaEventQuery")
+        if is_done and self.moment is not None:
             self._device.work.settle(self.moment.after)
-        if done and self._device.clock.watch is not None:
+        if is_done and self._device.clock.watch is not None:
             self._device.clock.watch.host_waited("event", event=self)
-        return done
+        return is_done
 
     def record(self, stream: _BaseStream | None = None) -> None:
         """Record the event in `stream` (default: the current one) after its queued work."""
@@ -181,10 +181,10 @@ def _is_done(device: VirtualDevice, time_ns: int, call: str) -> bool:
     """Return whether the clock has passed a time; the query takes some host time."""
     clock = device.clock
     start_ns = device.clock.now_ns
-    done = device.work.schedule.is_done(time_ns)
+    is_done = device.work.schedule.is_done(time_ns)
     if clock.recorder is not None:
         clock.recorder.called(call, start_ns)
-    return done
+    return is_done
 
 
 class _BaseStream:
@@ -278,12 +278,12 @@ class _BaseStream:
         except CUDARuntimeError:
             return False  # CuPy compares the status with 0; the capture is invalidated anyway
         device = _device(self.device_id)
-        done = _is_done(device, work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
-        if done:
+        is_done = _is_done(device, work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
+        if is_done:
             work.settle(work.schedule.point(self.ptr).after)
             if device.clock.watch is not None:
                 device.clock.watch.host_waited("stream", work.place(self.ptr))
-        return done
+        return is_done
 
     def synchronize(self) -> None:
         """Wait on the host for all work queued on this stream."""

@@ -226,19 +226,21 @@ def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) ->
     state = load64(entry + 8)
     add_sectors(player, site, _L2, sectors)
     add_sectors(player, site, _L2_HIT, sectors & state)
-    missed = sectors & (15 - (state & 15))
-    if missed == 0:
+    missing_sectors = sectors & (15 - (state & 15))
+    if missing_sectors == 0:
         return
     # Memory transfers 64 bytes at a time.
-    pairs = missed | ((missed & 5) << 1) | ((missed & 10) >> 1)
+    pairs = missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)
     home = home_part(player, line)
     if home != part:
         home_entry = l2_entry(player, l2_set(player, home, line), line)
         state = load64(home_entry + 8)
         add_sectors(player, site, _FAR, pairs)
         add_sectors(player, site, _FAR_HIT, pairs & state)
-        missed = missed & (15 - (state & 15))
-        fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (state & 15))
+        missing_sectors = missing_sectors & (15 - (state & 15))
+        fetched = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
+            15 - (state & 15)
+        )
         store64(home_entry + 8, state | fetched)
         add_sectors(player, site, _DRAM, fetched)
     else:
@@ -274,8 +276,10 @@ def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) 
         add_sectors(player, site, _L2_HIT, sectors)
         add_sectors(player, site, _FAR, sectors)
         add_sectors(player, site, _FAR_HIT, sectors & state)
-    missed = sectors & (15 - (state & 15))
-    fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (state & 15))
+    missing_sectors = sectors & (15 - (state & 15))
+    fetched = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
+        15 - (state & 15)
+    )
     add_sectors(player, site, _DRAM, fetched)
     store64(entry + 8, state | fetched)
     store_l2(player, first, entry, sectors, FULL)

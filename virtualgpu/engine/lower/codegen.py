@@ -39,15 +39,15 @@ class Kernel:
 
 def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
     """Return the entry and every function that it may call, entry first."""
-    reached: list[str] = [entry]
-    for name in reached:
+    reachable_names: list[str] = [entry]
+    for name in reachable_names:
         names = callgraph.callees(module.functions[name])
         if "" in names:  # a call through a pointer may mean any function
             names = [f for f, function in module.functions.items() if not function.is_entry]
         for callee in names:
-            if callee in module.functions and callee not in reached:
-                reached.append(callee)
-    return [module.functions[name] for name in reached]
+            if callee in module.functions and callee not in reachable_names:
+                reachable_names.append(callee)
+    return [module.functions[name] for name in reachable_names]
 
 
 def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict[str, int], int]:

@@ -78,7 +78,7 @@ def _spans(function: ir.Function, names: set[str]) -> dict[str, tuple[int, int]]
     """Return the first and the last instruction that mention each register."""
     spans: dict[str, tuple[int, int]] = {}
     for index, i in enumerate(function.instructions):
-        for mentioned in cfg.definitions_and_uses(i):
-            for name in names.intersection(mentioned):
+        for registers in cfg.definitions_and_uses(i):
+            for name in names.intersection(registers):
                 spans[name] = spans.get(name, (index, index))[0], index
     return spans

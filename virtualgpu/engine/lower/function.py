@@ -98,9 +98,9 @@ class FunctionCompiler(WarpCode):
     def votes(self, instruction: ir.Instruction) -> tuple[str, str]:
         """Emit two tests: whether all active lanes take a conditional branch, and whether no lane does."""
         emitter = self.emitter
-        taken = self.executed(instruction)
-        staying = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {taken}, -1')}")
-        return emitter.op(f"icmp eq i32 {staying}, 0"), emitter.op(f"icmp eq i32 {taken}, 0")
+        active_lanes = self.executed(instruction)
+        staying = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {active_lanes}, -1')}")
+        return emitter.op(f"icmp eq i32 {staying}, 0"), emitter.op(f"icmp eq i32 {active_lanes}, 0")
 
     def count_branch(
         self, instruction: ir.Instruction, none_stay: str, none_go: str, times: str = "1"

@@ -241,8 +241,8 @@ class Registers:
             return str(operand.value & 0xFFFFFFFF)
         lanes = self.get(operand, "b32")
         first_lane = self.emitter.op(f"call i32 @llvm.cttz.i32(i32 {self.mask}, i1 false)")
-        bounded = self.emitter.op(f"and i32 {first_lane}, 31")
-        return self.emitter.op(f"extractelement <32 x i32> {lanes}, i32 {bounded}")
+        lane_index = self.emitter.op(f"and i32 {first_lane}, 31")
+        return self.emitter.op(f"extractelement <32 x i32> {lanes}, i32 {lane_index}")
 
     def executed(self, instruction: ir.Instruction) -> str:
         """Emit the active lanes whose guard lets them execute the instruction, as an i32 mask."""

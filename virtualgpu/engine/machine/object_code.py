@@ -20,7 +20,7 @@ _SYMBOL = np.dtype(
 def pack(codes: Sequence[bytes]) -> bytes:
     """Return object files that are linked together as one cache entry, with the names that they need."""
     symbol_sets = [symbols(code) for code in codes]
-    defined_names = set().union(*(defined for _, defined in symbol_sets))
+    defined_names = set().union(*(names for _, names in symbol_sets))
     required_names = sorted(set().union(*(used for used, _ in symbol_sets)) - defined_names)
     head = json.dumps({"sizes": [len(code) for code in codes], "needs": required_names})
     return b"\n".join([head.encode(), b"".join(codes)])
@@ -59,12 +59,12 @@ def symbols(code: bytes) -> tuple[set[str], set[str]]:
         return set(), set()
     entries = np.frombuffer(table, _SYMBOL)
     used = set[str]()
-    defined = set[str]()
+    names = set[str]()
     for start, section in zip(entries["name"].tolist(), entries["section"].tolist(), strict=True):
         if start:
             name = text[start : text.index(b"\0", start)].decode()
             if section:
-                defined.add(name)
+                names.add(name)
             else:
                 used.add(name)
-    return used, defined
+    return used, names

@@ -74,19 +74,19 @@ def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piec
     return modules
 
 
-def _reach(functions: dict[str, _Function], names: list[str], reached: dict[str, None]) -> None:
-    """Add the functions that `names` reach to `reached`, each after those that it calls."""
+def _reach(functions: dict[str, _Function], names: list[str], reachable_names: dict[str, None]) -> None:
+    """Add the functions that `names` reach to `reachable_names`, each after those that it calls."""
     stack = [(name, False) for name in reversed(names)]
-    visited: set[str] = set()
+    visited_names: set[str] = set()
     while stack:
         name, is_done = stack.pop()
         if is_done:
-            reached.setdefault(name)
-        elif name not in visited:
-            visited.add(name)
+            reachable_names.setdefault(name)
+        elif name not in visited_names:
+            visited_names.add(name)
             stack.append((name, True))
             callees = sorted(functions[name].uses & functions.keys())
-            stack += [(callee, False) for callee in reversed(callees) if callee not in visited]
+            stack += [(callee, False) for callee in reversed(callees) if callee not in visited_names]
 
 
 def _read(text: str) -> tuple[dict[str, _Function], dict[str, str]]:

@@ -37,9 +37,9 @@ def adapt(text: str, target_processor: Processor) -> str:
         return text
     known_declarations = set(re.findall(r"^declare .*", text, re.MULTILINE))
     lines = "\n".join(functions.values()).split("\n")
-    declared = {line for line in lines if line.startswith("declare ")} - known_declarations
+    declarations = {line for line in lines if line.startswith("declare ")} - known_declarations
     bodies = [line for line in lines if not line.startswith("declare ")]
-    return "\n".join([*sorted(declared), text, *bodies])
+    return "\n".join([*sorted(declarations), text, *bodies])
 
 
 def _conversion_call(match: re.Match[str], functions: dict[str, str]) -> str:

@@ -42,10 +42,10 @@ class Observer(Protocol):
     ) -> None:
         """Handle a shuffle: the lanes in `mask` each read a register of the lane in `sources`."""
 
-    def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool, number: int = 0) -> None:
+    def barrier(self, block: int, threads: npt.NDArray[np.bool_], is_complete: bool, number: int = 0) -> None:
         """Handle an opened barrier that threads of a block, shape (warps, 32), passed.
 
-        `everyone`: all that run.
+        `is_complete`: all that run.
         """
 
     def wait(self, block: int, warp: int, instruction: ir.Instruction, mask: int, expected: int) -> None:

@@ -75,7 +75,7 @@ def base_pointer(
     parameters = {param.name: param for param in function.params} if function.is_entry else {}
     pointers: set[int] = set()
     pending = [address.base.name]
-    visited = {address.base.name}
+    visited_names = {address.base.name}
     for name in pending:
         if len(pending) > _MAX_STEPS:
             return None
@@ -86,8 +86,8 @@ def base_pointer(
                     for register in writers.passed_registers.get(
                         (base.name, operand.offset + base.offset), ()
                     ):
-                        if register not in visited:
-                            visited.add(register)
+                        if register not in visited_names:
+                            visited_names.add(register)
                             pending.append(register)
                 if isinstance(base, ir.Symbol):
                     param = parameters.get(base.name)
@@ -98,7 +98,7 @@ def base_pointer(
                         pointers.add(variables[base.name])
                 elif isinstance(base, ir.Register) and writer.root not in ("ld", "atom", "call"):
                     kind = function.registers.get(base.name, "")
-                    if kind.endswith("64") and base.name not in visited:
-                        visited.add(base.name)
+                    if kind.endswith("64") and base.name not in visited_names:
+                        visited_names.add(base.name)
                         pending.append(base.name)
     return pointers.pop() if len(pointers) == 1 else None

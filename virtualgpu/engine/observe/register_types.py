@@ -44,15 +44,15 @@ def infer(function: ir.Function) -> dict[str, str]:
     for name, evidence_kinds in evidence.items():
         kinds_of_root.setdefault(root(name), set()).update(evidence_kinds)
     return {
-        name: _inferred_type(declared, kinds_of_root[root(name)])
-        for name, declared in function.registers.items()
+        name: _inferred_type(declared_type, kinds_of_root[root(name)])
+        for name, declared_type in function.registers.items()
     }
 
 
-def _inferred_type(declared: str, kinds: set[str]) -> str:
-    if not declared.startswith("b"):
-        return declared
-    return next((f"{kind}{declared[1:]}" for kind in _KINDS if kind in kinds), declared)
+def _inferred_type(declared_type: str, kinds: set[str]) -> str:
+    if not declared_type.startswith("b"):
+        return declared_type
+    return next((f"{kind}{declared_type[1:]}" for kind in _KINDS if kind in kinds), declared_type)
 
 
 def _typed(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
@@ -88,5 +88,5 @@ def _registers_of(operands: tuple[ir.Operand | None, ...]) -> Iterator[ir.Regist
             yield from _registers_of((operand.first,))
 
 
-def _bits(declared: str) -> int:
-    return int(declared[1:]) if declared[1:].isdigit() else 0
+def _bits(declared_type: str) -> int:
+    return int(declared_type[1:]) if declared_type[1:].isdigit() else 0

@@ -145,7 +145,7 @@ class TracedRun:
 
 
 def find_variables(
-    optimised: TracedRun, debug_build: TracedRun, declared: Sequence[DeclaredVariable], ptx: ir.Module
+    optimised: TracedRun, debug_build: TracedRun, declarations: Sequence[DeclaredVariable], ptx: ir.Module
 ) -> tuple[Variable, ...]:
     """Return the scalar variables of the debug build, with the optimised instructions that write them.
 
@@ -153,7 +153,7 @@ def find_variables(
     ----------
     optimised, debug_build
         The optimised code and the debug build, on one launch.
-    declared
+    declarations
         The debug build's variables.
     ptx
         The debug build.
@@ -162,7 +162,7 @@ def find_variables(
     debug_definitions = list(debug_build.definitions())
     candidates = list(optimised.definitions())
     variables = []
-    for variable in sorted(declared, key=lambda declared_variable: declared_variable.parameter >= 0):
+    for variable in sorted(declarations, key=lambda declared_variable: declared_variable.parameter >= 0):
         function = function_of_label.get(variable.function)
         if function is None:
             continue
@@ -267,9 +267,11 @@ def _writers(
     all_values = debug_build.written([definition.position for definition in writes])
     explained_values = optimised.written(writers)
     # If the compiler folded the first value into later instructions, the variable is unknown until then.
-    skipped = [values.size for values in debug_build.written(missing)]
-    remaining = [values[skip:] for values, skip in zip(all_values, skipped, strict=True)]
-    if max(skipped, default=0) > 1 or not _equal(explained_values, remaining, variable.kind, is_complete):
+    skipped_sizes = [values.size for values in debug_build.written(missing)]
+    remaining = [values[skip:] for values, skip in zip(all_values, skipped_sizes, strict=True)]
+    if max(skipped_sizes, default=0) > 1 or not _equal(
+        explained_values, remaining, variable.kind, is_complete
+    ):
         return ()
     return tuple(sorted(writers))
 

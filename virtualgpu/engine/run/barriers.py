@@ -68,12 +68,14 @@ def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int
         return mask
     pcs = worker.bytes_at(frame, 4 * layout.LANES).view(np.int32)
     alive = pcs != layout.EXITED
-    excused = worker.excused.get(barrier.pc)
-    if excused is None:
+    excused_lanes = worker.excused.get(barrier.pc)
+    if excused_lanes is None:
         plan = worker.launch.kernel.plans[0]
-        excused = worker.excused[barrier.pc] = cfg.blocks_excused_from(plan.function, plan.flow, barrier.pc)
+        excused_lanes = worker.excused[barrier.pc] = cfg.blocks_excused_from(
+            plan.function, plan.flow, barrier.pc
+        )
     waiting = pcs >= layout.AT_BARRIER
-    alive &= ~np.isin(np.where(waiting, -1, pcs & (layout.PARKED - 1)), excused)
+    alive &= ~np.isin(np.where(waiting, -1, pcs & (layout.PARKED - 1)), excused_lanes)
     waiting_here = [
         lane for lane in np.flatnonzero(waiting & alive) if _barrier_at(worker, int(pcs[lane])) is barrier
     ]
@@ -94,7 +96,7 @@ def open_barriers(worker: Worker) -> int:
     waiting = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
     alive = pcs != layout.EXITED
     row = worker.context[0]
-    opened = False
+    is_opened = False
     for number in np.unique((pcs[waiting] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)).tolist():
         waiting_here = waiting & ((pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == number)
         expected = int(row["barrier_counts"][number])
@@ -112,8 +114,8 @@ def open_barriers(worker: Worker) -> int:
                 int(row["block_linear"]), waiting_here, is_whole_block, number
             )
         pcs[waiting_here] &= _BLOCK_MASK
-        opened = True
-    if opened:
+        is_opened = True
+    if is_opened:
         status = worker.status
         status[(status == layout.WAITS) & ((pcs < layout.AT_BARRIER).any(axis=1))] = layout.YIELDS
         return layout.OPENED
@@ -143,8 +145,8 @@ def _fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDA
     row["fault_code"], row["fault_function"] = code, 0
     row["fault_pc"] = _barrier_at(worker, int(pcs[warp, lane])).pc
     row["warp"], row["fault_lane"] = warp, lane
-    others = (pcs != layout.EXITED) & ~lanes
-    worker.report = _report(worker, code, lanes, others, pcs)
+    other_lanes = (pcs != layout.EXITED) & ~lanes
+    worker.report = _report(worker, code, lanes, other_lanes, pcs)
     return layout.BARRIER_FAULT
 
 
@@ -152,7 +154,7 @@ def _report(
     worker: Worker,
     code: int,
     lanes: npt.NDArray[np.bool_],
-    others: npt.NDArray[np.bool_],
+    other_lanes: npt.NDArray[np.bool_],
     pcs: npt.NDArray[np.int32],
 ) -> str:
     if code == layout.DIVERGENT_BARRIER:
@@ -160,7 +162,7 @@ def _report(
         location = f"lines {', '.join(map(str, lines))}" if len(lines) > 1 else f"of line {lines[0]}"
         return f"threads of one warp wait at different barriers ({location})"
     waiting = int(lanes.sum())
-    other_count = int(others.sum())
+    other_count = int(other_lanes.sum())
     location = (
         f"; {count(other_count, 'other')} {noun(other_count, 'waits', 'wait')} elsewhere"
         if other_count

@@ -211,8 +211,8 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
     if fault.code == layout.ABORTED:
         reason = f": {fault.message}" if fault.message else ""
         spent_s = fault.watchdog_s
-        longer = "give it longer with watchdog_s in gl.use_device(), or with VIRTUALGPU_WATCHDOG_S"
-        remedy = f"Look for a loop that cannot end; or {longer}."
+        advice = "give it longer with watchdog_s in gl.use_device(), or with VIRTUALGPU_WATCHDOG_S"
+        remedy = f"Look for a loop that cannot end; or {advice}."
         if fault.progress is not None:
             spent_s = fault.progress.spent_s
             remedy = "Nothing new was stored or printed any more. " + remedy
@@ -220,9 +220,9 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
             remedy = "Let a block wait only for blocks that run already, or launch no more than fit at once."
         elif fault.progress is not None and fault.progress.moving:
             reason = f" after {fault.progress.ended:,} of its {fault.progress.blocks:,} blocks"
-            remedy = f"Blocks were still ending: {longer}."
+            remedy = f"Blocks were still ending: {advice}."
         elif fault.progress is not None and fault.progress.writing:
-            remedy = f"It was still storing or printing: look for a loop of too many turns, or {longer}."
+            remedy = f"It was still storing or printing: look for a loop of too many turns, or {advice}."
         return errors.LaunchTimeoutError(
             f"kernel '{kernel}' was still running after {round(spent_s, 1):g} s of processor time and was "
             f"stopped{reason} ({location}). {remedy}",

@@ -119,12 +119,12 @@ class Watchdog:
         if over or idle_s > self._idle_limit_s or (wall_limit_exceeded and self._is_still(spent_s)):
             # As of this moment: workers may take long to stop on a busy machine, and memory checks take a
             # while.
-            moving = not self._is_still(spent_s)
+            is_moving = not self._is_still(spent_s)
             self._check_memory(spent_s)
             self.progress = Progress(
                 self.ended,
                 self._launch.block_clock.size,
-                moving,
+                is_moving,
                 spent_s - self._last_output_s < min(spent_s / 2, self._idle_limit_s),
                 min(spent_s, self._limit_s),
             )
@@ -179,6 +179,6 @@ class Watchdog:
         return total
 
 
-def _has_ended(before: tuple[int, int, int], now: tuple[int, int, int]) -> bool:
+def _has_ended(before: tuple[int, int, int], after: tuple[int, int, int]) -> bool:
     """Return whether a block has ended, or a thread of the block that runs."""
-    return now[0] > before[0] or (now[1] == before[1] and now[2] > before[2])
+    return after[0] > before[0] or (after[1] == before[1] and after[2] > before[2])

@@ -273,7 +273,7 @@ class Worker:
         try:
             templates = (ctypes.c_uint64 * layout.LANES).from_address(formats)[:]
             pointers = (ctypes.c_uint64 * layout.LANES).from_address(values)
-            printed = self.launch.printed
+            buffer = self.launch.printed
             lanes = _lanes_of(mask)
             formats_by_address = {
                 address: self._template(address) for address in {templates[lane] for lane in lanes}
@@ -281,16 +281,16 @@ class Worker:
             argument_counts = {
                 address: printf.argument_count(template) for address, template in formats_by_address.items()
             }
-            if printed.has_space:
+            if buffer.has_space:
                 stack_bytes = int(self.context[0]["local_bytes"])
                 base = int(self.context[0]["local_base"])
                 for lane in lanes:
                     template = formats_by_address[templates[lane]]
                     size = 8 * argument_counts[templates[lane]]
                     packed = self.argument_bytes(pointers[lane], base + lane * stack_bytes, stack_bytes, size)
-                    printed.add(printf.format_text(template, packed, self.read))
+                    buffer.add(printf.format_text(template, packed, self.read))
             else:
-                printed.dropped += len(lanes)
+                buffer.dropped += len(lanes)
             for lane in lanes:
                 pointers[lane] = argument_counts[templates[lane]]
         except BaseException as error:

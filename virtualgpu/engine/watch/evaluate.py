@@ -64,11 +64,11 @@ class Evaluator:
             )
             raise self._fail(f"`{text}` {remedy}")
         assert lanes_.address is not None
-        bits, known = self.scene.memory.read(
+        bits, known_lanes = self.scene.memory.read(
             lanes_.address, lanes_.type.size_bytes, self.scene.sequence, lanes_.known & ~lanes_.outside
         )
         value = lanes.from_bits(bits, lanes_.type.kind)
-        return Lanes(lanes_.type, value, known, lanes_.outside, lanes_.address)
+        return Lanes(lanes_.type, value, known_lanes, lanes_.outside, lanes_.address)
 
     def _value(self, node: ast.expr) -> Lanes:
         return self._number(self._evaluate(node), ast.unparse(node))
@@ -121,12 +121,12 @@ class Evaluator:
         for truth in truths[1:]:
             a = result.numbers
             b = truth.numbers
-            decided = result.known & (~a if is_and else a)
+            decided_lanes = result.known & (~a if is_and else a)
             result = Lanes(
                 BOOL,
                 a & b if is_and else a | b,
-                decided | (result.known & truth.known),
-                result.outside | (truth.outside & ~decided),
+                decided_lanes | (result.known & truth.known),
+                result.outside | (truth.outside & ~decided_lanes),
             )
         return result
 
@@ -191,11 +191,11 @@ class Evaluator:
         start = addresses_of_pointers(np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE)))
         element = start + steps * target.size_bytes
         low, high, outside_text = self._bounds(base, start, element, text)
-        known = address.known & index.known
-        is_outside = known & ~((element >= low) & (element + target.size_bytes <= high))
+        known_lanes = address.known & index.known
+        is_outside = known_lanes & ~((element >= low) & (element + target.size_bytes <= high))
         if is_outside.any() and not self.outside_note:
             self.outside_note = outside_text(target, is_outside)
-        return Lanes(target, None, known, address.outside | index.outside | is_outside, element)
+        return Lanes(target, None, known_lanes, address.outside | index.outside | is_outside, element)
 
     def _bounds(
         self, base: Lanes, start: Ints, element: Ints, text: str
@@ -229,15 +229,15 @@ class Evaluator:
             high = np.where(in_array, ends[array_index], high)
 
         def of_pointer(target: CType, is_outside: Bools) -> str:
-            affected = (
+            affected_lanes = (
                 np.broadcast_to(
                     in_array & (start == starts[array_index]) if ends.size else in_array, is_outside.shape
                 )
                 & is_outside
             )
-            if not affected.any():
+            if not affected_lanes.any():
                 return f"outside: {text} points to no array there"
-            sizes = np.broadcast_to(ends[array_index] - starts[array_index], is_outside.shape)[affected]
+            sizes = np.broadcast_to(ends[array_index] - starts[array_index], is_outside.shape)[affected_lanes]
             return f"outside: the indices of {text} are 0 to {number(int(sizes[0]) // target.size_bytes - 1)}"
 
         return low, high, of_pointer
@@ -299,12 +299,12 @@ def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
     shape = len(scene.trace), WARP_SIZE
     bits = np.broadcast_to(lanes.to_bits(result.numbers), shape)
     outside = np.broadcast_to(result.outside, shape) & scene.threads
-    known = np.broadcast_to(result.known, shape) & scene.threads & ~outside
-    bits = np.where(known, bits, 0)
+    known_lanes = np.broadcast_to(result.known, shape) & scene.threads & ~outside
+    bits = np.where(known_lanes, bits, 0)
     changes = np.ones(shape[0], np.bool_)
-    changes[1:] = ((bits[1:] != bits[:-1]) | (known[1:] != known[:-1]) | (outside[1:] != outside[:-1])).any(
-        axis=1
-    )
+    changes[1:] = (
+        (bits[1:] != bits[:-1]) | (known_lanes[1:] != known_lanes[:-1]) | (outside[1:] != outside[:-1])
+    ).any(axis=1)
     step = np.flatnonzero(changes)
     kind = "pred" if result.type.kind == "pred" or result.type.name == "bool" else result.type.kind
     kind = "f32" if kind in ("f16", "bf16") else kind
@@ -314,7 +314,7 @@ def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
         kind=kind,
         step=step.astype(np.int32),
         value=bits[step],
-        known=_mask(known[step]),
+        known=_mask(known_lanes[step]),
         outside=_mask(outside[step]),
         note=evaluator.outside_note,
     )
@@ -379,11 +379,11 @@ def _condition(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
             f"compare it, as in {stop.kind}({stop.expression.text} > 0)."
         )
     shape = len(scene.trace), WARP_SIZE
-    known = np.broadcast_to(value.known & ~value.outside, shape) & scene.threads
-    truth = np.broadcast_to(lanes.truth_of(value), shape) & known
+    known_lanes = np.broadcast_to(value.known & ~value.outside, shape) & scene.threads
+    truth = np.broadcast_to(lanes.truth_of(value), shape) & known_lanes
     is_true: Bools = np.asarray(truth.any(axis=1))
     if stop.kind == "all":
-        is_true = is_true & np.asarray((truth == known).all(axis=1))
+        is_true = is_true & np.asarray((truth == known_lanes).all(axis=1))
     return truth, is_true
 
 
@@ -395,8 +395,8 @@ def _lanes_that_write(scene: Scene, target: reading.Expression) -> Bools:
     variables = [variable for variable in trace.variables if variable.name == name and variable.written_by]
     is_unchanged_parameter = scene.symbols.parameter(name) is not None and not scene.symbols.assigned(name)
     if variables and not is_unchanged_parameter:
-        written: Bools = np.logical_or.reduce([scene.writes(variable) for variable in variables])
-        return written[:, None] & executed
+        written_lanes: Bools = np.logical_or.reduce([scene.writes(variable) for variable in variables])
+        return written_lanes[:, None] & executed
     value = Evaluator(scene, target).result
     if value.address is None or ((value.address >> TAG_SHIFT) == PARAMETER >> TAG_SHIFT).all():
         raise WatchError(
@@ -410,8 +410,8 @@ def _lanes_that_write(scene: Scene, target: reading.Expression) -> Bools:
     address = addresses_of(trace, stores)
     shape = writes.shape
     start = np.broadcast_to(value.address, shape)[stores]
-    known = np.broadcast_to(value.known, shape)[stores]
+    known_lanes = np.broadcast_to(value.known, shape)[stores]
     end = start + value.type.size_bytes
     size = trace.access_size_bytes[stores].astype(np.int64)[:, None]
-    writes[stores] = (address >= 0) & known & (address < end) & (address + size > start)
+    writes[stores] = (address >= 0) & known_lanes & (address < end) & (address + size > start)
     return writes

@@ -96,11 +96,11 @@ def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
 
 def constant(value: Any, kind: str = "") -> Lanes:
     """Return a literal number; an imaginary number represents a float (`reading`)."""
-    always = np.ones((1, 1), np.bool_)
-    never = np.zeros((1, 1), np.bool_)
+    true_mask = np.ones((1, 1), np.bool_)
+    false_mask = np.zeros((1, 1), np.bool_)
     kind = kind or _kind_of(value)
     number = value.imag if isinstance(value, complex) else value
-    return Lanes(_TYPE_OF_KIND[kind], np.full((1, 1), number, dtype_of(kind)), always, never)
+    return Lanes(_TYPE_OF_KIND[kind], np.full((1, 1), number, dtype_of(kind)), true_mask, false_mask)
 
 
 def _kind_of(value: Any) -> str:
@@ -131,12 +131,12 @@ def _common_kind(left: Lanes, right: Lanes) -> str:
 
 
 def _combined(type_: CType, value: Array, *operands: Lanes) -> Lanes:
-    known = operands[0].known
+    known_lanes = operands[0].known
     outside = operands[0].outside
     for operand in operands[1:]:
-        known = known & operand.known
+        known_lanes = known_lanes & operand.known
         outside = outside | operand.outside
-    return Lanes(type_, value, known, outside)
+    return Lanes(type_, value, known_lanes, outside)
 
 
 def compare(op: ast.cmpop, left: Lanes, right: Lanes) -> Lanes:

@@ -229,14 +229,14 @@ class Memory:
             self._address[event[has_earlier_event]] == address[has_earlier_event]
         )
         value, bytes_after, is_recorded = self._recorded_bytes(address)
-        known = is_recorded & ((value == bytes_after) | self._truncated)
+        is_known = is_recorded & ((value == bytes_after) | self._truncated)
         before_first = has_events & ~has_earlier_event
-        known[before_first] = self._valid_before_first[address_index[before_first]]
+        is_known[before_first] = self._valid_before_first[address_index[before_first]]
         value[has_earlier_event] = self._byte[event[has_earlier_event]]
-        known[has_earlier_event] = self._valid_after[event[has_earlier_event]] | (
+        is_known[has_earlier_event] = self._valid_after[event[has_earlier_event]] | (
             self._at[event[has_earlier_event]] == time[has_earlier_event]
         )
-        return value, known
+        return value, is_known
 
     def read(
         self, address: Ints, size_bytes: int, sequence: Ints, requested: npt.NDArray[np.bool_]
@@ -245,7 +245,7 @@ class Memory:
 
         Returns
         -------
-        bits, known
+        bits, known_lanes
             For each lane; only `requested` values can be known.
         """
         steps = sequence.size
@@ -267,10 +267,10 @@ class Memory:
         row_of_step = np.cumsum(changes) - 1
         row, lane = np.nonzero(requested[rows])
         bits = np.zeros((rows.size, WARP_SIZE), np.uint64)
-        known = np.zeros((rows.size, WARP_SIZE), np.bool_)
-        known[row, lane] = True
+        known_lanes = np.zeros((rows.size, WARP_SIZE), np.bool_)
+        known_lanes[row, lane] = True
         for byte in range(size_bytes):
             value, is_known = self._bytes(address[rows[row], lane] + byte, sequence[rows[row]])
             bits[row, lane] |= value.astype(np.uint64) << np.uint64(8 * byte)
-            known[row, lane] &= is_known
-        return bits[row_of_step], known[row_of_step]
+            known_lanes[row, lane] &= is_known
+        return bits[row_of_step], known_lanes[row_of_step]

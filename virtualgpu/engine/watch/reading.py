@@ -62,8 +62,10 @@ class Expression:
     @property
     def names(self) -> frozenset[str]:
         """Names of the kernel that the expression uses."""
-        found = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
-        return frozenset(name for name in found - {*COORDINATES, "warpSize"} if literal_value(name) is None)
+        used_names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
+        return frozenset(
+            name for name in used_names - {*COORDINATES, "warpSize"} if literal_value(name) is None
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,19 +111,21 @@ class Symbols:
         arrays: dict[str, tuple[str, list[str]]] = {}
         for match in _SHARED.finditer(self.text):
             first_declaration, *other_names = _QUALIFIERS.sub(" ", match[1] or match[2]).split(",")
-            declared = _DECLARATION.fullmatch(first_declaration.rstrip())
-            if declared is None:
+            declaration_match = _DECLARATION.fullmatch(first_declaration.rstrip())
+            if declaration_match is None:
                 continue
-            for text in (f"{declared[2]}{declared[3]}", *other_names):
+            for text in (f"{declaration_match[2]}{declaration_match[3]}", *other_names):
                 name, *sizes = re.split(r"\[", text.strip())
-                arrays.setdefault(name.strip(), (declared[1], [size.strip(" ]") for size in sizes]))
+                arrays.setdefault(name.strip(), (declaration_match[1], [size.strip(" ]") for size in sizes]))
         return arrays
 
     @property
     def names(self) -> set[str]:
         """All names that can be watched."""
-        found = {variable.name for variable in self.declared} | {name for name, *_ in self.parameters if name}
-        return found | set(self.shared_arrays)
+        variable_names = {variable.name for variable in self.declared} | {
+            name for name, *_ in self.parameters if name
+        }
+        return variable_names | set(self.shared_arrays)
 
     def check(self, names: frozenset[str], text: str) -> None:
         """Raise `WatchError` for a name that the kernel does not have."""
@@ -362,11 +364,11 @@ class Scene:
         last_scope_step = np.maximum.accumulate(np.where(scope >= 0, np.arange(scope.size), -1))
         scope = np.where(last_scope_step >= 0, scope[last_scope_step], 0)
         value = np.zeros((scope.size, WARP_SIZE), np.uint64)
-        known = np.zeros(value.shape, np.bool_)
+        known_lanes = np.zeros(value.shape, np.bool_)
         for number, variable in enumerate(sorted(of_one_type, key=lambda variable: variable.first_line)):
             in_scope = scope == number
             bits, is_written = self.written(variable)
-            value[in_scope], known[in_scope] = bits[in_scope], is_written[in_scope]
+            value[in_scope], known_lanes[in_scope] = bits[in_scope], is_written[in_scope]
         key = next(
             d.ctype
             for d in self.symbols.declared
@@ -374,7 +376,9 @@ class Scene:
         )
         ctype = self.symbols.type_of(key)
         assert ctype is not None
-        return Lanes(ctype, lanes.from_bits(value, of_one_type[0].kind), known, np.zeros_like(known))
+        return Lanes(
+            ctype, lanes.from_bits(value, of_one_type[0].kind), known_lanes, np.zeros_like(known_lanes)
+        )
 
     def written(self, variable: Variable) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
         """Return a variable's bits after every step, and the lanes in which it has been written."""

@@ -167,11 +167,11 @@ class _Search:
             *self._narrow(),
         ]
         remedies = [(cause, change) for cause, change in candidates if cause.gain >= LEAST_GAIN]
-        particular = [
+        specific_causes = [
             change for cause, change in remedies if cause.kind not in GENERIC or cause.detail == "narrow"
         ]
         improved = self.launch
-        for change in particular:
+        for change in specific_causes:
             improved = change(improved)
         causes = []
         for cause, change in remedies:

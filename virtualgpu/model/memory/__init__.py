@@ -413,11 +413,11 @@ class DeviceMemory:
     def untrack(self, address: int) -> None:
         """End a live allocation; unknown addresses are ignored."""
         with self.lock:
-            ended = self._tracked.pop(address, None)
-            if ended is not None:
+            allocation = self._tracked.pop(address, None)
+            if allocation is not None:
                 self._starts = None
-                self.ledger.change_array_bytes(-ended.size_bytes)
-                self._ended.append(ended)
+                self.ledger.change_array_bytes(-allocation.size_bytes)
+                self._ended.append(allocation)
 
     def name(self, address: int, parameter: str) -> None:
         """Add the name of a kernel's parameter to the label of the allocation that starts at an address."""

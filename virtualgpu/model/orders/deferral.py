@@ -114,13 +114,15 @@ class Deferral:
                 followers.setdefault(other, []).append(number)
         ready = [(self._rank(other), other) for other, count in open_predecessors.items() if not count]
         heapify(ready)
-        ended: list[_DelayedOperation] = []  # keeps their arrays alive for the operations after them
+        finished_operations: list[
+            _DelayedOperation
+        ] = []  # keeps their arrays alive for the operations after them
         self._running = True
         try:
             while ready:
                 _, number = heappop(ready)
-                ended.append(self._delayed.pop(number))
-                ended[-1].run()
+                finished_operations.append(self._delayed.pop(number))
+                finished_operations[-1].run()
                 for follower in followers.get(number, ()):
                     open_predecessors[follower] -= 1
                     if not open_predecessors[follower]:

@@ -87,10 +87,10 @@ class LineWatch:
         events = monitoring.events
         switch_off = monitoring.DISABLE
         line_events = events.LINE | events.PY_RETURN | events.PY_YIELD
-        watched: list[CodeType] = []
+        code_objects: list[CodeType] = []
 
         def watch(code: CodeType) -> None:
-            watched.append(code)
+            code_objects.append(code)
             monitoring.set_local_events(tool_id, code, line_events)
 
         def function_entered(code: CodeType, _: int) -> Any:
@@ -114,7 +114,7 @@ class LineWatch:
 
         def stop() -> None:
             monitoring.set_events(tool_id, 0)
-            for code in watched:
+            for code in code_objects:
                 monitoring.set_local_events(tool_id, code, 0)
             for event in callbacks:
                 monitoring.register_callback(tool_id, event, None)

@@ -122,8 +122,8 @@ class ProgramNames:
     def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
         """Add the names in a mapping of variables, by default global ones."""
         if len(variables) <= _MAX_VARIABLES:
-            named = [(name, value) for name, value in list(variables.items()) if name.isidentifier()]
-            self._add_variables(named, depth)
+            pairs = [(name, value) for name, value in list(variables.items()) if name.isidentifier()]
+            self._add_variables(pairs, depth)
 
     def array_names(self) -> list[str]:
         """Return all names of arrays."""

@@ -63,11 +63,11 @@ class Recorder:
         Number of records beyond the limit.
     """
 
-    def __init__(self, now: Callable[[], int]) -> None:
-        self._now = now
+    def __init__(self, read_clock: Callable[[], int]) -> None:
+        self._now = read_clock
         self._lines = ProgramLines()
         self.begun, _ = self._lines.here()
-        self.start_ns = now()
+        self.start_ns = read_clock()
         self.activities: list[Activity] = []
         self.waits: list[Synchronization] = []
         self.streams: dict[tuple[int, int], StreamFacts] = {}
@@ -96,15 +96,15 @@ class Recorder:
         first_number = activities[0].correlation_id if activities else 0
         self.called("cudaGraphLaunch", begun_ns, first_number)
 
-    def moved(self, planned: Mapping[int, Activity]) -> None:
+    def moved(self, planned_activities: Mapping[int, Activity]) -> None:
         """Correct the times of operations, by number, after a more urgent one has run before them."""
-        if planned:
-            first_number = min(planned)
+        if planned_activities:
+            first_number = min(planned_activities)
             for index in reversed(range(len(self.activities))):
                 number = self.activities[index].correlation_id
                 if number < first_number:
                     return
-                self.activities[index] = planned.get(number, self.activities[index])
+                self.activities[index] = planned_activities.get(number, self.activities[index])
 
     def captured(self, kind: ActivityKind, begun_ns: int) -> None:
         """Record a call that became a node of a graph."""
@@ -147,8 +147,8 @@ class Recorder:
             )
         )
 
-    def held_up(self, copy: Activity, begun_ns: int, waited: bool) -> None:
-        """Extend the call of a copy until now, because it read pageable memory or `waited`."""
+    def held_up(self, copy: Activity, begun_ns: int, has_waited: bool) -> None:
+        """Extend the call of a copy until now, because it read pageable memory or `has_waited`."""
         now_ns = self._now()
         line = None
         for index in reversed(range(len(self._calls))):
@@ -156,7 +156,7 @@ class Recorder:
             if number == copy.correlation_id:
                 self._calls[index] = (name, start_ns, now_ns, thread, number, line)
                 break
-        if not waited:
+        if not has_waited:
             return
         self.waits.append(
             Synchronization(

@@ -185,9 +185,9 @@ class Watch:
         if operation.watched is None:
             duration_ns = operation.run()
         else:
-            duration_ns, accessed = operation.watched(self._run_kernel)
+            duration_ns, accesses = operation.watched(self._run_kernel)
             reads, writes, atomics = [
-                tuple(self._with_name(region) for region in regions) for regions in accessed
+                tuple(self._with_name(region) for region in regions) for regions in accesses
             ]
         if changes_host:
             self._changed_buffers()

@@ -101,8 +101,10 @@ class LaunchWaves:
             sm_ns = _elapsed_ns(moments_ns, start) - _elapsed_ns(moments_ns, end)
             busy_sms = np.append(np.diff(sm_ns) / max(1e-9, float(moments_ns[1])), 0.0)
         else:
-            started = np.searchsorted(np.sort(start), moments_ns, side="right")
-            busy_sms = started - np.searchsorted(np.sort(end), moments_ns, side="right").astype(np.float64)
+            started_counts = np.searchsorted(np.sort(start), moments_ns, side="right")
+            busy_sms = started_counts - np.searchsorted(np.sort(end), moments_ns, side="right").astype(
+                np.float64
+            )
         return moments_ns, np.divide(blocks, busy_sms, out=np.zeros_like(blocks), where=busy_sms > 0)
 
 
@@ -111,6 +113,6 @@ def _elapsed_ns(
 ) -> npt.NDArray[np.float64]:
     """Return for each moment the sum of the times that have elapsed since each earlier time."""
     ordered = np.sort(times_ns).astype(np.float64)
-    earlier = np.searchsorted(ordered, moments_ns)
-    elapsed_ns: npt.NDArray[np.float64] = moments_ns * earlier - np.append(0.0, np.cumsum(ordered))[earlier]
+    indices = np.searchsorted(ordered, moments_ns)
+    elapsed_ns: npt.NDArray[np.float64] = moments_ns * indices - np.append(0.0, np.cumsum(ordered))[indices]
     return elapsed_ns

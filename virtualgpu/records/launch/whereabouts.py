@@ -28,7 +28,7 @@ class Whereabouts:
 class Onlooker(Protocol):
     """Observer of one launch, created when it begins."""
 
-    def look(self, where: Callable[[], Whereabouts]) -> None:
+    def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
         """Observe the launch; called every few hundredths of a second by the thread that waits for it."""
 
     def end(self) -> None:

@@ -146,7 +146,7 @@ def state_after(state: State, moves: Sequence[Move]) -> State:
         parts = state[move.source][move.chunk]
         if move.add:
             own_parts = new_state[move.target][move.chunk]
-            parts = tuple(own + added for own, added in zip(own_parts, parts, strict=True))
+            parts = tuple(own_value + added for own_value, added in zip(own_parts, parts, strict=True))
         new_state[move.target][move.chunk] = parts
     return tuple(tuple(chunks) for chunks in new_state)
 
@@ -192,9 +192,9 @@ def is_right(
 
 
 def crossings_of(
-    moves: Sequence[Move], bounds: Sequence[int], joined: set[tuple[int, int]], name: str
+    moves: Sequence[Move], bounds: Sequence[int], connections: set[tuple[int, int]], name: str
 ) -> list[Crossing]:
-    """Return the traffic that follows from moves, if it is not recorded; `joined` pairs use NVLink."""
+    """Return the traffic that follows from moves, if it is not recorded; `connections` pairs use NVLink."""
     return [
         Crossing(
             name=name,
@@ -203,7 +203,7 @@ def crossings_of(
             start_ns=0,
             end_ns=0,
             size_bytes=4 * (bounds[move.chunk + 1] - bounds[move.chunk]),
-            over="NVLink" if (move.source, move.target) in joined else "PCIe",
+            over="NVLink" if (move.source, move.target) in connections else "PCIe",
         )
         for move in moves
     ]

@@ -47,17 +47,17 @@ def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
 
     to_root = [
         [
-            Move(far, near, chunk, operation != "all-gather")
-            for near, far, size in step
-            for chunk in (subtree_chunks(far, size) if operation == "all-gather" else all_chunks)
+            Move(far_rank, near_rank, chunk, operation != "all-gather")
+            for near_rank, far_rank, size in step
+            for chunk in (subtree_chunks(far_rank, size) if operation == "all-gather" else all_chunks)
         ]
         for step in pairs
     ]
     from_root = [
         [
-            Move(near, far, chunk)
-            for near, far, size in step
-            for chunk in (subtree_chunks(far, size) if operation == "reduce-scatter" else all_chunks)
+            Move(near_rank, far_rank, chunk)
+            for near_rank, far_rank, size in step
+            for chunk in (subtree_chunks(far_rank, size) if operation == "reduce-scatter" else all_chunks)
         ]
         for step in reversed(pairs)
     ]

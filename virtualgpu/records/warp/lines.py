@@ -108,18 +108,18 @@ def find_visits(trace: WarpTrace) -> Visits:
     begin = opening_steps[~is_continuation].astype(np.int32)
     visit_lines = group_lines[~is_continuation].astype(np.int32)
     visit_of_step = (np.searchsorted(begin, steps, side="right") - 1).astype(np.int32)
-    moved: list[set[int]] = [set() for _ in begin]
+    moved_lanes: list[set[int]] = [set() for _ in begin]
     for part in np.flatnonzero(is_moved).tolist():
         visit = int(visit_of_step[part_starts[part]])
         if part_lines[part] != visit_lines[visit]:
-            moved[visit].add(int(part_lines[part]))
+            moved_lanes[visit].add(int(part_lines[part]))
     end = np.append(begin[1:] - 1, total - 1).astype(np.int32)
     effect_lanes = np.bitwise_or.reduceat(
         np.where(has_effect, trace.executed_mask, 0).astype(np.uint32), begin
     )
     active = mask[begin].astype(np.uint32)
     step_line = np.where(trace.line > 0, trace.line, line).astype(np.int32)
-    moved_lines = tuple(tuple(sorted(lines)) for lines in moved)
+    moved_lines = tuple(tuple(sorted(lines)) for lines in moved_lanes)
     return Visits(
         begin=begin,
         end=end,

@@ -64,7 +64,7 @@ def find_loops(trace: WarpTrace) -> Loops:
     outer_turns = []
     turn_offsets = [0]
     words = list[str]()
-    alone = list[str]()
+    functions = list[str]()
     for number, (first_step, last_step, head_steps) in enumerate(_runs(trace)):
         outer_turns.append(int(turn[first_step]))
         loop_steps = slice(first_step, last_step + 1)
@@ -84,7 +84,7 @@ def find_loops(trace: WarpTrace) -> Loops:
         ]
         prefix = f"{words[outer_turns[-1]]}, inside it " if outer_turns[-1] >= 0 else "iteration "
         words += [prefix + text for text in texts]
-        alone += [f"iteration {text}\n{text.replace(' of ', '/')}" for text in texts]
+        functions += [f"iteration {text}\n{text.replace(' of ', '/')}" for text in texts]
     begin = np.concatenate(begins).astype(np.int32)
     end = np.concatenate(ends).astype(np.int32)
     run_of_turn = np.concatenate(runs).astype(np.int32)
@@ -98,7 +98,7 @@ def find_loops(trace: WarpTrace) -> Loops:
         turn_end=end,
         turn_run=run_of_turn,
         words=tuple(words),
-        alone=tuple(alone),
+        alone=tuple(functions),
         turn=turn,
         moves=moves,
     )

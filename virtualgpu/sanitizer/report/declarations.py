@@ -166,27 +166,27 @@ class Declarations:
                 unknown_names |= self._unknown_names(self.constants[name], (*outer_names, name))
         return unknown_names
 
-    def _value(self, text: str, known: Mapping[str, int]) -> int | None:
+    def _value(self, text: str, constants: Mapping[str, int]) -> int | None:
         """Return the value of a constant expression of integers, or None."""
         try:
             plain = re.sub(r"(?<=\d)[uUlL]+\b", "", text).strip()
-            return self._evaluated(ast.parse(plain, mode="eval").body, known)
+            return self._evaluated(ast.parse(plain, mode="eval").body, constants)
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
             return None
 
-    def _evaluated(self, node: ast.expr, known: Mapping[str, int]) -> int:
+    def _evaluated(self, node: ast.expr, constants: Mapping[str, int]) -> int:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return node.value
         if isinstance(node, ast.Name):
-            if node.id in known:
-                return known[node.id]
+            if node.id in constants:
+                return constants[node.id]
             if node.id in self.constants:
-                value = self._value(self.constants[node.id], known)
+                value = self._value(self.constants[node.id], constants)
                 if value is not None:
                     return value
         if isinstance(node, ast.BinOp):
-            left = self._evaluated(node.left, known)
-            right = self._evaluated(node.right, known)
+            left = self._evaluated(node.left, constants)
+            right = self._evaluated(node.right, constants)
             match node.op:
                 case ast.Add():
                     return left + right

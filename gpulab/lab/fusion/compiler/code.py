@@ -143,11 +143,11 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
     """
     nodes = plan.nodes
     cp = session.cp()
-    takes = plan.reads(group)
-    gives = plan.writes(group)
+    inputs = plan.reads(group)
+    results = plan.writes(group)
     if plan.alias([nodes[n] for n in group]):
         raise NoCodeError("an expression in place that reads other elements of the same memory")
-    names = {n.number: _input(n, k) for k, n in enumerate(takes)}
+    names = {n.number: _input(n, k) for k, n in enumerate(inputs)}
     reduction = next((nodes[n] for n in group if nodes[n].kind == "reduce"), None)
     written: dict[bool, list[str]] = {False: [], True: []}
     behind = False
@@ -162,15 +162,15 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
                 written[True].append(f"const {_wide(node.dtype)} v{number} = a / {count};")
                 names[number] = f"v{number}"
             continue
-        written[behind].append(_statement(plan, node, names, takes))
+        written[behind].append(_statement(plan, node, names, inputs))
         names[number] = f"v{number}"
-    outs = [f"out{k} = {names[n.number]};" for k, n in enumerate(gives)]
-    numbers = tuple(n.number for n in takes), tuple(n.number for n in gives)
+    outs = [f"out{k} = {names[n.number]};" for k, n in enumerate(results)]
+    numbers = tuple(n.number for n in inputs), tuple(n.number for n in results)
     if reduction is None:
         operation = "\n".join([*written[False], *outs])
-        declared = ", ".join(f"{n.dtype.name} {names[n.number]}" for n in takes)
-        outputs = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(gives))
-        kernel = cp.ElementwiseKernel(declared, outputs, operation, name, return_tuple=True)
+        declarations = ", ".join(f"{n.dtype.name} {names[n.number]}" for n in inputs)
+        outputs = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(results))
+        kernel = cp.ElementwiseKernel(declarations, outputs, operation, name, return_tuple=True)
         return Generated(kernel, operation, *numbers)
     return _reduction(plan, reduction, written, outs, names, numbers, name)
 
@@ -184,9 +184,9 @@ def _reduction(
     numbers: tuple[tuple[int, ...], tuple[int, ...]],
     name: str,
 ) -> Generated:
-    known = _REDUCE.get(node.name)
+    operator = _REDUCE.get(node.name)
     axis = node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else None)
-    if known is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
+    if operator is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
         raise NoCodeError(f"{node.name} with these arguments")
     nodes = plan.nodes
     source = next(source for _, source in plan.sources[node.number])
@@ -207,12 +207,12 @@ def _reduction(
     # where that is what they are called.
     inputs = [f"in_{k}" for k in range(len(takes))]
     outputs = [f"out_{k}" for k in range(len(gives))]
-    parts = f"before({', '.join(inputs)})", known[0], f"behind({', '.join(['a', *outputs])})"
+    parts = f"before({', '.join(inputs)})", operator[0], f"behind({', '.join(['a', *outputs])})"
     declared = tuple(
         ", ".join(f"{n.dtype.name} {called}" for n, called in zip(some, calls, strict=True))
         for some, calls in ((takes, inputs), (gives, outputs))
     )
-    identity = known[1] or _lowest(node.dtype, node.name)
+    identity = operator[1] or _lowest(node.dtype, node.name)
     kernel = session.cp().ReductionKernel(
         *declared, *parts, identity, name, reduce_type=kind, preamble=preamble
     )
@@ -229,7 +229,7 @@ def _lowest(dtype: np.dtype[Any], name: str) -> str:
     return f"({_c_type(dtype)}){largest if not sign else '0' if dtype.kind == 'u' else f'(-{largest} - 1)'}"
 
 
-def _statement(plan: Plan, node: Node, names: dict[int, str], takes: list[Node]) -> str:
+def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]) -> str:
     loop = _loop_type(plan, node)
     pattern = {**_BOTH, **(_REAL if loop.kind == "f" else _INTEGER)}.get(node.name)
     extra = {*node.kwargs} - {"out"}
@@ -237,7 +237,7 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], takes: list[Node])
         raise NoCodeError(f"{node.name} of {loop}")
     arguments = node.args[: 1 if node.name in ("astype", "copy") else None]
     texts = [
-        _text(plan, argument, names, takes, np.dtype(bool) if node.name == "where" and not k else loop)
+        _text(plan, argument, names, inputs, np.dtype(bool) if node.name == "where" and not k else loop)
         for k, argument in enumerate(arguments)
     ]
     if len(texts) <= max(int(c) for c in "012" if f"{{{c}}}" in pattern):
@@ -262,14 +262,14 @@ _PLAIN = frozenset(
 )
 
 
-def _text(plan: Plan, argument: Any, names: dict[int, str], takes: list[Node], loop: np.dtype[Any]) -> str:
+def _text(plan: Plan, argument: Any, names: dict[int, str], inputs: list[Node], loop: np.dtype[Any]) -> str:
     """Return an operand as C++: a variable or a constant. Half-precision values are computed in float."""
     kind = _wide(loop)
     if isinstance(argument, Ref):
         node = plan.nodes[argument.number]
         name = names.get(argument.number)
         if name is None:  # the same elements by another name, or a view of what was computed here
-            twin = (n for n in takes if same_elements(n.result, node.result))
+            twin = (n for n in inputs if same_elements(n.result, node.result))
             name = next((names[n.number] for n in twin), None)
         while name is None and node.before:
             node = plan.nodes[node.before[0]]

@@ -35,19 +35,23 @@ class Entry:
     hits: int = 0
     names: list[tuple[str, Callable[[], Any], Any]] = field(default_factory=list)
 
-    def failed(self, now: dict[str, Any]) -> list[str]:
+    def failed(self, current_guards: dict[str, Any]) -> list[str]:
         """Return the guards that do not hold, as sentences."""
         changes = []
-        for name in dict.fromkeys((*self.guards, *now)):
+        for name in dict.fromkeys((*self.guards, *current_guards)):
             was = self.guards.get(name)
-            here = now.get(name)
-            if was != here:
-                changes.append(f"{name} was {was} and is {here}")
+            guard = current_guards.get(name)
+            if was != guard:
+                changes.append(f"{name} was {was} and is {guard}")
         for name, look, was in self.names:
-            present = look()
-            if present is not was if hasattr(was, "shape") else (type(present), present) != (type(was), was):
-                shown = "another array" if hasattr(was, "shape") else f"{present}, and was {was}"
-                changes.append(f"{name}, a name from outside, is {shown}")
+            current_value = look()
+            if (
+                current_value is not was
+                if hasattr(was, "shape")
+                else (type(current_value), current_value) != (type(was), was)
+            ):
+                difference = "another array" if hasattr(was, "shape") else f"{current_value}, and was {was}"
+                changes.append(f"{name}, a name from outside, is {difference}")
         return changes
 
 
@@ -66,28 +70,28 @@ class Compiled:
         self.entries: list[Entry] = []
 
     def __call__(self, *args: Any) -> Any:
-        now = guards_of(self.function, args)
-        tried = []
+        guards = guards_of(self.function, args)
+        failures = []
         for entry in reversed(self.entries):
-            failed = entry.failed(now)
+            failed = entry.failed(guards)
             if not failed:
                 entry.hits += 1
                 return self.function(*args) if entry.program is None else entry.program(args)
-            tried.append(failed)
-        because = min(tried, key=len)[0] if tried else "the first call"
+            failures.append(failed)
+        reason = min(failures, key=len)[0] if failures else "the first call"
         if len(self.entries) >= MOST_ENTRIES:
             return self.function(*args)
-        entry = self._compile(args, now, because)
+        entry = self._compile(args, guards, reason)
         self.entries.append(entry)
         return self.function(*args) if entry.program is None else entry.program(args)
 
-    def _compile(self, args: Sequence[Any], now: dict[str, Any], because: str) -> Entry:
+    def _compile(self, args: Sequence[Any], guards: dict[str, Any], reason: str) -> Entry:
         cp = session.cp()
         trace = traced(self.function, *(a.copy() if isinstance(a, cp.ndarray) else a for a in args))
-        if any(shared for name, shared in now.items() if name.endswith(_SHARED)):
+        if any(shared for name, shared in guards.items() if name.endswith(_SHARED)):
             trace.breaks.append("arguments that share memory")
         program = None if trace.breaks else Program(Plan(trace))
-        return Entry(now, trace, program, because, names=trace.used)
+        return Entry(guards, trace, program, reason, names=trace.used)
 
     def __repr__(self) -> str:
         hits = count(sum(entry.hits for entry in self.entries), "hit")

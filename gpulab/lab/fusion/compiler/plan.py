@@ -71,60 +71,60 @@ class Plan:
         self.group = {n.number: n.number for n in self.work}
         self.orders = self._orders()
         self.edges: list[Edge] = []
-        refused: list[Edge] = []
+        refused_edges: list[Edge] = []
         for node in self.work:
             for first, source in self.sources[node.number]:
                 if self.nodes[first].kind in WORKS and self.group[first] != self.group[node.number]:
-                    why = self._why(self.nodes[first], node, source)
-                    if why:
-                        refused.append(Edge(first, node.number, why))
+                    reason = self._why(self.nodes[first], node, source)
+                    if reason:
+                        refused_edges.append(Edge(first, node.number, reason))
                     else:
                         self._merge(first, node.number)
-        self.edges = [e for e in refused if self.group[e.first] != self.group[e.then]]
+        self.edges = [e for e in refused_edges if self.group[e.first] != self.group[e.then]]
         self.groups = self._ordered()
 
     def _members(self, number: int) -> list[Node]:
         return [n for n in self.work if self.group[n.number] == self.group[number]]
 
-    def _merge(self, first: int, then: int) -> None:
-        old = self.group[then]
+    def _merge(self, first: int, second: int) -> None:
+        old = self.group[second]
         new = self.group[first]
         self.group.update({n: new for n, g in self.group.items() if g == old})
 
-    def _why(self, first: Node, then: Node, source: Node) -> str:
-        """Return why two expressions cannot share a kernel, or "". `source` is what `then` reads."""
-        for node in (first, then):
+    def _why(self, first: Node, second: Node, source: Node) -> str:
+        """Return why two expressions cannot share a kernel, or "". `source` is what `second` reads."""
+        for node in (first, second):
             if node.kind in ("matmul", "kernel", "other"):
                 return {"matmul": MATMUL, "kernel": KERNEL, "other": OTHER}[node.kind]
-        if self.way == "single" or (self.way == "maps" and "reduce" in (first.kind, then.kind)):
+        if self.way == "single" or (self.way == "maps" and "reduce" in (first.kind, second.kind)):
             return REDUCTION
-        if (first.stream, first.device) != (then.stream, then.device):
+        if (first.stream, first.device) != (second.stream, second.device):
             return STREAM
-        both = [*self._members(first.number), *self._members(then.number)]
-        why = self._one_loop(both, first, then, source)
-        if why and self.way == "rows":
-            why = self._rows(both)
-        return why or self.alias(both) or self._circle({n.number for n in both}, both)
+        members = [*self._members(first.number), *self._members(second.number)]
+        reason = self._one_loop(members, first, second, source)
+        if reason and self.way == "rows":
+            reason = self._rows(members)
+        return reason or self.alias(members) or self._circle({n.number for n in members}, members)
 
-    def _one_loop(self, both: list[Node], first: Node, then: Node, source: Node) -> str:
-        reductions = [n for n in both if n.kind == "reduce"]
-        if (first.kind == "reduce" and then.shape != first.shape) or len(reductions) > 1:
+    def _one_loop(self, members: list[Node], first: Node, second: Node, source: Node) -> str:
+        reductions = [n for n in members if n.kind == "reduce"]
+        if (first.kind == "reduce" and second.shape != first.shape) or len(reductions) > 1:
             return REDUCTION
         if source is not first and source.shape != first.shape:
             return SHAPE
         if not reductions:
-            return SHAPE if len({n.shape for n in both}) > 1 else ""
+            return SHAPE if len({n.shape for n in members}) > 1 else ""
         reduction = reductions[0]
         inputs = [source for _, source in self.sources[reduction.number]]
         loop = inputs[0].shape if inputs else ()
-        ahead = {n.number for n in both} & self._ancestors(reduction.number)
-        for node in both:
+        ahead = {n.number for n in members} & self._ancestors(reduction.number)
+        for node in members:
             if node is reduction:
                 continue
             if node.number in ahead:
                 if node.shape != loop:
                     return SHAPE
-                if node.number in self.kept or self.consumers[node.number] - {n.number for n in both}:
+                if node.number in self.kept or self.consumers[node.number] - {n.number for n in members}:
                     return CONSUMERS
             elif node.shape != reduction.shape:
                 return REDUCTION
@@ -132,43 +132,43 @@ class Plan:
                 return SHAPE
         return ""
 
-    def _rows(self, both: list[Node]) -> str:
+    def _rows(self, members: list[Node]) -> str:
         """Return why a group cannot be one kernel with a row per block, or an empty text."""
-        full = max((source.shape for n in both for _, source in self.sources[n.number]), key=math.prod)
-        if not full or full[-1] * both[0].dtype.itemsize > ROW_BYTES:
+        full = max((source.shape for n in members for _, source in self.sources[n.number]), key=math.prod)
+        if not full or full[-1] * members[0].dtype.itemsize > ROW_BYTES:
             return f"{REDUCTION}, and is longer than a block's shared memory"
-        for node in both:
+        for node in members:
             reduces_rows = node.kind == "reduce" and math.prod(node.shape) == math.prod(full[:-1])
             row_value = math.prod(node.shape) == math.prod(full[:-1])
             if not (reduces_rows or (node.kind == "map" and (node.shape == full or row_value))):
                 return REDUCTION if node.kind == "reduce" else SHAPE
         return ""
 
-    def alias(self, both: list[Node]) -> str:
+    def alias(self, members: list[Node]) -> str:
         """Return the reason if a node writes memory of which another reads other elements, else ""."""
-        for node in both:
+        for node in members:
             if node.writes is None:
                 continue
-            for other in both:
+            for other in members:
                 reads = [self.nodes[n].result for n in other.before]
                 if any(overlaps(node.result, r) and not same_elements(node.result, r) for r in reads):
                     return ALIAS
         return ""
 
-    def _circle(self, joined: set[int], both: list[Node]) -> str:
+    def _circle(self, numbers: set[int], members: list[Node]) -> str:
         """Return the reason if a joined kernel would depend on its own result; else an empty text."""
-        leaders = {n: -1 if n in joined else g for n, g in self.group.items()}
+        leaders = {n: -1 if n in numbers else g for n, g in self.group.items()}
         graph: dict[int, set[int]] = defaultdict(set)
-        for first, then in self.orders:
-            if leaders[first] != leaders[then]:
-                graph[leaders[then]].add(leaders[first])
+        for first, second in self.orders:
+            if leaders[first] != leaders[second]:
+                graph[leaders[second]].add(leaders[first])
         try:
             TopologicalSorter(graph).prepare()
         except CycleError:
-            least = min(joined)
-            largest = max(joined)
-            between = {n.kind for n in self.nodes[least:largest] if n.number not in joined}
-            return HOST if "host" in between else BETWEEN if "reduce" in between else OTHER
+            least = min(numbers)
+            largest = max(numbers)
+            kinds = {n.kind for n in self.nodes[least:largest] if n.number not in numbers}
+            return HOST if "host" in kinds else BETWEEN if "reduce" in kinds else OTHER
         return ""
 
     def _orders(self) -> list[tuple[int, int]]:
@@ -200,9 +200,9 @@ class Plan:
 
     def _ordered(self) -> list[list[int]]:
         graph: dict[int, set[int]] = {g: set() for g in self.group.values()}
-        for first, then in self.orders:
-            if self.group[first] != self.group[then]:
-                graph[self.group[then]].add(self.group[first])
+        for first, second in self.orders:
+            if self.group[first] != self.group[second]:
+                graph[self.group[second]].add(self.group[first])
         return [[n.number for n in self._members(g)] for g in TopologicalSorter(graph).static_order()]
 
     # --- traffic ------------------------------------------------------------------------------------------
@@ -220,10 +220,12 @@ class Plan:
         ]
         return [*_distinct(stored)][::-1]
 
-    def moved_bytes(self, counted: Mapping[int, int]) -> int:
-        """Return the bytes that all kernels read and write; `counted` has the numbers of some nodes."""
+    def moved_bytes(self, bytes_by_node: Mapping[int, int]) -> int:
+        """Return the bytes that all kernels read and write; `bytes_by_node` has the numbers of some nodes."""
         return sum(
-            counted[g[0]] if g[0] in counted else sum(n.nbytes for n in (*self.reads(g), *self.writes(g)))
+            bytes_by_node[g[0]]
+            if g[0] in bytes_by_node
+            else sum(n.nbytes for n in (*self.reads(g), *self.writes(g)))
             for g in self.groups
         )
 

@@ -67,19 +67,21 @@ class Program:
                 result = node.call(*self._filled(node.args, env), **self._filled(node.kwargs, env))
                 env[number] = result if node.writes is None else self._get(env, node.writes)
             return
-        takes = [self._get(env, n) for n in kernel.takes]
-        gives = []
+        inputs = [self._get(env, n) for n in kernel.takes]
+        outputs = []
         for number in kernel.gives:
             node = self.plan.nodes[number]
             in_place = node.writes is not None
-            gives.append(self._target(env, node) if in_place else session.cp().empty(node.shape, node.dtype))
+            outputs.append(
+                self._target(env, node) if in_place else session.cp().empty(node.shape, node.dtype)
+            )
         if kernel.axis is None and not kernel.keepdims and not _is_reduction(self.plan, group):
-            kernel.kernel(*takes, *gives)
-        elif len(gives) == 1:
-            kernel.kernel(*takes, out=gives[0], axis=kernel.axis, keepdims=kernel.keepdims)
+            kernel.kernel(*inputs, *outputs)
+        elif len(outputs) == 1:
+            kernel.kernel(*inputs, out=outputs[0], axis=kernel.axis, keepdims=kernel.keepdims)
         else:
-            gives = list(kernel.kernel(*takes, axis=kernel.axis, keepdims=kernel.keepdims))
-        env.update(zip(kernel.gives, gives, strict=True))
+            outputs = list(kernel.kernel(*inputs, axis=kernel.axis, keepdims=kernel.keepdims))
+        env.update(zip(kernel.gives, outputs, strict=True))
 
     def _target(self, env: dict[int, Any], node: Node) -> Any:
         """Return the array that an in-place expression changes."""
@@ -110,7 +112,7 @@ class Program:
             return type(value)(self._filled(item, env) for item in value)
         return value
 
-    def _place(self, node: Node, done: dict[int, Any]) -> AbstractContextManager[Any]:
+    def _place(self, node: Node, unfinished: dict[int, Any]) -> AbstractContextManager[Any]:
         """Return a context with the device and stream of a node, which wait for earlier work elsewhere."""
         cp = session.cp()
         stack = ExitStack()
@@ -118,19 +120,19 @@ class Program:
             stack.enter_context(cp.cuda.Device(node.device))
         current = cp.cuda.get_current_stream()
         if node.stream is not None:
-            if node.stream.ptr not in done:
+            if node.stream.ptr not in unfinished:
                 node.stream.wait_event(current.record())
             stack.enter_context(node.stream)
-            done[node.stream.ptr] = node.stream
-        elif done:
-            self._wait(done)
+            unfinished[node.stream.ptr] = node.stream
+        elif unfinished:
+            self._wait(unfinished)
         return stack
 
-    def _wait(self, done: dict[int, Any]) -> None:
+    def _wait(self, unfinished: dict[int, Any]) -> None:
         current = session.cp().cuda.get_current_stream()
-        for stream in done.values():
+        for stream in unfinished.values():
             current.wait_event(stream.record())
-        done.clear()
+        unfinished.clear()
 
 
 def _nowhere(_: int) -> AbstractContextManager[Any]:

@@ -464,12 +464,12 @@ class _Rebound:
 def _raw(trace: Trace, kernel: Any) -> Callable[..., Any]:
     def launch(grid: Any, block: Any, args: Any, **kwargs: Any) -> Any:
         constant = _constant_parameters(kernel)
-        written = [
+        outputs = [
             value
             for index, value in enumerate(args)
             if isinstance(value, Value) and not (index < len(constant) and constant[index])
         ]
-        return trace.kernel(kernel.name, kernel, (grid, block, args), kwargs, written)
+        return trace.kernel(kernel.name, kernel, (grid, block, args), kwargs, outputs)
 
     return launch
 

@@ -40,12 +40,12 @@ def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozen
 
 def reachable(module: ir.Module, names: Iterable[str]) -> list[str]:
     """Return the functions of these names and every function of the module that they call by name."""
-    reached = [name for name in dict.fromkeys(names) if name in module.functions]
-    for name in reached:
+    reachable_names = [name for name in dict.fromkeys(names) if name in module.functions]
+    for name in reachable_names:
         for callee in callees(module.functions[name]):
-            if callee in module.functions and callee not in reached:
-                reached.append(callee)
-    return reached
+            if callee in module.functions and callee not in reachable_names:
+                reachable_names.append(callee)
+    return reachable_names
 
 
 def waiting_functions(module: ir.Module, entry: str) -> set[str]:

@@ -153,9 +153,9 @@ def _components(
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == index[node]:
-                    cut = stack.index(node)
-                    component = stack[cut:]
-                    del stack[cut:]
+                    position = stack.index(node)
+                    component = stack[position:]
+                    del stack[position:]
                     on_stack -= set(component)
                     components.append(component)
     return components[::-1]
@@ -332,8 +332,10 @@ def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int
     }
 
     def is_excused(start: int) -> bool:
-        reached = _reachable(flow, start, barrier_block)
-        arrives = barrier_block in reached and not reached & ((barriers | ends) - {barrier_block})
+        reachable_blocks = _reachable(flow, start, barrier_block)
+        arrives = barrier_block in reachable_blocks and not reachable_blocks & (
+            (barriers | ends) - {barrier_block}
+        )
         return arrives or not _reachable(flow, start) & (with_work | barriers)
 
     return tuple(block.number for block in blocks if is_excused(block.number))
@@ -361,11 +363,11 @@ def _block_of(flow: Flow, pc: int) -> int:
 
 def _reachable(flow: Flow, start: int, stop: int = -1) -> set[int]:
     """Return the blocks that a thread may reach from `start`, itself included, without passing `stop`."""
-    reached = set[int]()
+    blocks = set[int]()
     pending = [start]
     while pending:
         number = pending.pop()
-        if number not in reached:
-            reached.add(number)
+        if number not in blocks:
+            blocks.add(number)
             pending += flow.blocks[number].successors if number != stop else ()
-    return reached
+    return blocks

@@ -149,7 +149,7 @@ def copy(
     elif pageable:
         device.clock.advance(size_bytes / STAGING_GBPS)
     if device.clock.recorder is not None:
-        device.clock.recorder.held_up(operation, start_ns, waited=host_waits)
+        device.clock.recorder.held_up(operation, start_ns, has_waited=host_waits)
 
 
 def set_memory(

@@ -292,7 +292,7 @@ class Clique:
 
     def wait(
         self,
-        done: Callable[[], bool],
+        is_done: Callable[[], bool],
         activity: str,
         missing: Callable[[], Sequence[int]],
         remedy: str = GROUP_REMEDY,
@@ -306,9 +306,9 @@ class Clique:
         """
         thread = threading.current_thread()
         start_s = time.monotonic()
-        self.world.waiting[thread] = Waiting(done, self, activity, missing)
+        self.world.waiting[thread] = Waiting(is_done, self, activity, missing)
         try:
-            while not done():
+            while not is_done():
                 if self.error is not None:
                     raise self.repeated_error()
                 status, reason = self._failure(missing(), time.monotonic() - start_s, remedy)

@@ -73,8 +73,8 @@ def _shift(code: WarpCode, instruction: ir.Instruction) -> None:
         return
     amount = code.get(amount_operand, "u32")
     limit = constant("i32", width - 1)
-    bounded = emitter.intrinsic("umin", "i32", amount, limit)
-    value = emitter.binary(operation, llvm, a, emitter.cast(bounded, "i32", llvm))
+    clamped_amount = emitter.intrinsic("umin", "i32", amount, limit)
+    value = emitter.binary(operation, llvm, a, emitter.cast(clamped_amount, "i32", llvm))
     if operation != "ashr":
         too_large = emitter.compare("ugt", "i32", amount, limit)
         value = emitter.select(llvm, too_large, constant(llvm, 0), value)
@@ -85,8 +85,8 @@ def _funnel(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     a, b, amount = (code.get(operand, "b32") for operand in instruction.operands[1:4])
     to_left = "l" in instruction.parts
-    bounded = emitter.binary("and", "i32", amount, constant("i32", 31))
-    value = emitter.intrinsic("fshl" if to_left else "fshr", "i32", b, a, bounded)
+    clamped_amount = emitter.binary("and", "i32", amount, constant("i32", 31))
+    value = emitter.intrinsic("fshl" if to_left else "fshr", "i32", b, a, clamped_amount)
     if "clamp" in instruction.parts:
         too_large = emitter.compare("ugt", "i32", amount, constant("i32", 31))
         value = emitter.select("i32", too_large, a if to_left else b, value)
@@ -97,8 +97,8 @@ def _field_mask(code: WarpCode, llvm: str, length: str) -> str:
     """Emit (1 << length) - 1 for length 0..255, and all ones from the width on."""
     emitter = code.emitter
     width = bits(llvm)
-    bounded = emitter.intrinsic("umin", "i32", length, constant("i32", width - 1))
-    mask = emitter.binary("shl", llvm, constant(llvm, 1), emitter.cast(bounded, "i32", llvm))
+    clamped_length = emitter.intrinsic("umin", "i32", length, constant("i32", width - 1))
+    mask = emitter.binary("shl", llvm, constant(llvm, 1), emitter.cast(clamped_length, "i32", llvm))
     mask = emitter.binary("sub", llvm, mask, constant(llvm, 1))
     return emitter.select(
         llvm, emitter.compare("uge", "i32", length, constant("i32", width)), constant(llvm, -1), mask
@@ -108,8 +108,8 @@ def _field_mask(code: WarpCode, llvm: str, length: str) -> str:
 def _shift_by(code: WarpCode, operation: str, llvm: str, value: str, amount: str) -> str:
     emitter = code.emitter
     width = bits(llvm)
-    bounded = emitter.intrinsic("umin", "i32", amount, constant("i32", width - 1))
-    shifted = emitter.binary(operation, llvm, value, emitter.cast(bounded, "i32", llvm))
+    clamped_amount = emitter.intrinsic("umin", "i32", amount, constant("i32", width - 1))
+    shifted = emitter.binary(operation, llvm, value, emitter.cast(clamped_amount, "i32", llvm))
     if operation == "ashr":
         return shifted
     too_large = emitter.compare("uge", "i32", amount, constant("i32", width))

@@ -102,8 +102,8 @@ def address_of(code: WarpCode, operand: ir.Operand | None, space: str) -> str:
     assert isinstance(operand, ir.Address)
     llvm = "i32" if space == "shared" else "i64"
     if isinstance(operand.base, ir.Register):
-        declared = code.function.registers[operand.base.name]
-        value = code.emitter.cast(code.get(operand.base, declared), llvm_of(declared), llvm)
+        register_type = code.function.registers[operand.base.name]
+        value = code.emitter.cast(code.get(operand.base, register_type), llvm_of(register_type), llvm)
     elif isinstance(operand.base, ir.Immediate):
         value = constant(llvm, operand.base.value)
     else:

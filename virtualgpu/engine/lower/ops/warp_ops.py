@@ -266,8 +266,8 @@ def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     first_thread = emitter.op(f"mul i32 {emitter.context_load('warp')}, {layout.LANES}")
     threads = emitter.splat("i32", emitter.op(f"sub i32 {emitter.context_load('threads')}, {first_thread}"))
-    existing = emitter.mask_bits(emitter.compare("slt", "i32", IOTA_I32, threads))
-    absent = emitter.op(f"and i32 {existing}, {emitter.op(f'xor i32 {code.executed(instruction)}, -1')}")
+    existing_mask = emitter.mask_bits(emitter.compare("slt", "i32", IOTA_I32, threads))
+    absent = emitter.op(f"and i32 {existing_mask}, {emitter.op(f'xor i32 {code.executed(instruction)}, -1')}")
     missing = emitter.binary("and", "i32", code.get(operand, "b32"), emitter.splat("i32", absent))
     none_missing = emitter.compare("eq", "i32", missing, constant("i32", 0))
     lowest = emitter.intrinsic("cttz", "i32", missing, extra=("i1 false",))

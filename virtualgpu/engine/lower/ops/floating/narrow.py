@@ -169,8 +169,8 @@ def _to_tf32(code: WarpCode, instruction: ir.Instruction) -> None:
     if "satfinite" in instruction.parts:
         sign = emitter.binary("and", "i32", raw, constant("i32", _SIGN))
         largest = emitter.binary("or", "i32", sign, constant("i32", 0x7F7FE000))
-        reached = emitter.binary("and", "i32", rounded, constant("i32", _INFINITY))
-        overflows = emitter.compare("eq", "i32", reached, constant("i32", _INFINITY))
+        exponent_bits = emitter.binary("and", "i32", rounded, constant("i32", _INFINITY))
+        overflows = emitter.compare("eq", "i32", exponent_bits, constant("i32", _INFINITY))
         rounded = emitter.select("i32", emitter.binary("or", "i1", overflows, special), largest, rounded)
     else:
         rounded = emitter.select("i32", special, raw, rounded)

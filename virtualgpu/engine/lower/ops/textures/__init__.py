@@ -105,10 +105,10 @@ def _texture(code: WarpCode, instruction: ir.Instruction) -> None:
     values = code.scratch(_ROWS)
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
     emitter.raw(f"store {_ROWS} zeroinitializer, ptr {values}")
-    bad = emitter.op(
+    invalid_mask = emitter.op(
         f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {values}, ptr {addresses})"
     )
-    _check_texels(code, instruction, "ld", 4 * len(channels), bad, handles, addresses, mask)
+    _check_texels(code, instruction, "ld", 4 * len(channels), invalid_mask, handles, addresses, mask)
     for n, item in enumerate(target.items):
         if item is None:
             continue
@@ -122,7 +122,7 @@ def _check_texels(
     instruction: ir.Instruction,
     root: str,
     size: int,
-    bad: str,
+    invalid_mask: str,
     handles: str,
     addresses: str,
     mask: str,
@@ -133,7 +133,7 @@ def _check_texels(
     """
     emitter = code.emitter
     handle_values = emitter.op(f"load <32 x i64>, ptr {handles}")
-    code.fault_if(bad, layout.BAD_TEXTURE, instruction.pc, handle_values)
+    code.fault_if(invalid_mask, layout.BAD_TEXTURE, instruction.pc, handle_values)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
     has_texel = emitter.mask_bits(emitter.compare("ne", "i64", address, constant("i64", 0)))
     inside = emitter.op(f"and i32 {has_texel}, {mask}")
@@ -175,13 +175,15 @@ def _surface(code: WarpCode, instruction: ir.Instruction) -> None:
     addresses = code.scratch("<32 x i64>")
     outside = code.scratch("i32")
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
-    bad = emitter.op(
+    invalid_mask = emitter.op(
         f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {outside}, ptr {addresses})"
     )
-    inside = _check_texels(code, instruction, "ld" if loads else "st", size, bad, handles, addresses, mask)
+    inside = _check_texels(
+        code, instruction, "ld" if loads else "st", size, invalid_mask, handles, addresses, mask
+    )
     if mode == "trap":
-        beyond = emitter.op(f"load i32, ptr {outside}")
-        code.fault_if(beyond, layout.OUTSIDE_SURFACE, instruction.pc)
+        outside_mask = emitter.op(f"load i32, ptr {outside}")
+        code.fault_if(outside_mask, layout.OUTSIDE_SURFACE, instruction.pc)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
     for n, item in enumerate(items):
         element_address = emitter.binary("add", "i64", address, constant("i64", n * width)) if n else address
