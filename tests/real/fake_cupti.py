@@ -491,7 +491,7 @@ class FakeCupti:
         self._synchronized(type, begun_ns, stream_id if type == "STREAM_SYNCHRONIZE" else None, event_id)
         self._api(name, begun_ns)
 
-    def held_up(self, copy: Any, begun_ns: int, waited: bool) -> None:
+    def held_up(self, copy: Any, begun_ns: int, has_waited: bool) -> None:
         call = next(record for record in reversed(self._records) if isinstance(record, Api))
         call.end = EPOCH_NS + self.clock.now_ns
 
