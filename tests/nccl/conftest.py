@@ -19,11 +19,15 @@ Gpus = Callable[..., Machine]
 
 @pytest.fixture
 def gpus() -> Iterator[Gpus]:
-    """Makes a machine of so many GPUs, joined like this, the current one."""
+    """A function that makes a machine with these GPUs and links the current one."""
     before = slot._slot.machine
 
-    def make(count: int = 2, links: LinkKind | None = None, name: str = "H200") -> Machine:
+    def make(
+        count: int = 2, links: LinkKind | None = None, name: str = "H200", watchdog_s: float | None = None
+    ) -> Machine:
         machine = Machine([device_info(name)] * count, links=links)
+        for device in machine.devices if watchdog_s else ():
+            device.watchdog_s = watchdog_s
         slot.use(machine)
         return machine
 

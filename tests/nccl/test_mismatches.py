@@ -160,9 +160,7 @@ def test_a_rank_that_dies(gpus: Gpus) -> None:
 
 def test_a_rank_that_dies_in_a_pool(gpus: Gpus) -> None:
     """Its thread lives on and waits for the next task, so the others wait until their time is over."""
-    machine = gpus(3)
-    for device in machine.devices:
-        device.watchdog_s = 1
+    gpus(3, watchdog_s=1)
     uid = nccl.get_unique_id()
     errors: list[Any] = []
 
@@ -244,9 +242,7 @@ def test_a_rank_that_never_comes(gpus: Gpus) -> None:
 
 def test_a_rank_that_does_not_call_in_time(gpus: Gpus) -> None:
     """Its thread lives and does something else."""
-    machine = gpus(2)
-    for device in machine.devices:
-        device.watchdog_s = 0.05
+    gpus(2, watchdog_s=0.05)
     uid = nccl.get_unique_id()
     over = threading.Event()
 
@@ -268,9 +264,7 @@ def test_a_rank_that_does_not_call_in_time(gpus: Gpus) -> None:
 
 def test_communicators_called_in_crossed_order(gpus: Gpus) -> None:
     """Each thread waits in one communicator for a rank whose thread waits in the other one."""
-    machine = gpus()
-    for device in machine.devices:
-        device.watchdog_s = 1000
+    gpus(watchdog_s=1000)
     ids = [nccl.get_unique_id() for _ in range(2)]
 
     def rank(r: int) -> None:
@@ -290,10 +284,8 @@ def test_communicators_called_in_crossed_order(gpus: Gpus) -> None:
 
 def test_a_call_under_a_lock_is_reported(gpus: Gpus) -> None:
     """The other ranks wait for the lock; the error says where, after the time limit."""
-    machine = gpus()
+    gpus(watchdog_s=0.3)
     lock = threading.Lock()
-    for device in machine.devices:
-        device.watchdog_s = 0.3
     uid = nccl.get_unique_id()
 
     def rank(r: int) -> None:
@@ -311,9 +303,7 @@ def test_a_call_under_a_lock_is_reported(gpus: Gpus) -> None:
 
 def test_a_rank_within_one_long_call_is_waited_for(gpus: Gpus) -> None:
     """It takes longer than the time limit of kernels, since it can be computing."""
-    machine = gpus()
-    for device in machine.devices:
-        device.watchdog_s = 0.3
+    gpus(watchdog_s=0.3)
     uid = nccl.get_unique_id()
 
     def rank(r: int) -> float:

@@ -89,9 +89,9 @@ def compiled(code: str) -> str:
 
 @pytest.mark.parametrize("wrong", CASES)
 def test_a_compilers_error_comes_with_a_remedy_that_works(wrong: str) -> None:
-    says, right = CASES[wrong]
+    message, right = CASES[wrong]
     log = compiled(wrong)
-    assert says in "\n".join(log.split("\n")[-2:]), log
+    assert message in "\n".join(log.split("\n")[-2:]), log
     assert not right or not compiled(right)
 
 
@@ -104,19 +104,19 @@ def test_an_error_that_explains_itself_gets_no_advice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "message"),
     [
         ("float* p = 0; *p = *x;", "check the pointers in this line"),
         ("cooperative_groups::this_grid().sync(); *x = 1;", "RawKernel(..., enable_cooperative_groups=True)"),
         ("if (*x == 0) __trap();", "thread (0, 0, 0))."),
     ],
 )
-def test_a_trap_says_why(body: str, says: str) -> None:
+def test_a_trap_says_why(body: str, message: str) -> None:
     header = "#include <cooperative_groups.h>\n" if "groups" in body else ""
     code = f"{header}{HEAD}{{ {body} }}"
     with pytest.raises(LaunchFailure) as raised:
         cp.RawKernel(code, "k")((1,), (1,), (cp.zeros(1, cp.float32), 1))
-    assert str(raised.value).endswith(f"{says}." if not says.endswith(".") else says)
+    assert str(raised.value).endswith(f"{message}." if not message.endswith(".") else message)
 
 
 def test_a_line_ends_where_the_compiler_thinks_so() -> None:
@@ -127,7 +127,7 @@ def test_a_line_ends_where_the_compiler_thinks_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "says"),
+    ("kernel", "message"),
     [
         (
             lambda: cp.ElementwiseKernel("T x", "T y", "T z = x;\ny = z +", "twice"),
@@ -149,10 +149,10 @@ def test_a_line_ends_where_the_compiler_thinks_so() -> None:
         ),
     ],
 )
-def test_a_generated_kernels_log_counts_its_users_lines(kernel: Any, says: str) -> None:
+def test_a_generated_kernels_log_counts_its_users_lines(kernel: Any, message: str) -> None:
     with pytest.raises(CompileException) as raised:
         kernel()(cp.zeros(3))
-    assert f"{says}error" in str(raised.value)
+    assert f"{message}error" in str(raised.value)
     assert "error detected" in str(raised.value) or "errors detected" in str(raised.value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import operator
 import pickle
 import subprocess
 import sys
@@ -110,22 +111,9 @@ class TestTransfers:
 class TestMixingHostAndDevice:
     @pytest.mark.parametrize(
         "mix",
-        [
-            lambda d, h: d + h,
-            lambda d, h: h + d,
-            lambda d, h: h < d,
-            lambda d, h: cp.maximum(d, h),
-            lambda d, h: cp.where(d > 0, h, d),
-            lambda d, h: cp.concatenate([d, h]),
-            lambda d, h: np.concatenate([d, h]),
-            lambda d, h: cp.sqrt(h),
-            lambda d, h: d @ h,
-            lambda d, h: np.add(h, d),
-            lambda d, h: operator_iadd(d, h),
-            lambda d, h: cp.array_equal(d, h),
-        ],
+        [lambda d, h: d + h, lambda d, h: h < d, lambda d, h: np.add(h, d), lambda d, h: operator.iadd(d, h)],
     )
-    def test_raises_as_cupy_does(self, mix: Any) -> None:
+    def test_mixed_operands_raise_as_in_cupy(self, mix: Any) -> None:
         with pytest.raises(TypeError, match=r"Unsupported type <class 'numpy\.ndarray'>.*cp\.asarray"):
             mix(cp.arange(3.0), np.arange(3.0))
 
@@ -154,11 +142,6 @@ class TestMixingHostAndDevice:
     def test_array_module(self) -> None:
         assert cp.get_array_module(np.ones(1)) is np
         assert cp.get_array_module(1, cp.ones(1)) is cp
-
-
-def operator_iadd(device: Any, host: Any) -> Any:
-    device += host
-    return device
 
 
 class TestMemory:

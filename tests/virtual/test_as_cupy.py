@@ -119,14 +119,14 @@ k((1,), (1,), (cupy.zeros(1, 'i4'),))""",
 
 @pytest.mark.parametrize("kind", FAILURES)
 def test_tracebacks_end_in_the_program(tmp_path: Path, kind: str) -> None:
-    body, says = FAILURES[kind]
+    body, message = FAILURES[kind]
     script = tmp_path / "program.py"
     script.write_text(
         "import cupy\ndef f():\n" + "".join(f"    {line}\n" for line in body.split("\n")) + "f()\n"
     )
     done = python("-m", "virtualgpu", str(script))
     assert done.returncode == 1
-    assert says in done.stderr
+    assert message in done.stderr
     frames = [line.split('"')[1] for line in done.stderr.splitlines() if line.startswith("  File ")]
     assert frames == [str(script)] * 2
     assert "During handling" not in done.stderr
@@ -352,10 +352,10 @@ def test_ranges_and_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("jit", "RawKernel"), ("cusparse", "NVIDIA's libraries"), ("rsqr", "cupyx.rsqrt")]
+    ("name", "message"), [("jit", "RawKernel"), ("cusparse", "NVIDIA's libraries"), ("rsqr", "cupyx.rsqrt")]
 )
-def test_absent_names_of_cupyx_are_explained(name: str, says: str) -> None:
+def test_absent_names_of_cupyx_are_explained(name: str, message: str) -> None:
     from virtualgpu import cupyx
 
-    with pytest.raises(AttributeError, match=says):
+    with pytest.raises(AttributeError, match=message):
         getattr(cupyx, name)

@@ -159,7 +159,7 @@ def test_where_is_no_keyword_of_elementwise_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "says"),
+    ("read", "message"),
     [
         (lambda: cp.linalg.multi_dot, r"numpy\.linalg\.multi_dot has it"),
         (lambda: cp.cuda.cusparse, "no sparse arrays"),
@@ -176,8 +176,8 @@ def test_where_is_no_keyword_of_elementwise_functions() -> None:
         (lambda: cp.arange(3).ctypes, r"x\.get\(\)\.ctypes"),
     ],
 )
-def test_absent_names_have_a_remedy(read: Any, says: str) -> None:
-    with pytest.raises(AttributeError, match=says):
+def test_absent_names_have_a_remedy(read: Any, message: str) -> None:
+    with pytest.raises(AttributeError, match=message):
         read()
 
 

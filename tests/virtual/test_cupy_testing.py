@@ -76,7 +76,7 @@ def test_comparisons_pass_and_fail(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("test", "says"),
+    ("test", "message"),
     [
         (lambda xp: xp.zeros(2, np.float32 if xp is cp else np.float64), "dtypes differ"),
         (lambda xp: xp.zeros(2 if xp is cp else (2, 1)), "shapes differ"),
@@ -86,8 +86,8 @@ def test_comparisons_pass_and_fail(name: str) -> None:
         (lambda xp: xp.zeros(2)[5], "cp raised IndexError"),
     ],
 )
-def test_a_failed_comparison_names_the_difference(test: Callable[[Any], Any], says: str) -> None:
-    with pytest.raises(AssertionError, match=says):
+def test_a_failed_comparison_names_the_difference(test: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         testing.numpy_cupy_allclose()(test)()
 
 

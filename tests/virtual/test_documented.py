@@ -71,7 +71,7 @@ def message_of(path: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("path", "says"),
+    ("path", "message"),
     [
         ("cp.zeroes", "Did you mean cp.zeros?"),
         ("cp.arrange", "Did you mean cp.arange?"),
@@ -82,8 +82,8 @@ def message_of(path: str) -> str:
         ("cp.zeros(3).shpe", "Did you mean 'shape'?"),
     ],
 )
-def test_a_misspelt_name_gets_a_suggestion(path: str, says: str) -> None:
-    assert says in message_of(path)
+def test_a_misspelt_name_gets_a_suggestion(path: str, message: str) -> None:
+    assert message in message_of(path)
 
 
 def test_names_of_other_libraries_lead_to_names_that_exist() -> None:

@@ -67,10 +67,10 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], Any, str | None]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_fused(name: str) -> None:
-    function, error, says = REFUSED[name]
+    function, error, message = REFUSED[name]
     fused = cp.fuse(kernel_name="refused")(function)
     for _ in range(2):
-        with pytest.raises(error, match=says):
+        with pytest.raises(error, match=message):
             fused(cp.arange(3.0))
 
 

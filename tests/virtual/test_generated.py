@@ -188,7 +188,7 @@ def test_an_elementwise_kernel_is_one_launch_on_its_stream(machine: Machine) -> 
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "says"),
+    ("make", "error", "message"),
     [
         (lambda: cp.ElementwiseKernel("T i", "T y", "y = i"), ValueError, "Can not use 'i'"),
         (lambda: cp.ElementwiseKernel("T x", "T y", "y = x", "no name"), ValueError, "Invalid kernel name"),
@@ -219,8 +219,8 @@ def test_an_elementwise_kernel_is_one_launch_on_its_stream(machine: Machine) -> 
         ),
     ],
 )
-def test_wrong_definitions_and_calls_are_refused(make: Any, error: Any, says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_wrong_definitions_and_calls_are_refused(make: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
         make()
 
 

@@ -536,7 +536,7 @@ class TestRefusals:
             assert float(x[0]) == 2
 
     @pytest.mark.parametrize(
-        ("does", "says"),
+        ("does", "message"),
         [
             (lambda s, x: x.get(), "D2H transfers"),
             (lambda s, x: x.get(out=np.zeros(32, np.float32), blocking=False), "D2H transfers"),
@@ -554,13 +554,13 @@ class TestRefusals:
             (lambda s, x: x.data.copy_to_host_async(np.zeros(64).ctypes.data, 64, s), "D2H transfers"),
         ],
     )
-    def test_cupys_own_refusals_leave_the_graph_whole(self, does: Any, says: str) -> None:
+    def test_cupys_own_refusals_leave_the_graph_whole(self, does: Any, message: str) -> None:
         x = array()
         stream = Stream(non_blocking=True)
         with stream:
             stream.begin_capture()
             with pytest.raises(
-                RuntimeError, match=f"the current stream is capturing, so {says} are disallowed"
+                RuntimeError, match=f"the current stream is capturing, so {message} are disallowed"
             ):
                 does(stream, x)
             x.fill(1)

@@ -107,7 +107,7 @@ def test_numbers_that_fit(param: ir.Param, value: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("param", "value", "says"),
+    ("param", "value", "message"),
     [
         (U8, 256, r"256 does not fit into a value of 1 byte\."),
         (U8, -129, "-129 does not fit into a value of 1 byte"),
@@ -122,15 +122,15 @@ def test_numbers_that_fit(param: ir.Param, value: Any, expected: Any) -> None:
         (F32, np.int32(3), r"numpy\.int32 was passed where.*Pass np\.float32"),
     ],
 )
-def test_numbers_of_another_type_warn(param: ir.Param, value: Any, says: str) -> None:
-    with pytest.warns(ArgumentWarning, match=says):
+def test_numbers_of_another_type_warn(param: ir.Param, value: Any, message: str) -> None:
+    with pytest.warns(ArgumentWarning, match=message):
         data = bytes_of(param, value)
     number = value if isinstance(value, np.generic) else np.asarray(value)
     assert data[: param.size_bytes] == number.tobytes()[: param.size_bytes]
 
 
 @pytest.mark.parametrize(
-    ("param", "value", "error", "says"),
+    ("param", "value", "error", "message"),
     [
         (U64, 2**64, OverflowError, "too large to convert to C long: 18446744073709551616"),
         (POINT, 3, TypeError, r"a value of 12 bytes\. Pass a structured NumPy scalar of 12 bytes"),
@@ -138,8 +138,8 @@ def test_numbers_of_another_type_warn(param: ir.Param, value: Any, says: str) ->
         (F64, np.float32(3), TypeError, r"numpy\.float32 has 4 bytes"),
     ],
 )
-def test_numbers_that_do_not_fit(param: ir.Param, value: Any, error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_numbers_that_do_not_fit(param: ir.Param, value: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         bytes_of(param, value)
 
 

@@ -42,7 +42,7 @@ STATS = KernelStats(
 
 
 @pytest.mark.parametrize(
-    ("grid", "block", "says"),
+    ("grid", "block", "message"),
     [
         ((2**31 - 1, 65535, 65535), (1024, 1, 1), ""),
         ((1, 1, 1), (1, 1024, 1), ""),
@@ -57,12 +57,12 @@ STATS = KernelStats(
         ((65536, 65536, 1), (2048, 1, 1), "grid.y"),
     ],
 )
-def test_shapes_at_and_past_their_limits(grid: Dim3, block: Dim3, says: str) -> None:
+def test_shapes_at_and_past_their_limits(grid: Dim3, block: Dim3, message: str) -> None:
     info = device_info("H200")
-    if not says:
+    if not message:
         limits.check_shape(info, grid, block)
         return
-    with pytest.raises(CUDADriverError, match=says) as error:
+    with pytest.raises(CUDADriverError, match=message) as error:
         limits.check_shape(info, grid, block)
     assert error.value.status == 1
 
@@ -89,7 +89,7 @@ def test_blocks_at_and_past_a_kernels_limits(bound: int | None, block: Dim3, sta
 
 
 @pytest.mark.parametrize(
-    ("static", "dynamic", "opted", "says"),
+    ("static", "dynamic", "opted", "message"),
     [
         (1000, 231_448, None, ""),
         (1000, 231_449, None, "may use 231,448 beside its 1,000 static ones. The .* at most 232,448 bytes"),
@@ -102,13 +102,13 @@ def test_blocks_at_and_past_a_kernels_limits(bound: int | None, block: Dim3, sta
     ],
 )
 def test_dynamic_shared_memory_at_and_past_its_limits(
-    static: int, dynamic: int, opted: int | None, says: str
+    static: int, dynamic: int, opted: int | None, message: str
 ) -> None:
     stats = replace(STATS, static_shared_bytes=static)
-    if not says:
+    if not message:
         limits.check_shared(device_info("H200"), stats, dynamic, opted)
         return
-    with pytest.raises(CUDADriverError, match=says) as error:
+    with pytest.raises(CUDADriverError, match=message) as error:
         limits.check_shared(device_info("H200"), stats, dynamic, opted)
     assert error.value.status == 1
 

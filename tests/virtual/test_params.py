@@ -94,7 +94,7 @@ def test_an_array_passed_twice_counts_once(entries: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (lambda x: (x,), r"takes 2 arguments but 1 was passed.*float\* x, int n"),
         (lambda x: (x, np.int16(4)), r"numpy\.int16 has 2 bytes.*'int' \(4 bytes\).*np\.int32\(n\)"),
@@ -107,14 +107,16 @@ def test_an_array_passed_twice_counts_once(entries: dict[str, Any]) -> None:
         (lambda x: (x.astype(cp.int32), 4), r"holds int32"),
     ],
 )
-def test_mismatches_name_the_argument_and_the_remedy(entries: dict[str, Any], args: Any, says: str) -> None:
-    with pytest.raises(TypeError, match=says):
+def test_mismatches_name_the_argument_and_the_remedy(
+    entries: dict[str, Any], args: Any, message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
         packed(entries, "simple", args(cp.zeros(4, cp.float32)))
 
 
 # What an H200 read with CuPy 14.2.
 @pytest.mark.parametrize(
-    ("kind", "value", "word", "says"),
+    ("kind", "value", "word", "message"),
     [
         ("float", 1.5, 0, r"Python float has 8 bytes.*'float' \(4 bytes\).*as 0\.0.*float32\(v\)"),
         ("float", 0.1, 2576980378, r"reads a part of 0\.1, as -1\.\d+e-23"),
@@ -135,16 +137,16 @@ def test_mismatches_name_the_argument_and_the_remedy(entries: dict[str, Any], ar
         ("bool", 1, 1, ""),
     ],
 )
-def test_numbers_are_read_as_with_cupy(kind: str, value: Any, word: int, says: str) -> None:
+def test_numbers_are_read_as_with_cupy(kind: str, value: Any, word: int, message: str) -> None:
     code = f'extern "C" __global__ void k(unsigned long long* o, {kind} v) {{ memcpy(o, &v, sizeof v); }}'
     out = cp.zeros(1, cp.uint64)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         cp.RawKernel(code, "k")((1,), (1,), (out, value))
     assert int(out[0]) == word
-    assert [w.category for w in caught] == ([ArgumentWarning] if says else [])
-    if says:
-        assert re.search(rf"^Kernel 'k', argument 2 \('v'\): .*{says}", str(caught[0].message))
+    assert [w.category for w in caught] == ([ArgumentWarning] if message else [])
+    if message:
+        assert re.search(rf"^Kernel 'k', argument 2 \('v'\): .*{message}", str(caught[0].message))
         assert caught[0].filename == __file__
 
 

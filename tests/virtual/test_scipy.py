@@ -145,7 +145,7 @@ def test_without_scipy_a_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("read", "says"),
+    ("read", "message"),
     [
         (lambda: cupyx.scipy.sparse, "no cuSPARSE"),
         (lambda: cupyx.scipy.stats, "on the host with SciPy"),
@@ -154,8 +154,8 @@ def test_without_scipy_a_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         (lambda: ours("fft").dct, "no 'dct'"),
     ],
 )
-def test_missing_parts_of_cupyx_scipy_have_a_remedy(read: Any, says: str) -> None:
-    with pytest.raises(AttributeError, match=says):
+def test_missing_parts_of_cupyx_scipy_have_a_remedy(read: Any, message: str) -> None:
+    with pytest.raises(AttributeError, match=message):
         read()
 
 

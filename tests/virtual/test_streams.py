@@ -209,9 +209,9 @@ class TestEvents:
             (0, "1"): r"\(int, str\)",
             (1, 7): "unsupported version 1",
         }
-        for answer, says in answers.items():
+        for answer, message in answers.items():
             foreign = type("Foreign", (), {"__cuda_stream__": lambda _, answer=answer: answer})()
-            with pytest.raises(TypeError, match=says):
+            with pytest.raises(TypeError, match=message):
                 cp.cuda.Stream.from_external(foreign)
         handle = stream.ptr
         reference = weakref.ref(stream)

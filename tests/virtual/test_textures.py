@@ -212,7 +212,7 @@ def test_descriptors_that_cuda_refuses() -> None:
 
     pitch = texture.ResourceDescriptor(runtime.cudaResourceTypePitch2D, None, words, whole, 0, 5, 4, 20)
     array = texture.ResourceDescriptor(runtime.cudaResourceTypeArray, texture.CUDAarray(whole, 8))
-    for refused, says in (
+    for refused, message in (
         (lambda: make(line(words[1:], 64)), "multiples of 512"),
         (lambda: make(line(words, 1 << 30)), "bytes"),
         (lambda: make(line(words, 64), normalizedCoords=1), "tex1Dfetch"),
@@ -222,7 +222,7 @@ def test_descriptors_that_cuda_refuses() -> None:
         (lambda: make(array, addressModes=(9,)), "addressModes"),
         (lambda: texture.CUDAarray(whole, 200_000), "131072"),
     ):
-        with pytest.raises(CUDARuntimeError, match=says):
+        with pytest.raises(CUDARuntimeError, match=message):
             refused()
     with pytest.raises(CUDARuntimeError, match="channel descriptor"):
         texture.CUDAarray(texture.ChannelFormatDescriptor(32, 16, 0, 0, FLOAT), 8)
