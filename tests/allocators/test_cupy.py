@@ -16,7 +16,7 @@ CAPACITY = 1 << 40
 
 
 def requests(seed: int) -> Iterator[Request]:
-    """A random program, without what a model does not offer: collecting garbage, and one stream's blocks."""
+    """Return a random program, without the steps that a model lacks."""
     for kind, *arguments in program(seed, CAPACITY, steps=120)[1]:
         if kind == "malloc":
             name, stream, size = arguments

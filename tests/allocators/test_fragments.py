@@ -15,7 +15,7 @@ from virtualgpu.records.memory import Block, BlockMap, Segment
 def segment(
     start: int, stream: int, *pieces: tuple[int, bool], pool: str = "", expandable: bool = False
 ) -> Segment:
-    """Pieces are sizes in MiB, and whether they are free."""
+    """Return a segment of pieces: sizes in MiB, and whether they are free."""
     blocks = []
     place = start
     for size, free in pieces:
@@ -120,7 +120,7 @@ def test_an_empty_pool_is_not_fragmented() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_largest_request_is_the_largest_that_the_virtual_pool_serves(seed: int) -> None:
-    """A pool in a random state, with two streams and a limit: asked for so much, and for one unit more."""
+    """In a random state, that request succeeds, and one that is larger by a unit fails."""
     import random
 
     from virtualgpu import cp
@@ -163,7 +163,7 @@ def test_the_largest_request_is_the_largest_that_the_virtual_pool_serves(seed: i
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
 def test_the_largest_request_is_the_largest_that_pytorchs_allocator_serves(seed: int, settings: str) -> None:
-    """For each stream and pool of a random state: the request is served, one of two units more is not."""
+    """In a random state, that request succeeds, and one that is larger by two units fails."""
     requests = random_requests(seed, 250)
 
     def left() -> TorchAllocator:

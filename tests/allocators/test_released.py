@@ -34,7 +34,7 @@ def test_the_segments_that_went_are_found_from_their_bytes(seed: int) -> None:
     assert unnamed == 0
 
     def runs(listed: list[tuple[str, int, int]]) -> list[object]:
-        """Segments that go at a time are a set."""
+        """Replace consecutive released segments by a set."""
         out: list[object] = []
         for action, address, size in listed:
             if action == "segment_free":

@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 def program(seed: int, length: int = 120) -> list[Request]:
-    """Allocations and frees on three streams, shared blocks and emptied caches among them."""
+    """Return random requests on three streams, with shared blocks and emptied caches."""
     rng = random.Random(seed)
     requests: list[Request] = []
     alive: list[int] = []
@@ -40,7 +40,7 @@ def program(seed: int, length: int = 120) -> list[Request]:
 
 
 def check_map(block_map: BlockMap) -> None:
-    """Segments do not overlap, blocks tile them, and two free neighbours would have been one."""
+    """Check that segments do not overlap, blocks tile them, and free neighbours are merged."""
     end = 0
     for segment in block_map.segments:
         assert segment.address >= end
@@ -135,7 +135,7 @@ def test_impossible_requests_are_refused(requests: list[Request], part: str) -> 
 
 
 def test_failed_requests_are_freed_at_once_except_the_last() -> None:
-    """A program goes on after a refusal that it has caught; the last one may be what ended it."""
+    """A program continues after an error that it catches; the last one may have ended it."""
     requests = [
         Request("alloc", 0, 90 * MIB, time_ns=10),
         Request("alloc", 1, MIB, time_ns=20),
@@ -174,7 +174,7 @@ def test_a_replay_has_the_allocator_and_its_settings() -> None:
     ],
 )
 def test_a_wait_for_a_stream_ends_where_the_trace_says_so(later_rows: list[Any], kinds: list[str]) -> None:
-    """Allocators look after streams when they allocate; else somebody asks them to."""
+    """Allocators check streams when they allocate; otherwise the wait is a request."""
     first = 1 << 29
     second = 1 << 30
     rows = [

@@ -39,13 +39,13 @@ MIB = 1 << 20
 
 
 def opened(path: Path) -> Snapshot:
-    """As `read_snapshot`, in this process."""
+    """Read a snapshot as `read_snapshot` does, but in this process."""
     with path.open("rb") as file:
         return snapshot_of(worker.arrays(plain.load(file)), path.name)
 
 
 def blocks(block_map: BlockMap) -> list[tuple[Any, ...]]:
-    """What a snapshot can tell of a map: parts with memory, and their blocks."""
+    """Return the mapped blocks of a map, as far as a snapshot contains them."""
     result = []
     for segment in block_map.segments:
         mapped_blocks = [block for block in segment.blocks if not block.is_unmapped]
@@ -56,7 +56,7 @@ def blocks(block_map: BlockMap) -> list[tuple[Any, ...]]:
 
 
 def as_pytorch(path: Path) -> Path:
-    """A file without what only `write_snapshot` writes."""
+    """Remove the fields that only `write_snapshot` writes."""
     data = pickle.loads(path.read_bytes())
     for key in ("allocator", "provenance"):
         del data[key]
@@ -69,7 +69,7 @@ def as_pytorch(path: Path) -> Path:
 
 
 def rows(trace: AllocatorTrace) -> list[tuple[Any, ...]]:
-    """Events with their stacks; PyTorch does not tell what a request that failed was before rounding."""
+    """Return events with their stacks; PyTorch has only the rounded size of a failed request."""
     result = []
     for action, address, size, requested, stream, time_ns, stack in trace.events.rows():
         frames = trace.stacks[stack] if stack >= 0 else ()
@@ -78,7 +78,7 @@ def rows(trace: AllocatorTrace) -> list[tuple[Any, ...]]:
 
 
 def traced(seed: int, settings: str, length: int = 160) -> tuple[AllocatorTrace, BlockMap]:
-    """A trace with stacks, and what was held at its end."""
+    """Return a trace with stacks, and the block map at its end."""
     pool = TorchAllocator(settings, capacity_bytes=700 * MIB)
     stacks = [(Frame("a.py", n, "f"), Frame("b.py", n + 1, "main")) for n in range(5)]
     requests = [replace(r, time_ns=r.time_ns * 1000) for r in program(seed, length)]
@@ -167,7 +167,7 @@ SETITEMS SHORT_BINUNICODE STOP TUPLE TUPLE1 TUPLE2 TUPLE3
 
 
 def test_the_viewer_knows_every_opcode(tmp_path: Path) -> None:
-    """Of the reader of pickles in PyTorch's ``MemoryViz.js``, which knows a few of them."""
+    """PyTorch's ``MemoryViz.js`` reads only these opcodes of pickles."""
     for settings in ("", "expandable_segments:True,garbage_collection_threshold:0.5"):
         data = write_snapshot(tmp_path / "x.pickle", *traced(5, settings)).read_bytes()
         used = [(op.name, arg) for op, arg, _ in pickletools.genops(data)]
@@ -260,7 +260,7 @@ def test_a_program_that_ran_out_of_memory_on_a_gpu(tmp_path: Path) -> None:
 
 
 class _Runs:
-    """Makes a pickle that calls a function."""
+    """An object whose pickle calls a function."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.what = function, arguments

@@ -25,7 +25,7 @@ RECORDED = Provenance("recorded", "NVIDIA H200", "torch 2.11")
 
 
 def of_nested(nested: dict[str, Any]) -> AllocatorStatistics:
-    """A record of the figures that PyTorch gave."""
+    """Return a record of PyTorch's numbers."""
     tables = {key: value for key, value in nested.items() if isinstance(value, dict)}
     figures = {
         key: {"": Figure(**value)}
@@ -42,7 +42,6 @@ def of_nested(nested: dict[str, Any]) -> AllocatorStatistics:
 @pytest.mark.skipif(not RECORDINGS, reason="no recording of PyTorch's allocator")
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
 def test_a_summary_reads_as_pytorchs(path: Any) -> None:
-    """Figure for figure and letter for letter."""
     records = Recording.load(path).about["statistics"]
     assert len(records) > 10
     for record in records:
@@ -53,7 +52,7 @@ def test_a_summary_reads_as_pytorchs(path: Any) -> None:
 
 
 def model_figures(pool: TorchAllocator) -> dict[str, Any]:
-    """What the model counted by itself; how often it waited for all streams is in no trace."""
+    """Return the model's own counts, without its waits for all streams, which no trace contains."""
     nested = pool.statistics.nested()
     del nested["num_sync_all_streams"]
     return nested
@@ -98,7 +97,7 @@ def test_earlier_blocks_count_as_current_and_peak(settings: str) -> None:
 
 
 def sums(trace: AllocatorTrace) -> dict[str, tuple[int, int, int, int]]:
-    """Current, peak and accumulated bytes, by adding events up."""
+    """Return current, peak and accumulated bytes from the events."""
     signs = {
         "allocated_bytes": {"alloc": 1, "free_requested": -1},
         "requested_bytes": {"alloc": 1, "free_completed": -1},
@@ -152,7 +151,7 @@ def test_cupys_summary_is_a_table_without_pools_of_sizes() -> None:
 
 
 def test_incomplete_traces_have_statistics() -> None:
-    """Without requests to free, with frees of what is not known, and blocks outside all segments."""
+    """Without requested frees, with frees of unknown blocks, and blocks outside of all segments."""
     rows = [
         ("alloc", 4096, 512, 100, 0, 0),
         ("free_completed", 4096, 512, 100, 0, 0),

@@ -17,7 +17,7 @@ Tile = tuple[int, int, str, int]
 
 
 def replayed(trace: AllocatorTrace, step: int) -> list[Tile]:
-    """What is used, waits and is free after so many events: address, size, state, stack."""
+    """Return address, size, state and stack of all blocks after so many events."""
     mapped: set[tuple[int, int]] = set()  # start and end, cut at every edge that an event names
     blocks: dict[int, tuple[int, str, int]] = {}
     for action, address, size, _, _, _, stack in list(trace.events.rows())[:step]:
@@ -107,7 +107,7 @@ def test_earlier_blocks_stay_until_they_are_freed() -> None:
 
 
 def test_blocks_of_unknown_segments_are_joined() -> None:
-    """Blocks in segments that nobody saw: they join where they touch, and stay as free memory."""
+    """Blocks whose segment is not in the trace join where they touch, and stay as free memory."""
     base = 1 << 30
     lives = history(
         trace_of(
@@ -173,7 +173,7 @@ def test_the_tail_of_a_trace_ends_as_the_trace_does(most: int) -> None:
 
 
 def test_blocks_from_before_the_trace_may_be_gone_where_its_tail_begins() -> None:
-    """Of four, one stays, one is freed, one waits, and the place of the last is used again."""
+    """Of four blocks, one stays, one is freed, one waits, and the address of the last is reused."""
     base = 1 << 30
     blocks = tuple(
         Block(
@@ -239,7 +239,7 @@ def test_the_last_step_is_what_the_allocator_itself_holds(seed: int, settings: s
 
 
 def test_blocks_that_overlap_leave_the_longest_extent() -> None:
-    """A damaged trace: a block within another ends neither the other nor its segment."""
+    """In a damaged trace, a block within another ends neither the other nor its segment."""
     base = 1 << 30
     blocks = (
         Block(address=base, size_bytes=4 * MIB, is_free=False, requested_bytes=4 * MIB),

@@ -75,7 +75,7 @@ def test_keywords_win_over_the_text() -> None:
 
 
 def test_an_oversize_block_serves_requests_a_little_smaller() -> None:
-    """Up to, and not at, `max_non_split_rounding_mb` more than was asked for."""
+    """If it is larger by less than `max_non_split_rounding_mb`."""
     for size, is_reused in ((41 * MIB, True), (40 * MIB, False), (40 * MIB + 512, True)):
         pool = TorchAllocator("max_split_size_mb:20,max_non_split_rounding_mb:20")
         first = pool.malloc(60 * MIB, 0)
@@ -84,7 +84,7 @@ def test_an_oversize_block_serves_requests_a_little_smaller() -> None:
 
 
 def test_giving_memory_back_waits_for_the_device() -> None:
-    """As ``cudaFree`` did in all 25 recorded cases with work left, and ``cudaMalloc`` in none of 1,682."""
+    """``cudaFree`` waited in all 25 recorded cases with pending work, ``cudaMalloc`` in none of 1,682."""
     pool = TorchAllocator("max_split_size_mb:20", capacity_bytes=130 * MIB)
     waits, *large = (pool.malloc(size, 0) for size in (1000, 40 * MIB, 40 * MIB))
     pool.record_stream(waits, 5)

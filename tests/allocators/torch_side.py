@@ -19,7 +19,7 @@ _STATES = {"free": 0, "used": 1, "waiting": 2}
 
 
 class Scripted(Device):
-    """A device that gives the addresses that a real one gave: `segments` are the recorded events."""
+    """A device with the addresses of a real one: `segments` are the recorded events."""
 
     def __init__(self, capacity_bytes: int, segments: list[tuple[int, int, int]], expandable: bool) -> None:
         super().__init__(capacity_bytes)
@@ -46,7 +46,7 @@ class Scripted(Device):
 
 
 class ModelSide:
-    """`TorchAllocator` behind the recorder's calls."""
+    """`TorchAllocator` with the recorder's interface."""
 
     def __init__(self, total_bytes: int, streams: list[int], expandable: bool = False) -> None:
         self.total_bytes = total_bytes

@@ -46,7 +46,7 @@ def trace_of(
 
 
 def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool = True) -> list[Row]:
-    """A best-fit pool with segments of 2 MiB per stream, or expandable ones; blocks may wait to be free."""
+    """Return events of a best-fit pool with segments of 2 MiB per stream, or expandable ones."""
     draw = random.Random(seed)
     rows: list[Row] = []
     free: dict[int, list[tuple[int, int]]] = {0: [], 7: []}  # stream -> start and end of free pieces
@@ -127,7 +127,7 @@ def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool
 
 
 def many_rows(events: int = 100_000, per_program: int = 5_000) -> list[Row]:
-    """Very many events, soon made: one program after the other, each at addresses of its own."""
+    """Return many events quickly: one program after another, each at its own addresses."""
     rows = random_rows(1, per_program)
     return [
         (kind, address + (index << 36), *fields)
@@ -137,7 +137,7 @@ def many_rows(events: int = 100_000, per_program: int = 5_000) -> list[Row]:
 
 
 def random_requests(seed: int, count: int) -> list[Request]:
-    """What a program on two streams might ask of PyTorch's allocator: small, medium and large blocks."""
+    """Return requests of a program on two streams for small, medium and large blocks."""
     draw = random.Random(seed)
     alive: list[int] = []
     requests: list[Request] = []

@@ -42,7 +42,7 @@ class CounterCase:
 
 
 def source(file: str) -> str:
-    """CUDA C++ of a file of the course, or of this folder's."""
+    """Return the CUDA C++ code of a file of the course or of this folder."""
     return kernel_code(file) if file in kernel_files() else (KERNELS / file).read_text(encoding="utf-8")
 
 
@@ -72,7 +72,7 @@ def _i(value: int) -> np.int32:
 
 
 def _line(n: int, block: int, *values: Any, shared_bytes: int = 0) -> Shape:
-    """Enough blocks for n threads."""
+    """Return a launch with enough blocks for n threads."""
     return Shape((-(-n // block), 1, 1), (block, 1, 1), values, shared_bytes)
 
 
@@ -297,5 +297,5 @@ CASES: tuple[CounterCase, ...] = (
 
 
 def case(kernel: str) -> CounterCase:
-    """A case by its kernel's name."""
+    """Return a case by its kernel's name."""
     return next(c for c in CASES if c.kernel == kernel)

@@ -30,7 +30,7 @@ def recording() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def nsight_of(recording: dict[str, Any]) -> Callable[[str, int], dict[str, int]]:
-    """What Nsight Compute counted in one launch, by metric without its unit and its ``.sum``."""
+    """Counts of Nsight Compute in one launch, by metric without its unit and ``.sum``."""
     table = recording["kernels"]
     names = [metric.split("__")[1].removesuffix(".sum") for metric in table["metrics"]]
     return lambda kernel, size: dict(zip(names, table[kernel][str(size)], strict=True))
@@ -45,7 +45,7 @@ def on_a_virtual_h200() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All that is asked of one launch in a row: a worker that gets it runs it once."""
+    """Sort the tests by launch, so that a worker runs each launch once."""
 
     def launch(item: pytest.Item) -> tuple[str, int]:
         params = getattr(getattr(item, "callspec", None), "params", {})
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def counted() -> Callable[[str, int], KernelCounters]:
-    """The virtual GPU's counts, each launch once."""
+    """The virtual GPU's counts; each launch runs once."""
 
     @functools.cache
     def run(kernel: str, size: int) -> KernelCounters:

@@ -17,7 +17,7 @@ SHARED_BYTES = 16 * ROOM
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Which unit each lane accesses, and which lanes take part."""
+    """The unit that each lane accesses, and the lanes that take part."""
 
     name: str
     places: tuple[int, ...]
@@ -89,7 +89,7 @@ def _patterns() -> tuple[Pattern, ...]:
 
 
 def _merging() -> tuple[Pattern, ...]:
-    """Lanes that agree, or do not, with a neighbour: it decides how wide loads are split."""
+    """Return patterns in which neighbours agree or not, which decides how wide loads are split."""
     lanes = range(32)
     pairs = [lane // 2 for lane in lanes]
     second = [lane % 2 + lane // 4 * 2 for lane in lanes]
@@ -152,7 +152,7 @@ _FEW = tuple(p for k, p in enumerate(PATTERNS) if k % 4 == 0 or "same" in p.name
 
 
 def groups() -> dict[str, tuple[Pattern, ...]]:
-    """Patterns of each kernel of ``patterns.cu``, those that say most first."""
+    """Return the patterns of each kernel of ``patterns.cu``, the most informative first."""
     patterns = {
         f"shared_{kind}_{size}": PATTERNS + MERGING for size in (8, 16, 4) for kind in ("load", "store")
     }
@@ -170,5 +170,5 @@ def groups() -> dict[str, tuple[Pattern, ...]]:
 
 
 def unit_bytes(group: str) -> int:
-    """Bytes of one access of a group's kernel."""
+    """Return the bytes of one access of a group's kernel."""
     return int(group.rsplit("_", 1)[1])

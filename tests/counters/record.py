@@ -56,7 +56,7 @@ _SASS = (
 
 
 def files() -> tuple[str, ...]:
-    """Every source file that is measured."""
+    """Return every source file that is measured."""
     return tuple(sorted({c.file for c in CASES} | {patterns.FILE}))
 
 
@@ -70,7 +70,7 @@ def make(folder: Path) -> None:
 
 
 def record(images: Path, out: Path) -> None:
-    """Run everything under ncu; what is there when time is up is kept."""
+    """Run everything under ncu, and keep the results up to the time limit."""
     start = time.monotonic()
     known = _known_metrics()
     recording: dict[str, Any] = {
@@ -130,7 +130,7 @@ def record(images: Path, out: Path) -> None:
 
 
 def dump(data: dict[str, Any]) -> str:
-    """JSON with one kernel a line."""
+    """Return JSON with one kernel per line."""
     head = {key: value for key, value in data.items() if key not in ("kernels", "patterns")}
     sections = {"kernels": {"": data["kernels"]}, "patterns": data["patterns"]}
     lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
@@ -148,7 +148,7 @@ def dump(data: dict[str, Any]) -> str:
 
 
 def launch(images: Path, name: str) -> None:
-    """What ncu watches: every case in every size, or the patterns of some kernels."""
+    """Run every case in every size, or the patterns of some kernels, under ncu."""
     import cupy as cp
 
     modules = {file: cp.RawModule(path=str(images / f"{file}bin")) for file in files()}
@@ -184,7 +184,7 @@ def _kernel_launches() -> list[tuple[str, str]]:
 
 
 def _known_metrics() -> set[str]:
-    """Of the metrics wanted, those this ncu has for this GPU."""
+    """Return the metrics that this ncu has for this GPU."""
     done = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False)
     bases = {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
     metrics = (*_MEMORY, *_SHARED, *_SHARED_ALL, *_SASS)

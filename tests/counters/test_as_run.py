@@ -83,7 +83,7 @@ def test_branches_of_unrolled_loops_are_not_guessed(kernel: str, anchored: Ancho
 def test_kernels_that_run_differently_name_the_reason(
     kernel: str, counted: Counted, anchored: Anchored, nsight_of: Nsight
 ) -> None:
-    """Whoever makes their plain counts equal may take a kernel off the lists of `test_nsight`."""
+    """A kernel whose plain counts become equal can leave the lists of `test_nsight`."""
     differ = False
     for size in case(kernel).sizes:
         plain = counted(kernel, size)

@@ -52,7 +52,7 @@ READ_OFF = {
 
 
 def card_rows() -> dict[tuple[str, int], list[float | None]]:
-    """Of each launch: rates of L1 and L2, bytes read and written in millions, each recorded and modelled."""
+    """Return L1 and L2 rates, MB read and MB written of each launch, each recorded and modelled."""
     return {
         (row[0], int(row[2])): [None if cell == "–" else float(cell) for cell in row[3].split(" | ")]
         for row in ROW.findall(TEXT)
@@ -89,7 +89,7 @@ def test_hit_rates_are_within_five_points() -> None:
 
 
 def test_l2_keeps_what_an_earlier_launch_left_there() -> None:
-    """Where an H200 finds nearly all or nearly nothing of what a launch of the same kernel read."""
+    """For launches whose data an H200 finds nearly completely or hardly at all in L2."""
     data = caches.recorded()
     launches = (("add_words", 1 << 18), ("turn_naive", 512), ("rows_by_warp", 1024), ("read_all", 48))
     for kernel, size in launches:

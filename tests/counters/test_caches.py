@@ -42,7 +42,7 @@ def caches(kernel: str, size: int, start: Start = "cold", times: int = 1) -> Cac
 
 
 class Lru:
-    """Lines with sectors, so many; the one used longest ago goes."""
+    """A cache of so many lines; the least recently used one is replaced."""
 
     def __init__(self, lines: int) -> None:
         self.lines, self.held = lines, OrderedDict[int, Line]()
@@ -80,7 +80,7 @@ class Lru:
 
 @dataclass
 class Line:
-    """Sectors that are there, that memory lacks, and bytes stored to those that are not there."""
+    """Valid and dirty sectors of a line, and bytes stored to other sectors."""
 
     there: set[int] = field(default_factory=set)
     dirty: set[int] = field(default_factory=set)
@@ -91,7 +91,7 @@ class Line:
 def test_caches_of_one_set_are_those_of_a_plain_simulation(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With one set each, every cache is a list of the lines used last, lines of stores among them."""
+    """With one set each, every cache is a list of the most recently used lines."""
     monkeypatch.setattr(replay, "STORES_AGED", 0.0)
     rng = np.random.default_rng(seed)
     count = 4_000
@@ -146,7 +146,7 @@ def test_what_is_read_once_comes_from_memory_once() -> None:
 
 
 def test_what_a_block_reads_again_comes_from_its_l1_while_it_fits() -> None:
-    """Three of four passes; 132 blocks with a piece of 160 KiB each on as many SMs with 256 KiB."""
+    """Three of four passes hit: each of 132 blocks reads 160 KiB on an SM with 256 KiB."""
     assert caches("reread", 160).l1_hit_rate == pytest.approx(0.75, abs=0.01)
 
 
@@ -206,7 +206,7 @@ def test_constant_memory_serves_different_words_one_after_another() -> None:
 
 @pytest.mark.parametrize("kernel", sorted(c.kernel for c in CASES))
 def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
-    """Two programs look at the same addresses: the engine's counters, and what notes lines."""
+    """The engine's counters and the notes of lines see the same addresses."""
     backend = session.backend()
     shape = case(kernel).launch(case(kernel).sizes[0])
     launch = Launch.of(KernelSource(kernel, code()), shape.grid, shape.block, shape.arguments(session.cp()))

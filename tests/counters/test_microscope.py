@@ -64,7 +64,7 @@ extern "C" __global__ void fragments(const half* a, float* c)
 
 
 def traced(code: str, name: str, block: int, arrays: Any, shared_bytes: int = 0) -> list[AccessTrace]:
-    """Every warp of one block, each in a run of its own over the same values."""
+    """Trace every warp of one block, each in its own run."""
     traces = []
     for warp in range(-(-block // 32)):
         args = tuple(session.cp().asarray(a) if isinstance(a, np.ndarray) else a for a in arrays)
@@ -93,7 +93,7 @@ def added_up(traces: list[AccessTrace]) -> dict[tuple[int, str], int]:
 
 
 def equal_to_counters(traces: list[AccessTrace]) -> int:
-    """How many instructions were compared."""
+    """Compare traces with the counters, and return the number of instructions."""
     total = added_up(traces)
     counters = traces[0].counters
     for site, a in enumerate(counters.accesses):

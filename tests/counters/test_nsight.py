@@ -91,7 +91,7 @@ def test_divergent_branches_are_equal(kernel: str, size: int, counted: Counted, 
 
 
 def test_enough_launches_have_something_to_count(nsight_of: Nsight) -> None:
-    """Equalities of zeros would say little."""
+    """Comparisons of zeros would prove little."""
     compared = [nsight_of(*launch) for launch in LAUNCHES]
     conflicts = "data_bank_conflicts_pipe_lsu_mem_shared_op_{}"
     assert sum(values[conflicts.format("ld")] > 0 for values in compared) >= 15
@@ -102,7 +102,7 @@ def test_enough_launches_have_something_to_count(nsight_of: Nsight) -> None:
 
 
 def divergent(counters: KernelCounters) -> int:
-    """Divergent branches but for those to a bare ``ret``: machine code has a predicated EXIT there."""
+    """Count divergent branches except those to a bare ``ret``, where machine code has a predicated EXIT."""
     functions = parse(compiled_module(case(counters.kernel_name).code, (), (), (9, 0)).ptx).functions
     exits = {
         (i.text, i.line)

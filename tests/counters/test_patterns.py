@@ -28,7 +28,7 @@ MAY_TAKE_ONE_MORE = ("sectors", "atomic", "random 6")
 
 
 def recorded(recording: dict[str, Any], group: str) -> dict[str, dict[str, int]]:
-    """Metrics by pattern."""
+    """Return the recorded metrics by pattern."""
     table = next(t for t in recording["patterns"].values() if group in t)
     return {name: dict(zip(table["metrics"], row, strict=True)) for name, row in table[group].items()}
 

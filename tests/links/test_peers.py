@@ -29,7 +29,7 @@ extern "C" __global__ void add_one(const float* x, float* y, int n) {
 
 
 def quiet() -> None:
-    """Nothing runs any more, anywhere."""
+    """Wait for all devices."""
     for device in range(runtime.getDeviceCount()):
         cp.cuda.Device(device).synchronize()
 
@@ -87,7 +87,7 @@ def test_peer_access_is_enabled_once_and_one_way(gpus: Gpus) -> None:
     ],
 )
 def test_a_copy_takes_what_was_recorded_on_two_h200(gpus: Gpus, size: int, direct: bool, gbps: float) -> None:
-    """On the day that the model was fitted to; records of another day ship (`test_collective.py`)."""
+    """From the records to which the model was fitted."""
     gpus()
     x = cp.full(size, 7, cp.uint8)
     y = on(1, lambda: cp.zeros(size, cp.uint8))
@@ -105,7 +105,7 @@ def test_a_copy_takes_what_was_recorded_on_two_h200(gpus: Gpus, size: int, direc
 
 
 def test_a_kernel_reads_another_gpu_at_the_recorded_rate(gpus: Gpus) -> None:
-    """366 GB/s for 256 MiB; here 16 MiB, where its start weighs more."""
+    """366 GB/s for 256 MiB; with 16 MiB the start takes a larger part."""
     machine = gpus()
     n = 4 << 20
     x = on(1, lambda: cp.arange(n, dtype=cp.float32))
@@ -121,7 +121,7 @@ def test_a_kernel_reads_another_gpu_at_the_recorded_rate(gpus: Gpus) -> None:
 
 
 def test_a_kernel_writes_another_gpu(gpus: Gpus) -> None:
-    """The way of the bytes follows what the kernel does, not how its parameters are declared."""
+    """The direction follows the kernel's accesses, not the declaration of its parameters."""
     machine = gpus()
     x = cp.arange(1000, dtype=cp.float32)
     y = on(1, lambda: cp.zeros(1000, cp.float32))
@@ -168,7 +168,7 @@ USES: dict[str, Any] = {
 
 @pytest.mark.parametrize("use", USES)
 def test_functions_take_arrays_of_two_gpus_with_a_warning(gpus: Gpus, use: str) -> None:
-    """As CuPy: peer access is turned on, with a PerformanceWarning; the kernel runs on the current device."""
+    """As in CuPy, which enables peer access with a PerformanceWarning."""
     machine = gpus()
     hosts = np.arange(8.0), np.arange(8.0)[::-1].copy()
     x = cp.asarray(hosts[0])
@@ -219,7 +219,7 @@ def test_empty_arrays_can_be_copied(gpus: Gpus) -> None:
 
 
 def copies(machine: Machine, *ways: tuple[int, int], size: int = 16 << 20) -> list[Crossing]:
-    """Copies that are given at once, each in a stream of its own."""
+    """Submit copies at the same time in separate streams, and return their crossings."""
     devices = range(len(machine.devices))
     sources = [on(d, lambda: cp.zeros(size, cp.uint8)) for d in devices]
     targets = [on(target, lambda: cp.zeros(size, cp.uint8)) for _, target in ways]

@@ -19,7 +19,7 @@ Gpus = Callable[..., Machine]
 
 @pytest.fixture
 def gpus() -> Iterator[Gpus]:
-    """A function that makes a machine with these GPUs and links the current one."""
+    """A function that creates a machine with such GPUs and links, and selects it."""
     before = slot._slot.machine
 
     def make(
@@ -36,13 +36,13 @@ def gpus() -> Iterator[Gpus]:
 
 
 def on(device: int, make: Callable[[], Any]) -> Any:
-    """What a function makes on a device."""
+    """Call a function on a device."""
     with cp.cuda.Device(device):
         return make()
 
 
 def in_threads(count: int, rank: Callable[[int], Any]) -> list[Any]:
-    """What a function gives for each rank, each in a thread of its own on its own device; or its error."""
+    """Call a function for each rank in its own thread on its own device; return results or errors."""
     results: list[Any] = [None] * count
 
     def run(number: int) -> None:

@@ -30,12 +30,12 @@ SIZES = [1, 2, 3, 7, 8, 1000, 1001]
 
 
 def on_devices(hosts: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
-    """Each on a device of its own."""
+    """Copy each array to its own device."""
     return [on(n, lambda host=host: cp.asarray(host)) for n, host in enumerate(hosts)]
 
 
 def in_group(comms: Sequence[Any], call: Any) -> None:
-    """One call of all ranks in a group."""
+    """Make one call of all ranks in a group."""
     nccl.groupStart()
     for rank, comm in enumerate(comms):
         call(rank, comm)
@@ -50,7 +50,7 @@ def all_reduce(comms: Sequence[Any], arrays: Sequence[Any], kind: int = nccl.NCC
 
 
 def random_arrays(ranks: int, size: int, dtype: str, seed: int = 0) -> list[np.ndarray[Any, Any]]:
-    """Small whole numbers, whose sums every type holds exactly."""
+    """Return arrays of small integers, whose sums are exact in every type."""
     rng = np.random.default_rng([seed, ranks, size])
     return [rng.integers(0 if dtype[0] == "u" else -2, 3, size).astype(dtype) for _ in range(ranks)]
 
@@ -156,7 +156,7 @@ def test_bfloat16_is_added_as_such(gpus: Gpus) -> None:
 
 
 def test_floats_are_added_round_the_ring(gpus: Gpus) -> None:
-    """Chunk c from rank c on: on all ranks the same bits, which other orders do not give."""
+    """Chunk c is added from rank c on, so all ranks have the same bits, unlike in other orders."""
     gpus(4)
     comms = nccl.NcclCommunicator.initAll(4)
     rng = np.random.default_rng(5)
@@ -185,7 +185,7 @@ def test_floats_are_added_round_the_ring(gpus: Gpus) -> None:
 
 @pytest.mark.parametrize(("ranks", "size"), [(8, 8000), (8, 8003), (4, 1000), (3, 7), (2, 1001), (8, 29)])
 def test_a_ring_moves_the_minimum_through_each_port(gpus: Gpus, ranks: int, size: int) -> None:
-    """2 (n - 1) / n of the data out and in of each, within one chunk."""
+    """Each port sends and receives 2 (n - 1) / n of the data, within one chunk."""
     machine = gpus(ranks)
     comms = nccl.NcclCommunicator.initAll(ranks)
     arrays = on_devices(random_arrays(ranks, size, "float32"))
@@ -202,7 +202,7 @@ def test_a_ring_moves_the_minimum_through_each_port(gpus: Gpus, ranks: int, size
 
 
 def play(call: Any, ranks: int, count: int, root: int, data: Any) -> Any:
-    """The ring's steps on the host, all of one step at once."""
+    """Run the ring's steps on the host."""
     data = [list(row) for row in data]
     steps = rings.steps(call, ranks, count, root)
     for step in sorted({s.step for s in steps}):
@@ -238,7 +238,7 @@ def test_the_steps_of_a_ring_lead_to_the_result(ranks: int, count: int) -> None:
     [("nvswitch", ["NVLink"] * 4), ("pairs", ["NVLink", "PCIe"] * 2), ("host", ["PCIe"] * 4)],
 )
 def test_a_ring_takes_nvlink_where_there_is_one(gpus: Gpus, links: Any, over: list[str]) -> None:
-    """Peer access of the program's own is neither needed nor turned on."""
+    """It neither needs nor enables peer access."""
     machine = gpus(4, links)
     comms = nccl.NcclCommunicator.initAll(4)
     arrays = on_devices(random_arrays(4, 400, "float32"))
@@ -253,7 +253,7 @@ def test_a_ring_takes_nvlink_where_there_is_one(gpus: Gpus, links: Any, over: li
 
 @pytest.mark.parametrize(("links", "step_ns"), [("nvswitch", 600), ("host", 1000)])
 def test_more_ranks_take_more_steps(gpus: Gpus, links: Any, step_ns: int) -> None:
-    """2 (n - 1) of them, whose latencies NCCL's own model has; the last kernel began when all had come."""
+    """2 (n - 1) steps with the latencies of NCCL's own model."""
     times_ns = []
     for ranks in (2, 8):
         machine = gpus(ranks, links)

@@ -16,7 +16,7 @@ DTYPES = "bBiIlLqQefdFD"
 
 
 def workers(rank: Callable[[Any, int], Any], count: int = RANKS) -> list[Any]:
-    """What a function of the communicator and the rank gives for each rank."""
+    """Call a function of the communicator and the rank for each rank."""
 
     def run(number: int) -> Any:
         return rank(cupyx.distributed.init_process_group(count, number), number)

@@ -25,7 +25,7 @@ S = nccl.NCCL_SUM
 
 
 def refused(call: Any, status: int, *words: str) -> str:
-    """The words of a call's error."""
+    """Check a call's error, and return its message."""
     with pytest.raises(nccl.NcclError) as error:
         call()
     text = str(error.value)
@@ -159,7 +159,7 @@ def test_a_rank_that_dies(gpus: Gpus) -> None:
 
 
 def test_a_rank_that_dies_in_a_pool(gpus: Gpus) -> None:
-    """Its thread lives on and waits for the next task, so the others wait until their time is over."""
+    """Its thread waits for the next task, so the others wait until the time limit."""
     gpus(3, watchdog_s=1)
     uid = nccl.get_unique_id()
     errors: list[Any] = []
@@ -208,7 +208,7 @@ def test_threads_of_any_kind_are_waited_for(gpus: Gpus, kind: str) -> None:
 
 
 def test_a_rank_that_runs_a_long_kernel_is_waited_for(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the meantime its thread waits for the worker threads of the engine."""
+    """Its thread waits for the engine's worker threads."""
     monkeypatch.setattr(cliques, "_POLL_S", 0.001)
     gpus()
     uid = nccl.get_unique_id()
@@ -241,7 +241,6 @@ def test_a_rank_that_never_comes(gpus: Gpus) -> None:
 
 
 def test_a_rank_that_does_not_call_in_time(gpus: Gpus) -> None:
-    """Its thread lives and does something else."""
     gpus(2, watchdog_s=0.05)
     uid = nccl.get_unique_id()
     over = threading.Event()
@@ -302,7 +301,7 @@ def test_a_call_under_a_lock_is_reported(gpus: Gpus) -> None:
 
 
 def test_a_rank_within_one_long_call_is_waited_for(gpus: Gpus) -> None:
-    """It takes longer than the time limit of kernels, since it can be computing."""
+    """The call takes longer than the time limit of kernels."""
     gpus(watchdog_s=0.3)
     uid = nccl.get_unique_id()
 
@@ -318,7 +317,7 @@ def test_a_rank_within_one_long_call_is_waited_for(gpus: Gpus) -> None:
 
 
 def test_more_ranks_than_gpus(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is made for each of them first."""
+    """It is refused before anything is allocated per rank."""
     gpus()
     queues: list[Any] = []
 

@@ -20,7 +20,7 @@ DOUBLE = nccl.NCCL_DOUBLE
 
 
 class Rank:
-    """One rank: makes its calls, and what they should give."""
+    """A rank that makes calls and knows the expected results."""
 
     def __init__(self, comm: Any, rank: int, ranks: int, barrier: threading.Barrier) -> None:
         self.comm = comm
@@ -29,7 +29,7 @@ class Rank:
         self.barrier = barrier
 
     def call(self, name: str, size: int, root: int, k: int) -> tuple[Any, Any]:
-        """What a call gave this rank, and what it should."""
+        """Make a call, and return its result and the expected one."""
         n = self.ranks
         r = self.rank
         c = self.comm

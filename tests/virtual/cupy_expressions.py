@@ -14,7 +14,7 @@ LISTED = Path(__file__).parent / "data" / "cupy_expressions.txt"
 
 
 def names(cp: Any) -> dict[str, Any]:
-    """What the expressions may use."""
+    """Return the variables of the expressions."""
     rng = np.random.default_rng(3)
     return {
         "cp": cp,
@@ -40,7 +40,7 @@ bool_ int8 uint8 int16 int32 uint32 int64 uint64 float16 float32 float64 complex
 
 
 def _mixed() -> list[str]:
-    """Types of mixed arithmetic, with Python numbers and NumPy scalars among them."""
+    """Return expressions of mixed types, with Python numbers and NumPy scalars."""
     out = []
     for a in _TYPES.split():
         x = f"cp.ones(3, cp.{a})"
@@ -55,7 +55,7 @@ def _mixed() -> list[str]:
 
 
 def expressions() -> list[tuple[str, str]]:
-    """Code, and for a statement the name whose value counts, of every line."""
+    """Return the code of every line, and for a statement the name of its result."""
     lines = LISTED.read_text(encoding="utf-8").splitlines()
     listed = [line.partition(" -> ") for line in lines if line and not line.startswith("#")]
     return [(code, name) for code, _, name in listed] + [(code, "") for code in _mixed()]

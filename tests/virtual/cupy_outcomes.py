@@ -24,7 +24,7 @@ def _numbers(array: Any) -> list[Any]:
 
 
 def described(value: Any, cp: Any) -> Any:
-    """An answer's type and value as JSON can hold it."""
+    """Return a value's type and contents as JSON."""
     if isinstance(value, cp.ndarray | np.ndarray):
         return {
             "kind": "device array" if isinstance(value, cp.ndarray) else "NumPy array",
@@ -46,7 +46,7 @@ def described(value: Any, cp: Any) -> Any:
 
 
 def outcome(cp: Any, code: str, name: str = "") -> Any:
-    """What an expression gives, or a statement leaves in a name; or the error it ends in."""
+    """Return the result of an expression, the value of a statement's variable, or the error."""
     variables = names(cp)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -60,7 +60,7 @@ def outcome(cp: Any, code: str, name: str = "") -> Any:
 
 
 def outcomes(cp: Any) -> dict[str, Any]:
-    """The outcome of every expression and statement."""
+    """Return the outcome of every expression and statement."""
     return {f"{code} -> {name}" if name else code: outcome(cp, code, name) for code, name in expressions()}
 
 

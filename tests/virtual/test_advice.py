@@ -79,7 +79,7 @@ CASES = {
 
 
 def compiled(code: str) -> str:
-    """The log of an error, or nothing."""
+    """Return the error log of a compilation; empty if it succeeds."""
     try:
         compiled_module(code, (), (), (8, 0))
     except CompileException as error:
@@ -120,7 +120,7 @@ def test_a_trap_says_why(body: str, message: str) -> None:
 
 
 def test_a_line_ends_where_the_compiler_thinks_so() -> None:
-    """At a line feed, not at other characters where Python's `splitlines` ends one."""
+    """Only a line feed ends a line, unlike for Python's `splitlines`."""
     code = HEAD + "{\n  // form feed \f and line separator \u2028 in a comment\n  x[n] = 1;\n}"
     with pytest.raises(RuntimeError, match=r"line 3 `x\[n\] = 1;`"):
         cp.RawKernel(code, "k")((1,), (1,), (cp.zeros(1, cp.float32), 99))
@@ -183,7 +183,7 @@ def test_a_template_has_one_name_in_all_records() -> None:
 
 
 class LongCall:
-    """A call into C that Python cannot interrupt, of some seconds, that says when it begins and ends."""
+    """A call into C of some seconds that Python cannot interrupt, with events for its begin and end."""
 
     def __init__(self) -> None:
         self.begun, self.ended = threading.Event(), threading.Event()
@@ -196,7 +196,7 @@ class LongCall:
             self.ended.set()
 
     def is_interrupted(self, work: Any) -> bool:
-        """Whether Ctrl-C amid the call ends `work` before the call has ended."""
+        """Return whether Ctrl-C during the call ends `work` before the call has ended."""
 
         def send() -> None:
             self.begun.wait(60)

@@ -32,7 +32,7 @@ OTHER_STRIDES = {"cp.nonzero(i)", "cp.where(i > 5)", "cp.einsum('ij,jk->ik', m, 
 
 
 def difference(real: Any, answer: Any, strides: bool) -> str:
-    """What differs between two outcomes, in words; empty if nothing does."""
+    """Describe the difference between two outcomes; empty if there is none."""
     if "error" in real or "error" in answer:
         names = [answer.get("error"), *answer.get("is_a", ())]
         is_same = real.get("error") in names and "error" in answer
@@ -81,7 +81,6 @@ def test_same_as_cupy(code: str, name: str) -> None:
 
 
 def test_the_comparison_finds_differences() -> None:
-    """The comparison itself: another type, shape, value, layout or error is found."""
     one = outcome(cp, "cp.arange(6).reshape(2, 3)")
     for other in (
         "cp.arange(6, dtype=cp.int32).reshape(2, 3)",

@@ -68,7 +68,7 @@ class TestTransfers:
         ("name", "use"), [("arange", "loaded(6).sum()"), ("sum", "loaded.__name__"), ("", "loaded.sum()")]
     )
     def test_pickles_load_where_nothing_is_imported_yet(self, name: str, use: str, tmp_path: Path) -> None:
-        """As worker processes load them: what an array's methods call must come along."""
+        """As in worker processes: unpickling imports what an array's methods call."""
         pickled = pickle.dumps(getattr(cp, name) if name else cp.arange(6).reshape(2, 3))
         (tmp_path / "pickled").write_bytes(pickled)
         code = f"import pickle; loaded = pickle.load(open('pickled', 'rb')); print({use})"
@@ -318,7 +318,7 @@ def test_everyday_expressions(expression: str) -> None:
 
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "std", "var"])
 def test_reductions_of_numpy_arrays_stay_on_the_host(name: str) -> None:
-    """CuPy calls the array's own method, whosever array it is."""
+    """CuPy calls the array's own method."""
     values = np.array([3.0, 5.0, 4.0])
     result = getattr(cp, name)(values)
     assert isinstance(result, np.generic)
@@ -340,7 +340,7 @@ def test_scattered_values_may_lie_on_the_host() -> None:
 
 
 def test_huge_indices_take_no_time() -> None:
-    """NumPy steps towards the range once for each time that an index wraps around: here for weeks."""
+    """NumPy subtracts the length once per wrap, which would take weeks here."""
     a = cp.arange(10)
     cp.put(a, cp.array([1 << 50]), 7)
     assert cp.take(a, cp.array([1 << 50])).item() == 7

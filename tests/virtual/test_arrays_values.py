@@ -26,7 +26,7 @@ def sample(dtype: str, shape: tuple[int, ...] = (3, 4), seed: int = 0) -> np.nda
 
 
 def same(result: Any, expected: Any) -> None:
-    """A device result equals NumPy's in type, shape and every bit that is a number."""
+    """Check that a device result equals NumPy's in type, shape and values."""
     assert isinstance(result, cp.ndarray), type(result)
     expected = np.asarray(expected)
     assert result.dtype == expected.dtype
@@ -41,7 +41,7 @@ greater logical_and logical_or arctan2 hypot copysign fmax bitwise_and bitwise_x
 
 
 def agree(compute: Any, *hosts: np.ndarray[Any, Any]) -> None:
-    """`compute` of device arrays equals `compute` of NumPy arrays; both refuse the same dtypes."""
+    """Check that `compute` agrees for device and NumPy arrays, and refuses the same dtypes."""
     devices = [cp.array(host) for host in hosts]
     try:
         expected = compute(np, *hosts)

@@ -41,7 +41,7 @@ PROGRAMS = st.lists(ACTIONS, min_size=5, max_size=40)
 
 
 class Reference:
-    """In-order queues, the legacy stream's rule, events, engines with a capacity of 1."""
+    """A simple scheduler: in-order queues, the legacy stream's rule, events, engines with a capacity of 1."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -85,7 +85,7 @@ class Reference:
 
 
 class Streams:
-    """The same actions by `cp.cuda`."""
+    """The same actions on the virtual GPU."""
 
     def __init__(self) -> None:
         self.machine = Machine([device_info("A100")])
@@ -143,7 +143,7 @@ def test_work_runs_when_the_reference_says(program: list[Any]) -> None:
 @given(PROGRAMS)
 @example([("work", 2, "DtoD", 1000, 1.0), ("follow", 0, 0), ("work", 1, "DtoD", 1000, 1.0)])
 def test_operations_follow_what_the_reference_says(program: list[Any]) -> None:
-    """Names of operations that must have ended, each directly or through others, exactly."""
+    """``after`` of an operation, with all that those follow, is exactly what must have ended before."""
     previous = slot._slot.machine
     try:
         streams = Streams()
@@ -186,7 +186,7 @@ NODES = st.one_of(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(NODES, min_size=5, max_size=30))
 def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -> None:
-    """Its edges mean the same order as the streams' work and events, and its launch gives the same arrays."""
+    """Its edges give the same order as streams and events, and its launch the same arrays."""
     previous = slot._slot.machine
     slot.use(Machine([device_info("A100")]))
     try:
@@ -238,7 +238,7 @@ def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -
 
 
 def test_an_engine_forgets_old_work_but_never_overlaps_it() -> None:
-    """Of more pieces than it keeps, the older half only bounds from below when the next may start."""
+    """Above its capacity, the older half only bounds the next start from below."""
     engine = Engine()
     capacity = 256
 

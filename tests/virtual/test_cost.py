@@ -32,8 +32,8 @@ def h200() -> Iterator[Machine]:
     yield from fresh("H200")
 
 
-def made(text: str) -> Any:
-    """An argument from ``float32[4,4]`` (zeros) or ``int32=7``."""
+def argument_of(text: str) -> Any:
+    """Return the argument for ``float32[4,4]`` (zeros) or ``int32=7``."""
     if text.endswith("]"):
         dtype, shape = text[:-1].split("[")
         return cp.zeros(tuple(int(n) for n in shape.split(",")), dtype)
@@ -48,7 +48,7 @@ def dims(text: str) -> tuple[int, int, int]:
 
 def modelled_ns(machine: Machine, code: str, row: list[str]) -> float:
     kernel, grid, block, args, _ = row
-    passed = tuple(made(text) for text in args.split()) if args != "-" else ()
+    passed = tuple(argument_of(text) for text in args.split()) if args != "-" else ()
     launch = Launch.of(cp.RawKernel(code, kernel), dims(grid), dims(block), passed)
     return VirtualBackend(machine).prepared(launch).run().duration_ns
 
@@ -72,7 +72,6 @@ def test_kernel_times_are_those_of_an_h200(h200: Machine) -> None:
 
 
 def test_the_model_ranks_kernels_as_the_h200_does(h200: Machine) -> None:
-    """Which variant is faster is what a learner compares."""
     code = (DATA / "timed_kernels.cu").read_text()
     table = {(row[0], row[1]): row for row in rows("h200_times.tsv")}
     for fast, slow in (

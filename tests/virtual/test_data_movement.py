@@ -30,13 +30,13 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not ins
 
 
 def modelled_ns(machine: Machine, call: Callable[[], object]) -> int:
-    """Modelled time of the one kernel, or copy, that a call gives the device."""
+    """Return the modelled time of the kernel or copy that a call submits."""
     call()
     return machine.current_device.work.log[-1].duration_ns
 
 
 def mapped(host: np.ndarray[Any, Any]) -> Any:
-    """A device array over page-locked host memory."""
+    """Return a device array over page-locked host memory."""
     memory = cp.cuda.UnownedMemory(host.ctypes.data, host.nbytes, host)
     return cp.ndarray(host.shape, host.dtype, cp.cuda.MemoryPointer(memory, 0))
 
@@ -241,7 +241,7 @@ def test_invalid_registrations_and_handles(
 
 
 def by_hand(script: list[tuple[str, int, int]], pages: int, read_mostly: bool) -> list[tuple[int, int, int]]:
-    """The rules for one page, applied page after page."""
+    """Apply the rules for one page to one page after another."""
     device = set[int]()
     host = set[int]()
     moves = []
@@ -402,7 +402,7 @@ extern "C" __global__ void every(float* x, int n, int step) {
 
 
 def modelled_us(machine: Machine) -> dict[str, float]:
-    """What every way to 64 MiB takes, under the names that the recording has."""
+    """Return the modelled times of all accesses to 64 MiB, under the recording's names."""
     n = np.int32(16 << 20)
     module = cp.RawModule(code=KERNELS)
     twice = module.get_function("twice")

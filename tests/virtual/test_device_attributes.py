@@ -72,7 +72,7 @@ ODD = replace(
 
 @pytest.mark.parametrize("info", [*map(device_info, names()), ODD], ids=[*names(), "odd"])
 def test_a_device_record_can_be_read_back_from_its_attributes(info: DeviceInfo) -> None:
-    """What `gpulab.real.device` reads of a GPU is what the record of that GPU holds."""
+    """As `gpulab.real.device` reads a GPU."""
     values = {known.number: known.of(info) for known in ATTRIBUTES}
     read = info_fields(values.get)
     lost = {"memory_clock_mhz", "boost_clock_mhz", "copy_engines"} - {

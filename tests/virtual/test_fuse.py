@@ -31,7 +31,7 @@ TOLERANCE = {"f2": 2e-3, "f4": 2e-6, "c8": 5e-6}
 
 
 def operands(dtype: str) -> tuple[Any, Any]:
-    """Pairs of all interesting values of a type with each other."""
+    """Return all pairs of interesting values of a type."""
     if dtype == "?":
         values: list[Any] = [False, True]
     elif dtype[0] == "u":
@@ -48,7 +48,7 @@ def operands(dtype: str) -> tuple[Any, Any]:
 
 
 def defined(name: str, dtype: str) -> bool:
-    """Whether NumPy has the function for the type, with a loop that `fuse` has an expression for."""
+    """Return whether NumPy has a loop for the type for which `fuse` has an expression."""
     function = getattr(np, name)
     try:
         loop = function.resolve_dtypes((*(np.dtype(dtype),) * function.nin, None))

@@ -248,7 +248,7 @@ def test_wrong_definitions_and_calls_are_refused(make: Any, error: Any, message:
     ],
 )
 def test_errors_name_the_remedy(make: Any, error: Any, remedy: str) -> None:
-    """Beyond CuPy's messages, and where CuPy reads memory that is not the array's."""
+    """Also where CuPy would read memory outside of the array."""
     with pytest.raises(error, match=remedy):
         make()
 

@@ -50,7 +50,7 @@ def captured(work: Callable[[Any], object], stream: Any = None) -> Any:
 
 
 def nodes_of(dot: str) -> dict[int, str]:
-    """Number -> what is on the node's second line."""
+    """Return the label of each node by its number."""
     return {int(n): label for n, label in re.findall(r'label="(\d+)\n([^\n"]*)', dot)}
 
 
@@ -337,7 +337,7 @@ class TestMemoryNodes:
 
 
 def test_a_graph_draws_on_from_a_generator() -> None:
-    """CuPy's generators are kernels; only cuRAND, behind ``cp.random.rand``, stays out."""
+    """CuPy's generators are kernels; only cuRAND (``cp.random.rand``) cannot be captured."""
     generator = cp.random.default_rng(5)
     results = []
     graph = captured(lambda _: results.append(generator.random(1000)))
@@ -480,7 +480,7 @@ def test_the_call_that_lost_the_graph_is_named(spoil: Any, called: str) -> None:
 
 @pytest.mark.parametrize("rejoins", [True, False])
 def test_a_stream_that_joined_a_capture_may_go_out_of_scope(rejoins: bool) -> None:
-    """As on an H200: the graph has its work, if the origin waits for it."""
+    """As on an H200: its work is in the graph if the origin waits for it."""
 
     def fork(origin: Stream, x: Any) -> None:
         joined = Stream(non_blocking=True)
@@ -771,7 +771,7 @@ class TestByHandle:
 
 class TestDot:
     def test_text_is_cudas(self, add: Any) -> None:
-        """Word for word what CUDA 13.0 wrote for such a graph, but for the graph's number."""
+        """CUDA 13.0's text for this graph, except the graph's number."""
         x = cp.zeros(32, cp.float32)
         y = cp.zeros(32, cp.float32)
         other = Stream(non_blocking=True)
@@ -853,7 +853,7 @@ class TestPrice:
 
     @staticmethod
     def uploaded(work: Callable[[Any], object]) -> Callable[[], None]:
-        """The launch of a graph that was launched before."""
+        """Return the launch function of an uploaded graph."""
         graph = captured(work)
         graph.upload()
         launch: Callable[[], None] = graph.launch

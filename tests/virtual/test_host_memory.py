@@ -16,7 +16,7 @@ V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with 64 GiB free and control groups of the test's own."""
+    """A machine with 64 GiB free and its own control groups."""
     monkeypatch.setattr(host, "_GROUP_ROOT", tmp_path)
     monkeypatch.setattr(host, "_GROUP_FILE", tmp_path / "self")
     memory = psutil.virtual_memory()

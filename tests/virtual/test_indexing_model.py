@@ -20,7 +20,7 @@ SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=4)
 
 @st.composite
 def arrays_and_keys(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], Any]:
-    """An array, in one of several layouts, and a key that fits its shape."""
+    """Draw an array in one of several layouts, and a key that fits its shape."""
     shape = draw(SHAPES)
     a = np.arange(np.prod(shape), dtype=draw(st.sampled_from(["i4", "f8", "u1"]))).reshape(shape)
     a = draw(st.sampled_from([a, a.T, a[::-1]]))
@@ -42,7 +42,7 @@ def arrays_and_keys(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], Any]:
 
 
 def on_device(key: Any) -> Any:
-    """The same key with its arrays on the device."""
+    """Return the key with its arrays on the device."""
     if isinstance(key, tuple):
         return tuple(on_device(part) for part in key)
     return cp.asarray(key) if isinstance(key, np.ndarray) else key

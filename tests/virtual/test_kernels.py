@@ -181,7 +181,7 @@ def test_dynamic_shared_memory_needs_opting_in() -> None:
 
 @pytest.mark.parametrize(("grid", "block"), [((0,), (32,)), ((-1,), (32,)), ((1, 0), (32, 0))])
 def test_sizes_below_one_count_as_one(grid: tuple[int, ...], block: tuple[int, ...]) -> None:
-    """CuPy passes max(1, size) on, so that a guarded kernel over no elements is harmless."""
+    """As in CuPy, so that a guarded kernel over no elements does nothing."""
     x = cp.arange(32, dtype=cp.float32)
     kernel("saxpy")(grid, block, (np.float32(2), x, x, 32))
     np.testing.assert_array_equal(x.get(), 3 * np.arange(32))
@@ -269,7 +269,7 @@ def test_wrong_arguments_of_kernels_and_modules(make: Any, error: type[Exception
 
 
 def test_attributes_have_cupys_names_and_values_of_an_h200() -> None:
-    """Values that CuPy printed for these kernels on an H200 do not depend on its register count."""
+    """Attributes that do not depend on the number of registers."""
     bounded = kernel("bounded").attributes
     static = kernel("is_static").attributes
     assert bounded["max_threads_per_block"] == 128

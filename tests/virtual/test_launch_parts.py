@@ -134,7 +134,7 @@ def test_a_cooperative_grid_is_resident_or_refused() -> None:
     ],
 )
 def test_threads_that_registers_and_bounds_allow(registers: int, bound: int | None, threads: int) -> None:
-    """65,536 registers, given to warps in units of 256, as many warps to each of four parts."""
+    """65,536 registers, allocated per warp in units of 256, with equal warps in four partitions."""
     resources = KernelResources(registers, 0, 0, 0, bound)
     assert compiled.max_threads_per_block(device_info("H200"), resources) == threads
 
@@ -143,7 +143,7 @@ def test_threads_that_registers_and_bounds_allow(registers: int, bound: int | No
 
 
 def _values(array: Any, like: Any) -> np.ndarray:
-    """What a kernel reads at an argument's address: its bytes as `like` has them, if it is contiguous."""
+    """Return the bytes at a contiguous argument's address with the dtype and shape of `like`."""
     raw = array.get().tobytes()[: like.nbytes]
     return np.frombuffer(raw, like.dtype).reshape(like.shape)
 
@@ -211,7 +211,7 @@ def test_arrays_have_the_names_of_their_parameters() -> None:
 
 
 def test_the_source_of_a_raw_module_function_comes_from_its_pickle() -> None:
-    """As CuPy's functions of a RawModule have their name expressions."""
+    """CuPy's functions of a RawModule have their name expressions only there."""
 
     class Kernel:
         name = "twice<int>"
@@ -316,7 +316,7 @@ def test_resources_of_ptx_include_called_functions() -> None:
 
 
 def many_values(count: int) -> str:
-    """PTX of a kernel that holds so many values at once."""
+    """Return PTX of a kernel with so many live values."""
     loads = "".join(f"    ld.global.u32 %r{n}, [%rd1+{4 * n}];\n" for n in range(count))
     sums = "".join(f"    add.u32 %r0, %r0, %r{n};\n" for n in range(1, count))
     return f""".version 8.0

@@ -163,7 +163,7 @@ def test_random_allocations_never_overlap() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_device_heap_against_a_map_of_its_bytes(seed: int) -> None:
-    """First fit in units of 16 bytes, by looking at every unit; freed neighbours become one again."""
+    """First fit in units of 16 bytes; freed neighbours merge."""
     rng = np.random.default_rng(seed)
     base = 4096
     units = 64

@@ -42,7 +42,7 @@ def cp(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def host(address: int, count: int, kind: Any = ctypes.c_float) -> Any:
-    """The host's own view of an address."""
+    """Return the host's view of an address."""
     return np.ctypeslib.as_array((kind * count).from_address(address))
 
 
@@ -169,7 +169,7 @@ def test_copies_call_managed_memory_host_or_device(cp: Any) -> None:
 
 
 def test_more_managed_memory_than_is_free_is_refused(machine: Any) -> None:
-    """On the virtual GPU only: a real one would take it and may hang."""
+    """On the virtual GPU only, because a real one may hang."""
     import virtualgpu.cp as cp
 
     runtime = cp.cuda.runtime
@@ -188,7 +188,7 @@ def test_more_managed_memory_than_is_free_is_refused(machine: Any) -> None:
 
 
 def figures(cp: Any, pool: int | None = None) -> tuple[int, ...]:
-    """Reserved (MiB) and used bytes."""
+    """Return reserved MiB and used bytes."""
     runtime = cp.cuda.runtime
     pool = pool or runtime.deviceGetDefaultMemPool(0)
     return (
@@ -424,7 +424,7 @@ def test_memory_held_by_an_async_pool_is_not_available_to_others(cp: Any) -> Non
 
 
 class Own:
-    """Two functions over cudaMalloc that write down how they are called."""
+    """Two functions over cudaMalloc that log their calls."""
 
     def __init__(self, cp: Any) -> None:
         self.calls: list[tuple[str, int, int]] = []

@@ -16,7 +16,7 @@ CALLBACKS = [f"{what}_{when}process" for what in ("alloc", "malloc", "free") for
 
 
 class Recorder(MemoryHook):
-    """Writes down every call with the pool's numbers at that moment."""
+    """A hook that logs every call with the pool's used and total bytes."""
 
     def __init__(self, name: str = "recorder", log: list[Any] | None = None) -> None:
         self.name = name

@@ -16,7 +16,7 @@ FIXTURE = Path(__file__).parent / "data" / "cuda_occupancy.tsv"
 
 
 def device_of(capability: tuple[int, int]) -> DeviceInfo:
-    """Any device, given another architecture's limits."""
+    """Return a device with an architecture's limits."""
     arch = arch_limits(capability)
     return dataclasses.replace(
         device_info("A100"),
@@ -85,7 +85,7 @@ def test_worked_by_hand(
 
 
 def blocks_by_placing(info: DeviceInfo, threads: int, registers: int, shared: int) -> int:
-    """Put warps of one block after another into four partitions until something is full."""
+    """Place the warps of blocks into four partitions until one is full."""
     warps = (threads + 31) // 32
     register_units = (registers * 32 + 255) // 256
     free_units = [info.registers_per_sm // 4 // 256] * 4
@@ -125,7 +125,7 @@ def test_refuses_nonsense() -> None:
 
 
 def test_an_sm_of_6_0_has_two_partitions() -> None:
-    """GP100's SM is two processing blocks, every other SM since Maxwell four (whitepapers)."""
+    """GP100's SM has two processing blocks, every other SM since Maxwell has four (whitepapers)."""
     partitions = {
         arch.compute_capability: partitions_per_sm(arch.compute_capability) for arch in ARCHITECTURES
     }

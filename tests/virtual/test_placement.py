@@ -13,7 +13,7 @@ Times = npt.NDArray[np.float64]
 
 
 def simulate(durations: Times, sm_count: int, blocks_per_sm: int, dispatch_ns: float) -> tuple[Times, Times]:
-    """The same rule, written as a scan over all slots for every block."""
+    """Apply the same rule by a scan over all slots for every block."""
     free = [0.0] * (sm_count * blocks_per_sm)
     starts = []
     ends = []
@@ -29,7 +29,7 @@ def simulate(durations: Times, sm_count: int, blocks_per_sm: int, dispatch_ns: f
 
 
 def busiest(sm: npt.NDArray[np.int32], start: Times, end: Times, sm_count: int) -> int:
-    """Largest number of blocks on one SM at the same time, times taken as equal within 10 ps."""
+    """Return the largest number of simultaneous blocks on one SM, within 10 ps."""
     most = 0
     for number in range(sm_count):
         is_on_sm = sm == number
@@ -61,7 +61,7 @@ def test_equal_durations_give_clean_waves() -> None:
 
 
 def test_short_blocks_wait_for_the_distributor() -> None:
-    """Blocks of no length start one dispatch interval apart, however many slots are free."""
+    """They start one dispatch interval apart, however many slots are free."""
     _, start, _ = place_blocks(np.full(10_000, 1.0), 132, 8, 0.6)
     np.testing.assert_allclose(np.diff(np.sort(start)), 0.6, atol=1e-6)
 

@@ -33,7 +33,7 @@ def state(pool: MemoryPool) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_memory_of_an_array_that_dies_in_a_cycle_comes_back_whole(others: int) -> None:
-    """As an array does that the frames of an exception hold."""
+    """As with an array in the frames of an exception."""
     alive = [cp.zeros(1) for _ in range(others)]
     pool = cp.get_default_memory_pool()
 
@@ -70,7 +70,7 @@ def test_arenas_belong_to_streams(pool: MemoryPool) -> None:
 
 
 def test_each_thread_has_an_arena_for_its_per_thread_default_stream(pool: MemoryPool) -> None:
-    """CuPy tells them apart, though they have one handle."""
+    """As in CuPy, although all have the same handle."""
 
     def use() -> int:
         with cp.cuda.Stream.ptds:

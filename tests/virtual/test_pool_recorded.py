@@ -66,7 +66,7 @@ DIFFERENT = {
 
 @pytest.fixture(autouse=True)
 def h200() -> Iterator[Machine]:
-    """A virtual H200, of the recorded one's memory."""
+    """A virtual H200 with the memory of the recorded one."""
     assert device_info("H200").memory_bytes == CAPACITY
     yield from fresh("H200")
 
@@ -78,7 +78,7 @@ def recorded(kind: str) -> list[Rows]:
 
 @pytest.fixture
 def no_garbage_collection() -> Iterator[None]:
-    """Programs say when garbage is collected."""
+    """The programs themselves collect garbage."""
     gc.disable()
     yield
     gc.enable()
@@ -95,7 +95,7 @@ def same(result: Rows, expected: Rows) -> bool:
 
 @pytest.mark.usefixtures("no_garbage_collection")
 def test_memory_pool() -> None:
-    """Used and total bytes, free blocks, limit, calls of the device, and where each block lies."""
+    """Used and total bytes, free blocks, limit, calls of the device, and each block's place."""
     count = RECORDED["pool"]["count"]
     assert count >= 1000
     assert differing_programs("pool", (pool_programs.run(cp, seed, CAPACITY) for seed in range(count))) == []
@@ -103,7 +103,7 @@ def test_memory_pool() -> None:
 
 @pytest.mark.usefixtures("no_garbage_collection")
 def test_memory_pool_with_equal_free_blocks() -> None:
-    """Which block CuPy takes then depends on the host's memory; the figures rarely do."""
+    """CuPy's choice then depends on the host's memory, and the numbers rarely on the choice."""
     results = [
         pool_programs.run(cp, TIES_FROM + k, CAPACITY, ties=True) for k in range(RECORDED["ties"]["count"])
     ]
@@ -143,7 +143,7 @@ def test_the_programs_contain_every_kind_of_step() -> None:
 
 
 def parts(told: str) -> dict[str, str]:
-    """What a case said, by the names of its parts."""
+    """Split the text of a case into its named parts."""
     pieces = re.split(r" \| (?=[\w*{'\"-][^|:]*?: )", told)
     named = [part.partition(": ") for part in pieces]
     return {name.lstrip("(\"'"): text for name, _, text in named} if len(pieces) > 1 else {"": told}
@@ -163,7 +163,7 @@ def test_unusual_calls_have_the_recorded_results(name: str) -> None:
 
 
 def test_public_names() -> None:
-    """All of CuPy's names are there, on the class or on what it makes."""
+    """All of CuPy's names exist, on the class or on an instance."""
     cuda = cp.cuda
     instances = [
         cuda.alloc(1).mem,

@@ -64,7 +64,7 @@ WORKS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(WORKS)
 def test_the_plan_equals_a_step_by_step_clock(given_works: list[Any]) -> None:
-    """Kernels that fill the device, wave by wave, in turns as the rule says."""
+    """For kernels that fill the device, simulated wave by wave."""
     works = [
         work(
             n,
@@ -113,7 +113,7 @@ RESIDENT_BLOCKS = 8 * 108  # of 256 threads on an A100
 
 
 def submit(stream: Any, blocks: int, us: float) -> None:
-    """Submit modelled work, as a kernel of so many blocks that takes so long."""
+    """Submit the model of a kernel with so many blocks and microseconds."""
     stream.enqueue(
         "CONCURRENT_KERNEL",
         "spin",
@@ -197,7 +197,7 @@ class TestUrgentStreams:
     def test_a_long_backlog_is_planned_piece_by_piece(
         self, machine: Machine, monkeypatch: pytest.MonkeyPatch, block_count: int
     ) -> None:
-        """What was planned for good keeps its place, and nothing that comes later runs over it."""
+        """Finally planned work keeps its place, and later work does not overlap it."""
         monkeypatch.setattr("virtualgpu.model.clock._MOST_PENDING", 7)
         streams = [cp.cuda.Stream(non_blocking=True, priority=p) for p in (0, -1)]
         marks = []

@@ -155,7 +155,7 @@ class Stream:
             self.device_id = device_id
 
     def wait_event(self) -> None:
-        """As CuPy's."""
+        """As in CuPy."""
 
 
 class Model:

@@ -52,7 +52,7 @@ def traits() -> str:
 
 
 def test_architectures_are_those_of_cccl() -> None:
-    """NVIDIA's CUDA C++ Core Libraries carry the table of the programming guide as code."""
+    """NVIDIA's CUDA C++ Core Libraries contain the programming guide's table as code."""
     text = traits()
     compared = 0
     common = dict(re.findall(r"__traits\.(\w+)\s*=\s*([^;]+);", text.split("template <arch_id")[0]))

@@ -33,7 +33,7 @@ def recorded(machine: Machine, work: Any) -> Timeline:
 
 
 def call_of(timeline: Timeline, text: str) -> HostCall:
-    """The one call made by the line of this test that holds `text`."""
+    """Return the only call of the test's line that contains `text`."""
     calls = [c for c in timeline.calls if c.source is not None and text in c.source.text]
     assert len(calls) == 1
     return calls[0]

@@ -28,7 +28,7 @@ def header() -> str:
 
 
 def value_in(text: str, name: str) -> int:
-    """What the header says of a member of an enumeration or a macro."""
+    """Return the value of an enumeration's member or a macro in the header."""
     number = r"(?:\(\w+\))?\(?(?:\(\w+\))?(0x[0-9a-fA-F]+|\d+(?:\s*<<\s*\d+)?)"
     match = re.search(rf"\b{name}\s*=\s*{number}|#define\s+{name}\s+{number}", text)
     assert match, name

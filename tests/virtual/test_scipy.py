@@ -228,7 +228,7 @@ def test_vectorize_refuses_as_cupy_does() -> None:
 
 
 def test_small_tables_may_lie_on_the_host() -> None:
-    """CuPy copies footprints, structures and matrices; weights it refuses."""
+    """CuPy copies footprints, structures and matrices, and refuses weights."""
     module = ours("ndimage")
     scipy_module = scipy("ndimage")
     image = cp.asarray(IMAGE)

@@ -87,7 +87,7 @@ class TestStreams:
 
     @pytest.mark.parametrize("first", [cp.cuda.Stream.null, cp.cuda.Stream.ptds], ids=["null", "ptds"])
     def test_the_end_of_a_block_restores_the_stream_of_the_enclosing_block(self, first: Any) -> None:
-        """As CuPy has it (cupy#5143): at the end of the outermost one the default stream."""
+        """As in CuPy (cupy#5143); the outermost block restores the default stream."""
         one, other, inner = (cp.cuda.Stream() for _ in range(3))
         first.use()
         with one:

@@ -16,7 +16,7 @@ PACKAGE = Path("/a/package")
 
 
 def function(name: str, path: str, body: str = "return f()") -> Callable[..., Any]:
-    """``def name(f)`` as it were in a file."""
+    """Return a function ``name(f)`` that seems to be in a file."""
     namespace: dict[str, Any] = {}
     exec(compile(f"def {name}(f=None):\n    {body}", path, "exec"), namespace)
     result: Callable[..., Any] = namespace[name]
@@ -37,7 +37,7 @@ catches = function(
 
 
 def called(*functions: Callable[..., Any]) -> BaseException:
-    """What comes out of functions that call each other."""
+    """Return the error of functions that call each other."""
 
     call: Callable[..., Any] = functions[-1]
     for outer in reversed(functions[:-1]):
