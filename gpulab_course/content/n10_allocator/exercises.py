@@ -183,7 +183,7 @@ def scaled(x: Any) -> Any:
     return y
 
 
-def scaled_at_length(x: Any) -> Any:
+def scaled_naive(x: Any) -> Any:
     """Scale numbers to -1 to 1 with a new array for each step (naive version)."""
     cp = session.cp()
     low = x.min()
@@ -200,7 +200,7 @@ SCALE = ProgramExercise(
     "scaled",
     scale_case,
     scaled,
-    scaled_at_length,
+    scaled_naive,
     kind="repair",
     level="warm-up",
     sizes=scale_sizes,
@@ -282,7 +282,7 @@ def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
     return results
 
 
-def tops_as_given(x: Any, starts: tuple[int, ...], n: int) -> Any:
+def tops_in_freed_memory(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """Compute the windows' maxima as in the exercise: results are allocated in memory that was just freed."""
     cp = session.cp()
     results = []
@@ -353,7 +353,7 @@ def both(x: Any) -> Any:
     return y, z
 
 
-def both_as_given(x: Any) -> Any:
+def both_freed_early(x: Any) -> Any:
     """Run both paths as in the exercise: `doubled` is freed while the side stream reads it."""
     cp = session.cp()
     main_stream = cp.cuda.get_current_stream()
@@ -473,7 +473,7 @@ def attend(h: Any) -> Any:
     return out
 
 
-def attend_at_once(h: Any) -> Any:
+def attend_naive(h: Any) -> Any:
     """Compute attention with all scores at once and a new array for each step (naive version)."""
     cp = session.cp()
     scores = h @ h.T * np.float32(h.shape[1] ** -0.5)
@@ -487,7 +487,7 @@ ROWS_AT_A_TIME = ProgramExercise(
     "attend",
     rows_case,
     attend,
-    attend_at_once,
+    attend_naive,
     sizes=rows_sizes,
     checked=True,
     budgets=(

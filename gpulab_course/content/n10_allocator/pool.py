@@ -248,8 +248,8 @@ def drive(make_pool: Callable[[Any], Any], requests: tuple[Request, ...]) -> lis
     Returns
     -------
     list
-        For the making of both, and then for each request: what was raised, or nothing; what was returned; and
-        the calls of that pool's driver meanwhile. `pool_rules` looks at them.
+        One entry for the construction of each pool and for each request: the error text, which may be empty,
+        the returned value, and the driver calls in the meantime. `pool_rules` checks them.
     """
     drivers = Driver(1 << 40), Driver(1 << 44)
     log: list[tuple[Any, ...]] = []

@@ -98,7 +98,7 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
     Raises
     ------
     NotYet
-        For the first thing that a pool may not do.
+        For the first violation of a rule.
     """
     if not isinstance(log, list | tuple) or not all(
         isinstance(entry, tuple) and len(entry) == 3 for entry in log

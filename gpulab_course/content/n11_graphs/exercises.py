@@ -120,7 +120,7 @@ def relax(x: Any, rounds: int, one_round: Any) -> Any:
     return x
 
 
-def relax_eagerly(x: Any, rounds: int, one_round: Any) -> Any:
+def relax_naive(x: Any, rounds: int, one_round: Any) -> Any:
     """Launch three kernels per round (naive version)."""
     for _ in range(rounds):
         one_round(x)
@@ -293,7 +293,7 @@ def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
     return results
 
 
-def branches_in_line(inputs: Any, left: Any, right: Any, join: Any) -> Any:
+def branches_naive(inputs: Any, left: Any, right: Any, join: Any) -> Any:
     """Capture one branch after the other (naive version)."""
     cp = session.cp()
     x, left_result, right_result, result = (inputs[0].copy() for _ in range(4))
@@ -408,7 +408,7 @@ EXERCISES = (
         "relax",
         replay_case,
         relax,
-        relax_eagerly,
+        relax_naive,
         level="warm-up",
         sizes=replay_sizes,
         budgets=(
@@ -464,7 +464,7 @@ EXERCISES = (
         "branches",
         fork_case,
         branches,
-        branches_in_line,
+        branches_naive,
         sizes=fork_sizes,
         budgets=(
             _ONE_GRAPH,

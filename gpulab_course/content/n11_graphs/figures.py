@@ -89,9 +89,9 @@ def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking:
     Parameters
     ----------
     work
-        Called with the stream, which is current.
+        A function that is called with the stream, which is current.
     mode
-        Of the capture: ``"global"``, ``"thread-local"`` or ``"relaxed"``, CuPy's.
+        The mode of the capture: ``"global"``, ``"thread-local"`` or ``"relaxed"`` (CuPy's default).
     blocking
         Whether the stream and the legacy default stream wait for each other.
 

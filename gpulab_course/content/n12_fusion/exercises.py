@@ -61,7 +61,7 @@ def _affine(x: Any, factors: Any, offsets: Any) -> ProgramCase:
     return ProgramCase((x, factors, offsets), near, True, label, place="device", unchanged=True)
 
 
-def affine_far(random_data: Draw, size: Any) -> ProgramCase:
+def affine_extremes(random_data: Draw, size: Any) -> ProgramCase:
     """Draw values of every magnitude in each column, with an infinity and NaN among them."""
     magnitudes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
     values = random_data.rng.permutation([*magnitudes, *-magnitudes, 0.0, -0.0, 1e-20, np.inf, np.nan])
@@ -69,7 +69,7 @@ def affine_far(random_data: Draw, size: Any) -> ProgramCase:
     return _affine((values[:, None] / factors).astype(np.float32), factors, np.zeros(size[1], np.float32))
 
 
-def affine_flat(random_data: Draw, size: Any) -> ProgramCase:
+def affine_zeros(random_data: Draw, size: Any) -> ProgramCase:
     """Draw columns whose factor or offset, or both, are 0."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     return _affine(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
@@ -83,7 +83,7 @@ def affine_gelu(x: Any, factors: Any, offsets: Any) -> Any:
     return kernel(x, factors, offsets)
 
 
-def affine_at_length(x: Any, factors: Any, offsets: Any) -> Any:
+def affine_naive(x: Any, factors: Any, offsets: Any) -> Any:
     """Compute the layer with one pass per operation (naive version)."""
     cp = session.cp()
     values = x * factors + offsets
@@ -151,7 +151,7 @@ def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw
     return make_case
 
 
-def largest_flat(value: float) -> Callable[[Draw, Any], ProgramCase]:
+def largest_uniform(value: float) -> Callable[[Draw, Any], ProgramCase]:
     """Return a function that makes cases in which all numbers are equal."""
     return lambda random_data, n: _largest(np.full(n, value, np.float32), abs(value))
 
@@ -164,7 +164,7 @@ def largest(x: Any) -> Any:
     return kernel(x)
 
 
-def largest_at_length(x: Any) -> Any:
+def largest_naive(x: Any) -> Any:
     """Store the absolute values and compute their maximum (naive version)."""
     cp = session.cp()
     return cp.abs(x).max() if x.size else cp.zeros((), cp.float32)
@@ -525,10 +525,10 @@ class Step:
 def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
     """Return the steps of each kernel: a step joins the previous one unless a rule forbids it (reference).
 
-    Rules: a product is alone. A kernel holds maps and at most one reduction. What a reduction gives is not
-    there before the kernel's end, so that nothing in the same kernel reads it. What is reduced in a kernel,
-    and needed outside, would have to be stored by it, and a reduction's kernel stores its result alone: in
-    place neither. What a shift reads is no other thread's work of the same kernel, by whatever name.
+    A product has its own kernel. Any other kernel has maps, shifts and at most one reduction. The result of a
+    reduction is complete only at the end of its kernel, so no step of that kernel reads it. A kernel with a
+    reduction stores only its result, so no other value of it is needed later, and it changes nothing in
+    place. A shift does not read elements that other threads of the same kernel write, under any name.
     """
     return [[step.name for step in group] for group in _groups(steps)]
 
@@ -687,13 +687,13 @@ EXERCISES = (
         "fused_gelu",
         affine_case,
         affine_gelu,
-        affine_at_length,
+        affine_naive,
         level="warm-up",
         kind="repair",
         sizes=affine_sizes,
         table=(
-            Row("values of every size, ∞ and NaN", affine_far, ((27, 5), (27, 70))),
-            Row("factors and offsets of 0", affine_flat, ((9, 4),)),
+            Row("values of every size, ∞ and NaN", affine_extremes, ((27, 5), (27, 70))),
+            Row("factors and offsets of 0", affine_zeros, ((9, 4),)),
             Row("no rows", affine_case, ((0, 7),)),
         ),
         budgets=(
@@ -724,12 +724,12 @@ EXERCISES = (
         "largest",
         largest_case,
         largest,
-        largest_at_length,
+        largest_naive,
         sizes=largest_sizes,
         table=(
-            Row("0 and −0 throughout", largest_flat(-0.0), (40,)),
-            Row("all equal, below 0", largest_flat(-2.5), (1, 700)),
-            Row("all tiny", largest_flat(1e-30), (300,)),
+            Row("0 and −0 throughout", largest_uniform(-0.0), (40,)),
+            Row("all equal, below 0", largest_uniform(-2.5), (1, 700)),
+            Row("all tiny", largest_uniform(1e-30), (300,)),
             Row("the largest float, below 0", largest_of(-3.4e38, expected=3.4e38), (50, 1000)),
             Row("−∞", largest_of(-np.inf, index=-1, expected=np.inf), (1, 33, 3000)),
             Row("∞", largest_of(np.inf, index=5, expected=np.inf), (33,)),
@@ -738,7 +738,7 @@ EXERCISES = (
             Row("NaN before ∞", largest_of(np.nan, np.inf, index=7, expected=np.nan), (64, 1500)),
             Row("NaN after −∞", largest_of(-np.inf, np.nan, index=7, expected=np.nan), (64, 1500)),
             Row("NaN below 0", largest_of(-np.nan, np.nan, index=3, expected=np.nan), (64,)),
-            Row("NaN throughout", largest_flat(np.nan), (40,)),
+            Row("NaN throughout", largest_uniform(np.nan), (40,)),
         ),
         budgets=(
             Budget("launches", "Map and reduce in one kernel: absolute values need no memory.", most=1),

@@ -2,17 +2,16 @@ r"""Sizes of rounding errors: typical ones, as steps of a random walk, and the l
 
 With u the unit roundoff of a format (half the distance from 1 to the next number):
 
-- One rounding of s is off by something between -ulp(s) / 2 and ulp(s) / 2, ulp(s) the distance of s's
-  neighbours. If it is evenly spread, its RMS is ulp(s) / sqrt(12) (Widrow and Kollar, *Quantization Noise*,
-  Cambridge 2008).
+- The error of rounding s is between -ulp(s) / 2 and ulp(s) / 2, where ulp(s) is the distance of s's
+  neighbours. If it is uniformly distributed, its RMS is ulp(s) / sqrt(12) (Widrow and Kollar, *Quantization
+  Noise*, Cambridge 2008).
 - A sum of n numbers, one after the other, is rounded n - 1 times, at each partial sum s_i. If these errors
-are
-  independent, their squares add up: RMS^2 = sum over i of E[ulp(s_i)^2] / 12 (a random walk: Wilkinson 1963;
-  Higham and Mary, *A new approach to probabilistic rounding error analysis*, SIAM J. Sci. Comput. 41, 2019).
-- At worst they all go the same way: \\|error\\| <= (n - 1) u sum \\|x_i\\|, and n u sum \\|x_i y_i\\| for a
-product of
-  vectors (Jeannerod and Rump, *Improved error bounds for inner products in floating-point arithmetic*, SIAM
-  J. Matrix Anal. Appl. 34, 2013).
+  are independent, their squares add up: RMS^2 = sum over i of E[ulp(s_i)^2] / 12 (a random walk: Wilkinson
+  1963; Higham and Mary, *A new approach to probabilistic rounding error analysis*, SIAM J. Sci. Comput. 41,
+  2019).
+- In the worst case all errors have the same sign: \\|error\\| <= (n - 1) u sum \\|x_i\\|, and
+  n u sum \\|x_i y_i\\| for a product of vectors (Jeannerod and Rump, *Improved error bounds for inner
+  products in floating-point arithmetic*, SIAM J. Matrix Anal. Appl. 34, 2013).
 
 The expectation over partial sums that are normally distributed is exact, a sum over powers of two.
 """
@@ -54,12 +53,12 @@ def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1
     Parameters
     ----------
     n
-        How many numbers.
+        The number of summands.
     number_format
         The format to which each partial sum is rounded.
     mean, spread
-        Of the numbers, independent of each other; partial sums have the mean i mean and the standard
-        deviation sqrt(i) spread.
+        The mean and the standard deviation of the numbers, which are independent. Partial sums have the mean
+        i mean and the standard deviation sqrt(i) spread.
     """
     # Partial sums change slowly: a few hundred values of i represent their neighbours.
     bounds = np.unique(np.geomspace(2, n + 1, 400).astype(int)) if n > 400 else np.arange(2, n + 2)
@@ -83,11 +82,11 @@ def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
     Parameters
     ----------
     k
-        Products that are added up.
+        The number of products in a sum.
     inputs
-        What both matrices are rounded to: 2 E[ulp(x)^2] / 12 a product, relative to its mean square, 1.
+        The format of both matrices. It adds 2 E[ulp(x)^2] / 12 per product, relative to its mean square, 1.
     sums
-        What each partial sum is rounded to.
+        The format to which each partial sum is rounded.
     """
     input_error = k * 2 * mean_square_ulp(inputs) / 12
     return math.sqrt((input_error + walk_rms(k, sums) ** 2) / k)

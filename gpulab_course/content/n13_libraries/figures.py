@@ -40,7 +40,7 @@ def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
 def stops_at(number_format: Format) -> int:
     """Return the value at which a counter of this format stops: the first power of two that loses 1.
 
-    Below a power of two that still counts, numbers lie no further apart, so nothing in between stops.
+    Numbers below a power of two are at most as far apart as those above it, so only powers of two are tried.
     """
     exponent = 0
     while number_format.round(2**exponent + 1) != 2**exponent:
@@ -54,9 +54,9 @@ class Counters(View):
     Parameters
     ----------
     formats
-        Those to count in.
+        The formats of the counters.
     most
-        How many ones are added.
+        The number of additions.
     """
 
     def __init__(self, formats: Sequence[Format] = COUNTERS, most: int = 10_000) -> None:
@@ -190,7 +190,7 @@ class ErrorsAndSpeeds(View):
     Parameters
     ----------
     k
-        Products that are added up for each element whose error is told: one of those recorded.
+        The number of products per element in the recorded errors: one of the recorded lengths.
     """
 
     def __init__(self, k: int = 4096) -> None:

@@ -25,7 +25,7 @@ _MOST_BARS = 14
 def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
     """Run ``kernel(x, total, n)`` several times and return the totals.
 
-    On a virtual GPU each run has its blocks in another order; a real one has its own.
+    On a virtual GPU each run has another order of its blocks; a real GPU chooses the order itself.
     """
     cp = session.cp()
     results = []
@@ -43,9 +43,9 @@ class Roulette(View):
     Parameters
     ----------
     results
-        What each program gave, run after run.
+        The result of each run, by program.
     provenance
-        Where the results come from.
+        The provenance of the results.
     """
 
     def __init__(self, results: Mapping[str, Sequence[float]], provenance: Provenance) -> None:

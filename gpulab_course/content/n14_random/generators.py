@@ -28,12 +28,12 @@ def philox_words(
     Parameters
     ----------
     key
-        64 bits.
+        The key, of 64 bits.
     first, blocks
-        The first counter, of 64 bits, and how many.
+        The first counter, of 64 bits, and the number of counters.
     rounds, bumps, early, counter_bits
-        Mistakes to compute: other numbers of rounds, other steps of the key, steps before a round instead of
-        after it, fewer bits of the counter.
+        Known mistakes: another number of rounds, other increments of the key, increments before a round
+        instead of after it, a counter with fewer bits.
     """
     counters = np.uint64(first % 2**64) + np.arange(blocks, dtype=np.uint64)
     counters &= np.uint64(2**counter_bits - 1)

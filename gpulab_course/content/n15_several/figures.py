@@ -195,7 +195,7 @@ def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
     Raises
     ------
     RuntimeError
-        If a process ends early; all of them are ended then.
+        If a process ends early. All other processes are then ended.
     """
     choice = session.which_device()
     is_real = choice.kind == "cuda" and session.cp().cuda.runtime.getDeviceCount() >= ranks

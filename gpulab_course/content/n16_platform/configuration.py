@@ -42,7 +42,7 @@ def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | Non
     Raises
     ------
     GpulabError
-        If it ends with an error, or takes longer than `LIMIT_S` seconds.
+        If the process ends with an error or takes longer than `LIMIT_S` seconds.
     """
     choice = session.which_device()
     # Not by its number: a variable may hide the device, and then another one is used.

@@ -57,8 +57,8 @@ def _draw_works(rng: np.random.Generator, ridge: float) -> list[dict[str, Any]]:
     `ridge` is the number of operations per byte at which a card changes from memory-bound to compute-bound;
     some works are close to it, on either side.
 
-    The first does more operations than it moves bytes, and is held by memory all the same; the third has more
-    elements than 32 bits count.
+    The first work has more operations than bytes and is nevertheless memory-bound. The third has more than
+    2**32 elements.
     """
     m, n, k = (int(rng.integers(200, 5000)) for _ in range(3))
     long_shape = (int(rng.integers(50_000, 90_000)), int(rng.integers(90_000, 200_000)))
@@ -407,7 +407,7 @@ def _other_of_equals(m: Mistake) -> bool:
     return bool(is_valid.all() and (x[rows, m.found] == x[rows, m.wanted]).all())
 
 
-def _only_least(m: Mistake) -> bool:
+def _only_int_min_rows(m: Mistake) -> bool:
     """Return whether only rows are wrong that contain nothing but the least int."""
     return m.found is not None and m["cols"] > 0 and bool((m["x"].max(axis=1) == _INT_MIN)[m.wrong].all())
 
@@ -779,7 +779,7 @@ EXERCISES = (
             ),
             Advice(_equal_floats, "Two ints next to each other may be one float: compare them as ints."),
             Advice(
-                _only_least,
+                _only_int_min_rows,
                 "A row may be negative throughout, or nothing but the least int: its first counts.",
             ),
             Advice(_negative_rows, "A row may be negative throughout: 0 is not the least there is."),

@@ -228,7 +228,7 @@ _FIXED = ("grid", "launch")
 def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") -> Costs:
     """Compare the costs of a kernel for 17-capstone with a naive and a good one: modelled time, and counters.
 
-    The last column leaves out what the contract fixes: the grid of one block per head, and the launch.
+    The last column ignores the limits that the task fixes: the grid of one block per head, and the launch.
     """
     rows = []
     loads = {}

@@ -33,7 +33,7 @@ _PREDICT = (
 
 _SCALE = (
     Wrong("10-scale", "by less than 1", programs.by_what_there_is, "results", ""),
-    Wrong("10-scale", "as given", exercises.scaled_at_length, "counts", "in place"),
+    Wrong("10-scale", "as given", exercises.scaled_naive, "counts", "in place"),
     Wrong("10-scale", "changes its input", programs.changes_its_input, "results", "belongs to its caller"),
     Wrong("10-scale", "frees one step late", programs.deletes_too_late, "counts", "in place"),
     Wrong("10-scale", "one expression", programs.one_expression, "counts", "in place"),
@@ -64,7 +64,7 @@ _SCALE = (
 
 _SITS = "What stays sits in the middle"
 _FIT = (
-    Wrong("10-fit", "as given", exercises.tops_as_given, "results", _SITS),
+    Wrong("10-fit", "as given", exercises.tops_in_freed_memory, "results", _SITS),
     Wrong("10-fit", "empties the cache each time",
           programs.tops(kept_first=False, fixed_work=False, clean=True), "results", _SITS),
     Wrong("10-fit", "numbers of the host", programs.tops(host=True), "counts", "Nothing here needs the host"),
@@ -90,7 +90,7 @@ _FIT = (
 )
 
 _SIDE = (
-    Wrong("10-side", "as given", exercises.both_as_given, "hazards", "uses its memory again"),
+    Wrong("10-side", "as given", exercises.both_freed_early, "hazards", "uses its memory again"),
     Wrong("10-side", "the side stream does not wait", programs.both(wait_first=False), "hazards", ""),
     Wrong("10-side", "no join", programs.both(join=False), "hazards", ""),
     Wrong("10-side", "the host waits", programs.both(keep=False, host=True), "counts", "Nothing here needs"),
@@ -149,7 +149,7 @@ _POOL = (
 )
 
 _ROWS = (
-    Wrong("10-rows", "all at once", exercises.attend_at_once, "counts", "a block of rows at a time"),
+    Wrong("10-rows", "all at once", exercises.attend_naive, "counts", "a block of rows at a time"),
     Wrong("10-rows", "a new array each step", programs.attention(in_place=False), "counts", "in place"),
     Wrong("10-rows", "row by row", programs.attention(rows=1), "counts", "Take more rows at a time"),
     Wrong("10-rows", "half of the rows at once", programs.attention(rows=256), "counts", "block of rows"),

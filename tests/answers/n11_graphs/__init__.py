@@ -5,7 +5,7 @@ from tests.answers import Right, Wrong
 from tests.answers.n11_graphs import noises, programs
 
 _REPLAY = (
-    Wrong("11-replay", "eager", exercises.relax_eagerly, "counts", "one launch for three kernels"),
+    Wrong("11-replay", "eager", exercises.relax_naive, "counts", "one launch for three kernels"),
     Wrong("11-replay", "captures every round", programs.recaptures, "counts", "Capture once"),
     Wrong("11-replay", "never launches", programs.never_launches, "results", "launching the graph does"),
     Wrong("11-replay", "takes the capture for a round", programs.capture_is_a_round, "results", "capturing"),
@@ -92,7 +92,7 @@ _STATIC = (
 )
 
 _FORK = (
-    Wrong("11-fork", "one after the other", exercises.branches_in_line, "counts", "stand in one line"),
+    Wrong("11-fork", "one after the other", exercises.branches_naive, "counts", "stand in one line"),
     Wrong("11-fork", "the second stream never joins in", programs.branches(fork=False), "results", ""),
     Wrong(
         "11-fork",

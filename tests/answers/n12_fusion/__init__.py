@@ -13,7 +13,7 @@ from tests.answers.n12_fusion import answers
 
 _ONE = "One kernel"
 _ELEMENTWISE = (
-    Wrong("12-elementwise", "nine passes", exercises.affine_at_length, "counts", _ONE),
+    Wrong("12-elementwise", "nine passes", exercises.affine_naive, "counts", _ONE),
     Wrong("12-elementwise", "two kernels, and a temporary", answers.two_kernels, "counts", _ONE),
     Wrong("12-elementwise", "two kernels in one array", answers.in_its_result, "counts", _ONE),
     Wrong("12-elementwise", "broadcast in memory", answers.spread, "counts", ""),
@@ -46,7 +46,7 @@ _ELEMENTWISE = (
 )
 
 _MAXABS = (
-    Wrong("12-maxabs", "absolute values in memory", exercises.largest_at_length, "counts", "Map and reduce"),
+    Wrong("12-maxabs", "absolute values in memory", exercises.largest_naive, "counts", "Map and reduce"),
     Wrong("12-maxabs", "NaN is lost: max", answers.reduction(reduced="max(a, b)"), "results", "NaN"),
     Wrong("12-maxabs", "NaN is lost: fmaxf", answers.reduction(reduced="fmaxf(a, b)"), "results", "NaN"),
     Wrong("12-maxabs", "NaN is lost: a > b", answers.reduction(reduced="a > b ? a : b"), "results", ""),

@@ -42,7 +42,7 @@ def _argument_text(args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
     return f"{args[1:]} {sorted((name, value) for name, value in keywords.items() if name != 'x')}"
 
 
-class _Stopped(BaseException):
+class _Interrupt(BaseException):
     """An exception like Ctrl-C, which is not an `Exception`."""
 
 
@@ -93,7 +93,7 @@ def run_annotated(
     """Run layers with the answer, in its own process; return the profile's ranges and the true times."""
     cp = session.cp()
     barrier = threading.Barrier(threads) if threads > 1 else None
-    error = _Stopped if interrupted else LookupError
+    error = _Interrupt if interrupted else LookupError
     layers = _Layers(rounds, broken_layer, barrier, error)
     arrays = [cp.full(64, 0.3, cp.float32) for _ in range(threads)]
     for round_count in sorted(set(rounds)):  # compile the kernels
@@ -118,7 +118,7 @@ def run_annotated(
                     outcome["notes"].append("result")
                 if number == broken_layer:
                     outcome["notes"].append("swallowed")
-            except (LookupError, _Stopped) as exception:
+            except (LookupError, _Interrupt) as exception:
                 is_expected = number == broken_layer and type(exception) is error
                 if not is_expected or str(exception.args[0]) != "this layer has no weights":
                     raise

@@ -18,18 +18,18 @@ def gemm(
     ----------
     trans_a, trans_b
         ``"N"``: op(A) is A, with m rows and k columns. ``"T"``: op(A) is A's transpose, and A has k rows and
-        m columns. As for B, with k and n.
+        m columns. The same applies to B, with k rows and n columns.
     m, n, k
         Rows of C, columns of C, and the length of the sums.
     a, b, c
-        NumPy arrays of one dimension: memory from the matrix's first element on.
+        One-dimensional NumPy arrays that start at the matrix's first element.
     lda, ldb, ldc
-        Leading dimensions: elements from one column's begin to the next one's, at least its rows.
+        Leading dimensions: elements from the start of one column to the next, at least the number of rows.
 
     Raises
     ------
     ValueError
-        For what cuBLAS answers with CUBLAS_STATUS_INVALID_VALUE, and for memory that ends too early.
+        For arguments for which cuBLAS returns CUBLAS_STATUS_INVALID_VALUE, and for memory that is too short.
 
     Examples
     --------

@@ -371,7 +371,8 @@ def _behaviour(
 def _delays(rng: np.random.Generator, phase: int, smallest: float) -> tuple[float, ...]:
     """Return factors of a call's time: one of every four is disturbed, and never two of three in a row.
 
-    Which one goes by turns, so that no call is undisturbed for all kinds. The fastest is delayed most.
+    Its position in the group rotates, so that every call is disturbed for some kinds. The fastest candidate
+    is delayed most.
     """
     factors: list[float] = []
     for _ in range(20):

@@ -56,7 +56,7 @@ def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Out
     UntriedError
         If the kernel cannot be tried at all.
     ValueError
-        If the launch is not one.
+        If the launch is not valid.
     """
     kernel_exercise = exercise(name)
     kernel_exercise = replace(

@@ -38,7 +38,7 @@ def use_device(device: str) -> Iterator[Any]:
 class Published:
     """Published data of a device for the cards.
 
-    GB/s; TFLOPS of FP32 without tensor cores, and of FP16 on them (dense, sums in FP32).
+    `fp32_tflops` is without tensor cores, `fp16_tensor_tflops` is dense, with sums in FP32.
     """
 
     name: str
