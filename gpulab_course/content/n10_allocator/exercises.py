@@ -163,21 +163,21 @@ def scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
     elif n > 1:
         x[:2] = -1000 * factor, min(0.1, 1000 * factor)
     x64 = x.astype(np.float64)
-    low = x64.min()
-    high = x64.max()
-    expected = (x64 - low) / max(high - low, 1.0) * 2 - 1
+    minimum = x64.min()
+    maximum = x64.max()
+    expected = (x64 - minimum) / max(maximum - minimum, 1.0) * 2 - 1
     label = f"scaled(x) with {counted(n, 'element')}"
-    near = Near(expected.astype(np.float32), 1.0, 8)
-    return ProgramCase((x,), near, True, label, place="device", unchanged=True)
+    near_expected = Near(expected.astype(np.float32), 1.0, 8)
+    return ProgramCase((x,), near_expected, True, label, place="device", unchanged=True)
 
 
 def scaled(x: Any) -> Any:
     """Scale numbers to -1 to 1 with one new array that is changed in place (reference)."""
     cp = session.cp()
-    low = x.min()
-    high = x.max()
-    y = x - low
-    y /= cp.maximum(high - low, 1)
+    minimum = x.min()
+    maximum = x.max()
+    y = x - minimum
+    y /= cp.maximum(maximum - minimum, 1)
     y *= 2
     y -= 1
     return y
@@ -186,12 +186,12 @@ def scaled(x: Any) -> Any:
 def scaled_naive(x: Any) -> Any:
     """Scale numbers to -1 to 1 with a new array for each step (naive version)."""
     cp = session.cp()
-    low = x.min()
-    high = x.max()
-    shifted = x - low
-    unit = shifted / cp.maximum(high - low, 1)
-    doubled = unit * 2
-    return doubled - 1
+    minimum = x.min()
+    maximum = x.max()
+    shifted_values = x - minimum
+    unit = shifted_values / cp.maximum(maximum - minimum, 1)
+    doubled_values = unit * 2
+    return doubled_values - 1
 
 
 SCALE = ProgramExercise(
@@ -452,25 +452,25 @@ def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
     scores = h.astype(np.float64) @ h.T / np.sqrt(d)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     expected = (powers / powers.sum(axis=1, keepdims=True)) @ h
-    near = Near(expected.astype(np.float32), factor, 64)
+    near_expected = Near(expected.astype(np.float32), factor, 64)
     label = f"attend(h) with {counted(n, 'token')}"
-    return ProgramCase((h,), near, True, label, place="device", unchanged=True)
+    return ProgramCase((h,), near_expected, True, label, place="device", unchanged=True)
 
 
 def attend(h: Any) -> Any:
     """Compute attention for 64 rows of scores at a time, in place (reference)."""
     cp = session.cp()
     n, d = h.shape
-    out = cp.empty_like(h)
+    output = cp.empty_like(h)
     for start in range(0, n, 64):
         scores = h[start : start + 64] @ h.T
         scores *= np.float32(d**-0.5)
         scores -= scores.max(axis=1, keepdims=True)
         cp.exp(scores, out=scores)
         scores /= scores.sum(axis=1, keepdims=True)
-        cp.matmul(scores, h, out=out[start : start + 64])
+        cp.matmul(scores, h, out=output[start : start + 64])
         del scores
-    return out
+    return output
 
 
 def attend_naive(h: Any) -> Any:

@@ -181,8 +181,8 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
         release(left_block, right_block, parts[3])
         # A segment with a block in use stays; a segment that is completely free is returned.
         pair = allocate(20 * unit), allocate(20 * unit)
-        large = allocate(90 * unit)
-        release(pair[0], large)
+        large_block = allocate(90 * unit)
+        release(pair[0], large_block)
         requests.append(Request("empty"))
         release(pair[1])
         requests.append(Request("empty"))
@@ -258,14 +258,14 @@ def drive(make_pool: Callable[[Any], Any], requests: tuple[Request, ...]) -> lis
 
     def record_call(driver: Driver, function: Any, *arguments: Any) -> Any:
         error_text = ""
-        returned = None
+        return_value = None
         first_call = len(driver.calls)
         try:
-            returned = function(*arguments)
+            return_value = function(*arguments)
         except Exception as error:
             error_text = unexpected(error)
-        log.append((error_text, returned, driver.calls[first_call:]))
-        return returned
+        log.append((error_text, return_value, driver.calls[first_call:]))
+        return return_value
 
     for driver in drivers:
         pools.append(record_call(driver, make_pool, driver))

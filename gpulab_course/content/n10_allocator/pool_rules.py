@@ -110,9 +110,9 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
             raise NotYet(f"MyPool(driver) {error_text.removeprefix('it ')}")
         if driver_calls:
             raise NotYet("MyPool(driver) asks the driver for memory already: wait until somebody needs it.")
-    for request, (error_text, returned, driver_calls) in zip(requests, log[_POOLS:], strict=False):
+    for request, (error_text, return_value, driver_calls) in zip(requests, log[_POOLS:], strict=False):
         check = _CHECKS[request.kind]
-        check(pools[request.pool], request, error_text, returned, driver_calls)
+        check(pools[request.pool], request, error_text, return_value, driver_calls)
     if len(log) != len(requests) + _POOLS:
         raise DamagedError("no whole log of a pool")
     for pool in pools:
@@ -124,22 +124,24 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
             )
 
 
-def _malloc(pool: _PoolState, request: Request, error_text: str, returned: Any, driver_calls: Any) -> None:
+def _malloc(
+    pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
+) -> None:
     """Check one allocation."""
     name = f"malloc({request.size:,}, stream {request.stream})"
     if error_text:
         raise NotYet(f"{name} {error_text.removeprefix('it ')}")
-    if not is_whole(returned):
-        raise NotYet(f"{name} should return an address, a whole number, not {kind_of(returned)}.")
-    address = int(returned)
+    if not is_whole(return_value):
+        raise NotYet(f"{name} should return an address, a whole number, not {kind_of(return_value)}.")
+    address = int(return_value)
     size = -(-request.size // UNIT_BYTES) * UNIT_BYTES
-    smallest = min((block.size for block in pool.fits(size, request.stream)), default=None)
+    smallest_size = min((block.size for block in pool.fits(size, request.stream)), default=None)
     for function, *arguments in driver_calls:
         if function != "malloc":
             raise NotYet(f"{name} gives a segment back to the driver: only empty_cache() does.")
-        if smallest is not None:
+        if smallest_size is not None:
             raise NotYet(
-                f"{name} takes a new segment, though a free block of {smallest:,} bytes of that stream "
+                f"{name} takes a new segment, though a free block of {smallest_size:,} bytes of that stream "
                 "would do: keep what is freed for the next request, cut large blocks, and join free "
                 "neighbours."
             )
@@ -172,15 +174,15 @@ def _malloc(pool: _PoolState, request: Request, error_text: str, returned: Any, 
     if address + request.size > block.end:
         next_block = next(candidate for candidate in pool.blocks if candidate.start == block.end)
         raise NotYet(f"{name} lies on top of allocation {next_block.number}, which is still in use.")
-    if smallest is not None and block.size > smallest:
+    if smallest_size is not None and block.size > smallest_size:
         raise NotYet(
-            f"{name} is cut out of a block of {block.size:,} bytes, though one of {smallest:,} bytes is "
+            f"{name} is cut out of a block of {block.size:,} bytes, though one of {smallest_size:,} bytes is "
             "free: take the smallest block that fits."
         )
     pool.take(block, address, min(size, block.end - address), request.number)
 
 
-def _free(pool: _PoolState, request: Request, error_text: str, returned: Any, driver_calls: Any) -> None:
+def _free(pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any) -> None:
     """Check that a free returns without a driver call."""
     (block,) = [candidate for candidate in pool.blocks if candidate.number == request.number]
     if error_text:
@@ -193,14 +195,16 @@ def _free(pool: _PoolState, request: Request, error_text: str, returned: Any, dr
         )
 
 
-def _refuse(pool: _PoolState, request: Request, error_text: str, returned: Any, driver_calls: Any) -> None:
+def _refuse(
+    pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
+) -> None:
     """Check that a wrong address was refused."""
     if not error_text:
         address_text = "an address within a block in use" if request.size else "a block that was freed before"
         raise NotYet(f"free() of {address_text} should raise an error; your pool takes it.")
 
 
-def _empty(pool: _PoolState, request: Request, error_text: str, returned: Any, driver_calls: Any) -> None:
+def _empty(pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any) -> None:
     """Check that `empty_cache` returned exactly the free segments."""
     if error_text:
         raise NotYet(f"empty_cache() {error_text.removeprefix('it ')}")

@@ -141,8 +141,8 @@ def serve_case(random_data: Draw, size: Any) -> ProgramCase:
     n, count, request_count = size
     batches = random_data.floats((count, n)) * np.float32(100) - np.float32(3)
     batches[:, -1] = 1 + np.arange(count)  # positive, so that no element is clipped
-    repeated = random_data.rng.integers(0, count, max(request_count - count, 0)).tolist()
-    requests = [*reversed(range(count)), *repeated]
+    repeated_requests = random_data.rng.integers(0, count, max(request_count - count, 0)).tolist()
+    requests = [*reversed(range(count)), *repeated_requests]
     requests = requests[:request_count]
     if request_count > count > 2:  # the last request differs from the first one and from batch 0
         requests[-1] = int(random_data.rng.integers(1, count - 1))
@@ -186,9 +186,9 @@ def serve(batches: Any, requests: list[int]) -> Any:
     stream.wait_event(cp.cuda.get_current_stream().record())
     with stream:
         stream.begin_capture()
-        doubled = x * 2
-        clipped = cp.maximum(doubled, 0)
-        y = clipped + 1
+        doubled_values = x * 2
+        clipped_values = cp.maximum(doubled_values, 0)
+        y = clipped_values + 1
         graph = stream.end_capture()
         for index, number in enumerate(requests):
             x[...] = batches[number]

@@ -168,12 +168,12 @@ class Film(SteeredTimeline):
 
     def times(self, elements: int) -> float:
         """Return the duration of the separate launches relative to that of the graph."""
-        eager, graph = self.timelines_of(elements)
-        return eager.span_ns / graph.span_ns
+        eager_record, graph_record = self.timelines_of(elements)
+        return eager_record.span_ns / graph_record.span_ns
 
-    def left_of_the_gain(self, small: int, large: int) -> str:
+    def left_of_the_gain(self, small_elements: int, large_elements: int) -> str:
         """Compare the graph's gain for `large` elements with its gain for `small` ones, in words."""
-        remaining_share = (self.times(large) - 1) / (self.times(small) - 1)
+        remaining_share = (self.times(large_elements) - 1) / (self.times(small_elements) - 1)
         if remaining_share > 0.75:
             return "about the same factor"
         return "half of it" if remaining_share > 0.25 else "almost nothing"
@@ -184,10 +184,11 @@ class Film(SteeredTimeline):
 
     def show_chosen(self) -> None:
         """Show the two timelines of the chosen number of elements."""
-        eager, graph = self.timelines_of(self.elements)
+        eager_record, graph_record = self.timelines_of(self.elements)
         summary = (
-            f"{self.elements:,} floats a kernel: {eager.span_ns / 1e3:,.0f} µs one by one, "
-            f"{graph.span_ns / 1e3:,.0f} µs as a graph, {self.times(self.elements):.1f} times shorter; "
-            f"a kernel is under way for {busy_share(eager):.0%} and {busy_share(graph):.0%} of it."
+            f"{self.elements:,} floats a kernel: {eager_record.span_ns / 1e3:,.0f} µs one by one, "
+            f"{graph_record.span_ns / 1e3:,.0f} µs as a graph, {self.times(self.elements):.1f} times "
+            f"shorter; a kernel is under way for {busy_share(eager_record):.0%} and "
+            f"{busy_share(graph_record):.0%} of it."
         )
-        self.show(eager, graph, names=NAMES, summary=summary)
+        self.show(eager_record, graph_record, names=NAMES, summary=summary)

@@ -56,9 +56,11 @@ def _affine(x: Any, factors: Any, offsets: Any) -> ProgramCase:
     values = x.astype(np.float64) * factors + offsets
     with np.errstate(over="ignore", invalid="ignore"):
         expected = values / (1 + np.exp(values * (values * values * -0.0713548 - 1.5957691)))
-        near = Near(expected.astype(np.float32), np.abs(x * factors) + np.abs(offsets) + 1e-4, ulps=16)
+        near_expected = Near(
+            expected.astype(np.float32), np.abs(x * factors) + np.abs(offsets) + 1e-4, ulps=16
+        )
     label = f"fused_gelu(x, w, b) with {x.shape[0]} × {x.shape[1]} elements"
-    return ProgramCase((x, factors, offsets), near, True, label, place="device", unchanged=True)
+    return ProgramCase((x, factors, offsets), near_expected, True, label, place="device", unchanged=True)
 
 
 def affine_extremes(random_data: Draw, size: Any) -> ProgramCase:
@@ -192,9 +194,9 @@ def _softmax(x: Any, scale: Any, bias: Any) -> Case:
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     expected = powers / powers.sum(axis=1, keepdims=True)
     error_scale = np.abs(x * scale).max(axis=1, keepdims=True) + np.abs(bias).max() + 40
-    near = Near(expected.astype(np.float32), expected * error_scale + 1e-6, ulps=8)
+    near_expected = Near(expected.astype(np.float32), expected * error_scale + 1e-6, ulps=8)
     values = {"x": x, "bias": bias, "scale": scale, "rows": rows, "cols": columns}
-    return Case(rows, values, {"y": near}, 4 * columns)
+    return Case(rows, values, {"y": near_expected}, 4 * columns)
 
 
 def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[Draw, Any, Dim3], Case]:
@@ -385,13 +387,13 @@ def judge_cached(answer: Answer) -> str:
         if run_number > index:
             raise NotYet("A program ran more than once for one call.")
     compilations = sum(not compiler for compiler, _ in compilers.compilations)
-    distinct = len({tuple(call) for call in calls})
-    if compilations > distinct:
+    distinct_calls = len({tuple(call) for call in calls})
+    if compilations > distinct_calls:
         raise NotYet(
-            f"{len(calls)} calls compiled {compilations} programs; {distinct} are enough: the same dtype, "
-            "shape, layout and device are one key, whatever array it is, and earlier programs stay."
+            f"{len(calls)} calls compiled {compilations} programs; {distinct_calls} are enough: the same "
+            "dtype, shape, layout and device are one key, whatever array it is, and earlier programs stay."
         )
-    return f"{distinct} programs for {len(calls)} calls, and none ran what was not made for it."
+    return f"{distinct_calls} programs for {len(calls)} calls, and none ran what was not made for it."
 
 
 def _calls(rng: np.random.Generator) -> list[list[Description]]:

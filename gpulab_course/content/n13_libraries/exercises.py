@@ -95,8 +95,8 @@ def _is_rounded_by(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -
             return False
         bits = m["x"].view(np.uint32)
         is_finite = np.isfinite(m["x"])
-        rounded = (rule(bits.astype(np.uint64)) & 0xFFFF0000).astype(np.uint32)
-        return bool((rounded == np.asarray(m.found).view(np.uint32))[is_finite].all())
+        rounded_bits = (rule(bits.astype(np.uint64)) & 0xFFFF0000).astype(np.uint32)
+        return bool((rounded_bits == np.asarray(m.found).view(np.uint32))[is_finite].all())
 
     return matches
 
@@ -112,8 +112,8 @@ def _wrong_at(m: Mistake, select: Callable[[npt.NDArray[Any]], npt.NDArray[np.bo
         return False
     result = np.asarray(m.found)
     expected = np.asarray(m.wanted)
-    wrong = m.wrong | (np.signbit(result) != np.signbit(expected)) & ~np.isnan(expected)
-    return bool(wrong.any()) and bool(select(m["x"])[wrong].all())
+    is_wrong = m.wrong | (np.signbit(result) != np.signbit(expected)) & ~np.isnan(expected)
+    return bool(is_wrong.any()) and bool(select(m["x"])[is_wrong].all())
 
 
 # 13-halfsum
@@ -161,7 +161,7 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
     largest_values = np.full(100_000, 65504, np.float16)
     # An odd number of units next to 2**31: the sum needs more bits than a double has, in any order.
     small_value = np.float16((2 * int(rng.integers(0, 500)) + 1) * 2.0**-UNIT)
-    cancelling = np.concatenate([large_values, [small_value], -large_values])
+    cancelling_values = np.concatenate([large_values, [small_value], -large_values])
     mixed_values = (rng.standard_normal(count) * 2.0 ** rng.integers(-20, 12, count)).astype(np.float16)
     few_values = rng.standard_normal(int(rng.integers(2, 40))).astype(np.float16)
     width_lesson = "The accumulator needs more bits than the numbers have."
@@ -197,8 +197,8 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
         ("no halfs", few_values[:0], "A sum of nothing is 0."),
         (f"{count:,} halfs of all sizes", mixed_values, order_lesson),
         ("the same halfs backwards", mixed_values[::-1].copy(), order_lesson),
-        ("large ones, a small one, and the large ones with the other sign", cancelling, order_lesson),
-        ("the same, in another order", rng.permutation(cancelling), order_lesson),
+        ("large ones, a small one, and the large ones with the other sign", cancelling_values, order_lesson),
+        ("the same, in another order", rng.permutation(cancelling_values), order_lesson),
         (
             "halfs with an infinite one",
             np.append(few_values, np.float16(np.inf)),
@@ -291,11 +291,13 @@ _HIGH = np.uint32(0xFFFFE000)
 
 def on_tensor_cores(x: Any, y: Any) -> Singles:
     """Multiply FP32 matrices as tensor cores do with TF32, without the lower 13 bits of x and y."""
-    truncated = [
+    truncated_matrices = [
         (np.ascontiguousarray(m, np.float32).view(np.uint32) & _HIGH).view(np.float32) for m in (x, y)
     ]
     with np.errstate(over="ignore", invalid="ignore"):
-        return (truncated[0].astype(np.float64) @ truncated[1].astype(np.float64)).astype(np.float32)
+        return (truncated_matrices[0].astype(np.float64) @ truncated_matrices[1].astype(np.float64)).astype(
+            np.float32
+        )
 
 
 def three_products(
@@ -589,17 +591,17 @@ def _judge_training(steps: Any, gradient_steps: Sequence[Any], state: dict[str, 
         expected_weights = scaled_step(
             weights, lambda _scale, half_gradients=half_gradients: half_gradients, expected
         )
-        skipped = not np.isfinite(half_gradients).all()
+        is_skipped = not np.isfinite(half_gradients).all()
         description = (
             f"{step_text}, whose gradients hold {'NaN' if np.isnan(half_gradients).any() else 'an infinity'},"
-            if skipped
+            if is_skipped
             else step_text
         )
         tolerance = 4 * FP32.roundoff * (np.abs(weights) + np.abs(expected_weights))
         if not (np.abs(result - expected_weights) <= tolerance).all():
             raise NotYet(
                 f"{description} "
-                f"{_weights_lesson(skipped, half_gradients, weights, result, scale, state['rate'])}"
+                f"{_weights_lesson(is_skipped, half_gradients, weights, result, scale, state['rate'])}"
             )
         if not is_unchanged:
             raise NotYet(f"{step_text} changes weights, which belongs to its caller: return a new array.")
@@ -607,7 +609,7 @@ def _judge_training(steps: Any, gradient_steps: Sequence[Any], state: dict[str, 
             raise NotYet(
                 f"{description} leaves the scale at {new_state.get('scale', 'nothing')}, not "
                 f"{expected['scale']:,g}. "
-                f"{_scale_lesson(skipped, good_steps, state['interval'])}"
+                f"{_scale_lesson(is_skipped, good_steps, state['interval'])}"
             )
         if new_state.get("good") != expected["good"]:
             raise NotYet(
@@ -618,10 +620,10 @@ def _judge_training(steps: Any, gradient_steps: Sequence[Any], state: dict[str, 
 
 
 def _weights_lesson(
-    skipped: bool, half_gradients: Halves, weights: Singles, result: Singles, scale: float, rate: float
+    is_skipped: bool, half_gradients: Halves, weights: Singles, result: Singles, scale: float, rate: float
 ) -> str:
     """Return the feedback for wrong weights."""
-    if skipped:
+    if is_skipped:
         return "changes weights: one bad gradient spoils them for good, so the whole step is skipped."
     unscaled_result = weights - np.float32(rate) * half_gradients.astype(np.float32)
     if np.allclose(result, unscaled_result, rtol=1e-5, atol=0):
@@ -634,9 +636,9 @@ def _weights_lesson(
     )
 
 
-def _scale_lesson(skipped: bool, good_steps: int, interval: int) -> str:
+def _scale_lesson(is_skipped: bool, good_steps: int, interval: int) -> str:
     """Return the feedback for a wrong scale."""
-    if skipped:
+    if is_skipped:
         return "It was too large: halve it."
     if good_steps + 1 == interval:
         return "After `interval` good steps in a row it doubles: otherwise it only ever shrinks."

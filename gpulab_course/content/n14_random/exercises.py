@@ -331,17 +331,19 @@ class Program:
 
     def __call__(self, switches: Sequence[str]) -> str:
         """Run the program once and return a digest of its result."""
-        enabled = set(switches)
-        unknown = enabled - set(SWITCHES)
-        if unknown:
-            raise ValueError(f"There is no switch {sorted(unknown)[0]!r}; there are {', '.join(SWITCHES)}.")
+        enabled_switches = set(switches)
+        unknown_names = enabled_switches - set(SWITCHES)
+        if unknown_names:
+            raise ValueError(
+                f"There is no switch {sorted(unknown_names)[0]!r}; there are {', '.join(SWITCHES)}."
+            )
         self.runs += 1
         if self.runs > 50 * MOST_RUNS:
             raise NotYet(f"needed(run, switches) runs it again and again; {MOST_RUNS} times are enough.")
         shares = [
             share
             for name, share in self._causes.items()
-            if name not in enabled and self._rng.random() < share
+            if name not in enabled_switches and self._rng.random() < share
         ]
         return f"{sum(self._rng.randrange(1 << 30) for _ in shares):08x}"
 
@@ -369,18 +371,18 @@ def judge_needed(answer: Answer) -> str:
         result = answer.ask(_run_needed, shown=call_text, back=program)
         if not isinstance(result, list):
             raise NotYet(f"{call_text} gives {spelt(result)}: return a set of names of switches.")
-        missing = [name for name in causes if name not in result]
-        if missing:
+        missing_names = [name for name in causes if name not in result]
+        if missing_names:
             raise NotYet(
-                f"{call_text} leaves out {missing[0]!r}, and its results still differ from run to run. Some "
-                "causes show seldom: one or two runs that agree prove nothing."
+                f"{call_text} leaves out {missing_names[0]!r}, and its results still differ from run to "
+                "run. Some causes show seldom: one or two runs that agree prove nothing."
             )
-        useless = [name for name in result if name not in causes]
-        if useless:
-            cost_percent = sum(_COSTS.get(name, 0) for name in useless)
+        useless_switches = [name for name in result if name not in causes]
+        if useless_switches:
+            cost_percent = sum(_COSTS.get(name, 0) for name in useless_switches)
             raise NotYet(
-                f"{call_text} turns on {useless[0]!r} for nothing: without "
-                f"{'it' if len(useless) == 1 else 'these'} the "
+                f"{call_text} turns on {useless_switches[0]!r} for nothing: without "
+                f"{'it' if len(useless_switches) == 1 else 'these'} the "
                 f"results are the same each time, and the program takes {cost_percent} % less. "
                 "Turn all on, then one "
                 "off at a time."

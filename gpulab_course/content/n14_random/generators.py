@@ -62,6 +62,6 @@ def tile_tree(x: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
     partial_sums = sums.reshape(tiles, 256)
     with np.errstate(invalid="ignore", over="ignore"):
         while partial_sums.shape[1] > 1:
-            half = partial_sums.shape[1] // 2
-            partial_sums = partial_sums[:, :half] + partial_sums[:, half:]
+            half_width = partial_sums.shape[1] // 2
+            partial_sums = partial_sums[:, :half_width] + partial_sums[:, half_width:]
     return partial_sums[:, 0].copy()

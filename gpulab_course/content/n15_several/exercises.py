@@ -176,7 +176,7 @@ def _arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
 
 
 def _run_broadcast(
-    answer: Any, arrays: list[Any], targets: list[int], transposed: list[int], mode: Any
+    answer: Any, arrays: list[Any], targets: list[int], transposed_indices: list[int], mode: Any
 ) -> Outcome:
     """Run the answer in its own process; return its arrays, their GPUs and alignment, and the messages."""
     with gpus(1 + max(targets)) as machine, tried(machine, mode) as messages:
@@ -185,7 +185,7 @@ def _run_broadcast(
             # The transpose of a transposed copy: its elements are not contiguous.
             inputs = [
                 cp.asarray(np.ascontiguousarray(original.T)).T
-                if index in transposed
+                if index in transposed_indices
                 else cp.asarray(original)
                 for index, original in enumerate(arrays)
             ]
@@ -217,13 +217,13 @@ def judge_broadcast(answer: Answer) -> str:
     cases += [(12, [1, 2], "checked"), (57, [1, 3], RUN_MODES[-1]), (400, [1], "as given")]
     for array_count, targets, mode in cases:
         arrays = _arrays(rng, array_count)
-        transposed = [
+        transposed_indices = [
             index
             for index, array in enumerate(arrays)
             if array.ndim > 1 and (index < 5 or rng.random() < 0.5)
         ]
         call_text = f"broadcast of {count(array_count, 'array')} to {count(len(targets), 'GPU')}"
-        outcome = answer.ask(_run_broadcast, arrays, targets, transposed, mode, shown=call_text)
+        outcome = answer.ask(_run_broadcast, arrays, targets, transposed_indices, mode, shown=call_text)
         _judge_run(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
         lists = outcome["lists"]
         if lists is None or [len(items) for items in lists] != [array_count] * len(targets):
@@ -295,10 +295,10 @@ def _judge_array(
         )
     if not np.array_equal(result, expected):
         with np.errstate(all="ignore"):
-            rounded = [
+            rounded_variants = [
                 expected.astype(kind).astype(expected.dtype) for kind in ("float64", "float32", "float16")
             ]
-        if any(np.array_equal(result, variant) for variant in rounded):
+        if any(np.array_equal(result, variant) for variant in rounded_variants):
             raise NotYet(
                 f"{item_text} holds {spelt(result.ravel()[:3].tolist())} …, not "
                 f"{spelt(expected.ravel()[:3].tolist())} …: it has been converted to another type and back, "
@@ -395,10 +395,10 @@ def judge_exchange(answer: Answer) -> str:
             rng.permutation(rows * height * columns * width).reshape(rows * height, columns * width) / 3
             + 2048
         ).astype(kind)
-        bordered = -2 - rng.permutation((rows * height + 2) * (columns * width + 2)).reshape(
+        bordered_field = -2 - rng.permutation((rows * height + 2) * (columns * width + 2)).reshape(
             rows * height + 2, -1
         ).astype(kind)
-        bordered[1:-1, 1:-1] = values
+        bordered_field[1:-1, 1:-1] = values
         cuts = [
             [
                 np.s_[row * height : row * height + height + 2, column * width : column * width + width + 2]
@@ -406,7 +406,7 @@ def judge_exchange(answer: Answer) -> str:
             ]
             for row in range(rows)
         ]
-        expected = [[bordered[part_slice] for part_slice in row_cuts] for row_cuts in cuts]
+        expected = [[bordered_field[part_slice] for part_slice in row_cuts] for row_cuts in cuts]
         # Rims start with -1, except outside of the whole field, where they are below -1 and must stay.
         fields = [[np.where(part < 0, part, -1).astype(kind) for part in row_cuts] for row_cuts in expected]
         for field_row, expected_row in zip(fields, expected, strict=True):
@@ -498,12 +498,12 @@ def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[lis
     # A row from 0 to 5 with two more links; it does not close to a ring in this order.
     row = [0, 1, 2, 3, 4, 5]
     row_links: set[tuple[int, ...]] = {(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (2, 5), (0, 3)}
-    interleaved = [[0, 2, 4, 6], [1, 3, 5, 7]]
+    interleaved_rings = [[0, 2, 4, 6], [1, 3, 5, 7]]
     four_links = {tuple(sorted(pair)) for k in range(2) for pair in combinations(range(4 * k, 4 * k + 4), 2)}
     return [
         ("4 GPUs in pairs", 4, {(0, 1), (2, 3)}, [[0, 2], [1, 3]]),
         ("4 GPUs in pairs", 4, islands([2, 2]), groups([2, 2])),
-        ("8 GPUs in fours", 8, four_links, interleaved),
+        ("8 GPUs in fours", 8, four_links, interleaved_rings),
         ("8 GPUs in pairs", 8, islands([2] * 4), groups([2] * 4)),
         ("8 GPUs in fours", 8, islands([4, 4]), groups([2, 2, 4])),
         ("8 GPUs, 4 and 2 and 2", 8, islands([2, 4, 2]), groups([2, 2, 1, 3])),
@@ -569,8 +569,8 @@ def _attention(
 ) -> npt.NDArray[Any]:
     """Compute the formula, or a wrong variant with another root or with gelu in another place."""
 
-    def gelu(x: npt.NDArray[Any], applies: bool) -> npt.NDArray[Any]:
-        return 0.5 * x * (1 + np.tanh(0.79788456 * (x + 0.044715 * x**3))) if applies else x
+    def gelu(x: npt.NDArray[Any], is_applied: bool) -> npt.NDArray[Any]:
+        return 0.5 * x * (1 + np.tanh(0.79788456 * (x + 0.044715 * x**3))) if is_applied else x
 
     h = h.astype(np.float64)
     scores = h @ h.T / (root or np.sqrt(h.shape[1]))

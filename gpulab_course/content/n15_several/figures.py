@@ -94,8 +94,8 @@ def counted(*views: CollectiveView) -> Table:
         extra_messages = 0
         sum_steps = 0
         extra_sums = 0
-        for step, (first, end) in zip(record.steps, pairwise(bounds), strict=True):
-            crossings = record.traffic.crossings[first:end]
+        for step, (start, end) in zip(record.steps, pairwise(bounds), strict=True):
+            crossings = record.traffic.crossings[start:end]
             ports = Counter((crossing.source, "out") for crossing in crossings) + Counter(
                 (crossing.target, "in") for crossing in crossings
             )

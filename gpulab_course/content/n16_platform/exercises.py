@@ -144,10 +144,10 @@ def _run_taken(answer: Any, programs: Sequence[tuple[list[str], Capability]]) ->
 def wheel(capabilities: Sequence[str]) -> list[str]:
     """Return the shortest list of targets that runs on all of these devices and on later ones (reference)."""
     versions = sorted(tuple(int(number) for number in text.split(".")) for text in capabilities)
-    lowest: dict[int, int] = {}
+    lowest_minors: dict[int, int] = {}
     for major, minor in versions:
-        lowest.setdefault(major, minor)
-    targets = [f"sm_{major}{minor}" for major, minor in lowest.items()]
+        lowest_minors.setdefault(major, minor)
+    targets = [f"sm_{major}{minor}" for major, minor in lowest_minors.items()]
     return [*targets, f"compute_{versions[-1][0]}{versions[-1][1]}"]
 
 
@@ -182,11 +182,11 @@ def _wheel_lesson(case: Sequence[str], targets: list[str], expected: list[str]) 
     ptx = [part for part in parts if part.kind == "PTX"]
     if not ptx:
         return "A GPU of a major version to come finds nothing that it can run: PTX is missing."
-    newest = Part.of(expected[-1])
-    if [part.number for part in ptx] != [newest.number]:
+    newest_part = Part.of(expected[-1])
+    if [part.number for part in ptx] != [newest_part.number]:
         return (
             f"One PTX is enough, of the newest: {expected[-1]}. Versions are numbers: 10.0 comes after 9.0."
-            if ptx[-1].number != newest.number
+            if ptx[-1].number != newest_part.number
             else f"One PTX is enough: of the newest, {expected[-1]}."
         )
     if any(part.suffix for part in parts):
@@ -225,31 +225,33 @@ class Child:
     for much longer.
     """
 
-    def __init__(self, effects: dict[str, tuple[str, str]], restless: str, quiet: int, seed: int) -> None:
+    def __init__(
+        self, effects: dict[str, tuple[str, str]], unstable_observation: str, quiet_runs: int, seed: int
+    ) -> None:
         self._effects = effects
-        self._restless = restless
+        self._unstable_observation = unstable_observation
         self.runs = 0
         self._rng = random.Random(seed)
         self._value = "as ever"
-        self._runs_left = quiet
+        self._runs_left = quiet_runs
 
     def __call__(self, before: Sequence[str], late: Sequence[str]) -> dict[str, Any]:
         """Run a process with variables set before its start and after its first array."""
         self.runs += 1
         if self.runs > 20 * MOST_RUNS:
             raise NotYet(f"verified(run, variables) starts process after process; {MOST_RUNS} are enough.")
-        unknown = [name for name in (*before, *late) if name not in _NAMES]
-        if unknown:
-            raise ValueError(f"There is no variable {unknown[0]!r} here.")
+        unknown_names = [name for name in (*before, *late) if name not in _NAMES]
+        if unknown_names:
+            raise ValueError(f"There is no variable {unknown_names[0]!r} here.")
         if not self._runs_left:
             self._value = _OPPOSITE[self._value]
             self._runs_left = self._rng.randint(1, 3)
         self._runs_left -= 1
         observations: dict[str, Any] = dict.fromkeys(_OBSERVATIONS, "as ever")
-        observations[self._restless] = self._value
+        observations[self._unstable_observation] = self._value
         for name, (observation, read_time) in self._effects.items():
             has_effect = name in before or (name in late and read_time == "any")
-            if has_effect and observation != self._restless:
+            if has_effect and observation != self._unstable_observation:
                 observations[observation] = "otherwise"
         return observations
 
@@ -273,14 +275,14 @@ def judge_variables(answer: Answer) -> str:
     """Judge ``verified(run, variables)``: the effect of each variable, and the latest time to set it."""
     must_be_a_function("verified", answer.is_function, answer.kind)
     rng = answer.rng
-    for number, quiet in enumerate(rng.permutation((1, 1, 2, 3, 4, 5, 6, 6))):
-        restless = str(rng.choice(_OBSERVATIONS))
+    for number, quiet_runs in enumerate(rng.permutation((1, 1, 2, 3, 4, 5, 6, 6))):
+        unstable_observation = str(rng.choice(_OBSERVATIONS))
         names = [str(name) for name in rng.permutation(_NAMES)]
         idle_count = int(rng.integers(1, 4))
         observations = [
             str(name)
             for name in rng.permutation(
-                [observation for observation in _OBSERVATIONS if observation != restless]
+                [observation for observation in _OBSERVATIONS if observation != unstable_observation]
             )
         ]
         effects = {
@@ -291,19 +293,19 @@ def judge_variables(answer: Answer) -> str:
             for index, name in enumerate(names[idle_count:])
         }
         call_text = f"verified(run, variables) for program {number + 1}"
-        child = Child(effects, restless, int(quiet), int(rng.integers(10**6)))
+        child = Child(effects, unstable_observation, int(quiet_runs), int(rng.integers(10**6)))
         result = answer.ask(_run_verified, shown=call_text, back=child)
         if not isinstance(result, dict) or set(result) != set(_NAMES):
             raise NotYet(f"{call_text} should return a dict with each of the {len(_NAMES)} variables.")
         for name in _NAMES:
-            _judge_variable(call_text, name, result[name], effects.get(name), restless)
+            _judge_variable(call_text, name, result[name], effects.get(name), unstable_observation)
         if child.runs > MOST_RUNS:
             raise NotYet(f"{call_text} starts {child.runs:,} processes; {MOST_RUNS} are enough.")
     return "each variable with what it changes and when it is read, verified in processes of their own."
 
 
 def _judge_variable(
-    call_text: str, name: str, result: Any, effect: tuple[str, str] | None, restless: str
+    call_text: str, name: str, result: Any, effect: tuple[str, str] | None, unstable_observation: str
 ) -> None:
     """Compare the answer for one variable with the hidden effect."""
     pair = parts_of(result)
@@ -315,7 +317,7 @@ def _judge_variable(
     if effect is None:
         if (observation, read_time) == (None, "never"):
             return
-        if observation == restless:
+        if observation == unstable_observation:
             raise NotYet(
                 f"{call_text} says that {name} changes {observation!r}. That differs from run to run with "
                 "nothing set: run more than once, with and without."
@@ -329,7 +331,9 @@ def _judge_variable(
             "something: most variables are read once, before the first array."
         )
     if observation != effect[0]:
-        explanation = ", which differs from run to run by itself" if observation == restless else ""
+        explanation = (
+            ", which differs from run to run by itself" if observation == unstable_observation else ""
+        )
         raise NotYet(
             f"{call_text} says that {name} changes {spelt(observation)}{explanation}; it is another."
         )
@@ -487,10 +491,10 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
     )
     streams_stay = answer["streams stay"]
     refuse(not streams_stay, "leaves another stream current: `with side:` puts the former one back.")
-    differs = answer["value"].shape != reference["value"].shape or not np.array_equal(
+    is_different = answer["value"].shape != reference["value"].shape or not np.array_equal(
         answer["value"], reference["value"]
     )
-    refuse(differs, "gives other numbers: z is the sum of squares of each row, and 1.")
+    refuse(is_different, "gives other numbers: z is the sum of squares of each row, and 1.")
     kind = answer["value"].dtype
     expected_kind = reference["value"].dtype
     refuse(kind != expected_kind, f"returns {kind}: PyTorch keeps the host's type, {expected_kind}.")

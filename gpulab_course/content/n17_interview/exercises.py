@@ -285,10 +285,10 @@ def judge_cause(answer: Answer) -> str:
     device = rng.choice(["RTX 4090", "A100", "H100"])
     with use_device(device) as cp:
         cases = [counters_of(launch) for launch in launches(cp, rng)]
-    cases = [(counters, truth) for counters, truth in cases if truth in CAUSES]
-    for counters, truth in cases:
+    cases = [(counters, expected_cause) for counters, expected_cause in cases if expected_cause in CAUSES]
+    for counters, expected_cause in cases:
         result = answer.calling(f"cause({counters})", dict(counters))
-        if equals(result, truth):
+        if equals(result, expected_cause):
             continue
         message = f"On {info(device).name}, for {counters}, cause says {spelt(result)}"
         if isinstance(result, str) and result in SYMPTOMS:
@@ -299,8 +299,8 @@ def judge_cause(answer: Answer) -> str:
         if not isinstance(result, str) or result not in CAUSES:
             raise NotYet(f"{message}: name one of {', '.join(CAUSES)}.")
         raise NotYet(
-            f"{message}; without {_CAUSE_PHRASES[truth]} it would gain most, so it is {truth!r}. "
-            f"{_CAUSE_LESSONS[truth]}"
+            f"{message}; without {_CAUSE_PHRASES[expected_cause]} it would gain most, so it is "
+            f"{expected_cause!r}. {_CAUSE_LESSONS[expected_cause]}"
         )
     return f"{len(cases)} hidden kernels on {info(device).name}, each for its own counter."
 
@@ -467,9 +467,9 @@ class Bench:
 
         Parameters that are missing in the setting have their defaults: n = 2**20, block = 256 and so on.
         """
-        unknown = set(setting) - set(SETTING)
-        if unknown:
-            raise TypeError(f"run() has no {sorted(unknown)[0]!r}; there are {', '.join(SETTING)}.")
+        unknown_names = set(setting) - set(SETTING)
+        if unknown_names:
+            raise TypeError(f"run() has no {sorted(unknown_names)[0]!r}; there are {', '.join(SETTING)}.")
         self.runs += 1
         if self.runs > 40 * MOST_RUNS:
             raise NotYet(f"settle runs on and on; {MOST_RUNS} runs are enough.")
@@ -583,7 +583,7 @@ def judge_settle(answer: Answer) -> str:
     rng = random.Random(answer.seed)
     verdicts = []
     for number, (claim, gain) in enumerate(_claims(rng), start=1):
-        truth = "holds" if gain >= claim["times_as_fast"] else "refuted"
+        expected_verdict = "holds" if gain >= claim["times_as_fast"] else "refuted"
         change_text = f"{claim['change']} {claim['from']} → {claim['to']}"
         call_text = f"settle for claim {number}, {change_text} on {claim['device']}"
         pair = claim["from"], claim["to"]
@@ -594,7 +594,7 @@ def judge_settle(answer: Answer) -> str:
             pair,
             claim["setting"],
             gain,
-            truth == "holds",
+            expected_verdict == "holds",
             number,
         )
         verdict = answer.ask(_run_settle, claim, shown=call_text, back=bench)
@@ -615,21 +615,22 @@ def judge_settle(answer: Answer) -> str:
                 f"{claim['from']} and {claim['to']}: whatever else differs is confounded with it."
             )
         verdicts.append(verdict)
-        if verdict != truth:
+        if verdict != expected_verdict:
             claimed_gain = claim["times_as_fast"]
             raise NotYet(
                 f"{call_text}: it is {gain:.2f} times as fast where at least {claimed_gain:g} was claimed, "
-                f"so it {_verdict_phrase(truth)}, and settle says {verdict!r}. Compare from / to with what "
-                "is claimed, by a statistic that a cold first run and a few slow ones do not move."
+                f"so it {_verdict_phrase(expected_verdict)}, and settle says {verdict!r}. Compare from / to "
+                "with what is claimed, by a statistic that a cold first run and a few slow ones do not "
+                "move."
             )
         if bench.runs > MOST_RUNS:
             raise NotYet(f"{call_text} takes {plural(bench.runs, 'run')}; {MOST_RUNS} are enough.")
     return "claims that hold and claims that do not are told apart, each where it was made."
 
 
-def _verdict_phrase(truth: str) -> str:
+def _verdict_phrase(expected_verdict: str) -> str:
     """Return the verdict as a phrase."""
-    return "holds" if truth == "holds" else "is refuted"
+    return "holds" if expected_verdict == "holds" else "is refuted"
 
 
 # 17-capstone
@@ -705,8 +706,8 @@ def _attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale
     # Rounding errors of a score are relative to its products, and affect the weights.
     products = np.einsum("hd,htd->ht", np.abs(query).astype(float), np.abs(keys).astype(float))
     error_scale = 16 + np.abs(float(scale)) * products.max(axis=1, keepdims=True)
-    near = Near(expected.astype(np.float32), terms * error_scale, ulps=4)
-    return Case(heads + int(rng.integers(0, 3)), arguments, {"out": near})
+    near_expected = Near(expected.astype(np.float32), terms * error_scale, ulps=4)
+    return Case(heads + int(rng.integers(0, 3)), arguments, {"out": near_expected})
 
 
 def _attends_as(m: Mistake, scale: Any = None, lanes: int = 32) -> bool:
@@ -720,8 +721,8 @@ def _attends_as(m: Mistake, scale: Any = None, lanes: int = 32) -> bool:
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     result = np.einsum("ht,htd->hd", weights / weights.sum(axis=1, keepdims=True), m["values"])
     matches = [
-        np.allclose(compared, result, rtol=1e-3, atol=1e-3 * np.abs(result).max())
-        for compared in (m.found, m.wanted)
+        np.allclose(candidate, result, rtol=1e-3, atol=1e-3 * np.abs(result).max())
+        for candidate in (m.found, m.wanted)
     ]
     return matches == [True, False]
 

@@ -116,9 +116,12 @@ def same_symptom() -> Pair:
             tables.append(
                 diagnosis(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
             )
-    strided, unit_stride = tables
-    shares = strided.stages["DRAM"] / strided.time_ns, unit_stride.stages["DRAM"] / unit_stride.time_ns
-    return Pair(shares, (strided, unit_stride))
+    strided_table, unit_stride = tables
+    shares = (
+        strided_table.stages["DRAM"] / strided_table.time_ns,
+        unit_stride.stages["DRAM"] / unit_stride.time_ns,
+    )
+    return Pair(shares, (strided_table, unit_stride))
 
 
 def bets(is_sure: Sequence[bool], right: int = 7) -> float:
@@ -238,8 +241,8 @@ def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") 
             cp.asarray(rng.standard_normal(shape), dtype="float32")
             for shape in ((heads, 32), (heads, tokens, 32), (heads, tokens, 32))
         )
-        out = cp.empty((heads, 32), "float32")
-        args = (query, keys, values, out, np.float32(32**-0.5), np.int32(heads), np.int32(tokens))
+        output = cp.empty((heads, 32), "float32")
+        args = (query, keys, values, output, np.float32(32**-0.5), np.int32(heads), np.int32(tokens))
         kernels = (("naive", source("attend_naive.cu")), ("good", source("attend.cu")), ("yours", code))
         for name, text in kernels:
             compiled_kernel = cp.RawKernel(text, "attend")

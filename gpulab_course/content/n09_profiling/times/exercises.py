@@ -67,7 +67,9 @@ class _Layers:
                 functions_by_rounds[round_count] = self._layer(round_count, number == broken_layer, barrier)
             self.functions.append(functions_by_rounds[round_count])
 
-    def _layer(self, round_count: int, raises: bool, barrier: threading.Barrier | None) -> Callable[..., Any]:
+    def _layer(
+        self, round_count: int, raises_error: bool, barrier: threading.Barrier | None
+    ) -> Callable[..., Any]:
         name = stages.NAMES[round_count % len(stages.NAMES)]
 
         def call_layer(*args: Any, **keywords: Any) -> Any:
@@ -79,7 +81,7 @@ class _Layers:
                 barrier.wait(timeout=5)
             self.argument_texts.append(_argument_text(args, keywords))
             self.thread_ids.append(threading.get_ident())
-            if raises:
+            if raises_error:
                 raise self._error("this layer has no weights")
             return x
 
@@ -88,12 +90,12 @@ class _Layers:
 
 
 def run_annotated(
-    answer: Any, rounds: list[int], broken_layer: int, threads: int, interrupted: bool = False
+    answer: Any, rounds: list[int], broken_layer: int, threads: int, is_interrupted: bool = False
 ) -> dict[str, Any]:
     """Run layers with the answer, in its own process; return the profile's ranges and the true times."""
     cp = session.cp()
     barrier = threading.Barrier(threads) if threads > 1 else None
-    error = _Interrupt if interrupted else LookupError
+    error = _Interrupt if is_interrupted else LookupError
     layers = _Layers(rounds, broken_layer, barrier, error)
     arrays = [cp.full(64, 0.3, cp.float32) for _ in range(threads)]
     for round_count in sorted(set(rounds)):  # compile the kernels
@@ -192,7 +194,7 @@ def judge_nvtx(answer: Answer) -> str:
     round_counts = [int(n) for n in rng.choice(range(20, 400), 12, replace=False)]
     shared_rounds = [round_counts[0], round_counts[1], round_counts[0], round_counts[2]]
     broken_layer = int(rng.integers(0, 3))
-    for rounds, raising_layer, threads, interrupted, description in (
+    for rounds, raising_layer, threads, is_interrupted, description in (
         (shared_rounds, -1, 1, False, "four layers, of which 0 and 2 are the same function"),
         (round_counts, -1, 1, False, "twelve layers"),
         (
@@ -211,7 +213,7 @@ def judge_nvtx(answer: Answer) -> str:
         ),
         (round_counts[3:6], -1, 2, False, "three layers in two threads at once"),
     ):
-        outcome = answer.ask(run_annotated, rounds, raising_layer, threads, interrupted, shown=_ANNOTATED)
+        outcome = answer.ask(run_annotated, rounds, raising_layer, threads, is_interrupted, shown=_ANNOTATED)
         _judge_nvtx(outcome, rounds, raising_layer, threads, description)
     return "each layer has a range of its own, on its own thread, that ends whatever happens."
 
@@ -257,17 +259,17 @@ def _judge_ranges(
     ranges = outcome["ranges"]
     expected_ns = outcome["right"]
     names = [f"layer {number}" for number in range(len(rounds))]
-    missing = [name for name in names if name not in ranges]
-    if missing and names[-1] in ranges and len(missing) == len(names) - 1:
+    missing_names = [name for name in names if name not in ranges]
+    if missing_names and names[-1] in ranges and len(missing_names) == len(names) - 1:
         raise NotYet(
             f'with {description}, all ranges have the name "{names[-1]}": a function made in a loop sees the '
             "loop's last variables. Make it in a function of its own, which takes the number and the layer."
         )
-    if missing:
+    if missing_names:
         other_names = [f'"{name}"' for name in ranges if name != "afterwards"]
         listing = ", ".join(other_names[:4]) + (" …" if len(other_names) > 4 else "") or "none"
         raise NotYet(
-            f'with {description}, no range has the name "{missing[0]}" (there '
+            f'with {description}, no range has the name "{missing_names[0]}" (there '
             f"{'are' if listing != 'none' else 'is'} "
             f"{listing}): number them from 0, by place, since two layers may be one function."
         )
@@ -417,14 +419,14 @@ def _judge_choice(outcome: dict[str, Any], faster: dict[str, float], description
     kernels = outcome["kernels"]
     if name not in walls_ns:
         raise NotYet(f"{call_text} returns {spelt(name)}; its kernels are {', '.join(sorted(walls_ns))}.")
-    best = min(walls_ns, key=walls_ns.__getitem__)
-    if name != best:
+    best_kernel = min(walls_ns, key=walls_ns.__getitem__)
+    if name != best_kernel:
         raise NotYet(
             f'{call_text} returns "{name}". Mended, it makes the program {wall_ns / walls_ns[name]:.3g} '
-            f'times as fast, "{best}" {wall_ns / walls_ns[best]:.3g} '
+            f'times as fast, "{best_kernel}" {wall_ns / walls_ns[best_kernel]:.3g} '
             f"times{_choice_lesson(name, walls_ns, kernels, faster)}."
         )
-    expected = wall_ns / walls_ns[best]
+    expected = wall_ns / walls_ns[best_kernel]
     if not np.isclose(speedup, expected, rtol=_RELATIVE_TOLERANCE):
         raise NotYet(
             f'{call_text}: "{name}" is right, and {speedup:.4g} times as fast is not: '

@@ -155,7 +155,7 @@ def _summary(times_ns: dict[str, float]) -> str:
         for previous, rung in steps
         if times_ns[previous] >= MIN_GAIN * times_ns[rung]
     ]
-    slower = [
+    slower_rungs = [
         f"`{rung}` ({number(times_ns[rung] / times_ns[previous])} ×)"
         for previous, rung in steps
         if times_ns[rung] >= MIN_GAIN * times_ns[previous]
@@ -163,8 +163,8 @@ def _summary(times_ns: dict[str, float]) -> str:
     summary = (
         f"The best is {number(gain)} times as fast as the first. Large steps: {listing(faster) or 'none'}."
     )
-    if slower:
-        summary += f" Slower here than the one before: {listing(slower)}."
+    if slower_rungs:
+        summary += f" Slower here than the one before: {listing(slower_rungs)}."
     return f"{summary} I measure after each step, and stop where only fewer bytes would help."
 
 

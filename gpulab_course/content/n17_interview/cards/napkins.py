@@ -266,12 +266,12 @@ def decoding_card(rng: Random) -> Drawn:
         )
 
     def gain() -> Found:
-        old = info(device)
-        new = info(other_device)
+        old_info = info(device)
+        new_info = info(other_device)
         return Found(
-            round(new.memory_bandwidth_gbps / old.memory_bandwidth_gbps, 2),
-            new.provenance,
-            f"{old.memory_bandwidth_gbps:,} → {new.memory_bandwidth_gbps:,} GB/s. Bound by memory does not mean no gain: "
+            round(new_info.memory_bandwidth_gbps / old_info.memory_bandwidth_gbps, 2),
+            new_info.provenance,
+            f"{old_info.memory_bandwidth_gbps:,} → {new_info.memory_bandwidth_gbps:,} GB/s. Bound by memory does not mean no gain: "
             "it means that bandwidth sets it.",
         )
 

@@ -45,7 +45,7 @@ def _card(
     """
 
     def draw(rng: Random) -> Drawn:
-        drawn_claim, question, unit, near, measure, parameters = draw_claim(rng)
+        drawn_claim, question, unit, accepted_factor, measure, parameters = draw_claim(rng)
         experiment_list = list(experiments)
         rng.shuffle(experiment_list)
 
@@ -62,7 +62,7 @@ def _card(
                     measure=choice,
                     choices=tuple(text for text, _ in experiment_list),
                 ),
-                Part(question=question, measure=measure, unit=unit, near=near),
+                Part(question=question, measure=measure, unit=unit, near=accepted_factor),
                 *([follow_up(parameters)] if follow_up else []),
             ),
             points=_POINTS,
