@@ -148,7 +148,8 @@ def as_copy(path: Path) -> Any:
     notebook = _load(path)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
-            cell["outputs"], cell["execution_count"] = [], None
+            cell["outputs"] = []
+            cell["execution_count"] = None
     notebook["metadata"]["gpulab"] = {"name": path.name, "made_from": _cells_hash(notebook)}
     return notebook
 

@@ -325,11 +325,11 @@ def _only_rim_wrong(mistake: Mistake) -> bool:
 
 def _draw_picture_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw sizes of pictures, with long sides halved so that squared distances fit into an int."""
-    sizes = draw.matrices(rng, threads_at_once)
-    return [
-        size if callable(size) or max(size) <= 1 << 15 else tuple(max(2, side // 2) for side in size)
-        for size in sizes
-    ]
+    sizes: list[Any] = []
+    for size in draw.matrices(rng, threads_at_once):
+        is_short = callable(size) or max(size) <= 1 << 15
+        sizes.append(size if is_short else tuple(max(2, side // 2) for side in size))
+    return sizes
 
 
 PICTURE = KernelExercise(

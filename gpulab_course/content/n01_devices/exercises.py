@@ -493,16 +493,16 @@ def judge_select(answer: Answer) -> str:
         call_text = f"with device {current_id} current, make_on(cp, {device_id}, {n:,})"
         facts, excessive_facts = answer.ask(_run_make_on, current_id, device_id, n, shown=call_text)
         _judge_array(call_text, facts, current_id, device_id, n)
-        if excessive_facts["now"] != current_id:
+        if excessive_facts["current_id"] != current_id:
             raise NotYet(
                 f"make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}) runs out of memory and leaves device "
-                f"{excessive_facts['now']} current instead of {current_id}: let a `with` block give the "
-                "device back."
+                f"{excessive_facts['current_id']} current instead of {current_id}: let a `with` block give "
+                "the device back."
             )
-        if excessive_facts["given"]:
+        if excessive_facts["description"]:
             message = (
                 f"device {device_id} has no memory for make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}), and "
-                f"yet it returns {excessive_facts['given']}: let the exception through."
+                f"yet it returns {excessive_facts['description']}: let the exception through."
             )
     if message:
         raise NotYet(message)
@@ -529,13 +529,17 @@ def _run_make_on(
         with cp.cuda.Device(current_id):
             result = make_on(cp, device_id, n)
             current_id_after = cp.cuda.Device().id
-        facts: dict[str, Any] = {"now": current_id_after, "kind": type(result).__name__, "at": None}
+        facts: dict[str, Any] = {
+            "current_id": current_id_after,
+            "kind": type(result).__name__,
+            "device_id": None,
+        }
         if isinstance(result, cp.ndarray):
             values = cp.asnumpy(result)
             facts |= {
-                "at": result.device.id,
+                "device_id": result.device.id,
                 "shape": values.shape,
-                "holds": values.ravel()[-_CHECKED_ELEMENTS:],
+                "values": values.ravel()[-_CHECKED_ELEMENTS:],
             }
         elif result is None or result is ...:
             raise NotYet(
@@ -549,7 +553,7 @@ def _run_make_on(
                 description = _describe_unexpected_result(
                     cp, make_on(cp, device_id, _EXCESSIVE_COUNT), device_id
                 )
-            return facts, {"given": description, "now": cp.cuda.Device().id}
+            return facts, {"description": description, "current_id": cp.cuda.Device().id}
 
 
 def _describe_unexpected_result(cp: Any, result: Any, device_id: int) -> str:
@@ -562,19 +566,19 @@ def _describe_unexpected_result(cp: Any, result: Any, device_id: int) -> str:
 
 
 def _judge_array(call_text: str, facts: dict[str, Any], current_id: int, device_id: int, n: int) -> None:
-    if facts["at"] is None:
+    if facts["device_id"] is None:
         raise NotYet(f"{call_text} gives a {facts['kind']}; return the device array.")
-    if facts["at"] != device_id:
+    if facts["device_id"] != device_id:
         raise NotYet(
-            f"{call_text} makes the array on device {facts['at']}: an array lies on the device that was "
-            "current when it was made."
+            f"{call_text} makes the array on device {facts['device_id']}: an array lies on the device that "
+            "was current when it was made."
         )
-    if facts["now"] != current_id:
+    if facts["current_id"] != current_id:
         raise NotYet(
-            f"{call_text} leaves device {facts['now']} current: the caller's device must come back, as a "
-            "`with` block sees to."
+            f"{call_text} leaves device {facts['current_id']} current: the caller's device must come back, "
+            "as a `with` block sees to."
         )
-    values = facts["holds"]
+    values = facts["values"]
     if n and values.dtype.kind not in "iu":
         raise NotYet(f"{call_text} holds {values.dtype.name}: integers are asked for.")
     if facts["shape"] != (n,):

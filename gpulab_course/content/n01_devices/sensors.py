@@ -82,8 +82,11 @@ def series() -> Series:
 
 def _two_lines(text: str) -> str:
     """Break a label into two lines: before "utilization" if it is long, otherwise before its last word."""
-    first_line, _, last_word = text.rpartition(" " if len(text) < 26 else " utilization")
-    return f"{first_line}\n{'utilization' if len(text) >= 26 else ''}{last_word}"
+    if len(text) < 26:
+        first_line, _, last_word = text.rpartition(" ")
+        return f"{first_line}\n{last_word}"
+    first_line, _, unit = text.rpartition(" utilization")
+    return f"{first_line}\nutilization{unit}"
 
 
 def _make_series(data: dict[str, Any], source: Any) -> Series:

@@ -133,7 +133,8 @@ def _has_swapped_axes(mistake: Mistake) -> bool:
     """Return whether the unwritten elements are those that a grid with swapped x and y does not cover."""
     if mistake.start is None or not advice.partly_unwritten(mistake):
         return False
-    (grid_x, grid_y, _), (block_x, block_y, _) = mistake.case.launch_grid, mistake.case.block
+    grid_x, grid_y, _ = mistake.case.launch_grid
+    block_x, block_y, _ = mistake.case.block
     row, col = np.indices(mistake.case.size)
     is_uncovered = (row >= grid_x * block_x) | (col >= grid_y * block_y)
     return bool((mistake.wrong.reshape(mistake.case.size) == is_uncovered).all())

@@ -58,7 +58,8 @@ def two_rules(data: Draw, size: Any, block: Dim3) -> Case:
         odd_values += odd_values >> 6
         odd_values ^= odd_values << 3
     y = np.empty_like(x)
-    y[0::2], y[1::2] = even_values, odd_values
+    y[0::2] = even_values
+    y[1::2] = odd_values
     return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": y})
 
 

@@ -73,7 +73,7 @@ def judge_whodunit(answer: Answer) -> str:
         facts = answer.ask(
             _run_whodunit, names, waiting_launches, shown="whodunit(program)", back=stray_offset
         )
-        if launch_counts != facts["asked"]:
+        if launch_counts != facts["started_launches"]:
             raise NotYet("whodunit(program) looks into the program: run it, and see what CUDA tells.")
         _judge_launch(facts, names, failing_launches)
     return "the first that failed is named, and a program that is well runs without waits."
@@ -117,13 +117,13 @@ def _run_whodunit(
         wait_counts = [fault_record.waits for fault_record in fault_records]
         has_fault = [fault_record.fault is not None for fault_record in fault_records]
     return {
-        "found": result,
+        "result": result,
         "runs": len(fault_records),
         "waits": wait_counts,
-        "lost": has_fault,
-        "given": finished_calls,
-        "asked": started_launches,
-        "own": len(waiting_launches) + bool(waiting_launches),
+        "has_fault": has_fault,
+        "finished_calls": finished_calls,
+        "started_launches": started_launches,
+        "program_waits": len(waiting_launches) + bool(waiting_launches),
     }
 
 
@@ -133,7 +133,7 @@ def _kernels() -> dict[str, Any]:
 
 
 def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: list[int]) -> None:
-    result = facts["found"]
+    result = facts["result"]
     if not facts["runs"]:
         raise NotYet("whodunit(program) never runs the program: call program(after).")
     if not failing_launches:
@@ -142,7 +142,7 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
                 f"whodunit(program) returns {spelt(result)} for a program in which nothing fails; return "
                 "None there."
             )
-        if sum(facts["waits"]) > facts["own"] + 2:
+        if sum(facts["waits"]) > facts["program_waits"] + 2:
             wait_count = sum(facts["waits"])
             raise NotYet(
                 f"of a program that is well, whodunit(program) lets the host wait {wait_count} times: a "
@@ -156,7 +156,7 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
         result = tuple(result)
     if equals(result, expected):
         return
-    if result is None and not any(facts["lost"]):
+    if result is None and not any(facts["has_fault"]):
         raise NotYet(
             "whodunit(program) returns None though a launch fails: nobody waited for it. Synchronize before "
             "you believe that all is well."
@@ -170,7 +170,7 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
         raise NotYet(f"{message}: launches count from 1.")
     if result[1] in failing_launches[1:]:
         raise NotYet(f"{message}: that one fails, too, but a context is lost once, by the first.")
-    if result[1] in facts["given"]:
+    if result[1] in facts["finished_calls"]:
         raise NotYet(
             f"{message}: yours is the last that was given before the error was told. A launch returns "
             "before its kernel runs: let the host wait after each launch, and note each before you wait."
@@ -217,8 +217,8 @@ def judge_hunt(answer: Answer) -> str:
                 shown="hunt(steps, arrays)",
                 back=step,
             )
-            is_unchanged = not changed_steps and program.has_state_after(len(calls), facts["left"])
-            _judge_cell(facts["found"], program, calls, is_unchanged)
+            is_unchanged = not changed_steps and program.has_state_after(len(calls), facts["arrays"])
+            _judge_cell(facts["result"], program, calls, is_unchanged)
             if len(calls) < len(program.written_values):
                 unfinished_steps = f"{len(calls)} of {counted(len(program.written_values), 'step')}"
     if unfinished_steps:
@@ -270,7 +270,8 @@ def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _P
     names_with_input = ["x", *names]
     array_names = {name: name for name in names_with_input}
     if kind == "in place":
-        array_names[names[2]], array_names[names[-1]] = names[1], array_names[names[-2]]
+        array_names[names[-1]] = array_names[names[-2]]
+        array_names[names[2]] = names[1]
     if kind == "over the input":
         array_names[names[0]] = "x"
     state = {
@@ -332,7 +333,7 @@ def _run_hunt(
         {name: step(name) for name in names},
         {name: arrays[array_name] for name, array_name in array_names.items()},
     )
-    return {"found": result, "left": read_arrays()}
+    return {"result": result, "arrays": read_arrays()}
 
 
 def _is_initial_nan(result: Any, program: _Program) -> bool:
@@ -343,15 +344,20 @@ def _is_initial_nan(result: Any, program: _Program) -> bool:
         return False
     values = program.written_values[result[0]]
     cell = result[1]
-    is_inside = len(cell) == 2 and 0 <= cell[0] < values.shape[0] and 0 <= cell[1] < values.shape[1]
+    if len(cell) != 2:
+        return False
+    row, col = cell
+    is_inside = 0 <= row < values.shape[0] and 0 <= col < values.shape[1]
     return is_inside and bool(np.isfinite(values[cell]))
 
 
 def _judge_cell(result: Any, program: _Program, calls: list[str], is_unchanged: bool) -> None:
     kind = program.kind
     expected = program.expected
-    if isinstance(result, tuple | list) and len(result) == 2 and (cell := parts_of(result[1])) is not None:
-        result = (result[0], tuple(int(coordinate) for coordinate in cell if is_whole(coordinate)))
+    if isinstance(result, tuple | list) and len(result) == 2:
+        cell = parts_of(result[1])
+        if cell is not None:
+            result = (result[0], tuple(int(coordinate) for coordinate in cell if is_whole(coordinate)))
     message = f"hunt(steps, arrays) returns {spelt(result)}"
     if calls != list(program.written_values)[: len(calls)]:
         raise NotYet(f"{message}, but runs the steps {', '.join(calls)}: each runs once, in order.")
@@ -414,7 +420,8 @@ def places(data: Draw, size: Any, block: Dim3) -> Case:
     row = data.rng.integers(0, rows, size).astype(np.int32)
     col = data.rng.integers(0, cols, size).astype(np.int32)
     is_last = data.rng.random(size) < 0.3
-    row[is_last], col[is_last] = rows - 1, cols - 1
+    row[is_last] = rows - 1
+    col[is_last] = cols - 1
     return _make_places_case(row, col, rows, cols, block)
 
 
@@ -424,7 +431,8 @@ def _corners_row(rows: int, cols: int) -> Row:
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         row = data.rng.choice((0, min(1, rows - 1), rows - 1), size).astype(np.int32)
         col = data.rng.choice((0, min(1, cols - 1), cols - 1), size).astype(np.int32)
-        row[-1], col[-1] = rows - 1, cols - 1
+        row[-1] = rows - 1
+        col[-1] = cols - 1
         return _make_places_case(row, col, rows, cols, block)
 
     return Row(f"corners of a matrix of {rows:,} × {cols:,}", case, (40,))

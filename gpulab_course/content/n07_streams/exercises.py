@@ -60,7 +60,9 @@ def _run_stopwatch(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
     def run_work() -> None:
         # The first call does more, like a call that compiles, allocates or fills a cache. A mean that
         # includes it differs from the time of every single call.
-        work.simmer(x, rounds[len(calls) % n] if calls else (8 if n < 10 else 3) * max(rounds), blocks=1)
+        first_rounds = (8 if n < 10 else 3) * max(rounds)
+        call_rounds = rounds[len(calls) % n] if calls else first_rounds
+        work.simmer(x, call_rounds, blocks=1)
         calls.append(session.backend().host_ns())
 
     cp.cuda.Device().synchronize()
@@ -73,7 +75,7 @@ def _run_stopwatch(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
         if wait.type != "STREAM_WAIT_EVENT" and not wait.hidden
     ]
     return {
-        "found": result,
+        "result": result,
         "calls": len(calls),
         "runs": [
             (activity.start_ns, activity.end_ns)
@@ -81,7 +83,7 @@ def _run_stopwatch(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
             if activity.name == "simmer" and activity.stream_id == stream.ptr
         ],
         "events": [call.name for call in report.record.calls].count("cudaEventRecord"),
-        "between": sum(wait.start_ns < calls[-1] for wait in waits) if calls else 0,
+        "early_waits": sum(wait.start_ns < calls[-1] for wait in waits) if calls else 0,
         "waits": sorted({_awaited_work(wait, stream.ptr) for wait in waits}),
     }
 
@@ -94,7 +96,7 @@ def _awaited_work(wait: Any, stream_id: int) -> str:
 
 
 def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
-    result = facts["found"]
+    result = facts["result"]
     calls = facts["calls"]
     runs = facts["runs"]
     if isinstance(result, bool) or not isinstance(result, int | float | np.integer | np.floating):
@@ -129,9 +131,9 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
             f"{call_text} is right here, but it waits for another stream than the current one: wait for the "
             "event alone, with end.synchronize()."
         )
-    if facts["between"] > max(_ALLOWED_WAITS, n // 2):
+    if facts["early_waits"] > max(_ALLOWED_WAITS, n // 2):
         raise NotYet(
-            f"{call_text} lets the host wait {facts['between']} times between its calls. Such a wait is "
+            f"{call_text} lets the host wait {facts['early_waits']} times between its calls. Such a wait is "
             "followed by a gap, which counts as their time: give all calls, then wait once."
         )
 
@@ -254,12 +256,13 @@ def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
     """Call a program with two pinned arrays, and return the second one, which is NaN before the call."""
-    x, y = bench.pinned(x), bench.pinned(np.full_like(x, np.nan))
-    original_x = x.copy()
-    program(x, y, step)
-    if not np.array_equal(x, original_x):
+    pinned_x = bench.pinned(x)
+    pinned_y = bench.pinned(np.full_like(x, np.nan))
+    original_x = pinned_x.copy()
+    program(pinned_x, pinned_y, step)
+    if not np.array_equal(pinned_x, original_x):
         raise NotYet("conveyor(x, y, step) changes x, which belongs to its caller.")
-    return y
+    return pinned_y
 
 
 def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:

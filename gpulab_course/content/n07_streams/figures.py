@@ -118,7 +118,11 @@ def find_early_kernels(record: Timeline) -> list[tuple[int, int]]:
 
 def running_at_once(activities: Sequence[Activity]) -> int:
     """Return the largest number of operations that ran at the same time."""
-    return max((sum(b.start_ns <= a.start_ns < b.end_ns for b in activities) for a in activities), default=0)
+    largest_count = 0
+    for activity in activities:
+        count = sum(other.start_ns <= activity.start_ns < other.end_ns for other in activities)
+        largest_count = max(largest_count, count)
+    return largest_count
 
 
 def when_it_starts(record: Timeline) -> str:

@@ -66,7 +66,9 @@ def decide_by_numpy(observation: Floats, rounds: int = DECISION_ROUNDS) -> Float
         if rounds & 1:
             factor = factor * a % 2**32
             offset = (offset * a + c) % 2**32
-        a, c, rounds = a * a % 2**32, (a * c + c) % 2**32, rounds >> 1
+        c = (a * c + c) % 2**32
+        a = a * a % 2**32
+        rounds >>= 1
     bits = np.ascontiguousarray(observation, np.float32).view(np.uint32) * np.uint32(factor) + np.uint32(
         offset
     )
