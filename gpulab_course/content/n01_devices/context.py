@@ -31,7 +31,7 @@ class Step:
     """
 
     call: str
-    took_ms: float
+    duration_ms: float
     active: bool
     memory_bytes: int | None
 
@@ -53,7 +53,7 @@ class ContextSteps:
         rows = tuple(
             (
                 step.call,
-                f"{step.took_ms:,.1f} ms",
+                f"{step.duration_ms:,.1f} ms",
                 "yes" if step.active else "no",
                 "not available" if step.memory_bytes is None else f"{step.memory_bytes / 2**20:,.0f} MiB",
             )
