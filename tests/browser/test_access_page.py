@@ -20,7 +20,7 @@ from virtualgpu.records.access import Access, AccessPattern, Rule
 
 pytestmark = pytest.mark.browser
 
-TWIN = """globalThis.twin = { memoryCost, bankCost, placesOf, patternOf, expression, notes, lanesPlot,
+TWIN = """globalThis.twin = { memoryCost, bankCost, offsetsOf, patternOf, expression, notes, lanesPlot,
     memoryPlot, banksPlot, laneSentences, figures };
     const unused ="""
 PAGE = json.loads(json.dumps(access_text.PAGE))
@@ -84,7 +84,7 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
     ]
     plain_ones = [AccessPattern(pattern.stride, pattern.offset % 32) for pattern in patterns]
     result = page.evaluate(
-        """([all, plain, said]) => [all.map((p) => [twin.placesOf(p), twin.expression(said, p)]),
+        """([all, plain, said]) => [all.map((p) => [twin.offsetsOf(p), twin.expression(said, p)]),
             plain.map((a) => twin.patternOf({addresses: a, size_bytes: 4}))]""",
         [
             [{name: getattr(p, name) for name in p.__slots__} for p in patterns],

@@ -1,12 +1,12 @@
 import { Frame, element, unpack } from "../parts/frame.js";
 import { Plot } from "../parts/plot.js";
 import { upTo } from "../parts/items.js";
-import { LANES, placesOf, patternOf } from "./rule.js";
+import { LANES, offsetsOf, patternOf } from "./rule.js";
 import { expression, figures, laneSentences, notes } from "./access_text.js";
 import { banksPlot, lanesPlot, memoryPlot } from "./picture.js";
 
-// One access of a warp: 32 lanes fall into sectors (left) and banks (right). Sliders change the pattern, and
-// nothing of it needs Python; a kernel's accesses are chosen from a table and may be edited, too.
+// One access of a warp: 32 lanes with their sectors (left) and banks (right). Sliders change a pattern without
+// Python; an access of a kernel is selected in a table, and can also be edited.
 
 const SPACES = [["both", "memory and banks"], ["global", "global memory"], ["shared", "shared memory"]];
 
@@ -15,7 +15,7 @@ const figure = ([value, term, detail, over]) => element(
   element("b", {}, value), element("span", {}, term), element("small", {}, detail ? `${over ? "✗" : "✓"} ${detail}` : "\u00a0"),
 );
 
-/** A plot of lanes' places: what is pointed at or walked to is the chosen lane in all of them. */
+/** A plot whose elements belong to lanes; the selected lane is the same in all such plots. */
 class LanePlot extends Plot {
   constructor(frame, onLane) {
     const nothing = { box: "plot", height: 1, domain: [0, 1], left: 0, right: 0, label: "", items: [{ item: "rects", x0: [], x1: [], y0: [], y1: [], colour: [], colours: [], say: [] }] };
@@ -44,24 +44,24 @@ function render({ model, el }) {
   const get = (name) => model.get(name);
   const pattern = () => ({ stride: get("stride"), offset: get("offset"), element_bytes: get("element_bytes"), padding: get("padding"), swizzle: get("swizzle") });
 
-  // What is shown -----------------------------------------------------------------------------------
+  // The displayed access ------------------------------------------------------------------------------
   const requests = () => contents.begin[get("row") + 1] - contents.begin[get("row")];
   const chosen = () => {
-    if (!traced) return { addresses: placesOf(pattern()), size_bytes: get("element_bytes"), space: get("space") === "shared" ? "shared" : "global", rule: "load" };
+    if (!traced) return { addresses: offsetsOf(pattern()), size_bytes: get("element_bytes"), space: get("space") === "shared" ? "shared" : "global", rule: "load" };
     if (!contents.rows.length || !requests()) return null;
     const at = contents.begin[get("row")] + Math.min(get("request"), requests() - 1);
     const [space, rule] = contents.kinds[at];
     return { addresses: [...contents.addresses.slice(LANES * at, LANES * (at + 1))], size_bytes: contents.size_bytes[at], space, rule };
   };
   const access = () => {
-    const own = chosen();
-    if (!own || !traced || !get("edited")) return own;
-    const places = placesOf(pattern());
-    return { ...own, size_bytes: get("element_bytes"), addresses: own.addresses.map((was, lane) => (was < 0 ? -1 : places[lane])) };
+    const current = chosen();
+    if (!current || !traced || !get("edited")) return current;
+    const offsets = offsetsOf(pattern());
+    return { ...current, size_bytes: get("element_bytes"), addresses: current.addresses.map((oldAddress, lane) => (oldAddress < 0 ? -1 : offsets[lane])) };
   };
   const sides = ({ space }) => {
-    const shown = traced ? (space === "shared" ? "shared" : "global") : get("space");
-    return [shown !== "shared", shown !== "global"];
+    const spaceShown = traced ? (space === "shared" ? "shared" : "global") : get("space");
+    return [spaceShown !== "shared", spaceShown !== "global"];
   };
 
   // Elements ----------------------------------------------------------------------------------------
@@ -75,10 +75,10 @@ function render({ model, el }) {
     const figures = element("div", { class: "gl-figures", "aria-live": "polite" });
     const head = element("div", { class: "gl-words-heading" }, heading);
     const node = element("div", { class: "gl-panel" }, head, figures, plot.node, swatch(kind, text));
-    const show = (shown, found, box) => {
-      node.hidden = !shown;
-      if (!shown) return;
-      figures.replaceChildren(...found.map(figure));
+    const show = (isShown, figureRows, box) => {
+      node.hidden = !isShown;
+      if (!isShown) return;
+      figures.replaceChildren(...figureRows.map(figure));
       plot.show(box, get("lane"));
     };
     return { node, head, show };
@@ -86,10 +86,10 @@ function render({ model, el }) {
   const left = panel(contents.memory_heading, memory, "gl-unused", contents.unused);
   const right = panel(contents.banks_heading, banks, "gl-extra", contents.extra);
 
-  /** A change of the pattern edits a kernel's access, from where it is. */
+  /** Change the pattern; for a kernel's access, the change begins an edit of that access. */
   const change = (name, value) => {
     if (traced && !get("edited")) {
-      for (const [trait, held] of Object.entries(patternOf(access()) ?? {})) model.set(trait, held);
+      for (const [trait, traitValue] of Object.entries(patternOf(access()) ?? {})) model.set(trait, traitValue);
       model.set("edited", true);
     }
     frame.send(name, value);
@@ -98,10 +98,10 @@ function render({ model, el }) {
     const input = element("input", { type: "range", min: 0, max: values.length - 1, "aria-label": label, oninput: () => change(trait, values[Number(input.value)]) });
     const value = element("output", { class: "gl-slider-value" });
     const show = () => {
-      const held = get(trait);
-      const at = values.indexOf(held);
-      input.value = String(at >= 0 ? at : values.findLastIndex((each) => each <= held));
-      value.textContent = text(held);
+      const current = get(trait);
+      const position = values.indexOf(current);
+      input.value = String(position >= 0 ? position : values.findLastIndex((candidate) => candidate <= current));
+      value.textContent = text(current);
       input.setAttribute("aria-valuetext", value.textContent);
     };
     frame.show(trait, show);
@@ -122,12 +122,12 @@ function render({ model, el }) {
   );
 
   // A kernel's accesses -----------------------------------------------------------------------------
-  const chooseRow = (at) => {
-    const to = Math.max(0, Math.min(contents.rows.length - 1, at));
+  const chooseRow = (requestedRow) => {
+    const row = Math.max(0, Math.min(contents.rows.length - 1, requestedRow));
     model.set("edited", false);
     model.set("request", 0);
-    frame.send("row", to);
-    lines[to].querySelector("button").focus();
+    frame.send("row", row);
+    lines[row].querySelector("button").focus();
   };
   const lines = (contents.rows ?? []).map(({ cells: [line, ...rest], over }, at) => element(
     "tr", { class: over ? "gl-over" : null, onclick: () => chooseRow(at) },
@@ -149,7 +149,7 @@ function render({ model, el }) {
   const chooser = element("div", { class: "gl-tools gl-chooser" }, which, request);
   const edit = element("details", { class: "gl-edit" }, element("summary", {}, "Edit this access"), sliders);
   const picture = element("div", { class: "gl-picture" }, lanes.node, said, element("div", { class: "gl-panels" }, left.node, right.node), note);
-  // What is moved and what moves are seen together.
+  // The sliders and the picture that they change are next to each other.
   frame.body.append(...(traced ? [table, chooser, edit, code, picture] : [sliders, code, picture]));
 
   const show = () => {
@@ -185,9 +185,9 @@ function render({ model, el }) {
   };
   let asked = false;
   const later = () => {
-    if (asked) return;
-    asked = true;
-    queueMicrotask(() => { asked = false; show(); });
+    if (isPending) return;
+    isPending = true;
+    queueMicrotask(() => { isPending = false; show(); });
   };
   for (const trait of ["stride", "offset", "element_bytes", "padding", "swizzle", "space", "lane", "row", "request", "edited"]) frame.on(trait, later);
   frame.redraw(picture, show);

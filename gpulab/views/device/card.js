@@ -6,15 +6,15 @@ import { Frame, element } from "../parts/frame.js";
 const HISTORY = 60;
 const PERIODS_MS = [[500, "0.5 s"], [1000, "1 s"], [2000, "2 s"], [5000, "5 s"]];
 
-/** The last readings as a small line, from 0 (or below) to the highest. */
+/** The last readings as a small line chart, from 0 (or the lowest value) to the highest value. */
 function sparkline(values) {
   if (values.length < 2) return null;
   const top = Math.max(...values);
   const low = Math.min(0, ...values);
-  const points = values.map((value, at) => `${(at * 90) / (HISTORY - 1)},${(20 - (18 * (value - low)) / (top - low || 1)).toFixed(1)}`).join(" ");
-  const drawn = element("span", { "aria-hidden": "true" });
-  drawn.innerHTML = `<svg viewBox="0 0 90 22" width="90" height="22"><polyline points="${points}" class="gl-spark"/></svg>`;
-  return drawn;
+  const points = values.map((value, index) => `${(index * 90) / (HISTORY - 1)},${(20 - (18 * (value - low)) / (top - low || 1)).toFixed(1)}`).join(" ");
+  const figure = element("span", { "aria-hidden": "true" });
+  figure.innerHTML = `<svg viewBox="0 0 90 22" width="90" height="22"><polyline points="${points}" class="gl-spark"/></svg>`;
+  return figure;
 }
 
 function liveReadings(frame) {
@@ -29,12 +29,12 @@ function liveReadings(frame) {
   const note = element("span", { class: "gl-note", role: "status" });
   const body = element("tbody");
   const table = element("table", { class: "gl-readings", "aria-label": "Live readings" }, body);
-  const stop = (why = "") => {
+  const stop = (reason = "") => {
     clearInterval(timer);
     timer = 0;
     autoButton.textContent = "Read by itself";
     autoButton.setAttribute("aria-pressed", "false");
-    note.textContent = why;
+    note.textContent = reason;
   };
   const tick = () => {
     if (!frame.root.isConnected) return stop();
@@ -64,11 +64,11 @@ function liveReadings(frame) {
       if (values.length > HISTORY) values.shift();
       history.set(name, values);
     }
-    body.replaceChildren(...rows.map(({ name, value, text, why }) => element(
+    body.replaceChildren(...rows.map(({ name, value, text, why: reason }) => element(
       "tr", {},
       element("th", { scope: "row" }, name),
       element("td", { class: value === null && text === "not available" ? "gl-missing" : "" }, text),
-      element("td", { class: "gl-why" }, why || (value === null ? null : sparkline(history.get(name)))),
+      element("td", { class: "gl-why" }, reason || (value === null ? null : sparkline(history.get(name)))),
     )));
     caption.textContent = label ? `Readings ${label}; lines show the last ${HISTORY} of them.` : "";
   });

@@ -5,7 +5,7 @@ import { TracksPlot } from "./tracks.js";
 
 // Boxes of the display list as elements of the page; plots are canvases.
 
-// Plots whose first item needs more than the painter.
+// Plots whose first item needs a special class.
 const PLOTS = { tracks: TracksPlot, nodes: DagPlot };
 
 const make = {
@@ -61,96 +61,97 @@ const make = {
   slider: (box, _, { frame }) => slider(frame, box),
 };
 
-/** A model beside the view's that tells whether its kernel is there; a saved page has none. */
+/** The model of the view's layout, which knows whether the kernel is alive; a saved page has none. */
 const lifeOf = (model) => model.get("layout");
 const isLive = (model) => lifeOf(model)?.comm_live !== false;
 
 /**
- * A slider that Python answers, of two places a switch. It sends one place at a time: while Python works,
- * only the latest is kept. The view says in `pictured` what its picture shows, which may be another place.
+ * A slider, or a switch for two values, to which Python replies with a new picture. It sends one value at a
+ * time; while Python works, only the latest position is kept. The trait `pictured` contains the values that
+ * the picture shows, which may differ from the slider's position.
  */
 function slider(frame, { label, trait, values, texts }) {
   const { model } = frame;
-  const pictured = () => Math.max(0, values.indexOf(model.get("pictured")?.[trait] ?? model.get(trait)));
-  const two = values.length === 2;
-  const input = element("input", { ...(two ? { type: "checkbox", role: "switch" } : { type: "range", min: 0, max: values.length - 1 }), "aria-label": label, disabled: frame.saved });
-  const place = () => (two ? Number(input.checked) : Number(input.value));
-  const shown = element("output", { class: "gl-slider-value" });
+  const picturedIndex = () => Math.max(0, values.indexOf(model.get("pictured")?.[trait] ?? model.get(trait)));
+  const isSwitch = values.length === 2;
+  const input = element("input", { ...(isSwitch ? { type: "checkbox", role: "switch" } : { type: "range", min: 0, max: values.length - 1 }), "aria-label": label, disabled: frame.saved });
+  const position = () => (isSwitch ? Number(input.checked) : Number(input.value));
+  const valueText = element("output", { class: "gl-slider-value" });
   const note = element("span", { class: "gl-note gl-redraw" }, frame.saved ? "needs Python: not in a saved page" : "");
   const status = element("span", { class: "gl-hidden-text", role: "status" });
-  let wanted = values[pictured()];
+  let target = values[picturedIndex()];
   let waiting = false;
-  let movedAt = 0;
-  const showPlace = (at) => {
-    if (two) input.checked = Boolean(at);
-    else input.value = String(at);
-    shown.textContent = texts[at];
-    input.setAttribute("aria-valuetext", texts[at]);
+  let lastMoveMs = 0;
+  const showPosition = (index) => {
+    if (isSwitch) input.checked = Boolean(index);
+    else input.value = String(index);
+    valueText.textContent = texts[index];
+    input.setAttribute("aria-valuetext", texts[index]);
   };
-  const wait = (on) => {
-    waiting = on;
-    frame.root.classList.toggle("gl-waiting", on);
+  const setWaiting = (isOn) => {
+    waiting = isOn;
+    frame.root.classList.toggle("gl-waiting", isOn);
   };
-  const say = (text) => {
+  const showNote = (text) => {
     note.textContent = text;
     status.textContent = text;
   };
-  /** Nobody will answer: back to what the picture shows. */
-  const forsaken = () => {
-    wait(false);
-    wanted = values[pictured()];
-    showPlace(pictured());
-    say(`no answer: Python has gone; still showing ${texts[pictured()]}. Run the cell again.`);
+  /** Return to the values that the picture shows, because the kernel is no longer alive. */
+  const onLost = () => {
+    setWaiting(false);
+    target = values[picturedIndex()];
+    showPosition(picturedIndex());
+    showNote(`no answer: Python has gone; still showing ${texts[picturedIndex()]}. Run the cell again.`);
   };
-  const ask = () => {
-    const asked = wanted === model.get(trait);
-    if (waiting || (asked && wanted === values[pictured()])) return;
+  const sendTarget = () => {
+    const isSent = target === model.get(trait);
+    if (waiting || (isSent && target === values[picturedIndex()])) return;
     if (!isLive(model)) {
-      forsaken();
+      onLost();
       return;
     }
-    if (asked) return; // and it failed: that is told
-    wait(true);
+    if (isSent) return; // it failed, and the note reports that
+    setWaiting(true);
     note.textContent = "waiting for Python";
-    frame.send(trait, wanted);
+    frame.send(trait, target);
   };
   input.addEventListener("input", () => {
-    movedAt = performance.now();
-    wanted = values[place()];
-    showPlace(place());
-    ask();
+    lastMoveMs = performance.now();
+    target = values[position()];
+    showPosition(position());
+    sendTarget();
   });
-  showPlace(pictured());
+  showPosition(picturedIndex());
   frame.on("pictured", () => {
     if (waiting) return;
-    wanted = values[pictured()];
-    showPlace(pictured());
+    target = values[picturedIndex()];
+    showPosition(picturedIndex());
   });
-  const lost = () => { if (waiting && !isLive(model)) forsaken(); };
-  lifeOf(model)?.on?.("comm_live_update", lost);
+  const checkKernel = () => { if (waiting && !isLive(model)) onLost(); };
+  lifeOf(model)?.on?.("comm_live_update", checkKernel);
   frame.on("pictures", () => {
-    const asked = waiting;
-    wait(false);
+    const isSent = waiting;
+    setWaiting(false);
     note.textContent = "";
-    if (!asked) return;
-    if (wanted !== model.get(trait)) {
-      ask();
+    if (!isSent) return;
+    if (target !== model.get(trait)) {
+      sendTarget();
       return;
     }
-    // What waits for the end of the next frame comes when the new picture is on the screen.
+    // After the end of the next frame, the new picture is on the screen.
     requestAnimationFrame(() => setTimeout(() => {
-      const took = performance.now() - movedAt;
+      const durationMs = performance.now() - lastMoveMs;
       const failed = model.get("failed");
-      note.textContent = failed || `new picture in ${Math.round(took)} ms`;
+      note.textContent = failed || `new picture in ${Math.round(durationMs)} ms`;
       status.textContent = failed || (model.get("status") ?? "");
-      frame.send("redraw_ms", took);
+      frame.send("redraw_ms", durationMs);
     }));
   });
-  frame.endings.push(() => lifeOf(model)?.off?.("comm_live_update", lost));
-  return element("div", { class: `gl-tools gl-slider${two ? " gl-two" : ""}` }, element("label", {}, `${label} `, input), shown, note, status);
+  frame.endings.push(() => lifeOf(model)?.off?.("comm_live_update", checkKernel));
+  return element("div", { class: `gl-tools gl-slider${isSwitch ? " gl-two" : ""}` }, element("label", {}, `${label} `, input), valueText, note, status);
 }
 
-/** Show the view's scene (and its controls, which stay) in the frame's body; `after` follows each drawing. */
+/** Show the view's scene, and its controls, which stay, in the frame's body. */
 export function showScene(frame) {
   const { model } = frame;
   const holder = element("div", { class: "gl-scene" });
@@ -162,7 +163,7 @@ export function showScene(frame) {
     if (box.name) node.classList.add(`gl-${box.name}`);
     return node;
   };
-  // Listeners of a picture end with it, not with the view.
+  // Listeners of a picture end with the picture, not with the view.
   let inner = frame;
   const show = () => {
     inner.endings?.splice(0).forEach((end) => end());
@@ -171,14 +172,14 @@ export function showScene(frame) {
     holder.replaceChildren(build(unpack(model.get("scene"), model.get("data"))));
     draw();
   };
-  let asked = false;
+  let isPending = false;
   const change = () => {
-    if (asked) return;
-    asked = true;
-    queueMicrotask(() => { asked = false; show(); });
+    if (isPending) return;
+    isPending = true;
+    queueMicrotask(() => { isPending = false; show(); });
   };
   const controls = (model.get("controls") ?? []).map((box) => make[box.box](box, build, { frame, plots, draw }));
-  // What went wrong stands where it was asked for, and the picture that stayed does not look like the answer.
+  // An error is shown next to the controls, and a picture that is out of date is marked.
   frame.body.append(...controls, frame.error, holder);
   frame.show("failed", (text) => frame.root.classList.toggle("gl-stale", Boolean(text)));
   inner = Object.assign(Object.create(frame), { endings: [] });

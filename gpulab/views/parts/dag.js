@@ -1,11 +1,11 @@
 import { Plot } from "./plot.js";
 
-// Nodes of a graph: walked along the arrows or one by one with Tab, picked by a click or Enter.
+// Nodes of a graph. Arrow keys and Tab select a node; a click or Enter sends it to a trait.
 
 const CORNER_PX = 5;
 const SLANT_PX = 8;
 
-/** The outline of a shape, as `outline` in Python. */
+/** Trace the outline of a shape, as `_outline` in Python. */
 function outline(pen, shape, left, top, right, bottom) {
   const slant = Math.min(SLANT_PX, (right - left) / 4);
   const middle = (top + bottom) / 2;
@@ -27,7 +27,7 @@ export class DagPlot extends Plot {
     if (this.item.picks) frame.on(this.item.picks, () => this.draw());
   }
 
-  /** The node that the trait's value belongs to. */
+  /** Index of the node with the trait's value, or -1. */
   get picked() {
     const value = this.item.picks ? this.frame.model.get(this.item.picks) ?? -1 : -1;
     return value < 0 ? -1 : this.item.owner[value] ?? -1;
@@ -39,19 +39,19 @@ export class DagPlot extends Plot {
     const inks = item.colours.map((name) => this.frame.colour(`on-${name}`) || this.frame.colour("fg"));
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    for (let at = 0; at < this.count; at += 1) {
-      const [left, right, top, bottom] = this.sides(at);
-      outline(pen, item.shape[at], left, top, right, bottom);
-      pen.fillStyle = shades[item.colour[at]];
+    for (let index = 0; index < this.count; index += 1) {
+      const [left, right, top, bottom] = this.sides(index);
+      outline(pen, item.shape[index], left, top, right, bottom);
+      pen.fillStyle = shades[item.colour[index]];
       pen.fill();
-      if (item.mark[at] >= 0) {
-        pen.strokeStyle = shades[item.mark[at]];
+      if (item.mark[index] >= 0) {
+        pen.strokeStyle = shades[item.mark[index]];
         pen.lineWidth = 3;
         pen.stroke();
       }
-      pen.fillStyle = inks[item.colour[at]];
-      const room = right - left - 10 - (item.shape[at] && item.shape[at] !== 3 ? SLANT_PX : 0);
-      const lines = [[item.text[at], 11, ""], [item.detail[at], 10, ""]].filter(([text]) => text);
+      pen.fillStyle = inks[item.colour[index]];
+      const room = right - left - 10 - (item.shape[index] && item.shape[index] !== 3 ? SLANT_PX : 0);
+      const lines = [[item.text[index], 11, ""], [item.detail[index], 10, ""]].filter(([text]) => text);
       lines.forEach(([text, size], i) => {
         this.font(size);
         pen.fillText(this.cut(text, room), (left + right) / 2, (top + bottom) / 2 + (i - (lines.length - 1) / 2) * 14);
@@ -61,27 +61,27 @@ export class DagPlot extends Plot {
 
   cut(text, room) {
     if (this.pen.measureText(text).width <= room) return text;
-    let kept = text.length;
-    while (kept && this.pen.measureText(`${text.slice(0, kept)}…`).width > room) kept -= 1;
-    return kept ? `${text.slice(0, kept)}…` : "";
+    let length = text.length;
+    while (length && this.pen.measureText(`${text.slice(0, length)}…`).width > room) length -= 1;
+    return length ? `${text.slice(0, length)}…` : "";
   }
 
-  sides(at) { return [this.x(this.item.x0[at]), this.x(this.item.x1[at]), this.item.y0[at], this.item.y1[at]]; }
+  sides(index) { return [this.x(this.item.x0[index]), this.x(this.item.x1[index]), this.item.y0[index], this.item.y1[index]]; }
 
   drawChosen() {
-    const mark = (at, colour, away) => {
-      if (at < 0 || at >= this.count) return;
-      const [left, right, top, bottom] = this.sides(at);
-      outline(this.pen, this.item.shape[at], left - away, top - away, right + away, bottom + away);
+    const mark = (index, colour, distance) => {
+      if (index < 0 || index >= this.count) return;
+      const [left, right, top, bottom] = this.sides(index);
+      outline(this.pen, this.item.shape[index], left - distance, top - distance, right + distance, bottom + distance);
       this.pen.strokeStyle = this.frame.colour(colour);
-      this.pen.lineWidth = away + 0.5;
+      this.pen.lineWidth = distance + 0.5;
       this.pen.stroke();
     };
     mark(this.picked, "error", 2.5);
     mark(this.chosen, "fg", 1.5);
   }
 
-  /** Enter or a click: this one, or nothing where it was already. */
+  /** Send the selected node to the trait, or -1 if it was sent before. */
   turnAlone() {
     if (!this.item.picks || this.chosen < 0) return;
     this.frame.send(this.item.picks, this.picked === this.chosen ? -1 : this.item.first[this.chosen]);
@@ -91,23 +91,23 @@ export class DagPlot extends Plot {
 
   at(event) {
     const [x, y] = this.frame.at(event, this.canvas);
-    for (let at = 0; at < this.count; at += 1) {
-      const [x0, x1, y0, y1] = this.sides(at);
-      if (x0 <= x && x < x1 && y0 <= y && y < y1) return at;
+    for (let index = 0; index < this.count; index += 1) {
+      const [x0, x1, y0, y1] = this.sides(index);
+      if (x0 <= x && x < x1 && y0 <= y && y < y1) return index;
     }
     return -1;
   }
 
-  /** Where an arrow key leads: up and down in a layer, else to the nearest of the next one. */
+  /** Index of the node that an arrow key selects: in the same layer, or the nearest in the next layer. */
   next(key) {
     const { item } = this;
-    const at = Math.max(0, this.chosen);
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[key];
-    let [best, away] = [at, Infinity];
-    for (let other = 0; other < this.count; other += 1) {
-      const step = item.y0[other] - item.y0[at];
-      const fits = by ? item.layer[other] === item.layer[at] + by : item.layer[other] === item.layer[at] && (key === "ArrowDown" ? step > 0 : step < 0);
-      if (fits && Math.abs(step) < away) [best, away] = [other, Math.abs(step)];
+    const index = Math.max(0, this.chosen);
+    const layerStep = { ArrowRight: 1, ArrowLeft: -1 }[key];
+    let [best, distance] = [index, Infinity];
+    for (let candidate = 0; candidate < this.count; candidate += 1) {
+      const difference = item.y0[candidate] - item.y0[index];
+      const isCandidate = layerStep ? item.layer[candidate] === item.layer[index] + layerStep : item.layer[candidate] === item.layer[index] && (key === "ArrowDown" ? difference > 0 : difference < 0);
+      if (isCandidate && Math.abs(difference) < distance) [best, distance] = [candidate, Math.abs(difference)];
     }
     return best;
   }

@@ -1,6 +1,6 @@
 import { Room } from "./room.js";
 
-// Shared by every view: elements, binary columns, and the frame with title, caption and error.
+// Elements, binary columns, and the frame with title, caption and error, for every view.
 
 /** An element with attributes, listeners (`onclick`) and children. */
 export function element(tag, attributes = {}, ...children) {
@@ -19,17 +19,17 @@ const ARRAYS = {
   i8: BigInt64Array, u8: BigUint64Array, f4: Float32Array, f8: Float64Array,
 };
 
-/** The tree that `pack` took apart, typed arrays in their places again. */
+/** Restore the tree that `pack` converted, with its typed arrays. */
 export function unpack(tree, view) {
-  // A message's buffers start anywhere; typed arrays need a multiple of their size.
+  // A message's buffer can start at any byte; typed arrays need a multiple of their size.
   const buffer = view?.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength);
-  const walk = (node) => {
-    if (Array.isArray(node)) return node.map(walk);
+  const restore = (node) => {
+    if (Array.isArray(node)) return node.map(restore);
     if (node === null || typeof node !== "object") return node;
     if (node.$) return new ARRAYS[node.$[0]](buffer, node.$[1], node.$[2]);
-    return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, walk(value)]));
+    return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, restore(value)]));
   };
-  return walk(tree);
+  return restore(tree);
 }
 
 /**
@@ -37,8 +37,8 @@ export function unpack(tree, view) {
  * "d d". Escape, shift+Enter and keys with ctrl, alt or command still reach it.
  */
 export function keepPlainKeys(event) {
-  const forLab = event.ctrlKey || event.altKey || event.metaKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
-  if (!forLab) event.stopPropagation();
+  const isForLab = event.ctrlKey || event.altKey || event.metaKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
+  if (!isForLab) event.stopPropagation();
 }
 
 /** The view's frame: title, provenance, body, error text and caption; listeners end with the view. */
@@ -49,7 +49,7 @@ export class Frame {
     this.saved = Boolean(model.get("saved"));
     this.alone = this.saved && location.search !== "?notebook"; // a page may show it as a notebook would
     this.room = new Room(this);
-    this.drawn = new Set(); // what draws canvases anew
+    this.painters = new Set(); // functions that redraw canvases
     this.body = element("div", { class: "gl-body" });
     const title = element("div", { class: "gl-title" });
     const chip = element("span", { class: "gl-chip" });
@@ -59,7 +59,7 @@ export class Frame {
     this.root = element(
       "section",
       { class: `gpulab-view gpulab-${name}${this.alone ? " gl-page" : ""}`, onkeydown: (event) => this.onKey(event) },
-      element("div", { class: "gl-head" }, title, chip, ...(this.saved ? [] : [this.filling()])), this.body, error, caption,
+      element("div", { class: "gl-head" }, title, chip, ...(this.saved ? [] : [this.fillButton()])), this.body, error, caption,
       ...(this.saved ? [element("div", { class: "gl-note gl-saved" }, model.get("saved"))] : []),
     );
     this.show("title", (text) => {
@@ -79,8 +79,8 @@ export class Frame {
     if (this.alone) this.keepFitted();
   }
 
-  /** The button that gives the view the whole window, and takes it back. */
-  filling() {
+  /** The button that makes the view fill the window, or shows it in the notebook again. */
+  fillButton() {
     return element("button", {
       type: "button", class: "gl-filling", "aria-pressed": "false", "aria-label": "Fill the window", title: "Fill the window (Escape: back)",
       onclick: () => this.fill(!this.filled),
@@ -89,7 +89,7 @@ export class Frame {
 
   get filled() { return this.root.classList.contains("gl-filled"); }
 
-  /** Lay the view over everything else, out of reach of what clips or moves it in the notebook. */
+  /** Show the view above everything else, where nothing in the notebook clips or moves it; or end that. */
   fill(on) {
     if (on === this.filled) return;
     const { root } = this;
@@ -110,13 +110,13 @@ export class Frame {
     filler.focus();
   }
 
-  /** Fit the view to its window now, whenever that changes, and once more when all is in its place. */
+  /** Fit the view to its window whenever the window's size changes, and once after the layout is complete. */
   keepFitted() {
     const fit = () => this.room.fit();
-    const asked = requestAnimationFrame(() => requestAnimationFrame(fit));
+    const request = requestAnimationFrame(() => requestAnimationFrame(fit));
     window.addEventListener("resize", fit);
     const end = () => {
-      cancelAnimationFrame(asked);
+      cancelAnimationFrame(request);
       window.removeEventListener("resize", fit);
     };
     this.endings.push(end);
@@ -130,10 +130,10 @@ export class Frame {
     } else keepPlainKeys(event);
   }
 
-  /** Device pixels of one of the view's own. */
+  /** Device pixels per pixel of the view. */
   get ratio() { return (window.devicePixelRatio || 1) * this.room.zoom; }
 
-  /** Where an event is on a node, in the view's own pixels. */
+  /** Position of an event on a node, in pixels of the view. */
   at(event, node) {
     const { left, top } = node.getBoundingClientRect();
     return [(event.clientX - left) / this.room.zoom, (event.clientY - top) / this.room.zoom];
@@ -157,35 +157,35 @@ export class Frame {
     this.model.save_changes();
   }
 
-  /** Redraw when the size or the colour theme changes, at most once a frame. */
+  /** Redraw when the size or the colour theme changes, at most once per frame. */
   redraw(node, draw) {
-    let asked = 0;
-    const ask = () => {
-      cancelAnimationFrame(asked);
-      asked = requestAnimationFrame(draw);
+    let request = 0;
+    const requestDraw = () => {
+      cancelAnimationFrame(request);
+      request = requestAnimationFrame(draw);
     };
-    const sizes = new ResizeObserver(ask);
-    sizes.observe(node);
-    this.drawn.add(draw);
-    const themes = new MutationObserver(ask);
-    themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", ask);
+    const sizeObserver = new ResizeObserver(requestDraw);
+    sizeObserver.observe(node);
+    this.painters.add(draw);
+    const themeObserver = new MutationObserver(requestDraw);
+    themeObserver.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
+    const colourScheme = matchMedia("(prefers-color-scheme: dark)");
+    colourScheme.addEventListener("change", requestDraw);
     this.endings.push(() => {
-      this.drawn.delete(draw);
-      sizes.disconnect();
-      themes.disconnect();
-      scheme.removeEventListener("change", ask);
-      cancelAnimationFrame(asked);
+      this.painters.delete(draw);
+      sizeObserver.disconnect();
+      themeObserver.disconnect();
+      colourScheme.removeEventListener("change", requestDraw);
+      cancelAnimationFrame(request);
     });
   }
 
-  /** The value of a colour in the present theme. */
+  /** The value of a colour in the current theme. */
   colour(name) {
     return getComputedStyle(this.root).getPropertyValue(`--gl-${name}`).trim();
   }
 
-  /** Ends the view. JupyterLab keeps the element of a view that is gone: it is left empty. */
+  /** A function that ends the view. JupyterLab keeps the element of an ended view, so it is emptied. */
   ending() {
     return () => {
       this.endings.splice(0).forEach((end) => end());

@@ -1,30 +1,30 @@
-// Items of a display list that a page makes itself, with what `plots.py` gives them unless told otherwise.
+// Items of a display list that are made in the browser, with the same defaults as in `plots.py`.
 
-export const upTo = (count, made = (at) => at) => Array.from({ length: count }, (_, at) => made(at));
+export const upTo = (count, valueOf = (index) => index) => Array.from({ length: count }, (_, index) => valueOf(index));
 
-/** The first place at which `values`, in order, is above `wanted`. */
-export function above(values, wanted, low = 0, high = values.length) {
+/** The first index at which the sorted `values` exceed `limit`. */
+export function above(values, limit, low = 0, high = values.length) {
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (values[middle] > wanted) high = middle; else low = middle + 1;
+    if (values[middle] > limit) high = middle; else low = middle + 1;
   }
   return low;
 }
 
-/** Things by a key, those with the same one together. */
-export function groupedBy(things, keyOf) {
-  const found = new Map();
-  for (const thing of things) {
-    if (!found.has(keyOf(thing))) found.set(keyOf(thing), []);
-    found.get(keyOf(thing)).push(thing);
+/** Group items by a key. */
+export function groupedBy(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) {
+    if (!groups.has(keyOf(item))) groups.set(keyOf(item), []);
+    groups.get(keyOf(item)).push(item);
   }
-  return found;
+  return groups;
 }
 
-/** What lets each of an item's rectangles say a sentence of its own. */
+/** The fields of an item that give each of its rectangles its own sentence. */
 export const speaking = (sentences) => ({ at: upTo(sentences.length), say: [["at", sentences]] });
 
-/** Rectangles; `colour` is one name, or for each its number among `colours`. */
+/** Rectangles; `colour` is one name, or an index into `colours` for each. */
 export const rects = (x0, x1, y0, y1, colour, colours = [], more = {}) => ({
   item: "rects", x0, x1, y0, y1, ...(typeof colour === "string" ? { colour: x0.map(() => 0), colours: [colour] } : { colour, colours }),
   inset: 0, outline: false, hatch: false, ...more,
@@ -43,19 +43,19 @@ export const ticks = (y, text, more = {}) => labels(text.map(() => 0), y, text, 
 
 export const plotted = (height, domain, items, label, left, right) => ({ box: "plot", height, domain, left, right, label, zoom: false, items });
 
-const columns = (rows, count) => upTo(count, (part) => rows.map((row) => row[part]));
+const columns = (rows, count) => upTo(count, (column) => rows.map((row) => row[column]));
 
-/** Rectangles as rows: x0, x1, y0, y1, the number of its colour. */
+/** Rectangles from rows of x0, x1, y0, y1 and the index of the colour. */
 export const boxes = (rows, colours, more) => rects(...columns(rows, 5), colours, more);
 
-/** Texts as rows: x, y, text, and the room that it may take. */
+/** Texts from rows of x, y, text and its largest width. */
 export function texts(rows, more) {
-  const [x, y, text, room] = columns(rows, 4);
-  return labels(x, y, text, { anchor: "middle", room, ...more });
+  const [x, y, text, maxWidths] = columns(rows, 4);
+  return labels(x, y, text, { anchor: "middle", room: maxWidths, ...more });
 }
 
-/** The upper edge of areas that reach beyond the chart: a line in teeth. */
+/** A zigzag line at the upper edge of areas that exceed the chart. */
 export function torn([low, high], top, teeth = 40) {
-  const x = upTo(2 * teeth + 1, (at) => low + (at * (high - low)) / (2 * teeth));
-  return line(x, x.map((_, at) => top + 5 * (at % 2)), "bg", { width: 3 });
+  const x = upTo(2 * teeth + 1, (index) => low + (index * (high - low)) / (2 * teeth));
+  return line(x, x.map((_, index) => top + 5 * (index % 2)), "bg", { width: 3 });
 }

@@ -1,14 +1,14 @@
 import { element } from "../parts/frame.js";
 
-// Playing: so many steps a second, or the whole trace in a few seconds.
+// Playback: a number of steps per second, or the whole trace in a few seconds.
 
 const SPEEDS = [1, 3, 10, 30];
 const FAST_S = 8;
 const FRAME_MS = 33;
 
 /**
- * A button and a choice of speeds. `advance(count)` goes on by some steps and tells whether there are more,
- * `begin` is called as it starts, `length` is how many steps there are in all.
+ * A button and a choice of speeds. `advance(count)` moves by some steps and returns whether there are more,
+ * `begin` is called at the start, and `length` returns the number of all steps.
  */
 export function player(frame, { advance, begin, length }) {
   const button = element("button", { type: "button", "aria-label": "Play or pause", title: "Play or pause (Space)", "data-move": "play" }, "Play");
@@ -27,8 +27,8 @@ export function player(frame, { advance, begin, length }) {
   const tick = () => {
     const fast = speed.value === "fast";
     timer = setTimeout(() => {
-      const more = advance(fast ? Math.max(1, Math.round((length() * FRAME_MS) / 1000 / FAST_S)) : 1);
-      if (more) tick();
+      const hasMore = advance(fast ? Math.max(1, Math.round((length() * FRAME_MS) / 1000 / FAST_S)) : 1);
+      if (hasMore) tick();
       else stop();
     }, fast ? FRAME_MS : 1000 / Number(speed.value));
   };

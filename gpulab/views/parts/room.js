@@ -1,16 +1,17 @@
-// The window as a view's room: type grows until a room reads it from the back, charts take what is left.
+// Layout of a view that fills the window: type grows until the last row of a room can read it, and charts
+// take the remaining space.
 
 const ROOM = {
-  least: 1.4, // the smallest type has 10 px, and 14 in a full window
+  least: 1.4, // smallest zoom: the smallest type has 10 px, and 14 in a full window
   natural_px: 900, // a view's layout is made for this width
-  most: 2.4,
+  most: 2.4, // largest zoom
   step: 0.92,
-  row_px: 6, // an SM's row that can be told from its neighbours
-  chart_px: 80, // lower ones are strips of something else
-  growth: 2, // of a chart, in its own heights
+  row_px: 6, // smallest height of an SM's row that can be distinguished from its neighbours
+  chart_px: 80, // smallest height of a chart; lower plots are strips of something else
+  growth: 2, // largest growth of a chart, relative to its height
 };
 
-/** Lays a view out in the whole window, as a page alone or above all else. */
+/** Layout of a view in the whole window, as a page or above the notebook. */
 export class Room {
   constructor(frame) {
     this.frame = frame;
@@ -28,26 +29,26 @@ export class Room {
     this.zoom = zoom;
     this.frame.root.style.setProperty("--gl-zoom", zoom);
     for (const plot of this.plots) plot.growth = growth(plot);
-    this.frame.drawn.forEach((draw) => draw());
+    this.frame.painters.forEach((draw) => draw());
   }
 
-  /** How far down the content reaches, in the view's own pixels. */
-  get reach() {
+  /** Height of the content, in pixels of the view. */
+  get contentHeight() {
     return Math.max(...[...this.frame.root.children].map((child) => child.offsetTop + child.offsetHeight)) + 12;
   }
 
-  /** The largest type at which everything is seen at once, or the least; then charts grow into what is left. */
+  /** Use the largest zoom at which everything is visible, or the smallest; then charts fill the rest. */
   fit() {
-    const [wide, high] = [window.innerWidth, window.innerHeight];
-    let zoom = Math.min(ROOM.most, Math.max(ROOM.least, wide / ROOM.natural_px));
+    const [windowWidth, windowHeight] = [window.innerWidth, window.innerHeight];
+    let zoom = Math.min(ROOM.most, Math.max(ROOM.least, windowWidth / ROOM.natural_px));
     for (; ; zoom = Math.max(ROOM.least, zoom * ROOM.step)) {
-      this.lay(zoom, (plot) => Math.max(0, plot.wanted(ROOM.row_px / zoom)));
-      if (zoom <= ROOM.least || this.reach * zoom <= high) break;
+      this.lay(zoom, (plot) => Math.max(0, plot.missingHeight(ROOM.row_px / zoom)));
+      if (zoom <= ROOM.least || this.contentHeight * zoom <= windowHeight) break;
     }
-    const left = high / zoom - this.reach;
+    const spare = windowHeight / zoom - this.contentHeight;
     const { charts } = this;
-    const below = new Set(charts.map(({ node }) => Math.round(node.getBoundingClientRect().top))).size;
-    this.lay(zoom, (plot) => Math.max(plot.growth, charts.includes(plot) ? plot.growth + Math.min(ROOM.growth * plot.box.height, left / below) : 0));
+    const chartRows = new Set(charts.map(({ node }) => Math.round(node.getBoundingClientRect().top))).size;
+    this.lay(zoom, (plot) => Math.max(plot.growth, charts.includes(plot) ? plot.growth + Math.min(ROOM.growth * plot.box.height, spare / chartRows) : 0));
   }
 
   leave() {

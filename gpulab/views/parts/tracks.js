@@ -2,18 +2,18 @@ import { element } from "./frame.js";
 import { Plot, pixelOf } from "./plot.js";
 import { grouped } from "./words.js";
 
-// Very many intervals over rows, from all of them down to a nanosecond: searched, walked, picked.
+// Any number of intervals over rows, with zoom down to a nanosecond, a search, and selection.
 
 const NEAR_PX = 4;
-const LEAST_NAMED_PX = 11;
-const LEAST_NAME_PX = 26;
-const MOST_OUTLINED = 400;
+const MIN_NAMED_PX = 11;
+const MIN_NAME_PX = 26;
+const MAX_OUTLINED = 400;
 
-/** The first place from `low` on, below `high`, at which `values` (in order) is above `wanted`. */
-function above(values, wanted, low = 0, high = values.length) {
+/** The first index from `low` on, below `high`, at which the sorted `values` exceed `limit`. */
+function above(values, limit, low = 0, high = values.length) {
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (values[middle] > wanted) high = middle; else low = middle + 1;
+    if (values[middle] > limit) high = middle; else low = middle + 1;
   }
   return low;
 }
@@ -23,7 +23,7 @@ export class TracksPlot extends Plot {
     super(frame, box);
     this.sort();
     this.widths = new Map();
-    this.found = null; // of each name, whether it is searched for
+    this.found = null; // for each name, whether it matches the search
     this.node.prepend(this.tools());
     this.canvas.addEventListener("pointerdown", (event) => {
       this.pressed = event.clientX;
@@ -34,34 +34,34 @@ export class TracksPlot extends Plot {
     this.pick();
   }
 
-  /** The intervals of each place in order of their start, and how far those up to each one reach. */
+  /** Sort the intervals of each lane by start, with the latest end of all intervals up to each one. */
   sort() {
     const { item, count } = this;
-    let places = 0;
-    this.firsts = item.lanes.map((lanes) => { places += lanes; return places - lanes; });
-    const sizes = new Uint32Array(places + 1);
-    const placeOf = (at) => this.firsts[item.row[at]] + item.lane[at];
-    for (let at = 0; at < count; at += 1) sizes[placeOf(at) + 1] += 1;
-    for (let place = 0; place < places; place += 1) sizes[place + 1] += sizes[place];
-    const next = sizes.slice();
+    let laneCount = 0;
+    this.firsts = item.lanes.map((lanes) => { laneCount += lanes; return laneCount - lanes; });
+    const sizes = new Uint32Array(laneCount + 1);
+    const placeOf = (index) => this.firsts[item.row[index]] + item.lane[index];
+    for (let index = 0; index < count; index += 1) sizes[placeOf(index) + 1] += 1;
+    for (let place = 0; place < laneCount; place += 1) sizes[place + 1] += sizes[place];
+    const nextSlots = sizes.slice();
     const order = new Uint32Array(count);
-    for (let at = 0; at < count; at += 1) { order[next[placeOf(at)]] = at; next[placeOf(at)] += 1; }
-    this.places = Array.from({ length: places }, (_, place) => {
-      const which = order.subarray(sizes[place], sizes[place + 1]);
-      const [start, reach] = [new Float64Array(which.length), new Float64Array(which.length)];
-      which.forEach((at, i) => {
-        start[i] = item.x0[at];
-        reach[i] = Math.max(item.x1[at], i ? reach[i - 1] : -Infinity);
+    for (let index = 0; index < count; index += 1) { order[nextSlots[placeOf(index)]] = index; nextSlots[placeOf(index)] += 1; }
+    this.places = Array.from({ length: laneCount }, (_, place) => {
+      const indices = order.subarray(sizes[place], sizes[place + 1]);
+      const [start, latestEnds] = [new Float64Array(indices.length), new Float64Array(indices.length)];
+      indices.forEach((index, i) => {
+        start[i] = item.x0[index];
+        latestEnds[i] = Math.max(item.x1[index], i ? latestEnds[i - 1] : -Infinity);
       });
-      return { which, start, reach };
+      return { which: indices, start, reach: latestEnds };
     });
   }
 
   /** Top and height of an interval. */
-  place(at) {
+  place(index) {
     const { item } = this;
-    const each = item.heights[item.row[at]] / item.lanes[item.row[at]];
-    return [item.tops[item.row[at]] + item.lane[at] * each, each];
+    const height = item.heights[item.row[index]] / item.lanes[item.row[index]];
+    return [item.tops[item.row[index]] + item.lane[index] * height, height];
   }
 
   // Painting --------------------------------------------------------------------------------------
@@ -72,63 +72,63 @@ export class TracksPlot extends Plot {
     const picture = this.pen.createImageData(width, Math.round(bottom * ratio) + 1);
     const pixels = new Uint32Array(picture.data.buffer);
     const shade = (name) => pixelOf(this.frame.colour(name));
-    // What a search passes over comes last, in a colour of its own.
+    // The last colour is for intervals that do not match the search.
     const shades = [...item.colours.flatMap((name) => [shade(name), shade(`${name}-pale`)]), shade("other-pale"), shade("other-pale")];
-    const [ground, line, named] = [shade(item.ground), new Uint32Array(width), []];
+    const [ground, linePixels, named] = [shade(item.ground), new Uint32Array(width), []];
     const cover = Array.from({ length: item.colours.length + 1 }, () => new Float32Array(width));
     item.tops.forEach((top, row) => {
       for (let lane = 0; lane < item.lanes[row]; lane += 1) {
-        const each = item.heights[row] / item.lanes[row];
-        const [y0, y1] = [lane, lane + 1].map((at) => Math.round((top + at * each) * ratio + 1e-6));
-        const used = this.cover(this.places[this.firsts[row] + lane], cover, each >= LEAST_NAMED_PX ? named : null);
+        const laneHeight = item.heights[row] / item.lanes[row];
+        const [y0, y1] = [lane, lane + 1].map((index) => Math.round((top + index * laneHeight) * ratio + 1e-6));
+        const usedColours = this.cover(this.places[this.firsts[row] + lane], cover, laneHeight >= MIN_NAMED_PX ? named : null);
         for (let x = 0; x < width; x += 1) {
-          let whole = 0;
-          let most = -1;
-          for (const colour of used) {
-            const part = cover[colour][x];
-            whole += part;
-            if (part > (most < 0 ? 0 : cover[most][x]) && (colour < item.colours.length || most < 0)) most = colour;
+          let total = 0;
+          let largest = -1;
+          for (const colour of usedColours) {
+            const share = cover[colour][x];
+            total += share;
+            if (share > (largest < 0 ? 0 : cover[largest][x]) && (colour < item.colours.length || largest < 0)) largest = colour;
           }
-          line[x] = whole ? shades[2 * most + (whole < 0.5 ? 1 : 0)] : ground;
+          linePixels[x] = total ? shades[2 * largest + (total < 0.5 ? 1 : 0)] : ground;
         }
-        for (const colour of used) cover[colour].fill(0);
+        for (const colour of usedColours) cover[colour].fill(0);
         const gap = item.lanes[row] > 1 && y1 - y0 > 4 * ratio ? 1 : 0;
-        for (let y = y0; y < y1 - gap; y += 1) pixels.set(line, y * width);
+        for (let y = y0; y < y1 - gap; y += 1) pixels.set(linePixels, y * width);
       }
     });
     this.pen.putImageData(picture, Math.round(box.left * ratio), 0);
     this.nameTracks(item, named);
   }
 
-  /** How much of each pixel a place covers with each colour; which colours these are. Long intervals go to `named`. */
-  cover({ which, start, reach }, cover, named) {
-    const { item, found } = this;
+  /** Add up how much of each pixel a lane covers with each colour, and return the colours; collect long intervals. */
+  cover({ which: indices, start, reach: latestEnds }, cover, named) {
+    const { item, found: matches } = this;
     const [low, high] = this.sight;
     const width = cover[0].length;
     const scale = width / (high - low);
-    const passed = item.colours.length;
-    const used = new Uint8Array(passed + 1);
+    const unmatched = item.colours.length;
+    const isUsed = new Uint8Array(unmatched + 1);
     const end = above(start, high);
-    for (let i = above(reach, low - 1e-9); i < end; i += 1) {
-      const at = which[i];
-      const from = Math.max(0, (item.x0[at] - low) * scale);
-      let to = Math.min(width, (item.x1[at] - low) * scale);
-      if (to < 0 || from > width) continue;
-      if (named && to - from > LEAST_NAME_PX * this.ratio) named.push(at);
-      if (to - from > 5) to -= 1;
-      const colour = found && !found[item.name[at]] ? passed : item.colour[at];
+    for (let i = above(latestEnds, low - 1e-9); i < end; i += 1) {
+      const index = indices[i];
+      const left = Math.max(0, (item.x0[index] - low) * scale);
+      let right = Math.min(width, (item.x1[index] - low) * scale);
+      if (right < 0 || left > width) continue;
+      if (named && right - left > MIN_NAME_PX * this.ratio) named.push(index);
+      if (right - left > 5) right -= 1;
+      const colour = matches && !matches[item.name[index]] ? unmatched : item.colour[index];
       const column = cover[colour];
-      used[colour] = 1;
-      const [first, last] = [Math.min(width - 1, Math.floor(from)), Math.min(width - 1, Math.floor(to))];
+      isUsed[colour] = 1;
+      const [first, last] = [Math.min(width - 1, Math.floor(left)), Math.min(width - 1, Math.floor(right))];
       if (first === last) {
-        column[first] += Math.max(1e-3, to - from); // one of no length shows, too
+        column[first] += Math.max(1e-3, right - left); // an interval of length 0 is visible, too
         continue;
       }
-      column[first] += first + 1 - from;
+      column[first] += first + 1 - left;
       for (let x = first + 1; x < last; x += 1) column[x] += 1;
-      column[last] += to - last;
+      column[last] += right - last;
     }
-    return [...used.keys()].filter((colour) => used[colour]);
+    return [...isUsed.keys()].filter((colour) => isUsed[colour]);
   }
 
   nameTracks(item, named) {
@@ -137,100 +137,100 @@ export class TracksPlot extends Plot {
     pen.textAlign = "left";
     pen.textBaseline = "middle";
     const inks = item.colours.map((name) => this.frame.colour(`on-${name}`) || this.frame.colour("fg"));
-    const passed = this.frame.colour("fg");
-    for (const at of named) {
-      const left = Math.max(box.left, this.x(item.x0[at]));
-      const room = Math.min(box.left + this.wide, this.x(item.x1[at])) - left - 7;
-      const text = this.shortened(item.shorts[item.name[at]], room);
+    const unmatchedInk = this.frame.colour("fg");
+    for (const index of named) {
+      const left = Math.max(box.left, this.x(item.x0[index]));
+      const maxWidth = Math.min(box.left + this.wide, this.x(item.x1[index])) - left - 7;
+      const text = this.shortened(item.shorts[item.name[index]], maxWidth);
       if (!text) continue;
-      const [top, high] = this.place(at);
-      pen.fillStyle = this.found && !this.found[item.name[at]] ? passed : inks[item.colour[at]];
-      pen.fillText(text, left + 3, top + high / 2);
+      const [top, laneHeight] = this.place(index);
+      pen.fillStyle = this.found && !this.found[item.name[index]] ? unmatchedInk : inks[item.colour[index]];
+      pen.fillText(text, left + 3, top + laneHeight / 2);
     }
   }
 
-  /** The text as far as there is room for it, or nothing where that says too little. */
-  shortened(text, room) {
-    const width = (part) => {
-      if (!this.widths.has(part)) this.widths.set(part, this.pen.measureText(part).width);
-      return this.widths.get(part);
+  /** The text, shortened to a width, or an empty text if hardly anything would remain. */
+  shortened(text, maxWidth) {
+    const widthOf = (piece) => {
+      if (!this.widths.has(piece)) this.widths.set(piece, this.pen.measureText(piece).width);
+      return this.widths.get(piece);
     };
     if (this.widths.size > 20_000) this.widths.clear();
-    if (width(text) <= room) return text;
-    let kept = Math.floor((text.length * room) / width(text));
-    while (kept > 2 && width(`${text.slice(0, kept)}…`) > room) kept -= 1;
-    return kept > 2 ? `${text.slice(0, kept)}…` : "";
+    if (widthOf(text) <= maxWidth) return text;
+    let length = Math.floor((text.length * maxWidth) / widthOf(text));
+    while (length > 2 && widthOf(`${text.slice(0, length)}…`) > maxWidth) length -= 1;
+    return length > 2 ? `${text.slice(0, length)}…` : "";
   }
 
   drawChosen() {
-    const outline = (at, colour, away) => {
-      const [left, right] = [this.item.x0[at], this.item.x1[at]].map((x) => Math.max(this.box.left - 2, Math.min(this.box.left + this.wide + 2, this.x(x))));
-      const [top, high] = this.place(at);
+    const outline = (index, colour, distance) => {
+      const [left, right] = [this.item.x0[index], this.item.x1[index]].map((x) => Math.max(this.box.left - 2, Math.min(this.box.left + this.wide + 2, this.x(x))));
+      const [top, height] = this.place(index);
       this.pen.strokeStyle = this.frame.colour(colour);
       this.pen.lineWidth = 2;
-      this.pen.strokeRect(left - away, top - away, Math.max(1, right - left) + 2 * away, high + 2 * away);
+      this.pen.strokeRect(left - distance, top - distance, Math.max(1, right - left) + 2 * distance, height + 2 * distance);
     };
-    this.picked.filter((at) => this.inSight(at)).slice(0, MOST_OUTLINED).forEach((at) => outline(at, "error", 3));
+    this.picked.filter((index) => this.inSight(index)).slice(0, MAX_OUTLINED).forEach((index) => outline(index, "error", 3));
     if (this.chosen >= 0 && this.inSight(this.chosen)) outline(this.chosen, "fg", 1);
   }
 
   // Picking ---------------------------------------------------------------------------------------
-  /** The intervals of which every trait that is not -1 equals the column. */
+  /** Find the intervals for which every trait that is not -1 equals its column. */
   pick() {
-    const wanted = Object.entries(this.item.picks ?? {}).map(([trait, column]) => [this.frame.model.get(trait) ?? -1, this.item[column]]).filter(([value]) => value !== -1);
+    const conditions = Object.entries(this.item.picks ?? {}).map(([trait, column]) => [this.frame.model.get(trait) ?? -1, this.item[column]]).filter(([value]) => value !== -1);
     this.picked = [];
-    // A timeline alone says nothing of an operation.
-    if (!wanted.some(([, column]) => column !== this.item.panel)) return;
-    for (let at = 0; at < this.count; at += 1) if (wanted.every(([value, column]) => column[at] === value)) this.picked.push(at);
+    // A panel alone does not identify operations.
+    if (!conditions.some(([, column]) => column !== this.item.panel)) return;
+    for (let index = 0; index < this.count; index += 1) if (conditions.every(([value, column]) => column[index] === value)) this.picked.push(index);
   }
 
-  inSight(at) { return this.item.x1[at] >= this.sight[0] && this.item.x0[at] <= this.sight[1]; }
+  inSight(index) { return this.item.x1[index] >= this.sight[0] && this.item.x0[index] <= this.sight[1]; }
 
-  /** What was selected elsewhere comes into sight, and is told. */
+  /** Show intervals that were selected in another view, and the sentence of the first one. */
   show() {
-    const [first] = this.picked;
-    if (first !== undefined && !this.picking) {
-      this.chosen = first;
+    const [firstPicked] = this.picked;
+    if (firstPicked !== undefined && !this.picking) {
+      this.chosen = firstPicked;
       this.tell();
-      if (!this.picked.some((at) => this.inSight(at))) this.keepInSight();
+      if (!this.picked.some((index) => this.inSight(index))) this.keepInSight();
     }
     this.draw();
   }
 
-  /** Enter or a click: this one, or nothing where it was already. */
+  /** Send the selected interval to the traits, or -1 if it was sent before. */
   turnAlone() {
     if (this.chosen < 0) return;
     const { picks } = this.item;
-    const none = this.picked.includes(this.chosen) || !(this.item.operation[this.chosen] >= 0);
+    const isCleared = this.picked.includes(this.chosen) || !(this.item.operation[this.chosen] >= 0);
     this.picking = true;
-    for (const [trait, column] of Object.entries(picks ?? {})) this.frame.model.set(trait, none ? -1 : this.item[column][this.chosen]);
+    for (const [trait, column] of Object.entries(picks ?? {})) this.frame.model.set(trait, isCleared ? -1 : this.item[column][this.chosen]);
     this.picking = false;
     this.frame.model.save_changes();
   }
 
   onClick(event) {
     if (Math.abs(event.clientX - (this.pressed ?? event.clientX)) > 3) return; // it was a drag
-    const at = this.at(event);
-    if (at < 0) return;
-    this.choose(at);
+    const index = this.at(event);
+    if (index < 0) return;
+    this.choose(index);
     this.turnAlone();
   }
 
   at(event) {
     const { item } = this;
     const [x, y] = this.frame.at(event, this.canvas);
-    const row = item.tops.findIndex((above_, at) => above_ <= y && y < above_ + item.heights[at]);
+    const row = item.tops.findIndex((top, index) => top <= y && y < top + item.heights[index]);
     if (row < 0 || x < this.box.left - 1 || x > this.box.left + this.wide + 1) return -1;
     const lane = Math.min(item.lanes[row] - 1, Math.floor(((y - item.tops[row]) / item.heights[row]) * item.lanes[row]));
-    const { which, start, reach } = this.places[this.firsts[row] + lane];
-    const [here, near] = [this.value(x), (NEAR_PX * (this.sight[1] - this.sight[0])) / this.wide];
-    let [found, distance] = [-1, near];
-    const end = above(start, here + near);
-    for (let i = Math.max(above(reach, here - near), end - 50); i < end; i += 1) {
-      const away = Math.max(0, item.x0[which[i]] - here, here - item.x1[which[i]]);
-      if (away < distance || (away === 0 && distance === 0)) [found, distance] = [which[i], away];
+    const { which: indices, start, reach: latestEnds } = this.places[this.firsts[row] + lane];
+    const [pointerValue, tolerance] = [this.value(x), (NEAR_PX * (this.sight[1] - this.sight[0])) / this.wide];
+    let [nearest, distance] = [-1, tolerance];
+    const end = above(start, pointerValue + tolerance);
+    for (let i = Math.max(above(latestEnds, pointerValue - tolerance), end - 50); i < end; i += 1) {
+      const gap = Math.max(0, item.x0[indices[i]] - pointerValue, pointerValue - item.x1[indices[i]]);
+      if (gap < distance || (gap === 0 && distance === 0)) [nearest, distance] = [indices[i], gap];
     }
-    return found;
+    return nearest;
   }
 
   onPointer(event) {
@@ -247,10 +247,10 @@ export class TracksPlot extends Plot {
   }
 
   onKey(event) {
-    const by = { ArrowLeft: -0.25, ArrowRight: 0.25 }[event.key];
-    if (event.shiftKey && by) {
+    const share = { ArrowLeft: -0.25, ArrowRight: 0.25 }[event.key];
+    if (event.shiftKey && share) {
       event.preventDefault();
-      this.pan(by * (this.sight[1] - this.sight[0]));
+      this.pan(share * (this.sight[1] - this.sight[0]));
     } else if (event.key === "/") {
       event.preventDefault();
       this.search.focus();
@@ -265,11 +265,11 @@ export class TracksPlot extends Plot {
       type: "search", placeholder: "search names", "aria-label": "Search by name; Enter or the arrow keys go to the next one", spellcheck: "false",
       oninput: () => this.look(),
       onkeydown: (event) => {
-        const by = { Enter: 1, ArrowDown: 1, ArrowUp: -1 }[event.key];
-        if (!by) return;
+        const direction = { Enter: 1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+        if (!direction) return;
         event.preventDefault();
         if (event.key === "Enter" && event.shiftKey) return;
-        this.step(by);
+        this.step(direction);
       },
     });
     this.told = element("span", { class: "gl-note", role: "status" });
@@ -282,24 +282,24 @@ export class TracksPlot extends Plot {
   }
 
   look() {
-    const wanted = this.search.value.trim().toLowerCase();
-    this.found = wanted ? Uint8Array.from(this.item.names, (name) => name.toLowerCase().includes(wanted)) : null;
+    const query = this.search.value.trim().toLowerCase();
+    this.found = query ? Uint8Array.from(this.item.names, (name) => name.toLowerCase().includes(query)) : null;
     this.matches = [];
-    if (this.found) for (let at = 0; at < this.count; at += 1) if (this.found[this.item.name[at]]) this.matches.push(at);
+    if (this.found) for (let index = 0; index < this.count; index += 1) if (this.found[this.item.name[index]]) this.matches.push(index);
     this.match = -1;
     this.told.textContent = this.found ? `${grouped(this.matches.length)} found` : "";
     this.draw();
   }
 
-  step(by) {
-    const many = this.matches?.length;
-    if (!many || !this.found) return;
-    this.match = this.match < 0 ? (by > 0 ? 0 : many - 1) : (this.match + by + many) % many;
-    const at = this.matches[this.match];
-    this.told.textContent = `${grouped(this.match + 1)} of ${grouped(many)}`;
-    const takes = Math.max(1, this.item.x1[at] - this.item.x0[at]);
-    if ((takes / (this.sight[1] - this.sight[0])) * this.wide < 3) this.zoom(((this.sight[1] - this.sight[0]) / takes) * (12 / this.wide), this.item.x0[at]);
-    this.choose(at);
+  step(direction) {
+    const matchCount = this.matches?.length;
+    if (!matchCount || !this.found) return;
+    this.match = this.match < 0 ? (direction > 0 ? 0 : matchCount - 1) : (this.match + direction + matchCount) % matchCount;
+    const index = this.matches[this.match];
+    this.told.textContent = `${grouped(this.match + 1)} of ${grouped(matchCount)}`;
+    const length = Math.max(1, this.item.x1[index] - this.item.x0[index]);
+    if ((length / (this.sight[1] - this.sight[0])) * this.wide < 3) this.zoom(((this.sight[1] - this.sight[0]) / length) * (12 / this.wide), this.item.x0[index]);
+    this.choose(index);
     this.keepInSight();
   }
 }

@@ -1,7 +1,7 @@
 import { Frame } from "./frame.js";
 import { showScene } from "./boxes.js";
 
-// A view that is its scene and nothing else.
+// A view that consists of its scene only.
 
 function render(context) {
   const frame = new Frame(context, context.model.get("view_name"));

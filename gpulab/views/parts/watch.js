@@ -1,14 +1,14 @@
 import { above, boxes, upTo } from "../parts/items.js";
 
-// What was watched at every step, and where to stop, as Python evaluated it: everything here is looked up.
+// Watch expressions and stops at every step. Python has evaluated them; here they are only looked up.
 
 const LANES = upTo(32);
 
-/** A watch expression's row at a step, -1 for none. */
+/** The row of a watch expression's value at a step, or -1. */
 const rowAt = (steps, watch, step) => {
-  const [from, to] = steps.watch_rows.slice(watch, watch + 2);
-  const row = above(steps.watch_step, step, from, to) - 1;
-  return row >= from ? row : -1;
+  const [first, end] = steps.watch_rows.slice(watch, watch + 2);
+  const row = above(steps.watch_step, step, first, end) - 1;
+  return row >= first ? row : -1;
 };
 
 const valueAt = (steps, watch, step, lane) => {
@@ -18,33 +18,33 @@ const valueAt = (steps, watch, step, lane) => {
   return { what, ctype, type, step: steps.watch_step[row], bits: steps.bits("watch", row, lane) };
 };
 
-/** Watch expressions with their values in a lane after a step; `said` is the reason where there is none. */
+/** Watch expressions with their values in a lane after a step; `said` is the reason if there is no value. */
 export function watched(steps, step, lane) {
   return steps.contents.watches.map(([what, ctype], watch) => {
     const [value, row] = [valueAt(steps, watch, step, lane), rowAt(steps, watch, step)];
     const outside = row >= 0 && (steps.watch_outside[row] >>> lane) & 1;
     const note = steps.says("watch_note", watch);
-    const said = value ? "" : outside ? note : row < 0 ? note.split(":")[0] : "not known here";
-    return { what, ctype, value, said, why: outside || row < 0 ? note : "not computed yet, or others may have changed it" };
+    const reason = value ? "" : outside ? note : row < 0 ? note.split(":")[0] : "not known here";
+    return { what, ctype, value, said: reason, why: outside || row < 0 ? note : "not computed yet, or others may have changed it" };
   });
 }
 
-/** A watch expression's values in all lanes after a step; null if nothing of this name is watched. */
+/** The values of a watch expression in all lanes after a step; null if there is no such expression. */
 export function watchedIn(steps, name, step) {
   const watch = steps.contents.watches.findIndex(([what]) => what === name);
   return watch < 0 ? null : LANES.map((lane) => valueAt(steps, watch, step, lane));
 }
 
-/** Why steps from `first` to `last` stop, in words. */
+/** The reasons for stops at the steps from `first` to `last`, in words. */
 export function stopWords(steps, first, last) {
-  const [from, to] = [first - 1, last].map((step) => above(steps.stop_step ?? [], step));
-  const most = steps.contents.most_briefs;
-  const said = upTo(Math.min(most, to - from), (at) => ` ${steps.says("stop_words", from + at)}`);
-  return said.join("") + (to - from > most ? " …" : "");
+  const [firstStop, endStop] = [first - 1, last].map((step) => above(steps.stop_step ?? [], step));
+  const maxSentences = steps.contents.most_briefs;
+  const sentences = upTo(Math.min(maxSentences, endStop - firstStop), (index) => ` ${steps.says("stop_words", firstStop + index)}`);
+  return sentences.join("") + (endStop - firstStop > maxSentences ? " …" : "");
 }
 
-/** Marks above the bars of the steps that stop; `shown` are the steps that have a bar. */
+/** Marks above the bars of steps with stops; `shown` are the steps that have a bar. */
 export function stopMarks(steps, shown, placeOf) {
-  const places = Array.from(steps.stop_step ?? [], (step) => [step, placeOf(step)]).filter(([step, at]) => shown[at] === step);
-  return boxes(places.map(([, at]) => [at, at + 1, 0, 7, 0]), ["warn"], { inset: -1 });
+  const positions = Array.from(steps.stop_step ?? [], (step) => [step, placeOf(step)]).filter(([step, position]) => shown[position] === step);
+  return boxes(positions.map(([, position]) => [position, position + 1, 0, 7, 0]), ["warn"], { inset: -1 });
 }
