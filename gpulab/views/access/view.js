@@ -183,7 +183,7 @@ function render({ model, el }) {
     left.show(inMemory, figures(held, held.space === "const" ? texts.constant : texts.memory), memoryPlot(held, say));
     right.show(inBanks, figures(held, texts.banks), banksPlot(held, say));
   };
-  let asked = false;
+  let isPending = false;
   const later = () => {
     if (isPending) return;
     isPending = true;

@@ -3,9 +3,9 @@ import { rules } from "../parts/items.js";
 import { player } from "../parts/player.js";
 import { Plot } from "../parts/plot.js";
 import { MapCanvas } from "./paint.js";
-import { Pool, happened } from "./state.js";
+import { Pool, operationText } from "./state.js";
 
-// Steps one pool, or several with the same requests, through what they did: curve, map, figures, stack traces.
+// Memory maps of one pool, or of several with the same requests, at a step: curve, maps, numbers, stack traces.
 
 const COLOURINGS = [["line", "by line"], ["stream", "by stream"], ["age", "by age"]];
 const MOST_CODE = 26;
@@ -18,9 +18,9 @@ function render({ model, el }) {
   const { last, stops } = contents;
   const moment = () => Math.max(0, Math.min(last, model.get("step")));
   const go = (to) => { const at = Math.max(0, Math.min(last, to)); if (at !== moment()) frame.send("step", at); };
-  const stop = (by) => {
-    const found = by > 0 ? stops.find((at) => at > moment()) : stops.findLast((at) => at < moment());
-    if (found !== undefined) go(found);
+  const stop = (direction) => {
+    const target = direction > 0 ? stops.find((stopStep) => stopStep > moment()) : stops.findLast((stopStep) => stopStep < moment());
+    if (target !== undefined) go(target);
   };
 
   // Controls --------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ function render({ model, el }) {
     r: () => refused?.click(), e: () => empty.click(), c: turn,
   };
 
-  // What is shown ---------------------------------------------------------------------------------
+  // Curve, maps and texts -------------------------------------------------------------------------
   const spoken = element("div", { class: "gl-sentence", "aria-live": "polite", role: "status" });
   const now = rules([0], [0], [0], [contents.curve.height], "fg", { width: 2 });
   const curve = new Plot(frame, { ...contents.curve, items: [...contents.curve.items, now] });
@@ -81,18 +81,18 @@ function render({ model, el }) {
   const rowPx = Math.max(14, Math.min(44, Math.floor((several ? 180 : 210) / Math.max(1, rows))));
   frame.root.classList.toggle("gl-several", several);
 
-  /** Colour of a block, as a number among the map's. */
+  /** A function that returns the colour of a block, as an index into the map's colours. */
   const colouring = ({ pool, map }) => {
     const { block, segment } = pool.panel;
-    const number = new Map(map.colours.map((name, at) => [name, at]));
+    const number = new Map(map.colours.map((name, index) => [name, index]));
     const rest = number.get(contents.rest);
-    const ranked = (at) => (at < contents.colours.length ? at : rest);
-    if (model.get("colour_by") === "stream") return (at) => ranked(segment.stream[block.segment[at]]);
+    const ranked = (index) => (index < contents.colours.length ? index : rest);
+    if (model.get("colour_by") === "stream") return (index) => ranked(segment.stream[block.segment[index]]);
     if (model.get("colour_by") === "age") {
-      const ages = contents.ages.map(([most, , colour]) => [most, number.get(colour)]);
-      return (at) => ages.find(([most]) => (block.begin[at] ? pool.at - block.begin[at] : 2 ** 30) < most)[1];
+      const ages = contents.ages.map(([maxAge, , colour]) => [maxAge, number.get(colour)]);
+      return (index) => ages.find(([maxAge]) => (block.begin[index] ? pool.at - block.begin[index] : 2 ** 30) < maxAge)[1];
     }
-    return (at) => ranked(block.owner[at]);
+    return (index) => ranked(block.owner[index]);
   };
 
   const paint = () => {
@@ -109,24 +109,24 @@ function render({ model, el }) {
     const frames = pool.frames(map.chosen);
     const kind = pool.tiles.block[map.chosen];
     const none = kind < 0 ? [] : [element("span", { class: "gl-note" }, "No stack trace was recorded.")];
-    detail.replaceChildren(element("div", { role: "status" }, pool.told(map.chosen)), ...(frames.length ? [element("ol", {}, ...frames.map((text) => element("li", {}, text)))] : none));
+    detail.replaceChildren(element("div", { role: "status" }, pool.tileText(map.chosen)), ...(frames.length ? [element("ol", {}, ...frames.map((text) => element("li", {}, text)))] : none));
   };
 
-  const coded = (at) => {
-    const text = contents.code[at];
+  const coded = (index) => {
+    const text = contents.code[index];
     return text ? element("code", {}, text.length > MOST_CODE ? `${text.slice(0, MOST_CODE)}…` : text) : "";
   };
 
   const showLegend = () => {
-    const by = model.get("colour_by");
-    const swatch = (colour, text, more = "", code = "") => element("span", {}, element("i", { class: more, style: colour && `background:var(--gl-${colour})` }), text, " ", code);
-    const named = by === "age" ? contents.ages.map(([, text, colour]) => [colour, text]) : contents.colours.map((colour, at) => [colour, (by === "stream" ? contents.streams : contents.owners)[at]]).filter(([, text]) => text !== undefined);
-    const more = by !== "age" && (by === "stream" ? contents.streams : contents.owners).length > contents.colours.length ? [[contents.rest, by === "stream" ? "other streams" : "other lines"]] : [];
-    const waiting = pools.some(({ panel: { block } }) => block.freed.some((at, row) => at < block.end[row] - 1));
+    const criterion = model.get("colour_by");
+    const swatch = (colour, text, className = "", code = "") => element("span", {}, element("i", { class: className, style: colour && `background:var(--gl-${colour})` }), text, " ", code);
+    const entries = criterion === "age" ? contents.ages.map(([, text, colour]) => [colour, text]) : contents.colours.map((colour, index) => [colour, (criterion === "stream" ? contents.streams : contents.owners)[index]]).filter(([, text]) => text !== undefined);
+    const otherEntries = criterion !== "age" && (criterion === "stream" ? contents.streams : contents.owners).length > contents.colours.length ? [[contents.rest, criterion === "stream" ? "other streams" : "other lines"]] : [];
+    const waiting = pools.some(({ panel: { block } }) => block.freed.some((freedStep, row) => freedStep < block.end[row] - 1));
     const holes = pools.some(({ panel: { segment } }) => segment.expandable.some(Boolean));
-    const curves = last ? [swatch("accent-2", "curve: in use"), ...pools.map(({ panel }, at) => swatch("", several ? `reserved, ${panel.name}` : "reserved", at ? "gl-second" : "gl-first"))] : [];
+    const curves = last ? [swatch("accent-2", "curve: in use"), ...pools.map(({ panel }, index) => swatch("", several ? `reserved, ${panel.name}` : "reserved", index ? "gl-second" : "gl-first"))] : [];
     legend.replaceChildren(
-      ...[...named, ...more].map(([colour, text], at) => swatch(colour, text || "unknown line", "", by === "line" && at < named.length ? coded(at) : "")),
+      ...[...entries, ...otherEntries].map(([colour, text], index) => swatch(colour, text || "unknown line", "", criterion === "line" && index < entries.length ? coded(index) : "")),
       swatch("", "free", "gl-free"), ...(waiting ? [swatch("", "freed, waits for a stream", "gl-waiting")] : []), ...(holes ? [swatch("", "not mapped", "gl-hole")] : []), ...curves,
     );
   };
@@ -137,24 +137,24 @@ function render({ model, el }) {
   };
 
   const showStep = () => {
-    const at = moment();
-    const kept = panels.map(({ pool, map }) => (map.chosen < 0 ? null : [pool.tiles.block[map.chosen], pool.tiles.address[map.chosen]]));
-    slider.value = String(at);
-    spoken.textContent = happened(contents, at);
+    const position = moment();
+    const selections = panels.map(({ pool, map }) => (map.chosen < 0 ? null : [pool.tiles.block[map.chosen], pool.tiles.address[map.chosen]]));
+    slider.value = String(position);
+    spoken.textContent = operationText(contents, position);
     slider.setAttribute("aria-valuetext", spoken.textContent);
-    panels.forEach(({ pool, map, said, numbers }, which) => {
-      pool.go(pool.step(at));
-      const [text, bad] = pool.sentence(at ? pool.step(at - 1) : -1);
+    panels.forEach(({ pool, map, said, numbers }, panelIndex) => {
+      pool.go(pool.step(position));
+      const [text, isRefused] = pool.sentence(position ? pool.step(position - 1) : -1);
       const emptied = model.get("emptied");
       said.textContent = emptied ? pool.emptying() : text;
-      said.classList.toggle("gl-refused", bad && !emptied);
-      numbers.replaceChildren(...pool.numbers(emptied).map(([term, value, more]) => element("div", {}, element("dt", {}, several ? term.replace(", of reserved", "") : term), element("dd", {}, value, " ", element("small", {}, more)))));
-      if (!kept[which]) return;
-      const [block, address] = kept[which];
+      said.classList.toggle("gl-refused", isRefused && !emptied);
+      numbers.replaceChildren(...pool.numbers(emptied).map(([term, value, details]) => element("div", {}, element("dt", {}, several ? term.replace(", of reserved", "") : term), element("dd", {}, value, " ", element("small", {}, details)))));
+      if (!selections[panelIndex]) return;
+      const [block, address] = selections[panelIndex];
       map.chosen = -1;
       for (let tile = 0; tile < pool.tiles.count; tile += 1) if (pool.tiles.block[tile] === block && (block >= 0 || pool.tiles.address[tile] === address)) map.chosen = tile;
     });
-    for (const [node, off] of [[previous, !stops.length || stops[0] >= at], [next, !stops.length || stops.at(-1) <= at]]) node.setAttribute("aria-disabled", String(off));
+    for (const [node, isOff] of [[previous, !stops.length || stops[0] >= position], [next, !stops.length || stops.at(-1) <= position]]) node.setAttribute("aria-disabled", String(isOff));
     empty.setAttribute("aria-pressed", String(model.get("emptied")));
     colours.value = model.get("colour_by");
     tell();

@@ -1,198 +1,198 @@
 import { filled, percent, sized } from "../parts/words.js";
 
-// A pool at any of its steps, from columns of lives: what is there is what has begun and not ended. What is
-// counted is as in `gpulab.allocators.fragments`; texts are those of `pool_text.py`.
+// The state of a pool at any step, from columns of lives: a block exists if it has begun and not ended. The
+// numbers are those of `gpulab.allocators.fragments`; the texts are those of `pool_text.py`.
 
 const MIB = 2 ** 20;
 const [SMALL, LARGE] = [1, 2]; // PyTorch's pools
-export const [FREE, UNMAPPED] = [-1, -2]; // instead of a block's number
+export const [FREE, UNMAPPED] = [-1, -2]; // instead of a block's index
 
 const pageOf = (pool) => (pool === SMALL ? 2 * MIB : 20 * MIB);
 
 export class Pool {
   constructor(panel, contents) {
     Object.assign(this, { panel, contents });
-    const most = 2 * panel.block.address.length + 2 * panel.range.address.length + 1;
+    const maxTiles = 2 * panel.block.address.length + 2 * panel.range.address.length + 1;
     this.tiles = {
-      block: new Int32Array(most), segment: new Int32Array(most), address: new Float64Array(most), size: new Float64Array(most), count: 0,
+      block: new Int32Array(maxTiles), segment: new Int32Array(maxTiles), address: new Float64Array(maxTiles), size: new Float64Array(maxTiles), count: 0,
     };
     this.at = -1;
   }
 
   step(moment) { return this.panel.after ? this.panel.after[moment] : moment; }
 
-  /** Go to a step: `tiles` are then its blocks, free pieces and holes, in the order of addresses. */
+  /** Compute the state at a step: `tiles` are its blocks, free pieces and holes, in the order of addresses. */
   go(step) {
     if (step === this.at) return;
     this.at = step;
     const { block, range, segment } = this.panel;
     const { tiles } = this;
-    let [count, next, number, low, place] = [0, 0, -1, 0, 0];
-    const put = (kind, start, end) => {
+    let [count, nextBlock, segmentIndex, low, position] = [0, 0, -1, 0, 0];
+    const addTile = (kind, start, end) => {
       tiles.block[count] = kind;
-      tiles.segment[count] = number;
+      tiles.segment[count] = segmentIndex;
       tiles.address[count] = start;
       tiles.size[count] = end - start;
       count += 1;
     };
     const blocks = block.address.length;
-    const live = (at) => block.begin[at] <= step && step < block.end[at];
-    while (next < blocks && !live(next)) next += 1;
+    const isLive = (index) => block.begin[index] <= step && step < block.end[index];
+    while (nextBlock < blocks && !isLive(nextBlock)) nextBlock += 1;
     const fill = (end) => {
-      while (next < blocks && block.address[next] < end) {
-        if (place < block.address[next]) put(FREE, place, block.address[next]);
-        put(next, block.address[next], block.address[next] + block.size[next]);
-        place = Math.max(place, block.address[next] + block.size[next]);
-        next += 1;
-        while (next < blocks && !live(next)) next += 1;
+      while (nextBlock < blocks && block.address[nextBlock] < end) {
+        if (position < block.address[nextBlock]) addTile(FREE, position, block.address[nextBlock]);
+        addTile(nextBlock, block.address[nextBlock], block.address[nextBlock] + block.size[nextBlock]);
+        position = Math.max(position, block.address[nextBlock] + block.size[nextBlock]);
+        nextBlock += 1;
+        while (nextBlock < blocks && !isLive(nextBlock)) nextBlock += 1;
       }
     };
-    let reach = -1; // the end of the mapped stretch that is being filled
-    const close = () => {
-      if (reach < 0) return;
-      fill(reach);
-      if (place < reach) put(FREE, place, reach);
-      place = Math.max(place, reach);
+    let mappedEnd = -1; // the end of the mapped stretch that is being filled
+    const closeRange = () => {
+      if (mappedEnd < 0) return;
+      fill(mappedEnd);
+      if (position < mappedEnd) addTile(FREE, position, mappedEnd);
+      position = Math.max(position, mappedEnd);
     };
-    for (let at = 0; at < range.address.length; at += 1) {
-      if (range.begin[at] > step || step >= range.end[at]) continue;
-      const start = range.address[at];
-      const end = start + range.size[at];
-      if (range.segment[at] === number && start <= reach) { reach = Math.max(reach, end); continue; }
-      close();
-      if (range.segment[at] !== number) {
-        number = range.segment[at];
+    for (let index = 0; index < range.address.length; index += 1) {
+      if (range.begin[index] > step || step >= range.end[index]) continue;
+      const start = range.address[index];
+      const end = start + range.size[index];
+      if (range.segment[index] === segmentIndex && start <= mappedEnd) { mappedEnd = Math.max(mappedEnd, end); continue; }
+      closeRange();
+      if (range.segment[index] !== segmentIndex) {
+        segmentIndex = range.segment[index];
         low = start;
-        place = low;
-      } else if (place < start) {
-        put(UNMAPPED, place, start);
-        place = start;
+        position = low;
+      } else if (position < start) {
+        addTile(UNMAPPED, position, start);
+        position = start;
       }
-      reach = end;
+      mappedEnd = end;
     }
-    close();
+    closeRange();
     tiles.count = count;
     this.sum(segment);
   }
 
-  /** The figures of a step. */
+  /** Compute the numbers of a step. */
   sum(segment) {
     const { tiles, panel } = this;
-    const found = { reserved: 0, used: 0, free: 0, largest: 0, rounding: 0, releasable: 0, pieces: 0 };
+    const totals = { reserved: 0, used: 0, free: 0, largest: 0, rounding: 0, releasable: 0, pieces: 0 };
     const arenas = new Map();
     this.living = new Set();
     this.unused = new Set(); // segments without a block in use
-    let [first, empty, bytes, arena] = [0, true, 0, null];
-    const end = (at) => {
-      if (at === first) return;
-      const number = tiles.segment[first];
-      if (!segment.expandable[number] && empty) { found.releasable += bytes; this.unused.add(number); }
-      if (segment.expandable[number]) arena.tail = Math.max(arena.tail, tiles.block[at - 1] === FREE ? tiles.size[at - 1] : 0);
+    let [firstTile, isUnused, segmentBytes, arena] = [0, true, 0, null];
+    const endSegment = (tile) => {
+      if (tile === firstTile) return;
+      const segmentIndex = tiles.segment[firstTile];
+      if (!segment.expandable[segmentIndex] && isUnused) { totals.releasable += segmentBytes; this.unused.add(segmentIndex); }
+      if (segment.expandable[segmentIndex]) arena.tail = Math.max(arena.tail, tiles.block[tile - 1] === FREE ? tiles.size[tile - 1] : 0);
     };
-    for (let at = 0; at < tiles.count; at += 1) {
-      const number = tiles.segment[at];
-      if (at === 0 || number !== tiles.segment[at - 1]) {
-        end(at);
-        [first, empty, bytes] = [at, true, 0];
-        this.living.add(number);
-        const key = `${segment.stream[number]} ${segment.pool[number]}`;
-        if (!arenas.has(key)) arenas.set(key, { stream: segment.stream[number], pool: segment.pool[number], largest: 0, tail: -1 });
+    for (let tile = 0; tile < tiles.count; tile += 1) {
+      const segmentIndex = tiles.segment[tile];
+      if (tile === 0 || segmentIndex !== tiles.segment[tile - 1]) {
+        endSegment(tile);
+        [firstTile, isUnused, segmentBytes] = [tile, true, 0];
+        this.living.add(segmentIndex);
+        const key = `${segment.stream[segmentIndex]} ${segment.pool[segmentIndex]}`;
+        if (!arenas.has(key)) arenas.set(key, { stream: segment.stream[segmentIndex], pool: segment.pool[segmentIndex], largest: 0, tail: -1 });
         arena = arenas.get(key);
       }
-      const [kind, size] = [tiles.block[at], tiles.size[at]];
-      if (kind === UNMAPPED) { empty = false; continue; }
-      found.reserved += size;
-      bytes += size;
-      if (kind === FREE) {
-        found.free += size;
-        found.pieces += 1;
-        found.largest = Math.max(found.largest, size);
+      const [block, size] = [tiles.block[tile], tiles.size[tile]];
+      if (block === UNMAPPED) { isUnused = false; continue; }
+      totals.reserved += size;
+      segmentBytes += size;
+      if (block === FREE) {
+        totals.free += size;
+        totals.pieces += 1;
+        totals.largest = Math.max(totals.largest, size);
         arena.largest = Math.max(arena.largest, size);
-        if (segment.expandable[number]) found.releasable += this.pages(at, first, pageOf(segment.pool[number]));
+        if (segment.expandable[segmentIndex]) totals.releasable += this.pages(tile, firstTile, pageOf(segment.pool[segmentIndex]));
       } else {
-        empty = false;
-        found.used += size;
-        const asked = panel.block.asked[kind];
-        if (asked) found.rounding += size - asked;
+        isUnused = false;
+        totals.used += size;
+        const requestedBytes = panel.block.asked[block];
+        if (requestedBytes) totals.rounding += size - requestedBytes;
       }
     }
-    end(tiles.count);
+    endSegment(tiles.count);
     if ([...arenas.values()].some(({ pool }) => pool)) {
-      // Large requests go to a pool that may have nothing yet.
-      const tail = segment.expandable.some((each, number) => each && this.living.has(number)) ? 0 : -1;
+      // Large requests use a pool that may still be empty.
+      const tail = segment.expandable.some((each, segmentIndex) => each && this.living.has(segmentIndex)) ? 0 : -1;
       for (const { stream } of [...arenas.values()]) {
         if (!arenas.has(`${stream} ${LARGE}`)) arenas.set(`${stream} ${LARGE}`, { stream, pool: LARGE, largest: 0, tail });
       }
     }
-    const room = panel.known ? Math.max(0, panel.limit - found.reserved) : null;
-    found.room = room;
-    found.arenas = [...arenas.values()];
-    const served = ({ pool, largest, tail }) => {
-      const device = room + found.releasable;
+    const room = panel.known ? Math.max(0, panel.limit - totals.reserved) : null;
+    totals.room = room;
+    totals.arenas = [...arenas.values()];
+    const largestRequest = ({ pool, largest, tail }) => {
+      const device = room + totals.releasable;
       if (pool === SMALL) return Math.max(Math.min(largest, MIB), device >= 2 * MIB ? MIB : 0);
       if (pool !== LARGE) return Math.max(largest, device);
       if (tail >= 0) return Math.max(largest, Math.floor(device / (20 * MIB)) * 20 * MIB + (tail % (20 * MIB)));
-      const whole = Math.floor(device / (2 * MIB)) * 2 * MIB;
-      return Math.max(largest, whole >= 10 * MIB ? whole : 0);
+      const wholeBytes = Math.floor(device / (2 * MIB)) * 2 * MIB;
+      return Math.max(largest, wholeBytes >= 10 * MIB ? wholeBytes : 0);
     };
-    found.most = room === null ? null : found.arenas.length ? Math.max(...found.arenas.map(served)) : room;
-    this.found = found;
+    totals.most = room === null ? null : totals.arenas.length ? Math.max(...totals.arenas.map(largestRequest)) : room;
+    this.found = totals;
   }
 
-  /** Bytes of the whole pages of a free piece in an expandable segment. */
-  pages(at, first, page) {
-    const from = this.tiles.address[at] - this.tiles.address[first];
-    const [low, high] = [Math.ceil(from / page) * page, Math.floor((from + this.tiles.size[at]) / page) * page];
+  /** Bytes of the complete pages in a free piece of an expandable segment. */
+  pages(tile, firstTile, page) {
+    const offset = this.tiles.address[tile] - this.tiles.address[firstTile];
+    const [low, high] = [Math.ceil(offset / page) * page, Math.floor((offset + this.tiles.size[tile]) / page) * page];
     return Math.max(0, high - low);
   }
 
   waits(block) { return this.panel.block.freed[block] <= this.at; }
 
-  /** A text of Python's about this step. */
+  /** A template from Python, filled with the numbers of this step. */
   fill(text, more) {
-    const { used, reserved, free, largest, rounding, releasable, most, room, pieces } = this.found;
+    const { used, reserved, free, largest, rounding, releasable, most: largestRequest, room, pieces } = this.found;
     const sizes = { used, reserved, free, largest, rounding, releasable, room, held: free - releasable };
     const words = Object.fromEntries(Object.entries(sizes).map(([name, bytes]) => [name, sized(bytes)]));
-    return filled(text, { ...words, pieces, external: percent(free ? 1 - largest / free : 0), most: most === null ? "not known" : sized(most), ...more });
+    return filled(text, { ...words, pieces, external: percent(free ? 1 - largest / free : 0), most: largestRequest === null ? "not known" : sized(largestRequest), ...more });
   }
 
   /** Term, value and detail of each number. */
   numbers(emptied) {
     const { free, reserved, releasable } = this.found;
-    const gone = emptied ? { reserved: sized(reserved - releasable), free: sized(free - releasable) } : {};
+    const afterEmptying = emptied ? { reserved: sized(reserved - releasable), free: sized(free - releasable) } : {};
     return this.contents.figures.map(([term, ...texts]) => {
-      const [value, detail] = texts.map((text) => this.fill(text, gone));
+      const [value, detail] = texts.map((text) => this.fill(text, afterEmptying));
       return [term, value, emptied && releasable && term === "Free" ? "kept" : detail];
     });
   }
 
-  /** What is free, and why it did not serve what was refused between two steps. */
-  sentence(before) {
-    const { panel: { refused }, contents: { said }, found: { free, largest, room, arenas } } = this;
-    const at = refused.step.findIndex((step) => step > before && step <= this.at);
-    if (at < 0) return [this.fill(free ? said.lies : said.full), false];
-    const mine = Math.max(0, ...arenas.filter(({ stream }) => stream === refused.stream[at]).map((arena) => arena.largest));
-    const why = !free ? said.none_free : !mine ? said.others : mine < largest ? said.smaller : said.pieces;
-    const text = `${said.refused.replace("{why}", why)}${room === null ? "" : said.room}.`;
-    return [this.fill(text, { refused: sized(refused.asked[at]), mine: sized(mine) }), true];
+  /** A sentence on the free memory, and on the reason for a request that was refused since a step. */
+  sentence(previousStep) {
+    const { panel: { refused }, contents: { said: templates }, found: { free, largest, room, arenas } } = this;
+    const index = refused.step.findIndex((step) => step > previousStep && step <= this.at);
+    if (index < 0) return [this.fill(free ? templates.lies : templates.full), false];
+    const largestPiece = Math.max(0, ...arenas.filter(({ stream }) => stream === refused.stream[index]).map((arena) => arena.largest));
+    const reason = !free ? templates.none_free : !largestPiece ? templates.others : largestPiece < largest ? templates.smaller : templates.pieces;
+    const text = `${templates.refused.replace("{why}", reason)}${room === null ? "" : templates.room}.`;
+    return [this.fill(text, { refused: sized(refused.asked[index]), mine: sized(largestPiece) }), true];
   }
 
   emptying() {
-    const { found: { free, releasable }, contents: { said } } = this;
-    return this.fill(free ? `${said.gives}${free > releasable ? said.stays : ""}.` : said.nothing);
+    const { found: { free, releasable }, contents: { said: templates } } = this;
+    return this.fill(free ? `${templates.gives}${free > releasable ? templates.stays : ""}.` : templates.nothing);
   }
 
-  /** What a tile is, in a line. */
-  told(tile) {
-    const { tiles, panel: { segment, block, labels }, contents: { said, streams } } = this;
-    const [number, kind, size] = [tiles.segment[tile], tiles.block[tile], tiles.size[tile]];
-    const words = { address: tiles.address[tile].toString(16), seen: segment.seen[number], segment: sized(segment.size[number]), stream: streams[segment.stream[number]], size: sized(size) };
-    words.where = filled(said.where, words);
-    if (kind < 0) return filled(kind === FREE ? said.free : said.unmapped, words);
-    const [label, asked, begin] = [labels[block.label[kind]], block.asked[kind], block.begin[kind]];
-    words.asked = asked && asked !== size ? filled(said.lost, { asked: sized(asked), lost: sized(size - asked) }) : "";
-    words.age = begin ? filled(said.age, { events: this.at - begin }) : said.first;
-    return filled(said.block, { ...words, label: label === undefined ? "" : `, ${label}`, waits: Number(this.waits(kind)) });
+  /** A sentence about a tile. */
+  tileText(tile) {
+    const { tiles, panel: { segment, block, labels }, contents: { said: templates, streams } } = this;
+    const [segmentIndex, kind, size] = [tiles.segment[tile], tiles.block[tile], tiles.size[tile]];
+    const words = { address: tiles.address[tile].toString(16), seen: segment.seen[segmentIndex], segment: sized(segment.size[segmentIndex]), stream: streams[segment.stream[segmentIndex]], size: sized(size) };
+    words.where = filled(templates.where, words);
+    if (kind < 0) return filled(kind === FREE ? templates.free : templates.unmapped, words);
+    const [label, requestedBytes, beginStep] = [labels[block.label[kind]], block.asked[kind], block.begin[kind]];
+    words.asked = requestedBytes && requestedBytes !== size ? filled(templates.lost, { asked: sized(requestedBytes), lost: sized(size - requestedBytes) }) : "";
+    words.age = beginStep ? filled(templates.age, { events: this.at - beginStep }) : templates.first;
+    return filled(templates.block, { ...words, label: label === undefined ? "" : `, ${label}`, waits: Number(this.waits(kind)) });
   }
 
   /** The frames of a tile's stack trace, innermost first. */
@@ -205,14 +205,14 @@ export class Pool {
   }
 }
 
-/** What happened at a place of the slider. */
-export function happened({ moments, unit, last, said, streams, lines, done }, at) {
-  const words = { unit, Unit: unit[0].toUpperCase() + unit.slice(1), at, last };
-  if (!last || !at) return last ? filled(said.before, words) : said.now;
-  const [size, asked, stream, line] = ["size", "asked", "stream", "line"].map((name) => moments[name][at - 1]);
-  const told = filled(done[moments.kind[at - 1]], {
-    size: sized(size), asked: asked && sized(asked) !== sized(size) ? filled(said.asked, { asked: sized(asked) }) : "",
-    stream: streams[stream] ?? said.elsewhere, at: line >= 0 ? `, ${lines[line]}` : "",
+/** The operation at a position of the slider, in words. */
+export function operationText({ moments, unit, last, said: templates, streams, lines, done: operations }, position) {
+  const words = { unit, Unit: unit[0].toUpperCase() + unit.slice(1), at: position, last };
+  if (!last || !position) return last ? filled(templates.before, words) : templates.now;
+  const [size, requestedBytes, stream, line] = ["size", "asked", "stream", "line"].map((name) => moments[name][position - 1]);
+  const operation = filled(operations[moments.kind[position - 1]], {
+    size: sized(size), asked: requestedBytes && sized(requestedBytes) !== sized(size) ? filled(templates.asked, { asked: sized(requestedBytes) }) : "",
+    stream: streams[stream] ?? templates.elsewhere, at: line >= 0 ? `, ${lines[line]}` : "",
   });
-  return filled(said.moment, { ...words, told });
+  return filled(templates.moment, { ...words, told: operation });
 }

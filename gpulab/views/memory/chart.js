@@ -3,18 +3,18 @@ import { Plot } from "../parts/plot.js";
 import { above, labels, line, rects, rules, speaking, ticks, torn } from "../parts/items.js";
 import { duration, filled, sized } from "../parts/words.js";
 
-// Memory chart: readings that Python sends while cells run, kept here as long as there.
+// Memory chart: readings that Python sends while cells run, kept here for as long as in Python.
 
 const [HEIGHT_PX, AXIS_PX, MARKS_PX] = [220, 34, 36];
 const AREAS = [["used_bytes", "accent"], ["reserved_bytes", "accent-pale"], ["device_bytes", "other-pale"]];
-const SPAN_NS = 60e9; // in sight while the chart follows
+const SPAN_NS = 60e9; // visible interval while the chart follows new readings
 const MOST_OUTSIDE = 3;
 const MARK_PX = 5;
 const FIGURES_MS = 250;
 const PATIENCE_MS = 600;
 const stores = new WeakMap();
 
-/** What Python has sent: one for each model, so that a chart shown twice shows the same. */
+/** The readings that Python has sent. There is one store per model, so that two views of it show the same. */
 class Store {
   constructor(model) {
     this.model = model;
@@ -24,30 +24,30 @@ class Store {
     this.answer = "";
     model.on("msg:custom", (message) => {
       if (message.kind === "tick") this.add(message);
-      if (message.kind === "answer") this.say(message.text);
+      if (message.kind === "answer") this.showAnswer(message.text);
     });
   }
 
-  /** What a button's work has come to. Python answers when it is not busy with a cell. */
-  say(text) {
+  /** Show the result of a button's action. Python replies when it is not busy with a cell. */
+  showAnswer(text) {
     clearTimeout(this.patience);
     this.answer = text;
-    this.tell();
+    this.notify();
   }
 
-  act(what, size = "") {
-    this.model.send({ kind: "act", what, size });
+  act(action, size = "") {
+    this.model.send({ kind: "act", what: action, size });
     clearTimeout(this.patience);
-    this.patience = setTimeout(() => this.say(this.said.busy), PATIENCE_MS);
+    this.patience = setTimeout(() => this.showAnswer(this.said.busy), PATIENCE_MS);
   }
 
-  /** Everything that Python has. */
+  /** Replace all readings by those that Python has. */
   take() {
     const { columns, marks, lines, capacity, said } = unpack(this.model.get("scene"), this.model.get("data"));
     const plain = (table) => Object.fromEntries(Object.entries(table).map(([name, column]) => [name, Array.from(column)]));
     Object.assign(this, { columns: plain(columns), marks: plain(marks), lines: [...lines], capacity, said, next: null, failure: "" });
-    this.peak = this.columns.peak_bytes.reduce((most, each, at) => (each > (most?.[0] ?? -1) ? [each, this.columns.time_ns[at]] : most), null);
-    this.tell();
+    this.peak = this.columns.peak_bytes.reduce((peak, value, at) => (value > (peak?.[0] ?? -1) ? [value, this.columns.time_ns[at]] : peak), null);
+    this.notify();
   }
 
   add({ number, row, marks, lines, failure }) {
@@ -59,38 +59,38 @@ class Store {
     for (const mark of marks) Object.values(this.marks).forEach((column, at) => column.push(mark[at]));
     this.lines.push(...lines);
     this.failure = failure;
-    const most = this.columns.peak_bytes.at(-1);
-    if (most > (this.peak?.[0] ?? -1)) this.peak = [most, time];
+    const newPeak = this.columns.peak_bytes.at(-1);
+    if (newPeak > (this.peak?.[0] ?? -1)) this.peak = [newPeak, time];
     this.bound(this.columns, 12_000);
     this.bound(this.marks, 20_000);
-    this.tell();
+    this.notify();
   }
 
-  /** As many as Python keeps. */
-  bound(table, most) {
-    if (table.time_ns.length < 1.1 * most) return;
-    for (const name of Object.keys(table)) table[name] = table[name].slice(-most);
+  /** Drop the oldest rows, so that there are as many as in Python. */
+  bound(table, maxRows) {
+    if (table.time_ns.length < 1.1 * maxRows) return;
+    for (const name of Object.keys(table)) table[name] = table[name].slice(-maxRows);
   }
 
   size(bytes) { return Number.isFinite(bytes) ? sized(Math.max(0, bytes)) : this.said.not_available; }
 
-  tell() { this.listeners.forEach((listener) => listener()); }
+  notify() { this.listeners.forEach((listener) => listener()); }
 
   latest(name) { return this.columns[name].at(-1) ?? NaN; }
 
   get end() { return this.columns.time_ns.at(-1) ?? 1; }
 }
 
-/** A plot of a store: it follows what comes, until the reader looks elsewhere. */
+/** A plot of a store. It follows new readings until the user moves or zooms it. */
 class MemoryPlot extends Plot {
-  constructor(frame, store, changed) {
+  constructor(frame, store, onChange) {
     super(frame, {
       box: "plot", height: MARKS_PX + HEIGHT_PX + AXIS_PX, domain: [0, 1], left: 76, right: 14, zoom: true, most_zoom: 1e5, items: [],
       label: "Memory over time: arrows walk the marks of allocations and frees, plus and minus zoom, 0 shows everything, F follows.",
       hint: "Point at the chart, or walk its marks with the arrow keys.",
     });
     this.store = store;
-    this.changed = changed;
+    this.changed = onChange;
     this.following = true;
     this.item = { item: "rects", x0: [], say: [["which", "texts"]] };
     Object.entries({ tabindex: 0, role: "application", "aria-roledescription": "chart" }).forEach(([name, value]) => this.canvas.setAttribute(name, value));
@@ -101,16 +101,16 @@ class MemoryPlot extends Plot {
     this.node.append(this.line);
   }
 
-  follow(on) {
-    this.following = on;
+  follow(isOn) {
+    this.following = isOn;
     this.changed();
     this.draw();
   }
 
-  pan(by) {
+  pan(offset) {
     if (this.painting) return;
     this.following = false;
-    super.pan(by);
+    super.pan(offset);
     this.changed();
   }
 
@@ -121,11 +121,11 @@ class MemoryPlot extends Plot {
     if (this.following) this.sight = [Math.max(0, box.domain[1] - SPAN_NS), box.domain[1]];
     const width = Math.floor(this.holder.clientWidth);
     this.wide = Math.max(10, width - box.left - box.right);
-    const held = this.chosen >= 0 ? this.item.x0[this.chosen] + 1e4 * this.item.row[this.chosen] : null;
+    const chosenKey = this.chosen >= 0 ? this.item.x0[this.chosen] + 1e4 * this.item.row[this.chosen] : null;
     box.items = this.build();
     this.item = box.items.at(-1);
-    // What was chosen keeps its outline while the chart moves.
-    this.chosen = held === null ? -1 : this.item.x0.findIndex((x, at) => x + 1e4 * this.item.row[at] === held);
+    // The selected mark keeps its outline while the chart moves.
+    this.chosen = chosenKey === null ? -1 : this.item.x0.findIndex((x, at) => x + 1e4 * this.item.row[at] === chosenKey);
     super.draw();
   }
 
@@ -134,86 +134,86 @@ class MemoryPlot extends Plot {
     const { columns } = store;
     const bottom = MARKS_PX + HEIGHT_PX;
     const [first, last] = [Math.max(0, above(columns.time_ns, this.sight[0]) - 1), above(columns.time_ns, this.sight[1])];
-    // As many points as there are pixels, each with the highest of its readings.
+    // At most one point per pixel, with the highest of its readings.
     const stride = Math.max(1, Math.ceil((last - first) / this.wide));
-    const shown = Object.fromEntries(Object.keys(columns).map((name) => [name, []]));
-    for (let at = first; at < last; at += stride) {
+    const visible = Object.fromEntries(Object.keys(columns).map((name) => [name, []]));
+    for (let index = first; index < last; index += stride) {
       for (const [name, column] of Object.entries(columns)) {
-        let most = column[at];
-        for (let other = at + 1; name !== "time_ns" && other < Math.min(last, at + stride); other += 1) if (!(column[other] <= most)) most = column[other];
-        shown[name].push(most);
+        let highest = column[index];
+        for (let other = index + 1; name !== "time_ns" && other < Math.min(last, index + stride); other += 1) if (!(column[other] <= highest)) highest = column[other];
+        visible[name].push(highest);
       }
     }
-    shown.time_ns.push(last < columns.time_ns.length ? columns.time_ns[last] : store.end);
-    const high = this.scale(shown);
-    const y = (bytes) => (Number.isNaN(bytes) ? bottom : bottom - HEIGHT_PX * Math.min(1, bytes / high));
-    const step = 2 ** Math.floor(Math.log2(high / 3));
-    const sizes = Array.from({ length: Math.floor(high / step) + 1 }, (_, at) => at * step);
-    const flat = (at, colour, more) => rules(at.map(() => this.sight[0]), at, at.map(() => this.sight[1]), at, colour, more);
+    visible.time_ns.push(last < columns.time_ns.length ? columns.time_ns[last] : store.end);
+    const axisTop = this.scale(visible);
+    const y = (bytes) => (Number.isNaN(bytes) ? bottom : bottom - HEIGHT_PX * Math.min(1, bytes / axisTop));
+    const step = 2 ** Math.floor(Math.log2(axisTop / 3));
+    const sizes = Array.from({ length: Math.floor(axisTop / step) + 1 }, (_, index) => index * step);
+    const flat = (ys, colour, more) => rules(ys.map(() => this.sight[0]), ys, ys.map(() => this.sight[1]), ys, colour, more);
     const items = [flat(sizes.map(y), "grid")];
-    for (const [from, to] of runs(shown)) {
-      const x = shown.time_ns.slice(from, to + 1);
-      // A reading's peak is that of the time before it: the most that was used from one reading to the next.
-      const most = shown.used_bytes.map((used, at) => Math.max(used, (at + 1 < to && shown.peak_bytes[at + 1]) || 0));
-      const tops = { ...shown, used_bytes: most, reserved_bytes: shown.reserved_bytes.map((each, at) => Math.max(each, most[at])) };
-      const heights = (name) => { const tall = tops[name].slice(from, to).map(y); return [...tall, tall.at(-1)]; };
+    for (const [start, end] of runs(visible)) {
+      const x = visible.time_ns.slice(start, end + 1);
+      // A reading's peak is the largest use since the previous reading.
+      const usedPeaks = visible.used_bytes.map((usedBytes, index) => Math.max(usedBytes, (index + 1 < end && visible.peak_bytes[index + 1]) || 0));
+      const tops = { ...visible, used_bytes: usedPeaks, reserved_bytes: visible.reserved_bytes.map((value, index) => Math.max(value, usedPeaks[index])) };
+      const heights = (name) => { const ys = tops[name].slice(start, end).map(y); return [...ys, ys.at(-1)]; };
       for (const [name, colour] of [...AREAS].reverse()) items.push(line(x, heights(name), colour, { width: 0, fill: colour, base: bottom, step: true }));
-      const limit = shown.limit_bytes.slice(from, to);
-      const there = limit.map((_, at) => at).filter((at) => limit[at] > 0);
-      const level = there.map((at) => y(limit[at]));
-      items.push(rules(there.map((at) => x[at]), level, there.map((at) => x[at + 1]), level, "error", { width: 2 }));
+      const limit = visible.limit_bytes.slice(start, end);
+      const limited = limit.map((_, index) => index).filter((index) => limit[index] > 0);
+      const limitHeights = limited.map((index) => y(limit[index]));
+      items.push(rules(limited.map((index) => x[index]), limitHeights, limited.map((index) => x[index + 1]), limitHeights, "error", { width: 2 }));
     }
-    if (store.peak && store.peak[0] <= high) items.push(flat([y(store.peak[0])], "tail", { dash: true, width: 2 }));
-    const beyond = shown.device_bytes.reduce((high_, each) => (each > high_ ? each : high_), 0) - high;
-    if (beyond > 0) items.push(torn(this.sight, MARKS_PX), labels([this.sight[0]], [MARKS_PX + 16], [filled(store.said.beyond, { size: store.size(beyond) })], { dx: 6, pin: false }));
+    if (store.peak && store.peak[0] <= axisTop) items.push(flat([y(store.peak[0])], "tail", { dash: true, width: 2 }));
+    const excess = visible.device_bytes.reduce((largest, value) => (value > largest ? value : largest), 0) - axisTop;
+    if (excess > 0) items.push(torn(this.sight, MARKS_PX), labels([this.sight[0]], [MARKS_PX + 16], [filled(store.said.beyond, { size: store.size(excess) })], { dx: 6, pin: false }));
     items.push(ticks([7, 20], store.said.rows), ticks(sizes.map(y), sizes.map((bytes) => store.size(bytes))), { item: "time", y: bottom, since: "the start" }, ...this.marks());
     return items;
   }
 
   scale(shown) {
-    const most = (name) => shown[name].reduce((high, each) => (each > high ? each : high), 0);
-    const pool = Math.max(most("reserved_bytes"), most("peak_bytes"), 2 ** 20);
-    const limit = most("limit_bytes");
-    let high = Math.max(pool, limit <= MOST_OUTSIDE * pool ? limit : 0);
-    const whole = most("device_bytes") <= MOST_OUTSIDE * high;
-    if (whole) high = Math.max(high, most("device_bytes"));
-    return Math.min((whole ? 1.08 : 1.2) * high, Math.max(this.store.capacity, high)); // room for words at a torn edge
+    const highest = (name) => shown[name].reduce((largest, value) => (value > largest ? value : largest), 0);
+    const poolBytes = Math.max(highest("reserved_bytes"), highest("peak_bytes"), 2 ** 20);
+    const limitBytes = highest("limit_bytes");
+    let axisTop = Math.max(poolBytes, limitBytes <= MOST_OUTSIDE * poolBytes ? limitBytes : 0);
+    const fitsDevice = highest("device_bytes") <= MOST_OUTSIDE * axisTop;
+    if (fitsDevice) axisTop = Math.max(axisTop, highest("device_bytes"));
+    return Math.min((fitsDevice ? 1.08 : 1.2) * axisTop, Math.max(this.store.capacity, axisTop)); // room for words at a torn edge
   }
 
-  /** Marks as bars as wide as one sees, those of one place together; allocations above, frees below; and their sizes. */
+  /** Marks as bars of visible width, grouped by position: allocations above, frees below, with sizes. */
   marks() {
     const { marks, lines } = this.store;
-    const wide = (MARK_PX / this.wide) * (this.sight[1] - this.sight[0]);
-    const grain = 10 ** Math.ceil(Math.log10(wide)) / 2 > wide ? 10 ** Math.ceil(Math.log10(wide)) / 2 : 10 ** Math.ceil(Math.log10(wide));
+    const markWidth = (MARK_PX / this.wide) * (this.sight[1] - this.sight[0]);
+    const groupWidth = 10 ** Math.ceil(Math.log10(markWidth)) / 2 > markWidth ? 10 ** Math.ceil(Math.log10(markWidth)) / 2 : 10 ** Math.ceil(Math.log10(markWidth));
     const groups = new Map();
-    for (let at = Math.max(0, above(marks.time_ns, this.sight[0] - grain)); at < above(marks.time_ns, this.sight[1]); at += 1) {
+    for (let index = Math.max(0, above(marks.time_ns, this.sight[0] - groupWidth)); index < above(marks.time_ns, this.sight[1]); index += 1) {
       for (const row of [0, 1]) {
-        const [times, bytes] = row ? [marks.frees[at], marks.freed_bytes[at]] : [marks.allocations[at] + marks.failures[at], marks.allocated_bytes[at]];
+        const [times, bytes] = row ? [marks.frees[index], marks.freed_bytes[index]] : [marks.allocations[index] + marks.failures[index], marks.allocated_bytes[index]];
         if (!times) continue;
-        const key = `${row} ${Math.floor(marks.time_ns[at] / grain)}`;
-        const group = groups.get(key) ?? { row, x: Math.floor(marks.time_ns[at] / grain) * grain, time: marks.time_ns[at], times: 0, bytes: 0, failures: 0, most: -1, line: -1, lines: new Set() };
-        group.times += row ? times : marks.allocations[at];
+        const key = `${row} ${Math.floor(marks.time_ns[index] / groupWidth)}`;
+        const group = groups.get(key) ?? { row, x: Math.floor(marks.time_ns[index] / groupWidth) * groupWidth, time: marks.time_ns[index], times: 0, bytes: 0, failures: 0, most: -1, line: -1, lines: new Set() };
+        group.times += row ? times : marks.allocations[index];
         group.bytes += bytes;
-        group.failures += row ? 0 : marks.failures[at];
-        group.lines.add(marks.line[at]);
-        if (bytes > group.most || (!row && marks.failures[at])) [group.most, group.line] = [bytes, marks.line[at]];
+        group.failures += row ? 0 : marks.failures[index];
+        group.lines.add(marks.line[index]);
+        if (bytes > group.most || (!row && marks.failures[index])) [group.most, group.line] = [bytes, marks.line[index]];
         groups.set(key, group);
       }
     }
-    const all = [...groups.values()].sort((a, b) => a.x - b.x || a.row - b.row);
-    const { said } = this.store;
-    const texts = all.map(({ row, time, times, bytes, failures, line: mostly, lines: from }) => {
-      const words = { time: duration(Math.round(time)), failures, times, size: this.store.size(bytes), others: from.size - 1 };
-      words.what = [...(failures ? [said.failed] : []), ...(times ? [row ? said.freed : said.allocated] : [])].map((text) => filled(text, words)).join("; ");
-      words.where = mostly < 0 ? said.no_line : lines[mostly] ?? "";
-      return filled(from.size > 1 ? said.mark.replace("{where}", said.others) : said.mark, words);
+    const sortedGroups = [...groups.values()].sort((a, b) => a.x - b.x || a.row - b.row);
+    const { said: templates } = this.store;
+    const texts = sortedGroups.map(({ row, time, times, bytes, failures, line: mainLine, lines: sourceLines }) => {
+      const words = { time: duration(Math.round(time)), failures, times, size: this.store.size(bytes), others: sourceLines.size - 1 };
+      words.what = [...(failures ? [templates.failed] : []), ...(times ? [row ? templates.freed : templates.allocated] : [])].map((text) => filled(text, words)).join("; ");
+      words.where = mainLine < 0 ? templates.no_line : lines[mainLine] ?? "";
+      return filled(sourceLines.size > 1 ? templates.mark.replace("{where}", templates.others) : templates.mark, words);
     });
-    const [left, tops] = [all.map(({ x }) => x), all.map(({ row }) => 2 + 13 * row)];
-    // How much stands beside a mark where there is room before the next one of its row.
-    const next = all.map(({ x, row }, at) => (all.slice(at + 1).find((other) => other.row === row)?.x ?? this.sight[1]) - x - grain);
-    const sizes = labels(left.map((x) => x + grain), tops.map((top) => top + 5), all.map(({ row, bytes, failures }) => (failures ? said.refused : `${row ? "−" : "+"}${this.store.size(bytes)}`)), { room: next, dx: 2 });
-    return [sizes, rects(left, left.map((x) => x + 0.85 * grain), tops, tops.map((top) => top + 11), all.map(({ row, failures }) => (failures ? 2 : row)), ["accent", "muted", "error"], {
-      row: all.map(({ row }) => row), texts, ...speaking(texts),
+    const [left, tops] = [sortedGroups.map(({ x }) => x), sortedGroups.map(({ row }) => 2 + 13 * row)];
+    // The distance to the next mark in the same row, for the text next to a mark.
+    const roomToNext = sortedGroups.map(({ x, row }, index) => (sortedGroups.slice(index + 1).find((other) => other.row === row)?.x ?? this.sight[1]) - x - groupWidth);
+    const sizes = labels(left.map((x) => x + groupWidth), tops.map((top) => top + 5), sortedGroups.map(({ row, bytes, failures }) => (failures ? templates.refused : `${row ? "−" : "+"}${this.store.size(bytes)}`)), { room: roomToNext, dx: 2 });
+    return [sizes, rects(left, left.map((x) => x + 0.85 * groupWidth), tops, tops.map((top) => top + 11), sortedGroups.map(({ row, failures }) => (failures ? 2 : row)), ["accent", "muted", "error"], {
+      row: sortedGroups.map(({ row }) => row), texts, ...speaking(texts),
     })];
   }
 
@@ -226,16 +226,16 @@ class MemoryPlot extends Plot {
     if (event.buttons) return;
     const mark = this.at(event);
     if (mark >= 0) { this.choose(mark); return; }
-    const here = this.value(x);
+    const pointerValue = this.value(x);
     const { columns } = this.store;
-    const at = above(columns.time_ns, here) - 1;
-    if (at < 0 || here > this.sight[1]) return;
-    const [used, reserved, device] = AREAS.map(([name]) => columns[name][at]);
-    const { said } = this.store;
-    const figures = { used, cached: reserved - used, outside: device - reserved, peak: columns.peak_bytes[at + 1] ?? columns.peak_bytes[at], limit: columns.limit_bytes[at] };
+    const index = above(columns.time_ns, pointerValue) - 1;
+    if (index < 0 || pointerValue > this.sight[1]) return;
+    const [used, reserved, device] = AREAS.map(([name]) => columns[name][index]);
+    const { said: templates } = this.store;
+    const figures = { used, cached: reserved - used, outside: device - reserved, peak: columns.peak_bytes[index + 1] ?? columns.peak_bytes[index], limit: columns.limit_bytes[index] };
     const words = Object.fromEntries(Object.entries(figures).map(([name, bytes]) => [name, this.store.size(bytes)]));
-    const limit = figures.limit ? filled(said.limit, words) : "";
-    this.line.textContent = filled(said.reading, { ...words, limit, time: duration(Math.round(columns.time_ns[at])) });
+    const limit = figures.limit ? filled(templates.limit, words) : "";
+    this.line.textContent = filled(templates.reading, { ...words, limit, time: duration(Math.round(columns.time_ns[index])) });
   }
 
   onKey(event) {
@@ -248,22 +248,22 @@ class MemoryPlot extends Plot {
   }
 }
 
-/** From where to where there are readings: a pause is a row without any. */
+/** The intervals of rows with readings; a pause is a row without readings. */
 function runs(shown) {
-  const found = [];
-  const gap = (at) => AREAS.every(([name]) => Number.isNaN(shown[name][at]));
-  for (let at = 0; at < shown.used_bytes.length; at += 1) {
-    if (gap(at)) continue;
-    if (!at || gap(at - 1)) found.push([at, at]);
-    found.at(-1)[1] = at + 1;
+  const intervals = [];
+  const isGap = (index) => AREAS.every(([name]) => Number.isNaN(shown[name][index]));
+  for (let index = 0; index < shown.used_bytes.length; index += 1) {
+    if (isGap(index)) continue;
+    if (!index || isGap(index - 1)) intervals.push([index, index]);
+    intervals.at(-1)[1] = index + 1;
   }
-  return found;
+  return intervals;
 }
 
-/** Everything that was read, as a file of the reader's. */
+/** Save all readings as a CSV file on the user's machine. */
 function download({ columns }) {
   const names = Object.keys(columns);
-  const rows = columns.time_ns.map((_, at) => names.map((name) => (Number.isNaN(columns[name][at]) ? "" : columns[name][at])).join(","));
+  const rows = columns.time_ns.map((_, index) => names.map((name) => (Number.isNaN(columns[name][index]) ? "" : columns[name][index])).join(","));
   const link = element("a", { href: URL.createObjectURL(new Blob([[names.join(","), ...rows, ""].join("\n")], { type: "text/csv" })), download: "memory.csv" });
   link.click();
   URL.revokeObjectURL(link.href);

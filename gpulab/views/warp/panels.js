@@ -3,14 +3,14 @@ import { upTo } from "../parts/items.js";
 import { watched } from "../parts/watch.js";
 import { sharedWord, valueText } from "./record.js";
 
-// The values of one lane, and shared memory as 4-byte words: a column is a bank, a row 128 bytes.
+// Panels with the values of one lane, and with shared memory as 4-byte words (32 banks by rows of 128 bytes).
 
 const ROWS_SHOWN = 16;
 const DIGIT_PX = 5.75; // of the table's letters, 9.5 pixels high
 const READINGS = { stored: "as stored", f32: "f32", s32: "s32", u32: "u32", hex: "hexadecimal" };
 const ARROWS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 32, ArrowUp: -32 };
 
-/** A lane's variables, or registers, as a list; choosing one shows it in all 32 lanes. */
+/** A list of a lane's variables or registers; selecting one shows it in all 32 lanes. */
 export function valuesPanel(onChoose) {
   const heading = element("div", { class: "gl-heading" });
   const list = element("div", { class: "gl-registers", role: "group", "aria-label": "Values of the lane" });
@@ -22,59 +22,59 @@ export function valuesPanel(onChoose) {
   };
   const UNKNOWN = "the compiler keeps it in no register of its own";
 
-  /** Show the values of a lane after a step: of variables in scope at `line`, or of registers if that is null. */
+  /** Show the values of a lane after a step: variables in scope at `line`, or registers if `line` is null. */
   const show = (steps, step, lane, chosen, line) => {
     const variables = line === null ? [] : steps.variables(step, lane, line);
     const watches = watched(steps, step, lane);
-    const others = line === null ? steps.registers(step, lane).map((value) => ({ what: value.what, ctype: value.type, known: true, value })) : variables;
-    const found = [...watches, ...others.filter(({ what }) => !watches.some((each) => each.what === what))];
+    const otherValues = line === null ? steps.registers(step, lane).map((value) => ({ what: value.what, ctype: value.type, known: true, value })) : variables;
+    const values = [...watches, ...otherValues.filter(({ what }) => !watches.some((entry) => entry.what === what))];
     const kind = line === null ? "Registers" : "Variables";
-    heading.textContent = found.length ? `${kind} of lane ${lane} after this ${line === null ? "step" : "line"}` : `${kind}: none known here`;
-    const nodes = found.map(({ what, ctype, known, value, said, why }) => {
+    heading.textContent = values.length ? `${kind} of lane ${lane} after this ${line === null ? "step" : "line"}` : `${kind}: none known here`;
+    const nodes = values.map(({ what, ctype, known, value, said: reason, why: explanation }) => {
       const row = rowOf(what);
-      const now = value?.step === step;
-      const where = !value ? "" : now ? "now" : steps.place(value.step);
-      const text = value ? valueText(value.bits, value.type) : said || (known ? "not yet" : "not known");
-      [what, ctype, text, where].forEach((each, at) => { row.children[at].textContent = each; });
-      row.classList.toggle("gl-now", Boolean(now));
+      const isNow = value?.step === step;
+      const place = !value ? "" : isNow ? "now" : steps.place(value.step);
+      const text = value ? valueText(value.bits, value.type) : reason || (known ? "not yet" : "not known");
+      [what, ctype, text, place].forEach((entry, index) => { row.children[index].textContent = entry; });
+      row.classList.toggle("gl-now", Boolean(isNow));
       row.classList.toggle("gl-unknown", !value);
-      row.classList.toggle("gl-watch", said !== undefined);
+      row.classList.toggle("gl-watch", reason !== undefined);
       row.setAttribute("aria-pressed", String(what === chosen));
-      row.setAttribute("aria-label", `${what}, ${ctype}: ${text}${where && `, written ${where}`}`);
-      row.title = value ? `${what} (${ctype}) = ${valueText(value.bits, value.type, true)}, written by ${steps.instruction(value.step)}. Press to see it in all lanes.` : why ?? (known ? "the compiled code has not computed it yet" : UNKNOWN);
+      row.setAttribute("aria-label", `${what}, ${ctype}: ${text}${place && `, written ${place}`}`);
+      row.title = value ? `${what} (${ctype}) = ${valueText(value.bits, value.type, true)}, written by ${steps.instruction(value.step)}. Press to see it in all lanes.` : explanation ?? (known ? "the compiled code has not computed it yet" : UNKNOWN);
       return row;
     });
     // Rows that stay are not touched, so that a focused one keeps the focus.
-    nodes.forEach((row, at) => { if (list.children[at] !== row) list.insertBefore(row, list.children[at] ?? null); });
+    nodes.forEach((row, index) => { if (list.children[index] !== row) list.insertBefore(row, list.children[index] ?? null); });
     while (list.children.length > nodes.length) list.lastChild.remove();
     list.hidden = !nodes.length;
-    const now = nodes.find((row) => row.classList.contains("gl-now"));
-    if (!now || list.contains(document.activeElement)) return;
-    if (now.offsetTop < list.scrollTop || now.offsetTop > list.scrollTop + list.clientHeight - 24) list.scrollTop = now.offsetTop - list.clientHeight / 2;
+    const currentRow = nodes.find((row) => row.classList.contains("gl-now"));
+    if (!currentRow || list.contains(document.activeElement)) return;
+    if (currentRow.offsetTop < list.scrollTop || currentRow.offsetTop > list.scrollTop + list.clientHeight - 24) list.scrollTop = currentRow.offsetTop - list.clientHeight / 2;
   };
   return { node: element("div", { class: "gl-register-panel" }, heading, list), show };
 }
 
-/** Shared memory after a step; `memory` has the columns of `SharedStates`. */
+/** A panel with shared memory after a step; `memory` has the columns of `SharedStates`. */
 export function sharedPanel(memory, texts) {
   const words = memory.word_events.length - 1;
   const totalRows = Math.ceil(words / 32);
   const lastTop = Math.max(0, totalRows - ROWS_SHOWN);
-  let [top, chosen, sequence, begun, warp, loaded, room] = [0, 0, -1, -1, 0, new Set(), 5];
+  let [topRow, chosen, sequence, firstMoment, warp, loaded, maxLetters] = [0, 0, -1, -1, 0, new Set(), 5];
   const written = element("span");
   const chosenText = element("div", { class: "gl-note gl-word-text", "aria-live": "polite" });
   const reading = element("select", { "aria-label": "Read words as", onchange: () => refresh() }, ...Object.entries(READINGS).map(([value, text]) => element("option", { value }, text)));
   const follow = element("input", { type: "checkbox", checked: true });
-  const turn = (by) => () => { top = Math.max(0, Math.min(lastTop, top + by * ROWS_SHOWN)); follow.checked = false; refresh(); };
-  const [up, down] = [[-1, "Lower addresses", "▲"], [1, "Higher addresses", "▼"]].map(([by, label, text]) => element("button", { type: "button", onclick: turn(by), "aria-label": label }, text));
+  const scrollBy = (direction) => () => { topRow = Math.max(0, Math.min(lastTop, topRow + direction * ROWS_SHOWN)); follow.checked = false; refresh(); };
+  const [upButton, downButton] = [[-1, "Lower addresses", "▲"], [1, "Higher addresses", "▼"]].map(([direction, label, text]) => element("button", { type: "button", onclick: scrollBy(direction), "aria-label": label }, text));
   const cells = upTo(Math.min(ROWS_SHOWN, totalRows), () => ({ label: element("th", { scope: "row" }), row: upTo(32, () => element("td", { role: "gridcell" })) }));
   const table = element(
     "table", { class: "gl-words", role: "grid", tabindex: 0, "aria-label": "Words of shared memory; arrow keys choose one" },
     element("thead", {}, element("tr", {}, element("th", {}, "byte"), ...upTo(32, (bank) => element("th", { scope: "col", title: `bank ${bank}` }, String(bank))))),
     element("tbody", {}, ...cells.map(({ label, row }) => element("tr", {}, label, ...row))),
   );
-  const toRow = (row) => { if (row < top || row >= top + ROWS_SHOWN) top = Math.max(0, Math.min(lastTop, row)); };
-  const choose = (word) => { chosen = Math.max(0, Math.min(words - 1, word)); toRow(chosen >> 5); refresh(); };
+  const scrollToRow = (row) => { if (row < topRow || row >= topRow + ROWS_SHOWN) topRow = Math.max(0, Math.min(lastTop, row)); };
+  const choose = (word) => { chosen = Math.max(0, Math.min(words - 1, word)); scrollToRow(chosen >> 5); refresh(); };
   table.addEventListener("click", (event) => { if (event.target.dataset.word) choose(Number(event.target.dataset.word)); });
   table.addEventListener("keydown", (event) => {
     if (!ARROWS[event.key] || event.altKey || event.ctrlKey || event.metaKey) return;
@@ -83,66 +83,66 @@ export function sharedPanel(memory, texts) {
     choose(chosen + ARROWS[event.key]);
   });
 
-  /** Text that fits a column, with a sign where its beginning is left out. */
-  const fitting = (text) => (text.length <= room ? text : `…${text.slice(1 - room)}`);
-  /** As few digits as fit a column, unless `long`. */
-  const short = (bits, type, long) => {
-    const texts = [3, 2, 1].map((digits) => valueText(bits, type, long, digits));
-    return long ? texts[0] : texts.map((text) => text.replace(/^(-?)0\./, "$1.")).find(({ length }) => length <= room) ?? fitting(texts[2]);
+  /** A text, shortened at its beginning to fit into a column. */
+  const fittingText = (text) => (text.length <= maxLetters ? text : `…${text.slice(1 - maxLetters)}`);
+  /** A value with as few digits as necessary to fit into a column, unless `isLong`. */
+  const shortText = (bits, type, isLong) => {
+    const texts = [3, 2, 1].map((digits) => valueText(bits, type, isLong, digits));
+    return isLong ? texts[0] : texts.map((text) => text.replace(/^(-?)0\./, "$1.")).find(({ length }) => length <= maxLetters) ?? fittingText(texts[2]);
   };
-  /** A word as text; `long` for the line below the table. */
-  const textOf = (at, word, long) => {
-    if (!word) return long ? "never written: garbage on a GPU" : "·";
-    const plain = `${long ? "0x" : ""}${word.bits.toString(16).padStart(8, "0")}`;
-    if (reading.value === "hex" || (reading.value === "stored" && word.width < 4)) return long ? plain : fitting(plain);
-    if (reading.value !== "stored") return short(BigInt(word.bits), reading.value, long);
-    if (word.width < 8) return short(BigInt(word.bits), texts[word.type], long);
-    if (word.second && !long) return "″";
-    const [low, high] = [at - word.second, at + 1 - word.second].map((half) => BigInt(sharedWord(memory, half, sequence).bits));
-    return short((high << 32n) | low, texts[word.type], long);
+  /** A word as text; `isLong` is for the line below the table. */
+  const textOf = (wordIndex, word, isLong) => {
+    if (!word) return isLong ? "never written: garbage on a GPU" : "·";
+    const hexText = `${isLong ? "0x" : ""}${word.bits.toString(16).padStart(8, "0")}`;
+    if (reading.value === "hex" || (reading.value === "stored" && word.width < 4)) return isLong ? hexText : fittingText(hexText);
+    if (reading.value !== "stored") return shortText(BigInt(word.bits), reading.value, isLong);
+    if (word.width < 8) return shortText(BigInt(word.bits), texts[word.type], isLong);
+    if (word.second && !isLong) return "″";
+    const [lowBits, highBits] = [wordIndex - word.second, wordIndex + 1 - word.second].map((halfIndex) => BigInt(sharedWord(memory, halfIndex, sequence).bits));
+    return shortText((highBits << 32n) | lowBits, texts[word.type], isLong);
   };
   const refresh = () => {
     if (!node.open || sequence < 0) return;
-    room = Math.max(3, Math.floor((cells[0].row[0].clientWidth - 2) / DIGIT_PX));
+    maxLetters = Math.max(3, Math.floor((cells[0].row[0].clientWidth - 2) / DIGIT_PX));
     cells.forEach(({ label, row }, line) => {
-      label.textContent = String(128 * (top + line));
+      label.textContent = String(128 * (topRow + line));
       row.forEach((cell, bank) => {
-        const at = 32 * (top + line) + bank;
-        const word = at < words ? sharedWord(memory, at, sequence) : null;
-        cell.dataset.state = at >= words ? "none" : !word ? "never" : word.sequence >= begun && word.warp === warp ? "changed" : "written";
-        cell.dataset.word = at < words ? at : "";
-        cell.textContent = at < words ? textOf(at, word, false) : "";
-        cell.title = at < words ? textOf(at, word, true) : "";
-        cell.classList.toggle("gl-touched", loaded.has(at));
-        cell.setAttribute("aria-selected", String(at === chosen));
+        const wordIndex = 32 * (topRow + line) + bank;
+        const word = wordIndex < words ? sharedWord(memory, wordIndex, sequence) : null;
+        cell.dataset.state = wordIndex >= words ? "none" : !word ? "never" : word.sequence >= firstMoment && word.warp === warp ? "changed" : "written";
+        cell.dataset.word = wordIndex < words ? wordIndex : "";
+        cell.textContent = wordIndex < words ? textOf(wordIndex, word, false) : "";
+        cell.title = wordIndex < words ? textOf(wordIndex, word, true) : "";
+        cell.classList.toggle("gl-touched", loaded.has(wordIndex));
+        cell.setAttribute("aria-selected", String(wordIndex === chosen));
       });
     });
-    up.setAttribute("aria-disabled", String(top === 0));
-    down.setAttribute("aria-disabled", String(top === lastTop));
+    upButton.setAttribute("aria-disabled", String(topRow === 0));
+    downButton.setAttribute("aria-disabled", String(topRow === lastTop));
     const word = sharedWord(memory, chosen, sequence);
-    const by = word ? `, written by lane ${word.lane} of warp ${word.warp}` : "";
-    chosenText.textContent = `Bytes ${4 * chosen} to ${4 * chosen + 3} (bank ${chosen & 31}): ${textOf(chosen, word, true)}${by}.`;
+    const writerText = word ? `, written by lane ${word.lane} of warp ${word.warp}` : "";
+    chosenText.textContent = `Bytes ${4 * chosen} to ${4 * chosen + 3} (bank ${chosen & 31}): ${textOf(chosen, word, true)}${writerText}.`;
   };
 
-  /** Show the memory after a step of a warp, and which words the step loads. */
+  /** Show the memory after a step of a warp, and mark the words that the step loads. */
   const show = (steps, step, { byLine }) => {
-    const [accesses, after] = [steps.accesses(step, byLine), byLine ? steps.visitEnd(steps.visit(step)) : step];
-    begun = steps.sequence[byLine ? steps.visit_begin[steps.visit(step)] : step];
-    sequence = steps.sequence[after];
+    const [accesses, lastStep] = [steps.accesses(step, byLine), byLine ? steps.visitEnd(steps.visit(step)) : step];
+    firstMoment = steps.sequence[byLine ? steps.visit_begin[steps.visit(step)] : step];
+    sequence = steps.sequence[lastStep];
     warp = steps.warp;
-    const wordsOf = ({ sizeBytes, lanes }) => lanes.flatMap(({ address }) => upTo(Math.max(1, sizeBytes / 4), (part) => (address >> 2) + part));
+    const wordsOf = ({ sizeBytes, lanes }) => lanes.flatMap(({ address }) => upTo(Math.max(1, sizeBytes / 4), (wordOffset) => (address >> 2) + wordOffset));
     loaded = new Set(accesses.filter(({ reads }) => reads).flatMap(wordsOf));
-    const banked = accesses.find(({ picture, lanes }) => picture === "banks" && lanes.length);
-    if (follow.checked && banked) toRow(Math.min(...banked.lanes.map(({ address }) => address)) >> 7);
-    written.textContent = steps.says("shared_words", after);
+    const bankAccess = accesses.find(({ picture, lanes }) => picture === "banks" && lanes.length);
+    if (follow.checked && bankAccess) scrollToRow(Math.min(...bankAccess.lanes.map(({ address }) => address)) >> 7);
+    written.textContent = steps.says("shared_words", lastStep);
     refresh();
   };
   const keys = [["changed", "", "written in this step"], ["", " gl-touched", "loaded in this step"], ["never", "", "· never written"]];
   const node = element(
     "details", { class: "gl-shared", ontoggle: () => refresh() }, element("summary", {}, written),
-    element("div", { class: "gl-tools" }, element("label", {}, "Read words ", reading), ...(lastTop ? [up, down, element("label", {}, follow, " follow the step")] : [])),
+    element("div", { class: "gl-tools" }, element("label", {}, "Read words ", reading), ...(lastTop ? [upButton, downButton, element("label", {}, follow, " follow the step")] : [])),
     element("div", { class: "gl-words-box" }, table),
-    element("div", { class: "gl-keys" }, ...keys.map(([state, more, text]) => element("span", { class: `gl-key${more}`, "data-state": state }, text))), chosenText,
+    element("div", { class: "gl-keys" }, ...keys.map(([state, className, text]) => element("span", { class: `gl-key${className}`, "data-state": state }, text))), chosenText,
   );
   return { node, show };
 }

@@ -6,8 +6,8 @@ import { accessPanel, timeline } from "./pictures.js";
 import { sharedPanel, valuesPanel } from "./panels.js";
 import { player } from "../parts/player.js";
 
-// Steps the warps of a block through their kernel: source line beside 32 lanes, values, each memory access
-// as a picture, and shared memory. A step is a visit of a source line, or an instruction.
+// The steps of a block's warps through their kernel: source lines, 32 lanes, values, pictures of memory accesses,
+// and shared memory. A step is a visit of a source line, or an instruction.
 
 const LANE_DIGIT_PX = 6.6; // a digit in a lane's cell, at most
 
@@ -18,11 +18,11 @@ function render({ model, el }) {
   const frame = new Frame({ model, el }, "warp-stepper");
   const contents = unpack(model.get("contents"), model.get("data"));
   const warps = new Map(contents.warps.map((warp) => [warp[0], new WarpRecord(contents, warp)]));
-  const every = [...warps.values()];
+  const allSteps = [...warps.values()];
   let steps = warps.get(model.get("warp"));
 
   const [step, byLine] = [() => model.get("step"), () => model.get("by_line")];
-  const move = (to) => { if (steps.clamp(to) !== step()) frame.send("step", steps.clamp(to)); };
+  const move = (target) => { if (steps.clamp(target) !== step()) frame.send("step", steps.clamp(target)); };
   const go = (name) => () => move(steps.target(name, step()));
   const stop = (name) => () => move(steps.target(byLine() ? `${name}_visit` : name, step()));
   const by = (name, count) => () => (byLine() ? go(name)() : move(step() + count));
@@ -32,21 +32,21 @@ function render({ model, el }) {
   const chooseLane = (lane) => frame.send("lane", Math.max(0, Math.min(31, lane)));
   const chooseValue = (name) => frame.send("register", model.get("register") === name ? "" : name);
   const chooseWarp = (warp) => {
-    const to = warps.get(warp);
-    if (!to || to === steps) return;
-    const reached = to.sequence ? above(to.sequence, steps.sequence[steps.clamp(step())]) - 1 : 0;
+    const target = warps.get(warp);
+    if (!target || target === steps) return;
+    const reachedStep = target.sequence ? above(target.sequence, steps.sequence[steps.clamp(step())]) - 1 : 0;
     model.set("warp", warp);
-    frame.send("step", to.clamp(reached));
+    frame.send("step", target.clamp(reachedStep));
   };
-  /** To the next step at which a row of the listing runs, or else to its first. */
+  /** Move to the next step that runs a row of the listing, or to the first one. */
   const jump = (column, key) => {
-    const [at, line] = [steps.clamp(step()), column === "visit_line"];
-    const length = line ? steps.visit_begin.length : steps.length;
-    const from = line ? steps.visit(at) : at;
-    const here = (place) => (line ? steps.visit_line[place] : steps.site_pc[steps.site[place]]) === key;
-    for (let ahead = 1; ahead <= length; ahead += 1) {
-      const place = (from + ahead) % length;
-      if (here(place)) return move(line ? steps.visit_begin[place] : place);
+    const [current, isLine] = [steps.clamp(step()), column === "visit_line"];
+    const length = isLine ? steps.visit_begin.length : steps.length;
+    const start = isLine ? steps.visit(current) : current;
+    const isTarget = (candidate) => (isLine ? steps.visit_line[candidate] : steps.site_pc[steps.site[candidate]]) === key;
+    for (let distance = 1; distance <= length; distance += 1) {
+      const candidate = (start + distance) % length;
+      if (isTarget(candidate)) return move(isLine ? steps.visit_begin[candidate] : candidate);
     }
     return undefined;
   };
@@ -60,7 +60,7 @@ function render({ model, el }) {
     length: () => (byLine() ? steps.visit_begin.length : steps.length),
   });
 
-  // Buttons: name, label, key as the page calls it, key as the browser does, text ---------------------
+  // Buttons: name, label, displayed key, key of the browser's event, text --------------------------------
   const keys = {
     ",": () => chooseLane(model.get("lane") - 1), ".": () => chooseLane(model.get("lane") + 1),
     "[": () => chooseWarp(model.get("warp") - 1), "]": () => chooseWarp(model.get("warp") + 1),
@@ -97,9 +97,9 @@ function render({ model, el }) {
   const turnsText = element("span", { class: "gl-turns" });
   const slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Step", oninput: () => move(byLine() ? steps.visit_begin[Number(slider.value)] : Number(slider.value)) });
   const spoken = element("div", { class: "gl-sentence", "aria-live": "polite", role: "status" });
-  const note = (text, more = "") => element("div", { class: `gl-note${more}` }, text);
+  const note = (text, className = "") => element("div", { class: `gl-note${className}` }, text);
   const [lanesNote, code, lanesOverSteps, access] = [note("", " gl-lanes-note"), listing(jump), timeline(frame, move), accessPanel(frame)];
-  const values = every.some((each) => each.call_holders) ? valuesPanel(chooseValue) : null;
+  const values = allSteps.some((record) => record.call_holders) ? valuesPanel(chooseValue) : null;
   const memory = contents.shared && sharedPanel(contents.shared, contents.texts);
   const cells = upTo(32, (lane) => {
     const [number, symbol, value] = ["gl-lane-number", "gl-symbol", "gl-value"].map((name) => element("span", { class: name, "aria-hidden": "true" }));
@@ -107,10 +107,10 @@ function render({ model, el }) {
     return { cell: element("button", { type: "button", class: "gl-lane", onclick: () => chooseLane(lane) }, number, symbol, value), symbol, value };
   });
   const lanes = element("div", { class: "gl-lanes", role: "group", "aria-label": "32 lanes of the warp; choose one to see its values" }, ...cells.map(({ cell }) => cell));
-  const states = Object.entries(contents.lane_states).filter(([state]) => state !== "none" || every.some(({ threads }) => threads < 32));
+  const states = Object.entries(contents.lane_states).filter(([state]) => state !== "none" || allSteps.some(({ threads }) => threads < 32));
   const legend = element("div", { class: "gl-keys" }, ...states.map(([, [symbol, words, help]]) => element("span", { title: help }, `${symbol} ${words}`)));
-  const group = (more, ...nodes) => element("div", { class: `gl-tools ${more}` }, ...nodes.map((node) => buttons[node] ?? node));
-  const looping = every.some((each) => each.turn);
+  const group = (className, ...nodes) => element("div", { class: `gl-tools ${className}` }, ...nodes.map((node) => buttons[node] ?? node));
+  const looping = allSteps.some((record) => record.turn);
   frame.body.append(
     ...contents.notes.map((text) => note(text, " gl-confirmation")),
     element(
@@ -144,53 +144,53 @@ function render({ model, el }) {
   };
   const showStep = () => {
     if (!steps.length) { spoken.textContent = contents.empty; return; }
-    const [at, line] = [steps.clamp(step()), byLine()];
-    const visit = steps.visit(at);
-    slider.max = String((line ? steps.visit_begin.length : steps.length) - 1);
-    slider.value = String(line ? visit : at);
-    spoken.textContent = steps.sentence(at, line);
+    const [current, isLine] = [steps.clamp(step()), byLine()];
+    const visit = steps.visit(current);
+    slider.max = String((isLine ? steps.visit_begin.length : steps.length) - 1);
+    slider.value = String(isLine ? visit : current);
+    spoken.textContent = steps.sentence(current, isLine);
     slider.setAttribute("aria-valuetext", spoken.textContent);
-    unit.value = line ? "line" : "step";
+    unit.value = isLine ? "line" : "step";
     press(fold, model.get("fold"));
     press(ptx, model.get("show_ptx"));
-    const turns = steps.turns(line ? steps.visitEnd(visit) : at) || "not in a loop";
+    const turns = steps.turns(isLine ? steps.visitEnd(visit) : current) || "not in a loop";
     turnsText.textContent = turns[0].toUpperCase() + turns.slice(1);
     // A disabled button would drop the focus, and the keys with it.
-    const stays = (name) => steps.target(name, at) === at;
-    const [first, last] = [line ? visit === 0 : at === 0, atEnd()];
+    const isWithoutTarget = (name) => steps.target(name, current) === current;
+    const [isFirst, isLast] = [isLine ? visit === 0 : current === 0, atEnd()];
     const ends = {
-      first, previous: first, next: last, last,
-      "past-loop": stays("past_loop"), "previous-iteration": stays("previous_iteration"), "next-iteration": stays("next_iteration"),
-      "previous-stop": stays(`previous_stop${line ? "_visit" : ""}`), "next-stop": stays(`next_stop${line ? "_visit" : ""}`),
+      first: isFirst, previous: isFirst, next: isLast, last: isLast,
+      "past-loop": isWithoutTarget("past_loop"), "previous-iteration": isWithoutTarget("previous_iteration"), "next-iteration": isWithoutTarget("next_iteration"),
+      "previous-stop": isWithoutTarget(`previous_stop${isLine ? "_visit" : ""}`), "next-stop": isWithoutTarget(`next_stop${isLine ? "_visit" : ""}`),
     };
-    for (const [name, end] of Object.entries(ends)) buttons[name].setAttribute("aria-disabled", String(end));
-    const site = steps.site[at];
+    for (const [name, isEnd] of Object.entries(ends)) buttons[name].setAttribute("aria-disabled", String(isEnd));
+    const site = steps.site[current];
     if (model.get("show_ptx")) code.mark(steps.site_pc[site], 0);
-    else if (line) code.mark(steps.visit_line[visit], 0);
+    else if (isLine) code.mark(steps.visit_line[visit], 0);
     else code.mark(steps.site_line[site], steps.site_column[site]);
-    showLanes(at, line);
-    [access, memory, lanesOverSteps].forEach((panel) => panel?.show(steps, at, { fold: model.get("fold"), byLine: line }));
+    showLanes(current, isLine);
+    [access, memory, lanesOverSteps].forEach((panel) => panel?.show(steps, current, { fold: model.get("fold"), byLine: isLine }));
   };
-  const showLanes = (at, line) => {
+  const showLanes = (current, isLine) => {
     const [chosen, lane] = [model.get("register"), model.get("lane")];
-    const after = line ? steps.visitEnd(steps.visit(at)) : at;
-    const room = Math.max(3, Math.floor(cells[0].cell.clientWidth / LANE_DIGIT_PX));
-    const values32 = (chosen ? steps.named(chosen, after) : line ? steps.lineResult(at) : steps.result(at)) ?? [];
-    cells.forEach(({ cell, symbol, value }, here) => {
-      const [state, shown] = [steps.laneState(at, here, line), values32[here]];
+    const valueStep = isLine ? steps.visitEnd(steps.visit(current)) : current;
+    const maxLetters = Math.max(3, Math.floor(cells[0].cell.clientWidth / LANE_DIGIT_PX));
+    const values32 = (chosen ? steps.named(chosen, valueStep) : isLine ? steps.lineResult(current) : steps.result(current)) ?? [];
+    cells.forEach(({ cell, symbol, value }, cellLane) => {
+      const [state, laneValue] = [steps.laneState(current, cellLane, isLine), values32[cellLane]];
       cell.dataset.state = state;
       [symbol.textContent] = contents.lane_states[state];
-      value.textContent = shown ? cellText(shown.bits, shown.type, room) : "";
-      value.title = shown ? valueText(shown.bits, shown.type, true) : "";
-      press(cell, here === lane);
-      cell.setAttribute("tabindex", here === lane ? "0" : "-1");
-      cell.setAttribute("aria-label", `lane ${here}: ${contents.lane_states[state][1]}${shown ? `, ${valueText(shown.bits, shown.type)}` : ""}`);
+      value.textContent = laneValue ? cellText(laneValue.bits, laneValue.type, maxLetters) : "";
+      value.title = laneValue ? valueText(laneValue.bits, laneValue.type, true) : "";
+      press(cell, cellLane === lane);
+      cell.setAttribute("tabindex", cellLane === lane ? "0" : "-1");
+      cell.setAttribute("aria-label", `lane ${cellLane}: ${contents.lane_states[state][1]}${laneValue ? `, ${valueText(laneValue.bits, laneValue.type)}` : ""}`);
     });
-    const some = values32.find((each) => each);
-    const what = some ? ` · numbers: ${some.what} (${some.ctype ?? (some.type || "bits")}) after this ${line ? "line" : "step"}` : chosen ? ` · ${chosen} has no value yet` : "";
-    const back = chosen ? [" ", element("button", { type: "button", class: "gl-small", onclick: () => frame.send("register", "") }, "Show each step's result")] : [];
-    lanesNote.replaceChildren(`mask 0x${steps.mask_active[steps.mask[at]].toString(16).padStart(8, "0")}${what}`, ...back);
-    values?.show(steps, after, lane, chosen, line ? steps.visit_line[steps.visit(at)] : null);
+    const firstValue = values32.find((candidate) => candidate);
+    const valuesText = firstValue ? ` · numbers: ${firstValue.what} (${firstValue.ctype ?? (firstValue.type || "bits")}) after this ${isLine ? "line" : "step"}` : chosen ? ` · ${chosen} has no value yet` : "";
+    const resetButton = chosen ? [" ", element("button", { type: "button", class: "gl-small", onclick: () => frame.send("register", "") }, "Show each step's result")] : [];
+    lanesNote.replaceChildren(`mask 0x${steps.mask_active[steps.mask[current]].toString(16).padStart(8, "0")}${valuesText}`, ...resetButton);
+    values?.show(steps, valueStep, lane, chosen, isLine ? steps.visit_line[steps.visit(current)] : null);
   };
 
   frame.on("warp", showWarp);
