@@ -182,7 +182,7 @@ class StreamChecker:
         end = region.end
         host_clock = self._order.host
         for uses in earlier_uses.overlapping(region):
-            uses_kept: list[Use] = []
+            remaining_uses: list[Use] = []
             for earlier in uses:
                 if earlier.moment.before(host_clock) and earlier.moment is not later.moment:
                     continue  # all later uses are ordered after it
@@ -196,12 +196,12 @@ class StreamChecker:
                         and covers(region, earlier.region)
                     ):
                         continue  # a use that is not ordered after `old` is not ordered after `new` either
-                uses_kept.append(earlier)
-            uses[:] = uses_kept
+                remaining_uses.append(earlier)
+            uses[:] = remaining_uses
         earlier_uses.add(region, later)
 
     def _clash(self, earlier: Use, later: Use) -> None:
-        release = self._between(earlier, later)
+        release = self._release_between(earlier, later)
         if release is not None:
             self._drop_release(earlier, release)
             kind: StreamHazardKind = "reused too early"
@@ -285,7 +285,7 @@ class StreamChecker:
             free = Use(block.region, True, Moment(None, 0, {}), block.index, "free", None, block.source)
             self._add("used after it was freed", free, use)
 
-    def _between(self, earlier: Use, later: Use) -> Block | None:
+    def _release_between(self, earlier: Use, later: Use) -> Block | None:
         """Return the free of the memory between two uses of it, or None."""
         for release in reversed(self._releases):
             if release.index < earlier.index:

@@ -39,7 +39,7 @@ def engine_of(activity: Activity) -> str | None:
 
 
 def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
-    """Return the names of the streams by device and stream; they name the device if there are several."""
+    """Return the name of each stream by device and stream; with several devices, it includes the device."""
     given_names = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
     keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *given_names))
     has_many_devices = len({device for device, _ in keys}) > 1

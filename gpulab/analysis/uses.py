@@ -106,17 +106,17 @@ class RegionMap(Generic[T]):
         """Return lists of the items that may overlap a region; each list can be changed in place."""
         start = region.start
         end = region.end
-        lists_found = []
+        matching_lists = []
         for size, (starts, items_by_start) in self._sizes.items():
             first_index = bisect_right(starts, start - (1 << size))
             last_index = bisect_left(starts, end)
             for item_start in starts[first_index:last_index]:
                 items = items_by_start[item_start]
                 if items:
-                    lists_found.append(items)
+                    matching_lists.append(items)
                 else:
                     del items_by_start[item_start], starts[bisect_left(starts, item_start)]
-        return lists_found
+        return matching_lists
 
     def add(self, region: Region, item: T) -> None:
         """Add an item at a region."""

@@ -93,6 +93,7 @@ def _wave_count(waves: float) -> str:
 
 
 def occupancy_words(fit: Occupancy) -> str:
+    """Return the warps per SM that fit, of the maximum, in words."""
     return f"{fit.warps_per_sm} of {fit.max_warps_per_sm} warps per SM"
 
 

@@ -63,7 +63,7 @@ class _Extents:
     blocks: int  # largest number in use at a time
 
 
-def map_layouts(histories: Sequence[AllocatorHistory], most_rows: int = MAX_ROWS) -> list[MapLayout]:
+def map_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_ROWS) -> list[MapLayout]:
     """Return the layouts of maps that are shown together, with equal bytes per row."""
     extents = [_extents(history) for history in histories]
     largest = max((int(item.size_bytes.max(initial=0)) for item in extents), default=0) or 1
@@ -71,9 +71,9 @@ def map_layouts(histories: Sequence[AllocatorHistory], most_rows: int = MAX_ROWS
     for doublings in range(64):
         for share in MIN_SHARES:
             layouts = [_layout(item, largest << doublings, share) for item in extents]
-            if sum(item.rows for item in layouts) > most_rows:
+            if sum(item.rows for item in layouts) > max_rows:
                 continue
-            while is_crowded and not doublings and sum(item.rows for item in layouts) * 2 <= most_rows:
+            while is_crowded and not doublings and sum(item.rows for item in layouts) * 2 <= max_rows:
                 layouts = [_layout(item, layouts[0].row_bytes // 2, share) for item in extents]
             return layouts
     raise AssertionError("more streams than rows")

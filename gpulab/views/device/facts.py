@@ -165,7 +165,7 @@ def metric_row(metric: Metric) -> dict[str, str | float | None]:
 
 
 def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
-    """Return `others` without those that have the name and source of `info`."""
+    """Return the other devices without those that have the name and source of `info`."""
     return tuple(
         other
         for other in others
@@ -174,7 +174,7 @@ def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[Devic
 
 
 def short_names(devices: Sequence[DeviceInfo]) -> list[str]:
-    """Return names without maker, brand and memory size, or full names if two would be equal."""
+    """Return device names without maker, brand and memory size, or full names if two would be equal."""
     shorts = [_SPARE.sub("", device.name).strip(" -") or device.name for device in devices]
     return [
         short if shorts.count(short) == 1 else device.name

@@ -1,1 +1,1 @@
-"""Graph view: the contents of a CUDA graph, and the course of its run."""
+"""Graph view: the nodes of a CUDA graph, and a timeline of its replay."""

@@ -164,7 +164,7 @@ class GraphView(View):
         )
 
     def _unfolded(self) -> Box | None:
-        """Return the nodes of the marked group, for display below the graph."""
+        """Return the nodes of the selected group, to be shown below the graph."""
         members_by_node = {group.members[0]: self._members(group) for group in self.groups if group.times > 1}
         if not members_by_node:
             return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpulab._deprecated import old_method
 from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour, number_ticks
 from gpulab.views.tables import Column, Table
 from gpulab.words import count, duration, listing, number, percent, size
@@ -35,6 +36,7 @@ class RooflineChart(FigureView):
     """
 
     height_in = 4.2
+    told = old_method("told", "point_sentence")
 
     def __init__(self, roofline: Roofline) -> None:
         self.roofline = roofline
@@ -58,11 +60,11 @@ class RooflineChart(FigureView):
 
     def sentence(self) -> str:
         count_text = count(len(self._points), "kernel")
-        achieved = f": {self.told(self._points[-1])}" if self._points else ""
+        achieved = f": {self.point_sentence(self._points[-1])}" if self._points else ""
         origins = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
         return f"Roofline of {count_text}{achieved}; {origins}."
 
-    def told(self, point: RooflinePoint) -> str:
+    def point_sentence(self, point: RooflinePoint) -> str:
         """Return a sentence about one launch."""
         level, ceiling_gflops = self.roofline.roof(point)
         share = percent(point.gflops / ceiling_gflops)
@@ -73,7 +75,7 @@ class RooflineChart(FigureView):
         limits = self.roofline.ceilings
         ceilings = [f"{NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
         ceilings += [f"{kind}: {_rate(limits.gflops[kind])}." for kind in self._kinds()]
-        points = [f"{self.told(point)}; {_intensities(point)}." for point in self._points]
+        points = [f"{self.point_sentence(point)}; {_intensities(point)}." for point in self._points]
         return "\n".join([self.sentence(), *points, *self.notes(), *ceilings])
 
     def _kinds(self) -> list[str]:

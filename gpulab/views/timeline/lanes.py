@@ -82,10 +82,10 @@ class Lanes:
     """Bars of one timeline, as arrays in order of their start, and the rows on which they are drawn.
 
     Columns of texts contain indices into ``names``, ``details``, ``lines`` and `ENGINES`. `fold` assigns the
-    rows. NVTX ranges deeper than `most_depth` share the last row of their thread.
+    rows. NVTX ranges deeper than `max_depth` share the last row of their thread.
     """
 
-    def __init__(self, record: Timeline, most_depth: int, name: str = "") -> None:
+    def __init__(self, record: Timeline, max_depth: int, name: str = "") -> None:
         self.record = record
         # Pairs of indices of operations: the second must wait for the first but did not. Shown as red arrows.
         self.faults: list[tuple[int, int]] = []
@@ -96,7 +96,7 @@ class Lanes:
             if name
             else f"{origin[:1].upper()}{origin[1:]}: {duration_text}"
         )
-        self._most_depth = most_depth
+        self._max_depth = max_depth
         host_bars = [*self._ranges(), *self._calls(), *self._waits()]
         (
             start,
@@ -130,12 +130,12 @@ class Lanes:
             setattr(self, column, getattr(self, column)[order])
         self.small_rows = sum(row_key[0] != "stream" for row_key in self._row_keys)
 
-    def fold(self, most_streams: int) -> None:
+    def fold(self, max_streams: int) -> None:
         """Assign the bars to rows, one per stream; the streams with the least work share the last row."""
         streams = [index for index, row_key in enumerate(self._row_keys) if row_key[0] == "stream"]
         bar_counts = np.bincount(self._row_key, minlength=len(self._row_keys))
         streams.sort(key=lambda index: -int(bar_counts[index]))
-        shared_rows = set(streams[max(0, most_streams - 1) :] if len(streams) > most_streams else ())
+        shared_rows = set(streams[max(0, max_streams - 1) :] if len(streams) > max_streams else ())
         self.folded = tuple(sorted(self._row_keys[index] for index in shared_rows))
         row_of = {
             index: SHARED_ROW if index in shared_rows else row_key
@@ -180,7 +180,7 @@ class Lanes:
         threads = _thread_indices(span.thread for span in self.record.ranges)
         for span in self.record.ranges:
             thread = min(threads[span.thread], MAX_THREAD_ROWS - 1)
-            depth = min(span.depth, self._most_depth - 1)
+            depth = min(span.depth, self._max_depth - 1)
             detail = MARK_DETAIL if span.is_mark else f", NVTX range of depth {span.depth}"
             yield Bar(span.start_ns, span.end_ns, ("range", thread, depth), "range", span.name, detail)
 
