@@ -20,7 +20,7 @@ def visits(pc: Column, mask: Column, starts: set[int] | None = None) -> list[tup
 
 def lane_visits(pc: Column, mask: Column, starts: set[int] | None = None) -> dict[tuple[int, int], int]:
     """How often each lane enters each basic block, (block, lane) -> times, whoever is with it."""
-    found: Counter[tuple[int, int]] = Counter()
+    counts: Counter[tuple[int, int]] = Counter()
     for block, lanes in visits(pc, mask, starts):
-        found.update((block, lane) for lane in range(32) if lanes >> lane & 1)
-    return dict(found)
+        counts.update((block, lane) for lane in range(32) if lanes >> lane & 1)
+    return dict(counts)

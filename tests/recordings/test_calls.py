@@ -1,4 +1,4 @@
-"""The recorder of `gl.library_calls`: its cases, its counts, and what it makes of output that is cut off."""
+"""The recorder of `gl.library_calls`: its cases, its counts, and output that is cut off."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tools.recordings.library_calls import LibraryCalls
 from virtualgpu.records.libraries.known import known_calls
 from virtualgpu.records.libraries.operations import operation_of
 
-# What the virtual GPU does in several steps, as copies of the driver, or by a kernel of its own.
+# Operations of several steps, copies of the driver, and kernels of the virtual GPU's own.
 UNTOLD = {"copy", "transpose copy", "softmax by hand", "Generator.random"}
 BY_NAME = {case.name: case for case in cases("cupy") if case.size == "small" or case.name == "where"}
 
 
 @pytest.mark.parametrize("name", sorted(set(BY_NAME) - UNTOLD))
-def test_a_case_is_recorded_under_the_key_that_the_virtual_gpu_asks_for(name: str) -> None:
+def test_a_case_is_recorded_under_the_key_of_the_virtual_gpu(name: str) -> None:
     case = BY_NAME[name]
     if case.layout == "CSR":
         pytest.skip("the virtual GPU has no sparse matrices")
@@ -37,55 +37,21 @@ def test_a_case_is_recorded_under_the_key_that_the_virtual_gpu_asks_for(name: st
     machine.library_calls = []
     try:
         function()
-        told = [operation_of(each) for each in machine.library_calls]
+        operations = [operation_of(call) for call in machine.library_calls]
     finally:
         machine.library_calls = None
-    keys = [[one.package, one.name, one.dtype, one.size, one.layout] for one in told]
-    assert case.key in keys
+    assert case.key in [[o.package, o.name, o.dtype, o.size, o.layout] for o in operations]
 
 
-def test_all_libraries_have_cases_and_come_before_what_all_know() -> None:
-    wanted: dict[str, tuple[str, ...]] = {
-        "cupy": (
-            "fft",
-            "rfft",
-            "fft2",
-            "solve",
-            "inv",
-            "svd",
-            "qr",
-            "eigh",
-            "cholesky",
-            "sparse by vector",
-            "sparse by matrix",
-            "sort",
-            "cumsum",
-            "random",
-            "add",
-        ),
-        "torch": (
-            "conv2d",
-            "fft",
-            "rfft",
-            "fft2",
-            "solve",
-            "inv",
-            "svd",
-            "qr",
-            "eigh",
-            "cholesky",
-            "sparse by matrix",
-            "sort",
-            "cumsum",
-            "addmm, gelu",
-            "attention",
-            "add",
-        ),
+@pytest.mark.parametrize("package", ["cupy", "torch"])
+def test_cases_of_libraries_come_before_elementwise_ones(package: str) -> None:
+    common = ["fft", "rfft", "fft2", "solve", "inv", "svd", "qr", "eigh", "cholesky", "sort", "cumsum"]
+    own = {
+        "cupy": ["sparse by vector", "sparse by matrix", "random"],
+        "torch": ["conv2d", "sparse by matrix", "addmm, gelu", "attention"],
     }
-    for package, names in wanted.items():
-        found = [case.name for case in cases(package)]
-        assert set(names) <= set(found)
-        assert found.index("add") > max(found.index(name) for name in names[:-1])
+    names = [case.name for case in cases(package)]
+    assert names.index("add") > max(names.index(name) for name in (*common, *own[package]))
 
 
 @pytest.mark.skipif(
@@ -107,70 +73,48 @@ def test_calls_of_a_shared_library_are_counted_and_go_on() -> None:
     assert not watched.counted()
 
 
+# Routines that compute, and some that only prepare; in the order of the names.
+WORKING = """
+cublasLtMatmul cublasSgemm_v2 cudnnBackendExecute cufftExecC2C cufftXtExec curandGenerateUniformDouble
+cusolverDnSgetrf cusolverDnSgetrs cusparseSpMV
+"""
+PREPARING = """
+cusolverDnSgetrf_bufferSize cusolverDnCreate cublasSetStream_v2 cublasGetMathMode cublasLtMatmulDescInit
+cublasLtMatmulAlgoGetHeuristic cublasLtMatrixLayoutCreate cufftMakePlan1d cusparseSpMV_bufferSize
+cusparseCreateCsr cudnnBackendSetAttribute cudnnBackendFinalize curandSetStream
+"""
+
+
 def test_routines_that_only_prepare_are_left_out() -> None:
-    called = Counter(
-        [
-            "cusolverDnSgetrf",
-            "cusolverDnSgetrf_bufferSize",
-            "cusolverDnSgetrs",
-            "cusolverDnCreate",
-            "cublasSetStream_v2",
-            "cublasGetMathMode",
-            "cublasSgemm_v2",
-            "cublasLtMatmul",
-            "cublasLtMatmulDescInit",
-            "cufftExecC2C",
-            "cufftXtExec",
-            "cublasLtMatmulAlgoGetHeuristic",
-            "cublasLtMatrixLayoutCreate",
-            "cufftMakePlan1d",
-            "cusparseSpMV",
-            "cusparseSpMV_bufferSize",
-            "cusparseCreateCsr",
-            "cudnnBackendExecute",
-            "cudnnBackendSetAttribute",
-            "cudnnBackendFinalize",
-            "curandGenerateUniformDouble",
-            "curandSetStream",
-        ]
-    )
-    assert [name for name, _ in calls.working(called)] == [
-        "cublasLtMatmul",
-        "cublasSgemm_v2",
-        "cudnnBackendExecute",
-        "cufftExecC2C",
-        "cufftXtExec",
-        "curandGenerateUniformDouble",
-        "cusolverDnSgetrf",
-        "cusolverDnSgetrs",
-        "cusparseSpMV",
-    ]
+    called = Counter([*PREPARING.split(), *WORKING.split()])
+    assert [name for name, _ in calls.working(called)] == WORKING.split()
 
 
 def line(case: CallCase, **more: Any) -> str:
     return json.dumps({"key": case.key, "routines": [["cufftExecC2C", 1]], "kernels": [["k", 2]], **more})
 
 
-def test_what_was_written_until_time_was_up_is_kept() -> None:
+def test_complete_lines_of_output_that_was_cut_off_are_kept() -> None:
     first, second, *_ = cases("cupy")
-    told = calls.join(
+    failing = cases("torch")[0]
+    data = calls.join(
         [
             json.dumps({"device": "NVIDIA Test", "date": "2026-01-02", "versions": {"CuPy": "14"}}),
             line(second),
-            json.dumps({"key": cases("torch")[0].key, "error": "RuntimeError: none"}),
+            json.dumps({"key": failing.key, "error": "RuntimeError: none"}),
             line(first),
             line(first)[:40],
         ]
     )
-    assert told.pop("notes") == [f"{' '.join(cases('torch')[0].key)}: RuntimeError: none"]
-    known = known_calls(json.loads(json.dumps(told)), "planted")
+    assert data.pop("notes") == [f"{' '.join(failing.key)}: RuntimeError: none"]
+    known = known_calls(json.loads(json.dumps(data)), "planted")
     assert known.provenance.label == "recorded on NVIDIA Test (2026-01-02, CuPy 14)"
-    names = [each.operation.name for each in known.endings if each.operation]
+    names = [ending.operation.name for ending in known.endings if ending.operation]
     assert names == [first.name, second.name]  # in the order of the cases
     assert known.endings[0].libraries == ("cuFFT",)
 
 
-def test_large_cases_leave_out_what_takes_seconds() -> None:
+def test_large_cases_leave_out_slow_operations() -> None:
     large = {case.name for case in cases("torch") if case.size == LARGE}
     assert "solve" in large
     assert not large & {"svd", "eigh", "pinv"}

@@ -1,4 +1,4 @@
-"""The virtual GPU against a real one: results, counters and active masks recorded on an H200."""
+"""The virtual GPU compared with an H200: recorded results, counters and active masks."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ def test_inputs_are_those_recorded(h200: Recording, name: str) -> None:
 
 @pytest.mark.parametrize("name", [c.name for c in CASES if c.reference])
 def test_results_agree_with_the_reference(h200: Recording, name: str) -> None:
-    """Neither GPU, but NumPy and plain Python."""
+    """Results of NumPy and plain Python."""
     c = case(name)
     assert c.reference is not None
     arguments = c.make_args(h200.seed)
     expected = c.reference(arguments.values)
     outputs, _ = run_case(c, arguments, kernel_of(c))
-    for found, wanted in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(found.ravel(), np.ravel(wanted), rtol=c.rtol, atol=c.rtol)
+    for output, array in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(output.ravel(), np.ravel(array), rtol=c.rtol, atol=c.rtol)
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -105,12 +105,12 @@ def test_results_are_bit_identical_with_the_h200(h200: Recording, name: str) -> 
 @pytest.mark.parametrize("name", APPROXIMATE)
 def test_approximate_functions_are_within_their_ulps(h200: Recording, name: str) -> None:
     c = case(name)
-    (found,), _ = run_case(c, c.make_args(h200.seed), kernel_of(c))
+    (output,), _ = run_case(c, c.make_args(h200.seed), kernel_of(c))
     recorded = h200.cases[name].outputs[0].values
     assert recorded is not None
-    units = np.abs(ordered(found) - ordered(recorded))
+    units = np.abs(ordered(output) - ordered(recorded))
     with np.errstate(invalid="ignore"):  # infinity minus itself
-        near = (units <= c.ulp) | (np.abs(found.astype(np.float64) - recorded) <= c.atol)
+        near = (units <= c.ulp) | (np.abs(output.astype(np.float64) - recorded) <= c.atol)
     assert near.all(), f"{int((~near).sum())} too far, by up to {int(units[~near].max())} ulp"
 
 
@@ -120,31 +120,27 @@ def ordered(floats: np.ndarray[Any, np.dtype[np.float32]]) -> np.ndarray[Any, np
     return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 
 
-def test_printf_says_the_same(h200: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printf_prints_the_same_lines(h200: Recording, capsys: pytest.CaptureFixture[str]) -> None:
     c = case("hello")
     kernel_of(c)(c.grid, c.block, ())
     lines = capsys.readouterr().out.splitlines()
     assert sorted(lines) == sorted(h200.cases["hello"].stdout.splitlines()) == sorted(c.stdout_lines)
 
 
-@pytest.mark.parametrize("name", [name for name in QUIET if name not in OTHER_ACCESSES])
-def test_requests_and_sectors_equal_nsight_computes(h200: Recording, name: str) -> None:
-    c = case(name)
-    counters = counters_of(c, h200.seed)
-    for kind, short in KINDS:
-        for ours, metric in GLOBAL:
-            found = counters.total(ours, "global", kind)
-            assert found == h200.cases[name].counters[metric.format(short)], (ours, kind)
-
-
 @pytest.mark.parametrize("name", QUIET)
-def test_bank_conflicts_are_within_a_thousandth(h200: Recording, name: str) -> None:
-    c = case(name)
-    counters = counters_of(c, h200.seed)
+def test_counters_equal_nsight_computes(h200: Recording, name: str) -> None:
+    counters = counters_of(case(name), h200.seed)
+    recorded = h200.cases[name].counters
     for kind, short in KINDS:
-        recorded = h200.cases[name].counters[CONFLICTS.format(short)]
-        found = counters.total("bank_conflicts", "shared", kind)
-        assert abs(found - recorded) <= 0.001 * recorded, kind
+        if name not in OTHER_ACCESSES:
+            for counter, metric in GLOBAL:
+                assert counters.total(counter, "global", kind) == recorded[metric.format(short)], (
+                    counter,
+                    kind,
+                )
+        conflicts = recorded[CONFLICTS.format(short)]
+        difference = abs(counters.total("bank_conflicts", "shared", kind) - conflicts)
+        assert difference <= 0.001 * conflicts, kind
 
 
 @pytest.mark.parametrize("name", [name for name in QUIET if name not in OTHER_BRANCHES])
@@ -160,8 +156,8 @@ def test_enough_kernels_have_divergent_branches(h200: Recording) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OTHER_BRANCHES))
-def test_the_other_kernels_branches_do_differ(h200: Recording, name: str) -> None:
-    """Whoever makes these equal may take them off the list."""
+def test_branches_of_the_listed_kernels_differ(h200: Recording, name: str) -> None:
+    """A kernel whose branches have become equal is to be taken off the list."""
     assert branches_that_split(case(name), h200.seed) != h200.cases[name].counters[DIVERGENT]
 
 

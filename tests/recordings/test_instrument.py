@@ -1,4 +1,4 @@
-"""Instrumented PTX, executed by the virtual GPU: same results, and probes that tell the truth."""
+"""Instrumented PTX, executed by the virtual GPU: the same results, and probes that report correctly."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_block_probes_leave_results_alone_and_see_every_block(
     probed = instrument.trace_blocks(ptx_of(name, target), c.kernel)
     prepare_ptx(c, probed.ptx, (*values, buffer)).run()
     if c.exact:
-        found = [digest(cp.asnumpy(values[position])) for position in arguments.outputs]
-        assert found == [output.sha256 for output in h200.cases[name].outputs]
+        digests = [digest(cp.asnumpy(values[position])) for position in arguments.outputs]
+        assert digests == [output.sha256 for output in h200.cases[name].outputs]
     block, start, end, sm_id = instrument.read_blocks(buffer.get())
     assert block.tolist() == list(range(c.blocks))
     assert np.all(start <= end)
@@ -78,7 +78,7 @@ def test_warp_probes_see_what_the_engine_traces(name: str, target: int, prepare_
     assert visits(starts[number], mask) == visits(plain.pc, plain.active_mask, set(starts.tolist()))
 
 
-def test_of_each_so_many_blocks_one_is_recorded(prepare_ptx: Prepare) -> None:
+def test_one_block_of_each_group_is_recorded(prepare_ptx: Prepare) -> None:
     c = case("vector_add")
     cp = session.cp()
     probed = instrument.trace_blocks(ptx_of("vector_add", 90), c.kernel)
@@ -97,7 +97,7 @@ def test_of_each_so_many_blocks_one_is_recorded(prepare_ptx: Prepare) -> None:
         assert [block // sampled for block in blocks] == list(range(40 // sampled))
         assert len({block % sampled for block in blocks}) > 2
         assert sms == [sm_of[block] for block in blocks]
-    assert len(recorded(64)[0]) <= 1  # the lot may fall on a block that the grid does not have
+    assert len(recorded(64)[0]) <= 1  # the chosen block may not exist
     with pytest.raises(ValueError, match="power of two"):
         instrument.block_buffer(10, sampled=3)
 

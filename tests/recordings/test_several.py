@@ -1,49 +1,38 @@
-"""The recording of several GPUs, played by virtual ones: what it times is right, and what ships."""
+"""The recording of several GPUs with virtual ones: its schedules are right, and its files."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import pytest
 
 from gpulab import session
 from gpulab.lab.links.schedules import ALGORITHMS
 from tools.recordings import captured, several
 
 
-@pytest.mark.parametrize("gpus", [2, 3])
-def test_schedules_are_timed_in_every_way_and_their_sums_are_right(gpus: int) -> None:
-    told: list[Any] = []
-    with session.bench(session.table_info("H200"), gpus) as side:
-        captured.schedules(side.cp, gpus, lambda _, row: told.append(row), sizes=(4096,))
-    assert [row["algorithm"] for row in told] == list(ALGORITHMS)
-    for row in told:
+def test_schedules_are_timed_in_every_way_and_their_sums_are_right() -> None:
+    rows: list[Any] = []
+    with session.bench(session.table_info("H200"), 3) as side:
+        captured.schedules(side.cp, 3, lambda _, row: rows.append(row), sizes=(4096,))
+    assert [row["algorithm"] for row in rows] == list(ALGORITHMS)
+    for row in rows:
         assert row["right"] is True
         assert all(row[f"{way}_us"] > 0 for way in ("graph", "gated", "host", "issue", "by_steps"))
 
 
-def test_building_blocks_wait_for_each_other_only_where_they_say() -> None:
-    """Every piece waits for earlier ones; what takes turns is one chain, and what shares a port is not."""
-    for name, many, _, pieces in captured.programs(3):
-        assert all(before < at for at, piece in enumerate(pieces) for before in piece[6])
+def test_building_blocks_wait_for_earlier_ones_where_declared() -> None:
+    for name, count, _, pieces in captured.programs(3):
+        assert all(before < number for number, piece in enumerate(pieces) for before in piece[6])
         if name == "copies in turns":
-            assert [piece[6] for piece in pieces] == [(), *((at,) for at in range(many - 1))]
+            assert [piece[6] for piece in pieces] == [(), *((number,) for number in range(count - 1))]
         if name == "into one port":
-            assert [piece[6] for piece in pieces] == [()] * many
+            assert [piece[6] for piece in pieces] == [()] * count
             assert {piece[4] for piece in pieces} == {0}  # GPU 0's port
-            assert len({piece[1] for piece in pieces}) == min(many, 2)
+            assert len({piece[1] for piece in pieces}) == min(count, 2)
 
 
-def test_what_ships_is_merged_by_size_and_names_what_was_off() -> None:
-    row = {
-        "size_bytes": 4096,
-        "algorithm": "ring",
-        "slices": 1,
-        "host_us": 9.0,
-        "issue_us": 8.0,
-        "graph_us": 3.0,
-        "by_steps_us": 10.0,
-    }
+def test_shipped_rows_are_merged_by_size_and_name_what_was_off() -> None:
+    times = {"host_us": 9.0, "issue_us": 8.0, "graph_us": 3.0, "by_steps_us": 10.0}
+    row = {"size_bytes": 4096, "algorithm": "ring", "slices": 1, **times}
     common = dict.fromkeys(("format", "ranks", "date", "copies", "kernel_gbps", "both_ways_gbps"), 1)
     first = {
         **common,
@@ -61,18 +50,15 @@ def test_what_ships_is_merged_by_size_and_names_what_was_off() -> None:
         "nccl": [{"size_bytes": 4096, "in_a_row_us": 6.0, "captured_us": 4.0}],
         "blocks": [{"what": "adds", "many": 2, "size_bytes": 4096, "graph_us": 1.0}],
     }
-    found = several.shipped([{"records": [first]}, {"records": [second]}])[2]
-    assert found["what"] == "2 of one host; driver 1, CuPy 14.2.0, NCCL 2.28.9; NVLink SHARP (NVLS) off"
-    (merged,) = found["all_reduce"]
+    shipped = several.shipped([{"records": [first]}, {"records": [second]}])[2]
+    assert shipped["what"] == "2 of one host; driver 1, CuPy 14.2.0, NCCL 2.28.9; NVLink SHARP (NVLS) off"
+    (merged,) = shipped["all_reduce"]
+    ways = (("us", 3.0), ("python_us", 9.0), ("issue_us", 8.0), ("steps_us", 10.0))
     assert merged == {
         "size_bytes": 4096,
         "torch_us": 5.0,
         "nccl_us": 6.0,
         "nccl_graph_us": 4.0,
-        **{
-            f"ring{sliced}_{way}": us
-            for sliced in ("", "_sliced")
-            for way, us in (("us", 3.0), ("python_us", 9.0), ("issue_us", 8.0), ("steps_us", 10.0))
-        },
+        **{f"ring{sliced}_{way}": us for sliced in ("", "_sliced") for way, us in ways},
     }
-    assert found["blocks"] == {"adds": [[2, 4096, 1.0]]}
+    assert shipped["blocks"] == {"adds": [[2, 4096, 1.0]]}
