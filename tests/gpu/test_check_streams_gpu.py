@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from tests.session.stream_patterns import RIGHT, WRONG, N, made, twice, two
+from tests.session.stream_patterns import RIGHT, WRONG, N, idle_arrays, twice, two
 from virtualgpu.errors import GpulabError, NotSupportedError
 
 pytestmark = pytest.mark.gpu
@@ -107,7 +107,7 @@ def test_an_event_of_before_the_check_is_no_wait_for_nothing(cp: Any, before: bo
 
 def test_kernels_and_arrays_of_long_ago_are_known(cp: Any) -> None:
     """Two launches read one array and write one each: no order is needed."""
-    kernel, (x, y, z), (a, b) = twice(cp), made(cp, N, N, N), two(cp)
+    kernel, (x, y, z), (a, b) = twice(cp), idle_arrays(cp, N, N, N), two(cp)
     gc.collect()
     with gl.check_streams() as found:
         for stream, target in ((a, y), (b, z)):

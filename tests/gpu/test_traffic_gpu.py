@@ -12,19 +12,19 @@ from tests.session.test_tracing_compiler import (  # noqa: F401  (collects these
     test_a_guard_that_fails_is_named_and_the_result_is_right,
     test_a_value_that_python_asks_for_leaves_the_function_as_written,
     test_an_array_from_outside_may_change_in_place_and_by_name,
-    test_arguments_that_share_memory_are_no_surprise,
-    test_it_gives_up_compiling_what_never_fits,
+    test_arguments_that_share_memory,
+    test_functions_whose_guards_always_fail_are_no_longer_compiled,
     test_numbers_are_constants_of_the_code_and_guarded,
 )
 from tests.session.test_traffic import (  # noqa: F401
+    test_a_fusion_boundary_has_its_reason,
     test_a_kernel_of_ones_own_is_counted_and_taken_as_it_is,
-    test_a_red_edge_says_why,
     test_arguments_are_left_as_they_were,
+    test_functions_that_cannot_be_followed_are_refused_with_a_remedy,
     test_fused_kernels_give_what_the_function_gives,
     test_nine_passes_become_one_that_reads_and_writes_once,
-    test_the_picture_says_what_it_shows,
-    test_what_cannot_be_followed_says_what_to_do,
-    test_what_is_no_array_is_folded_and_what_the_host_asks_is_named,
+    test_other_values_are_folded_and_reads_of_the_host_named,
+    test_the_picture_has_a_description,
 )
 
 pytestmark = pytest.mark.gpu

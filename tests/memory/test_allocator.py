@@ -226,9 +226,9 @@ def test_the_last_of_very_many_events_are_shown_and_too_many_requests_are_not_re
 def test_the_busiest_device_of_a_snapshot_is_shown_unless_one_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    few = gl.allocator().record
-    many = one_and_another().record
-    traces = {1: replace(few, device_id=1), 0: replace(many, device_id=0), 2: replace(few, device_id=2)}
+    short = gl.allocator().record
+    long = one_and_another().record
+    traces = {1: replace(short, device_id=1), 0: replace(long, device_id=0), 2: replace(short, device_id=2)}
     snapshot = SimpleNamespace(traces=traces)
     monkeypatch.setattr("gpulab.allocators.snapshot.read_snapshot", lambda path: snapshot)
     assert gl.open_allocator("x.pickle").record.device_id == 0
@@ -316,25 +316,25 @@ def test_another_allocator_has_the_same_limit() -> None:
 
 def test_two_reports_are_compared() -> None:
     cp = gl.cp
-    own = cp.cuda.MemoryPool()
-    with cp.cuda.using_allocator(own.malloc), gl.allocator() as one:
+    own_pool = cp.cuda.MemoryPool()
+    with cp.cuda.using_allocator(own_pool.malloc), gl.allocator() as first_report:
         x = cp.zeros(MIB, cp.uint8)
         del x
-    assert one.at(-1).total_bytes == own.total_bytes() == MIB, "the pool in use is recorded"
-    with gl.allocator() as two:
+    assert first_report.at(-1).total_bytes == own_pool.total_bytes() == MIB, "the pool in use is recorded"
+    with gl.allocator() as second_report:
         arrays = [cp.zeros(2 * MIB, cp.uint8) for _ in range(5)]
     assert len(arrays) == 5
-    for other in (two, two.record):
-        view = one.compare(other)
+    for other in (second_report, second_report.record):
+        view = first_report.compare(other)
         first, second = view.panels
-        assert (first.history.trace, second.history.trace) == (one.record, two.record)
+        assert (first.history.trace, second.history.trace) == (first_report.record, second_report.record)
         for position, step in ((0, 0), (view.maps.last, -1)):
-            for panel, report in ((first, one), (second, two)):
+            for panel, report in ((first, first_report), (second, second_report)):
                 assert layout(panel.map_after(panel.step(position))) == layout(report.at(step))
         assert "10 MiB in use" in view.maps.status_text(second, view.maps.last)
-    assert len(two.compare(gl.allocator()).panels) == 2
+    assert len(second_report.compare(gl.allocator()).panels) == 2
     with pytest.raises(ValueError, match=r"max_split_size_mb: settings are of an allocator"):
-        one.compare(two, max_split_size_mb=64)
+        first_report.compare(second_report, max_split_size_mb=64)
 
 
 def test_a_replayed_snapshot_has_no_more_memory_than_the_device_had(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_sizes_as_people_write_them(text: str, size: int):
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1", "1e3", "1 XiB", "NaN"])
-def test_what_is_no_size_is_refused(text: str):
+def test_wrong_sizes_are_refused(text: str):
     with pytest.raises(ValueError, match="no size"):
         parse_size(text)
 

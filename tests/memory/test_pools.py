@@ -64,26 +64,26 @@ def test_each_event_has_its_columns() -> None:
 
 def test_held_bytes_are_those_of_one_device() -> None:
     recorder = AllocationRecorder(device=1)
-    held = []
+    bytes_held = []
     for device, address, size in ((1, 1000, 512), (0, 1000, 4096), (1, 2000, 1024)):
         recorder.allocated(device, size, size, address, True)
-        held.append((recorder.held, recorder.most_held))
+        bytes_held.append((recorder.held, recorder.most_held))
     for device, address, size in ((0, 1000, 4096), (1, 1000, 512)):
         recorder.freed(device, size, address)
-        held.append((recorder.held, recorder.most_held))
-    assert held == [(512, 512), (512, 512), (1536, 1536), (1536, 1536), (1024, 1536)]
+        bytes_held.append((recorder.held, recorder.most_held))
+    assert bytes_held == [(512, 512), (512, 512), (1536, 1536), (1536, 1536), (1024, 1536)]
 
 
 def test_the_last_events_are_kept_and_numbers_go_on() -> None:
     recorder = AllocationRecorder(keep=4)
-    kept = []
+    addresses = []
     for number in range(1, 11):
         recorder.taken(0, 512, number)
-        kept.append([row[1] for row in recorder.events().rows()])
+        addresses.append([row[1] for row in recorder.events().rows()])
         assert len(recorder) == number
-    assert kept[7] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert kept[8] == [6, 7, 8, 9], "up to twice as many as are kept"
-    assert kept[9] == [6, 7, 8, 9, 10]
+    assert addresses[7] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert addresses[8] == [6, 7, 8, 9], "up to twice as many as are kept"
+    assert addresses[9] == [6, 7, 8, 9, 10]
     assert [row[1] for row in recorder.events(since=7).rows()] == [8, 9, 10]
     assert [row[1] for row in recorder.events(since=2).rows()] == [6, 7, 8, 9, 10]
     events, following = recorder.news(9)
@@ -98,8 +98,8 @@ def test_memory_that_comes_from_no_pool_is_noted() -> None:
     assert recorder.note == ""
     with cuda.using_allocator(None), recorder:
         assert "no MemoryPool" in recorder.note
-    own = cuda.MemoryPool()
-    with cuda.using_allocator(own.malloc), recorder:
+    own_pool = cuda.MemoryPool()
+    with cuda.using_allocator(own_pool.malloc), recorder:
         assert recorder.note == ""
 
 
@@ -308,10 +308,10 @@ class Silent:
 def test_the_pool_of_the_allocator_is_the_current_one() -> None:
     cp = gl.cp
     assert current_pool() is cp.get_default_memory_pool()
-    own = cp.cuda.MemoryPool()
-    with cp.cuda.using_allocator(own.malloc):
-        assert current_pool() is own
-    with cp.cuda.using_allocator(lambda size: own.malloc(size)):
+    own_pool = cp.cuda.MemoryPool()
+    with cp.cuda.using_allocator(own_pool.malloc):
+        assert current_pool() is own_pool
+    with cp.cuda.using_allocator(lambda size: own_pool.malloc(size)):
         assert current_pool() is cp.get_default_memory_pool()
 
 

@@ -105,9 +105,9 @@ def test_out_of_memory_tells_what_failed_and_leaves_nothing():
     gl.cp.get_default_memory_pool().set_limit(size=50 * MIB)
 
     def fill():
-        kept = []
+        arrays = []
         while True:
-            kept.append(zeros(8))
+            arrays.append(zeros(8))
 
     r = gl.memory_report(fill)
     assert (r.failed.size_bytes, r.peak_bytes) == (8 * MIB, 56 * MIB)
@@ -219,8 +219,8 @@ def test_arrays_of_a_list_are_one_group_and_what_no_array_holds_has_no_name():
     ]
     assert r.alive[1].requested_bytes == 6 * MIB
     del xs[:]
-    one = gl.memory_report(fill, 1)
-    assert ("xs[0]: uint8 (2097152,)", "kept", 2) in groups(one)
+    second = gl.memory_report(fill, 1)
+    assert ("xs[0]: uint8 (2097152,)", "kept", 2) in groups(second)
     assert unnamed.mem.size == 7 * MIB
 
 
@@ -239,10 +239,10 @@ def test_lost_events_are_noted(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_peak_before_the_call_is_not_its_own():
-    held = [zeros(9)]
+    arrays = [zeros(9)]
 
     def shrink():
-        held.clear()
+        arrays.clear()
         return zeros(2)
 
     r = gl.memory_report(shrink)
@@ -278,7 +278,7 @@ def test_arrays_of_an_earlier_device_are_not_listed():
     before = zeros(5)
     gl.use_device("virtual:T4")
     mine = [zeros(2) for _ in range(3)]
-    assert before.nbytes < sum(each.nbytes for each in mine), "or it would not fit anyway"
+    assert before.nbytes < sum(array.nbytes for array in mine), "or it would not fit anyway"
     names = [group.arrays.partition(":")[0] for group in gl.memory_report(lambda: None).alive]
     assert names == ["mine[0]", "mine[1]", "mine[2]"]
 
@@ -329,13 +329,13 @@ def test_the_last_failure_is_reported() -> None:
     gl.cp.get_default_memory_pool().set_limit(size=50 * MIB)
 
     def tries():
-        kept = zeros(4)
+        array = zeros(4)
         for mib in (60, 70):
             try:
                 zeros(mib)
             except gl.cp.cuda.memory.OutOfMemoryError:
-                kept = zeros(8)
-        return kept, zeros(80)
+                array = zeros(8)
+        return array, zeros(80)
 
     r = gl.memory_report(tries)
     assert (r.failed.size_bytes, r.peak_bytes) == (80 * MIB, 88 * MIB)

@@ -28,8 +28,8 @@ def until(condition, seconds: float = 60.0) -> None:
 
 def test_the_ring_keeps_the_last_rows():
     ring = Ring(2, 5)
-    for at in range(12):
-        ring.add((at, None if at == 9 else -at))
+    for number in range(12):
+        ring.add((number, None if number == 9 else -number))
     assert ring.since()[:, 0].tolist() == [7, 8, 9, 10, 11]
     assert np.isnan(ring.since(9)[0, 1])
     assert ring.since(10).tolist() == [[10, -10], [11, -11]]
@@ -118,8 +118,8 @@ def test_the_thread_ends_with_its_sampler():
 
 def test_a_running_sampler_does_not_delay_the_end_of_the_process():
     code = "from gpulab.sampler import Sampler; s = Sampler(lambda: (1.0,), 1, 100); s.start(); print('end')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "end\n", "")
 
 
 @pytest.mark.parametrize("rate", [0, -1, 1000, float("nan"), "fast"])

@@ -107,10 +107,10 @@ def test_values_of_subclasses_become_plain_values() -> None:
     class Grid(np.ndarray[Any, Any]):
         pass
 
-    sent = [Number(3), Text("a"), Row([1]), Table(b=2), Real(0.5), np.arange(2).view(Grid)]
-    found = decode(encode(sent))
-    assert [type(part) for part in found] == [int, str, list, dict, float, np.ndarray]
-    assert found[:5] == [3, "a", [1], {"b": 2}, 0.5]
+    originals = [Number(3), Text("a"), Row([1]), Table(b=2), Real(0.5), np.arange(2).view(Grid)]
+    copies = decode(encode(originals))
+    assert [type(part) for part in copies] == [int, str, list, dict, float, np.ndarray]
+    assert copies[:5] == [3, "a", [1], {"b": 2}, 0.5]
 
 
 def test_other_values_are_replaced_by_the_name_of_their_type() -> None:
@@ -167,8 +167,8 @@ def test_parts_are_counted_at_every_depth(monkeypatch: pytest.MonkeyPatch) -> No
     encode([0] * 4)  # each value is counted by itself
 
 
-def whole(text: str, rest: bytes = b"") -> bytes:
-    return len(text).to_bytes(8, "big") + text.encode() + rest
+def whole(text: str, data: bytes = b"") -> bytes:
+    return len(text).to_bytes(8, "big") + text.encode() + data
 
 
 ARRAY = encode(np.arange(3, dtype=np.int16))
@@ -303,9 +303,9 @@ def set_use(monkeypatch: pytest.MonkeyPatch, uses: Any) -> None:
     monkeypatch.setattr(Uses, "uses", staticmethod(uses if callable(uses) else lambda: uses))
 
 
-def ask(puppet: Puppet, line: Talk, replies: Sequence[Any], shown: str = "f(1)", **more: Any) -> Any:
+def ask(puppet: Puppet, line: Talk, replies: Sequence[Any], shown: str = "f(1)", **options: Any) -> Any:
     puppet.replies = [r if isinstance(r, bytes) else puppet.framed(encode(r)) for r in replies]
-    return line.ask(shown, len, 3, **more)
+    return line.ask(shown, len, 3, **options)
 
 
 def test_a_reply_is_a_value_or_an_error(puppets: list[Puppet]) -> None:
@@ -539,11 +539,11 @@ def test_the_first_lines_of_the_output_are_shown(
 
 
 def test_the_start_of_the_output_is_kept_and_all_lines_counted(puppets: Any) -> None:
-    for kept, options in ((8192, {}), (10, {"kept_bytes": 10})):
+    for size, options in ((8192, {}), (10, {"kept_bytes": 10})):
         with Talk("virtual:T4", 1.0, **options) as line:
             puppets[-1].prints.write(b"abcd\n" * 4000)
             text, lines = line.printed()
-        assert (text, lines) == (("abcd\n" * 4000)[:kept], 4000)
+        assert (text, lines) == (("abcd\n" * 4000)[:size], 4000)
 
 
 # The processes
@@ -648,15 +648,15 @@ def test_the_use_of_a_process_and_its_children_is_summed(monkeypatch: pytest.Mon
 
 
 def test_children_are_found_where_the_system_has_no_list(monkeypatch: Any, tmp_path: Any) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as begun:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         for place in (tree._PROC, tmp_path):
             monkeypatch.setattr(tree, "_PROC", place)
-            assert begun.pid in tree.children(os.getpid())
-            assert begun.pid in descendants(os.getpid())
-            assert tree.children(begun.pid) == []
-            assert not tree._has_ended(begun.pid)
-    assert tree.children(begun.pid) == []
-    assert tree._has_ended(begun.pid)
+            assert process.pid in tree.children(os.getpid())
+            assert process.pid in descendants(os.getpid())
+            assert tree.children(process.pid) == []
+            assert not tree._has_ended(process.pid)
+    assert tree.children(process.pid) == []
+    assert tree._has_ended(process.pid)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -19,7 +19,7 @@ def visits(pc: Column, mask: Column, starts: set[int] | None = None) -> list[tup
 
 
 def lane_visits(pc: Column, mask: Column, starts: set[int] | None = None) -> dict[tuple[int, int], int]:
-    """How often each lane enters each basic block, (block, lane) -> times, whoever is with it."""
+    """Return how often each lane enters each basic block: (block, lane) -> times."""
     counts: Counter[tuple[int, int]] = Counter()
     for block, lanes in visits(pc, mask, starts):
         counts.update((block, lane) for lane in range(32) if lanes >> lane & 1)

@@ -90,8 +90,8 @@ def test_routines_that_only_prepare_are_left_out() -> None:
     assert [name for name, _ in calls.working(called)] == WORKING.split()
 
 
-def line(case: CallCase, **more: Any) -> str:
-    return json.dumps({"key": case.key, "routines": [["cufftExecC2C", 1]], "kernels": [["k", 2]], **more})
+def line(case: CallCase, **values: Any) -> str:
+    return json.dumps({"key": case.key, "routines": [["cufftExecC2C", 1]], "kernels": [["k", 2]], **values})
 
 
 def test_complete_lines_of_output_that_was_cut_off_are_kept() -> None:

@@ -107,9 +107,9 @@ def test_one_block_of_each_group_is_recorded(prepare_ptx: Prepare) -> None:
 def test_recorded_blocks_are_spread_evenly_over_every_period(sampled: int, sms: int) -> None:
     """Blocks go round the SMs: each gets its share, whatever it has in common with the sampling."""
     blocks = instrument.recorded_blocks((1 << 20) // sampled, sampled)
-    each = np.bincount(blocks % sms, minlength=sms) * sampled / (1 << 20) * sms
-    assert each.min() > 0.5
-    assert each.max() < 1.5
+    shares = np.bincount(blocks % sms, minlength=sms) * sampled / (1 << 20) * sms
+    assert shares.min() > 0.5
+    assert shares.max() < 1.5
     on_sms = np.bincount(blocks % sms % 132 if sms > 148 else blocks % sms)
     assert on_sms.std() / on_sms.mean() < 0.1
 
@@ -143,8 +143,8 @@ def test_names_that_are_taken_are_avoided() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_kernels_without_parameters_get_one(header: str, target: int) -> None:
     ptx = nvrtc.compile_ptx(case("hello").code.replace("hello()", header), target=target).ptx
-    for how in (instrument.trace_blocks, instrument.trace_warp):
-        function = parse(how(ptx, "hello").ptx).functions["hello"]
+    for trace in (instrument.trace_blocks, instrument.trace_warp):
+        function = parse(trace(ptx, "hello").ptx).functions["hello"]
         assert [(p.type, p.offset) for p in function.params] == [("u64", 0)]
         assert function.max_threads == (128 if "bounds" in header else 0)
 

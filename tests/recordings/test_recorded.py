@@ -182,7 +182,7 @@ def test_a_new_record_replaces_only_those_of_the_same_gpu(tmp_path: Path) -> Non
 
 
 @needs_nvrtc
-def test_what_is_recorded_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_record_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way, with the virtual GPU in the place of a real one."""
     session.use_device("virtual:T4")
     args = (np.ones(1000, np.float32), np.ones(1000, np.float32), np.zeros(1000, np.float32), np.int32(1000))

@@ -1,4 +1,4 @@
-"""What follows from records, against plain Python that plays them step by step."""
+"""Numbers derived from records, compared with plain Python that goes through them step by step."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_shared_memory_after_every_write_as_played_byte_by_byte(seed: int) -> No
                 sequence,
                 width,
                 {
-                    lane: (at, int.from_bytes(random.bytes(width), "little"))
-                    for lane, at in sorted(places.items())
+                    lane: (offset, int.from_bytes(random.bytes(width), "little"))
+                    for lane, offset in sorted(places.items())
                 },
             )
         )
@@ -56,41 +56,41 @@ def test_shared_memory_after_every_write_as_played_byte_by_byte(seed: int) -> No
         for number, (when, width, lanes_written) in enumerate(rows):
             if when != moment:
                 continue
-            for lane, (at, bits) in lanes_written.items():
+            for lane, (offset, bits) in lanes_written.items():
                 for half, start in enumerate(range(0, width, 4)):
-                    word = at // 4 + half
+                    word = offset // 4 + half
                     if word >= words:
                         continue
                     for byte in range(start, min(width, start + 4)):
-                        memory[at + byte] = bits >> 8 * byte & 255
-                        now.add(at + byte)
-                    held = [255 if b is None else b for b in memory[4 * word : 4 * word + 4]]
-                    events[word].append((int.from_bytes(bytes(held), "little"), number, lane, half))
+                        memory[offset + byte] = bits >> 8 * byte & 255
+                        now.add(offset + byte)
+                    content = [255 if b is None else b for b in memory[4 * word : 4 * word + 4]]
+                    events[word].append((int.from_bytes(bytes(content), "little"), number, lane, half))
         written.append(sum(b is not None for b in memory))
         changed.append(len(now))
-    found = SharedEvents(shared_writes(size, rows))
-    assert found.words == words
-    assert found.moments.tolist() == moments
-    assert found.written_bytes.tolist() == written
-    assert found.changed_bytes.tolist() == changed
-    columns = (found.bits, found.row, found.lane, found.second)
+    result = SharedEvents(shared_writes(size, rows))
+    assert result.words == words
+    assert result.moments.tolist() == moments
+    assert result.written_bytes.tolist() == written
+    assert result.changed_bytes.tolist() == changed
+    columns = (result.bits, result.row, result.lane, result.second)
     for word in range(words):
-        its = slice(found.word_events[word], found.word_events[word + 1])
+        its = slice(result.word_events[word], result.word_events[word + 1])
         assert list(zip(*(column[its].tolist() for column in columns), strict=True)) == events[word]
-        assert set(found.word[its].tolist()) <= {word}
-    asked = np.arange(-1, moments[-1] + 2)
-    assert found.moments_until(asked).tolist() == [sum(m <= at for m in moments) for at in asked]
+        assert set(result.word[its].tolist()) <= {word}
+    times = np.arange(-1, moments[-1] + 2)
+    assert result.moments_until(times).tolist() == [sum(m <= offset for m in moments) for offset in times]
 
 
 # Loops --------------------------------------------------------------------------------------------------
 
 
 def test_neighbours_of_every_step() -> None:
-    here = np.arange(9, dtype=np.int32)
+    steps = np.arange(9, dtype=np.int32)
     for stops in ([], [0], [8], [2, 3, 7], [0, 4, 8]):
-        after, before = neighbours(np.array(stops, np.int32), here)
-        assert after.tolist() == [min((s for s in stops if s > at), default=at) for at in range(9)]
-        assert before.tolist() == [max((s for s in stops if s < at), default=at) for at in range(9)]
+        after, before = neighbours(np.array(stops, np.int32), steps)
+        assert after.tolist() == [min((s for s in stops if s > step), default=step) for step in range(9)]
+        assert before.tolist() == [max((s for s in stops if s < step), default=step) for step in range(9)]
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_two_calls_of_one_function_are_two_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("truncated", "places", "more"),
+    ("truncated", "places", "suffix"),
     [(True, [0, 1, 1], "+"), (False, [0, 1, 1], ""), (True, [0, 1, 1, 2], "")],
 )
-def test_a_cut_loop_says_that_there_was_more(truncated: bool, places: list[int], more: str) -> None:
+def test_a_cut_loop_says_that_there_was_more(truncated: bool, places: list[int], suffix: str) -> None:
     depth = [0] * len(places)
     loops = find_loops(warp_trace(places, truncated=truncated, detail=detail(depth, range(3), [(1, 1)])))
-    assert loops.words == (f"iteration 1 of 2{more}", f"iteration 2 of 2{more}")
-    assert loops.alone[0] == f"iteration 1 of 2{more}\n1/2{more}"
+    assert loops.words == (f"iteration 1 of 2{suffix}", f"iteration 2 of 2{suffix}")
+    assert loops.alone[0] == f"iteration 1 of 2{suffix}\n1/2{suffix}"
 
 
 def test_no_loops_where_none_are_known_or_none_turned_twice() -> None:
@@ -223,8 +223,8 @@ def test_accesses_and_the_fewest_sectors_and_wavefronts_that_hold_their_bytes() 
         wavefronts=np.array([0, 0, 8, 0, 1, 0], np.int32),
     )
     steps = TraceSteps(trace)
-    at = [0, 2, 3, 4, 5]
-    assert steps.accesses.tolist() == at
+    rows = [0, 2, 3, 4, 5]
+    assert steps.accesses.tolist() == rows
     assert steps.space.tolist() == [0, 1, 0, 1, 0]
     assert steps.size_bytes.tolist() == [4, 4, 2, 8, 16]
     assert steps.store.tolist() == [0, 1, 0, 1, 0]
@@ -239,7 +239,7 @@ def test_accesses_and_the_fewest_sectors_and_wavefronts_that_hold_their_bytes() 
                 for b in range(size[i])
             }
         )
-        for i in at
+        for i in rows
     ]
     assert steps.ideal_sectors.tolist() == [-(-n // 32) for n in count]
     assert steps.ideal_wavefronts.tolist() == [-(-n // 128) for n in count]
@@ -254,11 +254,11 @@ def test_rows_that_are_alike() -> None:
     random = np.random.default_rng(5)
     columns = [random.integers(0, high, 60) for high in (3, 2**31, 4)]
     columns[1] = columns[1][random.integers(0, 2, 60)]
-    found = kinds(*columns)
+    groups = kinds(*columns)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    assert [rows[found.first[kind]] for kind in found.of] == rows
-    assert found.first.size == len(set(rows)) == len({*found.of.tolist()})
-    assert [rows.index(rows[at]) for at in found.first] == found.first.tolist()  # the first of its kind
+    assert [rows[groups.first[kind]] for kind in groups.of] == rows
+    assert groups.first.size == len(set(rows)) == len({*groups.of.tolist()})
+    assert [rows.index(rows[row]) for row in groups.first] == groups.first.tolist()  # the first of its kind
     masks = kinds(np.array([FULL, FULL, 1], np.uint32), np.array([FULL, 0, FULL], np.uint32))
     assert sorted(masks.of.tolist()) == [0, 1, 2]
     assert kinds(np.zeros(0, np.int32)).of.size == 0
@@ -302,9 +302,9 @@ def test_waves_and_their_tail() -> None:
 def test_blocks_on_the_sms_that_are_busy_just_then(rows: list[tuple[int, int, int, int]]) -> None:
     waves = LaunchWaves(launch_trace(rows, (len(rows), 1, 1), 2, 2))
     moments, per_sm = waves.running_on_busy()
-    for moment, told in zip(moments.tolist(), per_sm.tolist(), strict=True):
-        there = [sm for _, sm, start, end in rows if start <= moment < end]
-        assert told == (len(there) / len(set(there)) if there else 0)
+    for moment, blocks in zip(moments.tolist(), per_sm.tolist(), strict=True):
+        sms = [sm for _, sm, start, end in rows if start <= moment < end]
+        assert blocks == (len(sms) / len(set(sms)) if sms else 0)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def launched(durations: npt.NDArray[np.float64], sm_count: int = 108) -> LaunchT
         blocks_by_limit={},
         limiters=(),
     )
-    start, end = (np.rint(each).astype(np.int64) for each in (start, end))
+    start, end = (np.rint(column).astype(np.int64) for column in (start, end))
     return LaunchTrace(
         provenance=MODELLED,
         kernel_name="k",
@@ -152,11 +152,11 @@ def test_achieved_occupancy_of_four_blocks_on_a_large_device() -> None:
 def test_achieved_occupancy_is_the_mean_over_moments() -> None:
     random = np.random.default_rng(6)
     trace = launched(random.uniform(500, 2_500, 700), 20)
-    held = np.zeros((20, trace.span_ns), np.int32)
+    warps = np.zeros((20, trace.span_ns), np.int32)
     for sm, start, end in zip(trace.sm_id, trace.start_ns, trace.end_ns, strict=True):
-        held[sm, start:end] += WARPS
-    assert trace.achieved_occupancy == pytest.approx(held[held > 0].mean() / MOST_WARPS, rel=1e-6)
-    assert trace.achieved_on_device == pytest.approx(held.mean() / MOST_WARPS, rel=1e-6)
+        warps[sm, start:end] += WARPS
+    assert trace.achieved_occupancy == pytest.approx(warps[warps > 0].mean() / MOST_WARPS, rel=1e-6)
+    assert trace.achieved_on_device == pytest.approx(warps.mean() / MOST_WARPS, rel=1e-6)
 
 
 def test_a_launch_that_fits_is_listed_whole() -> None:

@@ -17,31 +17,31 @@ ODD = 0xAAAAAAAA
 def visits(code: str, *steps: tuple[str, int, int], pc: list[int] | None = None) -> Visits:
     """Visits of steps given as instruction, line and active lanes, each another instruction if no `pc`."""
     texts, line, mask = zip(*steps, strict=True)
-    at = list(range(len(steps))) if pc is None else pc
-    instruction = [""] * (max(at) + 1)
-    for place, text in zip(at, texts, strict=True):
+    positions = list(range(len(steps))) if pc is None else pc
+    instruction = [""] * (max(positions) + 1)
+    for place, text in zip(positions, texts, strict=True):
         instruction[place] = text
     masks = np.array(mask, np.uint32)
     return find_visits(
         warp_trace(
-            at,
+            positions,
             line=np.array(line, np.int32),
             instruction=tuple(instruction),
             code=code,
-            text_index=np.array(at, np.int32),
+            text_index=np.array(positions, np.int32),
             active_mask=masks,
             executed_mask=masks,
         )
     )
 
 
-def seen(found: Visits) -> list[tuple[int, int]]:
+def lines_and_lanes(result: Visits) -> list[tuple[int, int]]:
     """Line and number of lanes of each visit."""
-    return list(zip(found.line.tolist(), np.bitwise_count(found.active).tolist(), strict=True))
+    return list(zip(result.line.tolist(), np.bitwise_count(result.active).tolist(), strict=True))
 
 
 def test_parameters_and_jumps_are_no_visit_of_their_own() -> None:
-    found = visits(
+    result = visits(
         "void f(int* y) {\n  int t = threadIdx.x;\n  y[t] = 0;\n}",
         ("ld.param.u64 %rd1, [f_param_0];", 1, ALL),
         ("mov.u32 %r1, %tid.x;", 2, ALL),
@@ -51,15 +51,15 @@ def test_parameters_and_jumps_are_no_visit_of_their_own() -> None:
         ("bra.uni $L1;", 2, ALL),
         ("ret;", 4, ALL),
     )
-    assert found.line.tolist() == [2, 3, 4]
-    assert found.begin.tolist() == [0, 2, 5]
-    assert found.end.tolist() == [1, 4, 6]
+    assert result.line.tolist() == [2, 3, 4]
+    assert result.begin.tolist() == [0, 2, 5]
+    assert result.end.tolist() == [1, 4, 6]
 
 
-def test_what_the_compiler_moved_joins_the_visit_beside_it() -> None:
+def test_moved_instructions_join_the_next_visit() -> None:
     """Both arms compute part of the store's line; the store itself comes once, with all lanes."""
     code = "void f(int* y) {\n  if (t & 1)\n    v = 3 * v;\n  else\n    v = 5 * v;\n  y[t] = v;\n}"
-    found = visits(
+    result = visits(
         code,
         ("@%p1 bra $L2;", 2, ALL),
         ("mul.lo.s32 %r2, %r2, 3;", 3, EVEN),
@@ -68,49 +68,49 @@ def test_what_the_compiler_moved_joins_the_visit_beside_it() -> None:
         ("shl.b64 %rd2, %rd1, 2;", 6, ODD),
         ("shfl.sync.idx.b32 %r3, %r2, 0, 31, -1;", 6, ALL),
     )
-    assert seen(found) == [(2, 32), (3, 16), (5, 16), (6, 32)]
-    assert found.moved == ((), (6,), (6,), ())
+    assert lines_and_lanes(result) == [(2, 32), (3, 16), (5, 16), (6, 32)]
+    assert result.moved == ((), (6,), (6,), ())
 
 
 def test_a_line_begun_early_in_the_same_run_is_visited_once() -> None:
-    found = visits(
+    result = visits(
         "a\nb\nc",
         ("mov.u32 %r1, %ctaid.x;", 2, ALL),
         ("mov.u32 %r2, %tid.x;", 1, ALL),
         ("add.s32 %r3, %r1, %r2;", 2, ALL),
     )
-    assert seen(found) == [(1, 32), (2, 32)]
-    assert found.moved == ((2,), ())
+    assert lines_and_lanes(result) == [(1, 32), (2, 32)]
+    assert result.moved == ((2,), ())
 
 
 def test_pieces_of_a_line_that_branches_stay() -> None:
     """`if (...) v = 1; else v = 2;` on one line: its arms have no effect but registers, and are shown."""
-    found = visits(
+    result = visits(
         "if (vote) v = 1; else v = 2;",
         ("vote.sync.any.pred %p1, %p2, -1;", 1, ALL),
         ("@%p1 bra $L1;", 1, ALL),
         ("mov.u32 %r1, 1;", 1, EVEN),
         ("mov.u32 %r1, 2;", 1, ODD),
     )
-    assert seen(found) == [(1, 32), (1, 16), (1, 16)]
+    assert lines_and_lanes(result) == [(1, 32), (1, 16), (1, 16)]
 
 
 @pytest.mark.parametrize("turns", [1, 3])
 def test_each_turn_of_a_loop_on_one_line_is_a_visit(turns: int) -> None:
     body = [("add.s32 %r1, %r1, %r2;", 1, ALL), ("@%p1 bra $L1;", 1, ALL)] * turns
-    found = visits("for (;;) sum += i;", *body, pc=[0, 1] * turns)
-    assert found.begin.tolist() == [2 * turn for turn in range(turns)]
+    result = visits("for (;;) sum += i;", *body, pc=[0, 1] * turns)
+    assert result.begin.tolist() == [2 * turn for turn in range(turns)]
 
 
 def test_a_step_without_a_line_goes_with_what_follows_it() -> None:
-    found = visits(
+    result = visits(
         "a\nb",
         ("add.s32 %r1, %r1, 1;", 1, EVEN),
         ("setp.lt.s32 %p1, %r1, 1;", 0, ODD),
         ("@%p1 bra $L1;", 2, ODD),
     )
-    assert found.line.tolist() == [1, 2]
-    assert found.step_line.tolist() == [1, 2, 2]
+    assert result.line.tolist() == [1, 2]
+    assert result.step_line.tolist() == [1, 2, 2]
 
 
 def test_moves_between_lines() -> None:

@@ -305,17 +305,17 @@ def test_records_come_back_from_their_files(tmp_path: Path) -> None:
     assert load(save(scalar, str(tmp_path / "b.npz"))).warp_instructions == 7
 
 
-def _assert_same(left: object, right: object) -> None:
-    if isinstance(right, np.ndarray):
-        assert isinstance(left, np.ndarray)
-        assert left.dtype == right.dtype
-        np.testing.assert_array_equal(left, right)
-    elif dataclasses.is_dataclass(right):
-        for field in dataclasses.fields(right):
-            _assert_same(getattr(left, field.name), getattr(right, field.name))
+def _assert_same(copy: object, original: object) -> None:
+    if isinstance(original, np.ndarray):
+        assert isinstance(copy, np.ndarray)
+        assert copy.dtype == original.dtype
+        np.testing.assert_array_equal(copy, original)
+    elif dataclasses.is_dataclass(original):
+        for field in dataclasses.fields(original):
+            _assert_same(getattr(copy, field.name), getattr(original, field.name))
     else:
-        assert left == right
-        assert type(left) is type(right)
+        assert copy == original
+        assert type(copy) is type(original)
 
 
 def test_other_values_and_files_are_refused(tmp_path: Path) -> None:

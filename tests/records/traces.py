@@ -20,8 +20,8 @@ def shared_writes(
     value = np.zeros((len(rows), 32), np.uint64)
     mask = np.zeros(len(rows), np.uint32)
     for row, (_, _, lanes) in enumerate(rows):
-        for lane, (at, bits) in lanes.items():
-            offset[row, lane], value[row, lane] = at, bits
+        for lane, (start, bits) in lanes.items():
+            offset[row, lane], value[row, lane] = start, bits
             mask[row] |= np.uint32(1 << lane)
     return SharedWrites(
         size_bytes=size_bytes,
@@ -37,7 +37,7 @@ def shared_writes(
 
 
 def detail(depth: Sequence[int], order: Sequence[int], loops: Sequence[tuple[int, int]]) -> StepDetail:
-    """Of a trace that says nothing but how deep its calls are and where its loops lie."""
+    """Return the detail of a trace with call depths and loops alone."""
     none = np.zeros(0, np.int32)
     wide = np.zeros((0, 32), np.uint64)
     return StepDetail(
@@ -59,7 +59,7 @@ def detail(depth: Sequence[int], order: Sequence[int], loops: Sequence[tuple[int
     )
 
 
-def warp_trace(places: Sequence[int], **more: object) -> WarpTrace:
+def warp_trace(places: Sequence[int], **values: object) -> WarpTrace:
     """A warp that ran the instructions at these places, of which each has a line of its own."""
     count = len(places)
     pc = np.array(places, np.int32)
@@ -81,7 +81,7 @@ def warp_trace(places: Sequence[int], **more: object) -> WarpTrace:
         "executed_mask": every,
         "text_index": pc,
     }
-    return WarpTrace(**{**fields, **more})  # type: ignore[arg-type]
+    return WarpTrace(**{**fields, **values})  # type: ignore[arg-type]
 
 
 def launch_trace(

@@ -77,11 +77,11 @@ class cuda:
 @pytest.fixture(autouse=True)
 def fresh_session() -> Iterator[None]:
     """Let each test choose its device anew, and restore the machine and the environment."""
-    with pytest.MonkeyPatch.context() as own:
-        own.delenv("GPULAB_DEVICE", raising=False)
-        own.delenv("GPULAB_WATCHDOG_S", raising=False)
-        own.setattr(current, "_session", None)
-        own.setattr(machine._slot, "machine", machine._slot.machine)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPULAB_DEVICE", raising=False)
+        patch.delenv("GPULAB_WATCHDOG_S", raising=False)
+        patch.setattr(current, "_session", None)
+        patch.setattr(machine._slot, "machine", machine._slot.machine)
         yield
 
 
@@ -107,7 +107,9 @@ def no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
 
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "cupy" else find(name, *rest)
+        importlib.util,
+        "find_spec",
+        lambda name, *arguments: None if name == "cupy" else find(name, *arguments),
     )
 
 

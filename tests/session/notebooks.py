@@ -22,6 +22,6 @@ def run(client: NotebookClient, source: str) -> list[Any]:
 
 
 def printed(client: NotebookClient, code: str) -> str:
-    """What a cell prints. Older kernels may send a line and its end in two messages."""
+    """Return the output of a cell. Older kernels may send a line and its end in two messages."""
     outputs = run(client, code)
     return "".join(o.text for o in outputs if o.output_type == "stream" and o.name == "stdout")

@@ -120,13 +120,13 @@ def is_array(value: object) -> bool:
 def test_small_arrays_of_the_last_eight_launches_stay_and_large_ones_while_the_caller_has_them() -> None:
     large = Array(1 << 30)
     recent = arguments.recent_arrays()
-    kept = arguments.Arguments((large, 7, Array(4 << 20), Array(0, 4 << 20)), is_array, recent)
+    stored = arguments.Arguments((large, 7, Array(4 << 20), Array(0, 4 << 20)), is_array, recent)
     assert [[array.nbytes for array in arrays] for arrays in recent] == [[4 << 20, 0]]
-    first, number, *_ = kept.now()
+    first, number, *_ = stored.now()
     assert (first, number) == (large, 7)
     del first, large
     with pytest.raises(GpulabError, match="arrays of this launch are gone"):
-        kept.now()
+        stored.now()
     for size in ((4 << 20) + 1, None), (8, (4 << 20) + 1):
         gone = arguments.Arguments((Array(*size), 1.5), is_array, recent)
         assert recent[-1] == []

@@ -236,7 +236,7 @@ def test_the_shipped_record_names_the_expected_libraries(monkeypatch: pytest.Mon
     ):
         for ending in shipped.named(name, dtype="float32"):
             assert library in ending.libraries, ending
-            assert any(called.startswith(routine) for called, _ in ending.routines), ending
+            assert any(routine_called.startswith(routine) for routine_called, _ in ending.routines), ending
 
 
 def test_operations_of_a_real_gpu_are_looked_up_by_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,8 +233,8 @@ def test_python_takes_its_time_for_each_copy_and_each_sum(known: dict[str, Any],
     }
     small = known["all_reduce"][1]
     each_us = small["tree_python_us"] / operations["tree"]
-    for way, many in operations.items():
-        expected = max(many * each_us, row[f"{way}_us"])
+    for way, number in operations.items():
+        expected = max(number * each_us, row[f"{way}_us"])
         if row is not known["all_reduce"][0]:  # the very first calls of a process take longer
             assert 1 / MOST_APART < row[f"{way}_python_us"] / expected < MOST_APART, way
 

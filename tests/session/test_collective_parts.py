@@ -162,10 +162,17 @@ def test_real_gpus_run_ten_rounds_or_for_a_second(
     monkeypatch.setattr(collective, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks)))
     steps = [[Move(0, 1, 0, True)], [Move(1, 0, 1), Move(0, 1, 1)]]
     record = collective.by_schedule(None, "reduce", "mine", 2, [0, 10, 30], steps)
-    one = [(0, 5), (1, 5), "wait"]
+    single_round = [(0, 5), (1, 5), "wait"]
     graph = [("graph", 2, 5), "launch", "reduce", "launch"]
     alone = ["again", (0, 1), "wait", (1, 1), "wait", "reduce"]
-    assert MadeUpRun.last.calls == [*one, "reduce", *one * (rounds - 1), "again", *graph, *alone]
+    assert MadeUpRun.last.calls == [
+        *single_round,
+        "reduce",
+        *single_round * (rounds - 1),
+        "again",
+        *graph,
+        *alone,
+    ]
     assert record.right == (True, False)
     assert record.from_host_ns == time_ns
     assert record.in_one_go_ns == record.time_ns == 5
@@ -402,8 +409,8 @@ def test_a_schedule_of_ones_own_becomes_moves() -> None:
         "your schedule",
         [[Move(0, 2, 0, True), Move(2, 0, 7, False)], []],
     )
-    many = [(0, 1, 0, "add"), (2, 1, 0, "add"), (0, 1, 1, "copy"), (0, 2, 0, "copy")]
-    assert len(steps_of(many)[1][0]) == 4  # sums come together, and other chunks, and other GPUs
+    several_moves = [(0, 1, 0, "add"), (2, 1, 0, "add"), (0, 1, 1, "copy"), (0, 2, 0, "copy")]
+    assert len(steps_of(several_moves)[1][0]) == 4  # sums come together, and other chunks, and other GPUs
 
     def mine(n: int) -> Any:
         return ((move for move in [(0, n - 1, 0, "copy")]) for _ in range(2))
@@ -506,7 +513,7 @@ def test_buffers_are_allocated_for_simultaneous_sums_alone() -> None:
 
 
 def test_neighbouring_chunks_are_one_message_unless_they_are_sliced() -> None:
-    """Of what lies between, each byte is sent once; other work of the GPUs holds up neither."""
+    """Each byte is sent once, and other work of the GPUs delays neither message."""
     moves = [Move(0, 1, 0), Move(0, 1, 1), Move(0, 1, 2), Move(1, 0, 3)]
     with several.gpus(2) as machine:
         run = runs.Run(machine.cp, 2, [0, 10, 31, 70, 100])
@@ -572,6 +579,6 @@ def test_records_are_of_a_gpu_by_name_and_of_so_many(monkeypatch: pytest.MonkeyP
         )
     )
     monkeypatch.setattr(records, "records", lambda: every)
-    assert [each["n"] for each in records.records_of("virtual H200")] == [0, 3]
-    assert [each["n"] for each in records.records_of("NVIDIA H200", 4)] == [1]
+    assert [record["n"] for record in records.records_of("virtual H200")] == [0, 3]
+    assert [record["n"] for record in records.records_of("NVIDIA H200", 4)] == [1]
     assert records.records_of("H20") == ()

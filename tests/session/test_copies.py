@@ -109,12 +109,12 @@ def test_an_edited_copy_is_kept_and_the_newer_version_named(course: Path, mine: 
 def test_a_copy_without_edits_is_renewed_and_its_outputs_kept(course: Path, mine: Path) -> None:
     change(course / "00_start.ipynb", "x = 3")
     change(course / "01_next.ipynb", "x = 4")
-    ran = change(mine / "01_next.ipynb", run=True)
+    content = change(mine / "01_next.ipynb", run=True)
     messages = copies.update(mine)
     assert [line.split(".ipynb")[0] for line in messages] == ["00_start", "01_next"]
     assert "x = 3" in (mine / "00_start.ipynb").read_text()
     assert "x = 4" in (mine / "01_next.ipynb").read_text()
-    assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [ran]
+    assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [content]
 
 
 def test_new_and_deleted_notebooks_are_copied(course: Path, mine: Path) -> None:
@@ -135,9 +135,9 @@ def test_a_renamed_notebook_is_never_lost(course: Path, mine: Path, edit: str | 
         "00_start.ipynb is no longer",
     ):
         assert text in messages
-    (kept,) = [*mine.glob("01_next.ipynb"), *mine.glob("earlier/01_next*")]
-    assert kept.read_bytes() == before
-    assert (kept.parent == mine) is (edit is not None)
+    (copy,) = [*mine.glob("01_next.ipynb"), *mine.glob("earlier/01_next*")]
+    assert copy.read_bytes() == before
+    assert (copy.parent == mine) is (edit is not None)
 
 
 def test_a_notebook_that_was_split_becomes_both_halves(course: Path, mine: Path) -> None:
@@ -183,8 +183,8 @@ def test_resetting_often_keeps_every_old_one(course: Path, mine: Path) -> None:
     for number in range(4):
         change(mine / "00_start.ipynb", f"number {number}")
         copies.reset(mine, ["0"])
-    kept = "".join(path.read_text() for path in (mine / "earlier").iterdir())
-    assert all(f"number {number}" in kept for number in range(4))
+    text = "".join(path.read_text() for path in (mine / "earlier").iterdir())
+    assert all(f"number {number}" in text for number in range(4))
 
 
 def test_a_name_that_fits_nothing_resets_nothing(course: Path, mine: Path) -> None:
@@ -206,21 +206,21 @@ def test_folders_that_cannot_be_written_are_named(course: Path, mine: Path, tmp_
         copies.reset(mine, ["00"])
 
 
-def test_where_the_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_the_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout = tmp_path / "checkout"
     (checkout / "gpulab").mkdir(parents=True)
     (checkout / "notebooks").mkdir()
     (checkout / "pyproject.toml").write_text("")
     monkeypatch.setattr(copies, "_PACKAGE", checkout / "gpulab")
     elsewhere = tmp_path / "elsewhere"
-    for here, expected in [
+    for folder, expected in [
         (elsewhere, elsewhere / "gpulab-course"),
         (elsewhere / "gpulab-course", elsewhere / "gpulab-course"),
         (checkout, checkout / "gpulab-course"),
         (checkout / "notebooks", checkout / "gpulab-course"),
     ]:
-        here.mkdir(parents=True, exist_ok=True)
-        monkeypatch.chdir(here)
+        folder.mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(folder)
         assert copies.default_folder() == expected
 
 

@@ -43,9 +43,9 @@ def warned_once(call: Callable[[], Any], text: str) -> Any:
     return result
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, second: Any) -> bool:
     """Whether two results say the same."""
-    return repr(one) == repr(other)
+    return repr(first) == repr(second)
 
 
 @pytest.mark.parametrize(("old", "new"), _deprecated.FUNCTIONS.items())

@@ -92,7 +92,7 @@ def test_a_diagnosis_is_saved_as_page_and_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "error", "words"),
+    ("options", "error", "message"),
     [
         ({"baseline": 3}, TypeError, "`baseline` is a launch, not int"),
         ({"baseline": (1, 2)}, TypeError, "`baseline` has 2 parts"),
@@ -100,9 +100,9 @@ def test_a_diagnosis_is_saved_as_page_and_text(tmp_path: Path) -> None:
         ({"shared_mem": -1}, ValueError, "shared_mem"),
     ],
 )
-def test_bad_input_is_named(more: dict[str, Any], error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        gl.diagnose(*Strided(1).step, **more)
+def test_bad_input_is_named(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        gl.diagnose(*Strided(1).step, **options)
 
 
 def test_registers_that_ptxas_spills_are_reported() -> None:
@@ -119,10 +119,10 @@ def test_registers_that_ptxas_spills_are_reported() -> None:
 }}"""
     cp = session.cp()
     args = cp.zeros(1 << 16, np.float32), cp.zeros(1024, np.float32), np.int32(1024)
-    few = cp.RawKernel(code, "many", options=("--maxrregcount=32",))
-    spilled = session.backend().kernel_stats(few).local_bytes
+    kernel = cp.RawKernel(code, "many", options=("--maxrregcount=32",))
+    spilled = session.backend().kernel_stats(kernel).local_bytes
     assert spilled > 0
-    assert f"ptxas keeps {spilled} bytes" in repr(gl.diagnose(few, 16, 64, args))
+    assert f"ptxas keeps {spilled} bytes" in repr(gl.diagnose(kernel, 16, 64, args))
     assert "ptxas" not in repr(gl.diagnose(cp.RawKernel(code, "many"), 16, 64, args))
 
 

@@ -72,8 +72,8 @@ def test_a_chosen_device_that_no_cell_can_use_is_wrong(device: str) -> None:
 def test_cells_run_without_docstrings() -> None:
     """`python -OO` leaves them out, and some of ours are made of NumPy's."""
     code = "from gpulab import cp; print(cp.arange(4).sum(), cp.exp(cp.zeros(1)))"
-    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
-    assert done.stdout.split() == ["6", "[1.]"], done.stderr
+    process = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
+    assert process.stdout.split() == ["6", "[1.]"], process.stderr
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_packages_of_different_versions_are_named(
     monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], status: str, remedy: str
 ) -> None:
     monkeypatch.setattr(checks, "_version", versions.get)
-    found = checks.check_packages()
-    assert (found[0], found[2]) == (status, remedy)
-    assert all(f"{name} {version}" in found[1] for name, version in versions.items())
+    result = checks.check_packages()
+    assert (result[0], result[2]) == (status, remedy)
+    assert all(f"{name} {version}" in result[1] for name, version in versions.items())
 
 
 def of_a_machine(without: str = checks.NO_DRIVER, **status: str) -> Diagnosis:
@@ -151,9 +151,9 @@ def test_a_missing_header_is_named_with_its_package(monkeypatch: pytest.MonkeyPa
     from virtualgpu.compile import nvrtc
 
     monkeypatch.setattr(checks, "_HEADER_TEST", "#include <crt/no_such_mma.h>")
-    status, found, remedy = checks.check_headers()
+    status, text, remedy = checks.check_headers()
     assert status == "missing"
-    assert "crt/no_such_mma.h" in found
+    assert "crt/no_such_mma.h" in text
     assert "nvidia-cuda-crt" in remedy
     assert nvrtc.available()
 
@@ -283,9 +283,9 @@ def test_cupy_newer_than_the_driver_is_wrong(fake_cupy: object, monkeypatch: pyt
     cupy.__version__ = "14.2.0"
     monkeypatch.setattr(cupy.cuda.runtime, "runtimeGetVersion", lambda: 13020, raising=False)
     monkeypatch.setattr(checks, "driver_status", lambda: driver_of(0, (12, 8), 1))
-    status, found, remedy = checks.check_cupy()
+    status, text, remedy = checks.check_cupy()
     assert status == "wrong"
-    assert "stops at CUDA 12.8" in found
+    assert "stops at CUDA 12.8" in text
     assert "gpulab[cuda12]" in remedy
     monkeypatch.setattr(checks, "driver_status", lambda: driver_of(0, (13, 0), 1))
     assert checks.check_cupy()[0] == "ok", "a driver runs every toolkit of its major version"
@@ -310,8 +310,10 @@ sys.meta_path.insert(0, Hide())
 from gpulab.diagnosis import doctor
 print(json.dumps(doctor().to_json()))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    result = json.loads(done.stdout)
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    result = json.loads(process.stdout)
     status = {item["part"]: item["status"] for item in result["findings"]}
     for part in ("virtual GPU", "NVRTC", "JupyterLab", "widgets", "CuPy", "NVML", "CUPTI"):
         assert status[part] == "missing", part
@@ -324,6 +326,6 @@ def test_an_llvmlite_that_breaks_every_kernel_is_named(
     monkeypatch: pytest.MonkeyPatch, version: str, status: str
 ) -> None:
     monkeypatch.setattr(checks, "_version", lambda name: version)
-    found, _, remedy = checks.check_virtual_gpu()
-    assert found == status
+    result, _, remedy = checks.check_virtual_gpu()
+    assert result == status
     assert remedy == ("pip install -U llvmlite" if status == "wrong" else "")

@@ -51,7 +51,7 @@ class TestLaunch:
         g()
         all_are(x, 5)
 
-    def test_it_waits_for_what_the_current_stream_was_given_before(self) -> None:
+    def test_the_capture_waits_for_earlier_work_of_the_stream(self) -> None:
         x = ones()
         x *= 3
         g = gl.graph(lambda x: x + 1, x)
@@ -222,7 +222,7 @@ class TestUpdate:
         all_are(x, 6)
 
     @pytest.mark.parametrize(
-        ("other", "says"),
+        ("other", "message"),
         [
             (lambda x: (add(x), add(x)), "other nodes or edges"),
             (lambda x: x.data.memset_async(0, 4), "node 0 would become a Memset"),
@@ -231,18 +231,18 @@ class TestUpdate:
         ids=["more nodes", "another kind", "none"],
     )
     @pytest.mark.filterwarnings("ignore:fn gave the stream nothing")
-    def test_another_topology_is_cudas_error_and_the_graph_stays(self, other: Any, says: str) -> None:
+    def test_another_topology_is_cudas_error_and_the_graph_stays(self, other: Any, message: str) -> None:
         x = ones()
         g = gl.graph(add, x)
         with pytest.raises(gl.cp.cuda.driver.CUDADriverError) as error:
             g.update(other, x)
         assert error.value.status == 910
-        assert says in str(error.value)
+        assert message in str(error.value)
         g.launch()
         all_are(x, 2)
 
     @pytest.mark.parametrize(
-        ("change", "error", "says"),
+        ("change", "error", "message"),
         [
             (lambda g, x: g.update(q=x), TypeError, "no array called 'q'; it has 'x'"),
             (lambda g, x: g.update(x=x[:3]), ValueError, "has shape (3,)"),
@@ -252,12 +252,12 @@ class TestUpdate:
             (lambda g, x: g.check(q=x), TypeError, "no array called 'q'"),
         ],
     )
-    def test_wrong_updates_are_named(self, change: Any, error: type[Exception], says: str) -> None:
+    def test_wrong_updates_are_named(self, change: Any, error: type[Exception], message: str) -> None:
         x = ones()
         g = gl.graph(add, x)
         with pytest.raises(error) as raised:
             change(g, x)
-        assert says in str(raised.value)
+        assert message in str(raised.value)
         g.launch()
         all_are(x, 2)
 
@@ -295,7 +295,7 @@ class TestAddresses:
         assert cell["g"].check() == ()
         all_are(cell["g"](), 36)
 
-    def test_what_a_called_function_reads_has_its_name(self) -> None:
+    def test_arrays_of_called_functions_have_their_names(self) -> None:
         cell = {"gl": gl, "x": ones(3), "weights": ones(2), "_kept": ones(9)}
         exec("def model(a): return a * weights + _kept\ng = gl.graph(lambda a: model(a), x)", cell)
         assert [array.name for array in cell["g"].record.arrays] == ["x", "weights", "result"]
@@ -363,7 +363,7 @@ class TestPool:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("fn", "error", "says"),
+        ("fn", "error", "message"),
         [
             (lambda x: float(x[0]), RuntimeError, "capturing"),
             (lambda x: x.get(), RuntimeError, "capturing"),
@@ -375,14 +375,16 @@ class TestRefusals:
             (lambda x: 1 / 0, ZeroDivisionError, "division"),
         ],
     )
-    def test_what_a_capture_cannot_have(self, fn: Any, error: type[Exception], says: str) -> None:
+    def test_calls_that_a_capture_does_not_support_are_refused(
+        self, fn: Any, error: type[Exception], message: str
+    ) -> None:
         x = ones()
 
         def work(x: Any) -> None:
             if gl.cp.cuda.get_current_stream().is_capturing():
                 fn(x)
 
-        with pytest.raises(error, match=says):
+        with pytest.raises(error, match=message):
             gl.graph(work, x)
         add(x)  # the context lives, and the stream captures no more
         all_are(x, 2)
@@ -426,7 +428,7 @@ class TestRefusals:
             gl.graph(work, ones())
 
     @pytest.mark.parametrize(
-        ("call", "says"),
+        ("call", "message"),
         [
             (lambda: gl.graph(3), "captures what a function does"),
             (lambda: gl.graph(add, np.ones(N)), "cp.asarray"),
@@ -434,8 +436,8 @@ class TestRefusals:
             (lambda: gl.graph(add, ones(), pool=gl.cp.cuda.MemoryPool()), "pool=other.pool"),
         ],
     )
-    def test_what_is_no_function_or_no_array(self, call: Any, says: str) -> None:
-        with pytest.raises(TypeError, match=says):
+    def test_wrong_arguments_are_named(self, call: Any, message: str) -> None:
+        with pytest.raises(TypeError, match=message):
             call()
 
     def test_another_shape_the_second_time(self) -> None:

@@ -23,8 +23,8 @@ HEAVY = ("cupy", "numpy", "llvmlite", "matplotlib", "anywidget", "ipywidgets", "
 
 
 def test_the_import_loads_nothing_heavy() -> None:
-    """How long it takes, `gpulab bench --check` holds."""
-    done = subprocess.run(
+    """Its time is checked by `gpulab bench --check`."""
+    process = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", "import gpulab"],
         cwd=ROOT,
         capture_output=True,
@@ -32,7 +32,7 @@ def test_the_import_loads_nothing_heavy() -> None:
         check=True,
     )
     loaded = {
-        line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line
+        line.rsplit("|", 1)[1].strip().split(".")[0] for line in process.stderr.splitlines() if "|" in line
     }
     assert "gpulab" in loaded
     assert not loaded & set(HEAVY)
@@ -48,8 +48,10 @@ def test_the_public_names_exist_and_are_those_that_completion_offers() -> None:
 
 def test_star_import_gives_the_public_names() -> None:
     code = "from gpulab import *; print(callable(launch), callable(doctor), cp.__name__)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("True True ")
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert process.stdout.startswith("True True ")
 
 
 def test_options_of_launching_functions_are_keyword_only() -> None:
@@ -77,8 +79,8 @@ def test_version_of_a_package_that_is_only_on_the_path(tmp_path: Path) -> None:
         shutil.copy(ROOT / "gpulab" / file, tmp_path / "gpulab")
     # -S leaves out site-packages, and with them what an installation has written there.
     command = [sys.executable, "-S", "-c", "import gpulab; print(gpulab.__version__)"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "0+unknown"
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "0+unknown"
 
 
 ONLY_PACKAGES = """
@@ -97,8 +99,8 @@ def run_with_packages(folder: Path, *packages: str) -> list[str]:
         (folder / name).symlink_to(ROOT / name)
     command = [sys.executable, "-S", "-c", ONLY_PACKAGES]
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    process = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=True)
+    return process.stdout.splitlines()
 
 
 def test_without_a_course_its_functions_are_missing_and_the_error_names_the_package(tmp_path: Path) -> None:

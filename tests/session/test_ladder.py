@@ -163,7 +163,7 @@ def test_a_gpu_without_a_record_is_named() -> None:
 
 
 def test_the_modelled_clock_agrees_with_an_h200() -> None:
-    """Where the same kernels ran on both: L1, L2 and what each SM delivers."""
+    """For kernels that ran on both: L1, L2 and the bandwidth of each SM."""
     recorded = ladder.recorded_ladder("H200")
     with session.on_device("virtual:H200"):
         info = session.backend().device_info()

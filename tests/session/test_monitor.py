@@ -29,8 +29,8 @@ from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples, clock_reas
 def nvml(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A GPU with sensors in the place of the virtual one that has none."""
     module = fake_nvml.module()
-    began = time.monotonic()
-    module.nvmlDeviceGetTotalEnergyConsumption = lambda device: int((time.monotonic() - began) * 400e3)
+    begin_s = time.monotonic()
+    module.nvmlDeviceGetTotalEnergyConsumption = lambda device: int((time.monotonic() - begin_s) * 400e3)
     fake_nvml.with_gpm(module, lambda number: {2: 0.76 * number, 3: 0.01 * number, 10: 3.0 * number})
     monkeypatch.setitem(sys.modules, "pynvml", module)
     monkeypatch.setattr(type(session.backend()), "load_reader", lambda self: LoadReader(NvmlDevice()))
@@ -267,9 +267,9 @@ def test_without_sensors_a_recorded_session_is_shown(tmp_path: Path) -> None:
     assert record.provenance.label.startswith("recorded on NVIDIA H200")
     assert "no sensors" in record.note
     # One SM of 132.
-    one = record.within("spin: 1 block of 32")
-    assert np.nanmax(one["utilization"]) == 100
-    assert one.mean("sm_active") == pytest.approx(100 / 132, abs=0.02)
+    phase = record.within("spin: 1 block of 32")
+    assert np.nanmax(phase["utilization"]) == 100
+    assert phase.mean("sm_active") == pytest.approx(100 / 132, abs=0.02)
     assert record.within("spin: 264 blocks of 1,024").mean("sm_occupancy") > 95
     assert "software power cap" in report.table().text()
     assert "not this program" in report.describe()

@@ -31,9 +31,9 @@ CODE = """extern "C" __global__ void k(int* x, int* y) {
 }"""
 
 
-def record(what: str, line: int, thread: int = 0, level: str = "Error", kind: str = "Precise") -> str:
+def record(content: str, line: int, thread: int = 0, level: str = "Error", kind: str = "Precise") -> str:
     return (
-        f"<record><kind>{kind}</kind><level>{level}</level><what>{what}</what>"
+        f"<record><kind>{kind}</kind><level>{level}</level><what>{content}</what>"
         f"<who><threadIdx><x>{thread}</x><y>0</y><z>0</z></threadIdx>"
         "<blockIdx><x>3</x><y>0</y><z>0</z></blockIdx></who>"
         f"<where><func>k</func><path>/tmp/kernel.cu</path><line>{line}</line><pc>0xe0</pc></where>"
@@ -211,7 +211,7 @@ def test_a_launch_runs_in_processes_under_the_tools(tool: Callable[..., None], t
     assert report.tools == ("memory", "race")
     assert not report.unavailable
     assert not report.clean
-    assert [each.kind for each in report.found("RAW")] == ["RAW", "RAW"]
+    assert [hazard.kind for hazard in report.found("RAW")] == ["RAW", "RAW"]
     ours = gl.sanitize(gl.cp.RawKernel(CODE, "k"), 4, 32, (gl.cp.zeros(32, "i4"), gl.cp.zeros(32, "i4")))
     text = repr(ours.compare(report))
     row = next(line for line in text.splitlines() if "s[31 - threadIdx.x]" in line)
@@ -331,7 +331,7 @@ def test_a_profile_has_the_counters_of_a_run_of_its_own(
     calls = []
     p = gl.profile(lambda a: calls.append(1) or (a * 2).sum(), gl.cp.ones(100, np.float32), counters=True)
     assert calls == [1]  # here once; the others were in the process under the tool
-    assert [each.key for each in p.record.counters] == ["k", "add<float>"]
+    assert [counter.key for counter in p.record.counters] == ["k", "add<float>"]
     assert p.record.no_counters == ""
     text = p.describe()
     assert "Hardware counters" in text

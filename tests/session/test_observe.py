@@ -68,15 +68,6 @@ def displace() -> None:
     session.cp().empty(size_bytes, np.uint8).data.memset(1, size_bytes)
 
 
-def test_time_and_counts_take_one_run() -> None:
-    axpy = Axpy()
-    trace, counters = axpy.roofline("warm")
-    assert axpy.times == 1
-    assert axpy.holds(1)
-    assert trace.span_ns > 0
-    assert counters.flops == {"f32": 2 * N}
-
-
 def test_several_observations_of_one_warp_take_one_run() -> None:
     axpy = Axpy(4096)
     alone = {kind: session.observe(Axpy(4096).launch, kind).record for kind in EVERYTHING}

@@ -232,7 +232,7 @@ def watched(program: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("there is no CUPTI on this machine", GpulabError),
     ],
 )
-def test_where_kernels_cannot_be_recorded_the_function_does_not_run(
+def test_a_function_does_not_run_if_kernels_cannot_be_recorded(
     reason: str, kind: type[Exception], watched: Any
 ) -> None:
     steps: list[str] = []

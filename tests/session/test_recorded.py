@@ -32,7 +32,7 @@ LIVE = ("pauses", "memory", "host memory")
 @pytest.fixture(autouse=True)
 def virtual() -> Iterator[None]:
     gl.use_device("virtual:T4")
-    gc.disable()  # a pause that nobody asked for would be one more in the list
+    gc.disable()  # an automatic collection would be one more pause
     yield
     gc.enable()
 
@@ -139,10 +139,10 @@ def test_a_report_shows_its_block_and_no_longer_the_pool_before() -> None:
     before = a._picture()
     assert a.history.last_step == len(a.requests) == 0
     with a:
-        kept = gl.cp.zeros(1000)
+        array = gl.cp.zeros(1000)
     assert before.record is not a.record
     assert a._picture().record is a.record
-    assert a.at(-1).used_bytes - a.at(0).used_bytes == 8192 > kept.nbytes
+    assert a.at(-1).used_bytes - a.at(0).used_bytes == 8192 > array.nbytes
     assert len(a.requests) == 1
 
 

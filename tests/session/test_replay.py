@@ -70,10 +70,10 @@ def test_strided_and_empty_arrays(cp: Any) -> None:
 def test_kept_contents_are_a_snapshot(cp: Any) -> None:
     base = cp.arange(100, dtype=cp.int32)
     alone = cp.ones(4)
-    kept = Copies((base[:60], base[40:], alone, 7), cp, keep_contents=True)
+    snapshot = Copies((base[:60], base[40:], alone, 7), cp, keep_contents=True)
     base[...] = 0
     alone[...] = 0
-    first, second, other, number = kept.on(cp)
+    first, second, other, number = snapshot.on(cp)
     np.testing.assert_array_equal(first.get().view(np.int32)[:60], np.arange(60))
     np.testing.assert_array_equal(second.get().view(np.int32)[:60], np.arange(40, 100))
     assert second.data.ptr - first.data.ptr == 160

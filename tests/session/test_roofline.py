@@ -121,7 +121,7 @@ def test_points_have_distinct_names() -> None:
         (({"kernel": 1, "grid": 1, "block": 1, "arg": 2},), {}, TypeError, "unknown name 'arg'"),
     ],
 )
-def test_what_is_no_launch_is_refused(
+def test_wrong_launches_are_named(
     launches: tuple[Any, ...], options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -202,6 +202,6 @@ def test_a_question_runs_in_the_stream_of_its_launch() -> None:
     assert [activity.stream_id for activity in line.record.activities] == [stream.ptr]
 
 
-def test_what_is_no_stream_is_refused() -> None:
+def test_another_value_than_a_stream_is_refused() -> None:
     with pytest.raises(TypeError, match=r"`stream` is a stream, such as cp.cuda.Stream\(\), not int"):
         gl.launch(*described(), stream=3)

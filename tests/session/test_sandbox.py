@@ -193,14 +193,14 @@ def test_bad_functions_are_named_and_nothing_hangs(
     assert gl.sandbox(lambda: 7, returns=True).result == 7
 
 
-def test_what_was_printed_before_the_end_comes_back() -> None:
+def test_output_before_the_end_is_returned() -> None:
     assert gl.sandbox(killed).output == "so far\n"
     run = gl.sandbox(much)
     assert len(run.output) == 64 << 10
     assert "more lines" in run._picture().printed
 
 
-def test_what_cannot_cross_is_listed_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_cannot_cross_are_listed_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = gl.cp.cuda.Stream()
     lock = threading.Lock()
     with pytest.raises(GpulabError, match=r"stream \(a Stream\).*lock \(lock\)|lock \(lock\).*stream"):
@@ -223,7 +223,7 @@ def test_wrong_limits_are_named(options: dict[str, Any], message: str) -> None:
         gl.sandbox(len, (), **options)
 
 
-def test_what_is_no_function_is_named() -> None:
+def test_another_value_than_a_function_is_refused() -> None:
     with pytest.raises(TypeError, match="takes a function, not int"):
         gl.sandbox(3)  # type: ignore[arg-type]
 
@@ -243,7 +243,7 @@ def test_figures_come_back_as_pictures() -> None:
     assert "data:image/png;base64" in bundle[0]["text/html"]
 
 
-def test_it_uses_the_device_of_the_session() -> None:
+def test_the_sandbox_uses_the_device_of_the_session() -> None:
     def which() -> str:
         return str(session.which_device().device)
 
@@ -262,7 +262,7 @@ def test_a_process_is_kept_warm_and_a_dead_one_replaced() -> None:
     assert gl.sandbox(lambda: 1, returns=True).result == 1
 
 
-def test_it_saves_a_page_and_a_text(tmp_path: Any) -> None:
+def test_a_run_is_saved_as_a_page(tmp_path: Any) -> None:
     path = gl.sandbox(faulty, "illegal").save(tmp_path / "run.html")
     assert "launch 3" in path.read_text(encoding="utf-8")
 

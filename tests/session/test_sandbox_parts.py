@@ -530,9 +530,3 @@ def test_a_gpu_with_little_memory_left_has_no_second_context_beforehand(
         ("cuda:3", *STARTED[1:5], {"MPLBACKEND": "Agg", "CUDA_LAUNCH_BLOCKING": "1"}),
     ]
     assert made.made[2].calls == []
-
-
-def test_each_fork_has_a_process_of_its_own() -> None:
-    assert isinstance(sandbox._keep(-1), sandbox._Keep)
-    assert sandbox._keep(-1) is sandbox._keep(-1)
-    assert sandbox._keep(-1) is not sandbox._keep(-2)

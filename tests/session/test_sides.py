@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.session import calls, cuda, current, sides, waiting
+from gpulab.session import calls, cuda, current, sides
 from tests.trace.test_cupti_library import Library, called_back
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.errors import GpulabError, NotSupportedError, WatchError
@@ -87,10 +87,10 @@ def both(monkeypatch: pytest.MonkeyPatch) -> tuple[Real, Twin]:
     return real, twin
 
 
-def launch(grid: int = 2, block: int = 64, n: int = 64, kernel: Any = None, **more: Any) -> Launch:
+def launch(grid: int = 2, block: int = 64, n: int = 64, kernel: Any = None, **options: Any) -> Launch:
     cp = session.cp()
     args = (cp.ones(n, np.float32), np.int32(n))
-    return Launch.of(kernel or cp.RawKernel(CODE, "k"), grid, block, more.pop("args", args), **more)
+    return Launch.of(kernel or cp.RawKernel(CODE, "k"), grid, block, options.pop("args", args), **options)
 
 
 def test_a_virtual_gpu_answers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,17 +365,6 @@ def test_a_real_device_is_made_current_again(fake_cupy: Callable[..., None]) -> 
     assert used == [1]
 
 
-@pytest.mark.parametrize("fails", [True, False])
-def test_without_nvml_there_is_no_caution(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
-    def sharing(bus_id: str) -> Any:
-        if fails:
-            raise OSError("no NVML")
-        return SimpleNamespace(phrase=f"shared {bus_id}")
-
-    monkeypatch.setattr(cuda, "sharing", sharing)
-    assert cuda._caution(SimpleNamespace(pci_bus_id="7")) == ("" if fails else "shared 7")
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -406,17 +395,11 @@ def test_the_virtual_gpu_in_cupy_s_place_is_no_cupy(monkeypatch: pytest.MonkeyPa
         cuda.open_cuda_device()
 
 
-def test_kernels_of_the_session_show_their_progress() -> None:
-    assert machine.current().onlooker is waiting.KernelLine
-    with session.bench() as fresh:
-        assert fresh.machine.onlooker is waiting.KernelLine
-
-
 def test_the_watchdog_of_a_session_is_that_of_all_its_devices() -> None:
     session.use_device("virtual:H200", count=2, watchdog_s=7)
-    assert [each.watchdog_s for each in machine.current().devices] == [7, 7]
+    assert [device.watchdog_s for device in machine.current().devices] == [7, 7]
     session.use_device(count=3)
-    assert {each.watchdog_s for each in machine.current().devices} != {7}, "another machine has its own"
+    assert {device.watchdog_s for device in machine.current().devices} != {7}, "another machine has its own"
     twin = SimpleNamespace(machine=SimpleNamespace(devices=[SimpleNamespace(watchdog_s=1)]))
     current._current().twin = twin  # type: ignore[assignment]
     session.use_device(watchdog_s=9)

@@ -13,7 +13,7 @@ import pytest
 
 from gpulab import session
 from gpulab.analysis.hazards import StreamChecker
-from tests.session.stream_patterns import RIGHT, made, pinned, two
+from tests.session.stream_patterns import RIGHT, idle_arrays, pinned, two
 from virtualgpu.model.orders.deferral import Deferral
 from virtualgpu.model.orders.late_faults import LateFaults
 
@@ -43,7 +43,7 @@ def test_right_programs_end_in_every_order(name: str) -> None:
 
 def reads_too_early(cp: Any) -> Any:
     a, b = two(cp)
-    x, y = made(cp, N, N)
+    x, y = idle_arrays(cp, N, N)
     with a:
         x += 1
     with b:
@@ -53,7 +53,7 @@ def reads_too_early(cp: Any) -> Any:
 
 def is_overwritten_too_early(cp: Any) -> Any:
     a, b = two(cp)
-    x, y = made(cp, N, N)
+    x, y = idle_arrays(cp, N, N)
     with a:
         cp.add(x, 1, out=y)
     with b:
@@ -64,7 +64,7 @@ def is_overwritten_too_early(cp: Any) -> Any:
 
 def is_written_twice(cp: Any) -> Any:
     a, b = two(cp)
-    x = made(cp, N)
+    x = idle_arrays(cp, N)
     with a:
         x.fill(1)
     with b:
@@ -76,7 +76,7 @@ def is_written_twice(cp: Any) -> Any:
 def refills_too_early(cp: Any) -> Any:
     a, _ = two(cp)
     buffer = pinned(cp, N)
-    x = made(cp, 4 * N)
+    x = idle_arrays(cp, 4 * N)
     for k in range(4):
         buffer[:] = k
         x[k * N : (k + 1) * N].set(buffer, stream=a)
@@ -86,7 +86,7 @@ def refills_too_early(cp: Any) -> Any:
 def looks_too_early(cp: Any) -> Any:
     a, _ = two(cp)
     buffer = pinned(cp, N)
-    x = made(cp, N)
+    x = idle_arrays(cp, N)
     with a:
         x += 7
     x.get(stream=a, out=buffer, blocking=False)
@@ -97,7 +97,7 @@ def looks_too_early(cp: Any) -> Any:
 
 def waits_for_an_event_that_is_too_old(cp: Any) -> Any:
     a, b = two(cp)
-    x, y = made(cp, N, N)
+    x, y = idle_arrays(cp, N, N)
     before = a.record()
     kernel = cp.RawKernel('extern "C" __global__ void one(float* x) { x[threadIdx.x] = 1; }', "one")
     kernel((1,), (N,), (x,), stream=a)
@@ -109,7 +109,7 @@ def waits_for_an_event_that_is_too_old(cp: Any) -> Any:
 
 def graph_lacks_an_edge(cp: Any) -> Any:
     a, b = two(cp)
-    x, y = made(cp, N, N)
+    x, y = idle_arrays(cp, N, N)
     a.begin_capture()
     with a:
         fork = a.record()
@@ -125,7 +125,7 @@ def graph_lacks_an_edge(cp: Any) -> Any:
 
 def result_is_read_by_the_default_stream(cp: Any) -> Any:
     a, _ = two(cp)
-    x = made(cp, N)
+    x = idle_arrays(cp, N)
     with a:
         x += 3
     return x.get()
@@ -245,7 +245,7 @@ def test_deferred_work_takes_no_memory_from_later_work() -> None:
 
     def in_turns(cp: Any) -> Any:
         x = cp.arange(4 * N, dtype=np.float32)
-        kept = cp.zeros(4, dtype=np.float32)
+        results_array = cp.zeros(4, dtype=np.float32)
         pool = cp.get_default_memory_pool()
         pool.set_limit(size=pool.total_bytes() + x.nbytes)  # one array more, not two
         root = cp.RawKernel(
@@ -259,9 +259,9 @@ def test_deferred_work_takes_no_memory_from_later_work() -> None:
         for k in range(4):
             work = cp.empty(4 * N, dtype=np.float32)
             root((4,), (N,), (x, work))
-            last((1,), (1,), (work, kept[k:]))
+            last((1,), (1,), (work, results_array[k:]))
             del work
-        return kept.get()
+        return results_array.get()
 
     assert not differs(in_turns)
     assert results(in_turns).tolist() == [np.sqrt(np.float32(4 * N - 1))] * 4

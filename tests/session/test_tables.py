@@ -11,7 +11,7 @@ import pytest
 
 from gpulab.views.tables import Cell, Table, place, short
 from gpulab.views.tables.count import CounterTable
-from virtualgpu.records import AccessCounters, BranchCounters, CacheCounters, KernelCounters, Provenance
+from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, Provenance
 
 CODE = "line one\n  y[i] = x[2 * i]; // a < b\n  if (i < n) s[i] = 1;"
 
@@ -95,16 +95,6 @@ def test_the_text_names_device_and_lines(counters: KernelCounters) -> None:
     assert "ld.global.f32" in repr(CounterTable.of(counters)), "without source code"
 
 
-def test_floating_point_operations_are_listed_by_type(counters: KernelCounters) -> None:
-    row = rows(
-        CounterTable.of(replace(counters, flops={"f16": 8_192, "f32": 1_234}, tensor_flops={"f16": 4_096}))
-    )
-    assert "8,192" in row["f16 operations"]
-    assert "4,096 by tensor cores" in row["f16 operations"]
-    assert "1,234" in row["f32 operations"]
-    assert "tensor" not in row["f32 operations"]
-
-
 def test_the_page_has_the_same_cells_and_escapes_the_source(counters: KernelCounters) -> None:
     table = CounterTable.of(counters, code=CODE)
     markup = table._repr_html_()
@@ -122,38 +112,6 @@ def test_long_headings_may_break_at_dots_and_underscores() -> None:
     assert "clocks_<wbr>event_<wbr>reasons.<wbr>active" in page
     assert "device time.</th>" in page
     assert "<th" in Table("", ("name",), ()).html()
-
-
-def test_hits_in_caches_are_marked_as_modelled(counters: KernelCounters) -> None:
-    load, store = counters.accesses
-    caches = CacheCounters(
-        start="cold",
-        l1_sectors=320,
-        l1_hit_sectors=80,
-        l2_sectors=240,
-        l2_hit_sectors=60,
-        dram_read_bytes=5_760,
-        dram_write_bytes=640,
-        constant_requests=10,
-        constant_passes=70,
-        one_in=4,
-    )
-    table = CounterTable.of(
-        replace(counters, caches=caches, accesses=(replace(load, l1_hit_sectors=80), store)), code=CODE
-    )
-    row = rows(table)
-    for part in ("25.0 %", "80 of 320 sectors of loads", "modelled from empty caches", "one line in 4"):
-        assert part in row["L1 hit rate"]
-    assert "25.0 %  60 of 240 sectors" in row["L2 hit rate"]
-    assert "6,400  bytes, 5,760 read, 640 written; modelled" in row["memory (DRAM)"]
-    assert "10  requests, 70 passes" in row["constant accesses"]
-    accesses = table.tables()[1]
-    column = accesses.headings.index("L1 hits")
-    assert [line[column] for line in accesses.cells] == ["25 %", "–"]
-    assert [line[7] for line in accesses.rows] == [0.25, None]
-    plain = CounterTable.of(counters, code=CODE)
-    assert "modelled from" not in repr(plain)
-    assert "L1 hits" not in plain.tables()[1].headings
 
 
 LONG = (

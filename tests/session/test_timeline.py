@@ -102,8 +102,8 @@ def test_a_timeline_is_displayed_and_compared_with_another() -> None:
     bundle, _ = first._repr_mimebundle_() or ({}, {})
     assert bundle["text/plain"] == repr(first)
     assert "image/png" in bundle or "application/vnd.jupyter.widget-view+json" in bundle
-    both = first.compare(second)
-    assert both.record == gl.timelines(first, second.record).record == (first.record, second.record)
+    comparison = first.compare(second)
+    assert comparison.record == gl.timelines(first, second.record).record == (first.record, second.record)
     with pytest.raises(TypeError, match="Give the timelines"):
         gl.timelines()
     with pytest.raises(TypeError, match="not int"):

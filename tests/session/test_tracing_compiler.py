@@ -118,7 +118,7 @@ def test_an_array_from_outside_may_change_in_place_and_by_name() -> None:
     assert why(function) == ["the first call", "HELD, a name from outside, is another array"]
 
 
-def test_arguments_that_share_memory_are_no_surprise() -> None:
+def test_arguments_that_share_memory() -> None:
     function = compiled(shifted)
     for _ in range(2):
         x = cp.arange(4.0)
@@ -164,7 +164,7 @@ def test_work_runs_in_the_stream_in_which_it_was_traced() -> None:
     assert "cuda.is_available() = True" in repr(function.explain())
 
 
-def test_it_gives_up_compiling_what_never_fits() -> None:
+def test_functions_whose_guards_always_fail_are_no_longer_compiled() -> None:
     function = compiled(scaled)
     for n in range(1, MOST_ENTRIES + 4):
         x = cp.ones(n, dtype=cp.float32)

@@ -119,12 +119,12 @@ CASES: dict[Callable[..., Any], tuple[int, int, int]] = {  # passes as written, 
 def arguments(function: Callable[..., Any], kind: str = "float32") -> list[Any]:
     rng = np.random.default_rng(5)
     x = cp.asarray(rng.standard_normal((ROWS, COLUMNS)).astype(kind))
-    more = {affine: (x[0].copy(), x[1].copy()), mixed: (cp.arange(COLUMNS, dtype=cp.int32) - 60,)}
-    return [x, *more.get(function, ())]
+    further = {affine: (x[0].copy(), x[1].copy()), mixed: (cp.arange(COLUMNS, dtype=cp.int32) - 60,)}
+    return [x, *further.get(function, ())]
 
 
 def copies(args: list[Any]) -> list[Any]:
-    return [one.copy() for one in args]
+    return [array.copy() for array in args]
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
@@ -186,7 +186,7 @@ def reasons(function: Callable[..., Any]) -> set[str]:
     return {edge.why for edge in gl.traffic(function, *arguments(function)).record.edges}
 
 
-def test_a_red_edge_says_why() -> None:
+def test_a_fusion_boundary_has_its_reason() -> None:
     assert reasons(norm) == {REDUCTION, BETWEEN, CONSUMERS}
     assert reasons(product) == {MATMUL}
     assert ALIAS in reasons(running)
@@ -257,7 +257,7 @@ def test_kernels_that_a_function_makes_are_followed() -> None:
         np.testing.assert_allclose(result.get(), array.get(), rtol=1e-5)
 
 
-def test_what_is_no_array_is_folded_and_what_the_host_asks_is_named() -> None:
+def test_other_values_are_folded_and_reads_of_the_host_named() -> None:
     assert gl.traffic(aside, *arguments(aside)).record.folded == ("cuda.is_available() = True",)
     record = gl.traffic(chosen, *arguments(chosen)).record
     assert record.breaks == ("float of what 'sum' gives",)
@@ -271,7 +271,7 @@ def test_arguments_are_left_as_they_were() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "error", "said"),
+    ("function", "error", "message"),
     [
         (3, TypeError, "Give the function itself"),
         (lambda x: 3, GpulabError, "returns no device array"),
@@ -280,8 +280,10 @@ def test_arguments_are_left_as_they_were() -> None:
     ],
     ids=["number", "nothing", "endless", "cp by another name"],
 )
-def test_what_cannot_be_followed_says_what_to_do(function: Any, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_functions_that_cannot_be_followed_are_refused_with_a_remedy(
+    function: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
         gl.traffic(function, cp.ones(4))
 
 
@@ -303,7 +305,7 @@ def test_the_points_of_nine_passes_become_one_of_higher_intensity() -> None:
     assert intensity[-1] > 8 * max(intensity[:-1])
 
 
-def test_the_picture_says_what_it_shows(tmp_path: Any) -> None:
+def test_the_picture_has_a_description(tmp_path: Any) -> None:
     report = gl.traffic(norm, *arguments(norm))
     text = report.describe()
     assert "7 passes as written" in text

@@ -133,7 +133,7 @@ def test_a_tool_that_takes_too_long_is_ended_with_its_processes(
     assert "not done after 60 s" in under.run("look", (), lambda: JOB, lambda text: "")[2], "the default"
 
 
-def test_of_a_large_file_one_byte_beyond_the_limit_is_read(tool: Callable[[str], None]) -> None:
+def test_a_large_file_is_read_to_one_byte_beyond_the_limit(tool: Callable[[str], None]) -> None:
     tool('truncate -s 67108870 "$wrote"; : > "$ended"')
     wrote, raised, why_not = looked()
     assert (len(wrote), raised, why_not) == ((64 << 20) + 1, "", "")

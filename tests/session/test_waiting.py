@@ -107,10 +107,10 @@ def test_steps_are_counted_and_leave_no_thread(jupyter: NotebookClient, shown: l
 
 def test_a_program_outside_of_notebooks_shows_nothing() -> None:
     swallowed = f"try: {ENDLESS}\nexcept cp.cuda.runtime.CUDARuntimeError: print('stopped')"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", f"{SETUP}\n{swallowed}{STEPS}"], capture_output=True, text=True, check=True
     )
-    assert (done.stdout.split(), done.stderr) == (["stopped", "0"], "")
+    assert (process.stdout.split(), process.stderr) == (["stopped", "0"], "")
 
 
 class Cell:

@@ -16,7 +16,7 @@ from virtualgpu.records.origin import HOST_CLOCK, Provenance
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """How long each collection took, and of which generation it was."""
+    """Duration and generation of each collection."""
 
     provenance: Provenance
     took_ns: tuple[int, ...]
@@ -24,30 +24,30 @@ class Pauses:
 
 
 class PauseRecorder:
-    """Hears of collections from `start` to `stop`."""
+    """Record collections from `start` to `stop`."""
 
     def __init__(self) -> None:
-        self._seen: list[tuple[int, int]] = []
-        self._began_ns = 0
-        self.then: Callable[[], object] = lambda: None
+        self._collections: list[tuple[int, int]] = []
+        self._begin_ns = 0
+        self.after: Callable[[], object] = lambda: None
 
     def start(self) -> None:
-        gc.callbacks.append(self._hear)
+        gc.callbacks.append(self._callback)
 
     def stop(self) -> Pauses:
-        gc.callbacks.remove(self._hear)
+        gc.callbacks.remove(self._callback)
         return self.record()
 
     def record(self) -> Pauses:
-        took, generations = zip(*self._seen, strict=True) if self._seen else ((), ())
+        took, generations = zip(*self._collections, strict=True) if self._collections else ((), ())
         return Pauses(HOST_CLOCK, took, generations)
 
-    def _hear(self, phase: str, told: dict[str, Any]) -> None:
+    def _callback(self, phase: str, details: dict[str, Any]) -> None:
         if phase == "start":
-            self._began_ns = time.perf_counter_ns()
+            self._begin_ns = time.perf_counter_ns()
         else:
-            self._seen.append((time.perf_counter_ns() - self._began_ns, told["generation"]))
-            self.then()
+            self._collections.append((time.perf_counter_ns() - self._begin_ns, details["generation"]))
+            self.after()
 
 
 class PauseView(View):

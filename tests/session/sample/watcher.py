@@ -1,4 +1,4 @@
-"""``pauses()``: what makes the subject something that a learner starts, shows, asks and saves."""
+"""``pauses()``: the function that a learner calls, with its report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def pauses() -> PauseReport:
     Returns
     -------
     PauseReport
-        Live where it is displayed, of a block with ``with``. ``.record`` holds the data.
+        Live if it is displayed, or of a ``with`` block. ``.record`` has the data.
 
     Examples
     --------
@@ -27,14 +27,14 @@ def pauses() -> PauseReport:
 class PauseReport(
     Recorded[Pauses], what="list of pauses", write="with pauses() as p:", live=True, display=True
 ):
-    """The pauses of a block, or since the display."""
+    """Pauses of a block, or since the display."""
 
     def _recorder_of_now(self) -> PauseRecorder:
         return PauseRecorder()
 
     def _make_picture(self) -> PauseView:
         view = PauseView(lambda: self.record)
-        self._recorder.then = view.redraw
+        self._recorder.after = view.redraw
         return view
 
     def _sentence(self) -> str:
