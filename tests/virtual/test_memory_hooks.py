@@ -18,9 +18,10 @@ CALLBACKS = [f"{what}_{when}process" for what in ("alloc", "malloc", "free") for
 class Recorder(MemoryHook):
     """A hook that logs every call with the pool's used and total bytes."""
 
-    def __init__(self, name: str = "recorder", log: list[Any] | None = None) -> None:
-        self.name = name
-        self.log: list[Any] = [] if log is None else log
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
         for callback in CALLBACKS:
             setattr(self, callback, self.writer(callback))
 

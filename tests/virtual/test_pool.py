@@ -1,8 +1,6 @@
-"""The memory pool against sequences worked by hand from CuPy's documented rules.
+"""The memory pool: arenas of streams, arrays, devices, threads and the garbage collector.
 
-Rules: sizes round up to 512 bytes; the smallest free block that fits is taken and split; a freed block
-merges with its free neighbours; only whole segments return to the device; each stream has its own
-free blocks.
+`test_pool_recorded` compares splitting, merging and limits with CuPy's pool.
 """
 
 from __future__ import annotations
