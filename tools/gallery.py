@@ -150,7 +150,7 @@ def _picture(name: str, folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
+def _silenced() -> Iterator[None]:
     with contextlib.redirect_stdout(io.StringIO()):
         yield
 
@@ -166,7 +166,7 @@ def main(arguments: list[str] | None = None) -> None:
     folder = options.out.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if options.one:
-        with _silent():
+        with _silenced():
             pages = run_notebook(folder, options.one)
         print(json.dumps([asdict(page) for page in pages]))
         return

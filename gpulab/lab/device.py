@@ -31,11 +31,11 @@ def device(name: str | None = None) -> views.DeviceCard:
     """
     if name is not None:
         info = session.table_info(name)
-        return views.DeviceCard(info, others=_others(info))
+        return views.DeviceCard(info, others=_other_devices(info))
     backend = session.backend()
     info = backend.device_info()
     live = backend.metrics if session.which_device().kind == "cuda" else None
-    return views.DeviceCard(info, others=_others(info), metrics=live, setup=backend.setup())
+    return views.DeviceCard(info, others=_other_devices(info), metrics=live, setup=backend.setup())
 
 
 def compare(*names: str) -> views.DeviceComparison:
@@ -65,7 +65,7 @@ def compare(*names: str) -> views.DeviceComparison:
     return views.DeviceComparison(infos)
 
 
-def _others(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
+def _other_devices(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
     """Return the other GPUs of the table; the driver's name of the shown one may differ a little."""
     name = info.name
     with suppress(UnknownDeviceError):

@@ -86,16 +86,16 @@ class GraphPool:
 def restored(arrays: Iterable[Any]) -> Iterator[None]:
     """Restore the contents of the arrays at the end, if there is memory for copies."""
     cp = session.cp()
-    saved = []
+    saved_contents = []
     try:
-        saved = [(array, array.copy()) for array in arrays]
+        saved_contents = [(array, array.copy()) for array in arrays]
     except MemoryError:
         warn("The arrays are too large to be kept aside: what fn does to them in the warm-up stays.")
     try:
         yield
     finally:
         with cp.cuda.Stream.null:
-            for array, contents in saved:
+            for array, contents in saved_contents:
                 array[...] = contents
         cp.cuda.Stream.null.synchronize()
 
@@ -115,14 +115,14 @@ def _spoiler(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: Any) -> st
         lines.append((frame.f_code.co_filename, frame.f_lineno))
         return trace
 
-    before = sys.gettrace()
+    previous_trace = sys.gettrace()
     with suppress(RuntimeError):
         stream.begin_capture()
         try:
             sys.settrace(trace)
             fn(*arrays)
         finally:
-            sys.settrace(before)
+            sys.settrace(previous_trace)
             stream.end_capture()
     if not lines:
         return "Look for a call in fn that waits, or asks whether something is done."

@@ -113,7 +113,7 @@ class CapturedGraph(Pictured):
         self.arrays = arrays
         self.pool: GraphPool | None = pool
         self._names = {name.name: name for name in names}
-        self._here = session.here()
+        self._session_context = session.here()
         self.stream = pool.stream
         self._captured: Capture | None = None
         self._compared: ComparedGraph | None = None
@@ -127,11 +127,11 @@ class CapturedGraph(Pictured):
 
     def _name_others(self, fn: Callable[..., Any]) -> None:
         """Find names for arrays that only the nodes use, such as a model's weights."""
-        captured = self._alive
+        graph = self._alive
         ndarray = session.cp().ndarray
-        arrays = [*(name.record() for name in self._names.values()), *_outputs(captured.result, ndarray)]
-        used = {address for node in captured.record.nodes for address in node.addresses}
-        unnamed = {address for address in used if not any(address in array for array in arrays)}
+        arrays = [*(name.record() for name in self._names.values()), *_outputs(graph.result, ndarray)]
+        used_addresses = {address for node in graph.record.nodes for address in node.addresses}
+        unnamed = {address for address in used_addresses if not any(address in array for array in arrays)}
         for name in global_arrays(fn, unnamed, ndarray):
             self._names.setdefault(name.name, name)
 
@@ -148,9 +148,9 @@ class CapturedGraph(Pictured):
 
     def launch(self, stream: Any = None) -> None:
         """Run all nodes in `stream`, the current one by default."""
-        captured = self._alive
-        with self._here():
-            captured.graph.launch(_stream(stream))
+        graph = self._alive
+        with self._session_context():
+            graph.graph.launch(_stream(stream))
 
     def __call__(self, stream: Any = None) -> Any:
         """`launch`, and return the arrays that hold its results."""
@@ -159,7 +159,7 @@ class CapturedGraph(Pictured):
 
     def upload(self, stream: Any = None) -> None:
         """Upload the graph to the device before its first launch."""
-        with self._here():
+        with self._session_context():
             self.graph.upload(_stream(stream))
 
     def callable(self, *inputs: Any) -> Any:
@@ -184,13 +184,13 @@ class CapturedGraph(Pictured):
             raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, and {len(inputs)} came.")
         for number, (new, array) in enumerate(zip(inputs, self.arrays, strict=True), 1):
             _same_kind(f"Input {number}", array, new)
-        captured = self._alive
-        with self._here():
+        graph = self._alive
+        with self._session_context():
             for new, array in zip(inputs, self.arrays, strict=True):
                 if new is not array:
                     array[...] = new
-            captured.graph.launch()
-        return captured.result
+            graph.graph.launch()
+        return graph.result
 
     def reset(self) -> None:
         """Free the graph, its results, and its references to arrays and pool; it cannot be launched again."""
@@ -276,18 +276,18 @@ class CapturedGraph(Pictured):
         >>> g.update(step, other, y)
         """
         cp = session.cp()
-        captured = self._alive
+        graph = self._alive
         if (fn is None) == (not names):
             raise TypeError(
                 "g.update takes a function with its arrays, or arrays by name, as in g.update(x=other)."
             )
-        with self._here():
+        with self._session_context():
             if fn is not None:
                 assert self.pool is not None
                 _check(cp, fn, arrays)
                 other = self.pool.capture(fn, arrays)
-                session.backend().update_graph(captured.graph, other.graph)
-                self._captured = Capture(captured.graph, other.result, other.record)
+                session.backend().update_graph(graph.graph, other.graph)
+                self._captured = Capture(graph.graph, other.result, other.record)
                 self._template = other
                 self.fn = fn
                 self.arrays = arrays
@@ -313,9 +313,9 @@ class CapturedGraph(Pictured):
             key if key in self._names else names_by_parameter.get(key, key): array
             for key, array in arrays.items()
         }
-        if unknown := arrays_by_name.keys() - self._names.keys():
+        if unknown_names := arrays_by_name.keys() - self._names.keys():
             raise TypeError(
-                f"The graph knows no array called {_listed(unknown)}; it has {_listed(self._names)}."
+                f"The graph knows no array called {_listed(unknown_names)}; it has {_listed(self._names)}."
             )
         return arrays_by_name
 
@@ -331,9 +331,9 @@ class CapturedGraph(Pictured):
         self.arrays = tuple(array if current is name.array else current for current in self.arrays)
 
     def _set(self, node: GraphNode) -> None:
-        captured = self._alive
-        session.backend().set_graph_node(captured.graph, node, self._template.graph)
-        captured.record = captured.record.replaced({node.number: node})
+        graph = self._alive
+        session.backend().set_graph_node(graph.graph, node, self._template.graph)
+        graph.record = graph.record.replaced({node.number: node})
 
     # What it costs
 
@@ -354,7 +354,7 @@ class CapturedGraph(Pictured):
             raise ValueError("`repeats` is at least 1.")
         record = self.record
         launch = self.graph.launch
-        with self._here(), restored(name.array for name in self._names.values()), self.stream:
+        with self._session_context(), restored(name.array for name in self._names.values()), self.stream:
             comparison = compared(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)
         self._compared = ComparedGraph(comparison, record, self._name)
         return self._compared

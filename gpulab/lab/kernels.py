@@ -95,11 +95,11 @@ def warps(
     if max_steps is not None:
         observation = replace(observation, max_steps=max_steps)
     answer: session.Observed[BlockTrace | WarpTrace] = session.observe(launch, observation)
-    measured = answer.counterpart() if answer.counterpart is not None else None
+    measured_trace = answer.counterpart() if answer.counterpart is not None else None
     record = answer.record
     if (watches or stops) and isinstance(record, WarpTrace) and record.detail is None:
         record = replace(record, note=_NOT_REPLAYED)
-    return views.WarpStepper(record, measured=measured, warp=position[1])
+    return views.WarpStepper(record, measured=measured_trace, warp=position[1])
 
 
 @old_parameters

@@ -100,8 +100,8 @@ class GpuMagics(Magics):
                 return shell.run_cell(code)
             finally:
                 shell.execution_count = following
-                for patched in replacements:
-                    del shell.__dict__[patched]
+                for method_name in replacements:
+                    del shell.__dict__[method_name]
 
 
 def register(shell: Any) -> None:

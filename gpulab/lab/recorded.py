@@ -137,10 +137,10 @@ def recorded(
     --------
     >>> gl.recorded()
     """
-    shipped: tuple[Record, ...] = (*records(), *timelines(), _session())
-    entries = {entry.name: entry for entry in shipped}
+    shipped_records: tuple[Record, ...] = (*records(), *timelines(), _session())
+    entries = {entry.name: entry for entry in shipped_records}
     if name is None:
-        return RecordedTable(shipped)
+        return RecordedTable(shipped_records)
     if name not in entries:
         raise NotRecordedError(
             f"There is no record {name!r}.{did_you_mean(name, entries)} gl.recorded() lists them."
@@ -164,7 +164,7 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
     NotRecordedError
         If none fits; the message says which launches were recorded.
     """
-    on_device = [r for r in records() if r.what == "blocks" and _named(device, r.device)]
+    on_device = [r for r in records() if r.what == "blocks" and _is_device_named(device, r.device)]
     shape = (launch.grid, launch.block, launch.shared_bytes)
     same_shape = [r for r in on_device if (r.grid, r.block, r.shared_bytes) == shape]
     for record in [r for r in same_shape if r.arguments == in_words(launch.args)]:
@@ -175,9 +175,9 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
         recorded_hint = f"recorded are {', '.join(map(str, on_device))}; gl.recorded() lists their arguments"
     else:
         recorded_hint = f"there are records of {', '.join(sorted({r.device for r in records()})) or 'no GPU'}"
-    described = f"{launch.source.name} {_size(launch.grid)} × {_size(launch.block)}"
+    launch_text = f"{launch.source.name} {_size(launch.grid)} × {_size(launch.block)}"
     arguments = f"({', '.join(in_words(launch.args))})"
-    raise NotRecordedError(f"No record of {device} fits {described} {arguments}: {recorded_hint}.")
+    raise NotRecordedError(f"No record of {device} fits {launch_text} {arguments}: {recorded_hint}.")
 
 
 def in_words(args: Sequence[Any]) -> tuple[str, ...]:
@@ -237,6 +237,6 @@ def _size(size: Dim3) -> str:
     return "×".join(f"{n:,}" for n in size[: 3 if size[2] > 1 else 2 if size[1] > 1 else 1])
 
 
-def _named(name: str, device: str) -> bool:
+def _is_device_named(name: str, device: str) -> bool:
     """Return whether a name such as ``"H200"`` or ``"nvidia h200"`` stands for ``"NVIDIA H200"``."""
     return set(name.lower().split()) <= set(device.lower().split())

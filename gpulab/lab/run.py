@@ -83,9 +83,13 @@ def launch(
     kept_launch = session.KeptLaunch(description)
     answer = session.observe(description, Blocks())
     run = Run(answer.record, kept_launch, recording)
-    predicted = answer.counterpart
-    if predicted is not None and recording is None and not views.after_cell(lambda: run.compare(predicted)):
-        run.compare(predicted)
+    predicted_trace = answer.counterpart
+    if (
+        predicted_trace is not None
+        and recording is None
+        and not views.after_cell(lambda: run.compare(predicted_trace))
+    ):
+        run.compare(predicted_trace)
     return run
 
 

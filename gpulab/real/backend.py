@@ -51,7 +51,7 @@ from virtualgpu.records import (
 from virtualgpu.records.device.attributes import driver_limits
 from virtualgpu.records.memory import MemoryReading
 
-_UNSEEN: dict[type[Observation[Any]], str] = {
+_UNOBSERVED: dict[type[Observation[Any]], str] = {
     Accesses: "addresses",
     Block: "registers and shared memory step by step",
     Counters: "hardware counters (for those, run Nsight Compute)",
@@ -134,17 +134,18 @@ class CudaBackend:
         for observation in observations:
             if not isinstance(observation, Blocks | Warp):
                 raise NotSupportedError(
-                    f"A GPU does not tell a running program its {_UNSEEN[type(observation)]}; the virtual "
+                    "A GPU does not tell a running program its "
+                    f"{_UNOBSERVED[type(observation)]}; the virtual "
                     "GPU does, in a replay of a launch that is small enough. Choose a smaller grid."
                 )
         restore = any(isinstance(observation, Blocks) and observation.restore for observation in observations)
-        cold = caches_of(observations) == "cold"
+        has_cold_caches = caches_of(observations) == "cold"
         records: list[LaunchTrace | WarpTrace] = []
         with self._device, self._timeline.launching(launch):
             kernel = raw_kernel(launch.kernel)
             for number, observation in enumerate(observations, 1):
                 with _restored(launch.args if restore or number < len(observations) else ()):
-                    if cold:
+                    if has_cold_caches:
                         self._empty_l2()
                     if isinstance(observation, Warp):
                         probe = self._probe(kernel, instrument.trace_warp)
@@ -213,19 +214,19 @@ class CudaBackend:
             kernel.shared_size_bytes + shared_bytes,
             provenance=self.provenance,
         )
-        measured = int(
+        measured_blocks = int(
             driver.occupancyMaxActiveBlocksPerMultiprocessor(function, block_threads, shared_bytes)
         )
-        if measured == rules.blocks_per_sm:
+        if measured_blocks == rules.blocks_per_sm:
             return rules
         # The driver knows this kernel better than the rules do, such as a launch bound.
-        limits = {**rules.blocks_by_limit, "driver": measured}
+        limits = {**rules.blocks_by_limit, "driver": measured_blocks}
         return replace(
             rules,
-            blocks_per_sm=measured,
-            warps_per_sm=measured * -(-block_threads // 32),
+            blocks_per_sm=measured_blocks,
+            warps_per_sm=measured_blocks * -(-block_threads // 32),
             blocks_by_limit=limits,
-            limiters=tuple(name for name, value in limits.items() if value == measured),
+            limiters=tuple(name for name, value in limits.items() if value == measured_blocks),
         )
 
     def _probe_cost(self, kernel: Any, occupancy: Occupancy, launch: Launch) -> str:
@@ -242,9 +243,9 @@ class CudaBackend:
 @contextmanager
 def _restored(args: Sequence[Any]) -> Iterator[None]:
     """Put back the contents of every array among `args` at the end."""
-    saved = [(array, array.copy()) for array in args if isinstance(array, cupy.ndarray)]
+    saved_arrays = [(array, array.copy()) for array in args if isinstance(array, cupy.ndarray)]
     try:
         yield
     finally:
-        for array, copy in saved:
+        for array, copy in saved_arrays:
             array[...] = copy

@@ -40,10 +40,10 @@ def trace_blocks(
         both on the GPU's clock; ``timer_step_ns`` is the step that clock was seen to take.
     """
     blocks = math.prod(launch.grid)
-    sampled = 1
-    while -(-blocks // sampled) > MAX_RECORDED_BLOCKS:
-        sampled *= 2
-    buffer = cupy.asarray(block_buffer(blocks, sampled))
+    sampling_step = 1
+    while -(-blocks // sampling_step) > MAX_RECORDED_BLOCKS:
+        sampling_step *= 2
+    buffer = cupy.asarray(block_buffer(blocks, sampling_step))
     probe.launch(kernel, launch, buffer)
     block_index, start, end, sm_id = read_blocks(buffer.get())
     first = start.min()
@@ -65,6 +65,6 @@ def trace_blocks(
         end_ns=end_ns,
         occupancy=occupancy,
         timer_step_ns=timer_step_ns(start_ns, end_ns),
-        sampled=sampled,
+        sampled=sampling_step,
         note=note,
     )

@@ -54,9 +54,9 @@ class EventRecorder:
 
     def __init__(self, provenance: Provenance, why: str) -> None:
         self._provenance = provenance
-        self._why = why
+        self._reason = why
         self._open: dict[int, list[_Open]] = {}
-        self._ended: list[tuple[_Open, Any, int, int, int]] = []
+        self._ended_ranges: list[tuple[_Open, Any, int, int, int]] = []
         self._originals: dict[str, Callable[..., Any]] = {}
 
     def start(self) -> None:
@@ -93,11 +93,11 @@ class EventRecorder:
         activities = []
         ranges = []
         streams: dict[int, StreamInfo] = {}
-        for number, (start_mark, end_mark, host_end_ns, thread, depth) in enumerate(self._ended, 1):
+        for number, (start_mark, end_mark, host_end_ns, thread, depth) in enumerate(self._ended_ranges, 1):
             device = int(cupy.cuda.Device().id)
             info = _stream_info(start_mark.stream, device, len(streams))
             info = streams.setdefault(info.stream_id, info)
-            start, end = (self._start_ns + self._since(event) for event in (start_mark.begun, end_mark))
+            start, end = (self._start_ns + self._ns_since(event) for event in (start_mark.begun, end_mark))
             activities.append(
                 Activity(
                     kind="RANGE",
@@ -127,7 +127,7 @@ class EventRecorder:
             activities=tuple(sorted(activities, key=lambda entry: entry.start_ns)),
             ranges=tuple(sorted(ranges, key=lambda entry: (entry.start_ns, entry.depth))),
             streams=tuple(streams.values()),
-            note=f"{self._why}: {NOTE}",
+            note=f"{self._reason}: {NOTE}",
         )
 
     @contextmanager
@@ -147,9 +147,11 @@ class EventRecorder:
         if stack:
             start_mark = stack.pop()
             end_mark = _mark(start_mark.stream)
-            self._ended.append((start_mark, end_mark, time.time_ns(), threading.get_ident(), len(stack)))
+            self._ended_ranges.append(
+                (start_mark, end_mark, time.time_ns(), threading.get_ident(), len(stack))
+            )
 
-    def _since(self, event: Any) -> int:
+    def _ns_since(self, event: Any) -> int:
         return round(float(cupy.cuda.get_elapsed_time(self._base, event)) * 1e6)
 
 

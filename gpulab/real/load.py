@@ -35,11 +35,15 @@ _GPM = {
 _SUCCESS = 0
 _LEAST_APART_S = 0.19  # between two samples, which cost the most of a row; NVIDIA asks for 0.1 s
 _SLOWLY_S = 0.5
-_SLOW = ("temperature", "memory_clock", "memory_used", "processes")
+_SLOW_READINGS = ("temperature", "memory_clock", "memory_used", "processes")
 # Codes of nvml.h that mean: this GPU has no such reading, now or later ...
-_NEVER = {3: "this GPU does not tell", 4: "it needs administrator rights", 13: "this driver does not know it"}
+_PERMANENT_ERRORS = {
+    3: "this GPU does not tell",
+    4: "it needs administrator rights",
+    13: "this driver does not know it",
+}
 # ... and that NVML or the GPU has gone: uninitialized, driver not loaded, GPU is lost, reset required.
-_GONE = (1, 9, 15, 16)
+_DEVICE_LOST_ERRORS = (1, 9, 15, 16)
 _NO_GPM = "only GPUs from Hopper (compute capability 9.0) on count it"
 
 
@@ -94,14 +98,19 @@ class LoadReader:
         now_s = time.monotonic()
         is_slow_due = now_s - self._slow_s >= _SLOWLY_S
         for name, read in _READERS.items():
-            if is_slow_due or name not in _SLOW:
+            if is_slow_due or name not in _SLOW_READINGS:
                 readings[name] = self._guarded(name, partial(read, self._device.nvml, self._device.handle))
-        used = self._guarded("utilization", partial(self._device.call, "nvmlDeviceGetUtilizationRates"))
-        if used is not None:
-            readings["utilization"], readings["memory_utilization"] = float(used.gpu), float(used.memory)
+        utilization = self._guarded(
+            "utilization", partial(self._device.call, "nvmlDeviceGetUtilizationRates")
+        )
+        if utilization is not None:
+            readings["utilization"], readings["memory_utilization"] = (
+                float(utilization.gpu),
+                float(utilization.memory),
+            )
         if is_slow_due:
             readings["processes"] = self._count_processes()
-            self._slow_s, self._slowly = now_s, {name: readings.get(name) for name in _SLOW}
+            self._slow_s, self._slowly = now_s, {name: readings.get(name) for name in _SLOW_READINGS}
         return [readings.get(name, self._slowly.get(name)) for name in LOAD_COLUMNS]
 
     def _count_processes(self) -> float | None:
@@ -123,13 +132,13 @@ class LoadReader:
             self.missing[name] = "this nvidia-ml-py does not know it"
         except self._device.nvml.NVMLError as error:
             code = getattr(error, "value", None)
-            if code in _GONE:
+            if code in _DEVICE_LOST_ERRORS:
                 raise GpuLostError(f"NVML does not answer for this GPU any more: {error}.") from error
-            if code in _NEVER:
-                self.missing[name] = _NEVER[code]
+            if code in _PERMANENT_ERRORS:
+                self.missing[name] = _PERMANENT_ERRORS[code]
                 if name == "sm_active":
                     self._gpm = None
-                    self.missing.update(dict.fromkeys(GPM_COLUMNS, _NEVER[code]))
+                    self.missing.update(dict.fromkeys(GPM_COLUMNS, _PERMANENT_ERRORS[code]))
         return None
 
 
@@ -142,19 +151,19 @@ class _Gpm:
         self._samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
         for sample in self._samples:
             weakref.finalize(self, nvml.nvmlGpmSampleFree, sample).atexit = False
-        self._asked = nvml.c_nvmlGpmMetricsGet_t()  # 477 metrics wide: made once
-        self._asked.version, self._asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_GPM)
+        self._request = nvml.c_nvmlGpmMetricsGet_t()  # 477 metrics wide: made once
+        self._request.version, self._request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_GPM)
         for place, number in enumerate(_GPM.values()):
-            self._asked.metrics[place].metricId = number
+            self._request.metrics[place].metricId = number
         self._at_s = -1.0
-        self._told: dict[str, float | None] = {}
+        self._values: dict[str, float | None] = {}
 
     @classmethod
     def of(cls, device: NvmlDevice) -> _Gpm | None:
         """Return GPM's counters of a GPU, or None if it has none."""
         try:
-            supported = device.nvml.nvmlGpmQueryDeviceSupport(device.handle)
-            return cls(device) if supported.isSupportedDevice else None
+            support = device.nvml.nvmlGpmQueryDeviceSupport(device.handle)
+            return cls(device) if support.isSupportedDevice else None
         except (device.nvml.NVMLError, AttributeError):
             return None
 
@@ -162,18 +171,18 @@ class _Gpm:
         now_s = time.monotonic()
         nvml = self._device.nvml
         if self._at_s >= 0 and now_s - self._at_s < _LEAST_APART_S:
-            return self._told
+            return self._values
         previous, second = self._samples
         nvml.nvmlGpmSampleGet(self._device.handle, previous)  # the one before is behind it from now on
         self._samples = [second, previous]
         first = self._at_s < 0
         self._at_s = now_s
         if not first:
-            self._told = self._between(second, previous)
-        return self._told
+            self._values = self._between(second, previous)
+        return self._values
 
     def _between(self, first: Any, second: Any) -> dict[str, float | None]:
-        request = self._asked
+        request = self._request
         request.sample1 = first
         request.sample2 = second
         self._device.nvml.nvmlGpmMetricsGet(request)

@@ -137,19 +137,19 @@ def load_probe(ptx: str, name: str, instrument: Callable[[str, str], Instrumente
     PtxError
         If the PTX has no such kernel.
     """
-    instrumented = instrument(ptx, name)
+    probe_ptx = instrument(ptx, name)
     module = cupy.cuda.function.Module()
     try:
-        module.load(instrumented.ptx.encode() + b"\0")
+        module.load(probe_ptx.ptx.encode() + b"\0")
     except driver.CUDADriverError as error:
         if getattr(error, "status", None) != _UNSUPPORTED_PTX_VERSION:
             raise
         # The compiler is newer than the driver.
-        compatible_ptx = lower_version(instrumented.ptx, cuda_isa(cuda_version(runtime.driverGetVersion())))
+        compatible_ptx = lower_version(probe_ptx.ptx, cuda_isa(cuda_version(runtime.driverGetVersion())))
         module.load(compatible_ptx.encode() + b"\0")
     variables = tuple(
         (variable.name, variable.size_bytes)
         for variable in parse(ptx).variables.values()
         if variable.space in ("global", "const") and not variable.name.startswith("$") and variable.size_bytes
     )
-    return Probe(module.get_function(name), module, instrumented, variables)
+    return Probe(module.get_function(name), module, probe_ptx, variables)

@@ -63,7 +63,7 @@ class Kernels:
             names = (symbol, kernel_name(symbol))
             self._cupys[function] = symbol.startswith("cupy_") or any(
                 kernel.name in names if type(kernel) is cupy.RawKernel else kernel.ptr == function
-                for kernel in _living(cupy.cuda.function.Function, cupy.RawKernel)
+                for kernel in _live_objects(cupy.cuda.function.Function, cupy.RawKernel)
             )
         return self._cupys[function]
 
@@ -78,9 +78,9 @@ class Kernels:
             # Its source cannot be had: it may do anything with what it is given.
             found_regions = tuple(region for region in regions if region is not None)
             return Touched(found_regions, found_regions)
-        used = [(use, region) for use, region in zip(uses, regions, strict=True) if region is not None]
+        pairs = [(use, region) for use, region in zip(uses, regions, strict=True) if region is not None]
         kinds = (READ, WRITTEN, ATOMIC)
-        return Touched(*(tuple(region for use, region in used if use & kind) for kind in kinds))
+        return Touched(*(tuple(region for use, region in pairs if use & kind) for kind in kinds))
 
     # CuPy's own kernels
 
@@ -115,7 +115,9 @@ class Kernels:
         if function not in self._uses:
             # Kernels are told apart by their source: to ask one for its handle would compile it, here.
             regions = [
-                kernel for kernel in _living(cupy.RawKernel) if kernel.name in (symbol, kernel_name(symbol))
+                kernel
+                for kernel in _live_objects(cupy.RawKernel)
+                if kernel.name in (symbol, kernel_name(symbol))
             ]
             self._uses[function] = None
             with suppress(GpulabError, KeyError, TypeError, ValueError):
@@ -165,12 +167,12 @@ def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
 
 def _array_at(address: int) -> Any:
     """Return an array that begins at an address."""
-    return next((array for array in _living(cupy.ndarray) if array.data.ptr == address), None)
+    return next((array for array in _live_objects(cupy.ndarray) if array.data.ptr == address), None)
 
 
 def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
     """Return the argument tuple of the current launch, found by the addresses of its arrays."""
-    for arguments in _living(tuple):
+    for arguments in _live_objects(tuple):
         if len(arguments) == len(words):
             pairs = zip(words, arguments, strict=True)
             arrays = [(word, item) for word, item in pairs if type(item) is cupy.ndarray]
@@ -179,7 +181,7 @@ def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
     return None
 
 
-def _living(*kinds: type) -> Iterator[Any]:
+def _live_objects(*kinds: type) -> Iterator[Any]:
     """Yield the objects of these classes, the newest first.
 
     A generator must not go through what the collector lists itself: that list holds the generator, too, and

@@ -38,7 +38,7 @@ def trace_warp(
     """
     buffer = cupy.asarray(warp_buffer(observation.block_index, observation.warp, observation.max_steps))
     probe.launch(kernel, launch, buffer)
-    _, mask, number, truncated = read_warp(buffer.get())
+    _, mask, number, is_truncated = read_warp(buffer.get())
     blocks = probe.instrumented
     return WarpTrace(
         provenance=provenance,
@@ -56,6 +56,6 @@ def trace_warp(
         active_mask=mask,
         executed_mask=mask,
         text_index=number,
-        truncated=truncated,
+        truncated=is_truncated,
         note="one step a basic block; functions that the kernel calls are not shown",
     )

@@ -36,7 +36,7 @@ _MANAGED = runtime.memoryTypeManaged
 _LEGACY = 0
 _ALIAS = 1
 _PER_THREAD = 2
-_UNSEEN = (
+_UNOBSERVED = (
     "A kernel that is given an address counts as using the whole array there; what a host function does, and "
     "when the host reads page-locked memory, is not seen."
 )
@@ -127,7 +127,7 @@ class RealWatcher:
         self._kernels = Kernels(device_id, ptx)
         self._open = ExitStack()
         self._events: dict[int, _Event] = {}
-        self._gone: dict[int, int] = {}  # how often a stream's handle was given away
+        self._handle_reuses: dict[int, int] = {}  # how often a stream's handle was given away
         self._places: dict[int, StreamRef] = {}
         self._fresh: dict[int, SourceLine | None] = {}  # blocks that nothing has written, with their lines
         self._arenas: dict[int, int] = {}  # the stream that a block was taken in
@@ -172,7 +172,7 @@ class RealWatcher:
         self._watch.begin(see)
         with ExitStack() as stack:
             try:
-                stack.enter_context(subscribed(cupti, _FUNCTIONS, self._called))
+                stack.enter_context(subscribed(cupti, _FUNCTIONS, self._on_call))
             except library.CuptiError as error:
                 if error.result != library.TAKEN:
                     raise
@@ -189,7 +189,7 @@ class RealWatcher:
         self._open.close()
         self._watch.finish()
         self._watch.end(self._see)
-        words = [_UNSEEN]
+        words = [_UNOBSERVED]
         if self._guessed:
             words.append(
                 f"What {count(self._guessed, 'kernel')} of libraries read is not known, and what they write "
@@ -201,7 +201,7 @@ class RealWatcher:
 
     # What CUPTI tells
 
-    def _called(self, name: str, returned: bool, data: CallData) -> None:
+    def _on_call(self, name: str, returned: bool, data: CallData) -> None:
         call = _CALLS.get(name)
         if call is None or returned == call.before:
             return
@@ -237,7 +237,7 @@ class RealWatcher:
             touched = Touched(writes=self._fresh_here())
         for region in (*touched.writes, *touched.atomics):
             self._fresh.pop(region.address, None)
-        self._ran(stream, _Operation("CONCURRENT_KERNEL", symbol, touched))
+        self._on_operation(stream, _Operation("CONCURRENT_KERNEL", symbol, touched))
 
     def _fresh_here(self) -> Regions:
         """Return blocks that the current line allocated and no kernel has written: a library's results."""
@@ -268,7 +268,9 @@ class RealWatcher:
             self._writes_host(stream or 0, target, target + size)
         way = "".join("D" if kind_of in (_DEVICE, _MANAGED) else "H" for kind_of in reversed(types))
         self._fresh.pop(target, None)
-        self._ran(stream or 0, _Operation("MEMCPY", f"Memcpy {way[0]}to{way[1]}", None, arrays[1], arrays[0]))
+        self._on_operation(
+            stream or 0, _Operation("MEMCPY", f"Memcpy {way[0]}to{way[1]}", None, arrays[1], arrays[0])
+        )
         if types[0] not in (_DEVICE, _MANAGED, _PINNED):
             self._watch.host_waited("work", number=self._number)
 
@@ -277,12 +279,14 @@ class RealWatcher:
     ) -> None:
         reads = (_Bytes(source, size),)
         writes = (_Bytes(target, size),)
-        self._ran(stream or 0, _Operation("MEMCPY2", "Memcpy PtoP", None, reads, writes))
+        self._on_operation(stream or 0, _Operation("MEMCPY2", "Memcpy PtoP", None, reads, writes))
 
     def _set(self, address: int, _: int, size: int, stream: int | None) -> None:
         if size:
             self._fresh.pop(address, None)
-            self._ran(stream or 0, _Operation("MEMSET", "Memset", None, (), (_Bytes(address, size),)))
+            self._on_operation(
+                stream or 0, _Operation("MEMSET", "Memset", None, (), (_Bytes(address, size),))
+            )
 
     def _event_made(self, event: Any, _: int) -> None:
         new_event = self._events[event.contents.value or 0] = _Event()
@@ -326,7 +330,7 @@ class RealWatcher:
     def _stream_made(self, stream_pointer: Any, flags: int = 0, _: int = 0) -> None:
         handle = stream_pointer.contents.value or 0
         if handle in self._places:  # it was another stream's before
-            self._gone[handle] = self._gone.get(handle, 0) + 1
+            self._handle_reuses[handle] = self._handle_reuses.get(handle, 0) + 1
         self._note_stream(handle, flags)
 
     def _stream_gone(self, stream: int) -> None:
@@ -335,7 +339,7 @@ class RealWatcher:
 
     # Memory
 
-    def _taken(self, address: Any, size: int) -> None:
+    def _on_allocation(self, address: Any, size: int) -> None:
         self._kernels.segments[address.contents.value] = size
         self._watch.allocated(self._device_id, address.contents.value, size)
 
@@ -381,7 +385,7 @@ class RealWatcher:
 
     def _host_function(self, stream: int | None, *_: Any) -> None:
         self._writes_host(stream or 0)
-        self._ran(stream or 0, _Operation("CONCURRENT_KERNEL", "host function", Touched()))
+        self._on_operation(stream or 0, _Operation("CONCURRENT_KERNEL", "host function", Touched()))
 
     def _capture_begun(self, stream: int, _: int) -> None:
         self._captures[stream] = _Capture(next(self._graph_ids), frontiers={stream: ()})
@@ -407,7 +411,7 @@ class RealWatcher:
 
     # Operations and places
 
-    def _ran(self, stream: int, operation: _Operation) -> None:
+    def _on_operation(self, stream: int, operation: _Operation) -> None:
         self._number += 1
         capture = self._capturing(stream)
         place = self._place(stream)
@@ -442,7 +446,7 @@ class RealWatcher:
 
     def _note_stream(self, handle: int, flags: int) -> None:
         """Give a stream a unique number, even if its handle belonged to an earlier stream."""
-        number = handle + (self._gone.get(handle, 0) << 48)
+        number = handle + (self._handle_reuses.get(handle, 0) << 48)
         blocking = not flags & runtime.streamNonBlocking
         self._places[handle] = StreamRef(self._device_id, number, blocking)
 
@@ -537,7 +541,7 @@ _CALLS = {
     "cudaStreamCreateWithPriority": _Call(RealWatcher._stream_made, (POINTER(_P), c_uint, c_int)),
     "cudaStreamDestroy": _Call(RealWatcher._stream_gone, (_P,)),
     "cudaDeviceSynchronize": _Call(RealWatcher._device_awaited),
-    "cudaMalloc": _Call(RealWatcher._taken, (POINTER(_P), c_size_t)),
+    "cudaMalloc": _Call(RealWatcher._on_allocation, (POINTER(_P), c_size_t)),
     "cudaFree": _Call(RealWatcher._freed, (_P,), before=True),
     "cudaMallocAsync": _Call(RealWatcher._taken_in_order, (POINTER(_P), c_size_t, _P)),
     "cudaFreeAsync": _Call(RealWatcher._freed_in_order, (_P, _P), before=True),

@@ -34,7 +34,7 @@ class Arguments:
     ) -> None:
         own_numbers = [number for number, references in enumerate(_holders(args)) if references <= _ALONE]
         arrays = {number for number, argument in enumerate(args) if is_array(argument)}
-        self._others = [None if number in arrays else args[number] for number in range(len(args))]
+        self._other_arguments = [None if number in arrays else args[number] for number in range(len(args))]
         self._arrays = {number: weakref.ref(args[number]) for number in arrays}
         recent.append([args[n] for n in own_numbers if n in arrays and _memory_bytes(args[n]) <= _MOST_BYTES])
 
@@ -46,7 +46,7 @@ class Arguments:
         GpulabError
             If an array is gone.
         """
-        args = list(self._others)
+        args = list(self._other_arguments)
         for number, array in self._arrays.items():
             args[number] = array()
             if args[number] is None:

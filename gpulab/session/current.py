@@ -153,14 +153,14 @@ def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator
     """
     global _session
     with _lock:
-        before = _current()
+        previous = _current()
     try:
         use_device(device, count, links=links)
         yield cp()
     finally:
         with _lock:
-            _session = before
-            _make_current(before)
+            _session = previous
+            _make_current(previous)
 
 
 def which_device() -> DeviceChoice:
@@ -265,13 +265,13 @@ def bench(
     VirtualBackend
         Its machine serves the virtual array module meanwhile.
     """
-    before = slot.current()  # asked first: looking for the twin makes it the current one
+    previous = slot.current()  # asked first: looking for the twin makes it the current one
     fresh = _new_virtual(virtual_side().device_info() if info is None else info, count, links)
     slot.use(fresh.machine)
     try:
         yield fresh
     finally:
-        slot.use(before)
+        slot.use(previous)
 
 
 @contextmanager

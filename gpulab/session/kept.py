@@ -41,7 +41,7 @@ class KeptLaunch:
 
     def __init__(self, launch: Launch) -> None:
         current.check_not_capturing(launch)  # a copy would end the capture with an error
-        self._here = current.here()
+        self._session_context = current.here()
         self._arguments = current.arguments_of(launch.args)
         self.launch = replace(launch, args=())
         self.contents = _Contents(launch)
@@ -55,7 +55,7 @@ class KeptLaunch:
         GpulabError
             If the arrays no longer exist, or another device is in use.
         """
-        with self._here():
+        with self._session_context():
             yield replace(self.launch, args=self._arguments.now())
 
     @contextmanager
@@ -68,12 +68,12 @@ class KeptLaunch:
             If the arrays no longer exist, their contents are not kept, or another device is in use.
         """
         with self.unchanged() as launch:
-            before = self.contents.memory
-            if before is None:
+            kept_memory = self.contents.memory
+            if kept_memory is None:
                 raise GpulabError(self.contents.why_not)
             with launch.on_stream():
                 contents = _read(launch)
-                _write(launch, before)
+                _write(launch, kept_memory)
             try:
                 yield launch
             finally:

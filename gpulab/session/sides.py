@@ -122,7 +122,7 @@ def _beside_its_twin(
     launch: Launch, observations: Sequence[Observation[Any]], twin: VirtualBackend
 ) -> tuple[Observed[Any], ...]:
     """Observe a launch on the real GPU in use as far as possible, and on its twin."""
-    cold = caches_of(observations) == "cold"
+    has_cold_caches = caches_of(observations) == "cold"
     replay = _Replay(launch, observations, twin)
     replay.check()
     counted = [
@@ -132,7 +132,7 @@ def _beside_its_twin(
     measurable = {
         observation: Warp(observation.block_index, observation.warp, observation.max_steps)
         if isinstance(observation, Block)
-        else replace(observation, caches="cold" if cold else "")
+        else replace(observation, caches="cold" if has_cold_caches else "")
         if isinstance(observation, Blocks)
         else observation
         for observation in observations
@@ -142,25 +142,25 @@ def _beside_its_twin(
         replay.found = replay.counted()
     else:
         replay.begin()
-    measured: dict[Observation[Any], Any] = {}
+    measurements: dict[Observation[Any], Any] = {}
     if measurable:
         kinds = tuple(measurable)
         records = current.backend().observe(launch, *measurable.values())
-        measured = dict(zip(kinds, records if len(kinds) > 1 else (records,), strict=True))
+        measurements = dict(zip(kinds, records if len(kinds) > 1 else (records,), strict=True))
     elif counted:
         launch.run()
 
     def answer(observation: Observation[Any]) -> Observed[Any]:
         if isinstance(observation, Hazards):
             return Observed(replay.of(observation), note="Run on the virtual GPU over copies of the arrays.")
-        if observation not in measured:
+        if observation not in measurements:
             return Observed(replay.of(observation), note="Counted in a replay on the virtual GPU")
         if isinstance(observation, Blocks):
-            return Observed(measured[observation], lambda: replay.of(observation))
-        replayed = replay.of(observation)
-        if replayed is None:
-            return Observed(measured[observation])  # its basic blocks stand alone
-        return Observed(replayed, lambda: measured[observation])
+            return Observed(measurements[observation], lambda: replay.of(observation))
+        replay_result = replay.of(observation)
+        if replay_result is None:
+            return Observed(measurements[observation])  # its basic blocks stand alone
+        return Observed(replay_result, lambda: measurements[observation])
 
     return tuple(map(answer, observations))
 

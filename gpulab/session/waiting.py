@@ -66,7 +66,7 @@ class _Steps:
 
     def __init__(self, total: int, call: str) -> None:
         self._total, self._call, self._line = total, call, _Line()
-        self._begun, self._said, self._lock = 0, False, threading.Lock()
+        self._step_count, self._is_shown, self._lock = 0, False, threading.Lock()
         # In the cell's context, which tells what is shown below which cell.
         self._timer = threading.Timer(QUIET_S, contextvars.copy_context().run, (self._say,))
         self._timer.daemon = True
@@ -75,15 +75,15 @@ class _Steps:
     def begin(self) -> None:
         """Begin the next step."""
         with self._lock:
-            self._begun += 1
-        if self._said:
+            self._step_count += 1
+        if self._is_shown:
             self._say()
 
     def _say(self) -> None:
         with self._lock:
-            if not self._timer.finished.is_set() or self._said:
-                self._said = True
-                self._line.show(f"{self._call}: {max(self._begun, 1)} of {self._total}. {_STOP}")
+            if not self._timer.finished.is_set() or self._is_shown:
+                self._is_shown = True
+                self._line.show(f"{self._call}: {max(self._step_count, 1)} of {self._total}. {_STOP}")
 
     def end(self) -> None:
         """Remove the line."""

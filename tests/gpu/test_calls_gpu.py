@@ -11,7 +11,7 @@ import pytest
 
 import gpulab as gl
 from tools.recordings.call_cases import CallCase, cases
-from tools.recordings.calls import _LIBRARIES, _one
+from tools.recordings.calls import _LIBRARIES, _run_case
 from tools.recordings.library_calls import LibraryCalls
 
 pytestmark = pytest.mark.gpu
@@ -43,7 +43,7 @@ def watched() -> LibraryCalls:
 )
 def test_routines_of_cupy(name: str, dtype: str, begins: str, cp: Any, watched: LibraryCalls) -> None:
     sparse = importlib.import_module("cupyx.scipy.sparse")
-    routines, kernels = _one(case("cupy", name, dtype), {"xp": cp, "np": np, "sparse": sparse}, watched)
+    routines, kernels = _run_case(case("cupy", name, dtype), {"xp": cp, "np": np, "sparse": sparse}, watched)
     assert any(routine.startswith(begins) for routine, _ in routines), (routines, kernels)
     assert kernels
 
@@ -62,7 +62,7 @@ def test_routines_of_cupy(name: str, dtype: str, begins: str, cp: Any, watched: 
 def test_routines_of_pytorch(name: str, dtype: str, begins: str, watched: LibraryCalls) -> None:
     torch = pytest.importorskip("torch")
     space = {"xp": torch, "np": np, "F": torch.nn.functional}
-    routines, kernels = _one(case("torch", name, dtype), space, watched)
+    routines, kernels = _run_case(case("torch", name, dtype), space, watched)
     assert any(routine.startswith(begins) for routine, _ in routines), (routines, kernels)
     assert kernels
 

@@ -466,11 +466,11 @@ def test_young_arrays_are_those_of_two_generations() -> None:
         gc.collect(0)
         new = zeros(3)
         arrays.look()
-        assert {row[-1] for rows in arrays._found.values() for row in rows} == {2 * MIB, 3 * MIB}
+        assert {row[-1] for rows in arrays._names_by_address.values() for row in rows} == {2 * MIB, 3 * MIB}
         arrays.look(everywhere=True)
     finally:
         gc.enable()
-    assert {row[1] for rows in arrays._found.values() for row in rows} >= {
+    assert {row[1] for rows in arrays._names_by_address.values() for row in rows} >= {
         "old: uint8 (1048576,)",
         "young: uint8 (2097152,)",
         "new: uint8 (3145728,)",
@@ -484,7 +484,7 @@ def test_views_without_a_name_are_left_out() -> None:
     part = whole[0][:512]
     nameless = [whole[0][512:]]
     arrays.look(everywhere=True)
-    (rows,) = arrays._found.values()
+    (rows,) = arrays._names_by_address.values()
     names = sorted(row[1] for row in rows)
     assert "part: uint8 (512,)" in names
     assert "whole[0]: uint8 (1048576,)" in names

@@ -18,8 +18,8 @@ def thrice() -> None:
 
 def test_three_times_the_work_is_slow_on_a_busy_machine_too() -> None:
     limits = {"figure": 1.6}
-    assert not speeds.judged("figure", speeds.reference, limits).slow
-    assert speeds.judged("figure", thrice, limits).slow
+    assert not speeds.judged_rows("figure", speeds.reference, limits).slow
+    assert speeds.judged_rows("figure", thrice, limits).slow
 
 
 @pytest.mark.parametrize(("work", "status"), [(speeds.reference, 0), (thrice, 1)])

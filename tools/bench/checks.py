@@ -24,7 +24,7 @@ def sanitized_matmul(size: int, rounds: int) -> tuple[list[float], list[float]]:
     GpulabError
         If the checks find a problem in the product, which has none.
     """
-    checked = []
+    checked_times = []
     plain = []
     with session.on_device("virtual:A100") as cp:
         matrices = [cp.ones((size, size), np.float32) for _ in range(3)]
@@ -37,8 +37,8 @@ def sanitized_matmul(size: int, rounds: int) -> tuple[list[float], list[float]]:
             report = session.backend().observe(launch, Hazards())
             middle = time.perf_counter()
             kernel(grid, block, launch.args)
-            checked.append(middle - start)
+            checked_times.append(middle - start)
             plain.append(time.perf_counter() - middle)
             if not report.clean:
                 raise GpulabError(f"The checks complain of the tiled product: {report.hazards[0].message}")
-    return checked[1:], plain[1:]  # the first ones compile
+    return checked_times[1:], plain[1:]  # the first ones compile

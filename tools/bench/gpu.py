@@ -89,11 +89,11 @@ def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any
         product = cp.empty(output.shape, inputs[0].dtype)
         return {"cuBLAS": lambda: cp.matmul(*inputs, out=product)}
     if ladder == "scan":
-        scanned = inputs[0].copy()
+        scan_input = inputs[0].copy()
         cub = getattr(cp.cuda, "cub", None)
         if cub is None:
-            return {"cumsum": lambda: cp.cumsum(inputs[0], dtype=scanned.dtype, out=scanned)}
-        return {"CUB": lambda: cub.device_scan(scanned, cub.CUPY_CUB_CUMSUM)}  # in place
+            return {"cumsum": lambda: cp.cumsum(inputs[0], dtype=scan_input.dtype, out=scan_input)}
+        return {"CUB": lambda: cub.device_scan(scan_input, cub.CUPY_CUB_CUMSUM)}  # in place
     return {}
 
 
@@ -207,9 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    unknown = sorted(set(options.ladders) - set(SIZES))
-    if unknown:
-        parser.error(f"there is no ladder {unknown[0]}; choose among {', '.join(SIZES)}")
+    unknown_names = sorted(set(options.ladders) - set(SIZES))
+    if unknown_names:
+        parser.error(f"there is no ladder {unknown_names[0]}; choose among {', '.join(SIZES)}")
     try:
         real = gl.use_device(options.device).kind == "cuda"
     except GpulabError:

@@ -114,21 +114,23 @@ def compiled_for(level: str) -> Iterator[None]:
 
 def _kernels(level: str) -> Iterator[tuple[str, Work]]:
     for case in cases():
-        loaded = load(case)
+        loaded_case = load(case)
         name = case.name if level == processor.NATIVE else f"{case.name}, {level}"
-        yield name, partial(loaded.launch, "counters")
+        yield name, partial(loaded_case.launch, "counters")
         if level == processor.NATIVE and case.kernel != "vector_add":
-            yield f"{case.kernel}: PTX to machine code", _compiling(loaded)
+            yield f"{case.kernel}: PTX to machine code", _compiling(loaded_case)
 
 
-def _compiling(loaded: Loaded) -> Work:
+def _compiling(loaded_case: Loaded) -> Work:
     from virtualgpu.engine import Program
 
     numbers = itertools.count()
 
     def work() -> None:
         with empty_cache():
-            loaded.launch("counters", Program(f"{loaded.ptx}\n// copy {next(numbers)}\n", loaded.code))
+            loaded_case.launch(
+                "counters", Program(f"{loaded_case.ptx}\n// copy {next(numbers)}\n", loaded_case.code)
+            )
 
     return work
 
@@ -170,8 +172,8 @@ def _diagnosed() -> Iterator[tuple[str, Work]]:
     from gpulab import session
 
     session.use_device("virtual:A100")
-    flawed = importlib.import_module("gpulab_course.content.n17_interview.cards.hidden.flawed")
-    case = flawed.draw(5, "uncoalesced", 2)
+    flawed_kernels = importlib.import_module("gpulab_course.content.n17_interview.cards.hidden.flawed")
+    case = flawed_kernels.draw(5, "uncoalesced", 2)
     kernel, grid, block, args, _ = case.launch(session.cp(), "flawed")
     yield "a launch counted", lambda: gl.count(kernel, grid, block, args)
     yield "a launch diagnosed", lambda: gl.diagnose(kernel, grid, block, args)
@@ -215,8 +217,8 @@ def _records(folder: Path) -> Iterator[tuple[str, Work]]:
     steps = np.random.default_rng(0).integers(0, 100_001, 10).tolist()
     yield "allocator: lives of 100,000 events", lambda: history(trace)
     yield "allocator: ten maps of 100,000 events", lambda: [at(lives, step) for step in steps]
-    generated = intervals.generated(7, 100_000, 10_000_000, 900)
-    yield "overlap of 100,000 intervals", lambda: overlap(generated)
+    generated_records = intervals.generated(7, 100_000, 10_000_000, 900)
+    yield "overlap of 100,000 intervals", lambda: overlap(generated_records)
     timeline = timelines.many()
     yield "timeline of 100,000 operations laid out", lambda: TimelineView(timeline).close()
     short_timeline = timelines.many(25_000)
@@ -288,7 +290,7 @@ def measured(timed_works: Sequence[tuple[str, Work]], rounds: int = ROUNDS) -> d
     return minimum_s
 
 
-def judged(
+def judged_rows(
     name: str, work: Work, limits: Mapping[str, float] = LIMITS, rounds: int = ROUNDS, loop: Work = reference
 ) -> Figure:
     """Return the figure of a work and the reference loop, after up to two more tries if it is too slow."""
@@ -305,7 +307,7 @@ def judged(
 def check() -> int:
     """Measure and print every figure, and return how many are above their limit."""
     with tempfile.TemporaryDirectory(prefix="gpulab-bench-") as folder:
-        figures = [judged(name, work) for name, work in works(Path(folder))]
+        figures = [judged_rows(name, work) for name, work in works(Path(folder))]
     rows = tuple(
         (
             figure.name,

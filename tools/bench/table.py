@@ -117,8 +117,8 @@ class Loaded:
         """Run the kernel once."""
         from virtualgpu.engine import PackedLaunch, RunOptions
 
-        packed = PackedLaunch(self.case.kernel, self.case.grid, self.case.block, self.params)
-        return (program or self.program).launch(packed, self.memory, RunOptions(instrument=instrument))
+        launch = PackedLaunch(self.case.kernel, self.case.grid, self.case.block, self.params)
+        return (program or self.program).launch(launch, self.memory, RunOptions(instrument=instrument))
 
     def seconds(self, instrument: str, program: Program | None = None) -> float:
         """Time one launch."""
@@ -221,13 +221,13 @@ def load(case: Case) -> Loaded:
             memory.view(address, nbytes)[:] = values.reshape(-1).view(np.uint8)
     params = struct.pack(f"<{len(addresses)}Q{len(case.scalars)}i", *addresses, *case.scalars)
     output = memory.view(addresses[-1], size_bytes).view(case.output_dtype).reshape(case.output_shape)
-    loaded = Loaded(case, code, ptx, Program(ptx, code), memory, params, output, compile_s)
-    loaded.launch("counters")
+    loaded_case = Loaded(case, code, ptx, Program(ptx, code), memory, params, output, compile_s)
+    loaded_case.launch("counters")
     if not case.check(output):
         raise BenchmarkError(
             f"{case.name}: the result differs from NumPy's, so its time means nothing. Run `make test`."
         )
-    return loaded
+    return loaded_case
 
 
 @contextmanager
@@ -245,12 +245,12 @@ def empty_cache() -> Iterator[None]:
                 os.environ["GPULAB_CACHE_DIR"] = previous_folder
 
 
-def jit_seconds(loaded: Loaded, number: int) -> tuple[float, float]:
+def jit_seconds(loaded_case: Loaded, number: int) -> tuple[float, float]:
     """Return the times from PTX to machine code, without and with the machine code already on disk.
 
     Parameters
     ----------
-    loaded
+    loaded_case
         A case that has run before.
     number
         A number not used before: it changes the text, so that nothing in memory can be reused.
@@ -260,9 +260,9 @@ def jit_seconds(loaded: Loaded, number: int) -> tuple[float, float]:
     times = []
     with empty_cache():
         for copy in ("a", "b"):
-            program = Program(f"{loaded.ptx}\n// copy {number}{copy}\n", loaded.code)
-            first = loaded.seconds("counters", program)
-            times.append(max(first - loaded.seconds("counters", program), 0.0))
+            program = Program(f"{loaded_case.ptx}\n// copy {number}{copy}\n", loaded_case.code)
+            first = loaded_case.seconds("counters", program)
+            times.append(max(first - loaded_case.seconds("counters", program), 0.0))
     return times[0], times[1]
 
 
@@ -287,16 +287,16 @@ def import_seconds(statement: str, rounds: int) -> list[float]:
     return times
 
 
-def simulator_row(loaded: Loaded, engine_s: float, times: SimulatorTimes | None, reason: str) -> Row:
+def simulator_row(loaded_case: Loaded, engine_s: float, times: SimulatorTimes | None, reason: str) -> Row:
     """Return a row for the Numba CUDA simulator: the time of its first blocks, scaled to all threads."""
-    name = f"{loaded.case.name}: Numba CUDA simulator"
-    measured = times.kernels.get(loaded.case.kernel) if times else None
-    if measured is None or times is None:
+    name = f"{loaded_case.case.name}: Numba CUDA simulator"
+    simulator_s = times.kernels.get(loaded_case.case.kernel) if times else None
+    if simulator_s is None or times is None:
         return Row(name, None, note=f"not available: {reason}")
-    scaled_s = measured.seconds / measured.threads * loaded.case.threads
+    scaled_s = simulator_s.seconds / simulator_s.threads * loaded_case.case.threads
     note = (
-        f"{scaled_s / engine_s:,.0f} × the virtual GPU's time; extrapolated from {measured.threads:,} "
-        f"threads ({measured.seconds:.2g} s), {times.versions}"
+        f"{scaled_s / engine_s:,.0f} × the virtual GPU's time; extrapolated from {simulator_s.threads:,} "
+        f"threads ({simulator_s.seconds:.2g} s), {times.versions}"
     )
     return Row(name, 1e3 * scaled_s, note=note)
 
@@ -317,17 +317,17 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
         If a kernel's result is wrong.
     """
     with empty_cache():
-        loaded = [load(case) for case in cases()]
-    with_counters: dict[str, list[float]] = {item.case.kernel: [] for item in loaded}
-    without_counters: dict[str, list[float]] = {item.case.kernel: [] for item in loaded}
-    for item in loaded:
+        loaded_cases = [load(case) for case in cases()]
+    with_counters: dict[str, list[float]] = {item.case.kernel: [] for item in loaded_cases}
+    without_counters: dict[str, list[float]] = {item.case.kernel: [] for item in loaded_cases}
+    for item in loaded_cases:
         item.launch("none")  # compiled before it is timed
     for _ in range(rounds):
-        for item in loaded:
+        for item in loaded_cases:
             with_counters[item.case.kernel].append(item.seconds("counters"))
             without_counters[item.case.kernel].append(item.seconds("none"))
     rows = []
-    for item in loaded:
+    for item in loaded_cases:
         counters = item.launch("counters").counters
         note = f"{counters.thread_instructions / 1e6:,.1f} M thread instructions"
         rows.append(
@@ -336,7 +336,7 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
         plain = without_counters[item.case.kernel]
         ratio = statistics.median(with_counters[item.case.kernel]) / statistics.median(plain)
         rows.append(Row.of(f"{item.case.name}, plain", plain, note=f"counters cost {ratio:.2f} ×"))
-    for item in loaded:
+    for item in loaded_cases:
         jit = [jit_seconds(item, number) for number in range(3)]
         cached_ms = 1e3 * statistics.median(cached for _, cached in jit)
         note = f"after other kernels, from disk in {cached_ms:.0f} ms; NVRTC: {1e3 * item.compile_s:.0f} ms"
@@ -354,7 +354,7 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
     limit_ms = MOST_TIMES * 1e3 * plain_s
     rows.append(Row.of(f"gl.timeline of {LAUNCHES:,} launches", [recorded_s], round(limit_ms), note))
     times, reason = run_simulator() if simulator else (None, "left out (--no-simulator)")
-    for item in loaded[:2]:
+    for item in loaded_cases[:2]:
         engine_s = statistics.median(with_counters[item.case.kernel])
         rows.append(simulator_row(item, engine_s, times, reason))
     rows.append(Row.of("import gpulab", import_seconds("import gpulab", 5), 1e3 * IMPORT_TARGET_S))

@@ -16,9 +16,9 @@ from tools.corpus.inputs import Array
 def _block_rows(values: Array, block: int, fill: Any = 0) -> Array:
     """Return ``values`` padded to whole blocks, with one row per block."""
     rows = -(-values.size // block)
-    padded = np.full(rows * block, fill, dtype=values.dtype)
-    padded[: values.size] = values
-    return padded.reshape(rows, block)
+    padded_values = np.full(rows * block, fill, dtype=values.dtype)
+    padded_values[: values.size] = values
+    return padded_values.reshape(rows, block)
 
 
 def matmul(values: Sequence[Any]) -> tuple[Array, ...]:
@@ -51,8 +51,8 @@ def vote(values: Sequence[Any]) -> tuple[Array, ...]:
     data = values[0]
     odd = _block_rows(data % 2 == 1, 1024, False).reshape(-1, 32)
     ballots = (odd.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
-    before = np.cumsum(odd, axis=1) - odd
-    ranks = np.where(odd, before, 0xFFFFFFFF).astype(np.uint32).reshape(-1)[: data.size]
+    lower_votes = np.cumsum(odd, axis=1) - odd
+    ranks = np.where(odd, lower_votes, 0xFFFFFFFF).astype(np.uint32).reshape(-1)[: data.size]
     large = _block_rows(data > 4_000_000_000, 1024, False).reshape(-1, 32).any(axis=1)
     above = _block_rows(data > 1000, 1024, True).reshape(-1, 32).all(axis=1)
     return ballots, ranks, np.asarray(2 * large + above, np.uint32)
@@ -262,9 +262,9 @@ def bits(values: Sequence[Any]) -> tuple[Array, ...]:
         r ^= int(f"{v:032b}"[::-1], 2)
         pool = v.to_bytes(4, "little") + (~v & wrap).to_bytes(4, "little")
         r = r + int.from_bytes(bytes(pool[s] for s in (2, 1, 7, 4)), "little") & wrap
-        signed = [int(b) - 256 * (b >> 7) for b in v.to_bytes(4, "little")]
-        r ^= sum(a * b for a, b in zip(signed, (4, 3, 2, 1), strict=True)) + r & wrap
-        results.append(r + (v >> 3 & 0xFFFF) + signed[0] & wrap)
+        signed_bytes = [int(b) - 256 * (b >> 7) for b in v.to_bytes(4, "little")]
+        r ^= sum(a * b for a, b in zip(signed_bytes, (4, 3, 2, 1), strict=True)) + r & wrap
+        results.append(r + (v >> 3 & 0xFFFF) + signed_bytes[0] & wrap)
     return (np.array(results, np.uint32),)
 
 
@@ -280,8 +280,10 @@ def ieee(values: Sequence[Any]) -> tuple[Array, ...]:
     wide_v = v.astype(np.float64)
     wide_w = w.astype(np.float64)
     with np.errstate(over="ignore", divide="ignore"):
-        rounded = np.clip(np.rint(v * np.float32(100.0)).astype(np.int64), -(2**31), 2**31 - 1)
-        whole = rounded + np.floor(w).astype(np.int64) - np.ceil(v).astype(np.int64) + v.astype(np.int64)
+        rounded_values = np.clip(np.rint(v * np.float32(100.0)).astype(np.int64), -(2**31), 2**31 - 1)
+        whole = (
+            rounded_values + np.floor(w).astype(np.int64) - np.ceil(v).astype(np.int64) + v.astype(np.int64)
+        )
         return v / w, np.sqrt(np.abs(v)), whole.astype(np.int32), wide_v / wide_w + np.sqrt(np.abs(wide_w))
 
 
@@ -314,8 +316,8 @@ def life(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def median(values: Sequence[Any]) -> tuple[Array, ...]:
-    padded = np.pad(values[0], 4, mode="edge")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 9)
+    padded_image = np.pad(values[0], 4, mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded_image, 9)
     return (np.sort(windows, axis=1)[:, 4].astype(np.int32),)
 
 

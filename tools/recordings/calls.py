@@ -149,14 +149,14 @@ def record_part(package: str, number: int, process_count: int, until: float, fol
                 return
             try:
                 _tensor_cores(package, xp, case.dtype == "tf32")
-                routines, kernels = _one(case, space, library_calls)
+                routines, kernels = _run_case(case, space, library_calls)
             except Exception as error:
                 write_row({"key": case.key, "error": f"{type(error).__name__}: {str(error)[:300]}"})
                 continue
             write_row({"key": case.key, "routines": routines, "kernels": kernels})
 
 
-def _one(case: CallCase, space: dict[str, Any], library_calls: LibraryCalls) -> tuple[Any, Any]:
+def _run_case(case: CallCase, space: dict[str, Any], library_calls: LibraryCalls) -> tuple[Any, Any]:
     """Return routines and kernels of one case, in the order of their first run, after warm-up calls."""
     from gpulab import session
 
@@ -179,12 +179,12 @@ def _one(case: CallCase, space: dict[str, Any], library_calls: LibraryCalls) -> 
     finally:
         timeline = recorder.stop()
     del result
-    kernels = Counter(_ran(activity) for activity in timeline.activities)
+    kernels = Counter(_activity_name(activity) for activity in timeline.activities)
     del kernels[""]
     return working(routines), list(kernels.items())
 
 
-def _ran(activity: Any) -> str:
+def _activity_name(activity: Any) -> str:
     """Return a kernel's name, or the kind of a copy or memset in the words of the shipped record."""
     if activity.kind == "CONCURRENT_KERNEL":
         return str(activity.name)

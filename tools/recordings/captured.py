@@ -211,14 +211,14 @@ def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> N
                     **ways.times(streams, issue),
                 }
                 run.forget()
-                row["right"] = _right(run, steps, slices, ways)
+                row["right"] = _is_right(run, steps, slices, ways)
                 row["by_steps_us"] = _by_steps(run, steps, slices)
                 tell("schedules", row)
             del run
             cp.get_default_memory_pool().free_all_blocks()
 
 
-def _right(run: Run, steps: Any, slices: int, ways: Ways) -> bool | None:
+def _is_right(run: Run, steps: Any, slices: int, ways: Ways) -> bool | None:
     """Return whether one launch of the graph leaves the sums on all GPUs; None if there is no graph."""
     if "graph" in ways.failed:
         return None

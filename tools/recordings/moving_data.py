@@ -67,9 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.part:
         print(json.dumps(PARTS[options.part](), separators=(",", ":")))
         return 0
-    results = {name: _apart(name) for name in PARTS if name not in UNTIMED}
+    results = {name: _run_in_process(name) for name in PARTS if name not in UNTIMED}
     with ThreadPoolExecutor() as pool:
-        results |= dict(zip(UNTIMED, pool.map(_apart, UNTIMED), strict=True))
+        results |= dict(zip(UNTIMED, pool.map(_run_in_process, UNTIMED), strict=True))
     text = json.dumps(results, separators=(",", ":"))
     if options.out:
         options.out.write_text(f"{text}\n", encoding="utf-8")
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _apart(part: str) -> dict[str, Any]:
+def _run_in_process(part: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tools.recordings.moving_data", "--part", part]
     try:
         process = subprocess.run(

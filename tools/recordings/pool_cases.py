@@ -121,7 +121,7 @@ def figures(pool: Any) -> tuple[int, ...]:
     return pool.used_bytes(), pool.total_bytes(), pool.n_free_blocks(), pool.get_limit()
 
 
-def _each(calls: dict[str, Callable[[], Any]]) -> str:
+def _results_of(calls: dict[str, Callable[[], Any]]) -> str:
     return " | ".join(f"{name}: {said_by(call)}" for name, call in calls.items())
 
 
@@ -135,7 +135,7 @@ def _sizes(cp: Any, make: Callable[[Any], Any], sizes: dict[str, Any] = SIZES) -
         )
         return bool(pointer.ptr), int(size)
 
-    return _each({name: partial(size_of, value) for name, value in sizes.items()})
+    return _results_of({name: partial(size_of, value) for name, value in sizes.items()})
 
 
 @case
@@ -208,7 +208,7 @@ def limits(cp: Any) -> Any:
         pool.set_limit(**arguments)
         return pool.get_limit() if arguments.get("fraction") is not True else "all"
 
-    return _each({f"{arguments}": partial(limited, arguments) for arguments in limit_arguments})
+    return _results_of({f"{arguments}": partial(limited, arguments) for arguments in limit_arguments})
 
 
 @case
@@ -227,7 +227,7 @@ def ordered_limits(cp: Any) -> Any:
         {"size": 1, "fraction": 1},
         {},
     ]
-    return _each({f"{arguments}": partial(limited, arguments) for arguments in limit_arguments})
+    return _results_of({f"{arguments}": partial(limited, arguments) for arguments in limit_arguments})
 
 
 @case
@@ -242,7 +242,7 @@ def environment_limits(cp: Any) -> Any:
 
     try:
         values = ["4096", "0", "", "-1", "50%", "150%", "x", "1e3", "%", " 5 ", "1_000"]
-        return _each({repr(value): partial(with_limit, value) for value in values})
+        return _results_of({repr(value): partial(with_limit, value) for value in values})
     finally:
         os.environ.pop("CUPY_GPU_MEMORY_LIMIT")
         if previous_limit is not None:
@@ -320,7 +320,7 @@ def foreign_pointers(cp: Any) -> Any:
     host = np.zeros(10).ctypes.data
     address = runtime.malloc(100)
     runtime.free(address)
-    return _each(
+    return _results_of(
         {
             "freed": lambda: runtime.free(address),
             "inside": lambda: runtime.free(inside),
@@ -345,7 +345,7 @@ def pointers(cp: Any) -> Any:
     memory = cp.cuda.Memory(1024)
     pointer = cp.cuda.MemoryPointer(memory, 16)
     unowned = cp.cuda.UnownedMemory
-    return _each(
+    return _results_of(
         {
             "kind": lambda: [type(part).__name__ for part in (memory, pointer, pointer.mem, pointer.device)],
             "arithmetic": lambda: [(p.ptr - memory.ptr) for p in (pointer + 4, 4 + pointer, pointer - 4)],
@@ -533,7 +533,7 @@ def hooks_and_names(cp: Any) -> Any:
         finally:
             get().clear()
 
-    return _each(
+    return _results_of(
         {
             "twice": twice,
             "after": lambda: dict(get()),
@@ -654,7 +654,7 @@ def c_functions(cp: Any) -> Any:
         pool.free_all_blocks()
         return kind, figures(pool)
 
-    results = _each(
+    results = _results_of(
         {
             "array": an_array,
             "pool": a_pool,
@@ -701,7 +701,7 @@ def python_functions(cp: Any) -> Any:
         return use
 
     return (
-        _each(
+        _results_of(
             {
                 "none": answer(None),
                 "text": answer("x"),
@@ -747,7 +747,7 @@ def allocators_that_are_none(cp: Any) -> Any:
 
         return call
 
-    return _each(
+    return _results_of(
         {
             "None": use(None),
             "int": use(3),
@@ -814,7 +814,7 @@ def whose_allocator(cp: Any) -> Any:
 def ordered_pools(cp: Any) -> Any:
     make = cp.cuda.MemoryAsyncPool
     runtime = cp.cuda.runtime
-    return _each(
+    return _results_of(
         {
             "create": lambda: make("create"),
             "text": lambda: make("x"),
@@ -853,7 +853,7 @@ def pinned_pointers(cp: Any) -> Any:
         moved_pointer -= 4
         return moved_pointer.ptr - memory.ptr, moved_pointer.size()
 
-    return _each(
+    return _results_of(
         {
             "size": lambda: (pointer.size(), memory.size, int(pointer) - int(memory)),
             "buffer": lambda: [
@@ -882,4 +882,4 @@ def public_names(cp: Any) -> Any:
             value = getattr(value, part)
         return [name for name in dir(value) if not name.startswith("_")]
 
-    return _each({path: partial(names, path) for path in CLASSES})
+    return _results_of({path: partial(names, path) for path in CLASSES})

@@ -168,7 +168,7 @@ def run_case(c: Case, arguments: Arguments, kernel: Any) -> tuple[list[Any], str
 
     printed_text = ""
     if c.stdout_lines:
-        printed_text = _printed(launch)
+        printed_text = _captured_output(launch)
     else:
         launch()
     return [cp.asnumpy(values[position]) for position in arguments.outputs], printed_text
@@ -194,7 +194,7 @@ def _kernel(c: Case | Workload) -> Any:
     return session.cp().RawKernel(c.code, c.kernel, options=getattr(c, "options", ()))
 
 
-def _printed(action: Callable[[], None]) -> str:
+def _captured_output(action: Callable[[], None]) -> str:
     """Return the text that the device prints while `action` runs, from the process's standard output."""
     sys.stdout.flush()
     stdout_copy = os.dup(1)

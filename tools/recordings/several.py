@@ -229,7 +229,7 @@ def _shipped(record: dict[str, Any]) -> dict[str, Any]:
         if "graph_us" not in row:
             continue
         blocks.setdefault(row["what"], []).append([row["many"], row["size_bytes"], row["graph_us"]])
-    record["what"] = _named(record["what"])
+    record["what"] = _description_name(record["what"])
     names = (
         "format",
         "gpu",
@@ -249,7 +249,7 @@ def _shipped(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _named(description: str) -> str:
+def _description_name(description: str) -> str:
     """Return device and versions for labels, with NCCL's version in dots, and that its NVLS was off."""
     dotted = re.sub(
         r"NCCL (\d)(\d\d)(\d\d)\b",

@@ -311,22 +311,22 @@ class Gates:
         self._numbers = torch.zeros(len(streams), dtype=torch.int32).pin_memory()
         self._wait = ctypes.CDLL("libcuda.so.1").cuStreamWaitValue32_v2
         self._wait.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint)
-        self._asked = [0] * len(streams)
+        self._request_counts = [0] * len(streams)
         self.closed: set[int] = set()
         self._lock = threading.Lock()
 
     def close(self, stream: int) -> None:
         with self._lock:
-            self._asked[stream] += 1
+            self._request_counts[stream] += 1
             self.closed.add(stream)
             address = self._numbers.data_ptr() + 4 * stream
-            result = self._wait(self._streams[stream].cuda_stream, address, self._asked[stream], 0)
+            result = self._wait(self._streams[stream].cuda_stream, address, self._request_counts[stream], 0)
         if result:
             raise RuntimeError(f"cuStreamWaitValue32 failed with {result}")
 
     def open(self, stream: int) -> None:
         with self._lock:
-            self._numbers[stream] = self._asked[stream]
+            self._numbers[stream] = self._request_counts[stream]
             self.closed.discard(stream)
 
     def open_all(self) -> None:
@@ -354,7 +354,7 @@ class Gpu:
         self.total_bytes = torch.cuda.get_device_properties(0).total_memory
         self.expandable = "True" in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
         self._alive: dict[int, Any] = {}
-        self._since = 0.0
+        self._start_s = 0.0
         self.forced = 0
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -362,7 +362,7 @@ class Gpu:
         """Open the gates when a call of the allocator waits for them."""
         while True:
             time.sleep(0.004)
-            if self._since and time.perf_counter() - self._since > 0.02:
+            if self._start_s and time.perf_counter() - self._start_s > 0.02:
                 self.forced += bool(self.gates.closed)
                 self.gates.open_all()
 
@@ -394,7 +394,7 @@ class Gpu:
 
     def step(self, step: Step) -> None:
         torch = self.torch
-        self._since = time.perf_counter()
+        self._start_s = time.perf_counter()
         if step.kind == "alloc":
             torch.cuda.set_stream(self.streams[step.stream])
             with contextlib.suppress(torch.cuda.OutOfMemoryError):
@@ -416,7 +416,7 @@ class Gpu:
             torch.cuda.empty_cache()
         else:
             torch.cuda.set_per_process_memory_fraction(step.value / self.total_bytes)
-        self._since = 0.0
+        self._start_s = 0.0
 
     def row(self) -> list[int]:
         stats = self.torch._C._cuda_memoryStats(0)

@@ -97,11 +97,11 @@ def kept_scores(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> di
 def _goals(data: dict[str, Any], warm_and_cold: dict[str, tuple[list[Compared], list[Compared]]]) -> str:
     lines = ["| | goal | H100 | H200 |", "| --- | --- | --- | --- |"]
     scores: dict[str, dict[str, Score]] = {}
-    for gpu, (warm, cold) in warm_and_cold.items():
+    for gpu, (warm, cold_times) in warm_and_cold.items():
         scores[gpu] = {
             "kept": score([row for row in warm if row.is_kept]),
             "calibrating": score([row for row in warm if not row.is_kept]),
-            "cold": score([row for row in cold if row.is_kept]),
+            "cold": score([row for row in cold_times if row.is_kept]),
             "copies": score(compare.copies(gpu, data[gpu])),
             "graphs": score(compare.graphs(data[gpu])),
         }

@@ -86,12 +86,12 @@ def _float(value: float) -> Arguments:
     return lambda cp: (np.float32(value),)
 
 
-def _of(dtype: str, *sizes: int) -> Arguments:
+def _random_arguments(dtype: str, *sizes: int) -> Arguments:
     return lambda cp: tuple(cp.full(size, 1, dtype=dtype) for size in sizes)
 
 
 def _floats(*sizes: int) -> Arguments:
-    return _of("float32", *sizes)
+    return _random_arguments("float32", *sizes)
 
 
 def _random(size: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Arguments:
@@ -217,7 +217,7 @@ def _operations() -> Iterator[Timed]:
         for shape, grid, block in (("alone", 1, 32), ("full", WAVE, 256)):
             n = 4 * rounds if shape == "alone" else rounds
             file = "half" if "half" in kernel else "operations"
-            args = _all(_of(dtype, grid * block), _int(n), _int(7))
+            args = _all(_random_arguments(dtype, grid * block), _int(n), _int(7))
             yield Timed(
                 f"{kernel} {shape}",
                 f"operation {kernel}",
@@ -240,7 +240,7 @@ def _operations() -> Iterator[Timed]:
             f"empty {name}", "empty", "operations", "empty", (grid,), (block,), lambda cp: (), is_probe=True
         )
     for block in (32, 256, 1024):
-        args = _all(_of("int32", 132 * block), _int(200), _int(7))
+        args = _all(_random_arguments("int32", 132 * block), _int(200), _int(7))
         yield Timed(
             f"barriers {block}", "barriers", "operations", "barriers", (132,), (block,), args, is_probe=True
         )
@@ -280,7 +280,7 @@ def _chains() -> Iterator[Timed]:
             "chase",
             (1,),
             (1,),
-            _all(_ring(size, stride, shuffled=shuffled), _of("int32", 32), _int(4096)),
+            _all(_ring(size, stride, shuffled=shuffled), _random_arguments("int32", 32), _int(4096)),
             is_probe=True,
         )
     for kib, grid, block in ((2048, 132, 32), (2048, 132, 256), (16384, WAVE, 256)):
@@ -292,7 +292,7 @@ def _chains() -> Iterator[Timed]:
             "chase_many",
             (grid,),
             (block,),
-            _all(_permutation(size), _of("int32", grid * block), _int(64), _int(size)),
+            _all(_permutation(size), _random_arguments("int32", grid * block), _int(64), _int(size)),
         )
 
 
@@ -331,7 +331,9 @@ def _streams() -> Iterator[Timed]:
             args = _all(_floats(1 << e, 1 << e), _int(n))
             yield _line(f"copy{width} 2^{e}", "copy wide", "memory", f"copy{width}", n, args)
     n = 1 << 23
-    yield _line("copy bytes", "copy bytes", "memory", "copy_bytes", n, _all(_of("int8", n, n), _int(n)))
+    yield _line(
+        "copy bytes", "copy bytes", "memory", "copy_bytes", n, _all(_random_arguments("int8", n, n), _int(n))
+    )
     for e in (18, 22, 25):
         n = 1 << e
         args = _all(_floats(n), _float(2.0), _int(n))
@@ -344,7 +346,7 @@ def _streams() -> Iterator[Timed]:
     args = _all(_floats(n, WAVE * 256), _int(n // 4))
     yield Timed("read steps4 2^25", "read steps", "memory", "read_steps4", (WAVE,), (256,), args)
     n = 1 << 22
-    args = _all(_of("float64", n, n, n), lambda cp: (2.0,), _int(n))
+    args = _all(_random_arguments("float64", n, n, n), lambda cp: (2.0,), _int(n))
     yield _line("triad f64 2^22", "triad", "memory", "triad_f64", n, args)
     n = 1 << 20
     for stride in (2, 4, 8, 16, 32):
@@ -384,7 +386,7 @@ def _streams() -> Iterator[Timed]:
                 128,
             )
     n = 1 << 21
-    args = _all(_of("uint8", 4 * n, n), _int(n))
+    args = _all(_random_arguments("uint8", 4 * n, n), _int(n))
     yield _line("gray 2^21", "gray", "memory", "rgb_to_gray", n, args)
 
 
@@ -397,7 +399,7 @@ def _atomics() -> Iterator[Timed]:
             "atomics",
             "modulo_int",
             n,
-            _all(_of("int32", m), _int(m)),
+            _all(_random_arguments("int32", m), _int(m)),
             is_probe=True,
         )
     for m in (1, 32, 4096):
@@ -406,19 +408,19 @@ def _atomics() -> Iterator[Timed]:
             f"atomic float over {m}", "atomic float", "atomics", "modulo_float", n, args, is_probe=True
         )
     for m in (1, 1024):
-        args = _all(_of("float64", m), _int(m))
+        args = _all(_random_arguments("float64", m), _int(m))
         yield _line(f"atomic double over {m}", "atomic double", "atomics", "modulo_f64", n, args)
     for m in (1, 64):
-        args = _all(_of("int32", m), _int(m))
+        args = _all(_random_arguments("int32", m), _int(m))
         yield _line(
             f"atomic per warp over {m}", "atomic per warp", "atomics", "per_warp", n, args, is_probe=True
         )
-    args = _all(_of("int32", 1), _int(1))
+    args = _all(_random_arguments("int32", 1), _int(1))
     yield _line("atomic to one", "atomic", "atomics", "one_address", n, args, is_probe=True)
-    args = _all(_of("int32", 1 << 20), _int(1 << 20))
+    args = _all(_random_arguments("int32", 1 << 20), _int(1 << 20))
     yield _line("atomic spread", "atomic", "atomics", "spread", n, args, is_probe=True)
     for m in (1, 1024, 1 << 18):
-        args = _all(_of("int32", m, n), _int(m))
+        args = _all(_random_arguments("int32", m, n), _int(m))
         yield _line(
             f"atomic returned over {m}", "atomic returned", "atomics", "returned", n, args, is_probe=m == 1024
         )
@@ -427,10 +429,10 @@ def _atomics() -> Iterator[Timed]:
         ("wide", _integers(n, 65536), 65536),
         ("skewed", _skewed(n, 256), 256),
     ):
-        args = _all(bins, _of("int32", m), _int(n))
+        args = _all(bins, _random_arguments("int32", m), _int(n))
         yield _line(f"histogram global {name}", "histogram global", "atomics", "random_bins", n, args)
         if m == 256:
-            args = _all(bins, _of("int32", m), _int(n), _int(m), _int(4))
+            args = _all(bins, _random_arguments("int32", m), _int(n), _int(m), _int(4))
             yield _line(
                 f"histogram shared {name}",
                 "histogram shared",
@@ -441,7 +443,7 @@ def _atomics() -> Iterator[Timed]:
                 per_thread=4,
             )
     for m in (1, 32):
-        args = _all(_integers(n, 1 << 20), _of("int32", m), _int(n), _int(m), _int(4))
+        args = _all(_integers(n, 1 << 20), _random_arguments("int32", m), _int(n), _int(m), _int(4))
         yield _line(
             f"shared atomic over {m}",
             "shared atomic",
@@ -452,7 +454,7 @@ def _atomics() -> Iterator[Timed]:
             per_thread=4,
             is_probe=True,
         )
-    args = _all(_integers(n, 1 << 20), _of("int32", 1), _int(n))
+    args = _all(_integers(n, 1 << 20), _random_arguments("int32", 1), _int(n))
     yield _line("atomic max", "atomic max", "atomics", "maximum", n, args)
     yield _line(
         "aggregated",
@@ -460,7 +462,7 @@ def _atomics() -> Iterator[Timed]:
         "atomics",
         "aggregated",
         n,
-        _all(_of("int32", 1), _integers(n, 10, low=-10), _int(n)),
+        _all(_random_arguments("int32", 1), _integers(n, 10, low=-10), _int(n)),
     )
     for m in (256, 16384):
         yield _line(f"cas over {m}", "cas", "atomics", "cas_loop", 1 << 14, _all(_floats(m), _int(m)))
@@ -500,7 +502,9 @@ def _matrices() -> Iterator[Timed]:
         ("f64", 16, (256,)),
     ):
         for n in sizes:
-            args = _all(_of("float64" if kernel == "f64" else "float32", n * n, n * n, n * n), _int(n))
+            args = _all(
+                _random_arguments("float64" if kernel == "f64" else "float32", n * n, n * n, n * n), _int(n)
+            )
             yield Timed(
                 f"product {kernel} {n}",
                 f"product {kernel}",
@@ -554,10 +558,10 @@ def _grids() -> Iterator[Timed]:
             yield Timed(f"{kernel} {side}", kernel, "grids", kernel, (side // 32, side // 16), (32, 16), args)
     args = _all(_floats(128**3, 128**3), _int(128))
     yield Timed("cube7 128", "cube7", "grids", "cube7", (4, 32, 128), (32, 4), args)
-    cells = _all(_of("uint8", 512 * 512, 512 * 512), _int(512), _int(512))
+    cells = _all(_random_arguments("uint8", 512 * 512, 512 * 512), _int(512), _int(512))
     yield Timed("life 512", "life", "grids", "life", (16, 64), (32, 8), cells)
     for side in (128, 1024):
-        args = _all(_of("int32", side * side), _int(side), _int(side), _int(200))
+        args = _all(_random_arguments("int32", side * side), _int(side), _int(side), _int(200))
         yield Timed(
             f"mandelbrot {side}",
             "mandelbrot",
@@ -628,10 +632,16 @@ def _lanes() -> Iterator[Timed]:
     yield Timed("local array", "local array", "lanes", "local_array", (264,), (128,), args)
     yield Timed("bitonic", "bitonic", "lanes", "bitonic", (128,), (1024,), _integers(128 * 1024, 1 << 30))
     yield Timed(
-        "collatz", "collatz", "lanes", "collatz", (256,), (256,), _all(_of("int32", 1 << 16), _int(400))
+        "collatz",
+        "collatz",
+        "lanes",
+        "collatz",
+        (256,),
+        (256,),
+        _all(_random_arguments("int32", 1 << 16), _int(400)),
     )
     n = 1 << 16
-    args = _all(_integers(n, 1 << 30, 5, 1), _integers(n, 1 << 30, 6, 1), _of("int32", n))
+    args = _all(_integers(n, 1 << 30, 5, 1), _integers(n, 1 << 30, 6, 1), _random_arguments("int32", n))
     yield Timed("gcd", "gcd", "lanes", "gcd", (n // 256,), (256,), args)
     yield Timed(
         "odd even",
@@ -649,7 +659,15 @@ def _science() -> Iterator[Timed]:
         for kernel in ("bodies", "bodies_tiled"):
             args = _all(_random(4 * n), _floats(4 * n), _int(n))
             yield Timed(f"{kernel} {n}", "bodies", "science", kernel, (n // 256,), (256,), args)
-    yield Timed("pi", "pi", "science", "pi_lcg", (WAVE,), (256,), _all(_of("int32", WAVE * 256), _int(64)))
+    yield Timed(
+        "pi",
+        "pi",
+        "science",
+        "pi_lcg",
+        (WAVE,),
+        (256,),
+        _all(_random_arguments("int32", WAVE * 256), _int(64)),
+    )
     yield Timed(
         "normals", "normals", "science", "normals", (264,), (256,), _all(_floats(264 * 256), _int(32))
     )
@@ -675,11 +693,11 @@ def _science() -> Iterator[Timed]:
         )
     for e in (12, 20):
         keys = 1 << 16
-        args = _all(_sorted(1 << e), _integers(keys, 1 << e), _of("int32", keys), _int(1 << e))
+        args = _all(_sorted(1 << e), _integers(keys, 1 << e), _random_arguments("int32", keys), _int(1 << e))
         yield _line(f"binary search 2^{e}", "binary search", "science", "binary_search", keys, args)
     n = 512 * 1024
     yield Timed("fft 512", "fft", "science", "fft_shared", (n // 512,), (256,), _floats(2 * n, 2 * n))
-    args = _all(_of("uint8", 16384 * 64), _of("uint32", 16384), _int(64))
+    args = _all(_random_arguments("uint8", 16384 * 64), _random_arguments("uint32", 16384), _int(64))
     yield Timed("hash", "hash", "science", "fnv_hash", (128,), (128,), args)
     n = 1 << 18
     for degree in (8, 64, 256):
@@ -688,7 +706,13 @@ def _science() -> Iterator[Timed]:
     args = _all(_random(512 * 32), _floats(512 * 512), _int(512), _int(32))
     yield Timed("pairwise 512", "pairwise", "science", "pairwise", (32, 32), (16, 16), args)
     yield Timed(
-        "primes", "primes", "science", "primes", (256,), (256,), _all(_of("int32", 1 << 16), _int(256))
+        "primes",
+        "primes",
+        "science",
+        "primes",
+        (256,),
+        (256,),
+        _all(_random_arguments("int32", 1 << 16), _int(256)),
     )
     args = _all(
         _random(16 * 1024, seed=1),
@@ -722,7 +746,7 @@ def _add(e: int) -> Called:
     return Called(f"add 2^{e}", make)
 
 
-def _one(title: str, e: int, call: Callable[[Any, Any], object]) -> Called:
+def _single_case(title: str, e: int, call: Callable[[Any, Any], object]) -> Called:
     def make(cp: Any) -> Callable[[], object]:
         a = cp.ones((1 << (e + 1) // 2, 1 << e // 2), cp.float32)
         return lambda: call(cp, a)
@@ -741,12 +765,12 @@ def _product(n: int) -> Called:
 
 CALLS: tuple[Called, ...] = (
     *(_add(e) for e in (12, 16, 20, 22, 24)),
-    *(_one("exp", e, lambda cp, a: cp.exp(a)) for e in (12, 20, 24)),
-    *(_one("sum", e, lambda cp, a: a.sum()) for e in (12, 20, 24)),
-    *(_one("sum of rows", e, lambda cp, a: a.sum(axis=1)) for e in (20,)),
-    *(_one("sum of columns", e, lambda cp, a: a.sum(axis=0)) for e in (20,)),
-    *(_one("copy of transpose", e, lambda cp, a: cp.ascontiguousarray(a.T)) for e in (20, 22)),
-    *(_one("cumsum", e, lambda cp, a: cp.cumsum(a)) for e in (20,)),
-    *(_one("sort", e, lambda cp, a: cp.sort(a.ravel())) for e in (20,)),
+    *(_single_case("exp", e, lambda cp, a: cp.exp(a)) for e in (12, 20, 24)),
+    *(_single_case("sum", e, lambda cp, a: a.sum()) for e in (12, 20, 24)),
+    *(_single_case("sum of rows", e, lambda cp, a: a.sum(axis=1)) for e in (20,)),
+    *(_single_case("sum of columns", e, lambda cp, a: a.sum(axis=0)) for e in (20,)),
+    *(_single_case("copy of transpose", e, lambda cp, a: cp.ascontiguousarray(a.T)) for e in (20, 22)),
+    *(_single_case("cumsum", e, lambda cp, a: cp.cumsum(a)) for e in (20,)),
+    *(_single_case("sort", e, lambda cp, a: cp.sort(a.ravel())) for e in (20,)),
     *(_product(n) for n in (256, 1024)),
 )

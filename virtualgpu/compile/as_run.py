@@ -26,13 +26,13 @@ from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, K
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
 _PREDICATED = "A short branch is gone: its body is predicated, so every warp that comes by executes it."
-_EARLY = "A short branch is gone: the access is made before the test, for all lanes."
+_EARLY_ACCESS = "A short branch is gone: the access is made before the test, for all lanes."
 _UNSPLIT = "A short branch is gone: its body is predicated, so warps do not split."
 _BY_EXIT = "Lanes that are done leave by EXIT, which is not a divergent branch."
 _COPIED = "ptxas has copied the loop's body: the branch stands {} times in machine code."
 _SWAPS = "Machine code has no such atomic: a loop of compare-and-swap does it, as often as lanes collide."
 _COMBINED = "The warp combines its lanes' values first ({}); one lane updates memory with the result."
-_COUNTED = "The warp counts its lanes first (POPC); one lane adds their number to memory."
+_COUNTED_LANES = "The warp counts its lanes first (POPC); one lane adds their number to memory."
 _PREFIXES = "A whole warp adds up its lanes' values first (SHFL); one lane updates memory with the result."
 _AT_ONCE = "One instruction (ATOMS.POPC.INC) adds to an address for all lanes of a warp that name it."
 _NO_ANSWER = "The old value has no use: RED updates memory and sends no answer."
@@ -260,7 +260,7 @@ def _access(site: _Site, warps: int) -> AccessAsRun:
         if all(instruction.guarded for instruction in site.machine):
             row = replace(row, executions=warps, note=_PREDICATED)
         else:
-            row = replace(row, executions=warps, requests=warps, note=_EARLY)
+            row = replace(row, executions=warps, requests=warps, note=_EARLY_ACCESS)
     if "CAS" in row.opcode and ".cas" not in counters.text:
         return replace(row, requests=None, executions=None, note=_SWAPS)
     if row.kind == "atomic":
@@ -272,7 +272,7 @@ def _atomic_note(site: _Site) -> str:
     """Describe the machine code that replaces an atomic by each lane; empty if it is just that."""
     atomics = [instruction for instruction in site.machine if instruction.kind == "atomic"]
     if any(instruction.guarded for instruction in atomics):  # one lane acts for its warp
-        for helper, note in (("REDUX", _COMBINED), ("SHFL", _PREFIXES), ("POPC", _COUNTED)):
+        for helper, note in (("REDUX", _COMBINED), ("SHFL", _PREFIXES), ("POPC", _COUNTED_LANES)):
             if helper == "SHFL" and len(atomics) == 1:
                 continue  # it passes the old value to the other lanes
             if helper in site.line_opcodes:

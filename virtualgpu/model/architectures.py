@@ -99,7 +99,9 @@ def arch_limits(capability: tuple[int, int]) -> ArchLimits:
     for arch in ARCHITECTURES:
         if arch.compute_capability == capability:
             return arch
-    listed = ", ".join(f"{arch.compute_capability[0]}.{arch.compute_capability[1]}" for arch in ARCHITECTURES)
+    supported_text = ", ".join(
+        f"{arch.compute_capability[0]}.{arch.compute_capability[1]}" for arch in ARCHITECTURES
+    )
     raise UnknownDeviceError(
-        f"No compute capability {capability[0]}.{capability[1]} in the table; known ones: {listed}."
+        f"No compute capability {capability[0]}.{capability[1]} in the table; known ones: {supported_text}."
     )

@@ -170,7 +170,7 @@ class Schedule:
         self._per_thread: dict[int, int] = {}
         # Work whose times may still change; None as long as all streams have one priority.
         self._pending: dict[int, Work] | None = None
-        self._planned = True
+        self._is_planned = True
         self._moments: list[Moment] = []  # of the pending work
 
     def engine(self, name: EngineName) -> Engine:
@@ -337,7 +337,7 @@ class Schedule:
                 floor_ns,
                 tuple(n for n in after if n in self._pending),
             )
-            self._planned = False
+            self._is_planned = False
             self._log.append(activity(floor_ns, floor_ns + duration, after))
             if engine != "compute":
                 self.settle()  # the host may want to wait for it
@@ -345,7 +345,7 @@ class Schedule:
 
     def settle(self) -> None:
         """Plan the pending work, and correct the log."""
-        if not self._pending or self._planned:
+        if not self._pending or self._is_planned:
             return
         works = list(self._pending.values())
         begin_ns = min(work.floor_ns for work in works)
@@ -358,7 +358,7 @@ class Schedule:
                 self._log[-position] = corrections[work.number]
         if self.clock.recorder is not None:
             self.clock.recorder.moved(corrections)
-        self._planned = True
+        self._is_planned = True
         if max(work.end_ns for work in works) <= self.clock.now_ns:
             self._finish()
 

@@ -335,10 +335,10 @@ def modelled(info: DeviceInfo) -> DeviceInfo:
     """Return a real device as a virtual one: its own limits, completed from the device table."""
     values = {record_field.name: getattr(info, record_field.name) for record_field in fields(info)}
     with suppress(UnknownDeviceError):
-        listed = device_info(info.name)
-        if listed.compute_capability == info.compute_capability:
+        listed_info = device_info(info.name)
+        if listed_info.compute_capability == info.compute_capability:
             values = {
-                name: getattr(listed, name) if value is None else value for name, value in values.items()
+                name: getattr(listed_info, name) if value is None else value for name, value in values.items()
             }
     values["provenance"] = info.as_virtual
     return type(info)(**values)

@@ -355,7 +355,7 @@ class Capture:
     def _predecessors(self, numbers: tuple[int, ...]) -> set[int]:
         """Return the nodes that precede these, directly or indirectly."""
         predecessors: set[int] = set()
-        pending = [before for number in numbers for before in self.nodes[number].after]
+        pending = [predecessor for number in numbers for predecessor in self.nodes[number].after]
         while pending:
             number = pending.pop()
             if number not in predecessors:

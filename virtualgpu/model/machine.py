@@ -171,7 +171,7 @@ class Machine:
         self.events: WeakValueDictionary[int, Any] = (
             WeakValueDictionary()
         )  # by `ptr`, for events whose `ptr` was read
-        self._owned: dict[type, Any] = {}
+        self._components: dict[type, Any] = {}
         self._lock = threading.RLock()
         self.thread = threading.local()
         # The environment variable has CuPy's meaning.
@@ -221,11 +221,11 @@ class Machine:
     @contextmanager
     def keeping(self, *settings: str) -> Iterator[None]:
         """Restore some settings of every device, such as ``"watchdog_s"``, at the end of the block."""
-        saved = [(device, name, getattr(device, name)) for device in self.devices for name in settings]
+        saved_values = [(device, name, getattr(device, name)) for device in self.devices for name in settings]
         try:
             yield
         finally:
-            for device, name, value in saved:
+            for device, name, value in saved_values:
                 setattr(device, name, value)
 
     @contextmanager
@@ -260,9 +260,9 @@ class Machine:
     def own(self, kind: type[T], **arguments: Any) -> T:
         """Return the machine's single object of a type, such as its memory pool, created on demand."""
         with self._lock:
-            if kind not in self._owned:
-                self._owned[kind] = kind(**arguments)
-            instance: T = self._owned[kind]
+            if kind not in self._components:
+                self._components[kind] = kind(**arguments)
+            instance: T = self._components[kind]
             return instance
 
     def next_operation(self) -> int:

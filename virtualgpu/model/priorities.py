@@ -191,8 +191,10 @@ class _Engine:
     def start_waiting(self, now_ns: int) -> None:
         """Start waiting work as far as the engine is free."""
         self.stale = False
-        slowed = [run for run in self.running if run.engine_share < run.work.share - _TINY and not run.yields]
-        for run in slowed:
+        slowed_runs = [
+            run for run in self.running if run.engine_share < run.work.share - _TINY and not run.yields
+        ]
+        for run in slowed_runs:
             self.running.remove(run)  # it can possibly use more of the engine now
             run.pause(now_ns)
             self.add(run)

@@ -203,7 +203,7 @@ class WorkQueue:
         # "Each launch is ordered behind both any previous work in stream and any previous launches of
         # graphExec" (CUDA Runtime API, cudaGraphLaunch).
         last_end_ns, previous_operations = self._last_launches.get(graph_id, (0, ()))
-        before = (*self.schedule.point(stream_id).after, *previous_operations)
+        previous = (*self.schedule.point(stream_id).after, *previous_operations)
         ready_ns = max(self.schedule.ready_ns(stream_id), last_end_ns) + round(cost.GRAPH_START_NS)
         activities: list[Activity] = []
         works: list[Work] = []
@@ -220,12 +220,12 @@ class WorkQueue:
                     place = StreamRef(node.device_id, node.stream_id)
                     duration_ns, work = watch.node(place, number, operation, node.source)
                     works.append(work)
-                followed = [activities[index] for index in node.after]
+                predecessors = [activities[index] for index in node.after]
                 node_ready_ns = ready_ns
-                if followed:
+                if predecessors:
                     node_ready_ns = max(
                         max(activity.end_ns, activity.start_ns + round(cost.GRAPH_NODE_NS))
-                        for activity in followed
+                        for activity in predecessors
                     )
                 start, end = node.schedule.place_at(
                     node_ready_ns,
@@ -234,7 +234,7 @@ class WorkQueue:
                     operation.sm_share,
                     operation.passage.engines,
                 )
-                after = tuple(activity.correlation_id for activity in followed) or before
+                after = tuple(activity.correlation_id for activity in predecessors) or previous
                 activity = operation.activity(node.device_id, stream_id, number, start, end, after)
                 activities.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
                 operation.passage.report(activities[-1])
@@ -249,8 +249,8 @@ class WorkQueue:
                 activity.correlation_id for activity in activities if activity.correlation_id not in inner
             )
             end_ns = max((activity.end_ns for activity in activities), default=ready_ns)
-            self.schedule.extend(stream_id, end_ns, last or before)
-            self._last_launches[graph_id] = end_ns, last or before
+            self.schedule.extend(stream_id, end_ns, last or previous)
+            self._last_launches[graph_id] = end_ns, last or previous
             if watch is not None:
                 edges = (
                     (source, target)
@@ -259,12 +259,12 @@ class WorkQueue:
                 )
                 watch.launched(self.place(stream_id), works, edges, graph_id)
             if self._clock.recorder is not None:
-                recorded = [
+                recorded_activities = [
                     activity
                     for activity, node in zip(activities, nodes, strict=False)
                     if node.operation.node_kind is None
                 ]
-                self._clock.recorder.ran_graph(recorded, self.schedule.queue(stream_id), begun_ns)
+                self._clock.recorder.ran_graph(recorded_activities, self.schedule.queue(stream_id), begun_ns)
 
     def begin_capture(self, stream_id: int, mode: int = RELAXED_MODE) -> None:
         """Begin a capture: later operations of the stream become the nodes of a graph.

@@ -79,8 +79,8 @@ class SanitizerReport:
     @property
     def clean(self) -> bool:
         """Return whether the checked part has no hazard above the severity ``info`` (see `complete`)."""
-        checked = not self.fault and not self.unavailable
-        return checked and all(hazard.severity == "info" for hazard in self.hazards)
+        is_checked = not self.fault and not self.unavailable
+        return is_checked and all(hazard.severity == "info" for hazard in self.hazards)
 
     def found(self, kind: str) -> tuple[Hazard, ...]:
         """Return the hazards of one kind, such as ``RAW``."""

@@ -68,9 +68,9 @@ def save(record: Any, path: str | Path) -> Path:
     target = Path(path)
     if not target.suffix:
         target = target.with_suffix(".npz")
-    packed = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    header_bytes = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with target.open("wb") as file:  # NumPy would add a suffix to a name
-        np.savez_compressed(file, **{_HEADER: packed}, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(file, **{_HEADER: header_bytes}, **arrays)  # type: ignore[arg-type]
     return target
 
 
@@ -143,8 +143,10 @@ def _decode(value: Any, arrays: dict[str, Array]) -> Any:
         return {key: _decode(item, arrays) for key, item in value["dict"]}
     record_type = _RECORD_TYPES[value["record"]]
     known_names = {record_field.name for record_field in dataclasses.fields(record_type)}
-    decoded = {name: _decode(item, arrays) for name, item in value["fields"].items() if name in known_names}
-    return record_type(**decoded)
+    decoded_fields = {
+        name: _decode(item, arrays) for name, item in value["fields"].items() if name in known_names
+    }
+    return record_type(**decoded_fields)
 
 
 def _replace_provenance(value: Any, detail: str) -> Any:
@@ -154,5 +156,5 @@ def _replace_provenance(value: Any, detail: str) -> Any:
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     names = (record_field.name for record_field in dataclasses.fields(value))
-    changed = {name: _replace_provenance(getattr(value, name), detail) for name in names}
-    return dataclasses.replace(value, **changed)
+    changed_fields = {name: _replace_provenance(getattr(value, name), detail) for name in names}
+    return dataclasses.replace(value, **changed_fields)

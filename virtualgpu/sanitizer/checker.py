@@ -249,17 +249,17 @@ class Checker:
 
     def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
         """Return the unwritten granules of an allocation; None if the kernel does not write it."""
-        unwritten = self.unwritten_words.get(start)
+        unwritten_table = self.unwritten_words.get(start)
         written_granules = self._written_granules.get(start)
         remaining = (
-            unwritten
-            if written_granules is None or unwritten is None
-            else unwritten & (written_granules == 0)
+            unwritten_table
+            if written_granules is None or unwritten_table is None
+            else unwritten_table & (written_granules == 0)
         )
-        if unwritten is None or remaining is None:
+        if unwritten_table is None or remaining is None:
             return None
         is_writable = self._writable_starts is not None and start in self._writable_starts
-        return remaining if is_writable or (unwritten & ~remaining).any() else None
+        return remaining if is_writable or (unwritten_table & ~remaining).any() else None
 
     # -- methods that the engine calls -----------------------------------------------------------------------
 
@@ -392,8 +392,8 @@ class Checker:
 
     def wait(self, block: int, warp: int, i: ir.Instruction, mask: int, expected: int) -> None:
         # Without .aligned, PTX permits the lanes of a warp to arrive one by one.
-        aligned = i.root == "bar" or "aligned" in i.parts
-        if aligned and mask != expected:
+        is_aligned = i.root == "bar" or "aligned" in i.parts
+        if is_aligned and mask != expected:
             self.findings.add_divergent_barrier(block, Arrival(warp, i, mask), None)
 
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
@@ -410,13 +410,13 @@ class Checker:
             for other in arrivals[1:]:
                 self.findings.add_divergent_barrier(block, other, arrivals[0])
         self.ordering.learn(block)
-        arrived = self._barrier_messages.pop((block, number), None)
-        if is_complete and arrived is None:
+        arrived_messages = self._barrier_messages.pop((block, number), None)
+        if is_complete and arrived_messages is None:
             self.ordering.full_barrier(block)
             return
         waiting = np.flatnonzero(threads.reshape(-1))
-        if arrived is not None:
-            self.ordering.acquire(block, waiting.tolist(), arrived)
+        if arrived_messages is not None:
+            self.ordering.acquire(block, waiting.tolist(), arrived_messages)
         self.ordering.partial_barrier(block, waiting)
 
     def flush(self) -> None:

@@ -97,7 +97,7 @@ def sanitize(
             fault = error
             if isinstance(error, LaunchTimeoutError) and error.progress is not None:
                 restore()
-                if error.progress.moving or _ends(launch, run_options):
+                if error.progress.moving or _ends_in_time(launch, run_options):
                     fault = None
                     progress = error.progress
             if fault is not None and _TOOL_OF.get(fault.kind, "program") in set(TOOLS) - set(names):
@@ -137,15 +137,17 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
     """Return the report of findings, with names of the source."""
     module = launch.kernel.program.module
     plan = kernel.plans[0]
-    shared = [variable for variable in module.variables.values() if variable.space == "shared"]
+    shared_variables = [variable for variable in module.variables.values() if variable.space == "shared"]
     for function in module.functions.values():
-        shared += function.shared.values()
+        shared_variables += function.shared.values()
     granule_size = shape.granule_bytes
     names = Names(
         memory=launch.device.memory,
         declared=declarations(launch.kernel.module.code),
         offsets=kernel.tables.shared,
-        sizes={variable.name: 0 if variable.dynamic else variable.size_bytes for variable in shared},
+        sizes={
+            variable.name: 0 if variable.dynamic else variable.size_bytes for variable in shared_variables
+        },
         pointers=launch.names,
         words=-(-shape.shared_bytes // granule_size),
         local_words=-(-shape.local_bytes // granule_size),
@@ -154,11 +156,11 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
         id(kernel.plans[n].function): kernel.plans[n].function for n, _ in kernel.tables.accesses
     }
     updates_by_id: dict[int, Update] = {}
-    rechecked: set[int] = set()
+    rechecked_numbers: set[int] = set()
     if findings.found:
         for checked_function in checked_functions.values():
             updates_by_id |= updates(checked_function)
-            rechecked |= checks(checked_function)
+            rechecked_numbers |= checks(checked_function)
     return Report(
         findings,
         launch.kernel.name,
@@ -169,11 +171,11 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
         plan.flow,
         plan.function,
         updates_by_id,
-        rechecked,
+        rechecked_numbers,
     )
 
 
-def _ends(launch: PreparedLaunch, options: RunOptions) -> bool:
+def _ends_in_time(launch: PreparedLaunch, options: RunOptions) -> bool:
     """Return whether a launch ends without checks, within its time limit."""
     device = launch.device
     plain = replace(options, watchdog_s=device.watchdog_s, idle_s=device.idle_s)
@@ -300,13 +302,13 @@ def _never_written(
             continue
         start = (address - allocation.address) // granule_size
         granules = slice(start, start + size // granule_size)
-        unwritten = words[granules]
+        unwritten_granules = words[granules]
         initially_unwritten = checker.unwritten_words[allocation.address][granules]
-        if unwritten.any():
-            first_address = address + int(np.flatnonzero(unwritten)[0]) * granule_size
+        if unwritten_granules.any():
+            first_address = address + int(np.flatnonzero(unwritten_granules)[0]) * granule_size
             array = names.device(first_address)
             no_place = Place(0, "", (0, 0, 0), (0, 0, 0))
-            missing_bytes = int(unwritten.sum()) * granule_size
+            missing_bytes = int(unwritten_granules.sum()) * granule_size
             initial_bytes = int(initially_unwritten.sum()) * granule_size
             hazards.append(
                 Hazard(
@@ -319,7 +321,7 @@ def _never_written(
                     second=no_place,
                     address=first_address,
                     array=array,
-                    count=int(unwritten.sum()),
+                    count=int(unwritten_granules.sum()),
                     message=f"no thread wrote {array}: {missing_bytes:,} of the {initial_bytes:,} bytes that "
                     "cp.empty left open in this array have no value after the launch. Let the threads "
                     "cover all elements, or make the array with cp.zeros.",

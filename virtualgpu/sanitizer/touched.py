@@ -162,9 +162,9 @@ class AccessRecorder:
 
     def regions(self, effect: int) -> tuple[Region, ...]:
         """Return the bytes that the launch read, wrote, or changed atomically."""
-        return tuple(region for number in sorted(self._maps) for region in self._of(number, effect))
+        return tuple(region for number in sorted(self._maps) for region in self._regions_of(number, effect))
 
-    def _of(self, number: int, effect: int) -> Iterator[Region]:
+    def _regions_of(self, number: int, effect: int) -> Iterator[Region]:
         start = int(self._starts[number])
         unit = 1 << int(self._shifts[number])
         size = int(self._ends[number]) - start
@@ -233,5 +233,5 @@ def run_watched(
     accesses = [i for _, i in kernel.tables.accesses]
     recorder = AccessRecorder(launch.device, accesses)
     options = replace(options or launch.options, observer=recorder)
-    finished = launch.run(options)
-    return finished, tuple(recorder.regions(effect) for effect in (READ, WRITTEN, ATOMIC))
+    finished_launch = launch.run(options)
+    return finished_launch, tuple(recorder.regions(effect) for effect in (READ, WRITTEN, ATOMIC))

@@ -35,13 +35,13 @@ def there(_: Any) -> bool:
     return True
 
 
-def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
+def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
     """Run a job; return its error with lines, the state of the device, and the result if requested."""
     me = os.getpid()
     cp = session.cp()
     if session.which_device().kind == "virtual":
         session.use_device(watchdog_s=watchdog_s)
-    job = pickle.loads(pickled)
+    job = pickle.loads(job_bytes)
     outcome: dict[str, Any] = {
         "error": "",
         "frames": [],
@@ -139,22 +139,22 @@ def _bring(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
     """Add the result to the outcome, or a note why it cannot be pickled."""
     import cloudpickle
 
-    if isinstance(value, Shown):
+    if isinstance(value, DisplayOutput):
         outcome["shown"], value = value.bundle, value.values
     if not returns:
         return
     try:
-        pickled = cloudpickle.dumps(value)
+        value_bytes = cloudpickle.dumps(value)
     except Exception as error:
         outcome["notes"].append(
             f"The result, {_kind(value)}, cannot leave the sandbox ({type(error).__name__}): return numbers, "
             "texts, arrays or containers of them."
         )
         return
-    outcome["result"] = np.frombuffer(pickled, np.uint8)
+    outcome["result"] = np.frombuffer(value_bytes, np.uint8)
 
 
-class Shown:
+class DisplayOutput:
     """Results of a cell: its declared names, and the display of its last expression."""
 
     def __init__(self, values: dict[str, Any], bundle: dict[str, Any]) -> None:

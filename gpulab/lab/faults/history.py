@@ -66,5 +66,5 @@ def who_wrote(array: Any, index: int | tuple[int, ...], fn: Callable[..., Any], 
     if frame is not None:
         names.look(frame)
     array_name = names.array(id(array)) or "array"
-    spelled = ", ".join(str(int(place)) for place in places)
-    return HistoryTable.of(element_history(element, f"{array_name}[{spelled}]", lambda: fn(*args)))
+    index_text = ", ".join(str(int(place)) for place in places)
+    return HistoryTable.of(element_history(element, f"{array_name}[{index_text}]", lambda: fn(*args)))

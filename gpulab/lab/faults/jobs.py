@@ -13,7 +13,7 @@ from io import BytesIO
 from types import CodeType, ModuleType
 from typing import Any
 
-from gpulab.lab.faults.child import Shown
+from gpulab.lab.faults.child import DisplayOutput
 from virtualgpu.errors import GpulabError
 
 MOST_BYTES = 256 << 20
@@ -48,7 +48,7 @@ class Cell:
     names: dict[str, Any]
     gives: tuple[str, ...]
 
-    def __call__(self) -> Shown:
+    def __call__(self) -> DisplayOutput:
         space = {"__name__": "__main__", "__builtins__": builtins, **self.names}
         tree = ast.parse(self.code, self.file)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -61,7 +61,7 @@ class Cell:
         missing = [name for name in self.gives if name not in space]
         if missing:
             raise NameError(f"the cell was to give {', '.join(missing)}, and has not made it")
-        return Shown({name: space[name] for name in self.gives}, bundle)
+        return DisplayOutput({name: space[name] for name in self.gives}, bundle)
 
 
 def _bundle(value: Any) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def packed(job: Call | Cell) -> bytes:
     GpulabError
         If something of it cannot cross, or all of it is too large: each by its name.
     """
-    values = job.names if isinstance(job, Cell) else _named(job)
+    values = job.names if isinstance(job, Cell) else _named_arguments(job)
     sizes = {}
     reasons = {}
     for name, value in values.items():
@@ -120,9 +120,9 @@ def packed(job: Call | Cell) -> bytes:
         except Exception as error:
             reasons[name] = str(error) if isinstance(error, GpulabError) else type(value).__name__
     if reasons:
-        listed = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
+        refusals = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
         raise GpulabError(
-            f"Cannot cross into the sandbox: {listed}. Whatever belongs to this process, such as streams, "
+            f"Cannot cross into the sandbox: {refusals}. Whatever belongs to this process, such as streams, "
             "events, graphs, files and locks, is to be made in there."
         )
     try:
@@ -142,7 +142,7 @@ def packed(job: Call | Cell) -> bytes:
     return whole
 
 
-def _named(job: Call) -> dict[str, Any]:
+def _named_arguments(job: Call) -> dict[str, Any]:
     """Return arguments and globals of a call, by name."""
     function = inspect.unwrap(job.function)
     arguments = {f"argument {number}": value for number, value in enumerate(job.args, 1)}

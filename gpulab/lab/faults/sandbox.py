@@ -106,9 +106,9 @@ def run(
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
     whole = packed(job)
     limits = (limit_s, _PATIENCE * limit_s, memory_bytes)
-    record, outcome = _once(whole, name, returns, blocking, limits)
+    record, outcome = _run_once(whole, name, returns, blocking, limits)
     if record.sticky and record.culprit is None:
-        again = record if blocking else _once(whole, name, False, True, limits)[0]
+        again = record if blocking else _run_once(whole, name, False, True, limits)[0]
         if again.raised is not None:
             record = replace(record, culprit=Culprit(0, again.raised))
     return Sandboxed(record, outcome, returns)
@@ -119,7 +119,7 @@ class Sandboxed(Pictured):
 
     def __init__(self, record: SandboxRun, outcome: dict[str, Any], returns: bool) -> None:
         self.record = record
-        self._found = outcome
+        self._outcome = outcome
         self._returns = returns
 
     @property
@@ -135,7 +135,7 @@ class Sandboxed(Pictured):
     @property
     def figures(self) -> list[bytes]:
         """Return the open Matplotlib figures of the code, as PNG."""
-        return [figure.tobytes() for figure in self._found.get("figures", ())]
+        return [figure.tobytes() for figure in self._outcome.get("figures", ())]
 
     @property
     def result(self) -> Any:
@@ -148,10 +148,10 @@ class Sandboxed(Pictured):
         """
         if not self._returns:
             raise GpulabError("Results come back where they are declared: gl.sandbox(..., returns=True).")
-        pickled = self._found.get("result")
-        if pickled is None:
+        result_bytes = self._outcome.get("result")
+        if result_bytes is None:
             raise GpulabError(f"There is no result. {self!r}")
-        return pickle.loads(pickled.tobytes())
+        return pickle.loads(result_bytes.tobytes())
 
     def _picture(self) -> SandboxTable:
         return SandboxTable.of(self.record)
@@ -163,20 +163,22 @@ class Sandboxed(Pictured):
         if bundle is None:
             return None
         data, more = bundle
-        shown = self._found.get("shown", {})
-        data["text/html"] += shown.get("text/html", shown.get("image/svg+xml", ""))
+        display_data = self._outcome.get("shown", {})
+        data["text/html"] += display_data.get("text/html", display_data.get("image/svg+xml", ""))
         for figure in self.figures:
-            coded = base64.b64encode(figure).decode()
-            data["text/html"] += f'<img alt="a figure from the sandbox" src="data:image/png;base64,{coded}">'
-        if "text/plain" in shown:
-            data["text/plain"] += f"\n{shown['text/plain']}"
+            image_text = base64.b64encode(figure).decode()
+            data["text/html"] += (
+                f'<img alt="a figure from the sandbox" src="data:image/png;base64,{image_text}">'
+            )
+        if "text/plain" in display_data:
+            data["text/plain"] += f"\n{display_data['text/plain']}"
         return data, more
 
     def __repr__(self) -> str:
         return SandboxTable.of(self.record).verdict
 
 
-def _once(
+def _run_once(
     whole: bytes, name: str, returns: bool, blocking: bool, limits: tuple[float, float, int]
 ) -> tuple[SandboxRun, dict[str, Any]]:
     """Run a job once, in the waiting process or a new one, and start the next process."""
@@ -242,7 +244,7 @@ class _Keep:
             if spare[0] == key and _answers(spare[1]):
                 return spare[1]
             spare[1].__exit__()
-        return _started(key)
+        return _started_talk(key)
 
     def prepare(self) -> None:
         """Start the next process, which gets ready in the background."""
@@ -250,7 +252,7 @@ class _Keep:
             return
         with contextlib.suppress(Exception):  # a busy computer starts it when it is needed
             key = _device_key(False)
-            talk = _started(key)
+            talk = _started_talk(key)
             thread = threading.Thread(target=_warmed, args=(talk, key), daemon=True)
             thread.start()
             self._spare = key, talk, thread
@@ -271,7 +273,7 @@ def _warmed(talk: Talk, key: tuple[Any, ...]) -> None:
             talk.ask("", child.warm, key[1])
 
 
-def _started(key: tuple[Any, ...]) -> Talk:
+def _started_talk(key: tuple[Any, ...]) -> Talk:
     device, count, blocking, _ = key
     variables = {"MPLBACKEND": "Agg"} | ({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {})
     talk = Talk(device, MOST_S, _START_S, MEMORY_BYTES, _KEPT_BYTES, variables)

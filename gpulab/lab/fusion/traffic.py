@@ -70,7 +70,7 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     arrays = [argument for argument in args if isinstance(argument, cp.ndarray)]
     single, maps, fused, rows = (Plan(trace, way) for way in ("single", "maps", "reductions", "rows"))
     programs = Program(single), Program(maps), Program(fused)
-    results = [_played(program, arrays) for program in programs]
+    results = [_run_with_traffic(program, arrays) for program in programs]
     steps = {group[0]: step for group, step in zip(single.groups, results[0], strict=True)}
     kernel = {n: index for index, group in enumerate(fused.groups) for n in group}
     expressions = tuple(
@@ -149,16 +149,16 @@ class TrafficReport(Pictured):
 
     def __repr__(self) -> str:
         as_written = self.record.way(AS_WRITTEN)
-        fused = self.record.way(REDUCTION)
-        red = count(len(self.record.edges), "red edge")
+        fused_way = self.record.way(REDUCTION)
+        edge_text = count(len(self.record.edges), "red edge")
         return (
             f"{self.record.function}: {count(as_written.kernels, 'pass', 'passes')} moving "
-            f"{size(as_written.moved_bytes)} as written, {number(fused.kernels)} moving "
-            f"{size(fused.moved_bytes)} fused, {red}."
+            f"{size(as_written.moved_bytes)} as written, {number(fused_way.kernels)} moving "
+            f"{size(fused_way.moved_bytes)} fused, {edge_text}."
         )
 
 
-def _played(program: Program, args: Sequence[Any]) -> list[tuple[tuple[str, ...], int]]:
+def _run_with_traffic(program: Program, args: Sequence[Any]) -> list[tuple[tuple[str, ...], int]]:
     """Run a program; return for each group the names of its kernels and their time in nanoseconds."""
     time_range = session.cupyx().profiler.time_range
     program([array.copy() for array in args])  # compiles
@@ -179,7 +179,7 @@ def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None
     bytes_moved: Sequence[int] = (0, 0)
     if step is not None:
         read_bytes = sum(n.nbytes for n in plan.reads([node.number]))
-        bytes_moved = _counted(plan, node) or (read_bytes, node.nbytes)
+        bytes_moved = _counted_bytes(plan, node) or (read_bytes, node.nbytes)
     return Expression(
         name=node.name,
         kind=node.kind,
@@ -215,7 +215,7 @@ def _kernel(
     )
 
 
-def _counted(plan: Plan, node: Node) -> list[int] | None:
+def _counted_bytes(plan: Plan, node: Node) -> list[int] | None:
     """Return the bytes that a `RawKernel` reads and writes, from sectors that the virtual GPU counts."""
     if not isinstance(node.call, session.cp().RawKernel):
         return None
@@ -248,8 +248,8 @@ def _flop_of_each(node: Node, left: Sequence[int], right: Sequence[int]) -> int:
     """Return the operations per element of a matrix product: a multiplication and an addition per pair."""
     if node.name in ("matmul", "einsum"):  # of many matrices, too
         return 2 * left[-1]
-    summed = math.isqrt(math.prod(left) * math.prod(right) // max(math.prod(node.shape), 1))
-    return 2 * summed if summed > 1 else 1
+    sum_length = math.isqrt(math.prod(left) * math.prod(right) // max(math.prod(node.shape), 1))
+    return 2 * sum_length if sum_length > 1 else 1
 
 
 def _source(program: Program, index: int) -> tuple[str, str]:

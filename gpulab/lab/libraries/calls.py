@@ -105,21 +105,21 @@ def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     backend = session.backend()
     machine = session.virtual_side().machine
     session.cp().cuda.Device().synchronize()
-    before = machine.library_calls
+    previous_calls = machine.library_calls
     machine.library_calls = []
     try:
         with timeline() as line:  # which waits at its end
             fn(*args)
         operations = machine.library_calls
     finally:
-        machine.library_calls = before
+        machine.library_calls = previous_calls
     kernels = [activity.name for activity in line.record.activities if activity.kind == "CONCURRENT_KERNEL"]
     name = getattr(fn, "__name__", type(fn).__name__)
     known_calls = recorded()
     origin = backend.provenance
     if origin.source == "measured":
-        measured = tuple(known_calls.of_real_kernels(Counter(kernels)))
-        return Calls(provenance=origin, function=name, endings=measured, note=line.record.note)
+        measured_calls = tuple(known_calls.of_real_kernels(Counter(kernels)))
+        return Calls(provenance=origin, function=name, endings=measured_calls, note=line.record.note)
     note = f"Operations are those that the {origin.device} ran, without any of these libraries."
     endings = tuple(known_calls.of_virtual_kernels(kernels, operations))
     return Calls(provenance=known_calls.provenance, function=name, endings=endings, note=note)

@@ -89,7 +89,7 @@ def tune(
     >>> tuned = gl.tune({"at once": lambda x: x.sum(), "by rows": lambda x: x.sum(axis=1).sum()})
     >>> tuned(cp.ones((512, 512), cp.float32))
     """
-    ways = candidates if isinstance(candidates, Mapping) else _named(candidates)
+    ways = candidates if isinstance(candidates, Mapping) else _ways_by_name(candidates)
     if not ways or not all(map(callable, ways.values())):
         raise TypeError("gl.tune takes functions: gl.tune({'name': function, ...}).")
     if repeats < 1 or max_ms <= 0 or warmup < 0:
@@ -130,7 +130,7 @@ class Tuner(Pictured):
 
     def _tuned(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
         expected = _results(self._reference, args)
-        candidates = [self._tried(name, way, args, expected) for name, way in self._ways.items()]
+        candidates = [self._candidate(name, way, args, expected) for name, way in self._ways.items()]
         right = [candidate for candidate in candidates if candidate.times_ns]
         if not right:
             raise GpulabError(
@@ -151,16 +151,16 @@ class Tuner(Pictured):
             note=note,
         )
 
-    def _tried(self, name: str, way: Way, args: tuple[Any, ...], expected: list[Any]) -> Candidate:
+    def _candidate(self, name: str, way: Way, args: tuple[Any, ...], expected: list[Any]) -> Candidate:
         """Check the result of a candidate, and time it if the result is right."""
         try:
             results = _results(way, args)
         except Exception as error:  # whatever a candidate does, the others are tried
             return Candidate(name=name, why=f"refused: {type(error).__name__}: {error}")
-        failure = self._wrong(results, expected)
+        failure = self._error_text(results, expected)
         return Candidate(name=name, why=failure, times_ns=() if failure else self._timed(way, copied(args)))
 
-    def _wrong(self, results: list[Any], expected: list[Any]) -> str:
+    def _error_text(self, results: list[Any], expected: list[Any]) -> str:
         """Return how a result differs from the expected one; empty if it does not."""
         if self._check is not None:
             both = [arrays[0] if len(arrays) == 1 else tuple(arrays) for arrays in (results, expected)]
@@ -286,7 +286,7 @@ def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
     return [result.copy() for result in results]
 
 
-def _named(ways: Iterable[Way]) -> dict[str, Way]:
+def _ways_by_name(ways: Iterable[Way]) -> dict[str, Way]:
     """Return functions by name; a second function of a name gets a number."""
     result: dict[str, Way] = {}
     for way in ways:

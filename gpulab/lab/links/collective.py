@@ -88,14 +88,14 @@ def collective(
     >>> gl.collective("all-reduce", algorithm="ring", gpus=8)
     >>> gl.collective("broadcast", algorithm=lambda n: [[(0, r, 0, "copy")] for r in range(1, n)])
     """
-    checked = check_operation(operation)
+    checked_operation = check_operation(operation)
     real_gpus = 0 if links is not None else _real_gpus()
     gpus = (real_gpus if real_gpus > 1 else 8) if gpus is None else gpus
     if type(gpus) is not int or not 2 <= gpus <= MAX_VIRTUAL_DEVICES:
         raise ValueError(f"`gpus` is a whole number from 2 to {MAX_VIRTUAL_DEVICES}, not {gpus!r}.")
     library = algorithm == nccl.NAME
-    name, steps = schedule_of(checked, "ring" if library else algorithm, gpus)
-    least = gpus if checked in ("all-gather", "reduce-scatter") else 1
+    name, steps = schedule_of(checked_operation, "ring" if library else algorithm, gpus)
+    least = gpus if checked_operation in ("all-gather", "reduce-scatter") else 1
     try:
         elements = int(size_bytes) // 4
     except (TypeError, ValueError, OverflowError):
@@ -114,14 +114,14 @@ def collective(
             f"{count(real_gpus, 'real GPU')} here: take fewer, or "
             f'gl.use_device("virtual:H200", count={gpus}), where its times are modelled.'
         )
-    elements -= elements % gpus if library and checked in ("all-gather", "reduce-scatter") else 0
+    elements -= elements % gpus if library and checked_operation in ("all-gather", "reduce-scatter") else 0
     bounds = bounds_of(elements, steps, least)
     side: Any
     with _gpus(gpus, real_gpus, links) as side:
         if library:
-            record = _by_library(side, checked, gpus, bounds, steps)
+            record = _by_library(side, checked_operation, gpus, bounds, steps)
         else:
-            record = by_schedule(side, checked, name, gpus, bounds, steps)
+            record = by_schedule(side, checked_operation, name, gpus, bounds, steps)
     if side is not None and real_gpus:
         origin = replace(record.provenance, detail=f"this computer has {real_gpus} of {gpus} GPUs")
         record = replace(record, provenance=origin)
@@ -173,7 +173,7 @@ def by_schedule(
         with suppress(cp.cuda.runtime.CUDARuntimeError):  # a driver that cannot capture such copies
             graph_ns = rounds(run.as_graph(steps, run.slices))
     crossings: list[Crossing] = []
-    timed = []
+    times = []
     step_begins = []
     for step in steps:
         step_begins.append(len(crossings))
@@ -181,11 +181,11 @@ def by_schedule(
             begin = time.perf_counter_ns()
             run.give(step)
             run.wait()
-            timed.append(CollectiveStep(tuple(step), time.perf_counter_ns() - begin))
+            times.append(CollectiveStep(tuple(step), time.perf_counter_ns() - begin))
             crossings += crossings_of(step, bounds, run.joined, "Memcpy PtoP")
         else:
             modelled, passed = _modelled(side, run, step)
-            timed.append(modelled)
+            times.append(modelled)
             crossings += passed
     right = tuple(map(all, zip(*verdicts, run.right(operation), strict=True)))
     return Collective.of(
@@ -195,7 +195,7 @@ def by_schedule(
         right,
         operation=operation,
         algorithm=name,
-        steps=tuple(timed),
+        steps=tuple(times),
         begins=tuple(step_begins),
         in_one_go_ns=graph_ns,
         from_host_ns=from_host_ns,

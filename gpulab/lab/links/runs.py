@@ -127,7 +127,7 @@ class Run:
         messages_to_send = messages(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
         for slice_index in range(slices):
             used_boxes: defaultdict[tuple[int, int], int] = defaultdict(int)
-            landed = []
+            arrivals = []
             for move, end in messages_to_send:
                 chunks = range(move.chunk, end)
                 first = self.bounds[move.chunk]
@@ -144,10 +144,10 @@ class Run:
                 )
                 self._do(move.source, 0, source_array, target_array, partial(self._copy, move, part, box))
                 if box != ARRAY:
-                    landed.append(
+                    arrivals.append(
                         (move.target, 1, target_array, own_array, partial(self._take_in, move, part, box))
                     )
-            for arrival in landed:
+            for arrival in arrivals:
                 self._do(*arrival)
 
     def _do(
@@ -155,10 +155,10 @@ class Run:
     ) -> None:
         """Submit work to a stream of a GPU, after all work that it depends on."""
         stream = self._streams[gpu][array_index]
-        before = [self._written[place] for place in (*reads, *writes) if place in self._written]
-        before += [done for place in writes for done in self._read.pop(place, ())]
+        predecessors = [self._written[place] for place in (*reads, *writes) if place in self._written]
+        predecessors += [done for place in writes for done in self._read.pop(place, ())]
         with self.cp.cuda.Device(gpu), stream:
-            for other, event in before:
+            for other, event in predecessors:
                 if other is not stream:
                     stream.wait_event(event)
             work(stream)

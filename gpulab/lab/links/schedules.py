@@ -58,18 +58,18 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
             f"A schedule is a list of steps, each a list of (source, target, chunk, 'add' or 'copy'), not "
             f"{steps!r}."
         )
-    checked: Steps = []
+    checked_steps: Steps = []
     moves = chunks = 0
     for number, step in enumerate(steps, 1):
-        checked.append(_own_step(number, step, gpus, MOST_MOVES - moves))
-        moves += len(checked[-1])
-        chunks = max(chunks, 1 + max((move.chunk for move in checked[-1]), default=0))
+        checked_steps.append(_own_step(number, step, gpus, MOST_MOVES - moves))
+        moves += len(checked_steps[-1])
+        chunks = max(chunks, 1 + max((move.chunk for move in checked_steps[-1]), default=0))
         if number > MOST_STEPS or number * gpus * chunks > MOST_CELLS:
             raise ValueError(
                 f"Step {number}: a schedule has at most {MOST_STEPS:,} steps, and steps times GPUs times "
                 f"chunks are at most {MOST_CELLS:,}. Take fewer steps or chunks."
             )
-    return name, checked
+    return name, checked_steps
 
 
 def bounds_of(elements: int, steps: Steps, least: int = 1) -> list[int]:

@@ -134,8 +134,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         >>> a.at(-1).used_bytes
         0
         """
-        last = self.history.last_step
-        return steps.at(self.history, step if step >= 0 else last + 1 + step)
+        last_step = self.history.last_step
+        return steps.at(self.history, step if step >= 0 else last_step + 1 + step)
 
     def fragmentation(self, step: int = -1) -> memory.Fragmentation:
         """Return numbers about free memory, in total and per stream, and the request that fails; see `at`."""
@@ -246,12 +246,12 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
             raise GpulabError(f"{len(requests):,} requests are too many to step two allocators through.")
         model = _model(other, record, settings, record.capacity_bytes or self._room_bytes())
         # Each request is a moment of its own, so that events tell which request made them.
-        timed = [replace(request, time_ns=time_ns) for time_ns, request in enumerate(requests, 1)]
-        replayed_trace = replay(timed, model, record.stacks)
-        limited = replace(replayed_trace.first, limit_bytes=record.first.limit_bytes)
+        timed_requests = [replace(request, time_ns=time_ns) for time_ns, request in enumerate(requests, 1)]
+        replayed_trace = replay(timed_requests, model, record.stacks)
+        limited_map = replace(replayed_trace.first, limit_bytes=record.first.limit_bytes)
         # Of a device that is not known, the model's is not told, either.
         return replace(
-            replayed_trace, first=limited, texts=record.texts, capacity_bytes=record.capacity_bytes
+            replayed_trace, first=limited_map, texts=record.texts, capacity_bytes=record.capacity_bytes
         )
 
     def _room_bytes(self) -> int:
@@ -328,7 +328,7 @@ def _after(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) ->
     counts = np.searchsorted(record.events.time_ns, times, side="right")
     # What was there before the first event was never seen to be asked for; see `requests_of`.
     requests_of_state = {"used": 1, "waiting": 3}
-    before = sum(requests_of_state.get(b.state, 0) for s in record.first.segments for b in s.blocks)
-    counts[: before + 1 + bool(record.first.limit_bytes)] = 0
+    initial_bytes = sum(requests_of_state.get(b.state, 0) for s in record.first.segments for b in s.blocks)
+    counts[: initial_bytes + 1 + bool(record.first.limit_bytes)] = 0
     counts[-1] = len(record.events)
     return np.maximum.accumulate(counts)

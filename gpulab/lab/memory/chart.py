@@ -60,10 +60,10 @@ class MemoryRecording(
 
     def __init__(self, rate_hz: float) -> None:
         super().__init__(rate_hz)
-        self._held: list[Any] = []  # what the chart's button has allocated
+        self._held_arrays: list[Any] = []  # what the chart's button has allocated
 
     def _recorder_of_now(self) -> MemoryRecorder:
-        self._here = session.here()
+        self._session_context = session.here()
         return MemoryRecorder(self._rate_hz)
 
     @property
@@ -74,7 +74,7 @@ class MemoryRecording(
     def stop(self) -> None:
         """End the recording; the chart stays. What its button has allocated is freed."""
         if self._is_going:
-            self._held.clear()
+            self._held_arrays.clear()
         super().stop()
 
     def _show_state(self) -> None:
@@ -93,21 +93,21 @@ class MemoryRecording(
         elif action == "resume":
             self.resume()
         else:
-            with self._here(), self._recorder.seen.in_this_thread():
+            with self._session_context(), self._recorder.seen.in_this_thread():
                 return self._change(action, size)
         return ""
 
     def _change(self, action: str, size: str) -> str:
         cp = session.cp()
         if action == "allocate":
-            self._held.append(cp.cuda.alloc(parse_size(size)))
+            self._held_arrays.append(cp.cuda.alloc(parse_size(size)))
             return f"Allocated {size}."
         if action == "free":
-            if not self._held:
+            if not self._held_arrays:
                 return "Nothing allocated by this button; del frees an array of yours."
-            freed = self._held.pop()
-            size_bytes = freed.mem.size
-            del freed
+            array = self._held_arrays.pop()
+            size_bytes = array.mem.size
+            del array
             return f"Freed {size_bytes:,} B; the pool keeps it."
         if action == "empty":
             current_pool().free_all_blocks()

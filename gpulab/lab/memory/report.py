@@ -123,37 +123,37 @@ class _Run:
     def report(self, failure: str = "") -> MemoryReportTable:
         """Stop recording, and return the report."""
         self.end()
-        before = self._before.used_bytes or 0
+        initial_bytes = self._before.used_bytes or 0
         events = self.seen.events(device=self._device)
         lost_events = len(self.seen) - len(self.seen.events())
         steps = events.size_bytes * (
             (events.actions == ALLOC).astype(int) - (events.actions == FREE_COMPLETED)
         )
-        used = np.concatenate(([before], before + np.cumsum(steps)))
+        used_bytes = np.concatenate(([initial_bytes], initial_bytes + np.cumsum(steps)))
         failures = np.flatnonzero(events.actions == OOM)
-        events_before = int(used.argmax())  # the number of events that had happened
+        events_before = int(used_bytes.argmax())  # the number of events that had happened
         if failure:
-            events_before = int(failures[-1]) + 1 if len(failures) else len(used) - 1
+            events_before = int(failures[-1]) + 1 if len(failures) else len(used_bytes) - 1
         source, stack = self._place(int(events.stacks[events_before - 1]) if events_before else -1)
-        failed = FailedRequest(0, None, failure) if failure else None
+        failed_request = FailedRequest(0, None, failure) if failure else None
         if failure and len(failures):
-            failed = FailedRequest(int(events.size_bytes[events_before - 1]), source, failure)
-        peak = int(used[events_before]) + (failed.size_bytes if failed else 0)
+            failed_request = FailedRequest(int(events.size_bytes[events_before - 1]), source, failure)
+        peak = int(used_bytes[events_before]) + (failed_request.size_bytes if failed_request else 0)
         record = MemoryReport(
             provenance=self._backend.provenance,
             device_id=self._device,
             name=self.name,
-            before_bytes=before,
+            before_bytes=initial_bytes,
             peak_bytes=peak,
             peak_reserved_bytes=self.seen.most_reserved,
             after_bytes=(self._after.used_bytes if self._after else None) or 0,
             source=source,
             stack=stack,
-            alive=self._alive(events, events_before, "at the failure" if failed else None),
+            alive=self._alive(events, events_before, "at the failure" if failed_request else None),
             allocations=int(np.count_nonzero(events.actions == ALLOC)),
             frees=int(np.count_nonzero(events.actions == FREE_COMPLETED)),
-            rooms=self._rooms(before, peak - before),
-            failed=failed,
+            rooms=self._rooms(initial_bytes, peak - initial_bytes),
+            failed=failed_request,
             note=" ".join(
                 filter(
                     None,
@@ -219,27 +219,31 @@ class _Run:
         unnamed_bytes = (self._before.used_bytes or 0) - sum(
             row[2] for row in rows[:event_count] if row[0] == FREE_COMPLETED and row[1] in freed_addresses
         )
-        before = partial(AliveBlocks, source=None, stack=(), stay="before the call")
+        initial_blocks = partial(AliveBlocks, source=None, stack=(), stay="before the call")
         for arrays, size, requested in self._arrays.older(
             {row[1] for row in rows if row[0] == ALLOC} | freed_addresses
         ):
             if size <= unnamed_bytes:
                 groups_of_blocks.append(
-                    before(arrays=arrays, blocks=1, size_bytes=size, requested_bytes=requested)
+                    initial_blocks(arrays=arrays, blocks=1, size_bytes=size, requested_bytes=requested)
                 )
                 unnamed_bytes -= size
         if unnamed_bytes > 0:
-            groups_of_blocks.append(before(arrays="", blocks=0, size_bytes=unnamed_bytes, requested_bytes=0))
+            groups_of_blocks.append(
+                initial_blocks(arrays="", blocks=0, size_bytes=unnamed_bytes, requested_bytes=0)
+            )
         return tuple(sorted(groups_of_blocks, key=lambda group: -group.size_bytes))
 
-    def _rooms(self, before: int, needed_bytes: int) -> tuple[Room, ...]:
+    def _rooms(self, initial_bytes: int, needed_bytes: int) -> tuple[Room, ...]:
         info = self._backend.device_info()
         reading = self._before
-        free = info.memory_bytes - (reading.device_bytes or 0) + (reading.reserved_bytes or 0) - before
-        room = min(free, reading.limit_bytes - before) if reading.limit_bytes else free
+        free = info.memory_bytes - (reading.device_bytes or 0) + (reading.reserved_bytes or 0) - initial_bytes
+        room = min(free, reading.limit_bytes - initial_bytes) if reading.limit_bytes else free
         rooms = [(self._backend.provenance, info.memory_bytes, room)]
         for other in session.table():
-            rooms.append((other.provenance, other.memory_bytes, other.memory_bytes - DRIVER_BYTES - before))
+            rooms.append(
+                (other.provenance, other.memory_bytes, other.memory_bytes - DRIVER_BYTES - initial_bytes)
+            )
         return tuple(Room(*room, room[-1] / needed_bytes if needed_bytes else None) for room in rooms)
 
 
@@ -251,25 +255,25 @@ class _Arrays:
     """
 
     def __init__(self, recorder: AllocationRecorder) -> None:
-        self._seen = recorder
+        self._recorder = recorder
         self._ndarray = session.cp().ndarray
         self._names = session.program_names()
-        self._began = time.perf_counter()
-        self._spent = 0.0
-        self._looked_at = 0
+        self._start_s = time.perf_counter()
+        self._spent_s = 0.0
+        self._last_held_bytes = 0
         # By address: when, what, bytes of the block and of the array.
-        self._found: dict[int, list[tuple[int, str, int, int]]] = {}
+        self._names_by_address: dict[int, list[tuple[int, str, int, int]]] = {}
 
     def at_event(self) -> None:
         """Look for arrays before an allocation or a free, if there is a new peak."""
-        recorder = self._seen
+        recorder = self._recorder
         if recorder.held * NEAR < recorder.most_held or not recorder.held:
             return
-        allowed = LOOK_S + LOOK_PART * (time.perf_counter() - self._began)
-        higher = recorder.held > NEAR * self._looked_at
-        if higher or self._spent <= allowed:
-            self._looked_at = max(recorder.held, self._looked_at)
-            self.look(self._spent <= allowed)
+        allowed_s = LOOK_S + LOOK_PART * (time.perf_counter() - self._start_s)
+        higher = recorder.held > NEAR * self._last_held_bytes
+        if higher or self._spent_s <= allowed_s:
+            self._last_held_bytes = max(recorder.held, self._last_held_bytes)
+            self.look(self._spent_s <= allowed_s)
 
     def look(self, everywhere: bool = False) -> None:
         """Record the addresses of recently made arrays, or of all arrays."""
@@ -285,13 +289,15 @@ class _Arrays:
                 continue  # one that is being made, a view, or one of another device
             text = f"{thing.dtype} {tuple(thing.shape)}"
             sighting = now_ns, f"{name}: {text}" if name else text, int(memory.size), int(thing.nbytes)
-            self._found.setdefault(int(memory.ptr), []).append(sighting)
-        self._spent += time.perf_counter() - start_s
+            self._names_by_address.setdefault(int(memory.ptr), []).append(sighting)
+        self._spent_s += time.perf_counter() - start_s
 
     def at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
         """Return the arrays in a block between two times; empty if they are not known."""
         sightings = [
-            sighting for sighting in self._found.get(address, ()) if allocated_ns <= sighting[0] <= freed_ns
+            sighting
+            for sighting in self._names_by_address.get(address, ())
+            if allocated_ns <= sighting[0] <= freed_ns
         ]
         return _named_one(sightings)[1] if sightings else ""
 
@@ -299,7 +305,7 @@ class _Arrays:
         """Return the arrays of other blocks, with bytes of the block and of the array; named ones first."""
         names = [
             _named_one(entry)[1:]
-            for address, entry in self._found.items()
+            for address, entry in self._names_by_address.items()
             if address and address not in excluded
         ]
         return sorted(names, key=lambda entry: (-entry[1], ": " not in entry[0]))

@@ -129,9 +129,10 @@ class NoSensors:
 
     def record(self) -> LoadSamples:
         """The recorded session."""
-        shipped = recorded_session()
+        shipped_session = recorded_session()
         return replace(
-            shipped, note=f"{self._why} Shown is what a real GPU was recorded doing, not this program."
+            shipped_session,
+            note=f"{self._why} Shown is what a real GPU was recorded doing, not this program.",
         )
 
 

@@ -112,14 +112,14 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
         super().__init__(record)
         self.name = record.name if record is not None else "block"
         self._by_shape = record_shapes
-        self._seen: _Recorder | None = None
+        self._active_recorder: _Recorder | None = None
 
     @property
     def timeline(self) -> TimelineReport:
         """The timeline of the operations."""
-        if self._seen is None or self._seen.timeline is None:
+        if self._active_recorder is None or self._active_recorder.timeline is None:
             raise GpulabError("This profile has no timeline: it is there when the block has ended.")
-        return TimelineReport(self._seen.timeline)
+        return TimelineReport(self._active_recorder.timeline)
 
     beside = old_method("beside", "compare")
 
@@ -136,8 +136,8 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
         return ProfileComparison(self.record, record)
 
     def _recorder_of_now(self) -> _Recorder:
-        self._seen = _Recorder(self)
-        return self._seen
+        self._active_recorder = _Recorder(self)
+        return self._active_recorder
 
     def _make_picture(self) -> ProfileTable:
         return ProfileTable.of(self.record)
@@ -180,13 +180,13 @@ class _Recorder:
     def stop(self) -> Profile:
         self._memory.stop()
         self.timeline = self._recorder.stop()
-        before = self._before
-        peak = None if before is None else before + self._memory.most_held
+        initial_bytes = self._before
+        peak = None if initial_bytes is None else initial_bytes + self._memory.most_held
         return add_up(
             self.timeline,
             self.name,
             self._occupancy,
             by_shape=self.by_shape,
-            before_bytes=before,
+            before_bytes=initial_bytes,
             peak_bytes=peak,
         )

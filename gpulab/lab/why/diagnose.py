@@ -59,12 +59,12 @@ def diagnose(
     >>> gl.diagnose(kernel, 4, 256, (x, y, n), baseline=slow).main
     """
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    before = None
+    baseline_launch = None
     if baseline is not None:
         with starting(launch_of("`baseline`", baseline)) as first:
-            before = session.observe(first, Costs(caches)).record
+            baseline_launch = session.observe(first, Costs(caches)).record
     placement, costs = session.observe(launch, Blocks(), Costs(caches))
     trace = placement.record
     measured_ns = float(trace.span_ns) if trace.provenance.source == "measured" else 0.0
     table = DiagnosisTable.of(costs.record, code=launch.source.code, note=costs.note)
-    return replace(table, measured_ns=measured_ns, baseline=before)
+    return replace(table, measured_ns=measured_ns, baseline=baseline_launch)

@@ -56,10 +56,10 @@ def roofline(
         raise ValueError("Pass at least one launch: gl.roofline((kernel, grid, block, args)).")
     if isinstance(names, str) or (names and len(names) != len(launches)):
         raise ValueError(f"`names` are as many as launches, {len(launches)}: {names!r}.")
-    checked = [launch_of(f"Launch {number}", launch) for number, launch in enumerate(launches, 1)]
+    checked_launches = [launch_of(f"Launch {number}", launch) for number, launch in enumerate(launches, 1)]
     points: list[RooflinePoint] = []
     notes: list[str] = []
-    for launch, name in zip(checked, names or _names(checked), strict=True):
+    for launch, name in zip(checked_launches, names or _names(checked_launches), strict=True):
         with starting(launch) as ready:
             point, note = _point(ready, name, caches)
         points.append(point)
@@ -77,19 +77,19 @@ def _names(launches: Sequence[Launch | session.KeptLaunch]) -> list[str]:
         for launch in launches
     ]
     total = Counter(names)
-    used = Counter[str]()
-    numbered = []
+    use_counts = Counter[str]()
+    numbered_names = []
     for name in names:
-        used[name] += 1
-        numbered.append(f"{name} {used[name]}" if total[name] > 1 else name)
-    return numbered
+        use_counts[name] += 1
+        numbered_names.append(f"{name} {use_counts[name]}" if total[name] > 1 else name)
+    return numbered_names
 
 
 def _point(launch: Launch, name: str, caches: Literal["cold", "warm"]) -> tuple[RooflinePoint, str]:
     """Run a launch; return its point in the chart, and where its counts come from."""
     placement, counters = session.observe(launch, Blocks(), Counters(caches))
     trace = placement.record
-    predicted = placement.counterpart() if placement.counterpart is not None else None
-    modelled_ns = predicted.span_ns if predicted is not None else None
+    predicted_trace = placement.counterpart() if placement.counterpart is not None else None
+    modelled_ns = predicted_trace.span_ns if predicted_trace is not None else None
     point = RooflinePoint.of(name, counters.record, trace.provenance, trace.span_ns, modelled_ns)
     return point, counters.note

@@ -46,12 +46,14 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
         if "shared_bytes" in options:
             warn("'shared_bytes' of a launch", "'shared_mem'")
             options["shared_mem"] = options.pop("shared_bytes")
-        unknown = [str(name) for name in options if name not in _NAMES]
+        unknown_names = [str(name) for name in options if name not in _NAMES]
         missing = [name for name in _REQUIRED if name not in options]
         if missing:
             raise TypeError(f"{label} has no {missing[0]!r}: its names are {', '.join(_NAMES)}.")
-        if unknown:
-            raise TypeError(f"{label} has an unknown name {unknown[0]!r}: its names are {', '.join(_NAMES)}.")
+        if unknown_names:
+            raise TypeError(
+                f"{label} has an unknown name {unknown_names[0]!r}: its names are {', '.join(_NAMES)}."
+            )
         return Launch.of(**options)
     if not isinstance(description, tuple | list):
         raise TypeError(f"{label} is a launch, not {type(description).__name__}: {_WRITE}.")

@@ -115,8 +115,8 @@ class Cupti:
             self._ready.append(buffer)
         if not self._registered:
             # CUPTI would fill buffers with zeros in the thread that launches.
-            zeroed = c_uint8(1)
-            self._library.cuptiActivitySetAttribute(_ZEROED_BUFFERS, byref(c_size_t(1)), byref(zeroed))
+            zero_flag = c_uint8(1)
+            self._library.cuptiActivitySetAttribute(_ZEROED_BUFFERS, byref(c_size_t(1)), byref(zero_flag))
             self.call("cuptiActivityRegisterCallbacks", *self._callbacks)
             self.call("cuptiSetThreadIdType", _SYSTEM_THREADS)
             self._registered = True

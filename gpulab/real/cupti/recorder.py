@@ -116,10 +116,10 @@ class CuptiRecorder:
         """Return the difference of CUPTI's clock and `time.time_ns`: the closest of some readings."""
         readings = []
         for _ in range(16):
-            before = time.time_ns()
+            start_ns = time.time_ns()
             cupti_ns = self._cupti.timestamp()
-            after = time.time_ns()
-            readings.append((after - before, cupti_ns - (before + after) // 2))
+            end_ns = time.time_ns()
+            readings.append((end_ns - start_ns, cupti_ns - (start_ns + end_ns) // 2))
         return min(readings)[1]
 
     def _seen(self, streams: dict[int, StreamInfo]) -> HostInfo:
@@ -134,12 +134,12 @@ class CuptiRecorder:
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
     """Disable the garbage collector, which would double the time for hundreds of thousands of records."""
-    enabled = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if enabled:
+        if was_enabled:
             gc.enable()
 
 

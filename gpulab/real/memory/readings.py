@@ -20,11 +20,11 @@ def reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[], Me
             pool = _pool()
             free, total = cupy.cuda.runtime.memGetInfo()
             return MemoryReading(
-                used_bytes=_asked(pool, "used_bytes"),
-                reserved_bytes=_asked(pool, "total_bytes"),
-                limit_bytes=_asked(pool, "get_limit"),
+                used_bytes=_pool_value(pool, "used_bytes"),
+                reserved_bytes=_pool_value(pool, "total_bytes"),
+                limit_bytes=_pool_value(pool, "get_limit"),
                 device_bytes=int(total - free),
-                others_bytes=_others(nvml),
+                others_bytes=_other_bytes(nvml),
             )
 
     return read
@@ -36,14 +36,14 @@ def _pool() -> Any:
     return pool if hasattr(pool, "total_bytes") else cupy.get_default_memory_pool()
 
 
-def _asked(pool: Any, method: str) -> int | None:
+def _pool_value(pool: Any, method: str) -> int | None:
     try:
         return int(getattr(pool, method)())
     except (AttributeError, RuntimeError):  # `MemoryAsyncPool` cannot say everything
         return None
 
 
-def _others(nvml: NvmlDevice | None) -> int | None:
+def _other_bytes(nvml: NvmlDevice | None) -> int | None:
     """Return the bytes of other processes; None if NVML cannot distinguish processes, as in containers."""
     running = nvml.ask("nvmlDeviceGetComputeRunningProcesses") if nvml else None
     if running is None or not any(process.pid == os.getpid() for process in running):

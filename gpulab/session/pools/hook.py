@@ -75,12 +75,12 @@ class AllocationRecorder:
         self._rows = array("q")  # the events' columns, row after row
         self._dropped = 0  # events
         self._lock = threading.RLock()
-        self._live: dict[tuple[int, int], tuple[int, int]] = {}  # (device, address): requested, stream
+        self._live_blocks: dict[tuple[int, int], tuple[int, int]] = {}  # (device, address): requested, stream
         self._lines = current.program_lines()
         self._kinds: dict[int, int] = {}  # by the id of a code object, see _kind
         self._codes: list[CodeType] = []  # those, kept alive
         self._numbers: dict[tuple[int, ...], int] = {}  # by code and place in it
-        self._known: dict[Stack, int] = {}  # by lines
+        self._stack_numbers: dict[Stack, int] = {}  # by lines
         self.stacks: list[Stack] = []
         self.sources: list[SourceLine] = []
         self.missed = self.failed = 0
@@ -157,10 +157,10 @@ class AllocationRecorder:
             self._add((OOM, free, size, requested, stream, now_ns, stack, device))
             return
         place = device, address
-        if place in self._live:
+        if place in self._live_blocks:
             self.missed += 1
             self._free(device, address, size, now_ns, -1)
-        self._live[place] = requested, stream
+        self._live_blocks[place] = requested, stream
         if device == self._device:
             self.held += size
             self.most_held = max(self.held, self.most_held)
@@ -176,12 +176,12 @@ class AllocationRecorder:
         self._add((SEGMENT_ALLOC, address, size, 0, stream, now_ns, stack, device))
 
     def _free(self, device: int, address: int, size: int, time_ns: int, stack: int) -> None:
-        requested, stream = self._live.pop((device, address), (0, 0))
+        requested_bytes, stream = self._live_blocks.pop((device, address), (0, 0))
         if device == self._device:
             self.held -= size
         self._add(
-            (FREE_REQUESTED, address, size, requested, stream, time_ns, stack, device),
-            (FREE_COMPLETED, address, size, requested, stream, time_ns, stack, device),
+            (FREE_REQUESTED, address, size, requested_bytes, stream, time_ns, stack, device),
+            (FREE_COMPLETED, address, size, requested_bytes, stream, time_ns, stack, device),
         )
 
     def _add(self, *rows: Row) -> None:
@@ -244,7 +244,7 @@ class AllocationRecorder:
             for source, frame in zip(sources, frames, strict=True)
         )
         with self._lock:
-            number = self._known.setdefault(stack, len(self.stacks))
+            number = self._stack_numbers.setdefault(stack, len(self.stacks))
             if number == len(self.stacks):
                 self.sources.append(sources[0])
                 self.stacks.append(stack)
@@ -271,12 +271,12 @@ class AllocationRecorder:
         following = first + len(table)
         if device is not None:
             table = table[table[:, 7] == device]
-        action, address, size, requested, stream, time_ns, stack = table.T[:7].copy()
+        action, address, size, requested_bytes, stream, time_ns, stack = table.T[:7].copy()
         events = AllocatorEvents(
             actions=action.astype(np.uint8),
             addresses=address,
             size_bytes=size,
-            requested_bytes=requested,
+            requested_bytes=requested_bytes,
             streams=stream,
             time_ns=time_ns,
             stacks=stack.astype(np.int32),

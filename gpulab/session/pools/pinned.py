@@ -26,9 +26,9 @@ class PinnedRecorder:
         self._cp = current.cp()
         provenance = current.backend().provenance
         detail = f"CuPy's pinned memory for {provenance.device}"
-        measured = provenance.source == "measured"
+        is_measured = provenance.source == "measured"
         self._provenance = (
-            replace(provenance, device="this computer", detail=detail) if measured else provenance
+            replace(provenance, device="this computer", detail=detail) if is_measured else provenance
         )
         self._log = EventLog()
         # What waits for a buffer's end must not keep this object, and with it the pool, alive.

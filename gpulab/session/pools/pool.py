@@ -73,18 +73,20 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
                 requested_bytes=0,
                 label=label,
             )
-    mapped = tuple(
+    mapped_ranges = tuple(
         Segment(address, block.size_bytes, 0, (named(block),)) for address, block in sorted(blocks.items())
     )
-    unknown = total - sum(block.size_bytes for block in blocks.values())
+    unknown_bytes = total - sum(block.size_bytes for block in blocks.values())
     note = ""
     if total:
-        unknown_text = f", and {count(unknown, 'byte')} of it are not shown" if unknown > 0 else ""
+        unknown_text = (
+            f", and {count(unknown_bytes, 'byte')} of it are not shown" if unknown_bytes > 0 else ""
+        )
         note = (
             "CuPy's pool does not tell its segments: what it held before is shown as blocks of the arrays "
             f"that lived then{unknown_text}."
         )
-    return BlockMap(provenance(), device, 0, int(pool.get_limit()), mapped), note
+    return BlockMap(provenance(), device, 0, int(pool.get_limit()), mapped_ranges), note
 
 
 class PoolRecorder(AllocationRecorder):
@@ -109,11 +111,11 @@ class PoolRecorder(AllocationRecorder):
         # The limit that refused something, or else the last one that there was.
         limit = self._refused_at or int(self.pool.get_limit()) or self.first.limit_bytes
         first = replace(self.first, limit_bytes=limit)
-        events, unnamed = released.name_released_segments(first, self.events(device=self.device))
+        events, unnamed_bytes = released.name_released_segments(first, self.events(device=self.device))
         notes = [self.unknown, self.note]
-        if unnamed:
+        if unnamed_bytes:
             notes.append(
-                f"{count(unnamed, 'byte')} that went back to the device are still shown: "
+                f"{count(unnamed_bytes, 'byte')} that went back to the device are still shown: "
                 "it is not known which."
             )
         return AllocatorTrace(

@@ -94,14 +94,14 @@ class _Readings:
         self, read: Callable[[], MemoryReading], recorder: AllocationRecorder, capacity_bytes: int
     ) -> None:
         self._read = read
-        self._seen = recorder
+        self._recorder = recorder
         self._capacity_bytes = capacity_bytes
         self._reserved: int | None = None
         self._base: int | None = None  # what was used when `seen` had seen nothing
 
     def __call__(self) -> Row:
-        recorder = self._seen
-        before = len(recorder)
+        recorder = self._recorder
+        event_count = len(recorder)
         highest = recorder.most_held
         recorder.most_held = recorder.held
         reading = self._read()
@@ -111,7 +111,7 @@ class _Readings:
         if reading.reserved_bytes is None or reading.reserved_bytes <= self._capacity_bytes:
             self._reserved = reading.reserved_bytes
         if reading.used_bytes is not None:
-            if self._base is None or before == len(recorder):
+            if self._base is None or event_count == len(recorder):
                 self._base = reading.used_bytes - recorder.held
             peak = max(reading.used_bytes, self._base + highest)
         return (

@@ -18,7 +18,7 @@ from virtualgpu.cp._elementwise.reduction import ReductionKernel
 from virtualgpu.cp._elementwise.traced import Argument, NotOneLoop, Reduction, Trace, Traced
 from virtualgpu.cuda_errors import CompileException
 
-_ACCEPTED = (ndarray, np.ndarray, np.generic, int, float, complex, type(None))
+_ACCEPTED_TYPES = (ndarray, np.ndarray, np.generic, int, float, complex, type(None))
 
 
 class Fused:
@@ -47,7 +47,7 @@ class Fused:
             )
         if any(isinstance(a, Traced) for a in args) or not any(isinstance(a, ndarray) for a in args):
             return self.func(*args)
-        if not all(isinstance(a, _ACCEPTED) for a in args):
+        if not all(isinstance(a, _ACCEPTED_TYPES) for a in args):
             types = ", ".join(repr(type(a)) for a in args)
             raise TypeError(
                 f"Invalid argument type for {self.name!r}: ({types}). Pass device arrays and numbers."

@@ -148,7 +148,7 @@ def _dot_attributes(number: int, node: Node, flags: int) -> str:
     """Return the DOT attributes of one node: shape and label."""
     operation = node.operation
     if operation.kind == "CONCURRENT_KERNEL":
-        kernel = _escaped(operation.name)
+        kernel = _escape(operation.name)
         shape = ""
         if flags & (_VERBOSE | _KERNEL_PARAMETERS) and operation.grid and operation.block:
             sizes = f"{_dot_extent(operation.grid)},{_dot_extent(operation.block)},{operation.shared_bytes}"
@@ -173,5 +173,5 @@ def _dot_extent(sizes: Dim3) -> str:
     return f"\\{{{x},{y}\\}}" if z == 1 else f"\\{{{x},{y},{z}\\}}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -131,8 +131,10 @@ class TracedRun:
     def definitions(self) -> Iterator[Definition]:
         """Yield the executed instructions that wrote a register."""
         first_trace = self.traces[0]
-        executed = {position for trace in self.traces for position in np.unique(trace.text_index).tolist()}
-        for position in sorted(executed):
+        executed_positions = {
+            position for trace in self.traces for position in np.unique(trace.text_index).tolist()
+        }
+        for position in sorted(executed_positions):
             if first_trace.value_register[position]:
                 function, instruction = self.code[position]
                 yield Definition(
@@ -211,7 +213,7 @@ def _writers(
     None unless they account for all its values.
     """
     is_complete = optimised.is_complete and debug_build.is_complete
-    matching = [definition for definition in candidates if _fits(definition.type, variable.kind)]
+    matching = [definition for definition in candidates if _fits_type(definition.type, variable.kind)]
     constants = {definition.position for definition in matching if _sets_constant(definition.instruction)}
     writers: set[int] = set()
     missing: list[int] = []
@@ -235,7 +237,7 @@ def _writers(
             for guess in guesses
             if not is_complete or np.array_equal(optimised.times(guess), execution_counts)
         )
-        confirmed = (
+        is_confirmed = (
             guess
             for guess in plausible
             if _equal(optimised.written(guess), expected, variable.kind, is_complete)
@@ -245,7 +247,7 @@ def _writers(
                 or (optimised.repeats_to_end(guess) and debug_build.repeats_to_end(positions))
             )
         )
-        match = next(confirmed, [])
+        match = next(is_confirmed, [])
         writers.update(match)
         return bool(match)
 
@@ -282,7 +284,7 @@ def _sets_constant(instruction: ir.Instruction) -> bool:
     ) or instruction.opcode.startswith("ld.param")
 
 
-def _fits(register: str, kind: str) -> bool:
+def _fits_type(register: str, kind: str) -> bool:
     """Return whether a register of one type may hold a variable of another type.
 
     Bytes have registers of 16 bits, because PTX has no 8-bit registers.

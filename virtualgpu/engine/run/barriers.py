@@ -99,12 +99,12 @@ def open_barriers(worker: Worker) -> int:
     is_opened = False
     for number in np.unique((pcs[waiting] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)).tolist():
         waiting_here = waiting & ((pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == number)
-        expected = int(row["barrier_counts"][number])
-        arrived = int(waiting_here.sum()) + int(row["barrier_arrived"][number])
-        if arrived < (expected or int(alive.sum())):
+        expected_lanes = int(row["barrier_counts"][number])
+        arrived_lanes = int(waiting_here.sum()) + int(row["barrier_arrived"][number])
+        if arrived_lanes < (expected_lanes or int(alive.sum())):
             continue
         marks = np.unique(pcs[waiting_here]).tolist()
-        if not expected and len(marks) > 1 and (divergent := _divergent_warps(pcs, waiting_here)).any():
+        if not expected_lanes and len(marks) > 1 and (divergent := _divergent_warps(pcs, waiting_here)).any():
             return _fault(worker, layout.DIVERGENT_BARRIER, waiting_here & divergent[:, None], pcs)
         _reduce(worker, pcs, waiting_here, marks)
         row["barrier_arrived"][number] = 0

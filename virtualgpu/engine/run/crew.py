@@ -119,20 +119,20 @@ class Crew:
     def _run(self, order: npt.NDArray[np.int64]) -> bool:
         worker = self.workers[0]
         position = 0
-        suspended: deque[Worker] = deque()
+        suspended_workers: deque[Worker] = deque()
         capacity = len(order) if self.launch.packed.cooperative else self._capacity
         seed = self.launch.options.turns_seed
         random = None if seed is None else np.random.default_rng(seed)
         turns_without_progress = 0  # turns since a block made progress
-        while position < len(order) or suspended:
+        while position < len(order) or suspended_workers:
             current = worker
-            starts_block = position < len(order) and len(suspended) < capacity
-            if random is not None and starts_block and suspended:
-                starts_block = turns_without_progress > len(suspended) or (
-                    len(suspended) < _IN_FLIGHT and random.random() < 0.5
+            starts_block = position < len(order) and len(suspended_workers) < capacity
+            if random is not None and starts_block and suspended_workers:
+                starts_block = turns_without_progress > len(suspended_workers) or (
+                    len(suspended_workers) < _IN_FLIGHT and random.random() < 0.5
                 )
             if random is not None and not turns_without_progress:
-                suspended.rotate(int(random.integers(len(suspended) + 1)))
+                suspended_workers.rotate(int(random.integers(len(suspended_workers) + 1)))
             if starts_block:
                 self._first_position = position
                 self._running = worker
@@ -142,21 +142,23 @@ class Crew:
                 self._running = None
                 self._completed += position - self._first_position - (status != layout.DONE)
                 if status in _SUSPENDED:
-                    suspended.append(worker)
+                    suspended_workers.append(worker)
                     worker = Worker(self.launch, self.live)
                     self.workers.append(worker)
             else:
-                current = resumed = self.latest = suspended.popleft()
-                status = resumed.resume()
+                current = resumed_worker = self.latest = suspended_workers.popleft()
+                status = resumed_worker.resume()
                 if status in _SUSPENDED:
-                    suspended.append(resumed)
+                    suspended_workers.append(resumed_worker)
                 elif status == layout.DONE:
                     self._completed += 1
-                    worker = resumed
+                    worker = resumed_worker
             turns_without_progress = turns_without_progress + 1 if status == layout.YIELDS else 0
             if status == layout.FAULT:
-                if len(suspended) + 1 >= capacity and position < len(order):
-                    current.report = _ALL_WAIT_MESSAGE.format(len(suspended) + 1, len(order) - position)
+                if len(suspended_workers) + 1 >= capacity and position < len(order):
+                    current.report = _ALL_WAIT_MESSAGE.format(
+                        len(suspended_workers) + 1, len(order) - position
+                    )
                 self.launch.abort[0] = 1
                 return False
         return True
@@ -175,8 +177,8 @@ class Crew:
         running = self._running
         if running is None:
             return self.ended, -1, 0
-        exited = np.count_nonzero(barriers.lane_pcs(running) == layout.EXITED)
-        return self.ended, int(running.context[0]["block_linear"]), int(exited)
+        exited_lanes = np.count_nonzero(barriers.lane_pcs(running) == layout.EXITED)
+        return self.ended, int(running.context[0]["block_linear"]), int(exited_lanes)
 
 
 def run(
@@ -220,9 +222,9 @@ def run(
     callback_error = next((w.error for w in workers_used if w.error is not None), None)
     if callback_error is not None and launch.options.observer is not None:
         raise callback_error
-    stopped = any(part.trace is not None and part.trace.stopped for part, _ in launch_parts)
+    is_stopped = any(part.trace is not None and part.trace.stopped for part, _ in launch_parts)
     worker_faults = [(w, f) for w in workers_used if (f := w.fault()) is not None]
-    if worker_faults and not (stopped and all(fault.code == layout.ABORTED for _, fault in worker_faults)):
+    if worker_faults and not (is_stopped and all(fault.code == layout.ABORTED for _, fault in worker_faults)):
         worker_faults.sort(key=lambda pair: pair[1].code == layout.ABORTED)
         worker, fault = worker_faults[0]
         raise faults.to_exception(fault, launch.packed.title, launch.source, launch.memory) from worker.error

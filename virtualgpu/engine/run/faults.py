@@ -114,10 +114,10 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
         )
     nearest = memory.nearest(pointer)
     is_inside = fault.base is not None and nearest is not None and nearest.address <= fault.base < nearest.end
-    freed = None if is_inside else memory.ended(pointer)
-    if freed is not None:
+    freed_allocation = None if is_inside else memory.ended(pointer)
+    if freed_allocation is not None:
         past_end = _also_past(nearest, address)
-        return f"It was in the {freed.label} that has been freed{past_end}: keep arrays alive."
+        return f"It was in the {freed_allocation.label} that has been freed{past_end}: keep arrays alive."
     if nearest is None:
         return "There is no live allocation at all."
     distance_bytes = max(address - nearest.end, nearest.address - address)

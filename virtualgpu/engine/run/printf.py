@@ -110,7 +110,7 @@ class _PythonFormat:
 def _python_format(template: str) -> _PythonFormat | None:
     """Return a format as Python's own, or None if Python has no equivalent."""
     text: list[str] = []
-    packed = "<"
+    struct_format = "<"
     offset = 0
     end = 0
     for match in _SPECIFIER.finditer(template):
@@ -120,27 +120,27 @@ def _python_format(template: str) -> _PythonFormat | None:
         if kind == "%":
             text.append("%%")
             continue
-        unsigned = kind in "uoxX"
+        is_unsigned = kind in "uoxX"
         is_integer = kind in _INTEGERS
         has_other_meaning = kind in "cspaA" or length in ("h", "hh") or "*" in (width, precision)
         if (
             has_other_meaning
             or (is_integer and "#" in flags)
-            or (unsigned and ("+" in flags or " " in flags))
+            or (is_unsigned and ("+" in flags or " " in flags))
         ):
             return None
         size = 8 if not is_integer or length in ("ll", "l", "j", "z", "t") else 4
         code = "d"
         if is_integer:
             code = "q" if size == 8 else "i"
-            code = code.upper() if unsigned else code
-        packed += "x" * (-offset % size) + code
+            code = code.upper() if is_unsigned else code
+        struct_format += "x" * (-offset % size) + code
         offset += -offset % size + size
         width = _clamp(width)
         precision = _clamp(precision)
         columns = (width or "") + (f".{precision}" if precision is not None else "")
         text.append(f"%{flags}{columns}{'d' if kind == 'u' else kind}")
-    return _PythonFormat("".join([*text, template[end:].replace("%", "%%")]), struct.Struct(packed))
+    return _PythonFormat("".join([*text, template[end:].replace("%", "%%")]), struct.Struct(struct_format))
 
 
 def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:

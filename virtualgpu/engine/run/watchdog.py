@@ -66,7 +66,7 @@ class Watchdog:
         self._start_s: float | None = None  # wall time
         self._last_end_s = 0.0  # time of the last end of a thread or block
         self._last_output_s = 0.0  # time of the last new store or output
-        self._printed = 0
+        self._printed_count = 0
         self._checksums: set[int] = set()  # checksums of all memory contents so far
         self._interval_s = max(min(self._limit_s, 2 * self._idle_limit_s) / _CHECKS, _MIN_INTERVAL_S)
         self._next_check_s = self._interval_s
@@ -106,8 +106,8 @@ class Watchdog:
         if any(map(_has_ended, self._states, states)):
             self._last_end_s = spent_s
         self._states = states
-        if self._launch.printed.calls > self._printed:
-            self._printed = self._launch.printed.calls
+        if self._launch.printed.calls > self._printed_count:
+            self._printed_count = self._launch.printed.calls
             self._last_output_s = spent_s
         if spent_s >= self._next_check_s:
             self._check_memory(spent_s)

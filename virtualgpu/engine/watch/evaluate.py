@@ -321,8 +321,8 @@ def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
 
 
 def _mask(truth: Bools) -> npt.NDArray[np.uint32]:
-    packed = np.packbits(truth, axis=1, bitorder="little")
-    return np.ascontiguousarray(packed).view("<u4").ravel().astype(np.uint32)
+    packed_bits = np.packbits(truth, axis=1, bitorder="little")
+    return np.ascontiguousarray(packed_bits).view("<u4").ravel().astype(np.uint32)
 
 
 def evaluate_stop(scene: Scene, stop: reading.Stop) -> Stop:
@@ -390,13 +390,13 @@ def _condition(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
 def _lanes_that_write(scene: Scene, target: reading.Expression) -> Bools:
     """Return the lanes that write a variable or bytes of memory, at each step."""
     trace = scene.trace
-    executed = lanes_of(trace.executed_mask)
+    executed_lanes = lanes_of(trace.executed_mask)
     name = target.text.strip()
     variables = [variable for variable in trace.variables if variable.name == name and variable.written_by]
     is_unchanged_parameter = scene.symbols.parameter(name) is not None and not scene.symbols.assigned(name)
     if variables and not is_unchanged_parameter:
         written_lanes: Bools = np.logical_or.reduce([scene.writes(variable) for variable in variables])
-        return written_lanes[:, None] & executed
+        return written_lanes[:, None] & executed_lanes
     value = Evaluator(scene, target).result
     if value.address is None or ((value.address >> TAG_SHIFT) == PARAMETER >> TAG_SHIFT).all():
         raise WatchError(

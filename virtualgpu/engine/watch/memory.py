@@ -168,17 +168,17 @@ class Memory:
         order = np.lexsort((np.arange(time.size), time, address))
         self._address = address[order]
         self._byte = byte[order]
-        self._at = time[order]
+        self._times = time[order]
         kind = kind[order]
         self._addresses, first_event = np.unique(self._address, return_index=True)
-        self._key = (np.searchsorted(self._addresses, self._address) << np.int64(41)) + self._at
+        self._key = (np.searchsorted(self._addresses, self._address) << np.int64(41)) + self._times
         self._starts = np.array([region.start for region in regions], np.int64)
         self._ends = np.array([region.start + region.bytes_before.size for region in regions], np.int64)
         self._regions = regions
-        self.times = np.unique(self._at)
+        self.times = np.unique(self._times)
         bytes_before, bytes_after, is_recorded = self._recorded_bytes(self._addresses)
         # Whether each event's byte is valid until the next event: a store of this block, or the same value.
-        last_event = np.append(first_event[1:], self._at.size) - 1
+        last_event = np.append(first_event[1:], self._times.size) - 1
         same_as_next = np.roll(self._byte, -1) == self._byte
         next_kind = np.roll(kind, -1)
         is_whole_grid = (
@@ -234,7 +234,7 @@ class Memory:
         is_known[before_first] = self._valid_before_first[address_index[before_first]]
         value[has_earlier_event] = self._byte[event[has_earlier_event]]
         is_known[has_earlier_event] = self._valid_after[event[has_earlier_event]] | (
-            self._at[event[has_earlier_event]] == time[has_earlier_event]
+            self._times[event[has_earlier_event]] == time[has_earlier_event]
         )
         return value, is_known
 

@@ -236,11 +236,11 @@ class Symbols:
             number = self.number(value, depth - 1) if value and depth else None
             return str(number) if number is not None else name
 
-        expanded = re.sub(r"\b[A-Za-z_]\w*", constant_value, text).strip()
-        if not expanded or not re.fullmatch(r"[\d\s+*/()-]+", expanded):
+        expanded_text = re.sub(r"\b[A-Za-z_]\w*", constant_value, text).strip()
+        if not expanded_text or not re.fullmatch(r"[\d\s+*/()-]+", expanded_text):
             return None
         try:
-            return int(_integer_value(ast.parse(expanded, mode="eval").body))
+            return int(_integer_value(ast.parse(expanded_text, mode="eval").body))
         except (SyntaxError, ZeroDivisionError, TypeError):
             return None
 
@@ -276,8 +276,8 @@ class Scene:
         assert trace.detail is not None
         self.sequence: Ints = trace.detail.sequence
         self.threads = np.arange(WARP_SIZE) < self.steps.threads
-        self._always = np.ones((1, 1), np.bool_)
-        self._never = np.zeros((1, 1), np.bool_)
+        self._true_mask = np.ones((1, 1), np.bool_)
+        self._false_mask = np.zeros((1, 1), np.bool_)
 
     def built_in(self, name: str, axis: str) -> Lanes | None:
         """Return a coordinate such as ``threadIdx.x``, or None for any other name."""
@@ -293,7 +293,7 @@ class Scene:
         else:
             sizes = {"blockIdx": trace.block_index, "blockDim": trace.block, "gridDim": trace.grid}[name]
             value = np.full((1, 1), sizes[axis_index])
-        return Lanes(lanes.UNSIGNED, value.astype(np.uint32), self._always, self._never)
+        return Lanes(lanes.UNSIGNED, value.astype(np.uint32), self._true_mask, self._false_mask)
 
     def name(self, name: str) -> Lanes:
         """Return the value of a name.
@@ -305,7 +305,7 @@ class Scene:
         """
         symbols = self.symbols
         if name == "warpSize":
-            return Lanes(lanes.INT, np.full((1, 1), WARP_SIZE, np.int32), self._always, self._never)
+            return Lanes(lanes.INT, np.full((1, 1), WARP_SIZE, np.int32), self._true_mask, self._false_mask)
         parameter = symbols.parameter(name)
         inner_variables = [
             variable
@@ -342,7 +342,7 @@ class Scene:
     def _in_memory(self, name: str, ctype: CType | None, address: int) -> Lanes:
         if ctype is None:
             raise UnknownValueError(_NO_TYPE.format(name))
-        return Lanes(ctype, None, self._always, self._never, np.full((1, 1), address, np.int64))
+        return Lanes(ctype, None, self._true_mask, self._false_mask, np.full((1, 1), address, np.int64))
 
     def _local(self, name: str, ctype: CType | None, offset: int) -> Lanes:
         base = self._in_memory(name, ctype, 0)

@@ -28,11 +28,11 @@ class L2Contents:
 
     def resident(self, arrays: Mapping[int, int]) -> dict[int, int]:
         """Return the cached bytes of each array; all of a larger array if it was the last one used."""
-        cached = {address: size for address, size in self._cached.items() if address in arrays}
+        cached_bytes = {address: size for address, size in self._cached.items() if address in arrays}
         complete = {address: size for address, size in arrays.items() if address not in self._evicted}
         partial = {
             address: size
-            for address, size in cached.items()
+            for address, size in cached_bytes.items()
             if size < min(arrays[address], self._usable_bytes) // 2
         }
         return complete | partial
@@ -41,12 +41,12 @@ class L2Contents:
         """Use arrays (address -> bytes), and return the number of bytes that came from memory."""
         missed_bytes = 0
         for address, size_bytes in arrays.items():
-            cached = self._cached.pop(address, 0)
+            cached_bytes = self._cached.pop(address, 0)
             if address in self._evicted:
                 del self._evicted[address]
                 missed_bytes += size_bytes
-            elif cached:
-                missed_bytes += max(min(size_bytes, self._usable_bytes) - cached, 0)
+            elif cached_bytes:
+                missed_bytes += max(min(size_bytes, self._usable_bytes) - cached_bytes, 0)
             self._cached[address] = min(size_bytes, self._usable_bytes)
         excess_bytes = sum(self._cached.values()) - self._usable_bytes
         while excess_bytes > 0:

@@ -170,14 +170,14 @@ class _Search:
         specific_causes = [
             change for cause, change in remedies if cause.kind not in GENERIC or cause.detail == "narrow"
         ]
-        improved = self.launch
+        improved_launch = self.launch
         for change in specific_causes:
-            improved = change(improved)
+            improved_launch = change(improved_launch)
         causes = []
         for cause, change in remedies:
             remaining = cause.gain
             if cause.kind in GENERIC and cause.detail != "narrow":
-                remaining = min(remaining, improved.time_ns / change(improved).time_ns)
+                remaining = min(remaining, improved_launch.time_ns / change(improved_launch).time_ns)
             if cause.kind == "tail" and cause.figures["longest"] < UNEVEN_RATIO:
                 remaining /= PARTIAL_WAVE_DIVISOR
             causes.append(replace(cause, remaining=remaining))
@@ -393,8 +393,10 @@ class _Search:
             return []
 
         pcs = {access.pc for access in sites}
-        issued = float(work.executions[: len(work.pace.pipes)] @ work.pace.pipes[:, PIPES.index("issue")])
-        issue_share = max(0.4, 1.0 - LOCAL_ACCESS_INSTRUCTIONS * _total(sites, "requests") / max(issued, 1.0))
+        issued_clk = float(work.executions[: len(work.pace.pipes)] @ work.pace.pipes[:, PIPES.index("issue")])
+        issue_share = max(
+            0.4, 1.0 - LOCAL_ACCESS_INSTRUCTIONS * _total(sites, "requests") / max(issued_clk, 1.0)
+        )
 
         def change(launch: PricedLaunch) -> PricedLaunch:
             """Keep the values in registers: no traffic, no address instructions, overlapping iterations."""
@@ -446,21 +448,21 @@ class _Search:
             return []
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            before = launch.work
-            executions = np.minimum(full_executions, before.executions)
-            issued = before.pace.pipes[:, PIPES.index("issue")]
-            issued_before = float(before.executions[: len(issued)] @ issued)
-            issued_after = float(executions[: len(issued)] @ issued)
-            instructions = before.warp_instructions * (issued_after / max(issued_before, 1.0))
+            work = launch.work
+            executions = np.minimum(full_executions, work.executions)
+            issued_clk = work.pace.pipes[:, PIPES.index("issue")]
+            issued_before = float(work.executions[: len(issued_clk)] @ issued_clk)
+            issued_after = float(executions[: len(issued_clk)] @ issued_clk)
+            instructions = work.warp_instructions * (issued_after / max(issued_before, 1.0))
             # The saved instructions are taken from the busiest warp first.
-            longest = before.longest_warp - (before.warp_instructions - instructions)
+            longest = work.longest_warp - (work.warp_instructions - instructions)
             return replace(
                 launch,
                 work=replace(
-                    before,
+                    work,
                     executions=executions,
                     warp_instructions=np.ceil(instructions).astype(np.int64),
-                    longest_warp=np.maximum(longest, instructions / before.warps_per_block).astype(np.int64),
+                    longest_warp=np.maximum(longest, instructions / work.warps_per_block).astype(np.int64),
                 ),
             )
 
@@ -500,7 +502,7 @@ class _Search:
             key=lambda line_number: counters.line_warp_instructions[line_number],
             default=0,
         )
-        issued = float(pipe_instructions[PIPES.index("issue")])
+        issued_clk = float(pipe_instructions[PIPES.index("issue")])
         if pipe_instructions[PIPES.index("fp64")]:
             conversion_share = counters.opcode_warp_instructions.get("cvt", 0) / max(
                 float(pipe_instructions[PIPES.index("xu")]), 1.0
@@ -517,7 +519,7 @@ class _Search:
                 )
             )
         if divisions := sum(counters.opcode_warp_instructions.get(name, 0) for name in ("div", "rem")):
-            work_share = max(0.05, 1.0 - DIVISION_ISSUED * divisions / max(issued, 1.0))
+            work_share = max(0.05, 1.0 - DIVISION_ISSUED * divisions / max(issued_clk, 1.0))
             remaining_issue = {"xu": 0.0} | dict.fromkeys(("issue", "imad", "alu"), work_share)
             causes.append(
                 self._cause(

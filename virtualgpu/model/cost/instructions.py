@@ -40,7 +40,7 @@ class InstructionCost:
 
 FREE = InstructionCost()
 _ALU = InstructionCost((("alu", 1.0),), 4.5)
-_EITHER = InstructionCost((), 4.5, 1.0)  # add, shift left: ptxas chooses a free pipe
+_EITHER_PIPE = InstructionCost((), 4.5, 1.0)  # add, shift left: ptxas chooses a free pipe
 _FMA = InstructionCost((("fma", 1.0),), 4.0)
 _IMAD = InstructionCost((("imad", 1.0),), 4.5)
 _WIDE = InstructionCost((("imad", 1.0),), 5.0)
@@ -52,7 +52,7 @@ _COUNT_BITS = InstructionCost((("xu", 1.0),), 18.0)
 _SPECIAL_REGISTER = InstructionCost((("xu", 0.5),), 20.0)
 _BRANCH = InstructionCost((("uniform", 1.0),), 0.0)
 
-_SLOW = {
+_SLOW_INSTRUCTIONS = {
     # root, type: the fast path of the code that ptxas generates
     ("div.rn", "f32"): InstructionCost((("xu", 2.0), ("fma", 5.0)), 58.0, 7.0),
     ("div.full", "f32"): InstructionCost((("xu", 1.0), ("fma", 3.0)), 34.0, 2.0),
@@ -103,7 +103,9 @@ def instruction_cost(opcode: str) -> InstructionCost:
         mode = next((part for part in parts[1:] if part in ("rn", "full", "approx")), "")
         if is_floating and (root, mode) in (("rcp", "approx"), ("sqrt", "approx")):
             return _MUFU if root == "rcp" else InstructionCost((("xu", 2.0),), 36.0)
-        return _SLOW.get((f"{root}.{mode}" if is_floating else root, kind if is_floating else bits), _MUFU)
+        return _SLOW_INSTRUCTIONS.get(
+            (f"{root}.{mode}" if is_floating else root, kind if is_floating else bits), _MUFU
+        )
     if root in ("sin", "cos"):
         return InstructionCost((("xu", 1.0), ("fma", 1.0)), 22.0)
     if root in ("ex2", "lg2", "rsqrt", "tanh"):
@@ -145,7 +147,7 @@ def instruction_cost(opcode: str) -> InstructionCost:
             (("alu", 1.5 if root in ("add", "sub") else 2.0),), 5.0
         )  # sums of three are one
     if root in ("add", "sub", "shl", "selp"):
-        return _EITHER
+        return _EITHER_PIPE
     return _ALU
 
 

@@ -26,8 +26,8 @@ def check_links(kind: Any) -> LinkKind | None:
             f'`links` is "nvswitch" (all GPUs with each other), "pairs" (0 with 1, 2 with 3, ...) or "host" '
             f"(none: all goes through the host), not {kind!r}."
         )
-    checked: LinkKind | None = kind
-    return checked
+    checked_kind: LinkKind | None = kind
+    return checked_kind
 
 
 def choose_topology(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -> LinkKind:

@@ -138,7 +138,7 @@ class DeviceMemory:
         self._page_bytes_used = 0
         self._tracked: dict[int, Allocation] = {}
         self.ledger = Ledger()
-        self._ended: deque[Allocation] = deque(maxlen=MAX_ENDED)
+        self._freed_allocations: deque[Allocation] = deque(maxlen=MAX_ENDED)
         self._starts: npt.NDArray[np.int64] | None = None
         self._ends = np.empty(0, dtype=np.int64)
         self.lock = threading.RLock()
@@ -350,7 +350,7 @@ class DeviceMemory:
         """Remove host memory that `map_host_memory` added; unknown addresses are ignored."""
         with self.lock:
             if self.host_ranges.pop(address, None) is not None:
-                self._ended.append(self._tracked.pop(address))
+                self._freed_allocations.append(self._tracked.pop(address))
                 self._starts = None
 
     @property
@@ -417,7 +417,7 @@ class DeviceMemory:
             if allocation is not None:
                 self._starts = None
                 self.ledger.change_array_bytes(-allocation.size_bytes)
-                self._ended.append(allocation)
+                self._freed_allocations.append(allocation)
 
     def name(self, address: int, parameter: str) -> None:
         """Add the name of a kernel's parameter to the label of the allocation that starts at an address."""
@@ -438,7 +438,7 @@ class DeviceMemory:
     def ended(self, address: int) -> Allocation | None:
         """Return the most recently ended allocation that contained `address`."""
         with self.lock:
-            for allocation in reversed(self._ended):
+            for allocation in reversed(self._freed_allocations):
                 if allocation.address <= address < allocation.end:
                     return allocation
         return None

@@ -86,7 +86,7 @@ class OrderedPool:
         self._free: list[_Piece] = []  # in the order of their positions
         self._blocks: dict[int, _Block] = {}  # by address
         self._waits = clock.waits
-        self._used = self._used_high = self._reserved_high = 0
+        self._used_bytes = self._used_high = self._reserved_high = 0
         self._settings = {1: 1, 2: 1, 3: 1, RELEASE_THRESHOLD: 0}
         self._freed: list[tuple[int, _Block, _Piece]] = []  # not yet added to the free pieces
         self._changing = False
@@ -127,8 +127,8 @@ class OrderedPool:
             address = self._top - start - size
             self._blocks[address] = _Block(start, start + size, size_bytes)
             self._memory.open_block(address, size)
-            self._used += size_bytes
-            self._used_high = max(self._used_high, self._used)
+            self._used_bytes += size_bytes
+            self._used_high = max(self._used_high, self._used_bytes)
             return address, wait_ns
 
     def _find_space(self, size: int, stream: int) -> int | None:
@@ -175,7 +175,7 @@ class OrderedPool:
             if piece.waits < waits:  # freed before the host waited, and not used since
                 self._waits = min(self._waits, piece.waits)
             self._memory.close_block(address)
-            self._used -= block.requested_bytes
+            self._used_bytes -= block.requested_bytes
             self._add(piece)
         for piece in self._free:
             if piece.ready_ns <= now_ns:
@@ -231,19 +231,19 @@ class OrderedPool:
     def _add(self, piece: _Piece) -> None:
         """Add a free piece, and merge it with neighbours that have the same owner."""
         pieces = sorted([*self._free, piece], key=lambda free_piece: free_piece.start)
-        merged = [pieces[0]]
+        merged_pieces = [pieces[0]]
         for piece in pieces[1:]:
-            last = merged[-1]
-            same_owner = (last.stream, last.ready_ns, last.waits) == (
+            last_piece = merged_pieces[-1]
+            same_owner = (last_piece.stream, last_piece.ready_ns, last_piece.waits) == (
                 piece.stream,
                 piece.ready_ns,
                 piece.waits,
             )
-            if last.end == piece.start and same_owner:
-                last.end = piece.end
+            if last_piece.end == piece.start and same_owner:
+                last_piece.end = piece.end
             else:
-                merged.append(piece)
-        self._free = merged
+                merged_pieces.append(piece)
+        self._free = merged_pieces
 
     def _remove_range(self, start: int, end: int, stream: int | None) -> int:
         """Remove a range from the free pieces; return when other streams have finished with it, or 0."""
@@ -276,7 +276,7 @@ class OrderedPool:
                 **self._settings,
                 RESERVED: len(self._granules) * GRANULE_BYTES,
                 RESERVED_HIGH: self._reserved_high,
-                USED: self._used,
+                USED: self._used_bytes,
                 USED_HIGH: self._used_high,
             }
         if number not in values:
@@ -295,7 +295,7 @@ class OrderedPool:
             if number == RESERVED_HIGH and value == 0:
                 self._reserved_high = len(self._granules) * GRANULE_BYTES
             elif number == USED_HIGH and value == 0:
-                self._used_high = self._used
+                self._used_high = self._used_bytes
             elif number in self._settings:
                 self._settings[number] = value
             else:

@@ -82,17 +82,17 @@ class Deferral:
         with self._lock:
             if self._running:
                 return
-            to_run = set(self._delayed) if numbers is None else self._needed(numbers)
+            to_run = set(self._delayed) if numbers is None else self._needed_numbers(numbers)
             if numbers is not None and self._random is not None and to_run:
                 early_operations = [
                     delayed_number
                     for delayed_number in self._delayed
                     if delayed_number not in to_run and self._random.random() < _EARLY_PROBABILITY
                 ]
-                to_run |= self._needed(early_operations)
+                to_run |= self._needed_numbers(early_operations)
             self._run(to_run)
 
-    def _needed(self, numbers: Iterable[int]) -> set[int]:
+    def _needed_numbers(self, numbers: Iterable[int]) -> set[int]:
         pending = [candidate for candidate in numbers if candidate in self._delayed]
         to_run = set[int]()
         while pending:

@@ -13,8 +13,8 @@ from typing import Any
 
 from virtualgpu.records.timeline import SourceLine
 
-_OURS = ("virtualgpu", "gpulab", "gpulab_course")
-_PACKAGES = (*_OURS, "numpy", "cupy", "cupyx", "cupy_backends", "IPython", "ipykernel")
+_OWN_PACKAGES = ("virtualgpu", "gpulab", "gpulab_course")
+_PACKAGES = (*_OWN_PACKAGES, "numpy", "cupy", "cupyx", "cupy_backends", "IPython", "ipykernel")
 
 
 class ProgramLines:
@@ -32,7 +32,7 @@ class ProgramLines:
         folders = {Path(sysconfig.get_path(name)).resolve() for name in path_names}
         # A module of this project that was started as a script is called __main__.
         root = Path(__file__).resolve().parents[3]
-        folders |= {root / package for package in _OURS}
+        folders |= {root / package for package in _OWN_PACKAGES}
         self._libraries = tuple(f"{folder.as_posix()}/" for folder in folders)
         self._is_program: dict[str, bool] = {}  # whether a file belongs to the program, by name
         self._lines: dict[tuple[str, int], SourceLine] = {}

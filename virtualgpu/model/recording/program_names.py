@@ -45,7 +45,7 @@ class _NameTable(Generic[Key]):
 
     def add(self, key: Key, name: str, rank: Rank) -> bool:
         """Add a name, and return whether the name of an object has changed."""
-        before = self.name(key), len(self._reused_variables)
+        previous_state = self.name(key), len(self._reused_variables)
         names = self._member_names
         if name.isidentifier():
             names = self._variable_names
@@ -54,7 +54,7 @@ class _NameTable(Generic[Key]):
                 self._object_of_variable[name] = key
         if key not in names or rank <= names[key][0]:
             names[key] = rank, name
-        return before != (self.name(key), len(self._reused_variables))
+        return previous_state != (self.name(key), len(self._reused_variables))
 
     def name(self, key: Key) -> str:
         """Return the best name of an object, or an empty string."""

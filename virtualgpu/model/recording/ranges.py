@@ -71,10 +71,10 @@ class RangeLog:
 
     def within(self, start_ns: int, end_ns: int) -> tuple[NvtxRange, ...]:
         """Return the ranges in an interval of time, clipped to it, including open ones."""
-        pushed = [open_range for stack in list(self.stacks.values()) for open_range in stack]
-        open_ranges = [*pushed, *self.started.values()]
+        pushed_ranges = [open_range for stack in list(self.stacks.values()) for open_range in stack]
+        open_ranges = [*pushed_ranges, *self.started.values()]
         ranges = [*self.ended, *(open_range.until(end_ns) for open_range in open_ranges)]
-        clipped = [
+        clipped_ranges = [
             replace(
                 nvtx_range,
                 start_ns=max(nvtx_range.start_ns, start_ns),
@@ -83,4 +83,4 @@ class RangeLog:
             for nvtx_range in ranges
             if nvtx_range.end_ns >= start_ns and nvtx_range.start_ns <= end_ns
         ]
-        return tuple(sorted(clipped, key=lambda nvtx_range: (nvtx_range.start_ns, nvtx_range.depth)))
+        return tuple(sorted(clipped_ranges, key=lambda nvtx_range: (nvtx_range.start_ns, nvtx_range.depth)))

@@ -64,7 +64,7 @@ class Recorder:
     """
 
     def __init__(self, read_clock: Callable[[], int]) -> None:
-        self._now = read_clock
+        self._read_clock = read_clock
         self._lines = ProgramLines()
         self.begun, _ = self._lines.here()
         self.start_ns = read_clock()
@@ -116,7 +116,7 @@ class Recorder:
             self.lost += 1
             return
         line, _ = self._lines.here()
-        self._calls.append((name, begun_ns, self._now(), threading.get_ident(), number, line))
+        self._calls.append((name, begun_ns, self._read_clock(), threading.get_ident(), number, line))
 
     def waited(
         self,
@@ -129,7 +129,7 @@ class Recorder:
         event_id: int = 0,
     ) -> None:
         """Record a wait of the host until now, in a call of its own."""
-        now_ns = self._now()
+        now_ns = self._read_clock()
         line, function_name = self._lines.here()
         self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, line))
         self.waits.append(
@@ -149,7 +149,7 @@ class Recorder:
 
     def held_up(self, copy: Activity, begun_ns: int, has_waited: bool) -> None:
         """Extend the call of a copy until now, because it read pageable memory or `has_waited`."""
-        now_ns = self._now()
+        now_ns = self._read_clock()
         line = None
         for index in reversed(range(len(self._calls))):
             name, start_ns, _, thread, number, line = self._calls[index]
@@ -183,7 +183,7 @@ class Recorder:
     ) -> None:
         """Record a stream's wait for an event."""
         self.streams.setdefault((device_id, stream_id), stream)
-        now_ns = self._now()
+        now_ns = self._read_clock()
         line, _ = self._lines.here()
         self._calls.append(("cudaStreamWaitEvent", now_ns, now_ns, threading.get_ident(), 0, line))
         self.waits.append(

@@ -177,7 +177,7 @@ class Watch:
         """Run a node of a graph, and return its duration in ns and the record for `launched`."""
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
-        before = self._copies_of_pinned() if changes_host else {}
+        previous_copies = self._copies_of_pinned() if changes_host else {}
         reads = self._regions(operation.reads)
         writes = self._regions(operation.writes)
         atomics: Regions = ()
@@ -191,7 +191,7 @@ class Watch:
             ]
         if changes_host:
             self._changed_buffers()
-            writes = self._changed_regions(before)
+            writes = self._changed_regions(previous_copies)
         elif any(region.memory == HOST for region in writes):
             self.fills_host = True
             self._changed_buffers()
@@ -298,16 +298,16 @@ class Watch:
             ranges = [(buffer.region.start, buffer.contents.size) for buffer in self._buffers.values()]
         return {(start, size): _bytes_at(start, size).copy() for start, size in ranges if size}
 
-    def _changed_regions(self, before: dict[tuple[int, int], npt.NDArray[np.uint8]]) -> Regions:
+    def _changed_regions(self, previous_copies: dict[tuple[int, int], npt.NDArray[np.uint8]]) -> Regions:
         """Return the changed part of each range, from its first to its last changed byte."""
         regions = []
-        for (start, size), contents in before.items():
+        for (start, size), contents in previous_copies.items():
             if self._is_pinned(start):
                 changed_offsets = np.flatnonzero(_bytes_at(start, size) != contents)
                 if changed_offsets.size:
                     first = int(changed_offsets[0])
-                    last = int(changed_offsets[-1])
-                    regions.append(self._with_name(Region(HOST, start + first, last + 1 - first)))
+                    last_offset = int(changed_offsets[-1])
+                    regions.append(self._with_name(Region(HOST, start + first, last_offset + 1 - first)))
         return tuple(regions)
 
     def _keep_buffer(self, region: Region) -> None:
@@ -335,7 +335,7 @@ class Watch:
 
     def _changed_buffers(self, keys: Iterable[tuple[int, int]] | None = None) -> list[_Buffer]:
         """Return the buffers whose contents have changed, and remember their new contents."""
-        changed = []
+        changed_buffers = []
         for key in list(self._buffers) if keys is None else keys:
             buffer = self._buffers[key]
             if not self._is_pinned(key[0]):
@@ -344,8 +344,8 @@ class Watch:
             digest = zlib.crc32(buffer.contents.data)
             if digest != buffer.digest:
                 buffer.digest = digest
-                changed.append(buffer)
-        return changed
+                changed_buffers.append(buffer)
+        return changed_buffers
 
     # Names and addresses
 

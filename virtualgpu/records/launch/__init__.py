@@ -151,8 +151,8 @@ class LaunchTrace:
         group_starts = np.flatnonzero(rank_in_sm % step == 0)
         group_sizes = np.diff(np.append(group_starts, sms.size))
         random_positions = np.random.default_rng(0).random(group_starts.size)
-        chosen = np.sort(order[group_starts + (random_positions * group_sizes).astype(np.int64)])
+        chosen_rows = np.sort(order[group_starts + (random_positions * group_sizes).astype(np.int64)])
         columns = {
-            name: getattr(self, name)[chosen] for name in ("block_index", "sm_id", "start_ns", "end_ns")
+            name: getattr(self, name)[chosen_rows] for name in ("block_index", "sm_id", "start_ns", "end_ns")
         }
         return replace(self, sampled=self.sampled * step, **columns)

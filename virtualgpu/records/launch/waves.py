@@ -112,7 +112,7 @@ def _elapsed_ns(
     moments_ns: npt.NDArray[np.float64], times_ns: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
     """Return for each moment the sum of the times that have elapsed since each earlier time."""
-    ordered = np.sort(times_ns).astype(np.float64)
-    indices = np.searchsorted(ordered, moments_ns)
-    elapsed_ns: npt.NDArray[np.float64] = moments_ns * indices - np.append(0.0, np.cumsum(ordered))[indices]
+    sorted_ns = np.sort(times_ns).astype(np.float64)
+    indices = np.searchsorted(sorted_ns, moments_ns)
+    elapsed_ns: npt.NDArray[np.float64] = moments_ns * indices - np.append(0.0, np.cumsum(sorted_ns))[indices]
     return elapsed_ns

@@ -83,8 +83,8 @@ class KnownCalls:
             fields = zip(_WEIGHTS, astuple(operation), astuple(other), strict=True)
             return sum(weight for weight, value, other_value in fields if value == other_value)
 
-        recorded = [ending.operation for ending in self.endings if ending.operation]
-        same_name = [other for other in recorded if other.name == operation.name]
+        recorded_operations = [ending.operation for ending in self.endings if ending.operation]
+        same_name = [other for other in recorded_operations if other.name == operation.name]
         return max(same_name, key=similarity, default=None)
 
 

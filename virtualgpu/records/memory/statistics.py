@@ -79,11 +79,11 @@ class AllocatorStatistics:
     note: str = ""
 
     def __repr__(self) -> str:
-        used = self._figure("active_bytes")
-        reserved = self._figure("allocated_bytes" if self.is_host else "reserved_bytes")
+        used_text = self._figure("active_bytes")
+        reserved_text = self._figure("allocated_bytes" if self.is_host else "reserved_bytes")
         return (
-            f"<{self.title}: {used.current:,} bytes in use (at most {used.peak:,}), "
-            f"{reserved.current:,} held (at most {reserved.peak:,}), {self.provenance.label}>"
+            f"<{self.title}: {used_text.current:,} bytes in use (at most {used_text.peak:,}), "
+            f"{reserved_text.current:,} held (at most {reserved_text.peak:,}), {self.provenance.label}>"
         )
 
     def nested(self) -> dict[str, Any]:
@@ -158,13 +158,13 @@ def _row(figure: Figure, first: Figure, format_value: Any) -> str:
 
 
 def _size(value: int, reference: int) -> str:
-    scaled, unit = _scaled(value, reference, 1024, 768 * 1024, _BYTES)
-    return f"{scaled:6d} {unit}"
+    scaled_value, unit = _scaled(value, reference, 1024, 768 * 1024, _BYTES)
+    return f"{scaled_value:6d} {unit}"
 
 
 def _count(value: int, reference: int) -> str:
-    scaled, unit = _scaled(value, reference, 1000, 750 * 1000, (" ", "K", "M"))
-    return f"{scaled:7d} {unit} "
+    scaled_value, unit = _scaled(value, reference, 1000, 750 * 1000, (" ", "K", "M"))
+    return f"{scaled_value:7d} {unit} "
 
 
 def _scaled(value: int, reference: float, step: int, limit: int, units: tuple[str, ...]) -> tuple[int, str]:

@@ -37,9 +37,9 @@ def ring(operation: Operation, gpus: int) -> Steps:
 
 def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
     """Return a schedule to GPU 0 and back: all at once (``naive``), or as a tree."""
-    chunked = operation in ("all-gather", "reduce-scatter")
+    is_chunked = operation in ("all-gather", "reduce-scatter")
     pairs = _tree(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
-    all_chunks = range(gpus) if chunked else range(1)
+    all_chunks = range(gpus) if is_chunked else range(1)
 
     def subtree_chunks(rank: int, size: int) -> Sequence[int]:
         """Return the chunks of the GPUs in the subtree of a pair's far GPU."""
@@ -79,11 +79,11 @@ def _tree(gpus: int) -> list[list[tuple[int, int, int]]]:
 
 def messages(moves: Sequence[Move]) -> list[tuple[Move, int]]:
     """Merge moves of adjacent chunks between the same GPUs; return each with the end of its chunks."""
-    merged: list[tuple[Move, int]] = []
+    merged_moves: list[tuple[Move, int]] = []
     for move in moves:
-        first, end = merged[-1] if merged else (move, -1)
+        first, end = merged_moves[-1] if merged_moves else (move, -1)
         if end == move.chunk and replace(move, chunk=first.chunk) == first:
-            merged[-1] = (first, end + 1)
+            merged_moves[-1] = (first, end + 1)
         else:
-            merged.append((move, move.chunk + 1))
-    return merged
+            merged_moves.append((move, move.chunk + 1))
+    return merged_moves

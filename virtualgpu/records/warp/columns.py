@@ -132,7 +132,7 @@ class SharedEvents:
         first_events = self.word_events[self.word]
         events = np.arange(bits_in_word.size)
         new = np.zeros(self.moments.size + 1, np.int64)
-        changed = np.zeros(self.moments.size + 1, np.int64)
+        change_counts = np.zeros(self.moments.size + 1, np.int64)
         for byte in range(WORD_BYTES):
             is_written = (mask >> np.uint64(byte) & np.uint64(1)).astype(np.bool_)
             last_writers = np.maximum.accumulate(np.where(is_written, events, -1))
@@ -147,9 +147,11 @@ class SharedEvents:
             moment = self._moment[is_written]
             is_new = np.diff(word, prepend=-1) > 0
             new += np.bincount(moment[is_new], minlength=new.size)
-            changed += np.bincount(moment[is_new | (np.diff(moment, prepend=-1) != 0)], minlength=new.size)
+            change_counts += np.bincount(
+                moment[is_new | (np.diff(moment, prepend=-1) != 0)], minlength=new.size
+            )
         self.written_bytes = np.cumsum(new)
-        self.changed_bytes = changed
+        self.changed_bytes = change_counts
 
     def moments_until(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the number of moments up to each of these positions in the block's order."""

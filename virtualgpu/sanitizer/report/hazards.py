@@ -82,7 +82,7 @@ class Report:
         barrier_hazards = [
             self._barrier_hazard(finding) for finding in self.findings.divergent_barriers.values()
         ]
-        swapped = {
+        swapped_starts = {
             race.found.start
             for race in races
             if race.found.space == "global" and any(site.swaps for site in self._sides(race.found))
@@ -90,7 +90,7 @@ class Report:
         grid_races = {
             (race.found.start, self._lines(race.found)) for race in races if race.relation == sentences.GRID
         }
-        races = [replace(race, sort=self._sort(race, swapped, grid_races)) for race in races]
+        races = [replace(race, sort=self._sort(race, swapped_starts, grid_races)) for race in races]
         merged_races = list(_merge_races(races, self._site))
         return [
             *barrier_hazards,

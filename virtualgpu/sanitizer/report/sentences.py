@@ -54,7 +54,7 @@ def heap_message(
     return array, f"{subject} {site.size_bytes} bytes at {array}: check the index against what malloc() gave."
 
 
-def _of(place: Place, relation: int) -> str:
+def _location(place: Place, relation: int) -> str:
     return f"thread {place.thread}" + (f" of block {place.block}" if relation == GRID else "")
 
 
@@ -96,7 +96,7 @@ def race_message(
     second_verb = "reads" if kind == "RAW" else "writes"
     description = (
         f"thread {second.thread} of block {second.block} {second_verb} {array} that "
-        f"{_of(first, context.relation)} "
+        f"{_location(first, context.relation)} "
         f"{first_verb}, and nothing says which comes first."
     )
     if sort and not (kind == "WAW" and agree):
@@ -140,7 +140,7 @@ def update_message(
 ) -> str:
     """Return the message of a read-modify-write by several threads (`turns`: in a loop without a barrier)."""
     description = (
-        f"thread {second.thread} of block {second.block} and {_of(first, relation)} both read {array}, "
+        f"thread {second.thread} of block {second.block} and {_location(first, relation)} both read {array}, "
         "change it and write it back: one of the two changes can get lost."
     )
     if update.atomic == "compare":

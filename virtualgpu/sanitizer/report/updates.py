@@ -75,10 +75,10 @@ def _source(
     if not isinstance(value, ir.Register):
         return None, ""
     pending = [value.name]
-    searched = {value.name}
+    searched_names = {value.name}
     atomic = ""
     for name in pending:
-        if len(searched) > _MAX_INSTRUCTIONS:
+        if len(searched_names) > _MAX_INSTRUCTIONS:
             return None, ""
         for maker in writers.by_register.get(name, ()):
             if maker.root == "ld" and maker.operands[1] == target and atomic and maker.pc < pc:
@@ -90,8 +90,8 @@ def _source(
                 if atomic in _WITHOUT_FLOATS and maker.type.startswith(("f", "bf")):
                     atomic = "none"
             for operand in maker.operands[1:]:
-                if isinstance(operand, ir.Register) and operand.name not in searched:
-                    searched.add(operand.name)
+                if isinstance(operand, ir.Register) and operand.name not in searched_names:
+                    searched_names.add(operand.name)
                     pending.append(operand.name)
     return None, ""
 

@@ -14,7 +14,7 @@ from gpulab import session
 from gpulab.lab.fusion.compiler.plan import Plan
 from gpulab.lab.fusion.compiler.trace import Node, Ref, same_elements
 
-_BOTH = {
+_COMMON_OPERATIONS = {
     "add": "{0} + {1}",
     "subtract": "{0} - {1}",
     "multiply": "{0} * {1}",
@@ -231,7 +231,7 @@ def _lowest(dtype: np.dtype[Any], name: str) -> str:
 
 def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]) -> str:
     loop = _loop_type(plan, node)
-    pattern = {**_BOTH, **(_REAL if loop.kind == "f" else _INTEGER)}.get(node.name)
+    pattern = {**_COMMON_OPERATIONS, **(_REAL if loop.kind == "f" else _INTEGER)}.get(node.name)
     extra = {*node.kwargs} - {"out"}
     if pattern is None or extra or (loop.kind not in "fiu" and node.name not in _PLAIN):
         raise NoCodeError(f"{node.name} of {loop}")

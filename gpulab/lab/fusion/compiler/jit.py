@@ -73,11 +73,11 @@ class Compiled:
         guards = guards_of(self.function, args)
         failures = []
         for entry in reversed(self.entries):
-            failed = entry.failed(guards)
-            if not failed:
+            differences = entry.failed(guards)
+            if not differences:
                 entry.hits += 1
                 return self.function(*args) if entry.program is None else entry.program(args)
-            failures.append(failed)
+            failures.append(differences)
         reason = min(failures, key=len)[0] if failures else "the first call"
         if len(self.entries) >= MOST_ENTRIES:
             return self.function(*args)
@@ -100,7 +100,13 @@ class Compiled:
     def explain(self) -> Table:
         """Return a table with a row per compilation: the reason, the number of kernels, and their uses."""
         rows = tuple(
-            (str(number), entry.because, _kernels(entry), str(entry.hits), "; ".join(_folded(entry)) or "–")
+            (
+                str(number),
+                entry.because,
+                _kernels(entry),
+                str(entry.hits),
+                "; ".join(_folded_values(entry)) or "–",
+            )
             for number, entry in enumerate(self.entries, 1)
         )
         return Explained(repr(self), ("number", "compiled because", "kernels", "hits", "folded"), rows)
@@ -168,6 +174,6 @@ def _kernels(entry: Entry) -> str:
     return str(len(entry.program.kernels))
 
 
-def _folded(entry: Entry) -> list[str]:
+def _folded_values(entry: Entry) -> list[str]:
     names = [f"{name} = {was}" for name, _, was in entry.names if not hasattr(was, "shape")]
     return [*(f"{part} = {value}" for part, value in entry.trace.folded), *dict.fromkeys(names)]

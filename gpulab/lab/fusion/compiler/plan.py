@@ -26,7 +26,7 @@ ROW_BYTES = 48 * 1024  # of shared memory, which every block may have
 WORKS = ("map", "reduce", "matmul", "kernel", "other")
 
 REDUCTION = "a row must be complete before its consumer begins"
-BETWEEN = "a reduction lies in between, and has to be complete first"
+REDUCTION_BETWEEN = "a reduction lies in between, and has to be complete first"
 CONSUMERS = "two consumers: what leads to it is needed elsewhere, too, so it is stored, or computed twice"
 ALIAS = "in place: other elements of the same memory are read, before or after they change"
 SHAPE = "another shape: a thread of the one is no thread of the other"
@@ -75,7 +75,7 @@ class Plan:
         for node in self.work:
             for first, source in self.sources[node.number]:
                 if self.nodes[first].kind in WORKS and self.group[first] != self.group[node.number]:
-                    reason = self._why(self.nodes[first], node, source)
+                    reason = self._fusion_obstacle(self.nodes[first], node, source)
                     if reason:
                         refused_edges.append(Edge(first, node.number, reason))
                     else:
@@ -91,7 +91,7 @@ class Plan:
         new = self.group[first]
         self.group.update({n: new for n, g in self.group.items() if g == old})
 
-    def _why(self, first: Node, second: Node, source: Node) -> str:
+    def _fusion_obstacle(self, first: Node, second: Node, source: Node) -> str:
         """Return why two expressions cannot share a kernel, or "". `source` is what `second` reads."""
         for node in (first, second):
             if node.kind in ("matmul", "kernel", "other"):
@@ -104,7 +104,7 @@ class Plan:
         reason = self._one_loop(members, first, second, source)
         if reason and self.way == "rows":
             reason = self._rows(members)
-        return reason or self.alias(members) or self._circle({n.number for n in members}, members)
+        return reason or self.alias(members) or self._cycle_message({n.number for n in members}, members)
 
     def _one_loop(self, members: list[Node], first: Node, second: Node, source: Node) -> str:
         reductions = [n for n in members if n.kind == "reduce"]
@@ -155,7 +155,7 @@ class Plan:
                     return ALIAS
         return ""
 
-    def _circle(self, numbers: set[int], members: list[Node]) -> str:
+    def _cycle_message(self, numbers: set[int], members: list[Node]) -> str:
         """Return the reason if a joined kernel would depend on its own result; else an empty text."""
         leaders = {n: -1 if n in numbers else g for n, g in self.group.items()}
         graph: dict[int, set[int]] = defaultdict(set)
@@ -168,7 +168,7 @@ class Plan:
             least = min(numbers)
             largest = max(numbers)
             kinds = {n.kind for n in self.nodes[least:largest] if n.number not in numbers}
-            return HOST if "host" in kinds else BETWEEN if "reduce" in kinds else OTHER
+            return HOST if "host" in kinds else REDUCTION_BETWEEN if "reduce" in kinds else OTHER
         return ""
 
     def _orders(self) -> list[tuple[int, int]]:
@@ -213,12 +213,12 @@ class Plan:
 
     def writes(self, group: Sequence[int]) -> list[Node]:
         """Return the nodes that a kernel stores: results that are returned, kept or read by other kernels."""
-        stored = [
+        outputs = [
             self.nodes[n]
             for n in reversed(group)  # of several changes of one array the last is stored
             if n in self.kept or self.nodes[n].writes is not None or self.consumers[n] - {*group}
         ]
-        return [*_distinct(stored)][::-1]
+        return [*_distinct(outputs)][::-1]
 
     def moved_bytes(self, bytes_by_node: Mapping[int, int]) -> int:
         """Return the bytes that all kernels read and write; `bytes_by_node` has the numbers of some nodes."""

@@ -43,18 +43,18 @@ class Program:
 
     def __call__(self, args: Sequence[Any], around: Around | None = None) -> Any:
         """Run the kernels; `around` returns a context for each group."""
-        env = self._given(args)
-        done: dict[int, Any] = {}  # streams that nobody has waited for yet, by their handles
+        env = self._input_values(args)
+        unfinished: dict[int, Any] = {}  # streams that nobody has waited for yet, by their handles
         for index, (group, kernel) in enumerate(zip(self.plan.groups, self.kernels, strict=True)):
-            with (around or _nowhere)(index), self._place(self.plan.nodes[group[0]], done):
+            with (around or _nowhere)(index), self._place(self.plan.nodes[group[0]], unfinished):
                 self._run(group, kernel, env)
-        self._wait(done)
+        self._wait(unfinished)
         current = session.cp().cuda.get_current_stream()
         for stream in {id(n.stream): n.stream for n in self.plan.nodes if n.stream is not None}.values():
             stream.wait_event(current.record())  # its memory is given back while others still read it
         return _returned(self.plan.trace.returned, lambda number: self._get(env, number))
 
-    def _given(self, args: Sequence[Any]) -> dict[int, Any]:
+    def _input_values(self, args: Sequence[Any]) -> dict[int, Any]:
         arrays = [one for one in args if isinstance(one, self.plan.trace.cp.ndarray)]
         inputs = [n.number for n in self.plan.nodes if n.kind == "input"]
         return dict(zip(inputs, arrays, strict=True))

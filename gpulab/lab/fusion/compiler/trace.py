@@ -48,7 +48,7 @@ _MAPS = frozenset(
         "conj",
     }
 )
-_ASKS = frozenset({"get", "item", "tolist", "tobytes", "asnumpy"})
+_HOST_READS = frozenset({"get", "item", "tolist", "tobytes", "asnumpy"})
 _MAKERS = frozenset({"ElementwiseKernel", "ReductionKernel", "RawKernel", "fuse"})
 _HOST_METHODS = ("__bool__", "__float__", "__int__", "__index__", "__complex__")
 
@@ -149,8 +149,8 @@ class Trace:
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
         read = args[1:] if name == "copyto" else (*args, *(v for k, v in kwargs.items() if k != "out"))
-        before = [v._node.number for v in _values(read)]
-        if name in _ASKS or (values and not isinstance(result, (self.cp.ndarray, tuple, list))):
+        predecessors = [v._node.number for v in _values(read)]
+        if name in _HOST_READS or (values and not isinstance(result, (self.cp.ndarray, tuple, list))):
             if values and not isinstance(result, (str, bool, type(None))):
                 self.asked(name, values[0])
             return result
@@ -161,10 +161,10 @@ class Trace:
                 return self.add(name, "view", result, (), **details)
             out = next((v for v in values if v._array is result), None)
             if out is not None:
-                return self._wrote(out, name, kind, before, details)
-            return self.add(name, kind, result, before, **details)
+                return self._wrote(out, name, kind, predecessors, details)
+            return self.add(name, kind, result, predecessors, **details)
         if isinstance(result, (tuple, list)) and any(isinstance(item, self.cp.ndarray) for item in result):
-            value = self.add(name, "other", result, before, **details)
+            value = self.add(name, "other", result, predecessors, **details)
             number = value._node.number
             return type(result)(
                 self.add(f"{name}[{k}]", "view", item, (number,), call=_item, args=(Ref(number), k))
@@ -176,7 +176,7 @@ class Trace:
 
     def _kind(self, name: str, values: list[Value], result: Any) -> Kind:
         for value in values:
-            if _within(result, value._array) and result is not value._array:
+            if _is_within(result, value._array) and result is not value._array:
                 return "view"
         if name in _PRODUCTS:
             return "matmul"
@@ -184,10 +184,14 @@ class Trace:
             return "reduce"
         return "map" if values and (name in _MAPS or _is_ufunc(name)) else "other"
 
-    def _wrote(self, out: Value, name: str, kind: Kind, before: list[int], details: dict[str, Any]) -> Value:
+    def _wrote(
+        self, out: Value, name: str, kind: Kind, predecessors: list[int], details: dict[str, Any]
+    ) -> Value:
         """Add an in-place expression; from now on, the value refers to the new contents."""
         old = out._node.number
-        value = self.add(name, "map" if kind == "view" else kind, out._array, before, writes=old, **details)
+        value = self.add(
+            name, "map" if kind == "view" else kind, out._array, predecessors, writes=old, **details
+        )
         object.__setattr__(out, "_node", value._node)
         return out
 
@@ -196,13 +200,13 @@ class Trace:
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
         details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
-        before = [v._node.number for v in values]
+        predecessors = [v._node.number for v in values]
         if isinstance(result, self.cp.ndarray):
-            return self.add(name, "kernel", result, before, **details)
+            return self.add(name, "kernel", result, predecessors, **details)
         for index, value in enumerate(written):
             old = value._node.number
             again = {"call": _nothing, "args": (), "kwargs": {}} if index else details
-            new_value = self.add(name, "kernel", value._array, before, writes=old, **again)
+            new_value = self.add(name, "kernel", value._array, predecessors, writes=old, **again)
             object.__setattr__(value, "_node", new_value._node)
         return result
 
@@ -417,15 +421,15 @@ class _Rebound:
             other: Callable[..., Any] = self.value(function)
             return other
         if id(function) in self.done:
-            known: Callable[..., Any] = self.done[id(function)]
-            return known
+            existing: Callable[..., Any] = self.done[id(function)]
+            return existing
         names = dict(function.__globals__)
         parts = function.__code__, names, function.__name__, function.__defaults__
         rebound = types.FunctionType(*parts, function.__closure__)
         self.done[id(function)] = rebound
-        used = _names(function.__code__)
+        used_names = _names(function.__code__)
         outside = function.__globals__
-        for name in used & names.keys():
+        for name in used_names & names.keys():
             names[name] = self.looked_up(name, partial(outside.get, name))
         free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         cells = tuple(
@@ -564,5 +568,5 @@ def same_elements(one: Any, other: Any) -> bool:
     return (one.data.ptr, one.shape, one.strides) == (other.data.ptr, other.shape, other.strides)
 
 
-def _within(inner: Any, outer: Any) -> bool:
+def _is_within(inner: Any, outer: Any) -> bool:
     return bool(inner.size) and overlaps(inner, outer)

@@ -265,10 +265,11 @@ def _binds_copies(code: WarpCode) -> bool:
 def _update(code: WarpCode) -> str:
     """Return the name of the function that counts arrivals and bytes of barriers."""
     if "mbarrier_update" not in code.tables.support:
-        binds = _binds_copies(code)
-        text = _UPDATE.replace("FROM", "on" if binds else "lane")
+        limits_size = _binds_copies(code)
+        text = _UPDATE.replace("FROM", "on" if limits_size else "lane")
         code.add_support(
-            "mbarrier_update", text.replace("LAND", _LAND.format(land=copy_queue.land(code)) if binds else "")
+            "mbarrier_update",
+            text.replace("LAND", _LAND.format(land=copy_queue.land(code)) if limits_size else ""),
         )
     return "mbarrier_update"
 

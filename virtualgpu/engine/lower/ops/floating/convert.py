@@ -128,10 +128,8 @@ def _integer_to_float(
         as_float = emitter.convert(conversion, integer_type, value, "float")
     else:
         truncated = directed_from_integer(code, "rz", "float", source, value)
-        converted_back = _float_to_integer(code, truncated, "float", source)
-        as_float = floats.make_odd(
-            code, truncated, emitter.compare("ne", integer_type, converted_back, value)
-        )
+        round_trip = _float_to_integer(code, truncated, "float", source)
+        as_float = floats.make_odd(code, truncated, emitter.compare("ne", integer_type, round_trip, value))
     return _float_to_float(code, instruction, as_float, "float", target)
 
 
