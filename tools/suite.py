@@ -352,12 +352,12 @@ def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
         if name not in (*SPREAD, IN_FRONT)
         for commands in parts(name)
     )
-    live = len(names) == 1 or cores() == 1
+    is_live = len(names) == 1 or cores() == 1
     telling = threading.Lock()
 
     def told(name: str, commands: list[list[str]] | None = None) -> None:
         messages: list[str] = []
-        results_by_name[name].append(run(name, environment, shown if live else messages.append, commands))
+        results_by_name[name].append(run(name, environment, shown if is_live else messages.append, commands))
         with telling:
             shown("\n".join(messages))
 

@@ -34,8 +34,8 @@ def device(name: str | None = None) -> views.DeviceCard:
         return views.DeviceCard(info, others=_other_devices(info))
     backend = session.backend()
     info = backend.device_info()
-    live = backend.metrics if session.which_device().kind == "cuda" else None
-    return views.DeviceCard(info, others=_other_devices(info), metrics=live, setup=backend.setup())
+    read_metrics = backend.metrics if session.which_device().kind == "cuda" else None
+    return views.DeviceCard(info, others=_other_devices(info), metrics=read_metrics, setup=backend.setup())
 
 
 def compare(*names: str) -> views.DeviceComparison:

@@ -106,13 +106,13 @@ def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
     """
     if replay.provenance.source == "modelled":
         return replay
-    waiting: dict[object, list[int]] = defaultdict(list)
+    pending: dict[object, list[int]] = defaultdict(list)
     layers = graph.layers
     for node in sorted(graph.nodes, key=lambda node: (layers[node.number], node.number)):
-        waiting[_of_node(node)].append(node.number)
+        pending[_of_node(node)].append(node.number)
     activities = []
     for activity in replay.activities:
-        numbers = waiting.get(_of_activity(activity)) if activity.graph_id else None
+        numbers = pending.get(_of_activity(activity)) if activity.graph_id else None
         activities.append(replace(activity, graph_node_id=numbers.pop(0)) if numbers else activity)
     return replace(replay, activities=tuple(activities))
 

@@ -94,12 +94,12 @@ class GpuMagics(Magics):
             shell.__dict__.update(replacements)
             # IPython 9 increments the count before a cell runs, older versions afterwards; the code that runs
             # now is the last input.
-            following = shell.execution_count
+            next_count = shell.execution_count
             shell.execution_count = len(shell.user_ns["In"]) - 1
             try:
                 return shell.run_cell(code)
             finally:
-                shell.execution_count = following
+                shell.execution_count = next_count
                 for method_name in replacements:
                     del shell.__dict__[method_name]
 

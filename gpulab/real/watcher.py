@@ -313,8 +313,8 @@ class RealWatcher:
 
     def _event_awaited(self, event: int) -> None:
         self._watch.host_waited("event", event=self._event(event))
-        stream, over = self._event_writes.get(event, (0, frozenset()))
-        self._host_writes[stream] = self._host_writes.get(stream, set()) - over
+        stream, operations = self._event_writes.get(event, (0, frozenset()))
+        self._host_writes[stream] = self._host_writes.get(stream, set()) - operations
 
     def _stream_awaited(self, stream: int | None) -> None:
         self._watch.host_waited("stream", self._place(stream or 0))

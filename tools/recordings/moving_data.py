@@ -355,7 +355,7 @@ def managed() -> dict[str, Any]:
     watch = Watch(cp)
     module = cp.RawModule(code=_KERNELS)
     twice = module.get_function("twice")
-    every = module.get_function("every")
+    every_kernel = module.get_function("every")
     n = BIG_BYTES // 4
     count = np.int64(BIG_BYTES // 4)
     y = cp.empty(n, cp.float32)
@@ -391,7 +391,7 @@ def managed() -> dict[str, Any]:
 
     def strided(x: Any, step: int) -> float:
         threads = -(-n // step)
-        return round(watch.once(lambda: every((-(-threads // 32),), (32,), (x, count, np.int64(step))))[0], 1)
+        return round(watch.once(lambda: every_kernel((-(-threads // 32),), (32,), (x, count, np.int64(step))))[0], 1)
 
     warm, host = fresh()
     kernel(warm), touched(host), kernel(warm), strided(warm, 1024)

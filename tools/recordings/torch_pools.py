@@ -524,14 +524,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size = f"{len(recording.starts)} sequences, {len(recording.rows)} calls"
         print(f"{options.part}: {size}, {gpu.forced} times a call waited for a gate")
         return 0
-    waiting = []
+    pending = []
     for part in ("default", "expandable", "snapshots"):
         command = [sys.executable, "-m", "tools.recordings.torch_pools", "--out", str(folder), "--part", part]
         command += ["--seconds", str(options.seconds), "--first", str(options.first)]
         environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": f"expandable_segments:{part == 'expandable'}"}
-        waiting.append(subprocess.Popen(command, env=environment, stderr=subprocess.STDOUT))
+        pending.append(subprocess.Popen(command, env=environment, stderr=subprocess.STDOUT))
     status = 0
-    for process in waiting:
+    for process in pending:
         try:
             status |= process.wait(options.seconds + 40)
         except subprocess.TimeoutExpired:

@@ -27,9 +27,9 @@ class Package:
 def closure(name: str = "gpulab-course") -> list[Package]:
     """What `name` requires here, and what that requires, without extras; the largest first."""
     packages: dict[str, Package] = {}
-    waiting = [name]
-    while waiting:
-        key = _key(waiting.pop())
+    pending = [name]
+    while pending:
+        key = _key(pending.pop())
         if key in packages:
             continue
         try:
@@ -37,7 +37,7 @@ def closure(name: str = "gpulab-course") -> list[Package]:
         except metadata.PackageNotFoundError:
             continue  # of another platform
         packages[key] = _package(distribution)
-        waiting += required(distribution.requires or [])
+        pending += required(distribution.requires or [])
     packages.pop(_key(name), None)
     return sorted(packages.values(), key=lambda package: -package.size_bytes)
 

@@ -121,9 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for case in asked_for(pythons, platforms_, options.extra or list(EXTRAS)):
         outcomes.append(outcome(*case))
         print(outcomes[-1].line, flush=True)
-    failed = [one for one in outcomes if one.problem]
+    failed = [result for result in outcomes if result.problem]
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} can be had from wheels alone.")
-    return 1 if any(surprising(one) for one in failed) else 0
+    return 1 if any(surprising(result) for result in failed) else 0
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ class _Engine:
 
     def add(self, run: _Run) -> None:
         """Add work that is ready to the waiting work."""
-        insort(self._ready, run, key=lambda waiting: waiting.sort_key)
+        insort(self._ready, run, key=lambda waiting_run: waiting_run.sort_key)
 
     def remove_due(self, now_ns: int) -> list[_Run]:
         """Remove and return the work that has ended or yielded by now."""
@@ -201,10 +201,10 @@ class _Engine:
         is_limited = self.name != "none"
         load = self._loads[bisect_right(self.changes, now_ns)]
         free_share = 1.0 - load - sum(run.engine_share for run in self.running) if is_limited else 1.0
-        waiting = self._ready
+        waiting_runs = self._ready
         self._ready = []
         most_urgent: int | None = None
-        for run in waiting:
+        for run in waiting_runs:
             urgency, is_fresh, _ = run.sort_key
             was_overtaken = not is_fresh
             if most_urgent is not None and urgency > most_urgent:

@@ -414,10 +414,10 @@ class Checker:
         if is_complete and arrived_messages is None:
             self.ordering.full_barrier(block)
             return
-        waiting = np.flatnonzero(threads.reshape(-1))
+        waiting_threads = np.flatnonzero(threads.reshape(-1))
         if arrived_messages is not None:
-            self.ordering.acquire(block, waiting.tolist(), arrived_messages)
-        self.ordering.partial_barrier(block, waiting)
+            self.ordering.acquire(block, waiting_threads.tolist(), arrived_messages)
+        self.ordering.partial_barrier(block, waiting_threads)
 
     def flush(self) -> None:
         """Pass the findings to the receiver, and clear them."""

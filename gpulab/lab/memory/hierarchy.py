@@ -153,9 +153,9 @@ class _Bench:
         chase = self.kernels["chase"]
         first = int(whole.data.ptr)
         order = rng.permutation(lines).astype(np.uint64) * np.uint64(LINE_BYTES)
-        following = np.empty(lines, np.uint64)
-        following[order // LINE_BYTES] = np.roll(order, -1) + np.uint64(first)
-        whole[: lines * 16 : 16] = cp.asarray(following)
+        next_lines = np.empty(lines, np.uint64)
+        next_lines[order // LINE_BYTES] = np.roll(order, -1) + np.uint64(first)
+        whole[: lines * 16 : 16] = cp.asarray(next_lines)
         warm = min(lines, WARM_LOADS)
         beyond_l2 = lines * LINE_BYTES > self.info.l2_bytes
         steps = self.effort.chain if beyond_l2 else min(self.effort.chain, 4096)

@@ -173,7 +173,7 @@ class _Run:
     def _alive(self, events: AllocatorEvents, event_count: int, stay: Stay | None) -> tuple[AliveBlocks, ...]:
         """Return the blocks that exist after the first events, by line, array and fate."""
         times: list[int] = events.time_ns.tolist()
-        live: dict[int, tuple[int, int, int, int]] = {}
+        live_blocks: dict[int, tuple[int, int, int, int]] = {}
         freed_addresses: set[int] = set()  # blocks from before the call that the call has freed
         rows = list(
             zip(
@@ -187,8 +187,8 @@ class _Run:
         )
         for number, (action, address, size, requested, stack) in enumerate(rows[:event_count]):
             if action == ALLOC:
-                live[address] = number, size, requested, stack
-            elif action == FREE_COMPLETED and live.pop(address, None) is None:
+                live_blocks[address] = number, size, requested, stack
+            elif action == FREE_COMPLETED and live_blocks.pop(address, None) is None:
                 freed_addresses.add(address)
         next_events: dict[int, int] = {}
         for number, (action, address, *_) in enumerate(rows[event_count:], event_count):
@@ -196,7 +196,7 @@ class _Run:
                 next_events.setdefault(address, number)
         # Arrays, bytes and requested bytes of each block; a list is one group.
         groups: defaultdict[tuple[int, str, Stay], list[tuple[str, int, int]]] = defaultdict(list)
-        for address, (number, size, requested, stack) in live.items():
+        for address, (number, size, requested, stack) in live_blocks.items():
             fate: Stay = stay or ("temporary" if address in next_events else "kept")
             freed_ns = times[next_events[address]] if address in next_events else np.inf
             arrays = self._arrays.at(address, times[number], freed_ns)

@@ -42,11 +42,15 @@ class LoadRecorder:
         self._phases: list[tuple[str, float]] = []
         self._tell: Callable[[], object] | None = None
         self._period_s = 1 / rate_hz
-        every = max(1, round(rate_hz / SHOWS_A_SECOND))
+        display_interval = max(1, round(rate_hz / SHOWS_A_SECOND))
         reference = weakref.ref(self)  # the thread of readings must not keep it alive
 
         def after(number: int, _row: Sequence[float | None]) -> None:
-            if number % every == 0 and (recorder := reference()) is not None and recorder._tell is not None:
+            if (
+                number % display_interval == 0
+                and (recorder := reference()) is not None
+                and recorder._tell is not None
+            ):
                 recorder._tell()
 
         self.sampler = Sampler(reader, len(LOAD_COLUMNS), rate_hz, on_reading=after)

@@ -165,9 +165,9 @@ class Cupti:
             buffer = self._buffers.pop(address)
             offsets = []
             record = c_void_p()
-            following = self._library.cuptiActivityGetNextRecord
+            next_record = self._library.cuptiActivityGetNextRecord
             record_pointer = byref(record)
-            while following(c_void_p(address), c_size_t(size), record_pointer) == _SUCCESS:
+            while next_record(c_void_p(address), c_size_t(size), record_pointer) == _SUCCESS:
                 offsets.append((record.value or address) - address)
             yield memoryview(buffer).cast("B")[:size], offsets
 

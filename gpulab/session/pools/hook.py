@@ -268,7 +268,7 @@ class AllocationRecorder:
             first = max(since, self._dropped)
             rows = self._rows[(first - self._dropped) * _COLUMNS :].tobytes()
         table = np.frombuffer(rows, np.int64).reshape(-1, _COLUMNS)
-        following = first + len(table)
+        next_number = first + len(table)
         if device is not None:
             table = table[table[:, 7] == device]
         action, address, size, requested_bytes, stream, time_ns, stack = table.T[:7].copy()
@@ -281,7 +281,7 @@ class AllocationRecorder:
             time_ns=time_ns,
             stacks=stack.astype(np.int32),
         )
-        return events, following
+        return events, next_number
 
     @property
     def note(self) -> str:

@@ -30,10 +30,10 @@ def inline(module: ir.Module, entry: str) -> ir.Module:
     NotSupportedError
         If the kernel would become too large.
     """
-    waiting = callgraph.waiting_functions(module, entry)
-    if not waiting:
+    waiting_names = callgraph.waiting_functions(module, entry)
+    if not waiting_names:
         return module
-    merged = _Merger(module, waiting).run(module.functions[entry])
+    merged = _Merger(module, waiting_names).run(module.functions[entry])
     return dataclasses.replace(module, functions={**module.functions, entry: merged})
 
 

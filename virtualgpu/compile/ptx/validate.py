@@ -114,17 +114,22 @@ class _Checker:
         required, _, optional = expected.partition("?")
         if not len(required) <= len(instruction.operands) <= len(required) + len(optional):
             raise self.fail(f"it takes {len(required)} operands, not {len(instruction.operands)}")
-        wider = instruction.root in WIDER_ALLOWED
+        allows_wider = instruction.root in WIDER_ALLOWED
         for code, operand in zip(required + optional, instruction.operands, strict=False):
-            self.check_operand(code, operand, kind, instruction, wider)
+            self.check_operand(code, operand, kind, instruction, allows_wider)
 
     def check_operand(
-        self, code: str, operand: ir.Operand | None, kind: str, instruction: ir.Instruction, wider: bool
+        self,
+        code: str,
+        operand: ir.Operand | None,
+        kind: str,
+        instruction: ir.Instruction,
+        allows_wider: bool,
     ) -> None:
         if code == "d":
-            self.destination(operand, kind, wider)
+            self.destination(operand, kind, allows_wider)
         elif code == "s":
-            self.source(operand, kind, wider)
+            self.source(operand, kind, allows_wider)
         elif code in "Du":
             check = self.destination if code == "D" else self.source
             check(operand, "b32", False)
@@ -170,18 +175,18 @@ class _Checker:
             else:
                 self.source(item, kind, True)
 
-    def destination(self, operand: ir.Operand | None, kind: str, wider: bool) -> None:
+    def destination(self, operand: ir.Operand | None, kind: str, allows_wider: bool) -> None:
         if operand is None:
             return
         if not isinstance(operand, ir.Register) or operand.negated:
             raise self.fail("its result needs a register")
-        self.check_width(operand, kind, wider)
+        self.check_width(operand, kind, allows_wider)
 
-    def source(self, operand: ir.Operand | None, kind: str, wider: bool) -> None:
+    def source(self, operand: ir.Operand | None, kind: str, allows_wider: bool) -> None:
         if isinstance(operand, ir.Register):
             if operand.negated and kind != "pred":
                 raise self.fail(f"only predicates can be negated, {operand.name} is none")
-            self.check_width(operand, kind, wider)
+            self.check_width(operand, kind, allows_wider)
         elif isinstance(operand, ir.Immediate):
             if kind in ("f32", "f64") and not operand.float_bits:
                 raise self.fail(f"{operand.value} is no floating-point constant")
@@ -193,16 +198,16 @@ class _Checker:
         elif not isinstance(operand, ir.Special) or kind == "pred":
             raise self.fail("an operand is missing, or of another kind than it takes")
 
-    def check_width(self, register: ir.Register, kind: str, wider: bool) -> None:
+    def check_width(self, register: ir.Register, kind: str, allows_wider: bool) -> None:
         register_type = self.function.registers[register.name]
         register_bits = BITS[register_type]
         type_bits = BITS[kind]
-        is_wide_enough = register_bits >= type_bits if wider else register_bits == type_bits
+        is_wide_enough = register_bits >= type_bits if allows_wider else register_bits == type_bits
         if (register_type == "pred") != (kind == "pred") or not is_wide_enough:
             raise self.fail(f"{register.name} is declared .{register_type}, which is not a .{kind}")
         is_float = kind in ("f32", "f64")
         is_integer = kind[0] in "us"
-        if not wider and (
+        if not allows_wider and (
             (is_float and register_type[0] in "us") or (is_integer and register_type in ("f32", "f64"))
         ):
             raise self.fail(f"{register.name} is declared .{register_type}, which is not a .{kind}")

@@ -63,8 +63,8 @@ class FunctionPlan:
 def plan(function: ir.Function, index: int, memory_results: frozenset[str] = frozenset()) -> FunctionPlan:
     """Lay out a function's frame: lane program counters, parameter records, register slots."""
     flow = cfg.build(function)
-    live = cfg.live_out(function, flow)
-    live_across_blocks = set().union(*live) if live else set()
+    live_registers = cfg.live_out(function, flow)
+    live_across_blocks = set().union(*live_registers) if live_registers else set()
     # A barrier's reduction is written to the frame while the warp waits.
     live_across_blocks |= {
         name
@@ -95,7 +95,7 @@ def plan(function: ir.Function, index: int, memory_results: frozenset[str] = fro
         function,
         index,
         flow,
-        live,
+        live_registers,
         slots,
         records,
         -(-end // 64) * 64,

@@ -38,8 +38,8 @@ class WarpCode(ReportingRegisters):
 
     def flush(self) -> None:
         """Store written registers that later blocks read, for the active lanes only."""
-        live = self.plan.live_out[self.block.number]
-        for name in sorted(self.dirty & live):
+        live_registers = self.plan.live_out[self.block.number]
+        for name in sorted(self.dirty & live_registers):
             llvm = llvm_of(self.function.registers[name])
             value = self.cache[name]
             pointer = self.slot(name)

@@ -74,10 +74,12 @@ def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int
         excused_lanes = worker.excused[barrier.pc] = cfg.blocks_excused_from(
             plan.function, plan.flow, barrier.pc
         )
-    waiting = pcs >= layout.AT_BARRIER
-    alive &= ~np.isin(np.where(waiting, -1, pcs & (layout.PARKED - 1)), excused_lanes)
+    waiting_lanes = pcs >= layout.AT_BARRIER
+    alive &= ~np.isin(np.where(waiting_lanes, -1, pcs & (layout.PARKED - 1)), excused_lanes)
     waiting_here = [
-        lane for lane in np.flatnonzero(waiting & alive) if _barrier_at(worker, int(pcs[lane])) is barrier
+        lane
+        for lane in np.flatnonzero(waiting_lanes & alive)
+        if _barrier_at(worker, int(pcs[lane])) is barrier
     ]
     alive[waiting_here] = False  # they wait here already, and were checked when they arrived
     return mask | int.from_bytes(np.packbits(alive, bitorder="little").tobytes(), "little")
@@ -93,12 +95,12 @@ def _barrier_at(worker: Worker, mark: int) -> ir.Instruction:
 def open_barriers(worker: Worker) -> int:
     """Open every barrier whose threads have all arrived, and distinguish deadlock from waiting."""
     pcs = lane_pcs(worker)
-    waiting = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
+    waiting_lanes = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
     alive = pcs != layout.EXITED
     row = worker.context[0]
     is_opened = False
-    for number in np.unique((pcs[waiting] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)).tolist():
-        waiting_here = waiting & ((pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == number)
+    for number in np.unique((pcs[waiting_lanes] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)).tolist():
+        waiting_here = waiting_lanes & ((pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == number)
         expected_lanes = int(row["barrier_counts"][number])
         arrived_lanes = int(waiting_here.sum()) + int(row["barrier_arrived"][number])
         if arrived_lanes < (expected_lanes or int(alive.sum())):
@@ -120,7 +122,7 @@ def open_barriers(worker: Worker) -> int:
         status[(status == layout.WAITS) & ((pcs < layout.AT_BARRIER).any(axis=1))] = layout.YIELDS
         return layout.OPENED
     if not (worker.status == layout.YIELDS).any():
-        return _fault(worker, layout.BARRIER_DEADLOCK, waiting, pcs)
+        return _fault(worker, layout.BARRIER_DEADLOCK, waiting_lanes, pcs)
     return layout.NOTHING_OPENED
 
 
@@ -161,15 +163,15 @@ def _report(
         lines = sorted({_barrier_at(worker, int(mark)).line for mark in np.unique(pcs[lanes])})
         location = f"lines {', '.join(map(str, lines))}" if len(lines) > 1 else f"of line {lines[0]}"
         return f"threads of one warp wait at different barriers ({location})"
-    waiting = int(lanes.sum())
+    waiting_count = int(lanes.sum())
     other_count = int(other_lanes.sum())
     location = (
         f"; {count(other_count, 'other')} {noun(other_count, 'waits', 'wait')} elsewhere"
         if other_count
         else ""
     )
-    wait = noun(waiting, "waits", "wait")
-    return f"{count(waiting, 'thread')} {wait} for more threads than will ever come{location}"
+    wait = noun(waiting_count, "waits", "wait")
+    return f"{count(waiting_count, 'thread')} {wait} for more threads than will ever come{location}"
 
 
 def _reduce(

@@ -82,15 +82,18 @@ class Crew:
     """
 
     def __init__(
-        self, launch: RunningLaunch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], crews: int = 1
+        self,
+        launch: RunningLaunch,
+        live_ranges: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+        crews: int = 1,
     ) -> None:
         self.launch = launch
-        self.live = live
+        self.live = live_ranges
         size = launch.warps * (launch.kernel.frame_bytes + layout.LANES * launch.kernel.local_bytes)
         self._capacity = max(16, _SUSPENDED_BYTES // max(size, 1))
         if launch.options.resident_blocks:
             self._capacity = min(self._capacity, -(-launch.options.resident_blocks // crews))
-        self.latest = Worker(launch, live)  # the worker that ran last
+        self.latest = Worker(launch, live_ranges)  # the worker that ran last
         self.workers = [self.latest]
         self._stopwatch: Stopwatch | None = None
         self._completed = (

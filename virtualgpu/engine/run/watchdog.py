@@ -115,8 +115,8 @@ class Watchdog:
         wall_limit_exceeded = (
             self._wall_s > max(self._limit_s, _MIN_WALL_S) and spent_s > _MIN_CPU_SHARE * self._limit_s
         )
-        over = spent_s > self._limit_s and not (self._patient and not self._is_still(spent_s))
-        if over or idle_s > self._idle_limit_s or (wall_limit_exceeded and self._is_still(spent_s)):
+        is_exceeded = spent_s > self._limit_s and not (self._patient and not self._is_still(spent_s))
+        if is_exceeded or idle_s > self._idle_limit_s or (wall_limit_exceeded and self._is_still(spent_s)):
             # As of this moment: workers may take long to stop on a busy machine, and memory checks take a
             # while.
             is_moving = not self._is_still(spent_s)

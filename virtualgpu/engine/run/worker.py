@@ -373,8 +373,8 @@ class Worker:
 
 
 def _add_range(
-    live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], start: int, size: int
+    live_ranges: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], start: int, size: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the live ranges and one more, sorted; kernel parameters can be read through pointers too."""
-    index = int(np.searchsorted(live[0], start))
-    return np.insert(live[0], index, start), np.insert(live[1], index, start + size)
+    index = int(np.searchsorted(live_ranges[0], start))
+    return np.insert(live_ranges[0], index, start), np.insert(live_ranges[1], index, start + size)

@@ -263,8 +263,8 @@ def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     clk = chain_clk(info, work) + barriers / work.warps * BARRIER_WARP_CLK * work.warps_per_block
     mean_instructions = work.warp_instructions.mean() / work.warps_per_block if work.blocks else 1.0
     scale = work.longest_warp / max(float(mean_instructions), 1.0)
-    own: npt.NDArray[np.float64] = BLOCK_FLOOR_NS + clk * scale / clock_ghz(info)
-    return own
+    durations_ns: npt.NDArray[np.float64] = BLOCK_FLOOR_NS + clk * scale / clock_ghz(info)
+    return durations_ns
 
 
 def chain_clk(info: DeviceInfo, work: KernelWork) -> float:

@@ -187,10 +187,10 @@ class Links:
                     source=source,
                     target=target,
                     size_bytes=size_bytes,
-                    over=over,
+                    over=link_kind,
                     start_ns=activity.start_ns,
                     end_ns=activity.end_ns,
                     correlation_id=activity.correlation_id,
                 )
-                for source, target, size_bytes, over in hops
+                for source, target, size_bytes, link_kind in hops
             )

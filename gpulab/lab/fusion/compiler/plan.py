@@ -190,12 +190,12 @@ class Plan:
 
     def _ancestors(self, number: int) -> set[int]:
         ancestors: set[int] = set()
-        waiting = [number]
-        while waiting:
-            for first, _ in self.sources[waiting.pop()]:
+        pending = [number]
+        while pending:
+            for first, _ in self.sources[pending.pop()]:
                 if first not in ancestors:
                     ancestors.add(first)
-                    waiting.append(first)
+                    pending.append(first)
         return ancestors
 
     def _ordered(self) -> list[list[int]]:
@@ -251,5 +251,5 @@ def _distinct(nodes: Iterable[Node]) -> Iterator[Node]:
             yield node
 
 
-def _may_overlap(one: object, other: object) -> bool:
-    return hasattr(one, "strides") and hasattr(other, "strides") and overlaps(one, other)
+def _may_overlap(first: object, second: object) -> bool:
+    return hasattr(first, "strides") and hasattr(second, "strides") and overlaps(first, second)

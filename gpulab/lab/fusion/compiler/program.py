@@ -55,7 +55,7 @@ class Program:
         return _returned(self.plan.trace.returned, lambda number: self._get(env, number))
 
     def _input_values(self, args: Sequence[Any]) -> dict[int, Any]:
-        arrays = [one for one in args if isinstance(one, self.plan.trace.cp.ndarray)]
+        arrays = [argument for argument in args if isinstance(argument, self.plan.trace.cp.ndarray)]
         inputs = [n.number for n in self.plan.nodes if n.kind == "input"]
         return dict(zip(inputs, arrays, strict=True))
 

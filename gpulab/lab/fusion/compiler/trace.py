@@ -482,8 +482,12 @@ def _constant_parameters(kernel: Any) -> list[bool]:
     """Return for each parameter of a kernel whether its source declares it const."""
     code = str(kernel.code)
     name = str(kernel.name)
-    _, found, rest = code.partition(f" {name}(")
-    return ["const" in one.split("*")[0] for one in rest.partition(")")[0].split(",")] if found else []
+    _, separator, declaration = code.partition(f" {name}(")
+    return (
+        ["const" in parameter.split("*")[0] for parameter in declaration.partition(")")[0].split(",")]
+        if separator
+        else []
+    )
 
 
 # --- helpers ----------------------------------------------------------------------------------------------
@@ -563,9 +567,9 @@ def overlaps(first: Any, other: Any) -> bool:
     return a < b + n and b < a + m
 
 
-def same_elements(one: Any, other: Any) -> bool:
+def same_elements(first: Any, second: Any) -> bool:
     """Return whether two arrays have the same elements at the same addresses."""
-    return (one.data.ptr, one.shape, one.strides) == (other.data.ptr, other.shape, other.strides)
+    return (first.data.ptr, first.shape, first.strides) == (second.data.ptr, second.shape, second.strides)
 
 
 def _is_within(inner: Any, outer: Any) -> bool:

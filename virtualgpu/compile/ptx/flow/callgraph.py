@@ -56,11 +56,11 @@ def waiting_functions(module: ir.Module, entry: str) -> set[str]:
     """
     names = reachable(module, callees(module.functions[entry]))
     callees_of = {name: reachable(module, callees(module.functions[name])) for name in names}
-    waiting = {name for name in names if _waits(module, module.functions[name])}
+    waiting_names = {name for name in names if _waits(module, module.functions[name])}
     return {
         name
         for name in names
-        if name not in callees_of[name] and not waiting.isdisjoint([name, *callees_of[name]])
+        if name not in callees_of[name] and not waiting_names.isdisjoint([name, *callees_of[name]])
     }
 
 

@@ -324,9 +324,9 @@ class Clique:
     def _fail_all(self, status: int, reason: str) -> NcclError:
         """Break this clique and those in which its missing ranks wait, and return the error."""
         for member in self.members.values():
-            waiting = self.world.waiting.get(member.thread)
-            if waiting is not None and waiting.clique is not self and not waiting.done():
-                waiting.clique.fail(status, reason)
+            waiting_rank = self.world.waiting.get(member.thread)
+            if waiting_rank is not None and waiting_rank.clique is not self and not waiting_rank.done():
+                waiting_rank.clique.fail(status, reason)
         return self.fail(status, reason)
 
     def _failure(self, missing: Sequence[int], waited_s: float, remedy: str) -> tuple[int, str]:
@@ -348,8 +348,8 @@ class Clique:
             remedy = "All ranks make the same calls in the same order, whatever communicator they are of"
             reason = f"{have_not_called}, and waits for this one.{self._locations(missing)} {remedy}."
             return INVALID_USAGE, reason
-        waiting = {thread for thread, item in list(self.world.waiting.items()) if not item.done()}
-        if not any(thread not in waiting for thread in self.world.other_threads()):
+        waiting_threads = {thread for thread, item in list(self.world.waiting.items()) if not item.done()}
+        if not any(thread not in waiting_threads for thread in self.world.other_threads()):
             reason = f"{have_not_called}, and no other thread runs that could."
             return INVALID_USAGE, f"{reason}{self._locations(missing)} {remedy}."
         if waited_s > _PATIENCE * current().current_device.watchdog_s:
@@ -372,10 +372,10 @@ class Clique:
             thread = pending.pop()
             if thread is this_thread:
                 return True
-            waiting = self.world.waiting.get(thread)
-            if thread not in visited and waiting is not None and not waiting.done():
+            waiting_rank = self.world.waiting.get(thread)
+            if thread not in visited and waiting_rank is not None and not waiting_rank.done():
                 visited.add(thread)
-                pending += waiting.clique._threads_of(waiting.missing())
+                pending += waiting_rank.clique._threads_of(waiting_rank.missing())
         return False
 
     def _locations(self, missing: Sequence[int]) -> str:
@@ -386,12 +386,12 @@ class Clique:
             member = self.members.get(rank)
             if member is None or not member.has_called or member.thread is this_thread:
                 continue
-            waiting = self.world.waiting.get(member.thread)
+            waiting_rank = self.world.waiting.get(member.thread)
             frame = _program_frame(member.thread)
-            if waiting is not None and waiting.clique is not self:
-                number = waiting.clique.number
+            if waiting_rank is not None and waiting_rank.clique is not self:
+                number = waiting_rank.clique.number
                 sentences.append(
-                    f"{waiting.activity} of communicator {number} (this is communicator {self.number})"
+                    f"{waiting_rank.activity} of communicator {number} (this is communicator {self.number})"
                 )
             elif frame is not None:
                 sentences.append(f"rank {rank} is at line {frame.f_lineno} of {frame.f_code.co_name}()")
