@@ -45,7 +45,6 @@ ALLOWED = {
     "_server": "the process that those of answers are forked from",
     "_keep": "the process that waits for what runs in a sandbox next",
     "_create_pool": "worker threads, which do not end between launches",
-    "_made": "worker threads, which do not end between launches",
     "_compiled_artefacts": "a file of the package, read once",
     "font": "fonts, read once",
     "text_width": "of texts in a font",

@@ -58,7 +58,7 @@ def vote(values: Sequence[Any]) -> tuple[Array, ...]:
     return ballots, ranks, np.asarray(2 * large + above, np.uint32)
 
 
-def _both_ways(v: Array, addend: Array, first_way: Array) -> Array:
+def _select_by_branch(v: Array, addend: Array, first_way: Array) -> Array:
     v = v.copy()
     with np.errstate(over="ignore"):
         for _ in range(20):
@@ -69,11 +69,11 @@ def _both_ways(v: Array, addend: Array, first_way: Array) -> Array:
 
 
 def two_ways(values: Sequence[Any]) -> tuple[Array, ...]:
-    return (_both_ways(values[0], values[1], np.arange(int(values[2])) % 2 == 1),)
+    return (_select_by_branch(values[0], values[1], np.arange(int(values[2])) % 2 == 1),)
 
 
 def two_ways_by_warp(values: Sequence[Any]) -> tuple[Array, ...]:
-    return (_both_ways(values[0], values[1], np.arange(int(values[2])) // 32 % 2 == 1),)
+    return (_select_by_branch(values[0], values[1], np.arange(int(values[2])) // 32 % 2 == 1),)
 
 
 def four_ways(values: Sequence[Any]) -> tuple[Array, ...]:

@@ -275,12 +275,12 @@ class Blocks:
                 for index in dependencies:
                     if pieces[index][1:3] != (gpu, lane):
                         stream.wait_event(events[index])
-                self._do(operation, gpu, buffer, other_gpu, size, stream)
+                self._submit(operation, gpu, buffer, other_gpu, size, stream)
                 event = self.cp.cuda.Event(disable_timing=True)
                 event.record(stream)
             events.append(event)
 
-    def _do(self, operation: str, gpu: int, buffer: int, other_gpu: int, size: int, stream: Any) -> None:
+    def _submit(self, operation: str, gpu: int, buffer: int, other_gpu: int, size: int, stream: Any) -> None:
         own_array = self.arrays[gpu, 0]
         inbox = self.arrays[gpu, buffer]
         if operation == "copy":

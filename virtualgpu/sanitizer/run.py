@@ -178,9 +178,9 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
 def _ends_in_time(launch: PreparedLaunch, options: RunOptions) -> bool:
     """Return whether a launch ends without checks, within its time limit."""
     device = launch.device
-    plain = replace(options, watchdog_s=device.watchdog_s, idle_s=device.idle_s)
+    limited_options = replace(options, watchdog_s=device.watchdog_s, idle_s=device.idle_s)
     try:
-        launch.run(replace(plain, observer=None, trap_nan=False, stdout=None))
+        launch.run(replace(limited_options, observer=None, trap_nan=False, stdout=None))
     except KernelFault:
         return False
     return True

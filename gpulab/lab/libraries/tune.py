@@ -125,10 +125,10 @@ class Tuner(Pictured):
         """Return the choice for these arguments, which is made now if it is not known."""
         key = key_of(args)
         if key not in self._chosen:
-            self._chosen[key] = self._tuned(key, args)
+            self._chosen[key] = self._choose_candidate(key, args)
         return self._chosen[key]
 
-    def _tuned(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
+    def _choose_candidate(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
         expected = _results(self._reference, args)
         candidates = [self._candidate(name, way, args, expected) for name, way in self._ways.items()]
         right = [candidate for candidate in candidates if candidate.times_ns]

@@ -142,15 +142,15 @@ class Run:
                     [(gpu, array_index, chunk, slice_index) for chunk in chunks]
                     for gpu, array_index in ((move.source, ARRAY), (move.target, box), (move.target, ARRAY))
                 )
-                self._do(move.source, 0, source_array, target_array, partial(self._copy, move, part, box))
+                self._submit(move.source, 0, source_array, target_array, partial(self._copy, move, part, box))
                 if box != ARRAY:
                     arrivals.append(
                         (move.target, 1, target_array, own_array, partial(self._take_in, move, part, box))
                     )
             for arrival in arrivals:
-                self._do(*arrival)
+                self._submit(*arrival)
 
-    def _do(
+    def _submit(
         self, gpu: int, array_index: int, reads: list[Place], writes: list[Place], work: Callable[[Any], None]
     ) -> None:
         """Submit work to a stream of a GPU, after all work that it depends on."""

@@ -50,7 +50,7 @@ class MemoryRecorder:
         self.sampler.start()
 
     def stop(self) -> MemorySamples:
-        """End with a last reading."""
+        """Take a last reading, and stop the recorder."""
         self.sampler.stop()
         self.sampler.take()
         self.seen.stop()

@@ -47,7 +47,7 @@ _SPACES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault as generated code recorded it in the context."""
+    """A fault that generated code recorded in the context."""
 
     code: int
     function: ir.Function
@@ -116,7 +116,7 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
     is_inside = fault.base is not None and nearest is not None and nearest.address <= fault.base < nearest.end
     freed_allocation = None if is_inside else memory.ended(pointer)
     if freed_allocation is not None:
-        past_end = _also_past(nearest, address)
+        past_end = _past_the_end_advice(nearest, address)
         return f"It was in the {freed_allocation.label} that has been freed{past_end}: keep arrays alive."
     if nearest is None:
         return "There is no live allocation at all."
@@ -147,7 +147,7 @@ def _describe_callee(memory: DeviceMemory, address: int) -> str:
     return f"the pointer {address:#x}, which is not a device function"
 
 
-def _also_past(nearest: Allocation | None, address: int) -> str:
+def _past_the_end_advice(nearest: Allocation | None, address: int) -> str:
     """Return the other explanation, if a live allocation ends before the address."""
     if nearest is None or address <= nearest.end:
         return ""
