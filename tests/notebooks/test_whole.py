@@ -1,11 +1,7 @@
-"""The course as a whole: each notebook opens, keeps what its opening promises, and leads on.
-
-``promises.tsv`` names for each opening words of it and the cell that keeps them.
-"""
+"""The course as a whole: each notebook names its minutes and links to earlier and later notebooks."""
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
@@ -15,8 +11,6 @@ from gpulab_course.content.story import rungs
 from tests.notebooks.course import FOLDER, NOTEBOOKS, code_cells, number, read
 
 NUMBERS = [number(path) for path in NOTEBOOKS]
-PROMISES = Path(__file__).with_name("promises.tsv")
-LEAST_PROMISES = 2
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -24,14 +18,6 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 def links(text: str) -> list[str]:
     """Numbers of the notebooks that a text leads to."""
     return re.findall(r"\]\((\d\d[ab]?)_\w+\.ipynb\)", text)
-
-
-def promises() -> dict[str, list[tuple[str, str]]]:
-    result: dict[str, list[tuple[str, str]]] = {}
-    with PROMISES.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            result.setdefault(row["notebook"], []).append((row["promise"], row["kept"]))
-    return result
 
 
 @each_notebook
@@ -54,23 +40,6 @@ def test_its_ending_leads_back_and_on(path: Path) -> None:
     if index + 1 < len(NUMBERS):
         after = ending.partition("**Next:**")[2]
         assert set(links(after)) <= set(NUMBERS[index + 1 :]), "what comes next comes later"
-
-
-@each_notebook
-def test_its_opening_keeps_its_promises(path: Path) -> None:
-    notebook = read(path)
-    opening = notebook.cells[0].source
-    own_promises = promises().get(number(path), [])
-    assert len(own_promises) >= LEAST_PROMISES, "promises.tsv names the cells that keep them"
-    code = {cell.id: cell for cell in code_cells(notebook)}
-    for words, cell_id in own_promises:
-        assert words in opening, f"{words!r} does not stand in the opening"
-        assert cell_id in code, f"no code cell {cell_id!r}"
-        assert code[cell_id].outputs, f"{cell_id!r} shows nothing"
-
-
-def test_promises_are_of_notebooks_that_are_there() -> None:
-    assert set(promises()) == set(NUMBERS)
 
 
 def test_each_version_has_its_row_in_its_notebook() -> None:
