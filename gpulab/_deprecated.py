@@ -39,13 +39,13 @@ PARAMETERS: dict[str, dict[str, str]] = {
 }
 
 
-def warn(old: str, new: str) -> None:
-    """Warn that `old` is now `new`, at the line of the learner's program that uses the old name."""
+def warn(old_name: str, new_name: str) -> None:
+    """Warn that `old_name` is now `new_name`, at the line of the learner's program that uses the old name."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in _OWN_MODULES:
         frame = frame.f_back
     warnings.warn_explicit(
-        f"{old} is now {new}. The old name will be removed in the next release.",
+        f"{old_name} is now {new_name}. The old name will be removed in the next release.",
         DeprecationWarning,
         frame.f_code.co_filename,
         frame.f_lineno,

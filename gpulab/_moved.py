@@ -36,12 +36,12 @@ HOMES = {
 
 def new_home(name: str) -> str:
     """Return the new name of a module; empty if it has not moved."""
-    old = name
-    while old not in HOMES:
-        old = old.rpartition(".")[0]
-        if not old:
+    old_name = name
+    while old_name not in HOMES:
+        old_name = old_name.rpartition(".")[0]
+        if not old_name:
             return ""
-    return HOMES[old] + name.removeprefix(old)
+    return HOMES[old_name] + name.removeprefix(old_name)
 
 
 class MovedFinder(MetaPathFinder):

@@ -127,11 +127,14 @@ class Sampler:
             return
         self.take()
         self._active.set()
-        reference = weakref.ref(self, lambda _: ended.set())
-        ended = self._ended
-        active = self._active
+        reference = weakref.ref(self, lambda _: ended_event.set())
+        ended_event = self._ended
+        active_event = self._active
         self._thread = threading.Thread(
-            target=_run, args=(reference, active, ended, self._period_s), name="gpulab sampler", daemon=True
+            target=_run,
+            args=(reference, active_event, ended_event, self._period_s),
+            name="gpulab sampler",
+            daemon=True,
         )
         self._thread.start()
 
@@ -186,22 +189,25 @@ class Sampler:
 
 
 def _run(
-    reference: weakref.ref[Sampler], active: threading.Event, ended: threading.Event, period_s: float
+    reference: weakref.ref[Sampler],
+    active_event: threading.Event,
+    ended_event: threading.Event,
+    period_s: float,
 ) -> None:
     """Run the thread, which has a reference to the sampler only during a reading."""
-    set_ended = ended.set
+    set_ended = ended_event.set
     atexit.register(set_ended)
     due_s = time.perf_counter()
     while True:
         due_s = max(due_s + period_s, time.perf_counter())
-        if ended.wait(max(period_s / 4, due_s - time.perf_counter())):
+        if ended_event.wait(max(period_s / 4, due_s - time.perf_counter())):
             break
-        while not active.wait(1.0) and not ended.is_set():
+        while not active_event.wait(1.0) and not ended_event.is_set():
             pass
         sampler = reference()
-        if sampler is None or ended.is_set():
+        if sampler is None or ended_event.is_set():
             break
-        if active.is_set():
+        if active_event.is_set():
             sampler.take()
         del sampler
     atexit.unregister(set_ended)

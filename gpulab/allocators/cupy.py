@@ -112,12 +112,12 @@ class CuPyAllocator:
             return
         if address not in self._in_use:
             raise RequestError(f"No block in use begins at {address:#x}: it was freed before, or never was.")
-        chunk, requested = self._in_use.pop(address)
+        chunk, requested_bytes = self._in_use.pop(address)
         size = chunk.size
         stream = chunk.arena.stream
         self._pool.give(chunk)
-        self.sink("free_requested", address, size, requested, stream)
-        self.sink("free_completed", address, size, requested, stream)
+        self.sink("free_requested", address, size, requested_bytes, stream)
+        self.sink("free_completed", address, size, requested_bytes, stream)
 
     def record_stream(self, address: int, stream: int) -> None:
         """Do nothing: CuPy's pool records only the stream in which a block was allocated."""
@@ -146,9 +146,12 @@ class CuPyAllocator:
         return BlockMap(self._provenance, self._id, 0, self._pool.limit_bytes, segments)
 
     def _block(self, chunk: Chunk[_Range]) -> Block:
-        requested = 0 if chunk.is_free else self._in_use[chunk.address][1]
+        requested_bytes = 0 if chunk.is_free else self._in_use[chunk.address][1]
         return Block(
-            address=chunk.address, size_bytes=chunk.size, is_free=chunk.is_free, requested_bytes=requested
+            address=chunk.address,
+            size_bytes=chunk.size,
+            is_free=chunk.is_free,
+            requested_bytes=requested_bytes,
         )
 
     def _allocate(self, size: int) -> _Range | None:

@@ -30,10 +30,10 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
     >>> fragmentation(pool.block_map()).external
     0.5
     """
-    reserved = block_map.total_bytes
-    used = block_map.used_bytes
+    reserved_bytes = block_map.total_bytes
+    used_bytes = block_map.used_bytes
     limits = [limit for limit in (block_map.limit_bytes, capacity_bytes) if limit]
-    available = max(0, min(limits) - reserved) if limits else None
+    available = max(0, min(limits) - reserved_bytes) if limits else None
     releasable = sum(map(releasable_bytes, block_map.segments))
     keys = {(segment.stream, segment.pool) for segment in block_map.segments}
     if any(pool for _, pool in keys):  # large requests go to a pool that may have nothing yet
@@ -56,9 +56,9 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
     )
     return Fragmentation(
         provenance=block_map.provenance,
-        reserved_bytes=reserved,
-        used_bytes=used,
-        free_bytes=reserved - used,
+        reserved_bytes=reserved_bytes,
+        used_bytes=used_bytes,
+        free_bytes=reserved_bytes - used_bytes,
         largest_free_bytes=block_map.largest_free_bytes,
         rounding_bytes=rounding,
         releasable_bytes=releasable,
@@ -70,16 +70,16 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
 def releasable_bytes(segment: Segment) -> int:
     """Return the bytes of a segment that go back to the device when the cache is emptied."""
     if not segment.is_expandable:
-        unused = all(block.state == "free" for block in segment.blocks)
-        return segment.size_bytes if unused else 0
+        is_unused = all(block.state == "free" for block in segment.blocks)
+        return segment.size_bytes if is_unused else 0
     page = SMALL_PAGE_BYTES if segment.pool == "small" else LARGE_PAGE_BYTES
-    found = 0
+    released_bytes = 0
     for block in segment.blocks:
         if block.state == "free":
             first = -(-(block.address - segment.address) // page) * page
-            last = (block.end - segment.address) // page * page
-            found += max(0, last - first)
-    return found
+            last_page = (block.end - segment.address) // page * page
+            released_bytes += max(0, last_page - first)
+    return released_bytes
 
 
 def _arena(
@@ -95,11 +95,11 @@ def _arena(
         if device_bytes is None
         else max(_request_bytes(pool, largest), _new_segment_bytes(pool, device_bytes, tails))
     )
-    used = sum(block.size_bytes for block in blocks if block.state in ("used", "waiting"))
+    used_bytes = sum(block.size_bytes for block in blocks if block.state in ("used", "waiting"))
     return Arena(
         stream=stream,
         pool=pool,
-        used_bytes=used,
+        used_bytes=used_bytes,
         free_bytes=sum(free),
         largest_free_bytes=largest,
         free_blocks=len(free),
@@ -109,8 +109,8 @@ def _arena(
 
 def _tail(segment: Segment) -> int:
     """Return the free bytes at the end of the mapped part of a segment."""
-    mapped = [block for block in segment.blocks if not block.is_unmapped][-1:]
-    return mapped[0].size_bytes if mapped and mapped[0].is_free else 0
+    mapped_blocks = [block for block in segment.blocks if not block.is_unmapped][-1:]
+    return mapped_blocks[0].size_bytes if mapped_blocks and mapped_blocks[0].is_free else 0
 
 
 def _request_bytes(pool: str, free_bytes: int) -> int:

@@ -48,12 +48,12 @@ class EventLog:
     def events(self) -> AllocatorEvents:
         """Return all events so far, as columns."""
         columns = np.array(self._rows, dtype=np.int64).reshape(-1, 7).T
-        actions, addresses, sizes, requested, streams, times_ns, stacks = columns
+        actions, addresses, sizes, requested_sizes, streams, times_ns, stacks = columns
         return AllocatorEvents(
             actions=actions.astype(np.uint8),
             addresses=addresses,
             size_bytes=sizes,
-            requested_bytes=requested,
+            requested_bytes=requested_sizes,
             streams=streams,
             time_ns=times_ns,
             stacks=stacks.astype(np.int32),

@@ -59,14 +59,14 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
             segments.note("segment_free", start, size, stream)
             rows.append((_FREED, start, size, 0, stream, time_ns, stack))
     table = np.array(rows, np.int64).reshape(-1, 7)
-    address_column, sizes, requested, streams, times = (
+    address_column, sizes, requested_sizes, streams, times = (
         np.ascontiguousarray(table[:, index]) for index in range(1, 6)
     )
     result = AllocatorEvents(
         actions=table[:, 0].astype(np.uint8),
         addresses=address_column,
         size_bytes=sizes,
-        requested_bytes=requested,
+        requested_bytes=requested_sizes,
         streams=streams,
         time_ns=times,
         stacks=table[:, 6].astype(np.int32),
@@ -103,11 +103,11 @@ class _Segments:
 
     def sum_to(self, size: int) -> list[int]:
         """Return unused segments of as many streams as possible that add up to `size` bytes, or none."""
-        unused = [start for start, count in self.blocks.items() if count <= 0]
-        for streams in self._stream_sets({self.segments[start][1] for start in unused}):
-            chosen = [start for start in unused if self.segments[start][1] in streams]
-            if sum(self.segments[start][0] for start in chosen) == size:
-                return sorted(chosen)
+        unused_starts = [start for start, count in self.blocks.items() if count <= 0]
+        for streams in self._stream_sets({self.segments[start][1] for start in unused_starts}):
+            chosen_starts = [start for start in unused_starts if self.segments[start][1] in streams]
+            if sum(self.segments[start][0] for start in chosen_starts) == size:
+                return sorted(chosen_starts)
         return []
 
     def _stream_sets(self, streams: set[int]) -> Iterator[tuple[int, ...]]:

@@ -105,21 +105,21 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
     allocator.sink = log.emit
     start = allocator.block_map()
     addresses: dict[int, int] = {}
-    failed: set[int] = set()
+    failed_numbers: set[int] = set()
     for request in requests:
         log.time_ns = request.time_ns
         log.stack = request.stack
         match request.kind:
             case "alloc":
                 _check_new(request, addresses)
-                failed.discard(request.number)
+                failed_numbers.discard(request.number)
                 try:
                     addresses[request.number] = allocator.malloc(request.size_bytes, request.stream)
                 except OutOfMemory:
-                    failed.add(request.number)
-            case "free" | "record_stream" if request.number in failed:
+                    failed_numbers.add(request.number)
+            case "free" | "record_stream" if request.number in failed_numbers:
                 if request.kind == "free":
-                    failed.remove(request.number)
+                    failed_numbers.remove(request.number)
             case "free":
                 allocator.free(_address_of(request, addresses))
                 del addresses[request.number]
@@ -179,7 +179,7 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
     last_index = len(codes) - 1
     requests: list[Request] = []
     numbers: dict[int, int] = {}
-    waiting: dict[int, int] = {}
+    wait_numbers: dict[int, int] = {}
     count = 0
     if trace.first.limit_bytes:
         requests.append(Request("set_limit", size_bytes=trace.first.limit_bytes))
@@ -190,38 +190,38 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
             size = block.requested_bytes or block.size_bytes
             requests.append(Request("alloc", count, size, segment.stream, trace.first.time_ns, block.stack))
             if block.state == "waiting":
-                wait_number = waiting[block.address] = completed_by_address.get(
+                wait_number = wait_numbers[block.address] = completed_by_address.get(
                     block.address, last_index + 1 + count
                 )
                 requests += (Request("record_stream", count, stream=-1 - wait_number), Request("free", count))
             else:
                 numbers[block.address] = count
             count += 1
-    for i, (action, address, size, requested, stream, time_ns, stack) in enumerate(events.rows()):
+    for i, (action, address, size, requested_bytes, stream, time_ns, stack) in enumerate(events.rows()):
         match action:
             case "alloc":
-                requests.append(Request("alloc", count, requested or size, stream, time_ns, stack))
+                requests.append(Request("alloc", count, requested_bytes or size, stream, time_ns, stack))
                 numbers[address] = count
                 count += 1
             case "free_requested" if address in numbers:
                 number = numbers.pop(address)
                 if completed_by_index and completed_by_index.get(i) != i + 1:
-                    wait_number = waiting[address] = completed_by_index.get(i, last_index + 1 + number)
+                    wait_number = wait_numbers[address] = completed_by_index.get(i, last_index + 1 + number)
                     requests.append(
                         Request(
                             "record_stream", number, stream=-1 - wait_number, time_ns=time_ns, stack=stack
                         )
                     )
                 requests.append(Request("free", number, time_ns=time_ns, stack=stack))
-            case "free_completed" if address in waiting:
-                requests.append(Request("complete", stream=-1 - waiting.pop(address), time_ns=time_ns))
+            case "free_completed" if address in wait_numbers:
+                requests.append(Request("complete", stream=-1 - wait_numbers.pop(address), time_ns=time_ns))
                 # Allocators check streams when they allocate, or when the program asks for it.
                 if i == last_index or codes[i + 1] == _FREE_REQUESTED:
                     requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
             case "segment_free" | "segment_unmap" if i in releases:
                 requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
             case "oom":
-                requests.append(Request("alloc", count, requested or size, stream, time_ns, stack))
+                requests.append(Request("alloc", count, requested_bytes or size, stream, time_ns, stack))
                 if i < last_index:
                     requests.append(Request("free", count, time_ns=time_ns, stack=stack))
                 count += 1
@@ -230,11 +230,13 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
 
 def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int]]:
     """Return the event that completed each free, by the index of its ``free_requested``, or by address."""
-    completed = ACTIONS.index("free_completed")
+    completed_code = ACTIONS.index("free_completed")
     by_index: dict[int, int] = {}
     by_address: dict[int, int] = {}
     pending: dict[int, int] = {}
-    indices = np.flatnonzero((events.actions == _FREE_REQUESTED) | (events.actions == completed)).tolist()
+    indices = np.flatnonzero(
+        (events.actions == _FREE_REQUESTED) | (events.actions == completed_code)
+    ).tolist()
     codes = events.actions.tolist()
     addresses = events.addresses.tolist()
     for i in indices:
@@ -257,18 +259,18 @@ def release_starts(trace: AllocatorTrace) -> set[int]:
     sizes = events.size_bytes.tolist()
     stacks = events.stacks.tolist()
     limit = trace.first.limit_bytes or trace.capacity_bytes
-    reserved = trace.first.total_bytes
+    reserved_bytes = trace.first.total_bytes
     starts = set()
     i = 0
     while i < len(codes):
         if codes[i] not in release_codes:
-            reserved += sizes[i] if codes[i] in allocation_codes else 0
+            reserved_bytes += sizes[i] if codes[i] in allocation_codes else 0
             i += 1
             continue
         start = i
-        before = reserved
+        previous_bytes = reserved_bytes
         while i < len(codes) and codes[i] in release_codes:
-            reserved -= sizes[i]
+            reserved_bytes -= sizes[i]
             i += 1
         # A release for a following allocation belongs to the same line of the program, and the allocation
         # would not have fitted before. If no limit is known, the line alone decides.
@@ -279,7 +281,7 @@ def release_starts(trace: AllocatorTrace) -> set[int]:
         if (
             next_code in allocation_codes
             and is_same_call
-            and (before + sizes[i] > limit if limit else stacks[i] >= 0)
+            and (previous_bytes + sizes[i] > limit if limit else stacks[i] >= 0)
         ):
             continue
         starts.add(start)

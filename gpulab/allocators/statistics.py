@@ -229,9 +229,9 @@ class _Counter:
 
     # Figures
 
-    def _split(self, pool: str, old: tuple[int, int], new: tuple[int, int]) -> None:
-        self._change("inactive_split", pool, old[0] + new[0])
-        self._change("inactive_split_bytes", pool, old[1] + new[1])
+    def _split(self, pool: str, removed_pieces: tuple[int, int], added_pieces: tuple[int, int]) -> None:
+        self._change("inactive_split", pool, removed_pieces[0] + added_pieces[0])
+        self._change("inactive_split_bytes", pool, removed_pieces[1] + added_pieces[1])
 
     def _change(self, metric: str, pool: str, amount: int) -> None:
         tallies = self.tallies[metric]
@@ -261,10 +261,10 @@ def _figures(tallies: dict[str, Tally]) -> dict[str, Figure]:
 def _max_split_bytes(settings: str) -> int | None:
     """Return the bytes from which PyTorch does not split a block, or None without such a limit."""
     try:
-        parsed = Settings.parse(settings)
+        parsed_settings = Settings.parse(settings)
     except SettingsError:
         return None  # settings of another version
-    return None if parsed.max_split_size_mb is None else parsed.max_split_bytes
+    return None if parsed_settings.max_split_size_mb is None else parsed_settings.max_split_bytes
 
 
 def _releases_for_requests(trace: AllocatorTrace) -> int:

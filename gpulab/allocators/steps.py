@@ -79,21 +79,21 @@ def tail(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
     # A block is alive at the start if the last event of its address, without frees, is its allocation.
     codes = events.actions[:start]
     addresses = events.addresses[:start]
-    allocated, requested, freed = (
+    alloc_code, request_code, free_code = (
         ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed")
     )
-    block_rows = np.flatnonzero((codes == allocated) | (codes == requested) | (codes == freed))
+    block_rows = np.flatnonzero((codes == alloc_code) | (codes == request_code) | (codes == free_code))
     last_rows = _last_rows(addresses, block_rows)
-    waiting = last_rows[codes[last_rows] == requested]
-    freed_addresses = addresses[last_rows[codes[last_rows] == freed]]
-    allocations = _last_rows(addresses, np.flatnonzero(codes == allocated))
+    waiting_rows = last_rows[codes[last_rows] == request_code]
+    freed_addresses = addresses[last_rows[codes[last_rows] == free_code]]
+    allocations = _last_rows(addresses, np.flatnonzero(codes == alloc_code))
     allocations = allocations[~np.isin(addresses[allocations], freed_addresses)]
-    segments = np.flatnonzero((codes != allocated) & (codes != requested) & (codes != freed))
-    rows = np.concatenate((segments, np.sort(allocations), np.sort(waiting)))
+    segments = np.flatnonzero((codes != alloc_code) & (codes != request_code) & (codes != free_code))
+    rows = np.concatenate((segments, np.sort(allocations), np.sort(waiting_rows)))
     first = _without_blocks(trace.first, {*freed_addresses.tolist(), *addresses[allocations].tolist()})
-    earlier = history(replace(trace, first=first, events=_select_rows(events, rows)))
+    earlier_history = history(replace(trace, first=first, events=_select_rows(events, rows)))
     time_ns = int(events.time_ns[start - 1])
-    first = replace(at(earlier, earlier.last_step), time_ns=time_ns)
+    first = replace(at(earlier_history, earlier_history.last_step), time_ns=time_ns)
     limit_note = f"Only the last {max_events:,} of {len(events):,} events are shown."
     note = " ".join(part for part in (trace.note, limit_note) if part)
     return replace(
@@ -160,19 +160,19 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
         lives.freed,
     )
     selected_columns = (column[rows].tolist() for column in columns)
-    for row, number, address, size, requested, stack, begin, freed in zip(
+    for row, number, address, size, requested_bytes, stack, begin, freed_step in zip(
         rows.tolist(), *selected_columns, strict=True
     ):
-        waiting = freed <= step
+        is_waiting = freed_step <= step
         label = lives.labels.get(row, "")
-        event = (freed if waiting else begin) - 1
+        event = (freed_step if is_waiting else begin) - 1
         block = Block(
             address=address,
             size_bytes=size,
             is_free=False,
-            requested_bytes=requested,
+            requested_bytes=requested_bytes,
             label=label,
-            is_waiting=waiting,
+            is_waiting=is_waiting,
             stack=stack,
             event=event,
         )

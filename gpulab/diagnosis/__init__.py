@@ -77,8 +77,8 @@ class Diagnosis(Texts):
         summary = Finding(
             REAL_GPU, "missing", f"no NVIDIA GPU: {NO_DRIVER}", _USE_VIRTUAL_GPU if self.virtual_gpu else ""
         )
-        others = [finding for finding in self.findings if finding not in gpu_findings]
-        return (*others[:1], summary, *others[1:])
+        other_findings = [finding for finding in self.findings if finding not in gpu_findings]
+        return (*other_findings[:1], summary, *other_findings[1:])
 
     def table(self) -> Table:
         """Return the shown findings as a table."""
@@ -95,8 +95,8 @@ class Diagnosis(Texts):
         }
 
     def __repr__(self) -> str:
-        wrong = [line for item in self.findings if item.status == "wrong" for line in _lines(item, 0)]
-        return "\n".join([self.verdict, *wrong])
+        wrong_lines = [line for item in self.findings if item.status == "wrong" for line in _lines(item, 0)]
+        return "\n".join([self.verdict, *wrong_lines])
 
     def __str__(self) -> str:
         return self.describe()
@@ -107,9 +107,9 @@ class Diagnosis(Texts):
         return "\n".join([self.verdict, "", *(line for item in self.shown for line in _lines(item, width))])
 
     def _repr_html_(self) -> str:
-        opened = " open" if self.exit_code else ""
+        open_attribute = " open" if self.exit_code else ""
         return (
-            f"<details{opened}><summary><b>{html.escape(self.verdict)}</b></summary>"
+            f"<details{open_attribute}><summary><b>{html.escape(self.verdict)}</b></summary>"
             f"{self.table().html()}</details>"
         )
 

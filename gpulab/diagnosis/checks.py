@@ -116,12 +116,14 @@ def check_python() -> Result:
 def check_packages() -> Result:
     """Check that gpulab, virtualgpu and the course are installed in one version."""
     versions = {name: _version(name) for name in _PACKAGES}
-    installed = {name: version for name, version in versions.items() if version}
+    installed_versions = {name: version for name, version in versions.items() if version}
     text = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
-    if not installed:
+    if not installed_versions:
         return "ok", "a checkout that is not installed", ""
-    if len(set(installed.values())) > 1:
-        requirements = " ".join(f"{name}=={max(installed.values(), key=_numbers)}" for name in installed)
+    if len(set(installed_versions.values())) > 1:
+        requirements = " ".join(
+            f"{name}=={max(installed_versions.values(), key=_numbers)}" for name in installed_versions
+        )
         return "wrong", f"{text}: the versions do not fit together", f"pip install {requirements}"
     return "ok", text, ""
 
@@ -376,12 +378,12 @@ def check_widgets() -> Result:
     absent = [name for name, version in versions.items() if version is None]
     if absent:
         return "missing", f"no {', '.join(absent)}", f"pip install {' '.join(absent)}"
-    outdated = [
+    outdated_names = [
         name for name, version in versions.items() if version and _numbers(version) < min_versions[name]
     ]
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
-    if outdated:
-        requirements = " ".join(f'"{name}>={_version_text(min_versions[name])}"' for name in outdated)
+    if outdated_names:
+        requirements = " ".join(f'"{name}>={_version_text(min_versions[name])}"' for name in outdated_names)
         return "wrong", text, f"pip install {requirements}"
     return "ok", text, ""
 

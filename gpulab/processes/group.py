@@ -93,24 +93,24 @@ class Group:
 
     def _message(self, futures: Sequence[Future[Any]]) -> str:
         """Return a message with the ranks that failed, and the present calls of the others."""
-        failed = []
-        waiting = []
+        failures = []
+        waiting_ranks = []
         for rank, future in enumerate(futures):
             call = "its start"
             with suppress(OSError):
                 call = self._note(rank).read_text(encoding="utf-8") or call
             if not future.done():
-                waiting.append(f"rank {rank} is in {call}")
+                waiting_ranks.append(f"rank {rank} is in {call}")
             elif future.exception() is not None:
                 reason = str(future.exception()).removeprefix("it ").rstrip(".")
-                failed.append(f"Rank {rank} failed in {call}: it {reason}.")
-        waiting_text = "; ".join(waiting)
-        timeout = "" if failed else f"Not done after {self._limit_s:g} s. "
+                failures.append(f"Rank {rank} failed in {call}: it {reason}.")
+        waiting_text = "; ".join(waiting_ranks)
+        timeout = "" if failures else f"Not done after {self._limit_s:g} s. "
         waiting_sentence = f"{waiting_text[:1].upper()}{waiting_text[1:]}. " if waiting_text else ""
         remedy = "All ranks have been ended" + (
-            "." if failed else ": each has to come to the same calls in the same order, or all others wait."
+            "." if failures else ": each has to come to the same calls in the same order, or all others wait."
         )
-        return f"{timeout}{' '.join([*failed, ''])}{waiting_sentence}{remedy}"
+        return f"{timeout}{' '.join([*failures, ''])}{waiting_sentence}{remedy}"
 
 
 def _call_with_note(_: Any, note: str, function: Callable[..., Any], rank: int, *arguments: Any) -> Any:

@@ -245,8 +245,8 @@ def _folder() -> str:
 
 def serve(line: socket.socket) -> None:
     """Fork a keeper for each message that arrives."""
-    loaded: set[str] = set()
-    _load(_PRELOADED, loaded)
+    loaded_modules: set[str] = set()
+    _load(_PRELOADED, loaded_modules)
     nvrtc.available()  # searches for NVRTC once for all processes
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keepers: set[int] = set()
@@ -257,7 +257,7 @@ def serve(line: socket.socket) -> None:
         if not message:
             break
         request = json.loads(message)
-        _load(request["modules"], loaded)
+        _load(request["modules"], loaded_modules)
         server_pid = os.getpid()
         keeper = os.fork()
         if not keeper:
@@ -272,11 +272,11 @@ def serve(line: socket.socket) -> None:
     end_descendants(os.getpid())
 
 
-def _load(modules: Sequence[str], loaded: set[str]) -> None:
-    """Import modules for all processes that are forked from now on, unless they are `loaded`."""
-    missing = [name for name in modules if name not in loaded]
+def _load(modules: Sequence[str], loaded_modules: set[str]) -> None:
+    """Import modules for all processes that are forked from now on, unless they are `loaded_modules`."""
+    missing = [name for name in modules if name not in loaded_modules]
     for name in missing:
-        loaded.add(name)
+        loaded_modules.add(name)
         with contextlib.suppress(ImportError):  # the process itself reports what it cannot import
             importlib.import_module(name)
     if missing:

@@ -21,11 +21,11 @@ _WORKING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 def descendants(pid: int) -> list[int]:
     """Return all descendants of the process `pid`, parents first, without `pid`."""
     pids = []
-    unvisited = [pid]
-    while unvisited:
-        started = children(unvisited.pop())
-        pids += started
-        unvisited += started
+    unvisited_pids = [pid]
+    while unvisited_pids:
+        started_pids = children(unvisited_pids.pop())
+        pids += started_pids
+        unvisited_pids += started_pids
     return pids
 
 

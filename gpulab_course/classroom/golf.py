@@ -192,7 +192,7 @@ def _verify(entries: Sequence[Entry], folder: Path) -> int:
         for path in sorted(folder.rglob("*"))
         if path.suffix in SUFFIXES and path.is_file()
     }
-    confirmed = 0
+    confirmed_count = 0
     judged_scores = dict[tuple[str, str], dict[str, tuple[int, int, str]] | str]()
     for entry in entries:
         key = (entry.exercise, entry.sha256)
@@ -211,11 +211,11 @@ def _verify(entries: Sequence[Entry], folder: Path) -> int:
             elif (score := scores[entry.counter][0]) > entry.score:
                 result = f"judged again: {score:,}"
             else:
-                confirmed = confirmed + 1
+                confirmed_count = confirmed_count + 1
                 result = "borne out"
         print(f"{entry.exercise}, {entry.counter}: {entry.score:,} by {entry.name}: {result}")
-    print(f"{confirmed} of {count(len(entries), 'entry', 'entries')} borne out.")
-    return 0 if confirmed == len(entries) else 1
+    print(f"{confirmed_count} of {count(len(entries), 'entry', 'entries')} borne out.")
+    return 0 if confirmed_count == len(entries) else 1
 
 
 def _digest(path: Path) -> str:

@@ -59,8 +59,8 @@ def main(arguments: Sequence[str]) -> int:
     kind.add_argument("--csv", action="store_true", help="print CSV, with a column for each notebook")
     kind.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    learners, skipped = read(options.folder)
-    for sentence in skipped:
+    learners, warnings = read(options.folder)
+    for sentence in warnings:
         print(f"gpulab: {sentence}", file=sys.stderr)
     if options.json:
         print(json.dumps([asdict(learner) for learner in learners], indent=2, ensure_ascii=False))
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         print(as_csv(learners), end="")
     else:
         print(as_table(learners).text())
-    return 1 if skipped else 0
+    return 1 if warnings else 0
 
 
 def read(folder: Path) -> tuple[list[Learner], list[str]]:
@@ -83,19 +83,19 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
         raise ReportError(f"{folder} is no folder.")
     files = [path for path in sorted(folder.rglob("*.json")) if path.is_file()]
     learners = []
-    skipped = []
+    warnings = []
     for path in files:
         name = path.relative_to(folder)
         try:
             learners.append(_learner(path, name))
         except OSError as error:
-            skipped.append(f"{name} is left out: {error.strerror or error}.")
+            warnings.append(f"{name} is left out: {error.strerror or error}.")
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else error
-            skipped.append(f"{name} is left out: it is no progress file, or damaged ({reason}).")
+            warnings.append(f"{name} is left out: it is no progress file, or damaged ({reason}).")
     if not files:
         raise ReportError(f'{folder} holds no .json file; learners make one: gl.progress().save("ada.json").')
-    return learners, skipped
+    return learners, warnings
 
 
 def as_table(learners: Iterable[Learner]) -> Table:
@@ -148,16 +148,19 @@ def _learner(path: Path, name: Path) -> Learner:
         raise ValueError("a notebook without its number")
     predictions = [p for notebook in notebooks.values() for p in _list(notebook, "predictions")]
     answers = [answer for notebook in notebooks.values() for answer in _list(notebook, "quiz")]
-    passed = {number: _passed(notebook) for number, notebook in notebooks.items()}
+    passed_by_notebook = {number: _passed(notebook) for number, notebook in notebooks.items()}
     sure_predictions = [prediction for prediction in predictions if prediction.get("sure") is True]
     guessed_predictions = [prediction for prediction in predictions if prediction.get("sure") is False]
-    started = [number for number, notebook in notebooks.items() if _is_begun(notebook)]
+    started_notebooks = [number for number, notebook in notebooks.items() if _is_begun(notebook)]
     return Learner(
         learner=printable(name.parent.name if name.stem == "progress" and name.parent.name else name.stem),
         file=printable(str(name)),
-        last=max(started, default="none yet"),
-        notebooks=passed,
-        exercises=(sum(right for right, _ in passed.values()), sum(total for _, total in passed.values())),
+        last=max(started_notebooks, default="none yet"),
+        notebooks=passed_by_notebook,
+        exercises=(
+            sum(right for right, _ in passed_by_notebook.values()),
+            sum(total for _, total in passed_by_notebook.values()),
+        ),
         predictions=_right(predictions),
         sure=_right(sure_predictions),
         guesses=_right(guessed_predictions),

@@ -136,15 +136,15 @@ class Progress(Savable):
 
     def __repr__(self) -> str:
         right, total = _right(self.predictions)
-        answered = [answer for notebook in self.notebooks for answer in notebook.quiz]
+        answers = [answer for notebook in self.notebooks for answer in notebook.quiz]
         text = (
             f"Progress: {self.passed} of {count(len(self.exercises), 'exercise')} passed; "
             f"{right} of {count(total, 'prediction')} right, "
             f"of {len(self.predictions)} that the course asks for; "
-            f"{_right(answered)[0]} of {count(len(answered), 'question')} right first time."
+            f"{_right(answers)[0]} of {count(len(answers), 'question')} right first time."
         )
-        if following := self.next_exercise:
-            text += f" Your next exercise: {following.name}."
+        if next_exercise := self.next_exercise:
+            text += f" Your next exercise: {next_exercise.name}."
         sure_share = self.calibration(True)
         guess_share = self.calibration(False)
         if sure_share[1] or guess_share[1]:
@@ -177,9 +177,9 @@ class Progress(Savable):
             rows.append(f'<tr><th scope="row" style="text-align:left">{link}</th>{data}</tr>')
         head = "".join(f'<th scope="col">{heading}</th>' for heading in _HEADINGS)
         text = html.escape(repr(self))
-        if (following := self.next_exercise) and (file := _file_of(following.name)):
-            link = f'<a href="{html.escape(file)}">{html.escape(following.name)}</a>'
-            text = text.replace(f": {following.name}.", f": {link}.")
+        if (next_exercise := self.next_exercise) and (file := _file_of(next_exercise.name)):
+            link = f'<a href="{html.escape(file)}">{html.escape(next_exercise.name)}</a>'
+            text = text.replace(f": {next_exercise.name}.", f": {link}.")
         caption = f'<caption style="text-align:left;caption-side:top">{text}</caption>'
         story = self._story()
         table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
@@ -187,12 +187,12 @@ class Progress(Savable):
 
     def _rows(self) -> Iterable[tuple[str, ...]]:
         for notebook in self.notebooks:
-            passed = sum(exercise.passed for exercise in notebook.exercises)
+            passed_count = sum(exercise.passed for exercise in notebook.exercises)
             right, total = _right(notebook.predictions)
             scores = [f"{exercise.name}: {exercise.best}" for exercise in notebook.exercises if exercise.best]
             yield (
                 f"{notebook.number} {notebook.topic.replace('_', ' ')}",
-                f"{passed} of {len(notebook.exercises)}",
+                f"{passed_count} of {len(notebook.exercises)}",
                 (f"{right} of {total}" if total else "none yet") + f" ({len(notebook.predictions)} asked)",
                 f"{_right(notebook.quiz)[0]} of {len(notebook.quiz)}",
                 "; ".join(scores),

@@ -57,23 +57,23 @@ class Chunk(Generic[Mem]):
         """Keep the first `size` bytes and return the rest, or None if nothing remains."""
         if self.size == size:
             return None
-        rest = Chunk(self.mem, self.offset + size, self.size - size, self.arena)
-        rest.prev = self
-        rest.next = self.next
+        remainder = Chunk(self.mem, self.offset + size, self.size - size, self.arena)
+        remainder.prev = self
+        remainder.next = self.next
         if self.next is not None:
-            self.next.prev = rest
-        self.next = rest
+            self.next.prev = remainder
+        self.next = remainder
         self.size = size
-        return rest
+        return remainder
 
     def absorb_next(self) -> None:
         """Merge with the next chunk of the segment."""
-        gone = self.next
-        assert gone is not None
-        self.size += gone.size
-        self.next = gone.next
-        if gone.next is not None:
-            gone.next.prev = self
+        absorbed_chunk = self.next
+        assert absorbed_chunk is not None
+        self.size += absorbed_chunk.size
+        self.next = absorbed_chunk.next
+        if absorbed_chunk.next is not None:
+            absorbed_chunk.next.prev = self
 
 
 class Arena(Generic[Mem]):
@@ -100,9 +100,9 @@ class Arena(Generic[Mem]):
             return None
         chunk = self._chunks[self._keys[i][1]]
         self._remove(chunk)
-        rest = chunk.split(size)
-        if rest is not None:
-            self._add(rest)
+        remainder = chunk.split(size)
+        if remainder is not None:
+            self._add(remainder)
         return chunk
 
     def give(self, chunk: Chunk[Mem]) -> None:
@@ -118,10 +118,10 @@ class Arena(Generic[Mem]):
 
     def release_whole_segments(self) -> list[Chunk[Mem]]:
         """Remove the chunks that are whole segments, and return them."""
-        released = [chunk for chunk in self._chunks.values() if chunk.is_whole]
-        for chunk in released:
+        released_chunks = [chunk for chunk in self._chunks.values() if chunk.is_whole]
+        for chunk in released_chunks:
             self._remove(chunk)
-        return released
+        return released_chunks
 
     def _add(self, chunk: Chunk[Mem]) -> None:
         chunk.is_free = True

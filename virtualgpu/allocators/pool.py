@@ -57,11 +57,11 @@ class ChunkPool(Generic[Mem]):
         `allocate` takes a segment of so many bytes from the device; it returns None if that has no room.
         None where the limit or the device has no room even after free blocks were released.
         """
-        with self.alone() as alone:
+        with self.alone() as is_alone:
             arena = self._arenas.get(stream)
             if arena is None:
                 arena = self._arenas[stream] = Arena(stream, self._numbers)
-            chunk = arena.take(size) if alone else None
+            chunk = arena.take(size) if is_alone else None
             self._used += size if chunk else 0
         if chunk is None:
             mem = self._new_segment(size, allocate)
@@ -92,14 +92,14 @@ class ChunkPool(Generic[Mem]):
         False within another call of the same thread, see the class's notes.
         """
         with self._mutex:
-            alone = not self._changing
-            if alone:
+            is_alone = not self._changing
+            if is_alone:
                 self._take_in_pending()
             self._changing = True
             try:
-                yield alone
+                yield is_alone
             finally:
-                self._changing = not alone
+                self._changing = not is_alone
 
     def _take_in_pending(self) -> None:
         self._changing = True
@@ -147,9 +147,9 @@ class ChunkPool(Generic[Mem]):
 
         A segment with a part in use is kept.
         """
-        with self.alone() as alone:
+        with self.alone() as is_alone:
             arenas = self._arenas.values() if stream is None else [self._arenas.get(stream)]
-            for arena in list(arenas) if alone else ():
+            for arena in list(arenas) if is_alone else ():
                 for chunk in arena.release_whole_segments() if arena else ():
                     self._total -= chunk.size
                     self._segments.discard(chunk)

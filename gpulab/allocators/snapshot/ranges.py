@@ -55,18 +55,18 @@ class Ranges:
 
     def remove(self, address: int, size: int) -> Range | None:
         """Remove a range, or a part of one, and keep the remaining parts."""
-        affected = self.around(address)
-        if affected is None:
+        affected_range = self.around(address)
+        if affected_range is None:
             return None
-        self._drop(affected)
-        head = address - affected.address
-        tail = affected.end - address - size
-        if affected.is_expandable:
+        self._drop(affected_range)
+        head = address - affected_range.address
+        tail = affected_range.end - address - size
+        if affected_range.is_expandable:
             if head > 0:
-                self.add(affected._replace(size=head))
+                self.add(affected_range._replace(size=head))
             if tail > 0:
-                self.add(affected._replace(address=address + size, size=tail))
-        return affected
+                self.add(affected_range._replace(address=address + size, size=tail))
+        return affected_range
 
     def _drop(self, item: Range) -> None:
         del self._by_start[item.address]

@@ -137,7 +137,7 @@ def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
         tuple(all_frames[start:end]) for start, end in zip([0, *ends], ends, strict=False)
     )
     traces = {}
-    last = {}
+    last_maps = {}
     for key, note in header["devices"].items():
         device = int(key)
         prefix = f"{key}."
@@ -154,7 +154,7 @@ def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
         )
         start, end = (int(times[0]), int(times[-1])) if len(times) else (0, 0)
         first = _map(arrays, prefix + "first_", header["pools"], provenance, device, start)
-        last[device] = _map(arrays, prefix + "last_", header["pools"], provenance, device, end)
+        last_maps[device] = _map(arrays, prefix + "last_", header["pools"], provenance, device, end)
         traces[device] = AllocatorTrace(
             provenance=provenance,
             device_id=device,
@@ -166,7 +166,7 @@ def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
             capacity_bytes=0,
             note=note,
         )
-    return Snapshot(traces, last)
+    return Snapshot(traces, last_maps)
 
 
 def _provenance(words: list[str], device: int, name: str) -> Provenance:
@@ -195,7 +195,7 @@ def _map(
         blocks: list[Block] = []
         end = address
         while row < len(rows) and rows[row][0] < address + size:
-            start, length, requested, state, stack, event = rows[row]
+            start, length, requested_bytes, state, stack, event = rows[row]
             row += 1
             if start < end:  # only where a snapshot contradicts itself
                 continue
@@ -207,7 +207,7 @@ def _map(
                     address=start,
                     size_bytes=length,
                     is_free=state == FREE,
-                    requested_bytes=requested,
+                    requested_bytes=requested_bytes,
                     is_waiting=state == WAITING,
                     stack=stack,
                     event=event,

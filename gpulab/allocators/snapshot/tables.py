@@ -85,8 +85,8 @@ class Tables:
         for tables in self.devices.values():
             tables.segments.sort()
             tables.blocks.sort()
-            for one, next_segment in zip(tables.segments, tables.segments[1:], strict=False):
-                if one.end > next_segment.address:
+            for previous_segment, next_segment in zip(tables.segments, tables.segments[1:], strict=False):
+                if previous_segment.end > next_segment.address:
                     raise SnapshotError(
                         f"Segments overlap at {next_segment.address:#x} in this snapshot: it is damaged."
                     )
@@ -123,10 +123,12 @@ class Tables:
             # Before PyTorch 2.1 a block had a history instead of its own size and frames.
             history = block.get("history")
             origin = _checked(dict, history[0], "history") if isinstance(history, list) and history else block
-            requested = block.get("requested_size", origin.get("real_size", length))
-            requested = _number({"requested_size": _nonnegative(requested, length)}, "requested_size")
+            requested_bytes = block.get("requested_size", origin.get("real_size", length))
+            requested_bytes = _number(
+                {"requested_size": _nonnegative(requested_bytes, length)}, "requested_size"
+            )
             stack = self._stack(origin.get("frames", ()))
-            tables.blocks.append(FinalBlock(position, length, requested, _STATES[state], stack))
+            tables.blocks.append(FinalBlock(position, length, requested_bytes, _STATES[state], stack))
             position += length
         if position != address + size:
             raise SnapshotError(f"The blocks of the segment at {address:#x} do not fill it: damaged.")

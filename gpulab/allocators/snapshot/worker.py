@@ -77,9 +77,9 @@ def _device(
     if tables.left_out:
         by_count = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
         names = [f"{times:,} {name!r:.60}" for name, times in by_count[:_MAX_NAMES]]
-        others = sum(times for _, times in by_count[_MAX_NAMES:])
-        if others:
-            names.append(f"{others:,} of {count(len(by_count) - _MAX_NAMES, 'more kind')}")
+        other_events = sum(times for _, times in by_count[_MAX_NAMES:])
+        if other_events:
+            names.append(f"{other_events:,} of {count(len(by_count) - _MAX_NAMES, 'more kind')}")
         notes.append(f"Events of other kinds were left out: {', '.join(names)}.")
     return notes
 
@@ -122,8 +122,8 @@ def _limit(memory_bytes: int, seconds: int) -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, used + memory_bytes))
+        used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used_bytes + memory_bytes, used_bytes + memory_bytes))
 
 
 if __name__ == "__main__":

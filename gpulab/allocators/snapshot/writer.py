@@ -55,13 +55,13 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
 
 def _events(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     entries = []
-    for action, address, size, requested, stream, time_ns, stack in trace.events.rows():
+    for action, address, size, requested_bytes, stream, time_ns, stack in trace.events.rows():
         is_block = action in ("alloc", "free_requested", "free_completed")
         entries.append(
             {
                 "action": action,
                 "device_free" if action == "oom" else "addr": address,
-                "size": requested or size if is_block else size,
+                "size": requested_bytes or size if is_block else size,
                 "stream": stream,
                 "time_us": time_ns // 1000,
                 "compile_context": "N/A",

@@ -235,17 +235,17 @@ class TorchAllocator:
         was_split = block.is_split
         statistics = self.statistics
         if self._settings.splits(block.size, size, pool.is_small, self._settings.expandable_segments):
-            rest = block
-            block = Block(pool, rest.stream, rest.address, size, rest.expandable)
-            block.insert_before(rest)
-            rest.address += size
-            rest.size -= size
-            pool.add(rest)
+            remainder = block
+            block = Block(pool, remainder.stream, remainder.address, size, remainder.expandable)
+            block.insert_before(remainder)
+            remainder.address += size
+            remainder.size -= size
+            pool.add(remainder)
             if not block.expandable:
                 if was_split:
                     statistics.take("inactive_split_bytes", pool.name, block.size)
                 else:
-                    statistics.add("inactive_split_bytes", pool.name, rest.size)
+                    statistics.add("inactive_split_bytes", pool.name, remainder.size)
                     statistics.add("inactive_split", pool.name, 1)
         elif was_split and not block.expandable:
             statistics.take("inactive_split_bytes", pool.name, block.size)
@@ -302,26 +302,28 @@ class TorchAllocator:
         """Map memory to the first pages of an unmapped part."""
         segment = block.expandable
         assert segment is not None
-        mapped = -(-size // segment.page_bytes) * segment.page_bytes
-        if not self._device.create(mapped):
+        mapped_bytes = -(-size // segment.page_bytes) * segment.page_bytes
+        if not self._device.create(mapped_bytes):
             return False
         pool = block.pool
         start = block.address
         pool.remove_hole(block)
         block.is_mapped = True
-        if mapped < block.size:
-            rest = Block(pool, block.stream, block.address + mapped, block.size - mapped, segment)
-            rest.is_mapped = False
-            rest.insert_after(block)
-            pool.add_hole(rest)
-            block.size = mapped
+        if mapped_bytes < block.size:
+            remainder = Block(
+                pool, block.stream, block.address + mapped_bytes, block.size - mapped_bytes, segment
+            )
+            remainder.is_mapped = False
+            remainder.insert_after(block)
+            pool.add_hole(remainder)
+            block.size = mapped_bytes
         self._merge(block, block.before)
         self._merge(block, block.after)
         pool.add(block)
-        self._reserved += mapped
-        self.statistics.add("reserved_bytes", pool.name, mapped)
+        self._reserved += mapped_bytes
+        self.statistics.add("reserved_bytes", pool.name, mapped_bytes)
         self.statistics.num_device_alloc += 1
-        self.sink("segment_map", start, mapped, 0, block.stream)
+        self.sink("segment_map", start, mapped_bytes, 0, block.stream)
         return True
 
     def _unmap(self, block: Block) -> None:
@@ -418,10 +420,10 @@ class TorchAllocator:
     def _process_events(self) -> None:
         """Free the blocks whose streams have finished."""
         for stream in self._streams_in_order():
-            waiting = self._events[stream]
-            while waiting and waiting[0][1][0]:
-                self._complete_event(waiting.popleft()[0])
-            if not waiting:
+            waiting_blocks = self._events[stream]
+            while waiting_blocks and waiting_blocks[0][1][0]:
+                self._complete_event(waiting_blocks.popleft()[0])
+            if not waiting_blocks:
                 del self._events[stream]
 
     def _synchronize_events(self) -> None:
@@ -487,16 +489,16 @@ class TorchAllocator:
         if block is not None and block.stream == stream and not block.expandable:
             self._release(block)
             return True
-        released = 0
-        while released < needed_bytes:
+        released_bytes = 0
+        while released_bytes < needed_bytes:
             index -= 1
             block = pool.at(index)
             if block is None or block.size < max_split_bytes or block.stream != stream:
                 break
             if not block.expandable:
-                released += block.size
+                released_bytes += block.size
                 self._release(block)
-        return released >= needed_bytes
+        return released_bytes >= needed_bytes
 
     def _collect_garbage(self, limit: int) -> None:
         """Release large blocks that were unused for longer than the average large block."""
@@ -512,15 +514,15 @@ class TorchAllocator:
         unsplit = [block for block in pool if not block.is_split]
         total = sum(age(block) for block in unsplit)
         count = len(unsplit)
-        reclaimed = 0
+        reclaimed_bytes = 0
         has_freed = True
-        while reclaimed < target and has_freed and count > 0:
+        while reclaimed_bytes < target and has_freed and count > 0:
             has_freed = False
             average = total / count
             for block in pool:
                 if not block.is_split and not block.expandable and age(block) >= average:
                     has_freed = True
-                    reclaimed += block.size
+                    reclaimed_bytes += block.size
                     total -= age(block)
                     count -= 1
                     self._release(block)

@@ -203,30 +203,30 @@ class Settings:
 
     def splits(self, block_bytes: int, rounded_bytes: int, is_small: bool, is_expandable: bool) -> bool:
         """Return whether a block of `block_bytes` is split to serve `rounded_bytes`."""
-        rest = block_bytes - rounded_bytes
+        remaining_bytes = block_bytes - rounded_bytes
         if is_small or is_expandable:
-            return rest >= MIN_BLOCK_BYTES
-        return rounded_bytes < self.max_split_bytes and rest > SMALL_REQUEST_BYTES
+            return remaining_bytes >= MIN_BLOCK_BYTES
+        return rounded_bytes < self.max_split_bytes and remaining_bytes > SMALL_REQUEST_BYTES
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
     """Return names and values; commas inside brackets do not separate settings."""
     pairs: list[tuple[str, str]] = []
-    rest = "".join(text.split())
-    while rest:
-        name, colon, rest = rest.partition(":")
-        if not name or not colon or not rest or set(name) & set(",[]"):
+    remaining_text = "".join(text.split())
+    while remaining_text:
+        name, colon, remaining_text = remaining_text.partition(":")
+        if not name or not colon or not remaining_text or set(name) & set(",[]"):
             raise SettingsError(f"{text!r} is not a list of settings: write name:value,name:value.")
-        if rest.startswith("["):
-            value, bracket, rest = rest.partition("]")
-            if not bracket or (rest and not rest.startswith(",")):
+        if remaining_text.startswith("["):
+            value, bracket, remaining_text = remaining_text.partition("]")
+            if not bracket or (remaining_text and not remaining_text.startswith(",")):
                 raise SettingsError(
                     f"The list of {name} in {text!r} has no closing bracket before the next comma."
                 )
             pairs.append((name, value + bracket))
-            rest = rest[1:]
+            remaining_text = remaining_text[1:]
         else:
-            value, _, rest = rest.partition(",")
+            value, _, remaining_text = remaining_text.partition(",")
             pairs.append((name, value))
     return pairs
 

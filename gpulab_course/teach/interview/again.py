@@ -76,10 +76,10 @@ def history(key: str) -> CardHistory:
     try:
         return _read(value)
     except ValueError:
-        damaged = store().get(ASIDE, key)
-        damaged = damaged if isinstance(damaged, list) else []
-        if value not in damaged:
-            store().put(ASIDE, key, [*damaged, value])
+        damaged_entries = store().get(ASIDE, key)
+        damaged_entries = damaged_entries if isinstance(damaged_entries, list) else []
+        if value not in damaged_entries:
+            store().put(ASIDE, key, [*damaged_entries, value])
         return CardHistory()
 
 

@@ -114,11 +114,11 @@ class Scorecard(Savable):
         return self.coverage * self.calibration
 
     def __repr__(self) -> str:
-        answered = [card for card in self.cards if card.parts]
-        if not answered:
+        cards = [card for card in self.cards if card.parts]
+        if not cards:
             return f"Scorecard, seed {self.seed}: {count(len(self.cards), 'card')}, none answered yet."
         return (
-            f"Scorecard, seed {self.seed}: {len(answered)} of {count(len(self.cards), 'card')} answered; "
+            f"Scorecard, seed {self.seed}: {len(cards)} of {count(len(self.cards), 'card')} answered; "
             f"coverage {percent(self.coverage)} × calibration {percent(self.calibration)} = "
             f"{percent(self.score)}."
         )

@@ -67,8 +67,8 @@ class Interview:
     @property
     def part(self) -> Part | None:
         """The current part; None once all parts of the card are answered."""
-        answered = len(self.outcomes)
-        return self.drawn.parts[answered] if answered < len(self.drawn.parts) else None
+        answer_count = len(self.outcomes)
+        return self.drawn.parts[answer_count] if answer_count < len(self.drawn.parts) else None
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -115,11 +115,11 @@ class Interview:
         launch = {name: shape for name, shape in launch.items() if shape is not None}
         outcome = part.outcome(answer, **launch)
         self.outcomes.append(outcome)
-        stored = answer if part.judge is None else f"{len(answer.splitlines())} lines"
+        stored_answer = answer if part.judge is None else f"{len(answer.splitlines())} lines"
         self._parts.setdefault(self.index, []).append(
             PartResult(
                 part.question,
-                stored,
+                stored_answer,
                 bool(sure),
                 outcome.right,
                 outcome.merit,
@@ -231,8 +231,8 @@ class Interview:
         part = self.part
         outcome = self.outcomes[-1] if self.outcomes else None
         parts = [(part.table, part.code)] if part is not None else []
-        earlier = [(outcome.table, outcome.code)] if outcome is not None else []
-        return [item for pair in (*earlier, *parts) for item in pair if item]
+        outcome_items = [(outcome.table, outcome.code)] if outcome is not None else []
+        return [item for pair in (*outcome_items, *parts) for item in pair if item]
 
     def __str__(self) -> str:
         lines = [self.heading]
@@ -253,9 +253,10 @@ class Interview:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        done = sum(self._scored(index).done for index in range(len(self.cards)))
+        finished_cards = sum(self._scored(index).done for index in range(len(self.cards)))
         total = count(len(self.cards), "card")
-        return f"Interview, {self.chair}'s chair, seed {self.seed}: {done} of {total} answered.{self.notice}"
+        state = f"{finished_cards} of {total} answered.{self.notice}"
+        return f"Interview, {self.chair}'s chair, seed {self.seed}: {state}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         from gpulab_course.teach.interview.form import interview_form, page_of

@@ -77,9 +77,9 @@ def tail_wrong(m: Mistake) -> bool:
     """Return whether the output is wrong from some element to the end, and right before it."""
     if m.found is None or not m.wrong.size:
         return False
-    wrong = m.wrong.ravel()
-    start = int(wrong.argmax())
-    return start > 0 and bool(wrong[start:].all())
+    is_wrong = m.wrong.ravel()
+    start = int(is_wrong.argmax())
+    return start > 0 and bool(is_wrong[start:].all())
 
 
 def holds(compute: Callable[[Mistake], Any]) -> Matcher:

@@ -123,10 +123,10 @@ class Score:
     @property
     def said(self) -> str:
         """All counts: ``2,048 sectors of global memory; naive 4,096, reference 512; your best 563``."""
-        others = [f"naive {self.naive:,}"] if self.naive is not None else []
-        others.append(f"reference {self.reference:,}")
+        other_counts = [f"naive {self.naive:,}"] if self.naive is not None else []
+        other_counts.append(f"reference {self.reference:,}")
         best = f"; your best {self.best:,}" if self.best is not None else ""
-        return f"{self.figure}; {', '.join(others)}{best}"
+        return f"{self.figure}; {', '.join(other_counts)}{best}"
 
 
 def score(budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_costs: Costs | None) -> Score:
@@ -150,8 +150,8 @@ def complaint(budget: Budget, score: Score) -> str:
     """Return the message for a value that does not keep its budget."""
     limit = budget.limit(score.reference)
     if limit is not None and score.yours > limit:
-        allowed = {0: "none is allowed", 1: "1 is allowed"}.get(limit, f"{limit:,} are allowed")
-        message = f"the results are right, but it takes {score.figure}, and {allowed}"
+        limit_text = {0: "none is allowed", 1: "1 is allowed"}.get(limit, f"{limit:,} are allowed")
+        message = f"the results are right, but it takes {score.figure}, and {limit_text}"
     else:
         least = budget.floor(score.reference)
         message = f"the results are right, but it has {score.figure}, not {least:,} or more"

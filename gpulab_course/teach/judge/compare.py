@@ -39,7 +39,7 @@ def wrong_elements(actual: Array, expected: Array | Near) -> Array:
     values = values_of(expected)
     if values.dtype.kind != "f":
         return np.asarray(actual != values)
-    near = expected if isinstance(expected, Near) else Near(values, np.abs(values))
+    tolerances = expected if isinstance(expected, Near) else Near(values, np.abs(values))
     if actual.dtype.kind not in "fiub":
         return np.full(values.shape, True)
     with np.errstate(invalid="ignore"):  # of a signalling NaN, as uninitialized memory may hold
@@ -47,16 +47,18 @@ def wrong_elements(actual: Array, expected: Array | Near) -> Array:
         actual_floats = actual.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         info = np.finfo(actual.dtype if actual.dtype.kind == "f" else values.dtype)
-        tolerance = near.ulps * (float(info.eps) * np.abs(near.scale) + float(info.smallest_subnormal))
+        tolerance = tolerances.ulps * (
+            float(info.eps) * np.abs(tolerances.scale) + float(info.smallest_subnormal)
+        )
         close = np.abs(actual_floats - expected_floats) <= tolerance
     # Infinities and NaN have no neighbours: the same, or wrong.
     identical = (actual_floats == expected_floats) | (np.isnan(actual_floats) & np.isnan(expected_floats))
-    wrong = ~np.where(np.isfinite(expected_floats) & np.isfinite(actual_floats), close, identical)
-    if not near.ulps:
-        wrong |= (expected_floats == 0) & (np.signbit(actual_floats) != np.signbit(expected_floats))
-    if near.zero_bits:
-        wrong |= actual.view(f"u{actual.itemsize}") & near.zero_bits != 0
-    return np.asarray(wrong)
+    is_wrong = ~np.where(np.isfinite(expected_floats) & np.isfinite(actual_floats), close, identical)
+    if not tolerances.ulps:
+        is_wrong |= (expected_floats == 0) & (np.signbit(actual_floats) != np.signbit(expected_floats))
+    if tolerances.zero_bits:
+        is_wrong |= actual.view(f"u{actual.itemsize}") & tolerances.zero_bits != 0
+    return np.asarray(is_wrong)
 
 
 def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
@@ -72,11 +74,11 @@ def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
     return ""
 
 
-def first_wrong(name: str, actual: Array, expected: Array, wrong: Array) -> str:
+def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> str:
     """Describe the first wrong element: ``y[3] is 0.5, it should be 1 (2 of 7 elements differ)``."""
-    position = tuple(int(axis[0]) for axis in np.nonzero(wrong)) if wrong.ndim else ()
+    position = tuple(int(axis[0]) for axis in np.nonzero(is_wrong)) if is_wrong.ndim else ()
     index = f"[{', '.join(map(str, position))}]" if position else ""
-    count = f"{int(wrong.sum()):,} of {wrong.size:,} elements differ" if wrong.size > 1 else ""
+    count = f"{int(is_wrong.sum()):,} of {is_wrong.size:,} elements differ" if is_wrong.size > 1 else ""
     actual_text = shown(actual[position])
     expected_text = shown(expected[position])
     if actual_text == expected_text:  # show all digits, in which they differ

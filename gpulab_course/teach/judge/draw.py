@@ -155,9 +155,9 @@ def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
 def lines(rng: np.random.Generator) -> list[Dim3]:
     """Return one-dimensional blocks: two random, one thread off whole warps, below a warp, 1 thread, 1024."""
     partial_warp = int(rng.integers(2, 31))
-    ragged = 32 * int(rng.integers(1, 6)) + 31
+    ragged_size = 32 * int(rng.integers(1, 6)) + 31
     random_sizes = (int(rng.integers(65, 240)), int(rng.integers(241, 640)))
-    return [(threads, 1, 1) for threads in (*random_sizes, ragged, 33, partial_warp, 1, 1024)]
+    return [(threads, 1, 1) for threads in (*random_sizes, ragged_size, 33, partial_warp, 1, 1024)]
 
 
 def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:

@@ -158,8 +158,8 @@ class Prediction:
             for choice in self.asked.choices:
                 if str(value) == str(choice):
                     return choice
-            listed = ", ".join(map(str, self.asked.choices))
-            raise ValueError(f"{value!r} is not one of the choices: {listed}.")
+            choices_text = ", ".join(map(str, self.asked.choices))
+            raise ValueError(f"{value!r} is not one of the choices: {choices_text}.")
         return value if not isinstance(value, str) else read_number(value, self.asked.unit)
 
     def __str__(self) -> str:
@@ -199,8 +199,8 @@ class Reveal:
     @property
     def right(self) -> bool | None:
         """Return whether the prediction is right; None if there is no prediction."""
-        predicted = self.prediction.value
-        return None if predicted is None else self.prediction.scale.right(predicted, self.found)
+        answer = self.prediction.value
+        return None if answer is None else self.prediction.scale.right(answer, self.found)
 
     def compare(self) -> None:
         """Record in the prediction whether it was right."""
@@ -289,12 +289,12 @@ def comparing_form(reveal: Reveal) -> Form:
     prediction = reveal.prediction
 
     def state() -> dict[str, object]:
-        shown = prediction.final
+        is_shown = prediction.final
         verdict = {True: "right", False: "wrong", None: ""}[reveal.right]
-        head, details = (reveal.head, reveal.rest) if shown else ("", "")
+        head, details = (reveal.head, reveal.rest) if is_shown else ("", "")
         return {
-            "verdict": verdict if shown else "",
-            "sign": reveal.sign if shown else "",
+            "verdict": verdict if is_shown else "",
+            "sign": reveal.sign if is_shown else "",
             "head": head,
             "rest": details,
         }

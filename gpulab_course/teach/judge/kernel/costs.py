@@ -101,25 +101,28 @@ def share_work(trial: Trial) -> str:
             raise trial.record_mistake(
                 Mistake("parallelism", case, _busiest_message(case, counters, reference))
             )
-    yours = counted_launches(trial)[0].yours.counters
-    busiest = yours.longest_warp_instructions
-    return f"{yours.lane_efficiency:.0%} of the lanes at work, {busiest:,} instructions in the busiest warp."
+    costs = counted_launches(trial)[0].yours.counters
+    busiest = costs.longest_warp_instructions
+    return f"{costs.lane_efficiency:.0%} of the lanes at work, {busiest:,} instructions in the busiest warp."
 
 
 def _complaint(trial: Trial, launch: Counted) -> str:
     limits = trial.exercise.measured
-    yours = launch.yours.counters
+    counters = launch.yours.counters
     reference = launch.reference.counters
     prefix = f"{launch.case.label}: the results are right, but"
-    is_lopsided = _share_of_busiest(yours) > limits.busiest * _share_of_busiest(reference)
+    is_lopsided = _share_of_busiest(counters) > limits.busiest * _share_of_busiest(reference)
     warps = prod(launch.case.launch_grid) * -(-prod(launch.case.block) // 32)
-    if is_lopsided and yours.longest_warp_instructions > _ALONE_FACTOR * reference.longest_warp_instructions:
-        return _busiest_message(launch.case, yours, reference)
-    if yours.warp_instructions > limits.slack * reference.warp_instructions + _EXTRA_PER_WARP * warps:
-        return repeated_work_message(launch.case, yours, reference)
-    if yours.lane_efficiency < limits.lanes * reference.lane_efficiency:
+    if (
+        is_lopsided
+        and counters.longest_warp_instructions > _ALONE_FACTOR * reference.longest_warp_instructions
+    ):
+        return _busiest_message(launch.case, counters, reference)
+    if counters.warp_instructions > limits.slack * reference.warp_instructions + _EXTRA_PER_WARP * warps:
+        return repeated_work_message(launch.case, counters, reference)
+    if counters.lane_efficiency < limits.lanes * reference.lane_efficiency:
         return (
-            f"{prefix} on average {yours.lane_efficiency:.0%} of the lanes are at work (reference "
+            f"{prefix} on average {counters.lane_efficiency:.0%} of the lanes are at work (reference "
             f"{reference.lane_efficiency:.0%}): one lane does what 32 could share."
         )
     return ""
@@ -130,18 +133,18 @@ def _share_of_busiest(counters: KernelCounters) -> float:
     return counters.longest_warp_instructions / max(1, counters.warp_instructions)
 
 
-def _busiest_message(case: Case, yours: KernelCounters, reference: KernelCounters) -> str:
+def _busiest_message(case: Case, counters: KernelCounters, reference: KernelCounters) -> str:
     return (
         f"{case.label}: the results are right, but its busiest warp executes "
-        f"{yours.longest_warp_instructions:,} instructions where {reference.longest_warp_instructions:,} are "
-        "enough: few threads do the work of many. Give every thread its own share."
+        f"{counters.longest_warp_instructions:,} instructions where "
+        f"{reference.longest_warp_instructions:,} are enough: few threads do the work of many. Give every thread its own share."
     )
 
 
-def repeated_work_message(case: Case, yours: KernelCounters, reference: KernelCounters) -> str:
+def repeated_work_message(case: Case, counters: KernelCounters, reference: KernelCounters) -> str:
     """Return the message for a kernel that executes far more instructions than the reference."""
     return (
-        f"{case.label}: the results are right, but it executes {yours.warp_instructions:,} instructions "
+        f"{case.label}: the results are right, but it executes {counters.warp_instructions:,} instructions "
         f"where {reference.warp_instructions:,} are enough: threads repeat each other's work."
     )
 

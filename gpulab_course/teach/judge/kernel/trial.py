@@ -189,15 +189,15 @@ class Trial:
     def compare(self, stage: Stage, case: Case, outputs: dict[str, Array], start: dict[str, Array]) -> None:
         """Raise `NotYet` for the first output that differs from the expected one."""
         for name, expected in case.wanted.items():
-            wrong = wrong_elements(outputs[name], expected)
-            if not wrong.any():
+            is_wrong = wrong_elements(outputs[name], expected)
+            if not is_wrong.any():
                 continue
             if has_todo(self.source) and all(outputs[n].tobytes() == start[n].tobytes() for n in outputs):
                 raise unwritten()
             values = values_of(expected)
-            message = f"{case.label}: {first_wrong(name, outputs[name], values, wrong)}."
+            message = f"{case.label}: {first_wrong(name, outputs[name], values, is_wrong)}."
             raise self.record_mistake(
-                Mistake(stage, case, message, name, outputs[name], values, start[name], wrong)
+                Mistake(stage, case, message, name, outputs[name], values, start[name], is_wrong)
             )
 
 

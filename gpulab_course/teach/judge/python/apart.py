@@ -67,22 +67,22 @@ def _judge_on(exercise: PythonExercise | ProgramExercise, answer: Any, device: s
         return Verdict(exercise.exercise_id, False, message)
 
     try:
-        pickled = cloudpickle.dumps(answer)
+        answer_bytes = cloudpickle.dumps(answer)
     except Exception as error:
         return not_yet(_unsendable(error))
-    if len(pickled) > _SENT_BYTES:
+    if len(answer_bytes) > _SENT_BYTES:
         return not_yet("it brings very large data along; make them inside the function.")
-    text_seed = seed_of_answer(answer, pickled)
+    text_seed = seed_of_answer(answer, answer_bytes)
     try:
         if isinstance(exercise, ProgramExercise):
             with _talk(device, exercise.limit_s) as talk:
-                remote = _load_answer(talk, pickled, past.seed(text_seed))
+                remote = _load_answer(talk, answer_bytes, past.seed(text_seed))
                 references = functools.partial(_reference_process, device, exercise.limit_s)
                 return judge_program(exercise, remote, references, past)
         for seed in dict.fromkeys([*([past.again] if past.again is not None else []), past.seed(text_seed)]):
             with _talk(device, exercise.limit_s) as talk:
                 try:
-                    praise = exercise.judge(_load_answer(talk, pickled, seed))
+                    praise = exercise.judge(_load_answer(talk, answer_bytes, seed))
                 except NotYet:
                     past.failed("", seed)
                     raise
@@ -125,7 +125,7 @@ def let_cupy_be_found(_: Any) -> None:
         virtualgpu.as_cupy()
 
 
-def _load_answer(talk: Talk, pickled: bytes, seed: int) -> Answer:
+def _load_answer(talk: Talk, answer_bytes: bytes, seed: int) -> Answer:
     """Load an answer in its process, and return its interface."""
 
     def ask(shown: str, function: Callable[..., Any], *arguments: Any, back: Any = None) -> Any:
@@ -136,9 +136,9 @@ def _load_answer(talk: Talk, pickled: bytes, seed: int) -> Answer:
         except ProcessError as error:
             raise NotYet(str(error)) from None
 
-    if b"cupy" in pickled:
+    if b"cupy" in answer_bytes:
         ask("", let_cupy_be_found)
-    is_function, kind = ask("", child.load, pickled)
+    is_function, kind = ask("", child.load, answer_bytes)
     return Answer(ask, seed, bool(is_function), str(kind))
 
 
@@ -163,9 +163,9 @@ def _unsendable(error: Exception) -> str:
     if isinstance(error.__cause__ or error, RecursionError | MemoryError):  # cloudpickle raises another
         return "it holds too much to be checked; keep what it needs inside the function."
     if isinstance(error, pickle.PicklingError | TypeError | AttributeError):
-        what = unexpected(error).partition(": ")[2] or type(error).__name__
+        reason = unexpected(error).partition(": ")[2] or type(error).__name__
         return (
-            f"it holds something that cannot leave this notebook ({what}); make streams, files, locks and "
+            f"it holds something that cannot leave this notebook ({reason}); make streams, files, locks and "
             "the like inside the function."
         )
     return f"it cannot be checked: {unexpected(error)}"

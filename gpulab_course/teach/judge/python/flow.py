@@ -43,8 +43,8 @@ def flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
 
 def _inputs_of(work: Work, regions: list[Region], numbers: set[int]) -> list[Region]:
     """Return the memory that is needed before some work, if `regions` is needed after it."""
-    written = (*work.writes, *work.atomics)
-    if not any(overlap(region, other) for region in written for other in regions):
+    written_regions = (*work.writes, *work.atomics)
+    if not any(overlap(region, other) for region in written_regions for other in regions):
         return regions
     numbers.add(work.number)
     remaining = [other for other in regions if not any(covers(region, other) for region in work.writes)]
@@ -71,8 +71,8 @@ def concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activit
 def waiting_kernels(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
     """Count the kernels of a stream that must wait for a kernel of another stream."""
     bits, ancestors = _ancestor_masks(activities)
-    others = sum(bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
-    return sum(a.stream_id == stream_id and ancestors[a.correlation_id] & others > 0 for a in kernels)
+    other_kernels = sum(bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
+    return sum(a.stream_id == stream_id and ancestors[a.correlation_id] & other_kernels > 0 for a in kernels)
 
 
 def _ancestor_masks(activities: Sequence[Activity]) -> tuple[dict[int, int], dict[int, int]]:

@@ -97,16 +97,16 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
                 is_written = [isinstance(a, cp.ndarray) and bench.writes_to(a) for a in inputs]
                 result = _on_host(bench, result)
             cp.cuda.Device().synchronize()
-            changed = []
+            changed_numbers = []
             for number, (argument, original) in enumerate(zip(inputs, originals, strict=True)):
                 if not task.unchanged or original is None:
                     continue
                 copies = (argument, *bench.pinned_of(argument))
                 if is_written[number] or any(_differs(cp, copy, original) for copy in copies):
-                    changed.append(number)
+                    changed_numbers.append(number)
         messages = [hazard.message for hazard in (hazards or ())[:_MOST_HAZARDS]]
         counts = bench.record and counted(bench.record)
-        return {"result": result, "counts": counts, "hazards": messages, "changed": changed}
+        return {"result": result, "counts": counts, "hazards": messages, "changed": changed_numbers}
 
 
 def _garbage_like(cp: Any, source: Any) -> Any:

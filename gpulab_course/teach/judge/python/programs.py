@@ -66,19 +66,19 @@ def _judge_stages(
     name = trial.exercise.exercise_id
     results: tuple[StageResult, ...] = ()
     sizes = range(len(trial.sizes))
-    checked: dict[int, Counts] = {}
+    checked_costs: dict[int, Counts] = {}
     try:
         begin_step()
         trial.run_failed_call(answer)
-        yours = {number: trial.run(answer, number) for number in sizes}
+        answer_costs = {number: trial.run(answer, number) for number in sizes}
         trial.run_table(answer)
         results += (StageResult("results", "passed", f"right for {count(len(sizes), 'size')}."),)
-        if not all(yours.values()):  # on a real device, where nothing is counted
+        if not all(answer_costs.values()):  # on a real device, where nothing is counted
             return Verdict(name, True, exercise.praise, results)
         if exercise.checked:
             checked_sizes = sizes[:-1] or sizes
             begin_step()
-            checked = {number: trial.run(answer, number, "checked") for number in checked_sizes}
+            checked_costs = {number: trial.run(answer, number, "checked") for number in checked_sizes}
             results += (StageResult("hazards", "passed", "everything that has to wait does."),)
             begin_step()
             for order in ORDERS:
@@ -89,14 +89,16 @@ def _judge_stages(
             results += (StageResult("orders", "passed", message),)
     except NotYet as reason:
         message = advised(exercise, str(reason))
-        failed, *remaining = names[len(results) :]
-        skipped = (StageResult(name, "not reached") for name in remaining)
-        return Verdict(name, False, message, (*results, StageResult(failed, "failed", message), *skipped))
+        failed_stage, *later_stages = names[len(results) :]
+        skipped_stages = (StageResult(name, "not reached") for name in later_stages)
+        return Verdict(
+            name, False, message, (*results, StageResult(failed_stage, "failed", message), *skipped_stages)
+        )
     if not exercise.budgets:
         return Verdict(name, True, exercise.praise, results)
     begin_step()
-    with reference_process() as put:
-        scores, message = trial.scores_and_message(put, yours, checked)
+    with reference_process() as load_reference:
+        scores, message = trial.scores_and_message(load_reference, answer_costs, checked_costs)
     if message:
         return Verdict(name, False, message, (*results, StageResult("counts", "failed", message)), scores)
     summary = "; ".join(score.figure for score in scores) + "."
@@ -145,33 +147,36 @@ class _Trial:
         return counts
 
     def scores_and_message(
-        self, put: Callable[[Any], Answer], yours: dict[int, Counts], checked: dict[int, Counts]
+        self,
+        load_reference: Callable[[Any], Answer],
+        answer_costs: dict[int, Counts],
+        checked_costs: dict[int, Counts],
     ) -> tuple[tuple[Score, ...], str]:
         """Return the scores at the last size, and a message about a budget that is exceeded at any size."""
         exercise = self.exercise
-        last = len(self.sizes) - 1
-        reference = self._costs(put, exercise.reference)
-        naive = None if exercise.naive is None else self._costs(put, exercise.naive)
+        last_index = len(self.sizes) - 1
+        reference = self._costs(load_reference, exercise.reference)
+        naive = None if exercise.naive is None else self._costs(load_reference, exercise.naive)
 
         def score(item: Budget, number: int) -> Score:
             is_checked = item.counter in CHECKED_COUNTS
-            index = min(number, max(checked)) if is_checked else number
-            counts = checked[index] if is_checked else yours[index]
-            naive_counts = naive(index, is_checked) if naive is not None and number == last else None
+            index = min(number, max(checked_costs)) if is_checked else number
+            counts = checked_costs[index] if is_checked else answer_costs[index]
+            naive_counts = naive(index, is_checked) if naive is not None and number == last_index else None
             return scored(item, counts, reference(index, is_checked), naive_counts)
 
-        scores = tuple(score(item, last) for item in exercise.budgets)
-        for number in reversed(range(last + 1)):
+        scores = tuple(score(item, last_index) for item in exercise.budgets)
+        for number in reversed(range(last_index + 1)):
             for item, last_score in zip(exercise.budgets, scores, strict=True):
-                if item.large and number <= last - _LARGE:
+                if item.large and number <= last_index - _LARGE:
                     continue
-                current = last_score if number == last else score(item, number)
+                current = last_score if number == last_index else score(item, number)
                 if not budget.passes(item, current):
                     label = _label(exercise, self._case(number, "as given"))
                     return scores, f"{label}: {budget.complaint(item, current)}"
         return scores, ""
 
-    def _costs(self, put: Callable[[Any], Answer], program: Any) -> Callable[[int, bool], Counts]:
+    def _costs(self, load_reference: Callable[[Any], Answer], program: Any) -> Callable[[int, bool], Counts]:
         """Return a function for the costs of a program at each size, counted at the first call."""
         cache: dict[tuple[int, bool], Counts] = {}
 
@@ -179,7 +184,7 @@ class _Trial:
             if (number, is_checked) not in cache:
                 mode: RunMode = "checked" if is_checked else "as given"
                 case = self._case(number, mode)
-                cache[number, is_checked] = run(self.exercise, put(program), case, mode) or {}
+                cache[number, is_checked] = run(self.exercise, load_reference(program), case, mode) or {}
             return cache[number, is_checked]
 
         return costs
@@ -237,15 +242,15 @@ def _facts(facts: Any, arguments: int) -> dict[str, Any]:
     if isinstance(facts, dict) and facts.keys() == {"result", "counts", "hazards", "changed"}:
         counts = facts["counts"]
         hazards = facts["hazards"]
-        changed = facts["changed"]
+        changed_numbers = facts["changed"]
         counts_are_valid = counts is None or (
             isinstance(counts, dict)
             and counts.keys() == COUNTS.keys()
             and all(type(count) is int for count in counts.values())
         )
         hazards_are_valid = isinstance(hazards, list) and all(type(text) is str for text in hazards)
-        changes_are_valid = isinstance(changed, list) and all(
-            number in range(arguments) for number in changed
+        changes_are_valid = isinstance(changed_numbers, list) and all(
+            number in range(arguments) for number in changed_numbers
         )
         if counts_are_valid and hazards_are_valid and changes_are_valid:
             return facts

@@ -28,7 +28,7 @@ def compare(label: str, result: Any, case: ProgramCase) -> None:
     try:
         _compare(label, result, case.wanted, case.place)
     except _WrongValues as reason:
-        advice = next((says for value, says in case.mistakes if _equal(result, value)), "")
+        advice = next((sentence for value, sentence in case.mistakes if _equal(result, value)), "")
         raise NotYet(f"{reason} {advice}".rstrip()) from None
 
 
@@ -65,9 +65,9 @@ def _compare_one(label: str, name: str, result: Any, expected: Any, place: str) 
         raise NotYet(f"{label}: {name} is {array.dtype}, it should be {values.dtype}.")
     # A number of Python may be rounded to the float that is wanted, and never cut to a whole number.
     with np.errstate(over="ignore"):
-        wrong = wrong_elements(array.astype(values.dtype) if values.dtype.kind == "f" else array, expected)
-    if wrong.any():
-        raise _WrongValues(f"{label}: {first_wrong(name, array, values, wrong)}.")
+        is_wrong = wrong_elements(array.astype(values.dtype) if values.dtype.kind == "f" else array, expected)
+    if is_wrong.any():
+        raise _WrongValues(f"{label}: {first_wrong(name, array, values, is_wrong)}.")
 
 
 def _equal(result: Any, expected: Any) -> bool:

@@ -86,17 +86,17 @@ class Gpus:
         self.crossings = traffic.crossings
         return result, facts
 
-    def follows(self, late: int, early: int) -> bool:
+    def follows(self, later_id: int, earlier_id: int) -> bool:
         """Return whether an operation had to wait for another one."""
-        unvisited = [late]
-        visited = set[int]()
-        while unvisited:
-            for predecessor in self.after.get(unvisited.pop(), ()):
-                if predecessor == early:
+        unvisited_ids = [later_id]
+        visited_ids = set[int]()
+        while unvisited_ids:
+            for predecessor in self.after.get(unvisited_ids.pop(), ()):
+                if predecessor == earlier_id:
                     return True
-                if predecessor > early and predecessor not in visited:
-                    visited.add(predecessor)
-                    unvisited.append(predecessor)
+                if predecessor > earlier_id and predecessor not in visited_ids:
+                    visited_ids.add(predecessor)
+                    unvisited_ids.append(predecessor)
         return False
 
 
