@@ -137,7 +137,8 @@ def _busiest_message(case: Case, counters: KernelCounters, reference: KernelCoun
     return (
         f"{case.label}: the results are right, but its busiest warp executes "
         f"{counters.longest_warp_instructions:,} instructions where "
-        f"{reference.longest_warp_instructions:,} are enough: few threads do the work of many. Give every thread its own share."
+        f"{reference.longest_warp_instructions:,} are enough: "
+        "few threads do the work of many. Give every thread its own share."
     )
 
 
