@@ -390,8 +390,9 @@ def managed() -> dict[str, Any]:
         return round(watch.once(lambda: runtime.memPrefetchAsync(pointer, BIG_BYTES, device, stream))[0], 1)
 
     def strided(x: Any, step: int) -> float:
-        threads = -(-n // step)
-        return round(watch.once(lambda: every_kernel((-(-threads // 32),), (32,), (x, count, np.int64(step))))[0], 1)
+        blocks = -(-(-(-n // step)) // 32)
+        arguments = (x, count, np.int64(step))
+        return round(watch.once(lambda: every_kernel((blocks,), (32,), arguments))[0], 1)
 
     warm, host = fresh()
     kernel(warm), touched(host), kernel(warm), strided(warm, 1024)
