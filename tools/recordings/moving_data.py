@@ -390,7 +390,8 @@ def managed() -> dict[str, Any]:
         return round(watch.once(lambda: runtime.memPrefetchAsync(pointer, BIG_BYTES, device, stream))[0], 1)
 
     def strided(x: Any, step: int) -> float:
-        blocks = -(-(-(-n // step)) // 32)
+        threads = -(-n // step)
+        blocks = -(-threads // 32)
         arguments = (x, count, np.int64(step))
         return round(watch.once(lambda: every_kernel((blocks,), (32,), arguments))[0], 1)
 
