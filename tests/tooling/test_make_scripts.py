@@ -227,7 +227,6 @@ def test_summary_ends_with_the_totals() -> None:
     [
         ("def test_it():\n    assert True\n", True),
         ("def test_it():\n    assert False\n", False),
-        ("import absent_module\n", False),
     ],
 )
 def test_a_failing_stage_fails_the_suite(
