@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -30,6 +30,7 @@ from gpulab_course.content.n17_interview.cards import (
 from gpulab_course.content.n17_interview.cards.hidden import flawed, laid_out
 from gpulab_course.teach.interview import Card, Drawn, Part
 from tests.interview import whiteboards
+from tools import sample
 
 CARDS = {card.key: card for card in all_cards()}
 
@@ -257,7 +258,21 @@ def in_another_style(value: float, unit: str) -> str:
     )
 
 
-@pytest.mark.parametrize("key", [key for key, card in CARDS.items() if card.kind in ("estimate", "refute")])
+@pytest.mark.parametrize(
+    ("key", "device"),
+    sample.part(
+        [
+            (key, name)
+            for key, card in CARDS.items()
+            if card.kind in ("estimate", "refute")
+            for name in SHEETS
+        ],
+        4,
+        "-".join,
+        lambda pair: pair[0],
+    ),
+    indirect=["device"],
+)
 def test_a_number_is_right_by_the_model_sentence_and_in_another_style(key: str, device: str) -> None:
     draw = drawn_on(CARDS[key], device)
     parts = list(draw.parts)
@@ -342,7 +357,17 @@ def test_a_hidden_kernels_own_flaw_is_the_right_answer(index: int, monkeypatch: 
             assert not right(gain, 3 * float(value))
 
 
-@pytest.mark.parametrize("card", ladders.CARDS, ids=lambda card: card.key)
+@pytest.mark.parametrize(
+    ("card", "device"),
+    sample.part(
+        [(card, name) for card in ladders.CARDS for name in SHEETS],
+        4,
+        lambda pair: f"{pair[0].key}-{pair[1]}",
+        lambda pair: pair[0].key,
+    ),
+    ids=lambda value: getattr(value, "key", value),
+    indirect=["device"],
+)
 def test_a_ladder_does_not_claim_what_a_later_rung_refutes(
     card: Card, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,7 +409,14 @@ def turn(index: int) -> None:
 WHITEBOARDS = [card for card in CARDS.values() if card.kind == "whiteboard"]
 
 
-@pytest.mark.parametrize("index", range(len(WHITEBOARDS)), ids=[card.key for card in WHITEBOARDS])
+def sampled(cards: Sequence[Card]) -> list[Any]:
+    """The positions of the cards that this run plays."""
+    return sample.part(
+        [pytest.param(n, id=card.key) for n, card in enumerate(cards)], 2, lambda case: case.id
+    )
+
+
+@pytest.mark.parametrize("index", sampled(WHITEBOARDS))
 def test_a_textbooks_kernel_passes_with_its_own_launch(index: int) -> None:
     turn(index)
     (part,) = WHITEBOARDS[index].drawn(1).parts
@@ -398,7 +430,7 @@ def test_a_textbooks_kernel_passes_with_its_own_launch(index: int) -> None:
         assert not outcome.right, (name, outcome, wrong)
 
 
-@pytest.mark.parametrize("index", range(len(bugs.CARDS)), ids=[card.key for card in bugs.CARDS])
+@pytest.mark.parametrize("index", sampled(bugs.CARDS))
 def test_a_bug_is_named_and_repaired(index: int) -> None:
     turn(index + 1)
     kind, repair = bugs.CARDS[index].drawn(index).parts

@@ -63,9 +63,3 @@ def test_each_list_is_there_and_no_question_twice() -> None:
     assert len(questions) == len(set(questions)) >= LEAST
     assert {row["list"] for row in rows()} == LISTS
     assert all(question[-1] in "?." for question in questions)
-
-
-def test_each_kind_of_card_answers_some() -> None:
-    names = {name for row in rows() for name in re.findall(r"card:(\S+?)(?:;|$)", row["answered"])}
-    kinds = {card.kind for card in all_cards() if card.key in names}
-    assert kinds == {"estimate", "diagnose", "whiteboard", "bug", "refute", "ladder"}

@@ -129,20 +129,6 @@ def test_a_check_leaves_the_learners_arrays_and_device_alone() -> None:
     assert float((mine + 1).sum()) == before.sum() + 1000
 
 
-@needs_nvrtc
-def test_the_best_score_is_kept_and_shown() -> None:
-    index = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
-    code = f'extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {{ {index}'
-    first = check("00-saxpy", f"{code} if (i < n) atomicAdd(&y[i], a * x[i]); }}")
-    assert first.scores[0].best == first.scores[0].yours
-    again = check("00-saxpy", f"{code} if (i < n) y[i] = a * x[i] + y[i]; }}")
-    assert again.scores[0].best == min(first.scores[0].yours, again.scores[0].yours)
-    assert f"your best {again.scores[0].best:,}" in str(again)
-    worse = check("00-saxpy", f"{code} y[0] = 1; }}")
-    assert not worse
-    assert progress().exercises["00-saxpy"]
-
-
 # Python answers
 
 
@@ -332,13 +318,6 @@ def test_a_program_may_import_cupy_itself() -> None:
         return 2 * float(cupy.asarray(x).sum())
 
     assert judge(TOTAL, program)
-
-
-def test_wrong_programs_are_named() -> None:
-    assert "the result is 0" in judge(TOTAL, lambda x: 0.0).message
-    assert "has the shape (3,)" in judge(TOTAL, lambda x: np.zeros(3)).message
-    assert "returns str" in judge(TOTAL, lambda x: "4").message
-    assert "raised ZeroDivisionError" in judge(TOTAL, lambda x: 1 / 0).message
 
 
 @needs_nvrtc

@@ -400,21 +400,6 @@ def test_only_the_program_is_counted() -> None:
     assert empty["result"].shape == (0,)
 
 
-def test_host_results_must_be_complete_after_the_call() -> None:
-    def unwaited(x: Any) -> Any:
-        y = np.frombuffer(gl.cp.cuda.alloc_pinned_memory(16), np.float32, 4)
-        gl.cp.asarray(x).get(out=y, blocking=False)
-        return y
-
-    def waits(x: Any) -> Any:
-        y = unwaited(x)
-        gl.cp.cuda.get_current_stream().synchronize()
-        return y
-
-    assert "The host reads after the call" in perform(unwaited, task(how="checked"))["hazards"][0]
-    assert perform(waits, task(how="checked"))["hazards"] == []
-
-
 def test_a_failing_call_is_reported_with_its_label() -> None:
     with pytest.raises(NotYet, match=re.escape("double(x) raised ZeroDivisionError: division by zero")):
         perform(lambda x: 1 / 0, task())

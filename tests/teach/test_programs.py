@@ -155,42 +155,6 @@ def test_arguments_may_still_be_written_by_the_current_stream() -> None:
     assert judge(DOUBLE, behind_it)
 
 
-def test_place_type_and_arguments_are_looked_at() -> None:
-    def there_and_back(x: Any) -> Any:
-        x *= 2
-        y = x.copy()
-        x /= 2
-        return y
-
-    def in_place(x: Any) -> Any:
-        x *= 2
-        return x
-
-    assert "should stay on the device; it is a NumPy array" in judge(DOUBLE, lambda x: (2 * x).get()).message
-    assert "is float64, it should be float32" in judge(DOUBLE, lambda x: 2 * x.astype(float)).message
-    assert "changes x, which belongs to its caller" in judge(DOUBLE, in_place).message
-    verdict = judge(DOUBLE, there_and_back)  # what x holds afterwards is what it held before
-    assert (verdict.failed_stage, "changes x" in verdict.message) == ("hazards", True)
-
-    def at_home(data: Draw, n: int) -> ProgramCase:
-        return replace(doubled(data, n), place="host")
-
-    result = replace(DOUBLE, case=at_home)
-    assert "should be a NumPy array; it is still on the device" in judge(result, lambda x: 2 * x).message
-    assert judge(result, lambda x: (2 * x).get())
-
-
-def test_budgets_hold_for_every_size_but_those_for_large_ones() -> None:
-    def small_by_the_host(x: Any) -> Any:
-        return 2 * x if x.size > 50 else gl.cp.asarray(2 * x.get())
-
-    item = Budget("to_host_copies", "Stay there.", most=0)
-    verdict = judge(replace(DOUBLE, budgets=(item,), sizes=(7, 80, 100)), small_by_the_host)
-    assert verdict.failed_stage == "counts"
-    assert "double(array of (7,))" in verdict.message
-    assert judge(replace(DOUBLE, budgets=(replace(item, large=True),), sizes=(7, 80, 100)), small_by_the_host)
-
-
 def test_streams_and_graphs_count_only_where_the_result_rests_on_them() -> None:
     def works(x: Any, needed: bool) -> Any:
         cp = gl.cp

@@ -53,13 +53,6 @@ def test_mandelbrot_check_tells_right_from_wrong() -> None:
     assert not mandelbrot.check(np.zeros_like(counts))
 
 
-def test_cases_have_the_sizes_they_name() -> None:
-    vector, matrix, picture = bench.cases()
-    assert vector.threads == 1 << 20
-    assert matrix.threads == 256 * 256
-    assert picture.threads == 1024 * 768
-
-
 def test_wrong_result_is_not_timed() -> None:
     def wrong(output: npt.NDArray[Any]) -> bool:
         return False

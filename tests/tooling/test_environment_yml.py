@@ -6,7 +6,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tools import environment
@@ -81,17 +80,3 @@ def test_same_versions() -> None:
 
 def test_cuda_version_is_a_line_of_its_own() -> None:
     assert listed()["cuda-version"] == "13.*"
-
-
-@pytest.mark.parametrize(
-    ("requirement", "expected"),
-    [
-        ("cupy-cuda13x[ctk]>=14.0", ("cupy-cuda13x", ">=14.0")),
-        ("ipykernel >=6.29,!=7.0.*", ("ipykernel", ">=6.29,!=7.0.*")),
-        ("nvidia-cuda-nvrtc>=13.0,<14; sys_platform == 'linux'", ("nvidia-cuda-nvrtc", ">=13.0,<14")),
-        ("cuda-version 13.*", ("cuda-version", "13.*")),
-        ("pip", ("pip", "")),
-    ],
-)
-def test_split(requirement: str, expected: tuple[str, str]) -> None:
-    assert split(requirement) == expected

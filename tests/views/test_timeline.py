@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -326,22 +324,6 @@ def test_thirty_thousand_operations_fit_into_a_page() -> None:
     view.png()
     view.close()
     assert len(view.data) < 1_800_000
-
-
-def test_time_to_lay_out_grows_no_faster_than_the_number_of_names() -> None:
-    def laid_s(count: int) -> float:
-        record = timelines.many(count)
-        names = tuple(replace(a, name=f"kernel {n}") for n, a in enumerate(record.activities))
-        took = []
-        for _ in range(3):  # other things take time, too: the least is what it needs
-            gc.collect()
-            start_s = time.thread_time()
-            items(replace(record, activities=names))
-            took.append(time.thread_time() - start_s)
-        return min(took)
-
-    laid_s(1000)
-    assert laid_s(12_000) < 8 * max(laid_s(3_000), 0.01), "four times as long; sixteen where all are compared"
 
 
 def test_the_picture_holds_every_engine_in_its_colour() -> None:
