@@ -55,8 +55,8 @@ def outputs(cp: Any, kernel: str) -> Array:
     out = cp.zeros(COUNT * lanes, name)
     first, second = (cp.asarray(array) for array in inputs(KERNELS[kernel]))
     module(cp).get_function(kernel)((BLOCKS,), (THREADS,), (out, first, second, np.int32(COUNT)))
-    found: Array = cp.asnumpy(out)
-    return found.view(f"u{found.itemsize}")
+    words: Array = cp.asnumpy(out)
+    return words.view(f"u{words.itemsize}")
 
 
 def digest(words: Array) -> str:
@@ -65,8 +65,8 @@ def digest(words: Array) -> str:
 
 def record(cp: Any) -> None:
     device = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    found = {name: digest(outputs(cp, name)) for name in KERNELS}
-    RECORDED.write_text(json.dumps({"device": device, "digests": found}, indent=1) + "\n", encoding="utf-8")
+    digests = {name: digest(outputs(cp, name)) for name in KERNELS}
+    RECORDED.write_text(json.dumps({"device": device, "digests": digests}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

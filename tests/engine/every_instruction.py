@@ -24,8 +24,8 @@ def letter(kind: str) -> str:
 
 
 def _line(opcode: str, kind: str, count: int, result: str = "") -> str:
-    one = letter(kind)
-    return f"{opcode} {', '.join([result or one] + [one] * count)}"
+    register = letter(kind)
+    return f"{opcode} {', '.join([result or register] + [register] * count)}"
 
 
 def _floats() -> Iterator[str]:
@@ -43,8 +43,8 @@ def _floats() -> Iterator[str]:
                 yield _line(f"{root}.{mode}.{kind}", kind, count)
         for root in ("min", "max", "copysign"):
             yield _line(f"{root}.{kind}", kind, 2)
-        for what in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
-            yield _line(f"testp.{what}.{kind}", kind, 1, "p")
+        for test in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
+            yield _line(f"testp.{test}.{kind}", kind, 1, "p")
     for kind in FLOATS:
         for root in ("neg", "abs"):
             yield _line(f"{root}.{kind}", kind, 1)
@@ -109,10 +109,10 @@ def _conversions() -> Iterator[str]:
 
 
 def _comparisons() -> Iterator[str]:
-    both = ("eq", "ne", "lt", "le", "gt", "ge")
+    orders = ("eq", "ne", "lt", "le", "gt", "ge")
     for kind in ("f16", "bf16", "f32", "f64"):
-        for how in (*both, "equ", "ltu", "num", "nan"):
-            yield _line(f"setp.{how}.{kind}", kind, 2, "p")
+        for order in (*orders, "equ", "ltu", "num", "nan"):
+            yield _line(f"setp.{order}.{kind}", kind, 2, "p")
         yield _line(f"set.gt.u32.{kind}", kind, 2, "r")
         yield (
             _line(f"set.gt.{kind}.{kind}", kind, 2)
@@ -120,10 +120,10 @@ def _comparisons() -> Iterator[str]:
             else _line(f"set.gt.f32.{kind}", kind, 2, "f")
         )
     for kind in INTEGERS:
-        for how in both:
-            yield _line(f"setp.{how}.{kind}", kind, 2, "p")
-        one = letter(kind)
-        yield f"selp.{kind} {one}, {one}, {one}, p"
+        for order in orders:
+            yield _line(f"setp.{order}.{kind}", kind, 2, "p")
+        register = letter(kind)
+        yield f"selp.{kind} {register}, {register}, {register}, p"
     yield from (
         "slct.f32.s32 f, f, f, r",
         "slct.u32.f32 r, r, r, f",
@@ -137,12 +137,12 @@ def _integers() -> Iterator[str]:
         for root in ("add", "sub", "mul.lo", "mul.hi", "div", "rem", "min", "max"):
             yield _line(f"{root}.{kind}", kind, 2)
         yield _line(f"mad.lo.{kind}", kind, 3)
-        one = letter(kind)
-        yield f"shr.{kind} {one}, {one}, r"
+        register = letter(kind)
+        yield f"shr.{kind} {register}, {register}, r"
         if kind[1:] != "64":
             wide = letter(f"{kind[0]}{2 * int(kind[1:])}")
-            yield f"mul.wide.{kind} {wide}, {one}, {one}"
-            yield f"mad.wide.{kind} {wide}, {one}, {one}, {wide}"
+            yield f"mul.wide.{kind} {wide}, {register}, {register}"
+            yield f"mad.wide.{kind} {wide}, {register}, {register}, {wide}"
         if kind[0] == "s":
             yield _line(f"abs.{kind}", kind, 1)
             yield _line(f"neg.{kind}", kind, 1)
@@ -180,12 +180,16 @@ def _bits() -> Iterator[str]:
             yield _line(f"{root}.{kind}", kind, 1)
         yield f"shl.{kind} {letter(kind)}, {letter(kind)}, r"
     for kind in ("b32", "b64"):
-        one = letter(kind)
-        yield from (f"popc.{kind} r, {one}", f"clz.{kind} r, {one}", f"brev.{kind} {one}, {one}")
-        yield f"bfi.{kind} {one}, {one}, {one}, r, r"
+        register = letter(kind)
+        yield from (
+            f"popc.{kind} r, {register}",
+            f"clz.{kind} r, {register}",
+            f"brev.{kind} {register}, {register}",
+        )
+        yield f"bfi.{kind} {register}, {register}, {register}, r, r"
         for sign in "us":
-            yield f"bfe.{sign}{kind[1:]} {one}, {one}, r, r"
-            yield f"bfind.{sign}{kind[1:]} r, {one}"
+            yield f"bfe.{sign}{kind[1:]} {register}, {register}, r, r"
+            yield f"bfind.{sign}{kind[1:]} r, {register}"
     yield from (
         "lop3.b32 r, r, r, r, 0x96",
         "prmt.b32 r, r, r, r",
@@ -193,19 +197,19 @@ def _bits() -> Iterator[str]:
         "szext.wrap.s32 r, r, r",
         "bmsk.clamp.b32 r, r, r",
     )
-    for how in ("l.wrap", "l.clamp", "r.wrap", "r.clamp"):
-        yield f"shf.{how}.b32 r, r, r, r"
+    for mode in ("l.wrap", "l.clamp", "r.wrap", "r.clamp"):
+        yield f"shf.{mode}.b32 r, r, r, r"
     yield from ("and.pred p, p, p", "not.pred p, p", "mov.b64 d, d", "mov.b64 d, {r, r}", "mov.b32 r, {h, h}")
 
 
 def _warps() -> Iterator[str]:
-    for how in ("up", "down", "bfly", "idx"):
-        yield f"shfl.sync.{how}.b32 r, r, r, r, -1"
-    for how in ("all", "any", "uni"):
-        yield f"vote.sync.{how}.pred p, p, -1"
+    for mode in ("up", "down", "bfly", "idx"):
+        yield f"shfl.sync.{mode}.b32 r, r, r, r, -1"
+    for mode in ("all", "any", "uni"):
+        yield f"vote.sync.{mode}.pred p, p, -1"
     yield from ("vote.sync.ballot.b32 r, p, -1", "match.any.sync.b32 r, r, -1")
     yield "match.any.sync.b64 r, d, -1"
-    for how, kind in (
+    for mode, kind in (
         ("add", "u32"),
         ("min", "s32"),
         ("max", "u32"),
@@ -213,19 +217,19 @@ def _warps() -> Iterator[str]:
         ("or", "b32"),
         ("xor", "b32"),
     ):
-        yield f"redux.sync.{how}.{kind} r, r, -1"
+        yield f"redux.sync.{mode}.{kind} r, r, -1"
     yield "activemask.b32 r"
 
 
 def _memory() -> Iterator[str]:
-    for space, at in (("global", "%from"), ("shared", "%shared"), ("local", "%local")):
+    for space, address in (("global", "%from"), ("shared", "%shared"), ("local", "%local")):
         for kind in ("u8", "s8", *INTEGERS, "f32", "f64"):
-            yield f"ld.{space}.{kind} {letter(kind)}, [{at}]"
-            yield f"st.{space}.{kind} [{at}], {letter(kind)}"
-        yield f"ld.{space}.v2.b64 {{d, d}}, [{at}]"
-        yield f"st.{space}.v4.b32 [{at}], {{r, r, r, r}}"
-    for space, at in (("global", "%from"), ("shared", "%shared")):
-        for how, kinds in (
+            yield f"ld.{space}.{kind} {letter(kind)}, [{address}]"
+            yield f"st.{space}.{kind} [{address}], {letter(kind)}"
+        yield f"ld.{space}.v2.b64 {{d, d}}, [{address}]"
+        yield f"st.{space}.v4.b32 [{address}], {{r, r, r, r}}"
+    for space, address in (("global", "%from"), ("shared", "%shared")):
+        for operation, kinds in (
             ("add", ("u32", "u64", "f32", "f64")),
             ("min", ("u32", "s32", "u64", "s64")),
             ("max", ("u32", "s32", "u64", "s64")),
@@ -237,12 +241,15 @@ def _memory() -> Iterator[str]:
             ("dec", ("u32",)),
         ):
             for kind in kinds:
-                yield f"atom.{space}.{how}.{kind} {letter(kind)}, [{at}], {letter(kind)}"
-                yield f"red.{space}.{how}.{kind} [{at}], {letter(kind)}"
-        yield from (f"atom.{space}.cas.b32 r, [{at}], r, r", f"atom.{space}.cas.b64 d, [{at}], d, d")
-        yield from (f"atom.{space}.cas.b16 h, [{at}], h, h",)
+                yield f"atom.{space}.{operation}.{kind} {letter(kind)}, [{address}], {letter(kind)}"
+                yield f"red.{space}.{operation}.{kind} [{address}], {letter(kind)}"
+        yield from (
+            f"atom.{space}.cas.b32 r, [{address}], r, r",
+            f"atom.{space}.cas.b64 d, [{address}], d, d",
+        )
+        yield from (f"atom.{space}.cas.b16 h, [{address}], h, h",)
         for kind in ("f16", "f16x2", "bf16", "bf16x2"):
-            yield f"atom.{space}.add.noftz.{kind} {letter(kind)}, [{at}], {letter(kind)}"
+            yield f"atom.{space}.add.noftz.{kind} {letter(kind)}, [{address}], {letter(kind)}"
     yield from ("isspacep.shared p, %from", "cvta.shared.u64 d, %shared", "membar.gl", "fence.acq_rel.gpu")
     yield from (
         "cp.async.ca.shared.global [%shared], [%from], 16",
@@ -253,13 +260,13 @@ def _memory() -> Iterator[str]:
 
 
 def _textures() -> Iterator[str]:
-    for coordinate, one in (("f32", "f"), ("s32", "r")):
+    for coordinate, register in (("f32", "f"), ("s32", "r")):
         for geometry, count in (("1d", 1), ("2d", 2), ("3d", 4), ("a1d", 2), ("a2d", 4)):
-            first = "r" if geometry[0] == "a" else one
-            given = ", ".join([first, *[one] * (count - 1)])
+            first = "r" if geometry[0] == "a" else register
+            coordinates = ", ".join([first, *[register] * (count - 1)])
             for kind in ("f32", "u32"):
                 four = ", ".join([letter(kind)] * 4)
-                yield f"tex.{geometry}.v4.{kind}.{coordinate} {{{four}}}, [%from, {{{given}}}]"
+                yield f"tex.{geometry}.v4.{kind}.{coordinate} {{{four}}}, [%from, {{{coordinates}}}]"
     yield from ("suld.b.2d.b32.trap {r}, [%from, {r, r}]", "sust.b.2d.b32.clamp [%from, {r, r}], {r}")
 
 
@@ -310,16 +317,16 @@ class _Registers:
         self.results = []
         count = 0
 
-        def name(found: re.Match[str]) -> str:
+        def name(names: re.Match[str]) -> str:
             nonlocal count
-            before = operands[: found.start()]
+            before = operands[: names.start()]
             inside = before.startswith("{") and "}" not in before
             if not opcode.startswith(_NO_RESULT) and ("," not in before or inside):
                 self.made += 1
-                self.results.append((found[1], f"%{found[1]}{self.made}"))
+                self.results.append((names[1], f"%{names[1]}{self.made}"))
                 return self.results[-1][1]
             count += 1
-            return f"%{found[1]}{count % _LOADED}"
+            return f"%{names[1]}{count % _LOADED}"
 
         return f"{opcode} {_OPERAND.sub(name, operands)};"
 
@@ -331,8 +338,8 @@ def kernel(lines: Iterable[str]) -> str:
     second, in the order of the lines.
     """
     body = []
-    for at in range(0, OWN_BYTES, 8):
-        body += [f"st.{space}.u64 [%{space}+{at}], {at};" for space in ("shared", "local")]
+    for offset in range(0, OWN_BYTES, 8):
+        body += [f"st.{space}.u64 [%{space}+{offset}], {offset};" for space in ("shared", "local")]
     for name, kind in REGISTERS.items():
         for n in range(_LOADED):
             loaded = f"ld.global.{kind} %{name}{n}, [%from+{8 * n}];"
@@ -379,8 +386,8 @@ def kernel(lines: Iterable[str]) -> str:
 def results(lines: Iterable[str]) -> list[tuple[str, str]]:
     """The results of `kernel` in the order that they are stored in: the line and the register's letter."""
     registers = _Registers()
-    found = []
+    pairs = []
     for line in lines:
         registers.named(line)
-        found += [(line, kind) for kind, _ in registers.results]
-    return found
+        pairs += [(line, kind) for kind, _ in registers.results]
+    return pairs

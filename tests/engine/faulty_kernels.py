@@ -379,25 +379,25 @@ BY_NAME = {faulty.name: faulty for faulty in CATALOGUE}
 
 def arguments(faulty: Faulty, cp: Any) -> tuple[list[Any], list[Any]]:
     """The arguments on a device, and what must stay alive for them; `cp` is CuPy or its likeness."""
-    passed: list[Any] = []
-    kept: list[Any] = []
-    doomed: list[Any] = []
+    values: list[Any] = []
+    owners: list[Any] = []
+    freed: list[Any] = []
     for spec in faulty.args:
         if not isinstance(spec, Array):
-            passed.append(spec)
+            values.append(spec)
             continue
         if spec.fill == "arange":
             array = cp.arange(spec.size, dtype=spec.dtype)
         else:
             array = (cp.zeros if spec.fill == "zeros" else cp.empty)(spec.size, dtype=spec.dtype)
         if spec.shift_bytes:
-            kept.append(array)
-            passed.append(np.uint64(array.data.ptr + spec.shift_bytes))
+            owners.append(array)
+            values.append(np.uint64(array.data.ptr + spec.shift_bytes))
             continue
         if spec.freed:
-            passed.append(np.uint64(array.data.ptr))
-            doomed.append(array)
+            values.append(np.uint64(array.data.ptr))
+            freed.append(array)
         else:
-            passed.append(array)
-    doomed.clear()
-    return passed, kept
+            values.append(array)
+    freed.clear()
+    return values, owners

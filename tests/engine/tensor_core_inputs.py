@@ -172,14 +172,14 @@ def pack(codes: Any, part: str, shape: Any, fmt: str) -> Any:
     bits = FMT[fmt][4]
     shift = FMT[fmt][3]
     rows, cols = places(part, shape, bits)
-    held = (codes[:, rows, cols].astype(np.uint64) << np.uint64(shift)).astype(
+    elements = (codes[:, rows, cols].astype(np.uint64) << np.uint64(shift)).astype(
         np.uint32
     )  # tiles, 32, elements
     per = 32 // bits
-    held = held.reshape(len(codes), 32, -1, per)
-    out = np.zeros(held.shape[:3], np.uint32)
+    elements = elements.reshape(len(codes), 32, -1, per)
+    out = np.zeros(elements.shape[:3], np.uint32)
     for j in range(per):
-        out |= held[..., j] << np.uint32(j * bits)
+        out |= elements[..., j] << np.uint32(j * bits)
     return np.ascontiguousarray(out)
 
 
@@ -202,10 +202,10 @@ def source(kind: str) -> str:
     ins = ins.replace('"r"(c[', f'"{cons}"(c[')
     outs = outs.replace('"=r"', f'"={cons}"')
     kind_c = "float" if fc == "f32" else "unsigned"
-    held = (reg(0, nc), reg(nc, na), reg(nc + na, nb), reg(nc + na + nb, nc))
-    text = f"{op} " + ",".join("{" + each + "}" for each in held) + ";"
-    given = f"const unsigned* A, const unsigned* B, const {kind_c}* C, {kind_c}* D"
-    return f'''extern "C" __global__ void go({given}) {{
+    operands = (reg(0, nc), reg(nc, na), reg(nc + na, nb), reg(nc + na + nb, nc))
+    text = f"{op} " + ",".join("{" + operand + "}" for operand in operands) + ";"
+    parameters = f"const unsigned* A, const unsigned* B, const {kind_c}* C, {kind_c}* D"
+    return f'''extern "C" __global__ void go({parameters}) {{
     long long w = blockIdx.x, l = threadIdx.x; unsigned a[{na}], b[{nb}]; {kind_c} c[{nc}], d[{nc}];
     for (int i = 0; i < {na}; ++i) a[i] = A[(w * 32 + l) * {na} + i];
     for (int i = 0; i < {nb}; ++i) b[i] = B[(w * 32 + l) * {nb} + i];

@@ -39,8 +39,8 @@ def test_pattern(pattern: Barrier) -> None:
 
 @pytest.mark.parametrize("pattern", ALL, ids=lambda pattern: pattern.name)
 def test_errors_are_what_synccheck_flags_on_an_h200(pattern: Barrier) -> None:
-    theirs = RECORDED["verdicts"][pattern.name]
-    assert bool(theirs.get("errors") or theirs.get("hangs")) == (pattern.verdict == "error")
+    verdict = RECORDED["verdicts"][pattern.name]
+    assert bool(verdict.get("errors") or verdict.get("hangs")) == (pattern.verdict == "error")
 
 
 def test_whole_warps_at_barriers_of_their_own_run() -> None:

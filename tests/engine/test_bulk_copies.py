@@ -120,7 +120,7 @@ def test_copies_with_a_barrier_arrive(form: str, device: str) -> None:
 
 @pytest.mark.parametrize("device", NEWEST)
 @pytest.mark.parametrize("form", COPIES)
-def test_who_does_not_wait_finds_nothing_there_and_is_named(form: str, device: str) -> None:
+def test_reading_before_the_copy_arrives_is_reported(form: str, device: str) -> None:
     with session.on_device(device):
         a = cp.ones(4096, "f4")
         b = cp.zeros(4096, "f4")
@@ -144,7 +144,7 @@ def test_phases_by_hand(space: str, bytes_: int) -> None:
         assert not c.get()[words:].any()
 
 
-def test_what_is_read_before_the_phase_is_over_is_a_race_with_the_copying_thread() -> None:
+def test_reading_before_the_phase_ends_is_a_race_with_the_copying_thread() -> None:
     with session.on_device("virtual:H100"):
         a, b, c = arrays(1)
         args = (a, b, c, np.uint32(1024), np.int32(1))
@@ -156,25 +156,27 @@ def test_what_is_read_before_the_phase_is_over_is_a_race_with_the_copying_thread
         assert gl.sanitize(by_hand(), 1, 64, args).hazards == ()
 
 
-def test_traffic_is_that_of_whole_lines_and_is_priced() -> None:
+def test_bulk_copies_count_the_sectors_of_their_bytes() -> None:
     with session.on_device("virtual:H100"):
         a, b, c = arrays()
-        counted = {}
+        counters = {}
         for bytes_ in (1024, 4096):
-            counted[bytes_] = gl.count(by_hand(late=""), 1, 64, (a, b, c, np.uint32(bytes_), np.int32(3)))
-            at = [x for x in counted[bytes_].accesses if "cp.async.bulk" in x.text]
-            sectors = {(x.kind, x.space): x.sectors for x in at if x.space == "global"}
+            counters[bytes_] = gl.count(by_hand(late=""), 1, 64, (a, b, c, np.uint32(bytes_), np.int32(3)))
+            bulk_accesses = [x for x in counters[bytes_].accesses if "cp.async.bulk" in x.text]
+            sectors = {(x.kind, x.space): x.sectors for x in bulk_accesses if x.space == "global"}
             assert sectors == {("load", "global"): 3 * bytes_ // 32, ("store", "global"): bytes_ // 32}
 
 
-@pytest.mark.parametrize(("bytes_", "away", "told"), [(4096, 1 << 40, r"thread \(0, 0, 0\)"), (24, 0, "16")])
-def test_a_run_that_leaves_memory_or_ends_oddly_names_the_thread(bytes_: int, away: int, told: str) -> None:
+@pytest.mark.parametrize(
+    ("bytes_", "distance", "words"), [(4096, 1 << 40, r"thread \(0, 0, 0\)"), (24, 0, "16")]
+)
+def test_a_copy_out_of_bounds_or_of_an_odd_size_is_a_fault(bytes_: int, distance: int, words: str) -> None:
     def launch() -> None:
         a, b, c = arrays(1)
-        by_hand()((1,), (64,), (np.uint64(a.data.ptr + away), b, c, np.uint32(bytes_), np.int32(1)))
+        by_hand()((1,), (64,), (np.uint64(a.data.ptr + distance), b, c, np.uint32(bytes_), np.int32(1)))
         cp.cuda.runtime.deviceSynchronize()
 
-    with session.on_device("virtual:H100"), pytest.raises(KernelFault, match=told):
+    with session.on_device("virtual:H100"), pytest.raises(KernelFault, match=words):
         launch()
 
 
@@ -185,7 +187,7 @@ def test_a_run_that_leaves_memory_or_ends_oddly_names_the_thread(bytes_: int, aw
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%0], %2, [%0];",
     ],
 )
-def test_what_needs_clusters_or_tensor_maps_is_refused_with_a_way_round(opcode: str) -> None:
+def test_tensor_maps_and_clusters_are_refused_with_an_alternative(opcode: str) -> None:
     with session.on_device("virtual:H100"):
         code = f"""extern "C" __global__ void k(float* a) {{ __shared__ alignas(128) float s[64];
             asm volatile("{opcode}" :: "r"((unsigned)__cvta_generic_to_shared(s)), "l"(a), "r"(16)); }}"""

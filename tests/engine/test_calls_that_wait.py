@@ -62,10 +62,10 @@ def test_a_barrier_in_a_function_called_in_a_loop(target: int) -> None:
     )
     x = ints(96)
     _, (out, _) = launch(code, x, np.array([7], np.int32), target=target)
-    want = x.copy()
+    expected = x.copy()
     for i in range(7):
-        want = 3 * np.roll(want, -1) + np.int32(i)
-    np.testing.assert_array_equal(out, want)
+        expected = 3 * np.roll(expected, -1) + np.int32(i)
+    np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("target", [75, 100])
@@ -144,26 +144,26 @@ def test_structures_local_arrays_and_switches() -> None:
     order = np.zeros((5, n), np.int64)
     t = np.arange(n)
     rows = []
-    for how in range(7):
-        mine = np.array([x[(t + i * how) % n] for i in range(8)])
-        least = 1 << 30
-        most = -1
+    for case in range(7):
+        own_values = np.array([x[(t + i * case) % n] for i in range(8)])
+        smallest = 1 << 30
+        largest = -1
         total = 0
-        if how == 0:
-            least = x.min()
-        elif how == 1:
-            most = x.max()
-        elif how == 2:
-            total = mine[6].sum()
-        elif how == 3:
+        if case == 0:
+            smallest = x.min()
+        elif case == 1:
+            largest = x.max()
+        elif case == 2:
+            total = own_values[6].sum()
+        elif case == 3:
             total = n
-            least = x.min()
-        elif how == 4:
-            most = x.max() + 1
+            smallest = x.min()
+        elif case == 4:
+            largest = x.max() + 1
         else:
-            total = n * how
-        order[how % 5] = mine[(t + how) % 8, t]
-        rows += [total / 4, least, most]
+            total = n * case
+        order[case % 5] = own_values[(t + case) % 8, t]
+        rows += [total / 4, smallest, largest]
     np.testing.assert_array_equal(means, rows)
     np.testing.assert_array_equal(out, order[0] + 10 * order[1] + 100 * order[2] + order[3] - order[4])
 
@@ -228,10 +228,10 @@ def test_a_grid_wide_barrier_in_a_function() -> None:
     }"""
     x = ints(320) % 50
     _, (out, _) = launch(code, x, np.zeros_like(x), grid=5, block=64, cooperative=True)
-    want = x
+    expected = x
     for n in range(3):
-        want = 2 * np.roll(want, 1) + n
-    np.testing.assert_array_equal(out, want)
+        expected = 2 * np.roll(expected, 1) + n
+    np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.skipif(
@@ -279,8 +279,8 @@ def test_lanes_of_a_warp_take_a_lock_in_a_function(name: str) -> None:
         + HEAD
         + "(int* l, volatile int* count) { lock(l); *count = *count + 1; unlock(l); }"
     )
-    _, (held, count) = launch(code, np.zeros(1, np.int32), np.zeros(1, np.int32), grid=2, block=64)
-    assert (held[0], count[0]) == (0, 128)
+    _, (lock, count) = launch(code, np.zeros(1, np.int32), np.zeros(1, np.int32), grid=2, block=64)
+    assert (lock[0], count[0]) == (0, 128)
 
 
 def test_a_warp_waits_for_another_in_a_function() -> None:
@@ -435,19 +435,25 @@ def test_a_trace_shows_the_function_as_a_call() -> None:
     result, (out,) = launch(code, x, block=32, trace=request)
     called, _ = launch(code.replace("__syncthreads", "__syncwarp"), x, block=32, trace=request)
     np.testing.assert_array_equal(out, np.roll(x, -2) + 1)
-    ours = result.trace
-    theirs = called.trace
-    assert ours is not None
-    assert theirs is not None
-    assert ours.detail is not None
-    assert theirs.detail is not None
-    keep = [n for n, at in enumerate(ours.text_index) if "bar" not in ours.instruction[at]]
-    others = [n for n, at in enumerate(theirs.text_index) if "bar" not in theirs.instruction[at]]
-    assert int(ours.detail.depth.max()) == 2
-    assert ours.line[keep].tolist() == theirs.line[others].tolist()
-    assert ours.detail.depth[keep].tolist() == theirs.detail.depth[others].tolist()
-    deepest = int(np.flatnonzero(ours.detail.depth == 2)[-1])
-    state = registers_at(ours, deepest)
+    inlined_trace = result.trace
+    called_trace = called.trace
+    assert inlined_trace is not None
+    assert called_trace is not None
+    assert inlined_trace.detail is not None
+    assert called_trace.detail is not None
+    inlined_steps = [
+        n for n, index in enumerate(inlined_trace.text_index) if "bar" not in inlined_trace.instruction[index]
+    ]
+    called_steps = [
+        n for n, index in enumerate(called_trace.text_index) if "bar" not in called_trace.instruction[index]
+    ]
+    assert int(inlined_trace.detail.depth.max()) == 2
+    assert inlined_trace.line[inlined_steps].tolist() == called_trace.line[called_steps].tolist()
+    assert (
+        inlined_trace.detail.depth[inlined_steps].tolist() == called_trace.detail.depth[called_steps].tolist()
+    )
+    deepest = int(np.flatnonzero(inlined_trace.detail.depth == 2)[-1])
+    state = registers_at(inlined_trace, deepest)
     assert state
     assert all(name.startswith("%") and "@" not in name for name in state)
     values = {tuple(register.value.view(np.int64)[:32].tolist()) for register in state.values()}

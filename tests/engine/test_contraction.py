@@ -50,38 +50,40 @@ def compared(code: str, target: int) -> tuple[int, int, list[str]]:
     by_line: defaultdict[int, set[bool]] = defaultdict(set)
     for instructions in sass.disassemble(machine.cubin).values():
         for i in instructions:
-            one = re.search(r", 1, 1, |-RZ, RZ", i.operands)  # a sum or a constant by the multiplier's unit
-            if re.match(r"[FDH](FMA|ADD)", i.opcode) and not one:
+            unit_operand = re.search(
+                r", 1, 1, |-RZ, RZ", i.operands
+            )  # a sum or a constant by the multiplier's unit
+            if re.match(r"[FDH](FMA|ADD)", i.opcode) and not unit_operand:
                 by_line[i.ptx_line].add("FMA" in i.opcode)
     sums = 0
     fused = 0
-    wrong = []
+    differences = []
     for name, entry in parse(image.ptx).entries.items():
         statements = [s for s in find_entry(image.ptx, name).statements if s.is_code]
         chosen = fusions(entry)
         for i, statement in zip(entry.instructions, statements, strict=True):
-            found = by_line[image.ptx.count("\n", 0, statement.start) + 1] if is_sum(i) else set()
-            if not found:
+            fusions_of_line = by_line[image.ptx.count("\n", 0, statement.start) + 1] if is_sum(i) else set()
+            if not fusions_of_line:
                 continue
             sums = sums + 1
             fused = fused + (i.pc in chosen)
-            if found != {i.pc in chosen}:
-                wrong.append(f"{name}: {i.text}")
-    return sums, fused, wrong
+            if fusions_of_line != {i.pc in chosen}:
+                differences.append(f"{name}: {i.text}")
+    return sums, fused, differences
 
 
 @needs_nvdisasm
 @pytest.mark.parametrize("target", [80, 90])
 def test_everyday_kernels_fuse_what_their_machine_code_fuses(target: int) -> None:
-    sums, fused, wrong = compared(arithmetic.SOURCE, target)
-    assert not wrong
+    sums, fused, differences = compared(arithmetic.SOURCE, target)
+    assert not differences
     assert sums > 400
     assert fused > 150
 
 
 @needs_nvdisasm
 @pytest.mark.parametrize("file", [f for f in kernel_files() if "float" in kernel_code(f)])
-def test_the_courses_kernels_do(file: str) -> None:
+def test_kernels_of_the_course_fuse_what_their_machine_code_fuses(file: str) -> None:
     assert compared(kernel_code(file), 80)[2] == []
 
 
@@ -91,7 +93,7 @@ def random_kernel(seed: int) -> str:
     body = [f"float v{n} = x[{n}];" for n in range(6)]
 
     def lines(count: int, names: list[str], products: list[str]) -> None:
-        made: list[str] = []
+        results: list[str] = []
         used: set[str] = set()
         for _ in range(count):
             kind = rng.choice(("mul", "add", "sub"))
@@ -102,11 +104,11 @@ def random_kernel(seed: int) -> str:
             reads = f'"f"({first}), "f"({second})'
             body.append(f'float {name}; asm("{kind}{flush}.f32 %0, %1, %2;" : "=f"({name}) : {reads});')
             used |= {first, second}
-            made.append(name)
+            results.append(name)
             names.append(name)
             if kind == "mul":
                 products.append(name)
-        body.extend(f"out[{len(body) + n}] = {name};" for n, name in enumerate(made) if name not in used)
+        body.extend(f"out[{len(body) + n}] = {name};" for n, name in enumerate(results) if name not in used)
 
     names = [f"v{n}" for n in range(6)] + ["p", "2.5f"]
     products = list[str]()
@@ -121,9 +123,9 @@ def random_kernel(seed: int) -> str:
 
 @needs_nvdisasm
 @pytest.mark.parametrize("target", [75, 90, 120])
-def test_random_products_and_sums_do(target: int) -> None:
-    sums, fused, wrong = compared("".join(random_kernel(seed) for seed in range(60)), target)
-    assert not wrong
+def test_random_products_and_sums_fuse_what_their_machine_code_fuses(target: int) -> None:
+    sums, fused, differences = compared("".join(random_kernel(seed) for seed in range(60)), target)
+    assert not differences
     assert sums > 300
     assert fused > 60
 
@@ -180,11 +182,11 @@ SUM = "add.f32 %f12, %f10, %f3;"
         ([PRODUCT, SUM, "sub.f32 %f13, %f10, %f2;"], [SUM, "sub.f32 %f13, %f10, %f2;"]),
     ],
 )
-def test_the_edges(body: list[str], texts: list[str]) -> None:
+def test_conditions_of_fusion(body: list[str], texts: list[str]) -> None:
     ends = [STORE.format(f"%f{n}") for n in (12, 13)]
     function = parse("\n".join([ENTRY, *body, *ends, "ret;", "}"])).functions["k"]
-    found = [function.instructions[pc].text for pc in sorted(fusions(function))]
-    assert found == [text.rstrip(";") for text in texts]
+    fused = [function.instructions[pc].text for pc in sorted(fusions(function))]
+    assert fused == [text.rstrip(";") for text in texts]
 
 
 def test_a_fused_product_is_exact() -> None:
@@ -208,13 +210,13 @@ ret;
 """
     for kind, sign in (("%f3, %f2", 1), ("%f2, %f3", -1)):
         for value in a:
-            (found,) = ptx_runner.launch(body.replace("KIND", kind), "k", [np.full(1, value)])
+            (result,) = ptx_runner.launch(body.replace("KIND", kind), "k", [np.full(1, value)])
             exact = float(value) ** 2 - float(np.float32(value * value))
-            assert found[0] == np.float32(sign * exact) != 0
+            assert result[0] == np.float32(sign * exact) != 0
 
 
-def test_texts_and_numbers_of_instructions_stay() -> None:
+def test_fusion_keeps_texts_and_numbers_of_instructions() -> None:
     module = parse("\n".join([ENTRY, PRODUCT, SUM, STORE.format("%f12"), "ret;", "}"]))
-    before, after = (m.functions["k"].instructions for m in (module, contract(module)))
-    assert [(i.pc, i.text, i.line) for i in before] == [(i.pc, i.text, i.line) for i in after]
-    assert [i.root for i in after if i.type == "f32"].count("fma") == 1
+    original, contracted = (m.functions["k"].instructions for m in (module, contract(module)))
+    assert [(i.pc, i.text, i.line) for i in original] == [(i.pc, i.text, i.line) for i in contracted]
+    assert [i.root for i in contracted if i.type == "f32"].count("fma") == 1

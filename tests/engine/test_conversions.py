@@ -31,7 +31,7 @@ def values_of(kind: str) -> npt.NDArray[Any]:
     dtype = dtype_of(kind)
     if kind in INTEGERS:
         limits = np.iinfo(dtype)
-        steps = [(1 << bit) + near for bit in range(limits.bits - 1) for near in (-1, 0, 1)]
+        steps = [(1 << bit) + delta for bit in range(limits.bits - 1) for delta in (-1, 0, 1)]
         chosen = {0, 1, limits.min, limits.max, limits.max - 1, *steps, *(-step for step in steps)}
         random = rng.integers(limits.min, limits.max, 100, dtype, endpoint=True)
         return np.concatenate(
@@ -78,14 +78,16 @@ def test_every_conversion_is_exact_or_rounded_once(source: str) -> None:
         convert = to_float if target in FLOATS else to_integer
         for mode in modes(target, source):
             name = ".".join(part for part in ("cvt", mode, target, source) if part)
-            found = apply(f"{name} %out, %in0;", target, (source,), (values,))
-            wanted = [convert(value, mode or "rn", target) for value in values.tolist()]
-            wrong = [
-                (name, value, got, want)
-                for value, got, want in zip(values.tolist(), found.tolist(), wanted, strict=True)
-                if got != want or math.copysign(1, got) != math.copysign(1, want)
+            results = apply(f"{name} %out, %in0;", target, (source,), (values,))
+            expected_values = [convert(value, mode or "rn", target) for value in values.tolist()]
+            differences = [
+                (name, value, result, expected)
+                for value, result, expected in zip(
+                    values.tolist(), results.tolist(), expected_values, strict=True
+                )
+                if result != expected or math.copysign(1, result) != math.copysign(1, expected)
             ]
-            assert wrong == []
+            assert differences == []
 
 
 def bf16(value: float, mode: str) -> int:
@@ -95,8 +97,13 @@ def bf16(value: float, mode: str) -> int:
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     exponent -= size < Fraction(2) ** exponent
     unit = Fraction(2) ** max(exponent - 7, -133)
-    whole, rest = divmod(number / unit, 1)
-    up = {"rn": round(rest + whole) > whole, "rz": rest and number < 0, "rm": False, "rp": rest > 0}[mode]
+    whole, remainder = divmod(number / unit, 1)
+    up = {
+        "rn": round(remainder + whole) > whole,
+        "rz": remainder and number < 0,
+        "rm": False,
+        "rp": remainder > 0,
+    }[mode]
     result = float((whole + bool(up)) * unit)
     return int(np.float32(result).view(np.uint32)) >> 16 | (0x8000 if number < 0 else 0)
 
@@ -111,5 +118,5 @@ def test_bfloat16_is_rounded_once(source: str, mode: str) -> None:
         half_way = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8], values.dtype)
         values = np.concatenate([values, half_way, -half_way, half_way * (1 + 2.0**-40)])
     values = values[values != 0].astype(dtype_of(source))
-    found = apply(f"cvt.{mode}.bf16.{source} %out, %in0;", "b16", (source,), (values,), target=90)
-    assert found.tolist() == [bf16(value, mode) for value in values.tolist()]
+    result = apply(f"cvt.{mode}.bf16.{source} %out, %in0;", "b16", (source,), (values,), target=90)
+    assert result.tolist() == [bf16(value, mode) for value in values.tolist()]

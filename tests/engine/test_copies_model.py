@@ -122,26 +122,26 @@ class Model:
         self.groups: list[list[list[tuple[int, int, Use]]]] = [[[]] for _ in range(THREADS)]
         self.out = np.zeros((len(program), THREADS), np.uint32)
         self.messages: dict[int, list[int]] = {}
-        at = [0] * WARPS
+        positions = [0] * WARPS
         parked = [False] * WARPS
-        while any(place < len(program) for place in at):
+        while any(place < len(program) for place in positions):
             for warp in range(WARPS):
-                while at[warp] < len(program) and not parked[warp]:
-                    op = program[at[warp]]
+                while positions[warp] < len(program) and not parked[warp]:
+                    op = program[positions[warp]]
                     if op.kind == "barrier" or (op.kind == "handover" and op.mask == warp):
                         parked[warp] = True
                     else:
-                        self.step(op, at[warp], warp)
-                        at[warp] += 1
+                        self.step(op, positions[warp], warp)
+                        positions[warp] += 1
             for warp in range(WARPS):
-                op = program[at[warp]] if at[warp] < len(program) else None
+                op = program[positions[warp]] if positions[warp] < len(program) else None
                 if op is not None and op.kind == "handover" and op.number in self.messages:
                     self.meet([warp], self.messages.pop(op.number))
-                    parked[warp], at[warp] = False, at[warp] + 1
-            if all(parked) and len(set(at)) == 1 and program[at[0]].kind == "barrier":
+                    parked[warp], positions[warp] = False, positions[warp] + 1
+            if all(parked) and len(set(positions)) == 1 and program[positions[0]].kind == "barrier":
                 self.meet(list(range(WARPS)), [0] * THREADS)
                 parked = [False] * WARPS
-                at = [place + 1 for place in at]
+                positions = [place + 1 for place in positions]
         return self.out
 
     def meet(self, warps: list[int], message: list[int]) -> None:
@@ -233,9 +233,9 @@ class Words:
     def __init__(self) -> None:
         self.words: set[int] = set()
 
-    def add(self, found: Occurrences) -> None:
-        if found.space == "shared":
-            self.words.add(found.word)
+    def add(self, occurrences: Occurrences) -> None:
+        if occurrences.space == "shared":
+            self.words.add(occurrences.word)
 
 
 def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
@@ -246,7 +246,7 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
         places.append(memory.malloc(array.nbytes))
         memory.track(places[-1], array.nbytes, "x")
         memory.view(places[-1], array.nbytes)[:] = array.view(np.uint8).reshape(-1)
-    found = Words()
+    recorder = Words()
     body = "\n".join(op.ptx(place) for place, op in enumerate(program))
     loaded = Program(f"{HEAD}{body}\nret;\n}}\n")
     kernel = loaded.generated("k", observe=True)
@@ -255,7 +255,7 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
         memory,
         kernel.plans[0].function,
         [i for _, i in kernel.tables.accesses],
-        found,
+        recorder,
         unwritten=False,
     )
     checker.shared.room = 0  # each race is handed over by itself
@@ -265,7 +265,7 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
         RunOptions(instrument="none", observer=checker),
     )
     checker.flush()
-    return memory.view(places[1], data.nbytes).copy().view(np.uint32).reshape(data.shape), found.words
+    return memory.view(places[1], data.nbytes).copy().view(np.uint32).reshape(data.shape), recorder.words
 
 
 @pytest.mark.parametrize("handovers", [False, True])
@@ -277,14 +277,14 @@ def test_random_programs_give_late_values_and_the_findings_of_the_model(handover
         data = rng.integers(1, 1 << 31, (len(program), THREADS), dtype=np.uint32)
         model = Model(data)
         expected = model.run(program)
-        out, found = on_the_engine(program, data)
+        out, words_found = on_the_engine(program, data)
         np.testing.assert_array_equal(out, expected, f"seed {seed}")
-        wanted = model.racy()
-        assert found <= wanted, f"seed {seed}"
+        racy_words = model.racy()
+        assert words_found <= racy_words, f"seed {seed}"
         if not handovers:
-            assert found == wanted, f"seed {seed}"
-        missed += len(wanted - found)
-        racy += len(wanted)
+            assert words_found == racy_words, f"seed {seed}"
+        missed += len(racy_words - words_found)
+        racy += len(racy_words)
         words += WORDS
         late += int((out == GARBAGE).sum())
     assert 0.1 < racy / words < 0.9

@@ -34,20 +34,20 @@ def kernel(code: str) -> cp.RawKernel:
     return cp.RawKernel(code, "k")
 
 
-def found(code: str, *args: object, tools: tuple[str, ...] = ("memory",)) -> dict[str, str]:
+def hazard_messages(code: str, *args: object, tools: tuple[str, ...] = ("memory",)) -> dict[str, str]:
     report = gl.sanitize(kernel(code), 1, 32, args, tools=tools)
     return {hazard.kind: hazard.message for hazard in report.hazards}
 
 
 def test_one_kernel_allocates_and_another_frees() -> None:
     pointers = cp.zeros(32, np.uint64)
-    seen = cp.zeros(32, np.int32)
+    values = cp.zeros(32, np.int32)
     kernel(MAKE)((1,), (32,), (pointers,))
     assert len(set(pointers.get().tolist())) == 32
     kernel(HEAD + "(int** p, int* seen){ seen[threadIdx.x] = p[threadIdx.x][0]; }")(
-        (1,), (32,), (pointers, seen)
+        (1,), (32,), (pointers, values)
     )
-    assert np.array_equal(seen.get(), np.arange(32))
+    assert np.array_equal(values.get(), np.arange(32))
     kernel(DROP)((1,), (32,), (pointers,))
     assert not heap().used
 
@@ -63,13 +63,13 @@ def test_new_and_delete_of_two_modules() -> None:
     assert not heap().used
 
 
-def test_free_of_null_is_nothing_and_of_anything_else_a_fault_that_says_so() -> None:
+def test_free_accepts_null_and_refuses_other_pointers() -> None:
     kernel(HEAD + "(int* x){ free(nullptr); }")((1,), (32,), (cp.zeros(1, np.int32),))
     with pytest.raises(LaunchFailure, match=r"free\(\) of 0x[0-9a-f]+, which malloc\(\) did not give"):
         kernel(HEAD + "(int* x){ free(x + 1); }")((1,), (1,), (cp.zeros(4, np.int32),))
 
 
-def test_a_full_heap_gives_null_and_its_size_is_a_limit() -> None:
+def test_malloc_on_a_full_heap_returns_null() -> None:
     assert cp.cuda.runtime.deviceGetLimit(2) == 8 << 20
     cp.cuda.runtime.deviceSetLimit(2, 1 << 20)
     assert cp.cuda.runtime.deviceGetLimit(2) == 1 << 20
@@ -84,22 +84,25 @@ def test_a_full_heap_gives_null_and_its_size_is_a_limit() -> None:
 
 def test_use_after_free() -> None:
     code = HEAD + "(int* out){ int* p = (int*)malloc(64); p[3] = 5;\n free(p);\n out[threadIdx.x] = p[3]; }"
-    message = found(code, cp.zeros(32, np.int32))["use after free"]
+    message = hazard_messages(code, cp.zeros(32, np.int32))["use after free"]
     assert "reads byte 12 of a block of 64 bytes on the device heap that has been freed" in message
 
 
 def test_overrun() -> None:
     code = HEAD + "(int n){ int* p = (int*)malloc(64); p[n] = 5; free(p); }"
-    assert "out of bounds" not in found(code, np.int32(15))
-    assert "writes 4 bytes at byte 64 of a block of 64 bytes" in found(code, np.int32(16))["out of bounds"]
+    assert "out of bounds" not in hazard_messages(code, np.int32(15))
+    assert (
+        "writes 4 bytes at byte 64 of a block of 64 bytes"
+        in hazard_messages(code, np.int32(16))["out of bounds"]
+    )
 
 
 def test_a_block_of_another_size_is_no_overrun() -> None:
     code = HEAD + "(char* out){ char* p = (char*)malloc(13); p[12] = 1; out[0] = p[12]; free(p); }"
-    assert found(code, cp.zeros(4, np.int8)) == {}
+    assert hazard_messages(code, cp.zeros(4, np.int8)) == {}
 
 
-def test_what_stays_is_told_but_is_no_error() -> None:
+def test_a_leak_is_reported_and_is_not_an_error() -> None:
     pointers = cp.zeros(32, np.uint64)
     report = gl.sanitize(kernel(MAKE), 1, 32, (pointers,), tools=("memory",))
     assert report.clean
@@ -111,8 +114,8 @@ def test_what_stays_is_told_but_is_no_error() -> None:
 def test_checks_leave_the_heap_as_it_was() -> None:
     pointers = cp.zeros(32, np.uint64)
     kernel(MAKE)((1,), (32,), (pointers,))
-    before = dict(heap().used)
-    assert found(DROP, pointers) == {}
-    assert heap().used == before
+    blocks = dict(heap().used)
+    assert hazard_messages(DROP, pointers) == {}
+    assert heap().used == blocks
     kernel(DROP)((1,), (32,), (pointers,))
     assert not heap().used

@@ -40,16 +40,16 @@ NEGATIVE = [0x7FC00000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFF800000, 0xFFFFFF
 ENDS = {16: [*HALVES, 0xFFFF], 32: [*FLOATS, *NEGATIVE]}
 
 
-def operands(which: str) -> npt.NDArray[np.uint64]:
+def operands(kind: str) -> npt.NDArray[np.uint64]:
     """What the lanes of a warp read: random bits, usual numbers or the ends of a width."""
-    rng = np.random.default_rng(len(which))
+    rng = np.random.default_rng(len(kind))
     words = rng.integers(0, 1 << 63, 32 * OWN_BYTES // 8, np.uint64) * np.uint64(2)
-    if which in ("float32", "float64"):
-        numbers = words.view(which)
+    if kind in ("float32", "float64"):
+        numbers = words.view(kind)
         numbers[:] = rng.standard_normal(numbers.size) * 10.0 ** rng.integers(-6, 6, numbers.size)
-    elif which != "random":
-        narrow = words.view(f"uint{which}")
-        narrow[:] = rng.choice(np.array(ENDS[int(which)], narrow.dtype), narrow.size)
+    elif kind != "random":
+        narrow = words.view(f"uint{kind}")
+        narrow[:] = rng.choice(np.array(ENDS[int(kind)], narrow.dtype), narrow.size)
     return words
 
 
@@ -94,20 +94,22 @@ def outside(adapt: str, target_processor: Processor) -> set[str]:
 
 @pytest.mark.parametrize("level", processor.levels())
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_instruction_calls_for_help(family: str, level: str) -> None:
+def test_instructions_call_no_outside_functions(family: str, level: str) -> None:
     assert called(text_of(family, False), level) <= EVERYWHERE
 
 
 @pytest.mark.parametrize("level", processor.levels()[:1])
 @pytest.mark.parametrize("family", ["memory", "textures", "warps"])
-def test_nor_when_it_is_counted_and_observed(family: str, level: str) -> None:
+def test_counted_and_observed_code_calls_no_outside_functions(family: str, level: str) -> None:
     assert called(text_of(family, True), level) <= EVERYWHERE
 
 
 @pytest.mark.parametrize("level", processor.levels()[:1])
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("family", ["floats", "halves", "conversions", "comparisons", "integers"])
-def test_nor_what_a_long_kernel_shares(family: str, constant: bool, level: str) -> None:
+def test_shared_functions_of_long_kernels_call_no_outside_functions(
+    family: str, constant: bool, level: str
+) -> None:
     """Each kind of step is a function of its own there, which knows of no number."""
     target_processor = processor.level(level)
     halves = split.split(stand_ins.adapt(text_of(family, False, constant), target_processor))
@@ -117,7 +119,7 @@ def test_nor_what_a_long_kernel_shares(family: str, constant: bool, level: str) 
 
 @pytest.mark.parametrize("level", processor.levels()[:1])
 @pytest.mark.parametrize(("module", "name"), COMPILED_PYTHON)
-def test_nor_do_functions_that_look_on(
+def test_observers_call_no_outside_functions(
     module: str, name: str, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts: list[str] = []
@@ -142,31 +144,31 @@ def test_every_processor_gives_the_same_bits(
 ) -> None:
     lines = FAMILIES[family]
     places = results(lines)
-    given = [operands(which), np.zeros(len(places) * 32 * LANE_BYTES // 8, np.uint64)]
-    found = {}
+    inputs = [operands(which), np.zeros(len(places) * 32 * LANE_BYTES // 8, np.uint64)]
+    outputs = {}
     for name in ("native", *(level for level in processor.levels() if not processor.lacking(level))):
         monkeypatch.setenv(processor.VARIABLE, name)
-        found[name] = launch(kernel(lines), "k", given)
-    memory, values = found.pop("native")
-    for name, (own_memory, own_values) in found.items():
-        kept = [without_payloads(words, "f16", "r") for words in (own_memory, memory)]
-        assert np.array_equal(*kept), name
-        for (line, kind), mine, other in zip(
+        outputs[name] = launch(kernel(lines), "k", inputs)
+    memory, values = outputs.pop("native")
+    for name, (own_memory, own_values) in outputs.items():
+        memories = [without_payloads(words, "f16", "r") for words in (own_memory, memory)]
+        assert np.array_equal(*memories), name
+        for (line, kind), level_values, other in zip(
             places, own_values.reshape(-1, 32), values.reshape(-1, 32), strict=True
         ):
             opcode = line.split(" ")[0]
-            same = without_payloads(mine, opcode, kind) == without_payloads(other, opcode, kind)
+            same = without_payloads(level_values, opcode, kind) == without_payloads(other, opcode, kind)
             assert same.all(), f"{name}: {line} in lane {np.flatnonzero(~same)[0]}"
 
 
 def test_every_root_has_its_line() -> None:
-    there = {line.split(" ")[0].split(".")[0] for lines in FAMILIES.values() for line in lines}
+    listed = {line.split(" ")[0].split(".")[0] for lines in FAMILIES.values() for line in lines}
     known = {root for module in (arith, bitops, convert, warp_ops) for root in module.HANDLERS}
-    assert known - there <= ELSEWHERE
+    assert known - listed <= ELSEWHERE
 
 
 @pytest.mark.skipif(processor.architecture() != "x86", reason="x86's lowest level lacks both")
-def test_the_test_sees_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_functions_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stand_ins, "adapt", lambda text, _: text)
     assert "fmaf" in called(text_of("floats", False), "x86-64-v2")
     assert "__truncsfhf2" in called(text_of("halves", False), "x86-64-v2")

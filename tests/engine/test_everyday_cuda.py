@@ -98,20 +98,20 @@ def test_switches_that_fall_through_and_jump_into_loops() -> None:
 
     def duff(n: int) -> int:
         i = s = 0
-        at = {0: 0, 3: 1, 2: 2, 1: 3}[n % 4]
+        entry = {0: 0, 3: 1, 2: 2, 1: 3}[n % 4]
         while True:
-            if at == 0:
+            if entry == 0:
                 s = s + 3 * i
                 i = i + 1
-            if at <= 1:
+            if entry <= 1:
                 s = s ^ 5
                 i = i + 1
-            if at <= 2:
+            if entry <= 2:
                 s = s + i
                 i = i + 1
             s = s - 1
             i = i + 1
-            at = 0
+            entry = 0
             if i >= n:
                 return s
 
@@ -264,9 +264,9 @@ COMPARISONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("how", COMPARISONS)
+@pytest.mark.parametrize("order", COMPARISONS)
 @pytest.mark.parametrize("kind", ["f16x2", "bf16x2"])
-def test_packed_halves_are_compared_each_for_itself(kind: str, how: str) -> None:
+def test_packed_halves_are_compared_each_for_itself(kind: str, order: str) -> None:
     """`__hgt2_mask` and its like."""
     numbers = np.array([0, -0.0, 1, -1, 1.5, 300, np.inf, -np.inf, np.nan], np.float32)
     low, high = (n.ravel() for n in np.meshgrid(numbers, numbers))
@@ -281,12 +281,12 @@ def test_packed_halves_are_compared_each_for_itself(kind: str, how: str) -> None
     a = packed((low, high))
     b = packed((high, np.roll(low, 1)))
     with np.errstate(invalid="ignore"):
-        yes = [COMPARISONS[how](low, high), COMPARISONS[how](high, np.roll(low, 1))]
-    masks = apply(f"set.{how}.u32.{kind} %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b), target=90)
+        yes = [COMPARISONS[order](low, high), COMPARISONS[order](high, np.roll(low, 1))]
+    masks = apply(f"set.{order}.u32.{kind} %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b), target=90)
     np.testing.assert_array_equal(masks, yes[0] * np.uint32(0xFFFF) | yes[1] * np.uint32(0xFFFF0000))
-    one = 0x3C00 if kind == "f16x2" else 0x3F80
-    ones = apply(f"set.{how}.{kind}.{kind} %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b), target=90)
-    np.testing.assert_array_equal(ones, yes[0] * np.uint32(one) | yes[1] * np.uint32(one << 16))
+    unit = 0x3C00 if kind == "f16x2" else 0x3F80
+    ones = apply(f"set.{order}.{kind}.{kind} %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b), target=90)
+    np.testing.assert_array_equal(ones, yes[0] * np.uint32(unit) | yes[1] * np.uint32(unit << 16))
 
 
 def test_doubles_become_half_precision_with_one_rounding() -> None:
@@ -298,9 +298,9 @@ def test_doubles_become_half_precision_with_one_rounding() -> None:
     values = np.concatenate(
         [values, halves, halves * (1 + 2.0**-50), halves * (1 - 2.0**-50), [0.0, -0.0, np.inf]]
     )
-    found = apply("cvt.rn.f16.f64 %out, %in0;", "f16", ("f64",), (values,))
+    result = apply("cvt.rn.f16.f64 %out, %in0;", "f16", ("f64",), (values,))
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(found.view(np.uint16), values.astype(np.float16).view(np.uint16))
+        np.testing.assert_array_equal(result.view(np.uint16), values.astype(np.float16).view(np.uint16))
         assert (values.astype(np.float32).astype(np.float16) != values.astype(np.float16)).any()
 
 
@@ -376,13 +376,15 @@ def test_dynamic_programming_instructions() -> None:
     _, out = run(code, INTS, zeros(256))
     v = INTS
     w = INTS[::-1]
-    want = np.maximum(v + w, 5) + 3 * np.maximum(np.maximum(v, w), 100) + 7 * np.minimum(np.minimum(v, w), -3)
-    want += 11 * np.maximum(np.minimum(v + w, 50), 0) + 13 * np.maximum(v, w) + (v >= w)
-    np.testing.assert_array_equal(out, want)
+    expected = (
+        np.maximum(v + w, 5) + 3 * np.maximum(np.maximum(v, w), 100) + 7 * np.minimum(np.minimum(v, w), -3)
+    )
+    expected += 11 * np.maximum(np.minimum(v + w, 50), 0) + 13 * np.maximum(v, w) + (v >= w)
+    np.testing.assert_array_equal(out, expected)
 
 
 @headers
-def test_clusters_of_several_blocks_are_said_to_be_missing() -> None:
+def test_clusters_of_several_blocks_are_refused() -> None:
     code = """#include <cooperative_groups.h>
     extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) k(int* out) {
         auto cluster = cooperative_groups::this_cluster();

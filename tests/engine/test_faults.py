@@ -113,7 +113,7 @@ def test_printf_of_a_bad_string_pointer(machine: Machine) -> None:
     assert_alive()
 
 
-def test_unfilled_array_is_no_zero() -> None:
+def test_an_uninitialized_array_is_not_zero() -> None:
     """Reading what nothing wrote shows up in the result, as zeros would not."""
     x = cp.empty(64, dtype=np.float32)
     y = cp.zeros(64, dtype=np.float32)
@@ -146,7 +146,7 @@ extern "C" __global__ void k(float* x, unsigned long long f) {
         (None, r"a pointer to the float32 array of shape \(32,\).*, which is not a device function"),
     ],
 )
-def test_what_was_called_is_named(pointer: int | None, called: str) -> None:
+def test_a_call_through_a_bad_pointer_names_it(pointer: int | None, called: str) -> None:
     x = cp.ones(32, np.float32)
     with pytest.raises(faults.LaunchFailure, match=f"kernel 'k' called through {called}") as error:
         cp.RawKernel(FUNCTIONS, "k")((1,), (32,), (x, x.data.ptr if pointer is None else pointer))

@@ -53,12 +53,12 @@ def _changed(line: str) -> Iterator[tuple[str, str]]:
 
 def _fits_anyway(opcode: str) -> bool:
     """Whether a saturating conversion of integers has nothing to cut off."""
-    found = re.fullmatch(r"cvt\.sat\.([us])(\d+)\.([us])(\d+)", opcode)
-    if found is None:
+    match = re.fullmatch(r"cvt\.sat\.([us])(\d+)\.([us])(\d+)", opcode)
+    if match is None:
         return False
-    target = int(found[2]) - (found[1] == "s")
-    source = int(found[4]) - (found[3] == "s")
-    return target >= source and (found[1] == "s" or found[3] == "u")
+    target = int(match[2]) - (match[1] == "s")
+    source = int(match[4]) - (match[3] == "s")
+    return target >= source and (match[1] == "s" or match[3] == "u")
 
 
 @functools.cache
@@ -69,14 +69,14 @@ def _code(line: str) -> str:
 
 @pytest.mark.parametrize("family", FAMILIES_WALKED)
 def test_each_accepted_modifier_changes_the_code(family: str) -> None:
-    seen: set[str] = set()
+    checked: set[str] = set()
     silent = []
     for line in FAMILIES[family]:
         for modifier, other in _changed(line):
             opcode = other.partition(" ")[0]
-            if opcode in seen or not forms.is_supported(tuple(opcode.split("."))):
+            if opcode in checked or not forms.is_supported(tuple(opcode.split("."))):
                 continue
-            seen.add(opcode)
+            checked.add(opcode)
             try:
                 code = _code(other)
             except (PtxError, NotSupportedError):
@@ -138,27 +138,27 @@ def bits(*values: float) -> np.ndarray:
 )
 def test_extremes_of_signs_and_sizes(opcode: str, a: np.ndarray, b: np.ndarray, expected: np.ndarray) -> None:
     """Bits that an H200 gives (driver 580, CuPy 14.2)."""
-    found = apply(f"{opcode} %out, %in0, %in1;", "f32", ["f32", "f32"], [a.view(F), b.view(F)], target=90)
-    assert found.view(np.uint32).tolist() == expected.tolist()
+    result = apply(f"{opcode} %out, %in0, %in1;", "f32", ["f32", "f32"], [a.view(F), b.view(F)], target=90)
+    assert result.view(np.uint32).tolist() == expected.tolist()
 
 
 def test_a_saturated_sum_of_an_upper_product() -> None:
     columns = [1 << 30, 1 << 30, 5], [1 << 30, -(1 << 30), 7], [2**31 - 1, -(2**31), 9]
     operands = [np.array(column, np.int32) for column in columns]
-    found = apply("mad.hi.sat.s32 %out, %in0, %in1, %in2;", "s32", ["s32"] * 3, operands)
-    assert found.tolist() == [2**31 - 1, -(2**31), 9]
+    result = apply("mad.hi.sat.s32 %out, %in0, %in1, %in2;", "s32", ["s32"] * 3, operands)
+    assert result.tolist() == [2**31 - 1, -(2**31), 9]
 
 
 @pytest.mark.parametrize("opcode", ["cvt.rn.relu.f16.f32", "cvt.rz.relu.f16.f32", "cvt.rn.relu.bf16.f32"])
 def test_relu_keeps_nan(opcode: str) -> None:
-    given = np.array([0x7FC00000, 0xFFC00000, 0xC0400000, 0x80000000], np.uint32).view(F)
-    found = apply(f"{opcode} %out, %in0;", "b16", ["f32"], [given])
-    assert [hex(value) for value in found] == ["0x7fff", "0x7fff", "0x0", "0x0"]
+    operand = np.array([0x7FC00000, 0xFFC00000, 0xC0400000, 0x80000000], np.uint32).view(F)
+    result = apply(f"{opcode} %out, %in0;", "b16", ["f32"], [operand])
+    assert [hex(value) for value in result] == ["0x7fff", "0x7fff", "0x0", "0x0"]
 
 
 def test_an_integer_as_a_saturated_float() -> None:
-    found = apply("cvt.rn.sat.f32.s32 %out, %in0;", "f32", ["s32"], [np.array([-3, 0, 1, 5], np.int32)])
-    assert found.tolist() == [0, 0, 1, 1]
+    result = apply("cvt.rn.sat.f32.s32 %out, %in0;", "f32", ["s32"], [np.array([-3, 0, 1, 5], np.int32)])
+    assert result.tolist() == [0, 0, 1, 1]
 
 
 def test_a_subnormal_sign_is_flushed_where_asked() -> None:
@@ -190,10 +190,10 @@ def test_an_atomic_may_name_its_order_before_or_after_the_operation(opcode: str)
 def test_the_forms_of_everyday_memory_accesses_are_known(target: int) -> None:
     """As NVRTC writes them: scopes and orders stand before or after the state space."""
     calls = [
-        f"r += atomic{name}{scope}({at}, 3);"
+        f"r += atomic{name}{scope}({address}, 3);"
         for name in ("Add", "Exch", "Min", "Max", "And", "Or", "Xor")
         for scope in ("", "_block", "_system")
-        for at in ("g", "&s[threadIdx.x]")
+        for address in ("g", "&s[threadIdx.x]")
     ]
     orders = [
         f"{{ cuda::atomic_ref<int, cuda::thread_scope_{scope}> a(*g); "

@@ -52,9 +52,9 @@ def test_half_sums_round_once_and_keep_subnormals() -> None:
     values = np.array([1, 1.0009765625, 2049, 6e-8, -6e-8, 65504, np.inf, -1], np.float16)
     added = np.array([0.00048828125, 0.00048828125, 1, 6e-8, 6e-8, 32, -np.inf, np.nan], np.float16)
     body = "__half* a, const __half* b) { atomicAdd(a + threadIdx.x, b[threadIdx.x]); }"
-    got, _ = run(body, values, added, block=8)
+    result, _ = run(body, values, added, block=8)
     with np.errstate(over="ignore", invalid="ignore"):
-        np.testing.assert_array_equal(got, values + added)
+        np.testing.assert_array_equal(result, values + added)
 
 
 @needs_headers
@@ -63,13 +63,13 @@ def test_bfloat_sums_round_to_nearest_even() -> None:
     a, b = ((rng.standard_normal(64) * 10.0 ** rng.integers(-5, 5, 64)).astype(np.float32) for _ in range(2))
     a, b = ((v.view(np.uint32) >> 16).astype(np.uint16) for v in (a, b))
     body = "__nv_bfloat16* a, const __nv_bfloat16* b) { atomicAdd(a + threadIdx.x, b[threadIdx.x]); }"
-    got, _ = run(body, a.copy(), b, block=64)
+    result, _ = run(body, a.copy(), b, block=64)
     exact = bfloats(a).astype(np.float64) + bfloats(b).astype(np.float64)
-    found = bfloats(got).astype(np.float64)
-    units = np.spacing(np.abs(found).astype(np.float32)).astype(np.float64) * 2**16
-    assert (np.abs(found - exact) <= units / 2).all()
-    ties = np.abs(found - exact) == units / 2
-    assert (got[ties] % 2 == 0).all()
+    sums = bfloats(result).astype(np.float64)
+    units = np.spacing(np.abs(sums).astype(np.float32)).astype(np.float64) * 2**16
+    assert (np.abs(sums - exact) <= units / 2).all()
+    ties = np.abs(sums - exact) == units / 2
+    assert (result[ties] % 2 == 0).all()
 
 
 @needs_headers
@@ -91,8 +91,8 @@ def test_vectors_of_floats(width: int) -> None:
     sums, old = run(body, np.zeros(8 * width, np.float32), np.full(32 * width, -1, np.float32))
     step = np.arange(1, width + 1)
     np.testing.assert_array_equal(sums.reshape(8, width), np.tile(4 * step, (8, 1)))
-    seen = np.sort(old.reshape(4, 8, width), axis=0)
-    np.testing.assert_array_equal(seen, np.arange(4)[:, None, None] * step + np.zeros((4, 8, width)))
+    old_values = np.sort(old.reshape(4, 8, width), axis=0)
+    np.testing.assert_array_equal(old_values, np.arange(4)[:, None, None] * step + np.zeros((4, 8, width)))
 
 
 @needs_headers
@@ -103,7 +103,7 @@ def test_a_vector_reaching_over_the_end_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "words"),
     [
         ("atom.global.add.u32 %r1, [%d1];", "takes 3 operands"),
         ("atom.global.cas.b32 %r1, [%d1], %r2;", "takes 4 operands"),
@@ -113,7 +113,7 @@ def test_a_vector_reaching_over_the_end_is_found() -> None:
         ("red.global.add.v8.f32 [%d1], {%f1, %f1, %f1, %f1, %f1, %f1, %f1, %f1};", "no atomics on .v8.f32"),
     ],
 )
-def test_wrong_operands_are_a_clean_error(text: str, what: str) -> None:
+def test_wrong_operands_are_a_clean_error(text: str, words: str) -> None:
     body = ".reg .b32 %r<3>; .reg .b64 %d<2>; .reg .f32 %f<2>;"
-    with pytest.raises(PtxError, match=what):
+    with pytest.raises(PtxError, match=words):
         parser.parse(f".version 8.3\n.target sm_90\n.entry k() {{ {body} {text} ret; }}\n")

@@ -67,8 +67,8 @@ TWO_WORDS: dict[str, Callable[[int, int], int]] = {
 @pytest.mark.parametrize("opcode", TWO_WORDS)
 def test_two_word_instructions(opcode: str) -> None:
     a, b = pairs(np.concatenate([WORDS, np.arange(4, 31, dtype=np.uint32)]))
-    got = apply(f"{opcode} %out, %in0, %in1;", "b32", ["b32", "b32"], [a, b])
-    np.testing.assert_array_equal(got, expect(TWO_WORDS[opcode], a, b))
+    result = apply(f"{opcode} %out, %in0, %in1;", "b32", ["b32", "b32"], [a, b])
+    np.testing.assert_array_equal(result, expect(TWO_WORDS[opcode], a, b))
 
 
 def run_of_ones(start: int, count: int, clamp: bool) -> int:
@@ -114,8 +114,8 @@ ONE_WORD: dict[str, Callable[[int], int]] = {
 
 @pytest.mark.parametrize("opcode", ONE_WORD)
 def test_one_word_instructions(opcode: str) -> None:
-    got = apply(f"{opcode} %out, %in0;", "b32", ["b32"], [WORDS])
-    np.testing.assert_array_equal(got, expect(ONE_WORD[opcode], WORDS))
+    result = apply(f"{opcode} %out, %in0;", "b32", ["b32"], [WORDS])
+    np.testing.assert_array_equal(result, expect(ONE_WORD[opcode], WORDS))
 
 
 def field(a: int, position: int, length: int, signed: bool) -> int:
@@ -171,29 +171,29 @@ THREE_WORDS: dict[str, tuple[Callable[[int, int, int], int], np.ndarray | None]]
 def test_three_word_instructions(opcode: str) -> None:
     few = WORDS[::2]
     a, b, c = (v.ravel() for v in np.meshgrid(few, few, few))
-    got = apply(f"{opcode} %out, %in0, %in1, %in2;", "b32", ["b32"] * 3, [a, b, c])
-    np.testing.assert_array_equal(got, expect(THREE_WORDS[opcode][0], a, b, c))
+    result = apply(f"{opcode} %out, %in0, %in1, %in2;", "b32", ["b32"] * 3, [a, b, c])
+    np.testing.assert_array_equal(result, expect(THREE_WORDS[opcode][0], a, b, c))
 
 
 @pytest.mark.parametrize(("position", "length"), [(0, 8), (4, 12), (28, 4), (0, 32), (31, 1), (5, 0)])
 def test_bit_field_insert(position: int, length: int) -> None:
     a, b = pairs(WORDS)
-    got = apply(f"bfi.b32 %out, %in0, %in1, {position}, {length};", "b32", ["b32", "b32"], [a, b])
-    np.testing.assert_array_equal(got, expect(lambda x, y: inserted(x, y, position, length), a, b))
+    result = apply(f"bfi.b32 %out, %in0, %in1, {position}, {length};", "b32", ["b32", "b32"], [a, b])
+    np.testing.assert_array_equal(result, expect(lambda x, y: inserted(x, y, position, length), a, b))
 
 
 @pytest.mark.parametrize("table", [0x00, 0x80, 0x96, 0xCA, 0xE8, 0x3F, 0xFF])
 def test_three_input_logic(table: int) -> None:
     few = WORDS[::3]
     a, b, c = (v.ravel() for v in np.meshgrid(few, few, few))
-    got = apply(f"lop3.b32 %out, %in0, %in1, %in2, {table};", "b32", ["b32"] * 3, [a, b, c])
+    result = apply(f"lop3.b32 %out, %in0, %in1, %in2, {table};", "b32", ["b32"] * 3, [a, b, c])
 
     def looked_up(x: int, y: int, z: int) -> int:
         return sum(
             (table >> ((x >> n & 1) << 2 | (y >> n & 1) << 1 | z >> n & 1) & 1) << n for n in range(32)
         )
 
-    np.testing.assert_array_equal(got, expect(looked_up, a, b, c))
+    np.testing.assert_array_equal(result, expect(looked_up, a, b, c))
 
 
 def test_carry_chain_adds_128_bits() -> None:
@@ -204,8 +204,8 @@ def test_carry_chain_adds_128_bits() -> None:
     for n in range(4):
         text = "add.cc.u32 %out, %in0, %in4; "
         text += " ".join(f"addc.cc.u32 %out, %in{k}, %in{k + 4};" for k in range(1, n + 1)) if n else ""
-        got = apply(text, "b32", ["b32"] * 8, list(words))
-        sums = [s | int(w) << 32 * n for s, w in zip(sums, got, strict=True)]
+        result = apply(text, "b32", ["b32"] * 8, list(words))
+        sums = [s | int(w) << 32 * n for s, w in zip(sums, result, strict=True)]
     for column in range(200):
         a = sum(int(words[k, column]) << 32 * k for k in range(4))
         b = sum(int(words[k + 4, column]) << 32 * k for k in range(4))
@@ -219,15 +219,15 @@ def test_borrow_chain_subtracts_64_bits() -> None:
     high = apply("sub.cc.u32 %out, %in0, %in2; subc.u32 %out, %in1, %in3;", "b32", ["b32"] * 4, list(words))
     a = words[0].astype(object) + (words[1].astype(object) << 32)
     b = words[2].astype(object) + (words[3].astype(object) << 32)
-    got = low.astype(object) + (high.astype(object) << 32)
-    assert all(g == (x - y) % (1 << 64) for g, x, y in zip(got, a, b, strict=True))
+    result = low.astype(object) + (high.astype(object) << 32)
+    assert all(g == (x - y) % (1 << 64) for g, x, y in zip(result, a, b, strict=True))
 
 
 def test_a_subtraction_sets_the_carry_where_nothing_is_borrowed() -> None:
     """As compilers use it: an addition with carry after a subtraction reads the borrow turned round."""
     a, b = pairs(WORDS)
-    got = apply("sub.cc.u32 %out, %in0, %in1; addc.u32 %out, 0, 0;", "b32", ["b32", "b32"], [a, b])
-    np.testing.assert_array_equal(got, (a >= b).astype(np.uint32))
+    result = apply("sub.cc.u32 %out, %in0, %in1; addc.u32 %out, 0, 0;", "b32", ["b32", "b32"], [a, b])
+    np.testing.assert_array_equal(result, (a >= b).astype(np.uint32))
 
 
 def test_wide_and_64_bit_integers() -> None:
@@ -250,8 +250,8 @@ def test_wide_and_64_bit_integers() -> None:
 def test_a_zero_divisor_gives_all_ones(opcode: str, kind: str) -> None:
     limits = np.iinfo(dtype_of(kind))
     a = np.array([0, 1, 7, 255, 256, 12345, limits.min, limits.max // 3, limits.max], limits.dtype)
-    got = apply(f"{opcode}.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, np.zeros_like(a)])
-    assert (got.view(f"u{got.itemsize}") == np.iinfo(f"u{got.itemsize}").max).all()
+    result = apply(f"{opcode}.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, np.zeros_like(a)])
+    assert (result.view(f"u{result.itemsize}") == np.iinfo(f"u{result.itemsize}").max).all()
 
 
 @pytest.mark.parametrize("kind", ["s16", "s32", "s64"])
@@ -259,20 +259,20 @@ def test_the_smallest_number_over_minus_one_wraps(kind: str) -> None:
     limits = np.iinfo(dtype_of(kind))
     a = np.array([limits.min, limits.min + 1, 5, limits.max], limits.dtype)
     minus_one = np.full_like(a, -1)
-    got = apply(f"div.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, minus_one])
-    np.testing.assert_array_equal(got, np.negative(a))
-    rest = apply(f"rem.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, minus_one])
-    np.testing.assert_array_equal(rest, np.zeros_like(a))
+    result = apply(f"div.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, minus_one])
+    np.testing.assert_array_equal(result, np.negative(a))
+    remainder = apply(f"rem.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, minus_one])
+    np.testing.assert_array_equal(remainder, np.zeros_like(a))
 
 
 # -- floating point ----------------------------------------------------------------------------------
 
 
-def same_floats(got: np.ndarray, want: np.ndarray) -> None:
-    nan = np.isnan(want)
-    np.testing.assert_array_equal(np.isnan(got), nan)
-    unsigned = np.uint32 if got.dtype == np.float32 else np.uint64
-    np.testing.assert_array_equal(got[~nan].view(unsigned), want[~nan].view(unsigned))
+def same_floats(result: np.ndarray, expected: np.ndarray) -> None:
+    nan = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(result), nan)
+    unsigned = np.uint32 if result.dtype == np.float32 else np.uint64
+    np.testing.assert_array_equal(result[~nan].view(unsigned), expected[~nan].view(unsigned))
 
 
 @pytest.mark.parametrize(
@@ -282,42 +282,42 @@ def same_floats(got: np.ndarray, want: np.ndarray) -> None:
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 def test_float_arithmetic_is_ieee(opcode: str, function: Any, kind: str) -> None:
     a, b = pairs(FLOATS.astype(np.float32 if kind == "f32" else np.float64))
-    got = apply(f"{opcode}.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, b])
+    result = apply(f"{opcode}.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, b])
     with np.errstate(all="ignore"):
-        same_floats(got, function(a, b))
+        same_floats(result, function(a, b))
 
 
 def test_minimum_ignores_nan_and_orders_zeros() -> None:
     a, b = pairs(FLOATS)
-    got = apply("min.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [a, b])
-    want = np.fmin(a, b)
+    result = apply("min.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [a, b])
+    expected = np.fmin(a, b)
     zeros = (a == 0) & (b == 0)
-    want[zeros] = np.where(np.signbit(a[zeros]) | np.signbit(b[zeros]), np.float32(-0.0), np.float32(0.0))
-    same_floats(got, want)
-    got = apply("max.NaN.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [a, b])
-    assert np.isnan(got[np.isnan(a) | np.isnan(b)]).all()
+    expected[zeros] = np.where(np.signbit(a[zeros]) | np.signbit(b[zeros]), np.float32(-0.0), np.float32(0.0))
+    same_floats(result, expected)
+    result = apply("max.NaN.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [a, b])
+    assert np.isnan(result[np.isnan(a) | np.isnan(b)]).all()
 
 
 def test_flush_to_zero_keeps_the_sign() -> None:
-    got = apply("mul.ftz.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [FLOATS, np.ones_like(FLOATS)])
+    result = apply("mul.ftz.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [FLOATS, np.ones_like(FLOATS)])
     tiny = np.abs(FLOATS) < np.finfo(np.float32).tiny
-    same_floats(got, np.where(tiny, np.copysign(np.float32(0), FLOATS), FLOATS))
+    same_floats(result, np.where(tiny, np.copysign(np.float32(0), FLOATS), FLOATS))
 
 
 def test_saturation_clamps_to_one_and_nan_to_zero() -> None:
-    got = apply("add.sat.f32 %out, %in0, 0f00000000;", "f32", ["f32"], [FLOATS])
-    want = np.nan_to_num(np.clip(FLOATS, 0, 1), nan=0.0)
-    np.testing.assert_array_equal(got, want)
+    result = apply("add.sat.f32 %out, %in0, 0f00000000;", "f32", ["f32"], [FLOATS])
+    expected = np.nan_to_num(np.clip(FLOATS, 0, 1), nan=0.0)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_half_precision_rounds_once() -> None:
     rng = np.random.default_rng(6)
     a, b, c = (rng.standard_normal(600).astype(np.float16) for _ in range(3))
-    got = apply("fma.rn.f16 %out, %in0, %in1, %in2;", "f16", ["f16"] * 3, [a, b, c])
+    result = apply("fma.rn.f16 %out, %in0, %in1, %in2;", "f16", ["f16"] * 3, [a, b, c])
     wide = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)  # exact: 22 + 11 bits
-    np.testing.assert_array_equal(got, wide.astype(np.float16))
-    got = apply("add.f16 %out, %in0, %in1;", "f16", ["f16", "f16"], [a, b])
-    np.testing.assert_array_equal(got, a + b)
+    np.testing.assert_array_equal(result, wide.astype(np.float16))
+    result = apply("add.f16 %out, %in0, %in1;", "f16", ["f16", "f16"], [a, b])
+    np.testing.assert_array_equal(result, a + b)
 
 
 @pytest.mark.parametrize(
@@ -332,23 +332,23 @@ def test_half_precision_rounds_once() -> None:
     ],
 )
 def test_classification(test: str, function: Any) -> None:
-    got = apply(f"testp.{test}.f32 %p, %in0; selp.b32 %out, 1, 0, %p;", "b32", ["f32"], [FLOATS])
-    np.testing.assert_array_equal(got.astype(bool), function(FLOATS))
+    result = apply(f"testp.{test}.f32 %p, %in0; selp.b32 %out, 1, 0, %p;", "b32", ["f32"], [FLOATS])
+    np.testing.assert_array_equal(result.astype(bool), function(FLOATS))
 
 
 @pytest.mark.parametrize(
-    "how", ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "geu", "num", "nan"]
+    "order", ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "geu", "num", "nan"]
 )
-def test_float_comparisons_and_nan(how: str) -> None:
+def test_float_comparisons_and_nan(order: str) -> None:
     a, b = pairs(FLOATS)
-    got = apply(f"set.{how}.u32.f32 %out, %in0, %in1;", "b32", ["f32", "f32"], [a, b])
+    result = apply(f"set.{order}.u32.f32 %out, %in0, %in1;", "b32", ["f32", "f32"], [a, b])
     unordered = np.isnan(a) | np.isnan(b)
-    if how in ("num", "nan"):
-        want = ~unordered if how == "num" else unordered
+    if order in ("num", "nan"):
+        expected = ~unordered if order == "num" else unordered
     else:
-        plain = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[how[:2]]
-        want = (plain | unordered) if how.endswith("u") else (plain & ~unordered)
-    np.testing.assert_array_equal(got, np.where(want, 0xFFFFFFFF, 0))
+        plain = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[order[:2]]
+        expected = (plain | unordered) if order.endswith("u") else (plain & ~unordered)
+    np.testing.assert_array_equal(result, np.where(expected, 0xFFFFFFFF, 0))
 
 
 @pytest.mark.parametrize(
@@ -364,5 +364,5 @@ def test_float_comparisons_and_nan(how: str) -> None:
 )
 def test_approximate_functions(opcode: str, function: Any, relative: float) -> None:
     values = np.linspace(0.01, 3, 500, dtype=np.float32)
-    got = apply(f"{opcode} %out, %in0;", "f32", ["f32"], [values])
-    np.testing.assert_allclose(got, function(values.astype(np.float64)), rtol=relative, atol=2**-21)
+    result = apply(f"{opcode} %out, %in0;", "f32", ["f32"], [values])
+    np.testing.assert_allclose(result, function(values.astype(np.float64)), rtol=relative, atol=2**-21)

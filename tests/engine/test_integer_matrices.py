@@ -70,9 +70,9 @@ def test_wmma(shape: tuple[int, int, int], kind: str, layout: str, saturate: boo
         ", N, wmma": f", {n}, wmma",
     }.items():
         code = code.replace(name, str(value))
-    given = [np.asfortranarray(x) if o == "col" else x for x, o in zip((a, b), order, strict=True)]
+    operands = [np.asfortranarray(x) if o == "col" else x for x, o in zip((a, b), order, strict=True)]
     d = cp.zeros((m, n), "i4")
-    flat = [cp.asarray(x.ravel(order="K")) for x in given]
+    flat = [cp.asarray(x.ravel(order="K")) for x in operands]
     cp.RawKernel(code, "k")((1,), (32,), (*flat, cp.asarray(c), d))
     exact = a.astype(np.int64) @ b.astype(np.int64) + c
     if saturate:
@@ -97,11 +97,11 @@ def place(part: str, shape: tuple[int, int, int], lane: int, i: int) -> tuple[in
 
 def registers(part: str, shape: tuple[int, int, int], matrix: Any) -> Any:
     """What each lane holds of a matrix, as 32-bit words of shape (32, registers)."""
-    each = matrix.size // 32
-    held = np.array(
-        [[matrix[place(part, shape, lane, i)] for i in range(each)] for lane in range(32)], matrix.dtype
+    count = matrix.size // 32
+    elements = np.array(
+        [[matrix[place(part, shape, lane, i)] for i in range(count)] for lane in range(32)], matrix.dtype
     )
-    return np.ascontiguousarray(held).view(np.uint32)
+    return np.ascontiguousarray(elements).view(np.uint32)
 
 
 @pytest.mark.parametrize("saturate", [False, True])

@@ -53,15 +53,15 @@ N = 250
 
 def arrays() -> list[cp.ndarray]:
     rng = np.random.default_rng(7)
-    made = [rng.normal(size=N).astype("f4"), rng.normal(size=N), rng.integers(-(2**60), 2**60, N)]
-    return [cp.asarray(a) for a in (*made, np.zeros(N, "u1"))]
+    values = [rng.normal(size=N).astype("f4"), rng.normal(size=N), rng.integers(-(2**60), 2**60, N)]
+    return [cp.asarray(a) for a in (*values, np.zeros(N, "u1"))]
 
 
 def results() -> tuple[list[bytes], gl.KernelCounters]:
     """What the kernel makes of the arrays, and its counters."""
-    given = arrays()
-    counters = gl.count(cp.RawKernel(MIXED, "k"), 3, 96, (*given, np.int32(N)))
-    return [cp.asnumpy(a).tobytes() for a in given], counters
+    arguments = arrays()
+    counters = gl.count(cp.RawKernel(MIXED, "k"), 3, 96, (*arguments, np.int32(N)))
+    return [cp.asnumpy(a).tobytes() for a in arguments], counters
 
 
 @pytest.fixture
@@ -78,31 +78,31 @@ def halves_of(code: str) -> split.Halves:
     text = codegen.generate(
         parser.parse(nvrtc.compile_ptx(code, target=80).ptx), "k", count=True, trace=False
     ).text
-    made = split.split(text)
-    assert made is not None
-    return made
+    halves = split.split(text)
+    assert halves is not None
+    return halves
 
 
 def test_in_passing_and_whole_give_the_same_bits_and_counts(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, counted = results()
+    whole, whole_counters = results()
     assert whole != [cp.asnumpy(a).tobytes() for a in arrays()]
     request.getfixturevalue("in_passing")
-    made: list[split.Halves | None] = []
+    halves: list[split.Halves | None] = []
     known = split.split
 
-    def noted(text: str) -> split.Halves | None:
-        made.append(known(text))
-        return made[-1]
+    def split_and_log(text: str) -> split.Halves | None:
+        halves.append(known(text))
+        return halves[-1]
 
-    monkeypatch.setattr(split, "split", noted)
-    again, recounted = results()
-    assert made
-    assert None not in made
-    assert again == whole
-    assert recounted.warp_instructions == counted.warp_instructions
-    assert recounted.accesses == counted.accesses
+    monkeypatch.setattr(split, "split", split_and_log)
+    passing, passing_counters = results()
+    assert halves
+    assert None not in halves
+    assert passing == whole
+    assert passing_counters.warp_instructions == whole_counters.warp_instructions
+    assert passing_counters.accesses == whole_counters.accesses
 
 
 def test_the_kernels_own_half_has_no_wide_operation_left() -> None:
@@ -125,7 +125,7 @@ def test_the_kernels_own_half_calls_nothing_by_its_name() -> None:
 
 
 @pytest.mark.usefixtures("in_passing")
-def test_what_has_run_for_long_is_translated_well_before_its_next_launch() -> None:
+def test_code_is_optimized_after_a_long_run() -> None:
     text = codegen.generate(
         parser.parse(nvrtc.compile_ptx(MIXED, target=80).ptx), "k", count=False, trace=False
     ).text
@@ -144,7 +144,7 @@ def test_what_has_run_for_long_is_translated_well_before_its_next_launch() -> No
 
 
 @pytest.mark.usefixtures("in_passing")
-def test_results_stay_the_same_when_a_kernel_is_translated_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optimized_code_gives_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
     first, _ = results()
     improved: list[jit.Code] = []
     known = jit.Code.improve
@@ -176,14 +176,14 @@ def test_a_longer_kernel_or_narrower_registers_cost_more() -> None:
     ) > split.translation_time_s(text, 32)
 
 
-def test_what_is_not_known_is_translated_whole() -> None:
+def test_unknown_code_is_not_split() -> None:
     lines = ["define internal i32 @warp_0() {", "entry:", "  %a = fancy <32 x i32> %b by magic", "}"]
     with pytest.raises(UnreadableError):
         by_address(lines, Rows())
     assert split.split("\n".join(lines)) is None
 
 
-def test_rows_of_a_loop_keep_their_places_all_the_way_round() -> None:
+def test_values_of_a_loop_keep_their_addresses() -> None:
     """What a turn reads that was made before the loop, and rows that meet at its head."""
     text = """define internal i32 @warp_0(ptr %out) {
 entry:
@@ -216,7 +216,7 @@ define i32 @run_block(ptr %c, i64 %a, i32 %b) {
     assert halves is not None
     support = jit._engine(halves.support_text, processor.chosen(), entries=halves.function_names)
     places = {name: support.get_function_address(name) for name in halves.function_names}
-    own = jit._engine(halves.kernel_text, processor.chosen(), places)
+    engine = jit._engine(halves.kernel_text, processor.chosen(), places)
     out = np.zeros(32, np.int32)
-    assert jit._RUN_BLOCKS(own.get_function_address("run_blocks"))(out.ctypes.data, 0, 0) == 0
+    assert jit._RUN_BLOCKS(engine.get_function_address("run_blocks"))(out.ctypes.data, 0, 0) == 0
     assert out.tolist() == [10 + 3 * 7] * 32

@@ -66,11 +66,11 @@ LOOP:
 def collatz(start: int) -> tuple[int, int]:
     """Turns of the loop, and how many come after an odd number."""
     turns = odd = 0
-    after = start == 0
+    is_odd = start == 0
     while True:
-        odd += after
-        after = start % 2 == 1
-        start = 3 * start + 1 if after else start // 2
+        odd += is_odd
+        is_odd = start % 2 == 1
+        start = 3 * start + 1 if is_odd else start // 2
         turns += 1
         if start <= 1:
             return turns, odd
@@ -83,26 +83,24 @@ def run(ptx: str, arrays: list[npt.NDArray[Any]], block: int) -> tuple[list[npt.
 
 
 @pytest.mark.parametrize("in_passing", [False, True])
-def test_lanes_leave_a_loop_one_by_one_and_keep_what_they_had(
-    in_passing: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lanes_that_left_a_loop_keep_their_values(in_passing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_passing:  # as a long kernel is translated that is met for the first time
         program._compiled_for.cache_clear()
         monkeypatch.setattr(jit, "_LONG_S", -1.0)
         monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     starts = np.random.default_rng(3).integers(1, 10_000, 80).astype(np.uint32)
-    (_, found), counters = run(COLLATZ, [starts, np.zeros(80, np.uint32)], 80)
+    (_, result), counters = run(COLLATZ, [starts, np.zeros(80, np.uint32)], 80)
     turns, odd = np.array([collatz(int(n)) for n in starts]).T
-    np.testing.assert_array_equal(found, odd * 65536 + turns)
-    warps = [turns[at : at + 32] for at in (0, 32, 64)]
+    np.testing.assert_array_equal(result, odd * 65536 + turns)
+    warps = [turns[first : first + 32] for first in (0, 32, 64)]
     branch = counters.branches[0]
     assert branch.executed == sum(int(warp.max()) for warp in warps)
     assert branch.divergent == sum(len(np.unique(warp)) - 1 for warp in warps)
-    before = 10
-    inside = 10
-    after = 3
-    assert counters.warp_instructions == 3 * (before + after) + inside * branch.executed
-    assert counters.thread_instructions == 80 * (before + after) + inside * int(turns.sum())
+    prologue = 10
+    body = 10
+    epilogue = 3
+    assert counters.warp_instructions == 3 * (prologue + epilogue) + body * branch.executed
+    assert counters.thread_instructions == 80 * (prologue + epilogue) + body * int(turns.sum())
 
 
 def test_a_loop_outlasts_its_budget() -> None:
@@ -110,8 +108,8 @@ def test_a_loop_outlasts_its_budget() -> None:
     n = 3 * layout.BACK_EDGE_BUDGET + 5
     ptx = COLLATZ.replace("setp.gt.u32 %p1, %r1, 1;", f"setp.lt.u32 %p1, %r2, {n};")
     ptx = ptx.replace("mad.lo.u32 %r2, %r7, 65536, %r2;", "")
-    (_, found), counters = run(ptx, [np.ones(32, np.uint32), np.zeros(32, np.uint32)], 32)
-    assert set(found.tolist()) == {n}
+    (_, result), counters = run(ptx, [np.ones(32, np.uint32), np.zeros(32, np.uint32)], 32)
+    assert set(result.tolist()) == {n}
     assert counters.branches[0].executed == n
     assert counters.branches[0].divergent == 0
 
@@ -180,13 +178,13 @@ def moved(kind: str, body: str, places: npt.NDArray[Any], mask: int) -> tuple[An
     dtype = SIZES[kind]
     data = np.arange(1, 513).astype(dtype)
     active = (mask >> LANES & 1).astype(np.uint32)
-    given = (places.astype(np.uint32) | active << 16).astype(np.uint32)
+    indices = (places.astype(np.uint32) | active << 16).astype(np.uint32)
     ptx = MOVE.replace("BODY", body)
     zero = "0f00000000" if kind == "f32" else "0"
     register = {"u8": "u16"}.get(kind, kind)
     ptx = ptx.replace(".reg .TYPE", f".reg .{register}").replace("mov.TYPE", f"mov.{register}")
     ptx = ptx.replace("TYPE", kind).replace("ZERO", zero).replace("SIZE", str(np.dtype(dtype).itemsize))
-    (_, _, stored, out), counters = run(ptx, [given, data, np.zeros(512, dtype), np.zeros(32, dtype)], 32)
+    (_, _, stored, out), counters = run(ptx, [indices, data, np.zeros(512, dtype), np.zeros(32, dtype)], 32)
     return data, active.astype(bool), stored, out, counters
 
 
@@ -208,7 +206,7 @@ def test_lanes_move_their_own_values_and_cost_their_sectors(kind: str, mask: str
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("kind", ["u8", "u16", "u32"])
-def test_shared_loads_find_their_values_and_meet_their_banks(kind: str, mask: str) -> None:
+def test_shared_loads_have_values_and_bank_conflicts_of_their_lanes(kind: str, mask: str) -> None:
     for name, places in PLACES.items():
         body = SHARED.replace("mov.TYPE %x, ZERO;", "mov.TYPE %x, ZERO;\n  ld.global.TYPE %x, [%rd6];")
         data, active, _, out, counters = moved(kind, body, places, MASKS[mask])
@@ -222,8 +220,8 @@ def test_shared_loads_find_their_values_and_meet_their_banks(kind: str, mask: st
 @pytest.mark.parametrize("first", [20, 1])
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_a_row_over_the_edge_is_refused_at_its_first_lane_outside(space: str, first: int) -> None:
-    at = "  mov.u32 %r5, 3968;\n  mad.lo.u32 %r5, %r2, SIZE, %r5;\n  add.s64 %rd6, %rd3, %rd5;\n"
-    where = "[%rd6]" if space == "global" else "[%r5]"
-    body = SHARED[: SHARED.index("  mad")] + f"{at}  ld.{space}.TYPE %x, {where};"
+    address = "  mov.u32 %r5, 3968;\n  mad.lo.u32 %r5, %r2, SIZE, %r5;\n  add.s64 %rd6, %rd3, %rd5;\n"
+    operand = "[%rd6]" if space == "global" else "[%r5]"
+    body = SHARED[: SHARED.index("  mad")] + f"{address}  ld.{space}.TYPE %x, {operand};"
     with pytest.raises(GpulabError, match=rf"thread \({32 - first}, 0, 0\)"):
         moved("u32", body, LANES + first, MASKS["all"])

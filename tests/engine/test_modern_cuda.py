@@ -120,8 +120,8 @@ def test_calls_through_pointers_and_virtual_functions() -> None:
     flags = (np.arange(32) % 3 == 0).astype(np.int32)
     _, out = run(code, flags, np.zeros(32, np.int32))
     t = np.arange(32)
-    want = np.where(flags, 1000 * (t + 1) + t, 1000 * (t - 1) + 2 * t)
-    np.testing.assert_array_equal(out, want)
+    expected = np.where(flags, 1000 * (t + 1) + t, 1000 * (t - 1) + 2 * t)
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_freeing_twice_is_reported() -> None:
@@ -207,5 +207,5 @@ def test_integers_of_128_bits(expression: str) -> None:
     for t in range(64):
         v = numbers[t] * numbers[(t + 1) % 64]
         w = numbers[63 - t] >> (t % 48)
-        want = WIDE[expression](v, w) % (1 << 128)
-        assert (int(out[2 * t + 1]) << 64 | int(out[2 * t])) == want
+        expected = WIDE[expression](v, w) % (1 << 128)
+        assert (int(out[2 * t + 1]) << 64 | int(out[2 * t])) == expected

@@ -61,42 +61,44 @@ def interesting(kind: str) -> np.ndarray:
 def test_float_to_fp8(kind: str) -> None:
     values = interesting(kind)
     other = np.roll(values, 7)
-    got = apply(
+    result = apply(
         f"cvt.rn.satfinite.{kind}x2.f32 %out, %in0, %in1;", "b16", ["f32"] * 2, [values, other], TARGET
     )
-    want = [encoded(kind, a) << 8 | encoded(kind, b) for a, b in zip(values, other, strict=True)]
-    np.testing.assert_array_equal(got, want)
+    expected = [encoded(kind, a) << 8 | encoded(kind, b) for a, b in zip(values, other, strict=True)]
+    np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_negative_numbers_become_zero_with_relu(kind: str) -> None:
     values = interesting(kind)
-    got = apply(f"cvt.rn.satfinite.relu.{kind}x2.f32 %out, %in0, %in0;", "b16", ["f32"], [values], TARGET)
-    want = [0 if np.signbit(v) and not np.isnan(v) else encoded(kind, v) for v in values]
-    np.testing.assert_array_equal(got, [code << 8 | code for code in want])
+    result = apply(f"cvt.rn.satfinite.relu.{kind}x2.f32 %out, %in0, %in0;", "b16", ["f32"], [values], TARGET)
+    expected = [0 if np.signbit(v) and not np.isnan(v) else encoded(kind, v) for v in values]
+    np.testing.assert_array_equal(result, [code << 8 | code for code in expected])
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_halves_to_fp8(kind: str) -> None:
     codes = np.arange(0, 1 << 16, 37, dtype=np.uint32)
     other = codes[::-1]
-    got = apply(f"cvt.rn.satfinite.{kind}x2.f16x2 %out, %in0;", "b16", ["b32"], [codes << 16 | other], TARGET)
+    result = apply(
+        f"cvt.rn.satfinite.{kind}x2.f16x2 %out, %in0;", "b16", ["b32"], [codes << 16 | other], TARGET
+    )
     upper, lower = (part.astype(np.uint16).view(np.float16) for part in (codes, other))
-    want = [encoded(kind, a) << 8 | encoded(kind, b) for a, b in zip(upper, lower, strict=True)]
-    np.testing.assert_array_equal(got, want)
+    expected = [encoded(kind, a) << 8 | encoded(kind, b) for a, b in zip(upper, lower, strict=True)]
+    np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_fp8_to_halves(kind: str) -> None:
     codes = np.arange(256, dtype=np.uint16)
-    got = apply(f"cvt.rn.f16x2.{kind}x2 %out, %in0;", "b32", ["b16"], [codes << 8 | codes[::-1]], TARGET)
+    result = apply(f"cvt.rn.f16x2.{kind}x2 %out, %in0;", "b32", ["b16"], [codes << 8 | codes[::-1]], TARGET)
     sizes = np.array([decoded(kind, int(code) & 0x7F) for code in codes])
     with np.errstate(invalid="ignore"):
-        want = np.where(codes & 0x80, -sizes, sizes).astype(np.float16)
-    for half, expected in ((got >> 16, want), (got & 0xFFFF, want[::-1])):
-        found = half.astype(np.uint16).view(np.float16)
-        np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(np.signbit(found[expected == 0]), np.signbit(expected[expected == 0]))
+        expected_halves = np.where(codes & 0x80, -sizes, sizes).astype(np.float16)
+    for half, expected in ((result >> 16, expected_halves), (result & 0xFFFF, expected_halves[::-1])):
+        halves = half.astype(np.uint16).view(np.float16)
+        np.testing.assert_array_equal(halves, expected)
+        np.testing.assert_array_equal(np.signbit(halves[expected == 0]), np.signbit(expected[expected == 0]))
 
 
 @pytest.mark.parametrize("mode", ["rna", "rn", "rz"])
@@ -106,14 +108,14 @@ def test_float_to_tf32(mode: str) -> None:
     values = (rng.standard_normal(2000) * 10.0 ** rng.integers(-30, 30, 2000)).astype(np.float32)
     ties = (values.view(np.uint32) & np.uint32(0xFFFFE000) | np.uint32(0x1000)).view(np.float32)
     values = np.concatenate([values, ties, np.array([0, -0.0, np.inf, -np.inf, np.nan, 1.0], np.float32)])
-    got = apply(f"cvt.{mode}.tf32.f32 %out, %in0;", "b32", ["f32"], [values], TARGET)
-    for value, word in zip(values, got, strict=True):
-        found = np.uint32(word).view(np.float32)
+    result = apply(f"cvt.{mode}.tf32.f32 %out, %in0;", "b32", ["f32"], [values], TARGET)
+    for value, word in zip(values, result, strict=True):
+        bits = np.uint32(word).view(np.float32)
         if np.isnan(value) or np.isinf(value):
-            assert np.array_equal(found, value, equal_nan=True)
+            assert np.array_equal(bits, value, equal_nan=True)
             continue
         assert word & 0x1FFF == 0
-        assert np.signbit(found) == np.signbit(value)
+        assert np.signbit(bits) == np.signbit(value)
         size = Fraction(float(abs(value)))
         down = Fraction(float((abs(value).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)))
         up = Fraction(
@@ -123,4 +125,4 @@ def test_float_to_tf32(mode: str) -> None:
         middle = size - down == up - size
         nearer = {"rna": up, "rn": down if even else up}.get(mode, down) if middle else None
         nearest = nearer if middle else (down if size - down < up - size else up)
-        assert Fraction(float(abs(found))) == (down if mode == "rz" else nearest)
+        assert Fraction(float(abs(bits))) == (down if mode == "rz" else nearest)

@@ -32,11 +32,11 @@ def test_functions_of_the_c_library_are_found() -> None:
 
 def test_code_has_no_tables_for_unwinding(monkeypatch: pytest.MonkeyPatch) -> None:
     """They would outlive it in libgcc's books, and the next backtrace end the process."""
-    kept: list[bytes] = []
+    stored: list[bytes] = []
     monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: None)
-    monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: kept.append(code))
+    monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: stored.append(code))
     jit.Code(RUNS.format(body="", result=100))
-    codes, _ = object_code.unpack(kept[-1])
+    codes, _ = object_code.unpack(stored[-1])
     assert len(codes) == 2
     for code in codes:
         sections = [section.name() or b"" for section in llvm.ObjectFileRef.from_data(code).sections()]

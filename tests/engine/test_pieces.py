@@ -51,15 +51,15 @@ def defined(piece: pieces.Piece) -> list[str]:
 
 
 def test_each_function_comes_after_those_that_it_calls_and_unused_ones_not_at_all() -> None:
-    made = pieces.split_by_sharing(kernel(0))
-    assert [defined(piece) for piece in made] == [
+    parts = pieces.split_by_sharing(kernel(0))
+    assert [defined(piece) for piece in parts] == [
         ["run_blocks"],
         ["bits"],
         ["entry"],
         ["warp_1", "warp_0"],
         ["run_block"],
     ]
-    assert [piece.shared for piece in made] == [True, True, True, False, True]
+    assert [piece.shared for piece in parts] == [True, True, True, False, True]
 
 
 def test_a_piece_declares_what_it_uses_and_nothing_else() -> None:
@@ -78,50 +78,50 @@ def test_functions_that_call_each_other_come_once() -> None:
         f"define internal void @{name}() noinline {{\n  call void @{other}()\n  ret void\n}}"
         for name, other in (("ping", "pong"), ("pong", "ping"))
     )
-    made = pieces.split_by_sharing(text, ("ping",))
-    assert sorted(name for piece in made for name in defined(piece)) == ["ping", "pong"]
+    parts = pieces.split_by_sharing(text, ("ping",))
+    assert sorted(name for piece in parts for name in defined(piece)) == ["ping", "pong"]
 
 
-def test_pieces_do_what_the_whole_does() -> None:
-    one = jit.Code(kernel(0))
-    other = jit.Code(kernel(100))
+def test_pieces_compute_the_same_as_the_whole() -> None:
+    first = jit.Code(kernel(0))
+    second = jit.Code(kernel(100))
     for bits in (0, 1, 8):
         known = [40, 2][bits.bit_count()]
-        assert one.run_block(None, 0, bits) == known
-        assert other.run_block(None, 0, bits) == known + 100
-    assert one.run_blocks(None, 0, 0) == 7
+        assert first.run_block(None, 0, bits) == known
+        assert second.run_block(None, 0, bits) == known + 100
+    assert first.run_blocks(None, 0, 0) == 7
 
 
-def test_what_kernels_share_is_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: Counter[str] = Counter()
+def test_shared_pieces_are_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    translations: Counter[str] = Counter()
     known = jit._machine_code
 
     def generated(text: str, target_processor: processor.Processor, effort: jit.Effort) -> bytes:
-        seen[text] += 1
+        translations[text] += 1
         return known(text, target_processor, effort)
 
-    kept: dict[str, bytes] = {}
+    store: dict[str, bytes] = {}
     monkeypatch.setattr(jit, "_machine_code", generated)
-    monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: kept.get(key))
-    monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: kept.update({key: code}))
+    monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: store.get(key))
+    monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: store.update({key: code}))
     jit._shared_code.cache_clear()
     jit.Code(kernel(1))
-    assert len(seen) == 5
+    assert len(translations) == 5
     jit._shared_code.cache_clear()  # another process, with the same folder
     jit.Code(kernel(2))
-    assert len(seen) == 6
-    assert set(seen.values()) == {1}
+    assert len(translations) == 6
+    assert set(translations.values()) == {1}
     jit.Code(kernel(1))
-    assert len(seen) == 6
-    assert set(seen.values()) == {1}
+    assert len(translations) == 6
+    assert set(translations.values()) == {1}
 
 
-def test_an_entry_of_the_cache_tells_what_it_needs_from_outside() -> None:
-    def made(text: str) -> bytes:
+def test_a_cache_entry_lists_its_outside_functions() -> None:
+    def parts(text: str) -> bytes:
         return jit._machine_code(text, processor.chosen(), "usual")
 
-    caller = made("declare void @callee()\ndefine void @caller() { call void @callee() ret void }")
-    callee = made("declare void @gone()\ndefine void @callee() { call void @gone() ret void }")
+    caller = parts("declare void @callee()\ndefine void @caller() { call void @callee() ret void }")
+    callee = parts("declare void @gone()\ndefine void @callee() { call void @gone() ret void }")
     data = object_code.pack([callee, caller])
     codes, needs = object_code.unpack(data)
     assert codes == [callee, caller]

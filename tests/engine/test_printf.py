@@ -51,16 +51,16 @@ def said_by_c(text: str, *values: object) -> str:
 def test_every_conversion_is_cs() -> None:
     for text in WHOLE:
         for value in INTEGERS if text != "%c" else [65, 122]:
-            found = printf.format_text(text, struct.pack("<i", value), unreadable)
-            assert found == said_by_c(text, ctypes.c_int(value)), (text, value)
+            result = printf.format_text(text, struct.pack("<i", value), unreadable)
+            assert result == said_by_c(text, ctypes.c_int(value)), (text, value)
     for text in LONG:
         for value in [*INTEGERS, 1 << 62, -(1 << 63)]:
-            found = printf.format_text(text, struct.pack("<q", value), unreadable)
-            assert found == said_by_c(text, ctypes.c_int64(value)), (text, value)
+            result = printf.format_text(text, struct.pack("<q", value), unreadable)
+            assert result == said_by_c(text, ctypes.c_int64(value)), (text, value)
     for text in REAL:
         for number in FLOATS:
-            found = printf.format_text(text, struct.pack("<d", number), unreadable)
-            assert found == said_by_c(text, ctypes.c_double(number)), (text, number)
+            result = printf.format_text(text, struct.pack("<d", number), unreadable)
+            assert result == said_by_c(text, ctypes.c_double(number)), (text, number)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="C's printf is called by ctypes")
@@ -68,8 +68,8 @@ def test_arguments_lie_at_multiples_of_their_size() -> None:
     text = "100%% %d of %lld, %u: %.2f, %5.1e%% %x\n"
     packed = struct.pack("<ixxxxqIxxxxddi", -3, 1 << 40, 7, 2.5, 1e9, 255)
     values = [ctypes.c_int(-3), ctypes.c_int64(1 << 40), ctypes.c_uint(7), ctypes.c_double(2.5)]
-    said = said_by_c(text, *values, ctypes.c_double(1e9), ctypes.c_int(255))
-    assert printf.format_text(text, packed, unreadable) == said
+    text_of_c = said_by_c(text, *values, ctypes.c_double(1e9), ctypes.c_int(255))
+    assert printf.format_text(text, packed, unreadable) == text_of_c
 
 
 def test_a_buffer_that_ends_early_reads_as_zeros() -> None:

@@ -41,20 +41,20 @@ def test_a_level_is_taken_or_refused_by_what_this_processor_has(
 @pytest.mark.skipif(not X86, reason="levels of x86")
 def test_levels_build_on_each_other_and_are_made_of_their_instructions() -> None:
     text = "define <16 x float> @f(<16 x float> %x) { %r = fmul <16 x float> %x, %x ret <16 x float> %r }"
-    found = {}
+    result = {}
     for name in processor.levels():
         machine = jit.target_machine(processor.level(name))
-        found[name] = machine.emit_assembly(llvm.parse_assembly(text))
-    assert "ymm" not in found["x86-64-v2"]
-    assert "ymm" in found["x86-64-v3"]
-    assert "zmm" not in found["x86-64-v3"]
-    assert "zmm" in found["x86-64-v4"]
+        result[name] = machine.emit_assembly(llvm.parse_assembly(text))
+    assert "ymm" not in result["x86-64-v2"]
+    assert "ymm" in result["x86-64-v3"]
+    assert "zmm" not in result["x86-64-v3"]
+    assert "zmm" in result["x86-64-v4"]
     features = [processor.level(name).features for name in processor.levels()]
     assert features[0] < features[1] < features[2]
 
 
 @pytest.mark.skipif(not X86, reason="levels of x86")
-def test_what_the_processor_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_level_above_the_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     older = processor.level("x86-64-v3")
     monkeypatch.setattr(processor, "native", lambda: older)
     processor._by_name.cache_clear()

@@ -70,12 +70,12 @@ def test_vertices_that_wait_for_their_neighbours_all_end(threads: int, blocks: i
     kernel(
         (blocks,), (threads,), (vertices, cp.asarray(first), cp.asarray(following), cp.asarray(rank), state)
     )
-    wanted = np.zeros(vertices, np.int32)
+    expected = np.zeros(vertices, np.int32)
     for v in np.argsort(-rank):
-        if not wanted[v]:
-            wanted[v] = 1
-            wanted[following[first[v] : first[v + 1]]] = 2
-    assert np.array_equal(state.get(), wanted)
+        if not expected[v]:
+            expected[v] = 1
+            expected[following[first[v] : first[v + 1]]] = 2
+    assert np.array_equal(state.get(), expected)
 
 
 def test_a_lane_far_behind_others_that_spin_gets_its_turn() -> None:
@@ -95,7 +95,7 @@ extern "C" __global__ void k(volatile int* flag, int* out) {
     assert np.array_equal(out.get(), np.arange(32) % 4 + 1)
 
 
-def test_a_flood_of_printf_ends_and_says_what_it_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_flood_of_printf_is_limited(capsys: pytest.CaptureFixture[str]) -> None:
     gl.use_device(watchdog_s=4)
     code = r"""
 extern "C" __global__ void k(int* out) {
@@ -120,7 +120,7 @@ def test_a_width_bomb_is_clamped(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_busy_machine_makes_no_sound_kernel_endless() -> None:
+def test_the_watchdog_counts_processor_time_of_the_kernel() -> None:
     """The watchdog counts what the kernel computes, not what other processes do meanwhile."""
     code = r"""
 extern "C" __global__ void k(unsigned* out, int n) {

@@ -58,8 +58,8 @@ def test_absolute_differences_of_packed_bytes() -> None:
     a, b = (x.ravel() for x in np.meshgrid(BYTES, BYTES))
     zero = np.zeros_like(a)
     gap = np.abs(a.view(np.uint8).astype(np.int16) - b.view(np.uint8))
-    found = apply("vabsdiff4.u32.u32.u32 %out, %in0, %in1, %in2;", "u32", ("u32",) * 3, (a, b, zero))
-    assert (found == gap.astype(np.uint8).view(np.uint32)).all()
+    result = apply("vabsdiff4.u32.u32.u32 %out, %in0, %in1, %in2;", "u32", ("u32",) * 3, (a, b, zero))
+    assert (result == gap.astype(np.uint8).view(np.uint32)).all()
     total = apply("vabsdiff4.u32.u32.u32.add %out, %in0, %in1, %in2;", "u32", ("u32",) * 3, (a, b, a))
     assert (total == gap.reshape(-1, 4).sum(axis=1).astype(np.uint32) + a).all()
 
@@ -77,8 +77,8 @@ def test_absolute_differences_of_packed_bytes() -> None:
 )
 def test_packed_half_words(name: str, dtype: type, function: np.ufunc) -> None:
     a, b = (x.ravel() for x in np.meshgrid(BYTES, BYTES))
-    found = apply(f"{name} %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b), target=90)
-    assert (found == function(a.view(dtype), b.view(dtype)).view(np.uint32)).all()
+    result = apply(f"{name} %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b), target=90)
+    assert (result == function(a.view(dtype), b.view(dtype)).view(np.uint32)).all()
 
 
 NOWHERE = """.version 8.0
@@ -113,15 +113,15 @@ def test_zeros_are_normal_numbers() -> None:
 def test_the_upper_part_of_a_24_bit_product_starts_at_bit_16() -> None:
     a, b = (x.ravel() for x in np.meshgrid(BYTES, BYTES))
     product = (a & 0xFFFFFF).astype(np.uint64) * (b & 0xFFFFFF).astype(np.uint64)
-    found = apply("mul24.hi.u32 %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b))
-    assert (found == (product >> np.uint64(16)).astype(np.uint32)).all()
+    result = apply("mul24.hi.u32 %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b))
+    assert (result == (product >> np.uint64(16)).astype(np.uint32)).all()
     low = [(x & 0xFFFFFF) - (x & 0x800000) * 2 for x in a.tolist()]
     high = [(x & 0xFFFFFF) - (x & 0x800000) * 2 for x in b.tolist()]
-    wanted = np.array([(x * y >> 16) & 0xFFFFFFFF for x, y in zip(low, high, strict=True)], np.uint32)
-    found = apply(
+    expected = np.array([(x * y >> 16) & 0xFFFFFFFF for x, y in zip(low, high, strict=True)], np.uint32)
+    result = apply(
         "mul24.hi.s32 %out, %in0, %in1;", "s32", ("s32", "s32"), (a.view(np.int32), b.view(np.int32))
     )
-    assert (found.view(np.uint32) == wanted).all()
+    assert (result.view(np.uint32) == expected).all()
 
 
 ATOMIC_ADD = """.version 8.0
@@ -214,7 +214,7 @@ def test_a_load_beyond_a_parameter_is_refused() -> None:
         "suld.b.2d.b128.trap {%v}, [%p, {%v, %v}]",
     ],
 )
-def test_other_textures_are_said_to_be_missing(fetch: str) -> None:
+def test_unsupported_texture_fetches_are_refused(fetch: str) -> None:
     text = NOWHERE.format(address=0, bits=32).replace("ld.global.b32 %v, [%p]", fetch)
     with pytest.raises(NotSupportedError, match=r"tex2D|TextureObject"):
         launch(text, "k", [np.zeros(4, np.uint32)])

@@ -27,23 +27,23 @@ def power(exponent: int) -> Fraction:
 
 def rounded(value: Fraction, mode: str, kind: str) -> float:
     """A number other than zero in a format, rounded once, by the definition."""
-    digits, least, beyond = FORMATS[kind]
+    digits, smallest, end = FORMATS[kind]
     sign, size = (-1.0, -value) if value < 0 else (1.0, value)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     if size < power(exponent):
         exponent -= 1
-    unit = max(exponent - digits + 1, least)
-    whole, rest = divmod(size / power(unit), 1)
+    unit = max(exponent - digits + 1, smallest)
+    whole, remainder = divmod(size / power(unit), 1)
     up = {
-        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole & 1),
+        "rn": remainder > Fraction(1, 2) or (remainder == Fraction(1, 2) and whole & 1),
         "rz": False,
-        "rm": rest and sign < 0,
-        "rp": rest and sign > 0,
+        "rm": remainder and sign < 0,
+        "rp": remainder and sign > 0,
     }[mode]
     result = (whole + bool(up)) * power(unit)
-    if result >= power(beyond):
+    if result >= power(end):
         inward = mode == "rz" or (mode == "rm" and sign > 0) or (mode == "rp" and sign < 0)
-        return sign * (float(power(beyond) - power(beyond - digits)) if inward else math.inf)
+        return sign * (float(power(end) - power(end - digits)) if inward else math.inf)
     return math.copysign(float(result), sign)
 
 
@@ -109,9 +109,9 @@ def sqrt(mode: str, kind: str, a: float) -> float:
     shift = 2 * (digits + 40 + max(0, value.denominator.bit_length()))
     scaled = value * (1 << shift)
     root = math.isqrt(int(scaled))
-    near = Fraction(root, 1 << (shift // 2))
+    root_below = Fraction(root, 1 << (shift // 2))
     # A root that is no fraction lies a little above: far less than rounding sees, but not nothing.
-    return rounded(near if root * root == scaled else near + Fraction(1, 1 << shift), mode, kind)
+    return rounded(root_below if root * root == scaled else root_below + Fraction(1, 1 << shift), mode, kind)
 
 
 FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
@@ -127,12 +127,12 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
 
 def special(kind: str) -> list[float]:
     """Zeros, the ends of the subnormals and of the normal numbers, infinities, NaN."""
-    digits, least, beyond = FORMATS[kind]
-    tiny = float(power(least))
-    normal = float(power(least + digits - 1))
-    huge = float(power(beyond) - power(beyond - digits))
-    one = 1 + float(power(1 - digits))
-    sizes = [0.0, tiny, 3 * tiny, normal - tiny, normal, 1.0, one, 3.0, huge / 2, huge, math.inf]
+    digits, smallest, end = FORMATS[kind]
+    tiny = float(power(smallest))
+    normal = float(power(smallest + digits - 1))
+    huge = float(power(end) - power(end - digits))
+    above_one = 1 + float(power(1 - digits))
+    sizes = [0.0, tiny, 3 * tiny, normal - tiny, normal, 1.0, above_one, 3.0, huge / 2, huge, math.inf]
     return [s * size for size in sizes for s in (1.0, -1.0)] + [math.nan]
 
 
@@ -153,8 +153,8 @@ def cancelling(kind: str, count: int, seed: int) -> list[Floats]:
     """Operands of fused operations whose product all but cancels with what is added, or is far from it."""
     rng = np.random.default_rng(seed)
     dtype = DTYPES[kind]
-    digits, least, _ = FORMATS[kind]
-    half = (-least - digits) // 2
+    digits, smallest, _ = FORMATS[kind]
+    half = (-smallest - digits) // 2
     a, b = (
         (
             rng.choice([-1, 1], count) * rng.uniform(1, 2, count) * 2.0 ** rng.integers(-half, half, count)
@@ -164,8 +164,8 @@ def cancelling(kind: str, count: int, seed: int) -> list[Floats]:
     with np.errstate(over="ignore", under="ignore"):
         c = -(a.astype(np.float64) * b.astype(np.float64)).astype(dtype)
         c = np.where(rng.random(count) < 0.5, np.nextafter(c, dtype(np.inf)), c)
-        far = rng.integers(-2 * digits, 2 * digits, count)
-        c = np.where(rng.random(count) < 0.3, np.ldexp(c, far), c).astype(dtype)
+        shifts = rng.integers(-2 * digits, 2 * digits, count)
+        c = np.where(rng.random(count) < 0.3, np.ldexp(c, shifts), c).astype(dtype)
     return [a, b, c]
 
 
@@ -177,10 +177,10 @@ def operands(name: str, kind: str) -> list[Floats]:
     if name == "fma":
         parts.append(cancelling(kind, 1500, 7))
     if name in ("add", "sub", "div"):
-        near = random_bits(kind, 1000, 3)
+        randoms = random_bits(kind, 1000, 3)
         steps = np.random.default_rng(4).integers(-70, 70, 1000)
         with np.errstate(all="ignore"):
-            parts.append([near, np.ldexp(-near, steps).astype(DTYPES[kind])])
+            parts.append([randoms, np.ldexp(-randoms, steps).astype(DTYPES[kind])])
     return [np.concatenate([part[n] for part in parts]) for n in range(count)]
 
 
@@ -193,16 +193,18 @@ def bits_of(values: Floats) -> list[bytes]:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_are_the_exact_ones_rounded_once(name: str, kind: str, mode: str) -> None:
     count, function = FUNCTIONS[name]
-    given = operands(name, kind)
+    arrays = operands(name, kind)
     inputs = ", ".join(f"%in{n}" for n in range(count))
-    found = apply(f"{name}.{mode}.{kind} %out, {inputs};", kind, (kind,) * count, given)
-    wanted = [
-        function(mode, kind, *row) for row in zip(*(g.astype(float).tolist() for g in given), strict=True)
+    results = apply(f"{name}.{mode}.{kind} %out, {inputs};", kind, (kind,) * count, arrays)
+    expected_values = [
+        function(mode, kind, *row) for row in zip(*(g.astype(float).tolist() for g in arrays), strict=True)
     ]
     different = [
-        (*row, got, want)
-        for *row, got, want in zip(*given, bits_of(found), bits_of(np.array(wanted)), strict=True)
-        if got != want
+        (*row, result, expected)
+        for *row, result, expected in zip(
+            *arrays, bits_of(results), bits_of(np.array(expected_values)), strict=True
+        )
+        if result != expected
     ]
     assert different == []
 
@@ -226,18 +228,22 @@ def test_fused_bfloat16_rounds_once(packed: bool) -> None:
     halves = [(x, y) for x in range(128, 256) for y in range(128, 256) if f"{x * y:b}"[8:].strip("0") == "1"]
     a, b = (np.array([0x3F80 + pair[n] - 128 for pair in halves], np.uint16) for n in range(2))
     c = rng.integers(0, 1 << 16, len(halves)).astype(np.uint16) & 0xAFFF
-    more = [rng.integers(0, 0x7F80, 2000).astype(np.uint16) for _ in range(3)]
-    a, b, c = (np.concatenate([v, w]) for v, w in zip((a, b, c), more, strict=True))
+    random_operands = [rng.integers(0, 0x7F80, 2000).astype(np.uint16) for _ in range(3)]
+    a, b, c = (np.concatenate([v, w]) for v, w in zip((a, b, c), random_operands, strict=True))
     values = [[Fraction(float(x)) for x in (v.astype(np.uint32) << 16).view(np.float32)] for v in (a, b, c)]
     exact = [x * y + z for x, y, z in zip(*values, strict=True)]
-    wanted = [bf16_of(value) if value else 0 for value in exact]
+    expected_bits = [bf16_of(value) if value else 0 for value in exact]
     if packed:
         words = [v.astype(np.uint32) | v.astype(np.uint32) << 16 for v in (a, b, c)]
-        both = apply("fma.rn.bf16x2 %out, %in0, %in1, %in2;", "b32", ["b32"] * 3, words)
-        assert ((both & 0xFFFF) == (both >> 16)).all()
-        found = both & 0xFFFF
+        packed_results = apply("fma.rn.bf16x2 %out, %in0, %in1, %in2;", "b32", ["b32"] * 3, words)
+        assert ((packed_results & 0xFFFF) == (packed_results >> 16)).all()
+        results = packed_results & 0xFFFF
     else:
-        found = apply("fma.rn.bf16 %out, %in0, %in1, %in2;", "b16", ["b16"] * 3, [a, b, c])
-    assert [n for n, (got, want) in enumerate(zip(found.tolist(), wanted, strict=True)) if got != want] == []
+        results = apply("fma.rn.bf16 %out, %in0, %in1, %in2;", "b16", ["b16"] * 3, [a, b, c])
+    assert [
+        n
+        for n, (result, expected) in enumerate(zip(results.tolist(), expected_bits, strict=True))
+        if result != expected
+    ] == []
     twice = [bf16_of(Fraction(float(np.float32(float(value))))) for value in exact[: len(halves)]]
-    assert twice != wanted[: len(halves)]
+    assert twice != expected_bits[: len(halves)]

@@ -97,12 +97,12 @@ def test_catalogue(faulty: Faulty) -> None:
         assert hazard.message in repr(report).replace("Kernel 'k'", "kernel 'k'")
         return
     assert not report.fault
-    found = [h for h in main_hazards(report) if h.kind in faulty.hazards]
-    assert {h.kind for h in found} == set(faulty.hazards), repr(report)
-    for hazard in found:
+    hazards = [h for h in main_hazards(report) if h.kind in faulty.hazards]
+    assert {h.kind for h in hazards} == set(faulty.hazards), repr(report)
+    for hazard in hazards:
         assert hazard.space == faulty.space
         assert hazard.count >= 1
-    ends = {line for h in found for line in (h.second.line, h.first.line if h.first else h.second.line)}
+    ends = {line for h in hazards for line in (h.second.line, h.first.line if h.first else h.second.line)}
     assert set(faulty.lines()) <= ends
     assert set(faulty.lines("//<")) <= ends
 
@@ -338,8 +338,8 @@ def test_bytes_of_one_word_are_different_places() -> None:
 
 def test_two_halves_without_their_barriers_race() -> None:
     x = gl.cp.ones(128, dtype=np.float32)
-    wrong = NAMED.replace('"r"(half + 1)', '"r"(t / 32 % 2 + 1)')
-    report = gl.sanitize(gl.cp.RawKernel(wrong, "k"), 1, 128, (x,))
+    code = NAMED.replace('"r"(half + 1)', '"r"(t / 32 % 2 + 1)')
+    report = gl.sanitize(gl.cp.RawKernel(code, "k"), 1, 128, (x,))
     assert {(h.kind, h.space) for h in main_hazards(report)} >= {("RAW", "shared")}
 
 
@@ -370,32 +370,32 @@ def test_the_recording_covers_the_catalogue() -> None:
     "name", sorted(set(RECORDED) - set(ONLY_OURS) - HANGING - NO_TOOL), ids=lambda name: str(name)
 )
 def test_verdict_is_that_of_compute_sanitizer(name: str) -> None:
-    theirs = RECORDED[name]
+    verdict = RECORDED[name]
     report = sanitize(BY_NAME[name])
-    if not theirs["errors"]:
+    if not verdict["errors"]:
         assert report.clean
         return
-    words = theirs["words"][0]
+    words = verdict["words"][0]
     access = re.match(r"Invalid __(\w+)__ (read|write|atomic) of size (\d+) bytes", words)
     race = re.search(r"Potential (\w+) hazard detected at __shared__", words)
     if race:
         kinds = {(h.first.line, h.second.line) for h in report.found(race[1]) if h.space == "shared"}
-        assert any(set(pair) == set(theirs["lines"]) for pair in kinds), repr(report)
+        assert any(set(pair) == set(verdict["lines"]) for pair in kinds), repr(report)
         assert words.startswith("Warning") == (report.found(race[1])[0].severity == "warning")
         return
     hazard = report.hazards[0]
-    if "thread" in theirs:
-        assert list(hazard.second.thread) == theirs["thread"]
-        assert list(hazard.second.block) == theirs["block"]
-    if theirs.get("lines") and hazard.kind not in ("stack overflow", "trap"):
-        assert hazard.second.line in theirs["lines"]
+    if "thread" in verdict:
+        assert list(hazard.second.thread) == verdict["thread"]
+        assert list(hazard.second.block) == verdict["block"]
+    if verdict.get("lines") and hazard.kind not in ("stack overflow", "trap"):
+        assert hazard.second.line in verdict["lines"]
     if access:
         verb = {"read": "read", "write": "wrote", "atomic": "updated"}[access[2]]
         assert hazard.space == access[1]
         assert f"{verb} {access[3]} bytes" in hazard.message
         assert hazard.kind in ("out of bounds", "misaligned")
         return
-    wanted = {
+    kinds_by_words = {
         "Uninitialized __global__ memory read": "uninitialised read",
         "Barrier error detected. Divergent thread(s) in warp": "divergent barrier",
         "Barrier error detected. Invalid arguments": "lane outside its mask",
@@ -403,4 +403,4 @@ def test_verdict_is_that_of_compute_sanitizer(name: str) -> None:
         "Trace/breakpoint trap": "trap",
         "Stack overflow": "stack overflow",
     }
-    assert hazard.kind == next(kind for start, kind in wanted.items() if words.startswith(start))
+    assert hazard.kind == next(kind for start, kind in kinds_by_words.items() if words.startswith(start))

@@ -46,9 +46,9 @@ extern "C" __global__ void k(int* state, int* sums) {
 
 def ran(grid: int) -> list[int]:
     """The order in which blocks of a kernel run, as they note it themselves."""
-    taken = gl.cp.zeros(1, dtype=np.int32)
+    counter = gl.cp.zeros(1, dtype=np.int32)
     order = gl.cp.zeros(grid, dtype=np.int32)
-    gl.cp.RawKernel(TICKETS, "k")((grid,), (32,), (taken, order))
+    gl.cp.RawKernel(TICKETS, "k")((grid,), (32,), (counter, order))
     return [int(block) for block in order.get()]
 
 
@@ -59,8 +59,8 @@ def test_every_block_runs_once(order: str, blocks: int) -> None:
 
 
 def test_seeds_give_different_orders_and_the_same_ones_again() -> None:
-    first, again, other = (block_sequence("random", 100, seed).tolist() for seed in (1, 1, 2))
-    assert first == again != other
+    first, repeated, other = (block_sequence("random", 100, seed).tolist() for seed in (1, 1, 2))
+    assert first == repeated != other
     with pytest.raises(ValueError, match="'random', 'in turns', not 'shuffled'"):
         block_sequence("shuffled", 4)
 
@@ -68,14 +68,14 @@ def test_seeds_give_different_orders_and_the_same_ones_again() -> None:
 @needs_nvrtc
 def test_blocks_that_take_turns_go_on_while_one_is_at_a_barrier() -> None:
     kernel = gl.cp.RawKernel(NOTED, "k")
-    kept = {}
+    unchanged = {}
     for order in ORDERS:
-        noted = gl.cp.zeros(1, dtype=np.int32)
-        found = gl.cp.zeros(40, dtype=np.int32)
+        last_block = gl.cp.zeros(1, dtype=np.int32)
+        values = gl.cp.zeros(40, dtype=np.int32)
         with gl.block_order(order, 1):
-            kernel((40,), (64,), (noted, found))
-        kept[order] = int((found == gl.cp.arange(40)).sum())
-    assert kept["in turns"] < 40 == kept["in order"] == kept["reversed"] == kept["random"]
+            kernel((40,), (64,), (last_block, values))
+        unchanged[order] = int((values == gl.cp.arange(40)).sum())
+    assert unchanged["in turns"] < 40 == unchanged["in order"] == unchanged["reversed"] == unchanged["random"]
 
 
 @needs_nvrtc
@@ -128,10 +128,10 @@ def test_a_flag_is_a_volatile_store_that_a_loop_waits_for(qualifier: str, read: 
 
 
 def passed_on(
-    qualifier: str, fence: str, behind: str, stored: str = "atomicExch(flag, 1)", read: str = ""
+    qualifier: str, fence: str, fence_after: str, stored: str = "atomicExch(flag, 1)", read: str = ""
 ) -> bool:
     """Whether a number passed on with these fences before and behind its flag is found to be in order."""
-    code = PASSED_ON.replace("QUALIFIER", qualifier).replace("FENCE", fence).replace("BEHIND", behind)
+    code = PASSED_ON.replace("QUALIFIER", qualifier).replace("FENCE", fence).replace("BEHIND", fence_after)
     code = code.replace("atomicExch(flag, 1)", stored).replace(
         "atomicAdd(flag, 0)", read or "atomicAdd(flag, 0)"
     )

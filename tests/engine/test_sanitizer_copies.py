@@ -156,8 +156,8 @@ HEADERS = {
 
 def checked(body: str) -> tuple[Any, Any, gl.records.SanitizerReport]:
     """The input, by tiles, the result, and the report."""
-    wanted = dict.fromkeys(header for word, header in HEADERS.items() if word in body)
-    code = "".join(f"#include <{header}>\n" for header in wanted) + TILE + body
+    headers = dict.fromkeys(header for word, header in HEADERS.items() if word in body)
+    code = "".join(f"#include <{header}>\n" for header in headers) + TILE + body
     with session.on_device("virtual:A100"):
         a = np.random.default_rng(0).integers(1, 100, (4, 256)).astype(np.float32)
         out = cp.zeros(256, cp.float32)
@@ -174,7 +174,7 @@ needs_headers = pytest.mark.skipif(
 
 @needs_headers
 @pytest.mark.parametrize("name", RIGHT)
-def test_right_kernels_are_not_blamed(name: str) -> None:
+def test_right_kernels_have_no_hazards(name: str) -> None:
     body, all_tiles = RIGHT[name]
     a, out, report = checked(body)
     np.testing.assert_array_equal(out, (a.sum(axis=0) if all_tiles else a[0])[::-1])
@@ -184,17 +184,17 @@ def test_right_kernels_are_not_blamed(name: str) -> None:
 
 @needs_headers
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_kernels_are_found_and_mostly_compute_wrongly(name: str) -> None:
+def test_wrong_kernels_are_reported(name: str) -> None:
     body, kinds, shows = WRONG[name]
     a, out, report = checked(body)
-    found = {hazard.kind for hazard in report.hazards if hazard.severity == "error"}
-    assert found == kinds
-    right = any(np.array_equal(out, tile[::-1]) for tile in (a[0], a[1], a.sum(axis=0)))
-    assert right != shows
+    kinds_found = {hazard.kind for hazard in report.hazards if hazard.severity == "error"}
+    assert kinds_found == kinds
+    is_right = any(np.array_equal(out, tile[::-1]) for tile in (a[0], a[1], a.sum(axis=0)))
+    assert is_right != shows
 
 
 @needs_headers
-def test_a_finding_names_the_copy_and_who_came_too_early() -> None:
+def test_a_finding_names_the_copy_and_the_early_thread() -> None:
     report = checked(FIRST + "__syncthreads();\nout[t] = tile[0][255 - t]; }")[2]
     (hazard,) = report.hazards
     assert hazard.first is not None

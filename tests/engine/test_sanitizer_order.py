@@ -113,8 +113,8 @@ class Engine:
     def tell(self, block: int, warp: int, site: int, lanes: np.ndarray | None, mask: int) -> None:
         self.now = block
         self.contexts[block][0]["warp"] = warp
-        at = None if lanes is None else lanes.ctypes.data
-        self.code(self.contexts[block].ctypes.data, site, at, mask, None)
+        addresses = None if lanes is None else lanes.ctypes.data
+        self.code(self.contexts[block].ctypes.data, site, addresses, mask, None)
 
     def _asked(self, _context: int, site: int, lanes: int, mask: int, extra: int) -> None:
         assert site < -100, "nothing here passes flags"
@@ -127,9 +127,9 @@ class Racy:
     def __init__(self) -> None:
         self.found: list[Occurrences] = []
 
-    def add(self, found: Occurrences) -> None:
-        assert found.what == structures.RACE
-        self.found.append(found)
+    def add(self, occurrences: Occurrences) -> None:
+        assert occurrences.what == structures.RACE
+        self.found.append(occurrences)
 
 
 def simulate(seed: int, partial: bool) -> tuple[set, set]:
@@ -188,30 +188,30 @@ def simulate(seed: int, partial: bool) -> tuple[set, set]:
                 if mask >> lane & 1:
                     reference.access(block, 32 * warp + lane, kind, space, int(words[lane]))
     checker.flush()
-    found = {
+    racy_words = {
         (f.space, f.word if f.space == "global" else checker.ordering.block(f.second.segment) << 20 | f.word)
         for f in racy.found
     }
-    return found, reference.racy()
+    return racy_words, reference.racy()
 
 
 def test_with_full_barriers_exactly_the_racy_words_are_found() -> None:
     words = racy = 0
     for seed in range(60):
-        found, wanted = simulate(seed, False)
-        assert found == wanted, f"seed {seed}"
-        racy += len(wanted)
+        result, expected = simulate(seed, False)
+        assert result == expected, f"seed {seed}"
+        racy += len(expected)
         words += WORDS * (BLOCKS + 1)
     assert 0.1 < racy / words < 0.9
 
 
-def test_with_partial_synchronisation_nobody_is_blamed_wrongly() -> None:
+def test_partial_synchronisation_gives_no_false_races() -> None:
     missed = racy = 0
     for seed in range(100, 400):
-        found, wanted = simulate(seed, True)
-        assert found <= wanted, f"seed {seed}"
-        missed += len(wanted - found)
-        racy += len(wanted)
+        result, expected = simulate(seed, True)
+        assert result <= expected, f"seed {seed}"
+        missed += len(expected - result)
+        racy += len(expected)
     assert racy > 100
     # Of a word's reads, the last of each warp are kept, which is exact but for rare orders of partial waits.
     assert missed <= 0.001 * racy

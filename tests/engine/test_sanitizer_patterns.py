@@ -33,8 +33,8 @@ def patterns() -> Iterator[Pattern]:
         name, shape, kinds = (field.strip() for field in head.split("|"))
         verdict, name = name.split(": ")
         grid, block = map(int, shape.split())
-        found = frozenset(kind.replace("-", " ") for kind in kinds.split())
-        yield Pattern(verdict == "right", name, grid, block, found, code)
+        hazard_kinds = frozenset(kind.replace("-", " ") for kind in kinds.split())
+        yield Pattern(verdict == "right", name, grid, block, hazard_kinds, code)
 
 
 ALL = list(patterns())
@@ -52,9 +52,9 @@ def test_pattern(pattern: Pattern) -> None:
     x = np.random.default_rng(0).random(4096).astype(np.float32) * 60 - 5
     kernel = cp.RawKernel(pattern.code, "k", enable_cooperative_groups="this_grid" in pattern.code)
     types = {"char": np.uint8, "int": np.int32, "float": np.float32}
-    spelled = pattern.code[pattern.code.index(" k(") :].split(")")[0].split(",")
+    parameters = pattern.code[pattern.code.index(" k(") :].split(")")[0].split(",")
     args = []
-    for parameter, values in zip(spelled, (x, np.zeros(4096), np.zeros(1)), strict=True):
+    for parameter, values in zip(parameters, (x, np.zeros(4096), np.zeros(1)), strict=True):
         if "**" in parameter:
             args.append(cp.zeros(64, np.int64))
         elif "*" in parameter:
@@ -64,5 +64,5 @@ def test_pattern(pattern: Pattern) -> None:
             args.append(np.int32(4000 if "histogram" in pattern.name else 8))
     shared = 256 if "extern __shared__" in pattern.code else 0
     report = gl.sanitize(kernel, pattern.grid, pattern.block, args, shared_mem=shared)
-    found = {hazard.kind for hazard in report.hazards if hazard.severity != "info"}
-    assert (found == set()) if pattern.right else (found >= pattern.kinds)
+    hazard_kinds = {hazard.kind for hazard in report.hazards if hazard.severity != "info"}
+    assert (hazard_kinds == set()) if pattern.right else (hazard_kinds >= pattern.kinds)

@@ -82,8 +82,8 @@ class Recorder:
     def add_outside_block(self, access: Access, address: int) -> None:
         self.outside.append((access, address))
 
-    def add_divergent_barrier(self, block: int, here: Arrival, other: Arrival | None) -> None:
-        self.barriers.append((block, here, other))
+    def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
+        self.barriers.append((block, arrival, other))
 
 
 class Run:
@@ -152,14 +152,14 @@ class Run:
     ) -> None:
         self.worker = worker
         self.contexts[worker][0]["warp"] = warp
-        kept = None if lanes is None else np.array(lanes, np.int64)
-        stored = None if values is None else np.array(values, np.int64)
+        addresses = None if lanes is None else np.array(lanes, np.int64)
+        store_values = None if values is None else np.array(values, np.int64)
         self.observe(
             self.contexts[worker].ctypes.data,
             site,
-            None if kept is None else kept.ctypes.data,
+            None if addresses is None else addresses.ctypes.data,
             mask,
-            None if stored is None else stored.ctypes.data,
+            None if store_values is None else store_values.ctypes.data,
         )
 
     def _asked(self, context: int, site: int, lanes: int, mask: int, extra: int) -> None:
@@ -367,7 +367,7 @@ def test_findings_are_those_of_the_rules(seed: int, unit: int) -> None:
     for block in range(3):
         rules.barrier(block)
     (start,) = run.starts
-    held = run.memory.view(start, 4 * unit)
+    contents = run.memory.view(start, 4 * unit)
     for _ in range(60):
         block = int(random.integers(3))
         if random.random() < 0.15:
@@ -383,7 +383,7 @@ def test_findings_are_those_of_the_rules(seed: int, unit: int) -> None:
         base = 0 if shared else start
         run.access(block, site, {t: base + unit * w for t, w in words.items()}, values)
         rules.access(block, site, shared, words, values)
-        memory = run.shared[block] if shared else held
+        memory = run.shared[block] if shared else contents
         if KINDS[site] == WEAK_WRITE:
             for thread, word in words.items():
                 value = values[thread] & rules.mask
@@ -398,25 +398,25 @@ def test_findings_are_those_of_the_rules(seed: int, unit: int) -> None:
 def run_steps(*steps: tuple[Any, ...], **options: Any) -> Run:
     """Accesses (block, site, thread, word) and waits (block, "barrier")."""
     run = Run(**({"unwritten": False} | options))
-    for block, what, *rest in steps:
-        if what == "barrier":
+    for block, step, *operands in steps:
+        if step == "barrier":
             run.barrier(block)
-        elif what == "fence":
-            run.tell(block, rest[0] // 32, layout.FENCE, None, 1 << rest[0] % 32)
-        elif what == "block fence":
-            run.tell(block, rest[0] // 32, layout.BLOCK_FENCE, None, 1 << rest[0] % 32)
-        elif what == "sync":
-            lanes = list(rest)
+        elif step == "fence":
+            run.tell(block, operands[0] // 32, layout.FENCE, None, 1 << operands[0] % 32)
+        elif step == "block fence":
+            run.tell(block, operands[0] // 32, layout.BLOCK_FENCE, None, 1 << operands[0] % 32)
+        elif step == "sync":
+            lanes = list(operands)
             mask = sum(1 << lane % 32 for lane in lanes)
             run.tell(block, lanes[0] // 32, layout.WARP_SYNC, [mask] * 32, mask)
-        elif what == "named":
+        elif step == "named":
             warps = np.zeros((run.warps, 32), bool)
-            warps.reshape(-1)[rest] = True
+            warps.reshape(-1)[operands] = True
             run.checker.barrier(block, warps, False, 1)
         else:
-            thread, word = rest
-            shared = what in (LOAD_S, STORE_S, ATOM_S, STRONG_S, LOAD_S2, STORE_S4, COPY_S)
-            run.access(block, what, {thread: 4 * word + (0 if shared else run.starts[0])})
+            thread, word = operands
+            shared = step in (LOAD_S, STORE_S, ATOM_S, STRONG_S, LOAD_S2, STORE_S4, COPY_S)
+            run.access(block, step, {thread: 4 * word + (0 if shared else run.starts[0])})
     return run
 
 
@@ -481,8 +481,8 @@ def test_a_flag_orders_only_what_came_before_it() -> None:
     assert pairs(*steps, (1, LOAD_G, 34, 0)) == []
     assert pairs(*steps, (1, LOAD_G, 34, 1)) == [(33, 34, 2)]
     assert pairs(*steps, (2, LOAD_G, 34, 0)) == [(33, 34, 2)], "who has not read the flag"
-    further = [(1, ATOM_G, 34, 9), (2, ATOM_G, 3, 9), (2, "fence", 3), (2, LOAD_G, 3, 0)]
-    assert pairs(*steps, *further) == [], "handed on"
+    later_steps = [(1, ATOM_G, 34, 9), (2, ATOM_G, 3, 9), (2, "fence", 3), (2, LOAD_G, 3, 0)]
+    assert pairs(*steps, *later_steps) == [], "handed on"
     assert pairs(*steps[:4], (1, ATOM_G, 34, 10), (1, "fence", 34), (1, LOAD_G, 34, 0)) == [(33, 34, 2)]
 
 
@@ -711,7 +711,7 @@ def test_a_copy_is_waited_for() -> None:
     def arrived(event: int, thread: int = 3) -> Any:
         return thread, event
 
-    def of(*steps: Any) -> list[tuple[int, int, int]]:
+    def findings_of(*steps: Any) -> list[tuple[int, int, int]]:
         run = run_steps(unwritten=False)
         for step in steps:
             if len(step) == 2 and step[1] != "barrier":
@@ -729,20 +729,20 @@ def test_a_copy_is_waited_for() -> None:
     by_wait = layout.BY_WAIT
     to_barrier = layout.TO_BARRIER
     by_barrier = layout.BY_BARRIER
-    assert of(ISSUE, READ) == [(hasty, 3, 9)]
-    assert of(ISSUE, (0, LOAD_S, 3, 5)) == [(hasty, 3, 3)], "its own thread, too"
-    assert of(ISSUE, (0, LOAD_S, 9, 6)) == []
-    assert of(ISSUE, (0, "barrier"), READ) == [(hasty, 3, 9)], "a barrier does not wait for it"
-    assert of(ISSUE, arrived(by_wait), (0, LOAD_S, 3, 5)) == []
-    assert of(ISSUE, arrived(by_wait), READ) == [(race, 3, 9)]
-    assert of(ISSUE, arrived(by_wait), (0, "barrier"), READ) == []
-    assert of(ISSUE, (0, COPY_S, 4, 5)) == [(hasty, 3, 4)]
-    assert of(ISSUE, arrived(to_barrier), READ) == [(hasty, 3, 9)]
-    assert of(ISSUE, arrived(to_barrier), (0, "barrier"), arrived(by_barrier), READ) == []
-    assert of(ISSUE, arrived(by_barrier), (0, LOAD_S, 3, 5)) == []
+    assert findings_of(ISSUE, READ) == [(hasty, 3, 9)]
+    assert findings_of(ISSUE, (0, LOAD_S, 3, 5)) == [(hasty, 3, 3)], "its own thread, too"
+    assert findings_of(ISSUE, (0, LOAD_S, 9, 6)) == []
+    assert findings_of(ISSUE, (0, "barrier"), READ) == [(hasty, 3, 9)], "a barrier does not wait for it"
+    assert findings_of(ISSUE, arrived(by_wait), (0, LOAD_S, 3, 5)) == []
+    assert findings_of(ISSUE, arrived(by_wait), READ) == [(race, 3, 9)]
+    assert findings_of(ISSUE, arrived(by_wait), (0, "barrier"), READ) == []
+    assert findings_of(ISSUE, (0, COPY_S, 4, 5)) == [(hasty, 3, 4)]
+    assert findings_of(ISSUE, arrived(to_barrier), READ) == [(hasty, 3, 9)]
+    assert findings_of(ISSUE, arrived(to_barrier), (0, "barrier"), arrived(by_barrier), READ) == []
+    assert findings_of(ISSUE, arrived(by_barrier), (0, LOAD_S, 3, 5)) == []
     two = [ISSUE, (0, COPY_S, 3, 5), arrived(by_wait)]
-    assert of(*two, (0, LOAD_S, 3, 5)) == [(hasty, 3, 3)] * 2, "one is still on its way"
-    assert of(READ, (0, STORE_S, 3, 5)) == [(race, 9, 3)]
+    assert findings_of(*two, (0, LOAD_S, 3, 5)) == [(hasty, 3, 3)] * 2, "one is still on its way"
+    assert findings_of(READ, (0, STORE_S, 3, 5)) == [(race, 9, 3)]
 
 
 def test_copies_of_an_earlier_block_are_forgotten() -> None:
@@ -769,9 +769,15 @@ def test_threads_that_come_to_a_barrier_without_their_warp() -> None:
     run.frames[0][1, 2:32] = layout.EXITED
     come(run, 1, BAR, 0b11)
     come(run, 1, BAR, 0)
-    ((block, here, other),) = run.recorder.barriers
-    assert (block, here.warp, here.mask, here.instruction, other) == (0, 1, 0b1100, run.code[BAR], None)
-    assert here.thread == 34
+    ((block, arrival, other),) = run.recorder.barriers
+    assert (block, arrival.warp, arrival.mask, arrival.instruction, other) == (
+        0,
+        1,
+        0b1100,
+        run.code[BAR],
+        None,
+    )
+    assert arrival.thread == 34
     run.recorder.barriers.clear()
     come(run, 0, BAR_1, 0b11)
     come(run, 0, BAR_LOOSE, 0b11)
@@ -791,9 +797,9 @@ def test_threads_that_wait_at_another_barrier_are_reported_when_it_opens() -> No
         run.checker.barrier(0, np.ones((3, 32), bool), False, 1)
         assert run.recorder.barriers == [], "a named barrier opened, not this one"
         run.barrier(0)
-        ((block, here, other),) = run.recorder.barriers
+        ((block, arrival, other),) = run.recorder.barriers
         assert other is not None
-        assert (block, here.warp, here.instruction) == (0, 1, run.code[BAR_IF])
+        assert (block, arrival.warp, arrival.instruction) == (0, 1, run.code[BAR_IF])
         assert (other.warp, other.instruction, other.mask) == (0, run.code[BAR], FULL)
         run.recorder.barriers.clear()
     for barrier in (BAR_IF, BAR):
@@ -831,8 +837,8 @@ def test_a_barrier_that_opens_in_parts_orders_as_any_other() -> None:
     assert [race[2][1] for race in run.races()] == [3]
 
 
-def test_arrivals_at_a_barrier_order_who_waits_there_behind_them() -> None:
-    def of(*waits: int, number: int = 1, later: tuple[Any, ...] = (0, LOAD_S, 40, 0)) -> int:
+def test_arrivals_order_the_threads_that_wait_later() -> None:
+    def finding_count(*waits: int, number: int = 1, later: tuple[Any, ...] = (0, LOAD_S, 40, 0)) -> int:
         run = run_steps((0, STORE_S, 3, 0))
         run.tell(0, 0, layout.ARRIVE, [min(number, 1)] * 32, 0b1000)
         run.access(0, STORE_S, {3: 4})
@@ -846,13 +852,13 @@ def test_arrivals_at_a_barrier_order_who_waits_there_behind_them() -> None:
         run.access(0, later[1], {later[2]: 4 * later[3]})
         return len(run.findings())
 
-    assert of(40, 41) == 0
-    assert of(41, 42) == 1
-    assert of(40, 41, number=2) == 1
-    assert of(40, 41, later=(0, LOAD_S, 40, 1)) == 1, "what came behind the arrival"
-    assert of(40, 41, number=0) == 0
-    assert of(41, 42, number=0) == 1
-    assert of(40, 41, number=0, later=(0, LOAD_S, 40, 1)) == 1
+    assert finding_count(40, 41) == 0
+    assert finding_count(41, 42) == 1
+    assert finding_count(40, 41, number=2) == 1
+    assert finding_count(40, 41, later=(0, LOAD_S, 40, 1)) == 1, "what came behind the arrival"
+    assert finding_count(40, 41, number=0) == 0
+    assert finding_count(41, 42, number=0) == 1
+    assert finding_count(40, 41, number=0, later=(0, LOAD_S, 40, 1)) == 1
 
 
 def test_shuffles_from_lanes_that_take_no_part() -> None:

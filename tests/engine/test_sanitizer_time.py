@@ -54,7 +54,7 @@ def sanitized(code: str, grid: int, turns: int) -> Any:
     return report
 
 
-def test_blocks_that_keep_ending_make_a_partial_report() -> None:
+def test_a_timeout_while_blocks_end_gives_a_partial_report() -> None:
     report = sanitized(LONG, 4000, 6)
     assert report.clean
     assert not report.complete
@@ -81,7 +81,7 @@ def test_a_single_block_that_a_plain_launch_ends_is_not_endless(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("code", [STUCK_AT_LAST, ONE_STAYS], ids=["after 63 blocks", "after 200 threads"])
-def test_nothing_ends_any_more(code: str) -> None:
+def test_a_launch_in_which_no_block_ends_is_endless(code: str) -> None:
     report = sanitized(code, 64, 1)
     assert report.fault == "LaunchTimeoutError"
     assert report.hazards[0].kind == "endless"
@@ -90,7 +90,7 @@ def test_nothing_ends_any_more(code: str) -> None:
     assert not report.complete
 
 
-def test_a_plain_launch_that_gets_on_is_not_called_endless_either() -> None:
+def test_a_plain_launch_in_which_blocks_end_is_not_endless() -> None:
     x = cp.ones(256, np.float32)
     y = cp.zeros(256 * 65_000, np.float32)
     with pytest.raises(

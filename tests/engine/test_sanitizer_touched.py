@@ -56,13 +56,15 @@ def touched_by(run: Any) -> Work:
 
 
 def bytes_of(regions: tuple[Region, ...]) -> set[tuple[int, int]]:
-    found = set()
+    touched_bytes = set()
     for region in regions:
         firsts = np.array(region.address)
         for count, step in zip(region.shape, region.strides, strict=True):
             firsts = np.add.outer(firsts, np.arange(count) * step)
-        found |= {(region.memory, int(at) + n) for at in firsts.reshape(-1) for n in range(region.item_bytes)}
-    return found
+        touched_bytes |= {
+            (region.memory, int(first) + n) for first in firsts.reshape(-1) for n in range(region.item_bytes)
+        }
+    return touched_bytes
 
 
 def written(places: list[int], kind: str = "int", room: int = 4096) -> tuple[tuple[Region, ...], int]:
@@ -70,10 +72,10 @@ def written(places: list[int], kind: str = "int", room: int = 4096) -> tuple[tup
     cp = gl.cp
     module = cp.RawModule(code=CODE, name_expressions=(f"put<{kind}>",))
     x = cp.zeros(room, cp.uint8)
-    at = cp.asarray(np.array(places, np.int32))
+    indices = cp.asarray(np.array(places, np.int32))
     put = module.get_function(f"put<{kind}>")
     n = len(places)
-    return touched_by(lambda: put((-(-n // 64),), (64,), (x, at, np.int32(n)))).writes, int(x.data.ptr)
+    return touched_by(lambda: put((-(-n // 64),), (64,), (x, indices, np.int32(n)))).writes, int(x.data.ptr)
 
 
 @pytest.mark.parametrize(
@@ -89,15 +91,15 @@ def written(places: list[int], kind: str = "int", room: int = 4096) -> tuple[tup
         ("int", 4, [0, 2, 5, 6], [(0, 4, (), ()), (8, 4, (), ()), (20, 8, (), ())]),
     ],
 )
-def test_what_is_laid_out_alike_is_one_region(
+def test_a_regular_layout_is_one_region(
     kind: str, size: int, places: list[int], layout: list[tuple[int, int, tuple[int, ...], tuple[int, ...]]]
 ) -> None:
     regions, base = written(places, kind)
     assert [(r.address - base, r.item_bytes, r.shape, r.strides) for r in regions] == layout
-    assert bytes_of(regions) == {(0, base + size * at + n) for at in places for n in range(size)}
+    assert bytes_of(regions) == {(0, base + size * index + n) for index in places for n in range(size)}
 
 
-def test_of_very_many_pieces_the_closest_are_joined() -> None:
+def test_the_closest_of_very_many_pieces_are_joined() -> None:
     draw = np.random.default_rng(2)
     places = np.sort(draw.choice(1000, 120, replace=False))
     regions, base = written(places.tolist())
@@ -105,9 +107,9 @@ def test_of_very_many_pieces_the_closest_are_joined() -> None:
     assert len(runs) > 64
     gaps = sorted(later[0] - earlier[-1] - 1 for earlier, later in pairwise(runs))
     assert len(regions) == 64
-    found = bytes_of(regions)
-    assert {(0, base + 4 * int(at)) for at in places} <= found
-    assert len(found) == 4 * (len(places) + sum(gaps[: len(runs) - 64]))
+    touched_bytes = bytes_of(regions)
+    assert {(0, base + 4 * int(index)) for index in places} <= touched_bytes
+    assert len(touched_bytes) == 4 * (len(places) + sum(gaps[: len(runs) - 64]))
 
 
 def test_large_arrays_are_known_by_coarser_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,14 +126,14 @@ def test_reads_writes_and_atomics_of_the_devices_memory_alone() -> None:
     wide = cp.zeros(16, cp.float32)
     kernel = cp.RawKernel(CODE, "uses")
     work = touched_by(lambda: kernel((1,), (32,), (*arrays, wide)))
-    r, w, a, both = (int(array.data.ptr) for array in arrays)
+    r, w, a, updated = (int(array.data.ptr) for array in arrays)
 
-    def ints(base: int, *at: int) -> set[tuple[int, int]]:
-        return {(0, base + 4 * n + byte) for n in at for byte in range(4)}
+    def ints(base: int, *indices: int) -> set[tuple[int, int]]:
+        return {(0, base + 4 * n + byte) for n in indices for byte in range(4)}
 
-    assert bytes_of(work.reads) == ints(r, *range(32)) | ints(both, *range(32))
+    assert bytes_of(work.reads) == ints(r, *range(32)) | ints(updated, *range(32))
     fourth = {(0, int(wide.data.ptr) + 48 + n) for n in range(16)}
-    assert bytes_of(work.writes) == ints(w, *range(0, 64, 2)) | ints(both, *range(32)) | fourth
+    assert bytes_of(work.writes) == ints(w, *range(0, 64, 2)) | ints(updated, *range(32)) | fourth
     assert bytes_of(work.atomics) == ints(a, 5, 9, 10)
     assert {region.array for region in work.atomics} == {"int32 array of shape (64,)"}
 
@@ -140,8 +142,8 @@ def test_page_locked_memory_is_the_hosts() -> None:
     cp = gl.cp
     pinned = cp.cuda.alloc_pinned_memory(64)
     put = cp.RawModule(code=CODE, name_expressions=("put<int>",)).get_function("put<int>")
-    at = cp.asarray(np.array([2], np.int32))
-    work = touched_by(lambda: put((1,), (1,), (np.uintp(pinned.ptr), at, np.int32(1))))
+    indices = cp.asarray(np.array([2], np.int32))
+    work = touched_by(lambda: put((1,), (1,), (np.uintp(pinned.ptr), indices, np.int32(1))))
     assert bytes_of(work.writes) == {(HOST, pinned.ptr + 8 + n) for n in range(4)}
 
 
@@ -149,10 +151,10 @@ def test_all_arrays_of_a_launch_whose_steps_are_traced_count_as_read() -> None:
     cp = gl.cp
     put = cp.RawModule(code=CODE, name_expressions=("put<int>",)).get_function("put<int>")
     x = cp.zeros(16, cp.int32)
-    at = cp.zeros(1, cp.int32)
-    work = touched_by(lambda: gl.warps(put, 1, 32, (x, at, np.int32(1))))
+    indices = cp.zeros(1, cp.int32)
+    work = touched_by(lambda: gl.warps(put, 1, 32, (x, indices, np.int32(1))))
     assert {(region.address, region.end - region.start) for region in work.reads} == {
         (int(x.data.ptr), 64),
-        (int(at.data.ptr), 4),
+        (int(indices.data.ptr), 4),
     }
     assert (work.writes, work.atomics) == ((), ())

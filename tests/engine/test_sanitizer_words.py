@@ -24,12 +24,16 @@ def device() -> Iterator[None]:
         yield
 
 
-def found(body: str, *args: Any, grid: int = 1, block: Any = 256, head: str = "") -> tuple[Hazard, ...]:
+def hazards_of(body: str, *args: Any, grid: int = 1, block: Any = 256, head: str = "") -> tuple[Hazard, ...]:
     """Hazards of a kernel whose body begins in line 2."""
-    spelled = "float* x, float* y, int* n"
-    code = f'{head}extern "C" __global__ void k({spelled}) {{\n{body}\n}}'
-    given = args or (cp.ones(4096, np.float32), cp.zeros(4096, np.float32), cp.arange(4096, dtype=np.int32))
-    return gl.sanitize(cp.RawKernel(code, "k"), grid, block, given).hazards
+    parameters = "float* x, float* y, int* n"
+    code = f'{head}extern "C" __global__ void k({parameters}) {{\n{body}\n}}'
+    arguments = args or (
+        cp.ones(4096, np.float32),
+        cp.zeros(4096, np.float32),
+        cp.arange(4096, dtype=np.int32),
+    )
+    return gl.sanitize(cp.RawKernel(code, "k"), grid, block, arguments).hazards
 
 
 # -- names ------------------------------------------------------------------------------------------------
@@ -38,15 +42,17 @@ def found(body: str, *args: Any, grid: int = 1, block: Any = 256, head: str = ""
 @needs_nvrtc
 def test_places_have_the_names_of_the_source() -> None:
     tile = "__shared__ float s[8][32];\nif (threadIdx.x == 40) s[n[2]][n[1]] = x[0];\n"
-    assert [h.array for h in found(tile + "if (threadIdx.x == 70) y[0] = s[n[2]][n[1]];")] == ["s[2][1]"]
+    assert [h.array for h in hazards_of(tile + "if (threadIdx.x == 70) y[0] = s[n[2]][n[1]];")] == ["s[2][1]"]
     x = cp.ones((4, 8), np.float32)
     y = cp.zeros(512, np.float32)
     n = cp.zeros(1, np.int32)
-    (hazard,) = found("if (threadIdx.x % 32 == 0) x[13] = threadIdx.x;", x, y, n)
+    (hazard,) = hazards_of("if (threadIdx.x % 32 == 0) x[13] = threadIdx.x;", x, y, n)
     assert hazard.array == "x[13] ([1, 5] of shape (4, 8))"
-    (hazard,) = found("if (threadIdx.x % 32 == 0) y[3] = threadIdx.x;", x, y[100:], n)
+    (hazard,) = hazards_of("if (threadIdx.x % 32 == 0) y[3] = threadIdx.x;", x, y[100:], n)
     assert hazard.array == "y[3]", "as the kernel counts, from where its pointer points"
-    (hazard,) = found("if (threadIdx.x % 32 == 0) box[1] = threadIdx.x;", head="__device__ int box[2];\n")
+    (hazard,) = hazards_of(
+        "if (threadIdx.x % 32 == 0) box[1] = threadIdx.x;", head="__device__ int box[2];\n"
+    )
     assert hazard.array == "box[1]"
 
 
@@ -69,7 +75,7 @@ UPDATES = {
 @pytest.mark.parametrize("body", UPDATES, ids=lambda body: body.split(";")[0][:30])
 @pytest.mark.parametrize("grid", [1, 3])
 def test_an_update_without_an_atomic_is_one_finding(body: str, grid: int) -> None:
-    hazards = found(body, grid=grid)
+    hazards = hazards_of(body, grid=grid)
     lost = [hazard for hazard in hazards if hazard.kind == "lost update"]
     assert len(lost) == 1
     assert lost[0].severity == "error"
@@ -94,13 +100,13 @@ y[t] = s[0];"""
     ],
     ids=["own element", "atomic", "tree"],
 )
-def test_updates_that_are_right_are_left_alone(body: str) -> None:
-    assert found(body) == ()
+def test_correct_updates_have_no_findings(body: str) -> None:
+    assert hazards_of(body) == ()
 
 
 @needs_nvrtc
 def test_a_reduction_without_barriers_is_no_lost_update() -> None:
-    kinds = {h.kind for h in found(TREE.replace("__syncthreads();", ""))}
+    kinds = {h.kind for h in hazards_of(TREE.replace("__syncthreads();", ""))}
     assert kinds & {"RAW", "WAR"}
     assert "lost update" not in kinds
 
@@ -108,7 +114,7 @@ def test_a_reduction_without_barriers_is_no_lost_update() -> None:
 @needs_nvrtc
 def test_lanes_warps_and_blocks_at_the_same_lines_are_one_finding() -> None:
     body = "int i = blockIdx.x * 64 + threadIdx.x;\nif (i) y[i] = y[i - 1];"
-    hazards = found(body, grid=4, block=64)
+    hazards = hazards_of(body, grid=4, block=64)
     assert [(h.kind, h.first.block != h.second.block) for h in hazards if h.severity == "error"] == [
         ("RAW", True)
     ]
@@ -138,28 +144,28 @@ SECOND
     ids=["no second barrier", "and where", "no first barrier", "both"],
 )
 def test_the_remedy_says_where_the_barrier_belongs(first: str, second: str, remedy: str) -> None:
-    messages = [h.message for h in found(TILES.replace("FIRST", first).replace("SECOND", second))]
+    messages = [h.message for h in hazards_of(TILES.replace("FIRST", first).replace("SECOND", second))]
     assert any(remedy in message for message in messages) if remedy else not messages
 
 
 @needs_nvrtc
 def test_the_remedy_of_one_line() -> None:
-    for hazard in found("x[threadIdx.x] = x[255 - threadIdx.x];"):
+    for hazard in hazards_of("x[threadIdx.x] = x[255 - threadIdx.x];"):
         assert "Read into a variable, then __syncthreads(), then write" in hazard.message
-    (hazard,) = [h for h in found("x[threadIdx.x % 64] = threadIdx.x;") if h.severity == "error"]
+    (hazard,) = [h for h in hazards_of("x[threadIdx.x % 64] = threadIdx.x;") if h.severity == "error"]
     assert "Let one thread write it" in hazard.message
 
 
 @needs_nvrtc
 def test_a_plain_read_beside_atomics_of_other_blocks_is_a_warning_that_says_when_it_is_right() -> None:
     body = "if (n[0] < 100)\natomicAdd(&n[0], 1);"
-    hazards = found(body, grid=4, block=32)
+    hazards = hazards_of(body, grid=4, block=32)
     assert {(h.kind, h.severity) for h in hazards if "old or the new value" in h.message} <= {
         ("RAW", "warning"),
         ("WAR", "warning"),
     }
     assert any("wrong where the read needs the last one" in h.message for h in hazards)
-    plain = found("if (n[0] < 100)\nn[0] = threadIdx.x;", grid=4, block=32)
+    plain = hazards_of("if (n[0] < 100)\nn[0] = threadIdx.x;", grid=4, block=32)
     assert any(h.severity == "error" for h in plain)
 
 
@@ -205,7 +211,7 @@ def of_a_graph(code: str) -> tuple[Hazard, ...]:
 
 
 @needs_nvrtc
-def test_a_structure_without_locks_has_one_finding_a_sort() -> None:
+def test_a_lock_free_structure_has_one_finding_per_kind() -> None:
     plain, swaps = of_a_graph(UNION_FIND)
     assert (plain.severity, swaps.severity) == ("warning", "info")
     assert "shortening of a path" in plain.message
@@ -214,7 +220,7 @@ def test_a_structure_without_locks_has_one_finding_a_sort() -> None:
 
 
 @needs_nvrtc
-def test_a_look_before_an_atomic_minimum_does_no_harm() -> None:
+def test_a_read_before_an_atomic_minimum_is_harmless() -> None:
     source, checked = of_a_graph(SHORTEST)
     assert (source.severity, checked.severity) == ("warning", "info")
     assert "old or the new value" in source.message
@@ -226,7 +232,7 @@ def test_a_look_before_an_atomic_minimum_does_no_harm() -> None:
 @needs_nvrtc
 def test_data_beside_a_lock_or_a_slot_taken_by_swap_still_race() -> None:
     body = "if (atomicCAS(&n[0], 0, 1) == 0) x[0] = threadIdx.x + 1;\nelse y[threadIdx.x] = x[0];"
-    severities = {(hazard.array, hazard.severity) for hazard in found(body, grid=2, block=64)}
+    severities = {(hazard.array, hazard.severity) for hazard in hazards_of(body, grid=2, block=64)}
     assert ("x[0]", "error") in severities
 
 
@@ -236,51 +242,55 @@ def test_data_beside_a_lock_or_a_slot_taken_by_swap_still_race() -> None:
 @needs_nvrtc
 def test_a_race_with_another_warp_comes_before_one_with_a_lane() -> None:
     body = "__shared__ float s[2]; int t = threadIdx.x; if (t == 0) s[n[0]] = 1;\n__syncthreads();\n"
-    (hazard,) = found(body + "y[t] = s[n[0]];\nif (t == 63) s[n[0]] = 2;", block=64)
+    (hazard,) = hazards_of(body + "y[t] = s[n[0]];\nif (t == 63) s[n[0]] = 2;", block=64)
     assert (hazard.kind, hazard.severity, hazard.first.thread) == ("WAR", "error", (31, 0, 0))
-    (hazard,) = found(body + "if (t >= 32) y[t] = s[n[0]];\nif (t == 63) s[n[0]] = 2;", block=64)
+    (hazard,) = hazards_of(body + "if (t >= 32) y[t] = s[n[0]];\nif (t == 63) s[n[0]] = 2;", block=64)
     assert (hazard.kind, hazard.severity, hazard.first.thread) == ("WAR", "warning", (62, 0, 0))
 
 
 @needs_nvrtc
 @pytest.mark.parametrize(("value", "severity"), [("threadIdx.x", "error"), ("7", "info")])
 def test_lanes_that_write_one_word_are_forgiven_if_they_write_the_same(value: str, severity: str) -> None:
-    (hazard,) = found(f"x[n[3]] = {value};", block=32)
+    (hazard,) = hazards_of(f"x[n[3]] = {value};", block=32)
     assert (hazard.kind, hazard.severity, hazard.array) == ("WAW", severity, "x[3]")
 
 
 @needs_nvrtc
-def test_what_a_kernel_writes_first_it_may_read() -> None:
+def test_memory_that_the_kernel_wrote_may_be_read() -> None:
     x = cp.empty(256, np.float32)
     n = cp.arange(256, dtype=np.int32)
     y = cp.zeros(256, np.float32)
     assert (
-        found("x[threadIdx.x] = 1; __syncthreads();\ny[threadIdx.x] = x[255 - threadIdx.x];", x, y, n) == ()
+        hazards_of("x[threadIdx.x] = 1; __syncthreads();\ny[threadIdx.x] = x[255 - threadIdx.x];", x, y, n)
+        == ()
     )
     fresh = cp.empty(256, np.float32)
     body = "if (threadIdx.x) x[threadIdx.x] = 1; __syncthreads();\ny[threadIdx.x] = x[0];"
-    (hazard,) = found(body, fresh, y, n)
+    (hazard,) = hazards_of(body, fresh, y, n)
     assert (hazard.kind, hazard.array) == ("uninitialised read", "x[0]")
 
 
 # -- what a report says of itself -------------------------------------------------------------------------
 
 
-def report(body: str, *args: Any, grid: int = 1, block: int = 32, **how: Any) -> SanitizerReport:
+def report(body: str, *args: Any, grid: int = 1, block: int = 32, **options: Any) -> SanitizerReport:
     code = f'extern "C" __global__ void k(float* x, float* y, int* n) {{\n{body}\n}}'
-    given = args or (cp.ones(256, np.float32), cp.zeros(256, np.float32), cp.arange(256, dtype=np.int32))
-    made: SanitizerReport = gl.sanitize(cp.RawKernel(code, "k"), grid, block, given, **how).record
-    return made
+    arguments = args or (cp.ones(256, np.float32), cp.zeros(256, np.float32), cp.arange(256, dtype=np.int32))
+    record: SanitizerReport = gl.sanitize(cp.RawKernel(code, "k"), grid, block, arguments, **options).record
+    return record
 
 
 @needs_nvrtc
-def test_of_very_many_pairs_of_lines_the_first_are_listed() -> None:
+def test_only_the_first_pairs_of_lines_are_listed() -> None:
     def lines(count: int) -> str:
-        return "\n".join(f"x[n[{at}]] = threadIdx.x;" for at in range(count))
+        return "\n".join(f"x[n[{n}]] = threadIdx.x;" for n in range(count))
 
-    seen = report(lines(66), tools="race")
-    assert (len(seen.hazards), seen.left_out) == (64, "Only the first 64 pairs of source lines are listed.")
-    assert {hazard.second.line for hazard in seen.hazards} <= set(range(2, 68))
+    record = report(lines(66), tools="race")
+    assert (len(record.hazards), record.left_out) == (
+        64,
+        "Only the first 64 pairs of source lines are listed.",
+    )
+    assert {hazard.second.line for hazard in record.hazards} <= set(range(2, 68))
     fewer = report(lines(64), tools="race")
     assert (len(fewer.hazards), fewer.left_out, fewer.clean) == (64, "", False)
 
@@ -292,9 +302,9 @@ def test_arrays_that_are_too_large_are_not_checked_for_races(monkeypatch: pytest
     monkeypatch.setattr(checker, "_REGION_WORDS", 256)
     assert report(body).left_out == ""
     large = cp.zeros(1000, np.float32)
-    seen = report(body, cp.ones(256, np.float32), large, cp.arange(256, dtype=np.int32))
-    assert [hazard.array for hazard in seen.hazards] == ["x[0]"]
-    assert seen.left_out == "Arrays of more than 1 GiB were not checked for races."
+    record = report(body, cp.ones(256, np.float32), large, cp.arange(256, dtype=np.int32))
+    assert [hazard.array for hazard in record.hazards] == ["x[0]"]
+    assert record.left_out == "Arrays of more than 1 GiB were not checked for races."
 
 
 @needs_nvrtc
@@ -305,20 +315,22 @@ def test_a_report_names_the_tools_the_order_and_the_launch() -> None:
     assert (plain.shared_bytes, plain.fault, plain.blocks_checked) == (64, "", None)
     assert plain.provenance.label == "modelled on virtual A100-SXM4-80GB"
     assert report("x[threadIdx.x] = 1;", block_order="reversed", seed=7).block_order == "reversed"
-    drawn = report("x[threadIdx.x] = 1;", tools=("race",), nan=True, block_order="random", seed=7)
-    assert (drawn.tools, drawn.block_order) == (("race", "nan"), "random, seed 7")
+    random_order = report("x[threadIdx.x] = 1;", tools=("race",), nan=True, block_order="random", seed=7)
+    assert (random_order.tools, random_order.block_order) == (("race", "nan"), "random, seed 7")
 
 
 @needs_nvrtc
-def test_a_fault_stands_first_and_what_else_was_found_behind_it() -> None:
+def test_a_fault_comes_before_other_hazards() -> None:
     body = "y[n[0]] = threadIdx.x;\n__syncthreads();\nx[threadIdx.x + 4096] = 1;"
-    seen = report(body)
-    first, second = seen.hazards
+    record = report(body)
+    first, second = record.hazards
     assert (first.kind, first.severity, first.second.line, first.count) == ("out of bounds", "error", 4, 1)
     assert (second.kind, second.array) == ("WAW", "y[0]")
-    assert seen.fault == "IllegalAddressError"
+    assert record.fault == "IllegalAddressError"
     assert not first.message.startswith("cudaError")
-    assert seen.left_out == "The launch stopped at the fault; what would have come after it was not checked."
+    assert (
+        record.left_out == "The launch stopped at the fault; what would have come after it was not checked."
+    )
     with pytest.raises(KernelFault):
         report(body, tools=("race", "sync"))
     only = report("x[n[0]] = sqrtf(-y[n[0]] - 1 - threadIdx.x);", tools=(), nan=True)

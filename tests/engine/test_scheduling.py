@@ -126,17 +126,17 @@ def test_early_exit_leaves_the_others_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "want"),
+    ("call", "expected"),
     [
         ("__syncthreads_count(t % 3 == 0)", lambda t: t % 3 == 0),
         ("__syncthreads_and(t < 90)", None),
         ("__syncthreads_or(t == 89)", None),
     ],
 )
-def test_barriers_with_a_reduction(call: str, want: object) -> None:
+def test_barriers_with_a_reduction(call: str, expected: object) -> None:
     code = HEAD + f"(int* out) {{ int t = threadIdx.x; int r = {call}; out[t] = r; }}"
     (out,) = run(code, ints(90), block=90)
-    assert (out == (30 if want else 1)).all()
+    assert (out == (30 if expected else 1)).all()
 
 
 def test_named_barriers_with_counts() -> None:
@@ -191,9 +191,9 @@ def test_a_bounded_trace_says_that_it_was_cut() -> None:
 @pytest.fixture
 def stop_button() -> Iterator[Callable[[], None]]:
     """What Jupyter's stop button does; a shell starts its background jobs, maybe these tests, without it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield _thread.interrupt_main
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, handler)
 
 
 ENDLESS = HEAD + "(volatile int* out) { while (out[0] == 0) {} }"
@@ -213,18 +213,18 @@ def test_an_endless_kernel_can_be_interrupted(stop_button: Callable[[], None]) -
 
 
 def test_an_interrupt_while_work_is_handed_out_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    handed: list[Future[bool]] = []
+    futures: list[Future[bool]] = []
     pool = crew._pool()
 
     class Interrupted:
         def submit(self, *work: Any) -> None:
-            handed.append(pool.submit(*work))
+            futures.append(pool.submit(*work))
             raise KeyboardInterrupt
 
     monkeypatch.setattr(crew, "_pool", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(ENDLESS, ints(1), watchdog_s=20)
-    assert handed[0].result(timeout=5) is False
+    assert futures[0].result(timeout=5) is False
     monkeypatch.undo()
     runs_again()
 
@@ -235,12 +235,12 @@ def test_an_interrupt_within_a_callback_of_the_compiler_is_kept(
     """LLVM asks for kept code through a C callback, where Python prints an exception and drops it."""
     keep = ExecutionEngine.set_object_cache
 
-    def interrupted(engine: Any, notify: Any, kept: Callable[[Any], bytes]) -> None:
-        def found(module: Any) -> bytes:
+    def interrupted(engine: Any, notify: Any, load: Callable[[Any], bytes]) -> None:
+        def find(module: Any) -> bytes:
             stop_button()
-            return kept(module)
+            return load(module)
 
-        keep(engine, notify, found)
+        keep(engine, notify, find)
 
     monkeypatch.setattr(ExecutionEngine, "set_object_cache", interrupted)
     with pytest.raises(KeyboardInterrupt):

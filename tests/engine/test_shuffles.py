@@ -40,19 +40,19 @@ def _translated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def asked_of(mode: str, delta: int, control: int) -> tuple[list[int], list[int]]:
     """Whose value each lane gets, and whether it is the one that it asked for (PTX ISA, shfl.sync)."""
     sources = []
-    found = []
+    fits_of_lanes = []
     step = delta & 31
     bound = control & 31
     segments = control >> 8 & 31
     for lane in range(32):
         first = lane & segments
         last = first | (bound & ~segments)
-        there = first | (step & ~segments)
-        j = {"up": lane - step, "down": lane + step, "bfly": lane ^ step, "idx": there}[mode]
+        indexed = first | (step & ~segments)
+        j = {"up": lane - step, "down": lane + step, "bfly": lane ^ step, "idx": indexed}[mode]
         fits = j >= last if mode == "up" else j <= last
-        found.append(int(fits))
+        fits_of_lanes.append(int(fits))
         sources.append(j if fits else lane)
-    return sources, found
+    return sources, fits_of_lanes
 
 
 @pytest.mark.usefixtures("_translated")
@@ -83,11 +83,11 @@ def test_lanes_known_before_and_lanes_read_from_memory_are_the_same(delta: int, 
     ptx = "\n".join([HEAD, FIRST, *lines, "ret;", "}"])
     _, out = launch(ptx, "k", [np.array([delta, control], np.uint32), np.zeros((32, 4, 6), np.uint32)])
     for n, mode in enumerate(MODES):
-        sources, found = asked_of(mode, delta, control)
+        sources, result = asked_of(mode, delta, control)
         values = [7 * lane + 100 for lane in sources]
         for k in range(4):
             assert out[:, n, k].tolist() == values, (mode, k)
-        assert out[:, n, 4].tolist() == out[:, n, 5].tolist() == found, mode
+        assert out[:, n, 4].tolist() == out[:, n, 5].tolist() == result, mode
 
 
 @pytest.mark.usefixtures("_translated")

@@ -24,8 +24,8 @@ RECORDED = json.loads(Path(__file__).with_name("tensor_core_sums_h200.json").rea
 
 @pytest.fixture(scope="module")
 def cp() -> Any:
-    with session.on_device("virtual:H100") as made:
-        yield made
+    with session.on_device("virtual:H100") as array_module:
+        yield array_module
 
 
 def digest(bits: Any) -> str:
@@ -36,11 +36,11 @@ def digest(bits: Any) -> str:
 def test_every_class_of_inputs_gives_an_h200s_bits(cp: Any, kind: str) -> None:
     kernel = cp.RawKernel(source(kind), "go")
     known = RECORDED["kinds"][kind]["classes"]
-    found = {
+    result = {
         cls: digest(on_gpu(cp, kernel, kind, *inputs(kind, cls, RECORDED["seed"], RECORDED["tiles"])))
         for cls in CLASSES
     }
-    assert [cls for cls in CLASSES if found[cls] != known[cls]] == []
+    assert [cls for cls in CLASSES if result[cls] != known[cls]] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,8 +49,11 @@ def test_a_million_random_sums_are_an_h200s(cp: Any, kind: str, cls: str) -> Non
     kernel = cp.RawKernel(source(kind), "go")
     known = RECORDED["kinds"][kind]["million"][cls]
     tiles = RECORDED["million_tiles"]
-    drawn = inputs(kind, cls, RECORDED["million_seed"], tiles * len(known))
-    pieces = [[part[at : at + tiles] for part in drawn] for at in range(0, tiles * len(known), tiles)]
+    inputs_of_seed = inputs(kind, cls, RECORDED["million_seed"], tiles * len(known))
+    pieces = [
+        [part[place : place + tiles] for part in inputs_of_seed]
+        for place in range(0, tiles * len(known), tiles)
+    ]
     assert [digest(on_gpu(cp, kernel, kind, *piece)) for piece in pieces] == known
 
 
@@ -99,11 +102,11 @@ def test_the_rule_in_fractions(cp: Any, kind: str, cls: str) -> None:
     a, b, c = inputs(kind, cls, 7, 1)
     bits = on_gpu(cp, cp.RawKernel(source(kind), "go"), kind, a, b, c)[0]
     half = KINDS[kind][2] == "f16"
-    found = (bits.astype(np.uint16).view(np.float16) if half else bits.view(np.float32)).astype(float)
+    result = (bits.astype(np.uint16).view(np.float16) if half else bits.view(np.float32)).astype(float)
     for row in range(16):
         for column in (0, 5):
-            wanted = by_the_rule(a[0, row], b[0, :, column], int(c[0, row, column]), kind)
-            assert found[row, column] == wanted
+            expected = by_the_rule(a[0, row], b[0, :, column], int(c[0, row, column]), kind)
+            assert result[row, column] == expected
 
 
 def test_the_record_names_its_machine() -> None:

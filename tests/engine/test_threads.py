@@ -78,12 +78,12 @@ print(len(made), right.count(True), wrong, threading.stack_size())
 
 
 @pytest.mark.parametrize(
-    ("how", "timed"),
+    ("launcher", "timed"),
     [("plain", False), ("captured", False), ("plain", True)],
     ids=["plain", "captures", "timeline"],
 )
-def test_first_launches_in_eight_threads(how: str, timed: bool) -> None:
-    program = PROGRAM.replace("HOW", how).replace("TIMED", str(timed))
+def test_first_launches_in_eight_threads(launcher: str, timed: bool) -> None:
+    program = PROGRAM.replace("HOW", launcher).replace("TIMED", str(timed))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False
     )
@@ -124,7 +124,7 @@ def test_the_size_of_stacks_is_set_by_one_at_a_time() -> None:
                 time.sleep(0.0002)
                 assert threading.stack_size() == size_bytes
 
-    before = threading.stack_size()
+    size_bytes_before = threading.stack_size()
     failed: list[BaseException] = []
 
     def run(size_bytes: int) -> None:
@@ -139,4 +139,4 @@ def test_the_size_of_stacks_is_set_by_one_at_a_time() -> None:
     for thread in threads:
         thread.join()
     assert not failed
-    assert threading.stack_size() == before
+    assert threading.stack_size() == size_bytes_before

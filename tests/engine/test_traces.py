@@ -64,7 +64,7 @@ def no_pointers(trace: WarpTrace, count: int) -> npt.NDArray[Any]:
 
 def places_of(trace: WarpTrace, text: str) -> list[int]:
     """Steps whose instruction contains a text."""
-    return [n for n, at in enumerate(trace.text_index.tolist()) if text in trace.instruction[at]]
+    return [n for n, index in enumerate(trace.text_index.tolist()) if text in trace.instruction[index]]
 
 
 def barriers(trace: BlockTrace) -> list[int]:
@@ -76,11 +76,11 @@ def barriers(trace: BlockTrace) -> list[int]:
 def test_shared_memory_at_each_barrier_of_a_scan_is_numpys() -> None:
     n = 128
     x = np.random.default_rng(5).random(n, np.float32)
-    result, (after,) = traced(SCAN, [x], (n,), block=n, shared_bytes=8 * n)
+    result, (contents,) = traced(SCAN, [x], (n,), block=n, shared_bytes=8 * n)
     trace = block_of(result)
     assert [w.warp_index for w in trace.warps] == [0, 1, 2, 3]
     buffers = np.full((2, n), np.nan, np.float32)
-    buffers[0], known, which = x, {0}, 0
+    buffers[0], known, current = x, {0}, 0
     stages = barriers(trace)
     assert len(stages) == 8
     for stage, place in enumerate(stages):
@@ -92,11 +92,11 @@ def test_shared_memory_at_each_barrier_of_a_scan_is_numpys() -> None:
             if buffer in known:
                 np.testing.assert_array_equal(got[buffer], buffers[buffer])
         gap = 1 << stage
-        shifted = np.where(np.arange(n) >= gap, np.roll(buffers[which], gap), np.float32(0))
-        buffers[1 - which] = buffers[which] + shifted
-        which = 1 - which
-        known.add(which)
-    np.testing.assert_array_equal(after, np.asarray(buffers[1 - which]))
+        shifted = np.where(np.arange(n) >= gap, np.roll(buffers[current], gap), np.float32(0))
+        buffers[1 - current] = buffers[current] + shifted
+        current = 1 - current
+        known.add(current)
+    np.testing.assert_array_equal(contents, np.asarray(buffers[1 - current]))
     final, _ = shared_at(trace.shared, trace.steps)
     np.testing.assert_array_equal(final, trace.shared.final)
 
@@ -113,7 +113,7 @@ def test_registers_of_a_loop_are_numpys_at_every_turn() -> None:
 }"""
     )
     x = np.arange(32, dtype=np.uint32) * 7919
-    result, (after,) = traced(code, [x], (9,))
+    result, (contents,) = traced(code, [x], (9,))
     trace = result.trace
     assert trace is not None
     steps = places_of(trace, "1013904223")
@@ -126,9 +126,9 @@ def test_registers_of_a_loop_are_numpys_at_every_turn() -> None:
         np.testing.assert_array_equal(register.value.astype(np.uint32), h)
         assert register.written.all()
         assert register.last_step == step
-        before = registers_at(trace, step - 1).get(name)
-        assert before is None or not np.array_equal(before.value, register.value)
-    np.testing.assert_array_equal(after, h)
+        previous = registers_at(trace, step - 1).get(name)
+        assert previous is None or not np.array_equal(previous.value, register.value)
+    np.testing.assert_array_equal(contents, h)
 
 
 def test_lanes_keep_their_values_where_others_run() -> None:
@@ -143,7 +143,7 @@ def test_lanes_keep_their_values_where_others_run() -> None:
 }"""
     )
     x = np.arange(96, dtype=np.int32)
-    result, (after,) = traced(code, [x])
+    result, (contents,) = traced(code, [x])
     trace = result.trace
     assert trace is not None
     assert trace.value is not None
@@ -161,13 +161,13 @@ def test_lanes_keep_their_values_where_others_run() -> None:
             np.testing.assert_array_equal(register.value, value)
             np.testing.assert_array_equal(register.written, written)
     odd = np.arange(32) % 2 == 1
-    np.testing.assert_array_equal(after[:32], np.where(odd, x[:32] * 3, x[:32] + 1000))
+    np.testing.assert_array_equal(contents[:32], np.where(odd, x[:32] * 3, x[:32] + 1000))
 
 
 def test_a_store_tells_what_it_stores_and_a_vector_load_all_it_loads() -> None:
     code = HEAD + "(float4* a, float4* b) { float4 v = a[threadIdx.x]; v.x += v.w; b[threadIdx.x] = v; }"
     a = np.random.default_rng(0).random((32, 4), np.float32)
-    result, (_, after) = traced(code, [a, np.zeros_like(a)])
+    result, (_, contents) = traced(code, [a, np.zeros_like(a)])
     trace = result.trace
     assert trace is not None
     detail = trace.detail
@@ -176,7 +176,7 @@ def test_a_store_tells_what_it_stores_and_a_vector_load_all_it_loads() -> None:
     rows = np.flatnonzero(detail.stored_step == store)
     assert detail.stored_part[rows].tolist() == [0, 1, 2, 3]
     stored = detail.stored_value[rows].astype(np.uint32).view(np.float32)
-    np.testing.assert_array_equal(stored.T, after.reshape(32, 4))
+    np.testing.assert_array_equal(stored.T, contents.reshape(32, 4))
     assert detail.stored_type[int(trace.text_index[store])] == "f32"
     assert trace.value is not None
     loaded = [trace.value[load], *detail.extra_value[detail.extra_step == load]]
@@ -206,12 +206,12 @@ def test_shared_atomics_and_narrow_stores_are_played_right() -> None:
 }"""
     )
     x = np.random.default_rng(2).integers(0, 99, 64).astype(np.int32)
-    result, (after,) = traced(code, [x], block=64)
+    result, (contents,) = traced(code, [x], block=64)
     trace = block_of(result)
     bins = np.full(8, 100)
     np.add.at(bins, x & 7, x)
     t = np.arange(64)
-    np.testing.assert_array_equal(after, bins[t & 7] + (63 - t) + (0.5 * (t & 31)).astype(int))
+    np.testing.assert_array_equal(contents, bins[t & 7] + (63 - t) + (0.5 * (t & 31)).astype(int))
     memory, written = shared_at(trace.shared, trace.steps)
     assert written.sum() == 32 + 64 + 256
     np.testing.assert_array_equal(memory[written], trace.shared.final[written])  # type: ignore[index]
@@ -231,19 +231,19 @@ def test_one_warps_trace_knows_what_others_store_to_shared_memory() -> None:
     alone, _ = traced(
         SCAN, [x], (n,), block=n, shared_bytes=8 * n, request=TraceRequest(warp_index=2, max_steps=4000)
     )
-    one = alone.trace
+    warp_trace = alone.trace
     same = block_of(whole).warps[2]
     assert alone.block_trace is None
-    assert one is not None
-    assert one.detail is not None
+    assert warp_trace is not None
+    assert warp_trace.detail is not None
     assert same.detail is not None
-    np.testing.assert_array_equal(no_pointers(one, len(one)), no_pointers(same, len(same)))
+    np.testing.assert_array_equal(no_pointers(warp_trace, len(warp_trace)), no_pointers(same, len(same)))
     for column in ("pc", "active_mask", "executed_mask", "sectors", "wavefronts"):
-        np.testing.assert_array_equal(getattr(one, column), getattr(same, column))
-    for step in places_of(one, "bar.sync"):
-        mine = shared_at(one.detail.shared, int(one.detail.sequence[step]))
-        theirs = shared_at(same.detail.shared, int(same.detail.sequence[step]))
-        np.testing.assert_array_equal(mine, theirs)
+        np.testing.assert_array_equal(getattr(warp_trace, column), getattr(same, column))
+    for step in places_of(warp_trace, "bar.sync"):
+        own_memory = shared_at(warp_trace.detail.shared, int(warp_trace.detail.sequence[step]))
+        block_memory = shared_at(same.detail.shared, int(same.detail.sequence[step]))
+        np.testing.assert_array_equal(own_memory, block_memory)
 
 
 def test_functions_have_registers_of_their_own() -> None:
@@ -256,12 +256,12 @@ extern "C" __global__ void k(int* x)
 }
 """
     x = np.arange(32, dtype=np.int32)
-    result, (after,) = traced(code, [x])
+    result, (contents,) = traced(code, [x])
     trace = result.trace
     assert trace is not None
     assert trace.detail is not None
     fib = [0, 1, 1, 2, 3, 5, 8, 13]
-    np.testing.assert_array_equal(after, np.array([fib[n & 7] for n in range(32)]) + 3 * x)
+    np.testing.assert_array_equal(contents, np.array([fib[n & 7] for n in range(32)]) + 3 * x)
     assert trace.detail.depth.max() == 7
     last = len(trace) - 1
     assert trace.detail.depth[last] == 0
@@ -270,16 +270,16 @@ extern "C" __global__ void k(int* x)
     deep = int(np.argmax(trace.detail.depth))
     state = registers_at(trace, deep)
     assert all(register.last_step <= deep for register in state.values())
-    before = registers_at(trace, int(np.flatnonzero(trace.detail.depth == 0)[0]))
-    assert set(before) != set(state) or state == {}
+    kernel_state = registers_at(trace, int(np.flatnonzero(trace.detail.depth == 0)[0]))
+    assert set(kernel_state) != set(state) or state == {}
 
 
 def test_a_barriers_count_reaches_its_register() -> None:
     code = HEAD + "(int* x) { x[threadIdx.x] = __syncthreads_count(x[threadIdx.x] > 4) + 7; }"
     x = np.random.default_rng(1).integers(0, 10, 96).astype(np.int32)
-    result, (after,) = traced(code, [x], block=96)
+    result, (contents,) = traced(code, [x], block=96)
     count = int((x > 4).sum())
-    assert set(after.tolist()) == {count + 7}
+    assert set(contents.tolist()) == {count + 7}
     for warp in block_of(result).warps:
         (step,) = places_of(warp, "bar.red.popc") or places_of(warp, "barrier.red")
         name = warp.value_register[int(warp.text_index[step])]
@@ -316,14 +316,14 @@ def test_loops_hold_their_iterations() -> None:
 def test_a_cut_trace_holds_whole_steps_only(steps: int) -> None:
     n = 128
     x = np.random.default_rng(5).random(n, np.float32)
-    result, (after,) = traced(
+    result, (contents,) = traced(
         SCAN, [x], (n,), block=n, shared_bytes=8 * n, request=TraceRequest(max_steps=steps, whole_block=True)
     )
     full, (whole,) = traced(SCAN, [x], (n,), block=n, shared_bytes=8 * n)
     trace = block_of(result)
     assert trace.truncated
     assert sum(len(w) for w in trace.warps) == trace.steps == steps
-    np.testing.assert_array_equal(after, whole)
+    np.testing.assert_array_equal(contents, whole)
     for cut, uncut in zip(trace.warps, block_of(full).warps, strict=True):
         np.testing.assert_array_equal(no_pointers(cut, len(cut)), no_pointers(uncut, len(cut)))
         np.testing.assert_array_equal(cut.executed_mask, uncut.executed_mask[: len(cut)])
@@ -346,8 +346,8 @@ extern "C" __global__ void k(int* x)
     x = np.zeros(160, np.int32)
     x[:32] = np.arange(32)
     request = TraceRequest((1, 0, 0), whole_block=True)
-    result, (after,) = traced(code, [x], request=request, grid=4, cooperative=True)
-    np.testing.assert_array_equal(after[32:].reshape(4, 32), np.tile(5 * np.arange(32) + 1, (4, 1)))
+    result, (contents,) = traced(code, [x], request=request, grid=4, cooperative=True)
+    np.testing.assert_array_equal(contents[32:].reshape(4, 32), np.tile(5 * np.arange(32) + 1, (4, 1)))
     trace = result.trace
     assert trace is not None
     assert trace.block_index == (1, 0, 0)

@@ -69,14 +69,14 @@ def on_a_virtual_gpu() -> Iterator[None]:
     session.use_device("auto")
 
 
-def observed(name: str, threads: int, *args: Any, what: Any = None) -> Any:
+def observed(name: str, threads: int, *args: Any, observation: Any = None) -> Any:
     launch = Launch.of(cp.RawKernel(CODE, name), 1, threads, args)
-    return session.backend().observe(launch, what or Warp())
+    return session.backend().observe(launch, observation or Warp())
 
 
 def of(trace: WarpTrace, name: str) -> Variable:
-    (found,) = [each for each in trace.variables if each.name == name]
-    return found
+    (match,) = [variable for variable in trace.variables if variable.name == name]
+    return match
 
 
 def history(trace: WarpTrace, name: str) -> list[np.ndarray]:
@@ -110,10 +110,10 @@ def test_variables_hold_what_the_source_computes() -> None:
     assert of(trace, "k").first_line == 6
     assert of(trace, "k").last_line == 7
     assert of(trace, "v").last_line == 15
-    assert [each.name for each in trace.variables if each.written_by][-3:] == ["x", "y", "n"]
+    assert [variable.name for variable in trace.variables if variable.written_by][-3:] == ["x", "y", "n"]
 
 
-def test_what_the_compiler_keeps_nowhere_is_not_known() -> None:
+def test_variables_without_a_register_are_unknown() -> None:
     x = cp.arange(32, dtype=np.float32)
     y = cp.zeros(32, dtype=np.float32)
     trace = observed("unrolled", 32, x, y, np.int32(9))
@@ -123,10 +123,10 @@ def test_what_the_compiler_keeps_nowhere_is_not_known() -> None:
     for gap in (16, 8, 4, 2, 1):
         part = part + np.where(np.arange(32) + gap < 32, np.roll(part, -gap), part)
     assert [values[-1] for values in history(trace, "part")] == part.tolist()
-    assert "n" not in [each.name for each in trace.variables]  # a parameter that is nowhere used
+    assert "n" not in [variable.name for variable in trace.variables]  # a parameter that is nowhere used
 
 
-def test_the_kernel_runs_once_as_far_as_anyone_can_tell(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_kernel_has_the_effects_of_one_launch(capfd: pytest.CaptureFixture[str]) -> None:
     """Counters, memory behind pointers in memory, and what is printed: as after one launch."""
     row = cp.zeros(32, dtype=np.int32)
     count = cp.zeros(1, dtype=np.int32)
@@ -140,7 +140,7 @@ def test_the_kernel_runs_once_as_far_as_anyone_can_tell(capfd: pytest.CaptureFix
 
 def test_variables_of_a_block_are_proven_for_all_of_its_warps() -> None:
     x = cp.arange(64, dtype=np.int32)
-    block = observed("apart", 64, x, np.int32(0), what=Block())
+    block = observed("apart", 64, x, np.int32(0), observation=Block())
     assert isinstance(block, BlockTrace)
     for number, warp in enumerate(block.warps):
         sides = [0] * 32 if number == 0 else [5 + 32 + lane for lane in range(32)]

@@ -130,8 +130,10 @@ def on_a_virtual_gpu() -> Iterator[None]:
     session.use_device("auto")
 
 
-def observed(kernel: Any, grid: int, threads: int, args: tuple[Any, ...], what: Any, shared: int = 0) -> Any:
-    return session.backend().observe(Launch.of(kernel, grid, threads, args, shared_mem=shared), what)
+def observed(
+    kernel: Any, grid: int, threads: int, args: tuple[Any, ...], observation: Any, shared: int = 0
+) -> Any:
+    return session.backend().observe(Launch.of(kernel, grid, threads, args, shared_mem=shared), observation)
 
 
 def numbers(watched: Watched, step: int) -> np.ndarray:
@@ -146,15 +148,15 @@ def numbers(watched: Watched, step: int) -> np.ndarray:
 
 def read_of(trace: WarpTrace, name: str, step: int) -> np.ndarray:
     """A scalar variable after a step, by going through the trace."""
-    (variable,) = [each for each in trace.variables if each.name == name]
+    (variable,) = [item for item in trace.variables if item.name == name]
     assert trace.value is not None
-    found = np.full(32, np.nan)
-    for at in range(step + 1):
-        if trace.text_index[at] in variable.written_by:
-            ran = lanes_of(trace.executed_mask[at : at + 1])[0]
+    values = np.full(32, np.nan)
+    for index in range(step + 1):
+        if trace.text_index[index] in variable.written_by:
+            lanes = lanes_of(trace.executed_mask[index : index + 1])[0]
             kind = {"s": np.int32, "u": np.uint32, "f": np.float32}[variable.kind[0]]
-            found[ran] = trace.value[at].astype(np.uint32).view(kind)[ran]
-    return found
+            values[lanes] = trace.value[index].astype(np.uint32).view(kind)[lanes]
+    return values
 
 
 def test_expressions_compute_as_the_kernel_does() -> None:
@@ -168,9 +170,9 @@ def test_expressions_compute_as_the_kernel_does() -> None:
     kernel = cp.RawKernel(COMPUTES, "computes", options=("-G", "--fmad=false"))
     args = (cp.asarray(x), cp.asarray(p), out, whole)
     trace = observed(kernel, 1, 32, args, Warp(watch=ARITHMETIC))
-    for text, watched, told, kinds in zip(ARITHMETIC, trace.watched, out.get(), whole.get(), strict=True):
+    for text, watched, computed, kinds in zip(ARITHMETIC, trace.watched, out.get(), whole.get(), strict=True):
         with np.errstate(divide="ignore"):
-            np.testing.assert_array_equal(numbers(watched, len(trace) - 1), told, err_msg=text)
+            np.testing.assert_array_equal(numbers(watched, len(trace) - 1), computed, err_msg=text)
         bits = 1 if watched.kind == "pred" else int(watched.kind[1:]) // 8
         assert kinds[0] // 2 == bits, text
         assert kinds[0] % 2 == (watched.kind[0] != "u"), text
@@ -179,11 +181,11 @@ def test_expressions_compute_as_the_kernel_does() -> None:
 @pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimised", "for debugging"])
 def test_arrays_structs_and_pointers_are_followed(options: tuple[str, ...]) -> None:
     point = np.dtype([("x", "f4"), ("tag", "i2", 2), ("next", "u8")])
-    held = np.zeros(33, point)
-    held["x"], held["tag"] = np.arange(33) * 0.25, np.arange(66).reshape(33, 2) - 8
-    p = cp.zeros(held.nbytes, dtype=np.uint8)
-    held["next"] = p.data.ptr + (np.arange(33) + 1) % 33 * held.itemsize
-    p.set(held.view(np.uint8))
+    points = np.zeros(33, point)
+    points["x"], points["tag"] = np.arange(33) * 0.25, np.arange(66).reshape(33, 2) - 8
+    p = cp.zeros(points.nbytes, dtype=np.uint8)
+    points["next"] = p.data.ptr + (np.arange(33) + 1) % 33 * points.itemsize
+    p.set(points.view(np.uint8))
     row = cp.asarray(np.arange(32, dtype=np.float32) * 3)
     rows = cp.asarray(np.array([0, row.data.ptr], np.uint64))
     setup = np.zeros(1, np.dtype([("n", "i4"), ("scale", "f4")]))[0]
@@ -191,12 +193,12 @@ def test_arrays_structs_and_pointers_are_followed(options: tuple[str, ...]) -> N
     y = cp.full(32, -1, dtype=np.float32)
     expected = {
         "s.scale * s.n": np.full(32, 250.0),
-        "p[i].next->x": held["x"][held["x"].size - 33 + 1 :][:32],
-        "p[i + 1].tag[0]": held["tag"][1:, 0],
-        "(p + 2)->x": np.full(32, held["x"][2]),
+        "p[i].next->x": points["x"][points["x"].size - 33 + 1 :][:32],
+        "p[i + 1].tag[0]": points["tag"][1:, 0],
+        "(p + 2)->x": np.full(32, points["x"][2]),
         "rows[1][i]": row.get(),
         "weights[i % 3]": np.array([0.5, 2, 8])[np.arange(32) % 3],
-        "tile[i / 8][i % 8]": held["x"][:32] * 2.5,
+        "tile[i / 8][i % 8]": points["x"][:32] * 2.5,
         "flags[31 - i]": np.arange(62, -1, -2),
         "wide[i]": np.arange(32) * 0.5,
         "more[1]": np.full(32, 7),
@@ -209,8 +211,8 @@ def test_arrays_structs_and_pointers_are_followed(options: tuple[str, ...]) -> N
     args = (p, rows, setup, y, np.int32(20))
     trace = observed(kernel, 1, 32, args, Warp(watch=tuple(expected)), shared=256)
     expected["y[i]"] = y.get()
-    for (text, wanted), watched in zip(expected.items(), trace.watched, strict=True):
-        np.testing.assert_array_equal(numbers(watched, len(trace) - 1), wanted, err_msg=text)
+    for (text, values), watched in zip(expected.items(), trace.watched, strict=True):
+        np.testing.assert_array_equal(numbers(watched, len(trace) - 1), values, err_msg=text)
     # Before anything was written to shared memory nothing is known of it.
     tile = trace.watched[list(expected).index("tile[i / 8][i % 8]")]
     assert np.isnan(numbers(tile, 3)).all()
@@ -230,10 +232,10 @@ def test_shared_memory_is_what_all_warps_left_there() -> None:
         if (t == 0) x[0] = part[0];
     }"""
     x = cp.asarray(np.random.default_rng(1).integers(-99, 99, 64).astype(np.int32))
-    what = Block(
+    observation = Block(
         watch=("part[threadIdx.x]", "part[63]"), stop=("write part[40]", "write part[threadIdx.x ^ 1]")
     )
-    block = observed(cp.RawKernel(code, "folds"), 1, 64, (x,), what)
+    block = observed(cp.RawKernel(code, "folds"), 1, 64, (x,), observation)
     assert isinstance(block, BlockTrace)
     for warp in block.warps:
         assert warp.detail is not None
@@ -241,9 +243,9 @@ def test_shared_memory_is_what_all_warps_left_there() -> None:
             memory, written = shared_at(block.shared, int(warp.detail.sequence[step]))
             words = memory.view(np.int32)
             known = written.reshape(-1, 4).all(axis=1)
-            mine = slice(32 * warp.warp_index, 32 * warp.warp_index + 32)
-            wanted = np.where(known[mine], words[mine], np.nan)
-            np.testing.assert_array_equal(numbers(warp.watched[0], step), wanted)
+            own_words = slice(32 * warp.warp_index, 32 * warp.warp_index + 32)
+            expected = np.where(known[own_words], words[own_words], np.nan)
+            np.testing.assert_array_equal(numbers(warp.watched[0], step), expected)
             np.testing.assert_array_equal(
                 numbers(warp.watched[1], step), np.full(32, words[63] if known[63] else np.nan)
             )
@@ -254,18 +256,20 @@ def test_shared_memory_is_what_all_warps_left_there() -> None:
     assert first.stops[1].step.size == second.stops[1].step.size == 0
 
 
-def filled(what: Any, grid: int = 3) -> tuple[WarpTrace, np.ndarray]:
+def filled(observation: Any, grid: int = 3) -> tuple[WarpTrace, np.ndarray]:
     w = cp.arange(8, dtype=np.int32)
     x = cp.arange(96, dtype=np.int32)
     hits = cp.zeros(1, dtype=np.int32)
-    return observed(cp.RawKernel(FILLED, "filled"), grid, 32, (w, x, hits, np.int32(40)), what), x.get()
+    return observed(
+        cp.RawKernel(FILLED, "filled"), grid, 32, (w, x, hits, np.int32(40)), observation
+    ), x.get()
 
 
 def test_stops_are_those_that_a_look_at_every_step_finds() -> None:
     conditions = ("any(sum > 3)", "all(k < 7)", "any(i > n)", "all(sum < 100)", "any(sum == 2 * k)")
     stops = (*conditions, "all(i > n)", "line 9", "write x[37]", "write sum", "write hits[0]", "write x[i]")
     trace, _ = filled(Warp((1, 0, 0), stop=stops))
-    found = {stop.text: stop for stop in trace.stops}
+    stops_by_text = {stop.text: stop for stop in trace.stops}
     n = np.full(32, 40)
     truths: dict[str, list[bool]] = {text: [] for text in conditions}
     for step in range(len(trace)):
@@ -278,9 +282,9 @@ def test_stops_are_those_that_a_look_at_every_step_finds() -> None:
             truths["any(sum == 2 * k)"].append(bool((sums == 2 * k).any()))
     for text, truth in truths.items():
         edges = [step for step in range(len(truth)) if truth[step] and not (step and truth[step - 1])]
-        assert found[text].step.tolist() == edges, text
+        assert stops_by_text[text].step.tolist() == edges, text
         assert edges, text
-    assert found["all(i > n)"].step.size == 0
+    assert stops_by_text["all(i > n)"].step.size == 0
     assert trace.address is not None
     assert trace.access_is_store is not None
     written: dict[str, list[int]] = {"write x[37]": [], "write hits[0]": [], "write x[i]": []}
@@ -295,62 +299,62 @@ def test_stops_are_those_that_a_look_at_every_step_finds() -> None:
             "atom" in trace.instruction[trace.text_index[step]]
             or "red" in trace.instruction[trace.text_index[step]]
         )
-        for text, wanted in (
+        for text, expected in (
             ("write x[37]", stored == base + 4 * 37),
             ("write x[i]", stored == base + 4 * (32 + np.arange(32))),
         ):
-            if wanted.any():
+            if expected.any():
                 written[text].append(step)
-                lanes[text].append(int((wanted << np.arange(32)).sum()))
+                lanes[text].append(int((expected << np.arange(32)).sum()))
         if atomic:
             written["write hits[0]"].append(step)
     for text, steps in written.items():
-        assert found[text].step.tolist() == steps, text
+        assert stops_by_text[text].step.tolist() == steps, text
         assert steps, text
-    assert found["write x[37]"].lanes.tolist() == lanes["write x[37]"] == [32, 32]
-    assert found["write x[i]"].lanes.tolist() == lanes["write x[i]"]
-    assert {trace.line[step] for step in found["line 9"].step} <= {0, 9}
-    assert found["line 9"].step.size == 7  # the loop's turns
-    (variable,) = [each for each in trace.variables if each.name == "sum"]
+    assert stops_by_text["write x[37]"].lanes.tolist() == lanes["write x[37]"] == [32, 32]
+    assert stops_by_text["write x[i]"].lanes.tolist() == lanes["write x[i]"]
+    assert {trace.line[step] for step in stops_by_text["line 9"].step} <= {0, 9}
+    assert stops_by_text["line 9"].step.size == 7  # the loop's turns
+    (variable,) = [item for item in trace.variables if item.name == "sum"]
     writes = np.flatnonzero(np.isin(trace.text_index, variable.written_by))
-    assert found["write sum"].step.tolist() == writes.tolist()
+    assert stops_by_text["write sum"].step.tolist() == writes.tolist()
 
 
-def test_what_other_blocks_change_is_known_at_own_accesses_only() -> None:
-    trace, after = filled(Warp((1, 0, 0), watch=("hits[0]", "x[i]", "x[0]")))
-    hits, own, first = trace.watched
-    at = np.flatnonzero([("atom" in text or "red" in text) for text in trace.instruction])
-    steps = np.flatnonzero(np.isin(trace.text_index, at))
+def test_values_of_other_blocks_are_known_at_own_accesses_only() -> None:
+    trace, contents = filled(Warp((1, 0, 0), watch=("hits[0]", "x[i]", "x[0]")))
+    hits, own_element, first = trace.watched
+    atomics = np.flatnonzero([("atom" in text or "red" in text) for text in trace.instruction])
+    steps = np.flatnonzero(np.isin(trace.text_index, atomics))
     assert steps[-1] > steps[0] + 1
     assert np.isnan(numbers(hits, int(steps[0]) + 1)).all()
     assert np.isnan(numbers(hits, int(steps[0]) - 1)).all()
     assert not np.isnan(numbers(hits, int(steps[0]))).any()
     assert np.isnan(numbers(hits, int(steps[-1]) + 1)).all()
-    np.testing.assert_array_equal(numbers(own, len(trace) - 1), after[32:64])
-    assert not np.isnan(numbers(own, len(trace) // 2)).any()
+    np.testing.assert_array_equal(numbers(own_element, len(trace) - 1), contents[32:64])
+    assert not np.isnan(numbers(own_element, len(trace) // 2)).any()
     assert not first.known.any()  # x[0] has changed in another block, and this one never looked
 
 
-def test_an_index_outside_of_an_array_is_said_to_be() -> None:
+def test_an_index_outside_of_an_array_is_noted() -> None:
     store = cp.zeros(96 + 32, dtype=np.int32)
     w = cp.arange(8, dtype=np.int32)
     x = store[:96]
     hits = cp.zeros(1, dtype=np.int32)
     kernel = cp.RawKernel(FILLED, "filled")
-    what = Warp(
+    observation = Warp(
         (2, 0, 0), watch=("x[i + 8]", "x[0 - 1]", "hits[1]"), stop=("any(x[i + 8] == 0)", "write x[96]")
     )
-    trace = observed(kernel, 3, 32, (w, x, hits, np.int32(40)), what)
-    over, below, one = trace.watched
+    trace = observed(kernel, 3, 32, (w, x, hits, np.int32(40)), observation)
+    over, below, single = trace.watched
     assert over.note == "outside: the indices of x are 0 to 95"
-    assert one.note == "outside: the indices of hits are 0 to 0"
+    assert single.note == "outside: the indices of hits are 0 to 0"
     assert over.outside[-1] == 0xFF << 24
     assert over.known[-1] == 0x00FFFFFF
     assert below.outside.tolist() == [0xFFFFFFFF]
     assert trace.stops[0].lanes[0] & 0xFF << 24 == 0
 
 
-def test_optimised_out_variables_are_said_to_be() -> None:
+def test_optimised_out_variables_are_noted() -> None:
     code = r"""
     struct Pair { float a, b; };
     extern "C" __global__ void gone(float* y)
@@ -361,16 +365,16 @@ def test_optimised_out_variables_are_said_to_be() -> None:
         y[threadIdx.x] = pair.a + pair.b + box[threadIdx.x & 3] + unused;
     }"""
     y = cp.ones(32, dtype=np.float32)
-    what = Warp(watch=("pair.b", "box[1]", "unused"), stop=("any(pair.a > 0)", "write box[2]"))
-    trace = observed(cp.RawKernel(code, "gone"), 1, 32, (y,), what)
-    assert all(each.note.startswith("optimised out: the compiler keeps `") for each in trace.watched)
-    assert all(not each.step.size and "-G" in each.note for each in (*trace.watched, *trace.stops))
+    observation = Warp(watch=("pair.b", "box[1]", "unused"), stop=("any(pair.a > 0)", "write box[2]"))
+    trace = observed(cp.RawKernel(code, "gone"), 1, 32, (y,), observation)
+    assert all(item.note.startswith("optimised out: the compiler keeps `") for item in trace.watched)
+    assert all(not item.step.size and "-G" in item.note for item in (*trace.watched, *trace.stops))
     # As the message says, a kernel compiled for debugging keeps them.
-    kept = observed(
-        cp.RawKernel(code, "gone", options=("-G",)), 1, 32, (cp.ones(32, dtype=np.float32),), what
+    debug_trace = observed(
+        cp.RawKernel(code, "gone", options=("-G",)), 1, 32, (cp.ones(32, dtype=np.float32),), observation
     )
-    assert [numbers(each, len(kept) - 1)[9] for each in kept.watched] == [1, 2, 3]
-    assert all(each.step.size == 1 and each.lanes[0] == 0xFFFFFFFF for each in kept.stops)
+    assert [numbers(item, len(debug_trace) - 1)[9] for item in debug_trace.watched] == [1, 2, 3]
+    assert all(item.step.size == 1 and item.lanes[0] == 0xFFFFFFFF for item in debug_trace.stops)
 
 
 MISTAKES = {
@@ -404,27 +408,27 @@ STOPS = {
 }
 
 
-@pytest.mark.parametrize(("text", "says"), [*MISTAKES.items()], ids=[*MISTAKES])
-def test_a_mistake_in_a_watch_is_named(text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "words"), [*MISTAKES.items()], ids=[*MISTAKES])
+def test_a_mistake_in_a_watch_is_named(text: str, words: str) -> None:
     with pytest.raises(WatchError) as raised:
         filled(Warp(watch=(text,)))
-    assert says in str(raised.value)
+    assert words in str(raised.value)
 
 
-@pytest.mark.parametrize(("text", "says"), [*STOPS.items()], ids=[*STOPS])
-def test_a_mistake_in_a_stop_is_named(text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "words"), [*STOPS.items()], ids=[*STOPS])
+def test_a_mistake_in_a_stop_is_named(text: str, words: str) -> None:
     with pytest.raises(WatchError) as raised:
         filled(Warp(stop=(text,)))
-    assert says in str(raised.value)
+    assert words in str(raised.value)
 
 
-@pytest.mark.parametrize("wrong", [{"watch": ("im",)}, {"stop": ("any(i)",)}, {"watch": (3,)}])
-def test_after_a_mistake_memory_is_as_it_was(wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize("mistake", [{"watch": ("im",)}, {"stop": ("any(i)",)}, {"watch": (3,)}])
+def test_after_a_mistake_memory_is_as_it_was(mistake: dict[str, Any]) -> None:
     w = cp.arange(8, dtype=np.int32)
     x = cp.arange(96, dtype=np.int32)
     hits = cp.zeros(1, dtype=np.int32)
     with pytest.raises(WatchError):
-        observed(cp.RawKernel(FILLED, "filled"), 3, 32, (w, x, hits, np.int32(40)), Warp(**wrong))
+        observed(cp.RawKernel(FILLED, "filled"), 3, 32, (w, x, hits, np.int32(40)), Warp(**mistake))
     assert x.get().tolist() == [*range(96)]
     assert int(hits[0]) == 0
 
@@ -446,7 +450,7 @@ def test_without_debug_information_parameters_lines_and_indices_remain(
     assert [stop.step.size for stop in trace.stops] == [7, 2]
 
 
-def test_a_trace_that_was_cut_tells_what_it_has() -> None:
+def test_a_truncated_trace_has_its_watches() -> None:
     whole, _ = filled(Warp((1, 0, 0), watch=("i", "x[i]"), stop=("line 9",)))
     cut, _ = filled(Warp((1, 0, 0), max_steps=40, watch=("i", "x[i]"), stop=("line 9",)))
     assert cut.truncated
@@ -460,11 +464,11 @@ def test_watches_are_saved_with_the_record(tmp_path: Any) -> None:
     from virtualgpu.records import io
 
     trace, _ = filled(Warp(watch=("sum", "x[i]"), stop=("line 9",)))
-    again = io.load(io.save(trace, tmp_path / "trace"))
-    for one, two in zip((*trace.watched, *trace.stops), (*again.watched, *again.stops), strict=True):
-        assert type(one) is type(two)
-        assert replace(one, step=0, **_plain(one)) == replace(two, step=0, **_plain(two))
-        assert one.step.tolist() == two.step.tolist()
+    loaded = io.load(io.save(trace, tmp_path / "trace"))
+    for original, copy in zip((*trace.watched, *trace.stops), (*loaded.watched, *loaded.stops), strict=True):
+        assert type(original) is type(copy)
+        assert replace(original, step=0, **_plain(original)) == replace(copy, step=0, **_plain(copy))
+        assert original.step.tolist() == copy.step.tolist()
 
 
 def _plain(record: Any) -> dict[str, Any]:
@@ -496,6 +500,6 @@ def test_a_kernel_that_does_nothing_can_be_watched() -> None:
 @pytest.mark.parametrize(
     "text", ["-" * 3000 + "i", "+".join(["i"] * 300), "(" * 500 + "i" + ")" * 500, "i + 1e"]
 )
-def test_what_no_parser_takes_is_refused(text: str) -> None:
+def test_unparsable_watches_are_refused(text: str) -> None:
     with pytest.raises(WatchError):
         filled(Warp(watch=(text,)))

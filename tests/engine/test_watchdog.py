@@ -65,7 +65,7 @@ def progress(error: LaunchTimeoutError) -> Progress:
 
 
 @pytest.mark.parametrize("body", STORES.values(), ids=STORES)
-def test_what_stores_or_prints_is_not_called_endless(body: str) -> None:
+def test_a_kernel_that_stores_or_prints_is_not_endless(body: str) -> None:
     error = stopped(KERNEL.format(body=body))
     assert error.kind == "too long"
     assert "after 0.5 s of processor time" in str(error)
@@ -74,7 +74,7 @@ def test_what_stores_or_prints_is_not_called_endless(body: str) -> None:
 
 
 @pytest.mark.parametrize("body", NOTHING_NEW.values(), ids=NOTHING_NEW)
-def test_what_stores_nothing_new_is_endless(body: str) -> None:
+def test_a_kernel_that_stores_nothing_new_is_endless(body: str) -> None:
     error = stopped(KERNEL.format(body=body))
     assert error.kind == "endless"
     assert "Nothing new was stored or printed any more" in str(error)
@@ -87,7 +87,7 @@ def test_more_memory_than_is_looked_at_is_no_reason_to_call_it_endless(
     assert stopped(KERNEL.format(body=SILENT)).kind == "too long"
 
 
-def test_patience_with_kernels_of_which_nothing_comes_may_be_less() -> None:
+def test_idle_kernels_have_a_shorter_limit() -> None:
     gl.use_device(watchdog_s=4)
     device = machine.current().current_device
     device.idle_s = 0.4

@@ -70,7 +70,7 @@ def stopped(code: str, grid: int, n: int) -> LaunchTimeoutError:
     return error.value
 
 
-def test_line_block_and_blocks_that_have_ended_are_told(seen: Seen) -> None:
+def test_a_running_launch_reports_line_block_and_progress(seen: Seen) -> None:
     error = stopped(WAITS, 8, 3)
     assert error.progress is not None
     last = seen.places[-1]
@@ -80,7 +80,7 @@ def test_line_block_and_blocks_that_have_ended_are_told(seen: Seen) -> None:
     assert seen.begun == 1
 
 
-def test_the_crew_that_has_most_left_is_told_of(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slowest_thread_is_reported(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virtualgpu.engine.run.crew._PARALLEL_WARPS", 1)
     monkeypatch.setenv("VIRTUALGPU_THREADS", "2")
     stopped(WAITS, 8, 5)
@@ -95,15 +95,13 @@ def test_a_block_of_warps_that_meet_has_a_line(seen: Seen) -> None:
     assert lines <= {0, 1, 2, 3, 4, 5}  # 0: all waited
 
 
-def test_blocks_that_were_set_aside_are_told_of(seen: Seen) -> None:
+def test_suspended_blocks_are_reported(seen: Seen) -> None:
     stopped(TWO_WAIT, 3, 0)
     assert {place.block for place in seen.places} <= {(0, 0, 0), (1, 0, 0), (2, 0, 0)}
     assert {place.line for place in seen.places} == {2}
 
 
-def test_who_looks_on_hears_of_the_end_of_a_fault_and_of_ctrl_c(
-    seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faults_and_interrupts_end_the_observation(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(IllegalAddressError):
         cp.RawKernel('extern "C" __global__ void k(int* x) { x[1 << 30] = 1; }', "k")((1,), (1,), (0,))
     assert (seen.begun, seen.ended) == (1, 1)
@@ -117,10 +115,10 @@ def test_who_looks_on_hears_of_the_end_of_a_fault_and_of_ctrl_c(
     assert (seen.begun, seen.ended) == (2, 2)
 
 
-def test_a_machine_without_gpulab_has_nobody_who_looks_on() -> None:
-    before = machine.current()
+def test_a_machine_without_gpulab_has_no_observer() -> None:
+    machine_before = machine.current()
     try:
         virtualgpu.use_device("A100")
         assert machine.current().onlooker is None
     finally:
-        machine.use(before)
+        machine.use(machine_before)

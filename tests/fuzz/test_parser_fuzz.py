@@ -50,7 +50,7 @@ def check(report: dict[str, Any], count: int) -> None:
 
 
 def test_reading_and_translating_fail_cleanly() -> None:
-    check(work(0, 400), 400)
+    check(work(0, 200), 200)
 
 
 @pytest.mark.slow
