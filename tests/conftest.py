@@ -62,13 +62,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Skip what this machine cannot run, with the reason."""
     for mark, obstacle in OBSTACLES.items():
         marked = [item for item in items if item.get_closest_marker(mark)]
-        why = obstacle() if marked else ""
-        if mark == "gpu" and not why and config.getoption("--without-gpu"):
+        reason = obstacle() if marked else ""
+        if mark == "gpu" and not reason and config.getoption("--without-gpu"):
             # Several processes side by side would disturb each other's measurements.
-            why = "needs the GPU for itself: run `make test-gpu`"
-        if why:
+            reason = "needs the GPU for itself: run `make test-gpu`"
+        if reason:
             for item in marked:
-                item.add_marker(pytest.mark.skip(reason=why))
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_collection_finish() -> None:
@@ -135,6 +135,6 @@ def learners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def learner_folder(learners: Iterator[Path]) -> Iterator[Path]:
     """Keep predictions and progress of the person who runs the tests out of them, whatever they undo."""
     folder = next(learners)
-    with pytest.MonkeyPatch.context() as own:
-        own.setenv("GPULAB_HOME", str(folder))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GPULAB_HOME", str(folder))
         yield folder

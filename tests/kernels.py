@@ -19,12 +19,12 @@ class StartError(RuntimeError):
 
 def until_alive(start: Callable[[], T], attempts: int = ATTEMPTS) -> T:
     """What `start` returns, called again while what it starts is dead before it said anything."""
-    for left in reversed(range(attempts)):
+    for attempts_left in reversed(range(attempts)):
         try:
             return start()
         except RuntimeError as error:
             dead = isinstance(error, StartError) or "Kernel died before replying" in str(error)
-            if not left or not dead:
+            if not attempts_left or not dead:
                 raise
     raise AssertionError("at least one attempt")
 

@@ -56,16 +56,16 @@ def small(png: bytes) -> Image.Image:
     return picture.resize((picture.width // 2, picture.height // 2), Image.Resampling.BOX)
 
 
-def difference(one: Image.Image, other: Image.Image) -> float:
+def difference(actual: Image.Image, other: Image.Image) -> float:
     """The largest difference of the mean colours of a tile in two pictures; infinite for other sizes.
 
     Mean colours hardly change where letters are hinted differently. Each tile may be moved by up to
     `MOVE_PX`, as other widths of letters move what is next to them.
     """
-    if one.size != other.size:
+    if actual.size != other.size:
         return float("inf")
     expected = _tiles(np.asarray(other, np.float64))
-    pixels = np.asarray(one, np.float64)
+    pixels = np.asarray(actual, np.float64)
     moves = itertools.product((-2, 0, 2), range(-MOVE_PX, MOVE_PX + 1, 2))
     moved = [np.abs(_tiles(np.roll(pixels, move, (0, 1))) - expected).max(axis=2) for move in moves]
     return float(np.min(moved, axis=0).max())

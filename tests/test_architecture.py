@@ -10,7 +10,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -211,25 +211,25 @@ ORDER = ("virtualgpu", "gpulab", "gpulab_course")
 def test_packages_keep_their_order(path: Path) -> None:
     package = dotted(path).split(".")[0]
     later = ORDER[ORDER.index(package) + 1 :]
-    wrong = [f"line {line}: {name}" for name, line in imports_of(path) if name.split(".")[0] in later]
-    assert not wrong, f"{package} must not import {', '.join(later)}: {'; '.join(wrong)}"
+    violations = [f"line {line}: {name}" for name, line in imports_of(path) if name.split(".")[0] in later]
+    assert not violations, f"{package} must not import {', '.join(later)}: {'; '.join(violations)}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_id)
 def test_imports_keep_their_direction(path: Path) -> None:
     part = part_of(dotted(path))
     may = allowed(part)
-    wrong = []
+    violations = []
     for name, line in imports_of(path):
         target = part_of(name)
         if target == part:
             continue
         if may is not None:
             if target not in may:
-                wrong.append(f"line {line}: {part} must not import {name}")
+                violations.append(f"line {line}: {part} must not import {name}")
         elif target in SIDES and part not in MAY_TOUCH_A_SIDE:
-            wrong.append(f"line {line}: only the session decides which side serves, not {part} ({name})")
-    assert not wrong, "\n".join(wrong)
+            violations.append(f"line {line}: only the session decides which side serves, not {part} ({name})")
+    assert not violations, "\n".join(violations)
 
 
 def test_the_rules_name_parts_that_exist() -> None:
@@ -241,34 +241,44 @@ def test_the_rules_name_parts_that_exist() -> None:
     assert not named - parts
 
 
+def absolute_imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Modules that statements import by their full names, with the line."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module, node.lineno
+
+
+def all_imports(path: Path) -> Iterator[tuple[str, int]]:
+    """The first part of each module that a file imports by its full name, with the line."""
+    for name, line in absolute_imports(ast.walk(parsed(path.read_text(encoding="utf-8")))):
+        yield name.split(".")[0], line
+
+
 def test_the_virtual_gpu_needs_no_jupyter_and_no_matplotlib() -> None:
-    """It is useful alone: NumPy, llvmlite, NVRTC and what finds them, nothing of a notebook."""
-    mine = {*sys.stdlib_module_names, "virtualgpu", "numpy", "llvmlite", "platformdirs", "cuda", "psutil"}
-    wrong = []
+    """It is useful alone: NumPy, llvmlite, NVRTC and packages that locate them."""
+    needed = {*sys.stdlib_module_names, "virtualgpu", "numpy", "llvmlite", "platformdirs", "cuda", "psutil"}
+    violations = []
     home = ROOT / "virtualgpu"
-    testing = {home / "pytest_plugin.py", *(home / "cp" / "testing").glob("*.py")}  # have pytest's, there
     for path in {*home.rglob("*.py")} - {home / "hatch_build.py"}:
-        for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            known = mine | ({"pytest", "packaging"} if path in testing else set())
-            wrong += [f"{module_id(path)}:{node.lineno}: {n}" for n in names if n.split(".")[0] not in known]
-    assert not wrong, "\n".join(wrong)
+        is_for_pytest = path.name == "pytest_plugin.py" or path.parent == home / "cp" / "testing"
+        packages = needed | ({"pytest", "packaging"} if is_for_pytest else set())
+        violations += [
+            f"{module_id(path)}:{n}: {name}" for name, n in all_imports(path) if name not in packages
+        ]
+    assert not violations, "\n".join(violations)
 
 
 def test_the_packages_import_no_developers_tools_and_no_tests() -> None:
     """Neither is installed. The command line loads a tool by name, where there is a checkout."""
-    wrong = []
-    for path in MODULES:
-        for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            wrong += [
-                f"{module_id(path)}:{node.lineno}: {n}"
-                for n in names
-                if n.split(".")[0] in ("tools", "tests")
-            ]
-    assert not wrong, "\n".join(wrong)
+    violations = [
+        f"{module_id(path)}:{line}: {name}"
+        for path in MODULES
+        for name, line in all_imports(path)
+        if name in ("tools", "tests")
+    ]
+    assert not violations, "\n".join(violations)
 
 
 def test_modules_do_not_import_each_other_in_circles() -> None:
@@ -284,8 +294,8 @@ def test_import_check_sees_relative_lazy_and_dynamic_imports() -> None:
         "from ..session import cp\nfrom gpulab import real\n"
         "def f():\n    import virtualgpu.backend\n    importlib.import_module('virtualgpu.cp.cuda')\n"
     )
-    found = imports_of(ROOT / "gpulab" / "views" / "example.py", text)
-    assert {(part_of(name), line) for name, line in found} == {
+    imports = imports_of(ROOT / "gpulab" / "views" / "example.py", text)
+    assert {(part_of(name), line) for name, line in imports} == {
         ("gpulab.session", 1),
         ("gpulab.real", 2),
         ("virtualgpu.backend", 4),
@@ -295,15 +305,14 @@ def test_import_check_sees_relative_lazy_and_dynamic_imports() -> None:
 
 def test_cupy_is_imported_only_where_a_gpu_is_in_use() -> None:
     """CuPy takes seconds to import and is absent without a GPU, so never at a module's top outside `real`."""
-    wrong = []
-    for path in MODULES:
-        if part_of(dotted(path)) == "gpulab.real":
-            continue
-        for node in parsed(path.read_text(encoding="utf-8")).body:
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            wrong += [f"{module_id(path)}:{node.lineno}" for n in names if re.match(r"cupyx?\b", n)]
-    assert not wrong
+    violations = [
+        f"{module_id(path)}:{line}"
+        for path in MODULES
+        if part_of(dotted(path)) != "gpulab.real"
+        for name, line in absolute_imports(parsed(path.read_text(encoding="utf-8")).body)
+        if re.match(r"cupyx?\b", name)
+    ]
+    assert not violations
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -316,19 +325,19 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 def test_public_functions_document_every_parameter() -> None:
     import gpulab
 
-    wrong = []
+    violations = []
     for name in gpulab.__all__:
         thing = getattr(gpulab, name)
         if not inspect.isfunction(thing) or not thing.__module__.startswith("gpulab"):
             continue
         text = inspect.getdoc(thing) or ""
         if not text:
-            wrong.append(f"gl.{name} has no docstring")
+            violations.append(f"gl.{name} has no docstring")
             continue
         for parameter in inspect.signature(thing).parameters:
             if not re.search(rf"\b{re.escape(parameter)}\b", text):
-                wrong.append(f"gl.{name} does not describe {parameter!r}")
-    assert not wrong, "\n".join(wrong)
+                violations.append(f"gl.{name} does not describe {parameter!r}")
+    assert not violations, "\n".join(violations)
 
 
 def test_no_tracked_file_is_large() -> None:
@@ -341,7 +350,7 @@ def test_no_tracked_file_is_large() -> None:
 
 
 def test_tracked_text_names_no_registry_and_no_path_of_this_machine() -> None:
-    wrong = []
+    violations = []
     for path in tracked_files():
         try:
             text = path.read_text(encoding="utf-8")
@@ -350,8 +359,8 @@ def test_tracked_text_names_no_registry_and_no_path_of_this_machine() -> None:
         for pattern in (REGISTRY_HOSTS, MACHINE_PATHS):
             for match in pattern.finditer(text):
                 line = text.count("\n", 0, match.start()) + 1
-                wrong.append(f"{module_id(path)}:{line}: {match[0]}")
-    assert not wrong, "\n".join(wrong)
+                violations.append(f"{module_id(path)}:{line}: {match[0]}")
+    assert not violations, "\n".join(violations)
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,8 @@ def state(text: str) -> Iterator[tuple[str, int]]:
                 if name in names - local:
                     yield name, n.lineno  # type: ignore[attr-defined]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            made = node.value.func
-            if ast.unparse(made).rpartition(".")[2] in {*UNBOUNDED} - {"lru_cache"}:
+            callee = node.value.func
+            if ast.unparse(callee).rpartition(".")[2] in {*UNBOUNDED} - {"lru_cache"}:
                 yield ast.unparse(node.targets[0]), node.lineno
 
 
@@ -123,14 +123,14 @@ def state_of(path: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_modules_keep_no_state(path: Path) -> None:
-    found = state_of(path)
-    wrong = [f"line {line}: {name}" for name, line in found.items() if name not in ALLOWED]
-    assert not wrong, "state at module level belongs to the session: " + "; ".join(wrong)
+    names = state_of(path)
+    violations = [f"line {line}: {name}" for name, line in names.items() if name not in ALLOWED]
+    assert not violations, "state at module level belongs to the session: " + "; ".join(violations)
 
 
 def test_what_is_allowed_is_there() -> None:
-    found = {name for path in MODULES for name in state_of(path)}
-    gone = sorted(set(ALLOWED) - found)
+    names = {name for path in MODULES for name in state_of(path)}
+    gone = sorted(set(ALLOWED) - names)
     assert not gone
 
 

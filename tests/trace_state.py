@@ -75,38 +75,38 @@ def registers_at(trace: WarpTrace, step: int) -> dict[str, Register]:
     if detail is not None:
         rows = np.flatnonzero(np.isin(detail.extra_step, steps))
         extras = _by_name(detail.extra_register, detail.extra_type, detail.extra_name[rows], types)
-    found = {}
+    registers = {}
     for name, kind in sorted(types.items(), key=lambda item: natural(item[0])):
         first = steps[firsts[name]] if name in firsts else steps[:0]
         extra = rows[extras[name]] if name in extras else rows[:0]
-        when = first
+        steps_of_writes = first
         if detail is not None and extra.size:
-            when = np.concatenate([first, detail.extra_step[extra].astype(np.int64)])
-        order = np.argsort(when, kind="stable")
-        ran = lanes_of(trace.executed_mask[when[order]])
-        last = order[len(order) - 1 - np.argmax(ran[::-1], axis=0)]
+            steps_of_writes = np.concatenate([first, detail.extra_step[extra].astype(np.int64)])
+        order = np.argsort(steps_of_writes, kind="stable")
+        executed = lanes_of(trace.executed_mask[steps_of_writes[order]])
+        last = order[len(order) - 1 - np.argmax(executed[::-1], axis=0)]
         value = np.zeros(WARP_SIZE, np.uint64)
-        for lane, at in enumerate(last.tolist()):
-            if at < first.size:
-                value[lane] = trace.value[first[at], lane]
+        for lane, index in enumerate(last.tolist()):
+            if index < first.size:
+                value[lane] = trace.value[first[index], lane]
             elif detail is not None:
-                value[lane] = detail.extra_value[extra[at - first.size], lane]
-        written: npt.NDArray[np.bool_] = np.asarray(ran.any(axis=0))
+                value[lane] = detail.extra_value[extra[index - first.size], lane]
+        written: npt.NDArray[np.bool_] = np.asarray(executed.any(axis=0))
         value[~written] = 0
-        found[name] = Register(kind, value, written, int(when.max()))
-    return found
+        registers[name] = Register(kind, value, written, int(steps_of_writes.max()))
+    return registers
 
 
 def _by_name(
     names: tuple[str, ...], kinds: tuple[str, ...], used: npt.NDArray[np.int32], types: dict[str, str]
 ) -> dict[str, npt.NDArray[np.int64]]:
     """Where each register is named in a column of indices into `names`; notes its type."""
-    found: dict[str, list[int]] = {}
+    indices_by_name: dict[str, list[int]] = {}
     for index in np.unique(used).tolist():
         if names[index]:
-            found.setdefault(names[index], []).append(index)
+            indices_by_name.setdefault(names[index], []).append(index)
             types.setdefault(names[index], kinds[index])
-    return {name: np.flatnonzero(np.isin(used, indices)) for name, indices in found.items()}
+    return {name: np.flatnonzero(np.isin(used, indices)) for name, indices in indices_by_name.items()}
 
 
 def shared_at(shared: SharedWrites, sequence: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:

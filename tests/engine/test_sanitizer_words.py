@@ -149,14 +149,6 @@ def test_the_remedy_says_where_the_barrier_belongs(first: str, second: str, reme
 
 
 @needs_nvrtc
-def test_the_remedy_of_one_line() -> None:
-    for hazard in hazards_of("x[threadIdx.x] = x[255 - threadIdx.x];"):
-        assert "Read into a variable, then __syncthreads(), then write" in hazard.message
-    (hazard,) = [h for h in hazards_of("x[threadIdx.x % 64] = threadIdx.x;") if h.severity == "error"]
-    assert "Let one thread write it" in hazard.message
-
-
-@needs_nvrtc
 def test_a_plain_read_beside_atomics_of_other_blocks_is_a_warning_that_says_when_it_is_right() -> None:
     body = "if (n[0] < 100)\natomicAdd(&n[0], 1);"
     hazards = hazards_of(body, grid=4, block=32)
@@ -246,13 +238,6 @@ def test_a_race_with_another_warp_comes_before_one_with_a_lane() -> None:
     assert (hazard.kind, hazard.severity, hazard.first.thread) == ("WAR", "error", (31, 0, 0))
     (hazard,) = hazards_of(body + "if (t >= 32) y[t] = s[n[0]];\nif (t == 63) s[n[0]] = 2;", block=64)
     assert (hazard.kind, hazard.severity, hazard.first.thread) == ("WAR", "warning", (62, 0, 0))
-
-
-@needs_nvrtc
-@pytest.mark.parametrize(("value", "severity"), [("threadIdx.x", "error"), ("7", "info")])
-def test_lanes_that_write_one_word_are_forgiven_if_they_write_the_same(value: str, severity: str) -> None:
-    (hazard,) = hazards_of(f"x[n[3]] = {value};", block=32)
-    assert (hazard.kind, hazard.severity, hazard.array) == ("WAW", severity, "x[3]")
 
 
 @needs_nvrtc
