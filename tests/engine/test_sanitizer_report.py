@@ -461,8 +461,20 @@ def test_a_race_names_lines_threads_blocks_and_element() -> None:
     assert hazard.message.startswith(
         "thread (2, 1, 3) of block (0, 1, 1) reads s[0][3] that thread (1, 0, 1) wrote"
     )
-    unknown = Case("st.shared.u32 [%r2], %r1", "8| ld.shared.u32 %r3, [%r4]").race(0, 1).hazard()
-    assert [(place.line, place.source) for place in (unknown.first, unknown.second)] == [(0, ""), (8, "")]
+    ends = Case("st.shared.u32 [%r2], %r1", "7| ld.shared.u32 %r3, [%r4]", "8| ld.shared.u32 %r3, [%r4]")
+    last, past = ends.race(0, 1).race(0, 2).hazards()
+    assert (last.first.line, last.first.source, last.second.source) == (0, "", "seventh")
+    assert (past.second.line, past.second.source) == (8, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "second"),
+    [("RAW", "wrote", "reads"), ("WAR", "read", "writes"), ("WAW", "wrote", "writes")],
+)
+def test_a_message_names_both_accesses(kind: str, first: str, second: str) -> None:
+    message = Case(*GLOBAL).race(0, 2, kind, GRID, space="global").hazard().message
+    assert f"thread (1, 1, 0) of block (0, 1, 0) {second} x[16]" in message
+    assert f"thread (3, 0, 0) of block (1, 0, 0) {first}," in message
 
 
 @pytest.mark.parametrize(
