@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.views.tables.diagnosis import NAMES, NOTEBOOKS, WORTH
+from gpulab.views.tables.diagnosis import MIN_GAIN, NAMES, NOTEBOOKS
 from tests.causes import table
 
 SEED = 11
@@ -21,7 +21,7 @@ def test_the_flaw_is_named_and_its_remedy_yields_the_stated_gain(cause: str, num
     assert row.diagnosis.main is not None
     assert NAMES[row.diagnosis.main.kind] in row.diagnosis.verdict
     causes = row.diagnosis.worth_mending
-    assert all(other.gain >= WORTH for other in causes)
+    assert all(other.gain >= MIN_GAIN for other in causes)
     assert [other.remaining for other in causes] == sorted((c.remaining for c in causes), reverse=True)
 
 

@@ -15,12 +15,12 @@ from gpulab import session
 from gpulab.lab.fusion import traffic
 from gpulab.lab.fusion.compiler.plan import (
     ALIAS,
-    BETWEEN,
     CONSUMERS,
     HOST,
     KERNEL,
     MATMUL,
     REDUCTION,
+    REDUCTION_BETWEEN,
     STREAM,
     Plan,
 )
@@ -187,7 +187,7 @@ def reasons(function: Callable[..., Any]) -> set[str]:
 
 
 def test_a_fusion_boundary_has_its_reason() -> None:
-    assert reasons(norm) == {REDUCTION, BETWEEN, CONSUMERS}
+    assert reasons(norm) == {REDUCTION, REDUCTION_BETWEEN, CONSUMERS}
     assert reasons(product) == {MATMUL}
     assert ALIAS in reasons(running)
     assert reasons(aside) == {STREAM}
@@ -440,7 +440,7 @@ def test_the_time_of_a_kernel_is_that_of_the_work_launched_in_its_range(
             runs.append((args, around))
 
     x = cp.zeros(3)
-    assert traffic._played(Fused(), [x]) == [(("a", "b"), 7), (("d", "c"), 11)]  # type: ignore[arg-type]
+    assert traffic._run_with_traffic(Fused(), [x]) == [(("a", "b"), 7), (("d", "c"), 11)]  # type: ignore[arg-type]
     (first, untimed), (second, around) = runs
     assert (untimed, around is None) == (None, False), "it is compiled before it is timed"
     assert len({x.data.ptr, first[0].data.ptr, second[0].data.ptr}) == 3
