@@ -87,10 +87,10 @@ def tokens(n: int, d: int = 32) -> Any:
     return session.cp().asarray(story.reference(story.attention.tokens(n, d))["normed"])
 
 
-def attention(tokens: Any) -> Any:
+def attention(h: Any) -> Any:
     """Compute attention in plain steps, each of which allocates an (n, n) array."""
     cp = session.cp()
-    scores = tokens @ tokens.T * np.float32(tokens.shape[1] ** -0.5)
+    scores = h @ h.T * np.float32(h.shape[1] ** -0.5)
     powers = cp.exp(scores - scores.max(axis=1, keepdims=True))
     weights = powers / powers.sum(axis=1, keepdims=True)
-    return weights @ tokens
+    return weights @ h
