@@ -39,7 +39,7 @@ def test_shipped_rows_are_merged_by_size_and_name_what_was_off() -> None:
         "gpus": 2,
         "gpu": "H200",
         "device": "NVIDIA H200",
-        "what": "2 of one host; driver 1, CuPy 14.2.0, CUDA driver 13000, NCCL 22809",
+        "what": "2 of one host; driver 1, CuPy 14.2.0 with NCCL 2.28.9, CUDA driver 9, NCCL 22809, NVLS off",
         "all_reduce": [{"size_bytes": 4096, "torch_us": 5.0}],
         "schedules": [row, {**row, "slices": 2}, {k: v for k, v in row.items() if k != "graph_us"}],
     }
