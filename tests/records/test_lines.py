@@ -96,10 +96,12 @@ def test_pieces_of_a_line_that_branches_stay() -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 3])
-def test_each_turn_of_a_loop_on_one_line_is_a_visit(turns: int) -> None:
-    body = [("add.s32 %r1, %r1, %r2;", 1, ALL), ("@%p1 bra $L1;", 1, ALL)] * turns
-    result = visits("for (;;) sum += i;", *body, pc=[0, 1] * turns)
-    assert result.begin.tolist() == [2 * turn for turn in range(turns)]
+@pytest.mark.parametrize(
+    "body", [[("add.s32 %r1, %r1, %r2;", 1, ALL), ("@%p1 bra $L1;", 1, ALL)], [("@%p1 bra $L1;", 1, ALL)]]
+)
+def test_each_turn_of_a_loop_on_one_line_is_a_visit(body: list[tuple[str, int, int]], turns: int) -> None:
+    result = visits("for (;;) sum += i;", *body * turns, pc=[*range(len(body))] * turns)
+    assert result.begin.tolist() == [len(body) * turn for turn in range(turns)]
 
 
 def test_a_step_without_a_line_goes_with_what_follows_it() -> None:
