@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.views.tables.diagnosis import MIN_GAIN, NAMES, NOTEBOOKS
+from gpulab.views.tables.diagnosis import MIN_GAIN, NAMES, NOTEBOOKS, DiagnosisTable
 from tests.causes import table
+from tests.views.every_table import costs
+from virtualgpu.records.launch.causes import Cause
 
 SEED = 11
 DRAWN = [(cause, number) for number, cause in enumerate(table.CAUSES)]
@@ -31,6 +33,18 @@ def test_a_sound_kernel_is_left_alone(number: int) -> None:
     assert row.right, f"{row}\n{row.diagnosis}"
     assert repr(row.diagnosis).count("Nothing worth mending.") == 1
     assert not row.diagnosis.tables()
+
+
+def test_a_cause_is_worth_its_gain_after_the_others_unless_it_is_a_tail() -> None:
+    causes = [
+        Cause(kind="tail", before_ns=6_000.0, after_ns=4_000.0, remaining=1.0),
+        Cause(kind="atomics", before_ns=6_000.0, after_ns=4_100.0, remaining=1.0),
+        Cause(kind="spills", before_ns=6_000.0, after_ns=4_200.0, remaining=2.0),
+        Cause(kind="compute", before_ns=6_000.0, after_ns=5_500.0, remaining=2.0),
+    ]
+    diagnosis = DiagnosisTable.of(costs(*causes), code="a\nb")
+    assert [cause.kind for cause in diagnosis.worth_mending] == ["tail", "spills"]
+    assert diagnosis.main == causes[0]
 
 
 def test_every_cause_has_an_existing_notebook() -> None:
