@@ -417,7 +417,7 @@ EXERCISES = (
         ),
         praise="right for every length, in a quarter of the requests.",
     ),
-    PythonExercise("05-asked", "What a request asks for", judge_asked),
+    PythonExercise("05-asked", "The sectors of a request", judge_asked),
     PythonExercise("05-ways", "Conflict ways", judge_ways),
     KernelExercise(
         "05-split",
@@ -592,7 +592,7 @@ EXERCISES = (
     ),
     KernelExercise(
         "05-matmul",
-        "Tiled matrix product",
+        "Tiled matrix multiplication",
         kernel="matmul",
         parameters="const float* a, const float* b, float* c, int rows, int cols, int inner",
         once=True,

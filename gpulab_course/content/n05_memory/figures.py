@@ -37,7 +37,7 @@ def traffic(moved_bytes: Mapping[str, int], needed_bytes: Mapping[str, int], ori
         [moved_bytes[name] for name in names],
         0.36,
         color=light("warn"),
-        label="asked for",
+        label="requested",
     )
     axes.barh(
         [row + 0.19 for row in rows],
@@ -63,4 +63,4 @@ def traffic(moved_bytes: Mapping[str, int], needed_bytes: Mapping[str, int], ori
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
     axes.spines[["top", "right"]].set_visible(False)
     ratios = ", ".join(f"{name} {moved_bytes[name] / needed_bytes[name]:,.0f} times" for name in names)
-    return Picture.of(figure, f"Bytes that each step asks for, {origin.label}: {ratios} what it needs.")
+    return Picture.of(figure, f"Bytes requested per step, {origin.label}: {ratios} what it needs.")

@@ -5,159 +5,168 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "05-block",
-        "The last step moves exactly the bytes that it needs. And the second, the product of `normed` with "
-        "its own transpose: how many times what it needs?",
-        "Each element of the result reads a whole row of both factors again, and where 16 lanes stand in 16 "
-        "rows, each request brings sectors of 32 bytes for 4 that are wanted. In all it is {times} times.",
+        "`gelu` moves exactly the bytes that it needs. Now consider `matmul_transposed`, which multiplies "
+        "`normed` by its own transpose. How many times the needed bytes does it move?",
+        "Each element of the result reads a whole row of both factors again. In addition, 16 lanes read "
+        "from 16 different rows, so each request loads sectors of 32 bytes and uses 4 bytes of each. In all "
+        "it is {times} times.",
         choices=("about 2 times", "about 20 times", "about 200 times", "about 2,000 times"),
         comparison="about 2 times",
-        misconception="A kernel moves what it computes with, give or take a little.",
+        misconception="A kernel moves about as many bytes as its arrays have.",
     ),
     PredictionQuestion(
         "05-hundred",
-        "On an H200, how many times as long as a load that hits L1, the same SRAM as shared memory, does a "
-        "load from device memory take?",
-        "L1, the same SRAM as shared memory, answers after {near}, for it has to be addressed, too; device "
-        "memory after {far}. In bandwidth shared memory is {band} times ahead: 128 bytes a cycle for "
-        "each SM, by the published clock, against the published bandwidth.",
+        "On an H200, compare a load from device memory with a load that hits L1, which uses the same SRAM "
+        "as shared memory. How many times as long does the load from device memory take?",
+        "L1 takes {near}, because it has to find the data by its address. Device memory takes {far}. The "
+        "bandwidth of shared memory is {band} times as high: 128 bytes per cycle and SM at the published "
+        "clock, compared with the published bandwidth of device memory.",
         unit="times",
         comparison=100,
         misconception="Shared memory is a hundred times faster than global memory.",
     ),
     PredictionQuestion(
         "05-largest",
-        "Counted over the whole GPU here, which holds more bytes: all registers, or all shared memory?",
-        "An SM has 65,536 registers: 65,536 × 4 bytes = 256 KB, more than any GPU of our table "
-        "has of shared memory. What is fastest is not what is smallest.",
+        "Add up the whole GPU that you use here. Which has more bytes: all registers, or all shared memory?",
+        "An SM has 65,536 registers: 65,536 × 4 bytes = 256 KB. No GPU in the table of this course has as "
+        "much shared memory per SM. The fastest memory is not the smallest one.",
         choices=("all registers", "all shared memory"),
         comparison="all shared memory",
         misconception="The closer to the cores, the smaller the memory.",
     ),
     PredictionQuestion(
         "05-offset",
-        "32 lanes read 32 neighbouring floats, which begin 4 bytes behind a multiple of 128. How many "
+        "32 lanes read 32 neighbouring floats, which start 4 bytes after a multiple of 128. How many "
         "sectors of 32 bytes does the request touch?",
-        "128 bytes that do not begin where a sector does lie in five. It costs one more, and that is all.",
+        "These 128 bytes do not start where a sector starts, so they are in five sectors. The offset costs "
+        "one sector more, and nothing else.",
         unit="sectors",
         comparison=8,
         misconception="A misaligned access takes twice the transactions, as it did on GPUs of 2008.",
     ),
     PredictionQuestion(
         "05-reverse",
-        "Lane 0 reads float 31, lane 1 float 30, and so on down to lane 31, which reads float 0. Sectors?",
-        "Which lane wants which float does not matter: the request is the set of its bytes.",
+        "Lane 0 reads float 31, lane 1 reads float 30, and so on to lane 31, which reads float 0. How many "
+        "sectors does the request touch?",
+        "It does not matter which lane reads which float. Only the set of all bytes of the request counts.",
         unit="sectors",
         comparison=32,
-        misconception="Coalescing wants lane k at element k.",
+        misconception="For a coalesced access, lane k must read element k.",
     ),
     PredictionQuestion(
         "05-stride",
-        "Lanes 8 floats apart touch 32 sectors. How many do lanes touch that stand 32 floats apart?",
-        "From a stride of 8 on each lane touches a sector of its own, and no lane can touch more than one.",
+        "If the lanes read floats that are 8 apart, they touch 32 sectors. How many sectors do they touch "
+        "if the floats are 32 apart?",
+        "From a stride of 8 on, each lane touches a separate sector, and no lane can touch more than one.",
         unit="sectors",
         comparison=128,
-        misconception="The larger the stride, the more is moved.",
+        misconception="The larger the stride, the more bytes are moved.",
     ),
     PredictionQuestion(
         "05-vector",
-        "The same copy, by `float4` instead of `float`. It makes a quarter of the requests. How many sectors "
-        "does it touch, as a share of before?",
-        "The bytes are the same and so are their sectors: 16 for a request instead of 4. What is saved are "
-        "instructions and addresses, and each lane has more bytes on their way.",
+        "The copy uses `float4` instead of `float`, so it makes a quarter of the requests. How many sectors "
+        "does it touch, as a share of the sectors before?",
+        "The bytes are the same, and so are their sectors: 16 per request instead of 4. The copy saves "
+        "instructions and addresses, and each lane has more bytes in flight.",
         unit="%",
         comparison=25,
-        misconception="Vector loads move less memory.",
+        misconception="Vector loads move fewer bytes.",
     ),
     PredictionQuestion(
         "05-third",
-        "In shared memory, lane k reads word 3 k. How many ways does the access conflict (1: not at all)?",
-        "3 k modulo 32 is another bank for every lane: 3 and 32 have no common factor. Odd strides never "
-        "conflict; even ones do, from 2 on.",
+        "In shared memory, lane k reads word 3 k. How many ways does the access conflict (1 means no "
+        "conflict)?",
+        "3 k modulo 32 is a different bank for every lane, because 3 and 32 have no common factor. Odd "
+        "strides never conflict. Even strides do, from 2 on.",
         unit="ways",
         comparison=3,
         misconception="A stride of n conflicts n ways.",
     ),
     PredictionQuestion(
         "05-wide",
-        "32 lanes read 32 neighbouring `float2`s from shared memory. How many turns (passes) does the "
-        "request take?",
-        "256 bytes, and a pass brings 128: 16 lanes at a time. It is no conflict, only more to bring.",
-        unit="turns",
+        "32 lanes read 32 neighbouring `float2` values from shared memory. How many passes does the request "
+        "take?",
+        "The request has 256 bytes, and a pass delivers 128 bytes, for 16 lanes at a time. This is not a "
+        "conflict, because more bytes need more passes.",
+        unit="passes",
         comparison=1,
-        misconception="Neighbours never take more than one pass, whatever their size.",
+        misconception="Neighbouring lanes never need more than one pass, whatever the size of an element.",
     ),
     PredictionQuestion(
         "05-axis",
         "A colleague pads the tile: `float tile[33][32]`. How many ways does reading a column conflict now?",
-        "A row still has 32 floats, so a column still lies in one bank. What has to grow is the row: "
-        "`tile[32][33]`.",
+        "A row still has 32 floats, so all elements of a column are still in one bank. The row has to "
+        "become longer: `tile[32][33]`.",
         unit="ways",
         comparison=1,
-        misconception="33 anywhere is enough.",
+        misconception="It does not matter which of the two sizes is 33.",
     ),
     PredictionQuestion(
         "05-naive",
-        "One thread computes one element of a · b, with 16 × 16 threads a block, x along the columns. How "
-        "many sectors does a load touch on average?",
-        "Two rows of 16 threads: for `a` two elements that are shared, for `b` 64 bytes that all 32 lanes "
-        "want. It is coalesced. What is wrong with it is how often it comes back.",
+        "One thread computes one element of a · b. Blocks have 16 × 16 threads, with x along the columns. "
+        "How many sectors does a load touch on average?",
+        "A warp is two rows of 16 threads. Its load of `a` reads two elements, each for 16 lanes. Its load "
+        "of `b` reads 64 bytes, which all 32 lanes share. So both loads are coalesced. The problem is that "
+        "the same bytes are loaded many times.",
         unit="sectors",
         comparison=32,
         misconception="Naive matrix multiplication is slow because it is uncoalesced.",
     ),
     PredictionQuestion(
         "05-ladder",
-        "A tile of 32 × 32 makes loads and stores coalesced, but reading its columns conflicts 32 ways. "
-        "How long does this transpose take, as a share of the naive one's time?",
-        "A pass of shared memory is over in a cycle, and a sector of global memory is not: even the worst "
-        "conflict can be cheaper than a sector for each lane. Here it took {tiled}, and {padded} without the "
-        "conflict.",
+        "With a tile of 32 × 32, loads and stores of the transpose are coalesced, but reading a column of "
+        "the tile conflicts 32 ways. How long does it take, as a share of the time of the naive version?",
+        "A pass of shared memory takes one cycle, and a sector of global memory takes longer. Therefore "
+        "even the worst conflict can be cheaper than one sector per lane. Here the tiled version took "
+        "{tiled}, and {padded} without the conflict.",
         unit="%",
         comparison=100,
         misconception="A 32-way conflict is as bad as 32 sectors.",
     ),
     PredictionQuestion(
         "05-tile",
-        "A tile of 16 × 16 loads an eighth of the sectors. What does the tiled product ask of L2, as a "
-        "share of what the naive one asks?",
-        "L1 held {held} of what the naive product asked for. The tile relieves L1 first; it is larger tiles "
-        "that relieve L2 and memory.",
+        "With tiles of 16 × 16, the multiplication loads an eighth of the sectors. How many sectors does it "
+        "load from L2, as a share of the naive version's?",
+        "In the naive version, L1 already served {held} of the sectors. A small tile therefore saves "
+        "requests to L1. Larger tiles are needed to save traffic to L2 and device memory.",
         unit="%",
         comparison=12.5,
-        misconception="Tiling saves traffic to memory.",
+        misconception="Every tile saves traffic to device memory.",
     ),
     PredictionQuestion(
         "05-constant",
-        "A table of 32 floats in `__constant__` memory, in its cache. The 32 lanes read 32 different ones. "
-        "How many turns does the constant cache take?",
-        "It gives one word a turn, to all lanes that want it. For a word that all lanes want there is "
-        "nothing better; for a table that each lane indexes otherwise, shared memory is.",
-        unit="turns",
+        "A table of 32 floats is in `__constant__` memory and in its cache. The 32 lanes read 32 different "
+        "floats. How many passes does the constant cache take?",
+        "A pass returns one word to all lanes that read it. Nothing is better for a word that all lanes "
+        "read. If each lane reads a different element of a table, shared memory is better.",
+        unit="passes",
         comparison=1,
         misconception="Constant memory is the fastest memory there is.",
     ),
     PredictionQuestion(
         "05-texture",
-        "Texels 0, 10, 20 and 30 in a row, filtered linearly. What does the texture give at coordinate 1.0?",
-        "Texel 0 has its centre at 0.5, texel 1 at 1.5. 1.0 is halfway between them.",
+        "A row has the texels 0, 10, 20 and 30 and is filtered linearly. What does the texture return at "
+        "coordinate 1.0?",
+        "Texel 0 has its centre at 0.5, and texel 1 at 1.5. The coordinate 1.0 is halfway between them.",
         comparison=10,
         misconception="Coordinate i is element i.",
     ),
     PredictionQuestion(
         "05-where",
-        "`int v[5];` in a kernel, sorted in a loop whose indices depend on the data. Where does `v` live?",
-        "An index that is known only at run time needs an address, and registers have none. *Local* memory "
-        "is private to the thread, and lies in the device's memory, behind L1 and L2.",
+        "A kernel contains `int v[5];` and sorts it in a loop whose indices depend on the data. Where is "
+        "`v` stored?",
+        "An index that is known only at run time needs an address, and registers have no addresses. *Local* "
+        "memory is private to the thread, but it is a part of device memory, cached in L1 and L2.",
         choices=("in registers", "in shared memory", "in the device's memory"),
         comparison="in registers",
         misconception="Local memory is local: on the SM, next to the thread.",
     ),
     PredictionQuestion(
         "05-resident",
-        "A block with 12 KB of shared memory, on an H100, whose SMs have 228 KB for blocks: how many fit, "
+        "A block uses 12 KB of shared memory. An SM of the H100 has 228 KB for blocks. How many blocks fit, "
         "if nothing else limits them?",
-        "228 / 12 would be 19. But from compute capability 8.0 on each block costs one more KB, which the "
-        "system keeps for itself: 228 / 13 leaves 17.",
+        "228 / 12 would be 19. But from compute capability 8.0 on, the system reserves one more KB per "
+        "block: 228 / 13 leaves 17.",
         unit="blocks",
         comparison=19,
         misconception="A block takes the shared memory that it declares.",

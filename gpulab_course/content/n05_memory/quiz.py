@@ -10,44 +10,55 @@ QUESTIONS = (
         (
             Choice(
                 "global memory, L2, shared memory, register",
-                "Shared memory is no station on the way: only your own code puts anything there.",
+                "Shared memory is not on the path of a load. Only your own code stores data there.",
             ),
             Choice(
                 "L2, then L1, then the register",
-                "L1 and shared memory are the same SRAM, but only L1 is on the way of a load.",
+                "L1 and shared memory are the same SRAM, but only L1 is on the path of a load.",
                 right=True,
             ),
-            Choice("L2, straight to the register", "It passes L1, and usually stays there."),
+            Choice("L2, straight to the register", "The data passes through L1 and is usually kept there."),
         ),
     ),
     Question(
         "32 lanes read 32 different floats of the same 128 bytes, in random order. The request touches …",
         (
-            Choice("4 sectors, whatever the order", "A request is the set of its bytes.", right=True),
-            Choice("32 sectors, since neighbours are apart", "Sectors count, not neighbours."),
-            Choice("5 sectors: one more for the disorder", "Five it takes where it begins within a sector."),
+            Choice(
+                "4 sectors, whatever the order", "Only the set of bytes of the request counts.", right=True
+            ),
+            Choice(
+                "32 sectors, since neighbours are apart",
+                "The number of sectors counts, not the order of the lanes.",
+            ),
+            Choice(
+                "5 sectors: one more for the disorder",
+                "It takes five only if the bytes start inside a sector.",
+            ),
         ),
     ),
     Question(
         "All lanes of a warp read the same word of shared memory. That is …",
         (
             Choice(
-                "a 32-way conflict, because they all want one bank", "Different words of a bank conflict."
+                "a 32-way conflict, because they all want one bank",
+                "Only different words of the same bank conflict.",
             ),
-            Choice("a broadcast, in one pass", "A bank gives its word to all that want it.", right=True),
-            Choice("forbidden without __syncwarp()", "Reading needs no barrier."),
+            Choice(
+                "a broadcast, in one pass", "A bank returns its word to all lanes that read it.", right=True
+            ),
+            Choice("forbidden without __syncwarp()", "Reading does not need a barrier."),
         ),
     ),
     Question(
         "A tile float t[32][32] is filled by rows and read by columns. What removes the conflicts?",
         (
-            Choice("t[33][32], one more row", "A row has 32 floats still, and a column one bank."),
+            Choice("t[33][32], one more row", "A row still has 32 floats, so a column is still in one bank."),
             Choice(
                 "filling it by columns and reading it by rows instead", "Then the stores conflict, 32 ways."
             ),
             Choice(
                 "storing element (r, c) at column c ^ r",
-                "A swizzle: each row is shuffled otherwise, and nothing is wasted.",
+                "This is a swizzle: each row has a different order, and no memory is wasted.",
                 right=True,
             ),
         ),
@@ -55,13 +66,16 @@ QUESTIONS = (
     Question(
         "A kernel is limited by DRAM bandwidth, with every sector used in full. With float4 loads it gets …",
         (
-            Choice("four times faster", "The bytes have stayed the same."),
+            Choice("four times faster", "The bytes are still the same."),
             Choice(
                 "hardly faster, if enough bytes were on their way before",
-                "Fewer instructions, the same bytes: a full bus stays full.",
+                "There are fewer instructions, but the bytes are the same and limit the speed.",
                 right=True,
             ),
-            Choice("slower, because alignment costs extra sectors", "float4 is aligned, or it is a fault."),
+            Choice(
+                "slower, because alignment costs extra sectors",
+                "A float4 access is either aligned or an error.",
+            ),
         ),
     ),
     Question(
@@ -69,25 +83,30 @@ QUESTIONS = (
         (
             Choice(
                 "requests that are not coalesced, which become coalesced",
-                "They were coalesced: x runs along b's rows.",
+                "They were coalesced before, because x runs along the rows of b.",
             ),
-            Choice("31 of 32 loads of each element", "A block loads it once, 32 threads use it.", right=True),
             Choice(
-                "the traffic between L2 and the device's memory, mostly", "L2 caught much of that before."
+                "31 of 32 loads of each element", "A block loads it once, and 32 threads use it.", right=True
+            ),
+            Choice(
+                "the traffic between L2 and the device's memory, mostly", "L2 served much of that before."
             ),
         ),
     ),
     Question(
         "The compiler reports 480 bytes of local memory a thread. That is …",
         (
-            Choice("480 bytes of registers, kept close to the core", "Local memory is not registers."),
+            Choice(
+                "480 bytes of registers, kept close to the core",
+                "Local memory is not a part of the registers.",
+            ),
             Choice(
                 "a share of the SM's shared memory, 480 bytes for each thread",
-                "It has nothing to do with it.",
+                "Local memory is not a part of shared memory.",
             ),
             Choice(
                 "memory of the device, cached in L1 as long as there is room",
-                "Spills and arrays with unknown indices go there.",
+                "Spilled values and arrays with indices that depend on data are stored there.",
                 right=True,
             ),
         ),
@@ -96,10 +115,12 @@ QUESTIONS = (
         "When is constant memory a poor choice?",
         (
             Choice(
-                "if lanes of a warp read different places", "They are served one after another.", right=True
+                "if lanes of a warp read different places",
+                "The different words are served one after another.",
+                right=True,
             ),
-            Choice("if all lanes read the same place at once", "That is what it is made for."),
-            Choice("if it holds more than 1 KB in all", "It may hold 64 KB."),
+            Choice("if all lanes read the same place at once", "Constant memory is made for this case."),
+            Choice("if it holds more than 1 KB in all", "It can contain up to 64 KB."),
         ),
     ),
     WhyQuestion(

@@ -57,8 +57,13 @@ def _no_number(text: str) -> ValueError:
     return ValueError(f"{text!r} is not a number; this prediction takes one, such as 12, 0.5 or 1/2.")
 
 
+def singular(unit: str) -> str:
+    """Return the unit of one: ``pass`` for ``passes``, ``block`` for ``blocks``."""
+    return re.sub(r"(?<=ss)es$|(?<=ch)es$|s$", "", unit)
+
+
 def _without_unit(text: str, unit: str) -> str:
-    for ending in (unit, unit.removesuffix("s")):
+    for ending in (unit, singular(unit)):
         if ending and text.casefold().endswith(ending.casefold()):
             return text[: -len(ending)].strip()
     return text

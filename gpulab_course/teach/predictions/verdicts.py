@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
+from gpulab_course.teach.predictions.numbers import singular
 from gpulab_course.teach.question import Kind, Value
 
 _MIN_RATIO = 1.5  # a count that differs by this factor is compared by its ratio
@@ -44,7 +45,7 @@ class Scale:
         text = f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
         if not self.unit:
             return text
-        return f"{text} {self.unit.removesuffix('s') if value == 1 and len(self.unit) > 2 else self.unit}"
+        return f"{text} {singular(self.unit) if value == 1 and len(self.unit) > 2 else self.unit}"
 
     def right(self, answer: Value, value: Value) -> bool:
         """Return whether a prediction is right: exactly, or within the tolerance of a quantity or share."""
