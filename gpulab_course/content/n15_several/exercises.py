@@ -707,7 +707,7 @@ def judge_shard(answer: Answer) -> str:
 EXERCISES = (
     PythonExercise("15-ring", "A ring all-reduce", judge_ring),
     PythonExercise("15-broadcast", "400 arrays in four messages", judge_broadcast),
-    PythonExercise("15-place", "Who sits where", judge_place),
+    PythonExercise("15-place", "Assign ranks to GPUs", judge_place),
     PythonExercise("15-halo", "Halo exchange", judge_exchange, level="stretch"),
     PythonExercise("15-shard", "Attention over shards", judge_shard),
 )

@@ -64,7 +64,7 @@ def compared(*views: CollectiveView) -> Table:
     )
     return Table(
         f"{views[0].record.gpus} GPUs, times {views[0].record.provenance.label}",
-        ("operation", "links", "steps", "data", "time", "busiest port, of the data"),
+        ("operation", "links", "steps", "data", "time", "busiest port, times the data"),
         rows,
     )
 
@@ -73,7 +73,11 @@ def prices() -> Table:
     """Tabulate the modelled costs of a step of a schedule."""
     step_prices = session.step_prices()
     rows = (
-        ("a step: its first copy, which waits for another GPU's event", "α", duration(step_prices.step_ns)),
+        (
+            "a step with its first copy, which waits for another GPU's event",
+            "α",
+            duration(step_prices.step_ns),
+        ),
         ("the sums of a step, which wait for its copies", "", duration(step_prices.sum_ns)),
         ("each further message at the same port", "", duration(step_prices.turn_ns)),
         ("each further sum on the same GPU", "", duration(step_prices.sum_turn_ns)),
@@ -81,7 +85,7 @@ def prices() -> Table:
         ("a byte that is added", "", f"1 / ({number(step_prices.sum_gbps)} GB/s)"),
     )
     title = f"Prices of a step in a CUDA graph, {session.backend().provenance.label}, fitted to two H200"
-    return Table(title, ("what", "", "price"), rows)
+    return Table(title, ("item", "symbol", "price"), rows)
 
 
 def counted(*views: CollectiveView) -> Table:
@@ -118,7 +122,7 @@ def counted(*views: CollectiveView) -> Table:
         )
     return Table(
         f"{views[0].record.gpus} GPUs, times {views[0].record.provenance.label}",
-        ("schedule", "data", "steps", "further messages + sums in turn", "bytes", "together"),
+        ("schedule", "data", "steps", "further messages + further sums", "bytes", "total"),
         tuple(rows),
     )
 
@@ -160,9 +164,9 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
         rows.append((size(row["size_bytes"]), *times))
     headings = (f"{name}, {operation_counts[schedule]} operations" for schedule, name in _WAYS.items())
     return Table(
-        f"The same from Python, one copy or sum after another: recorded / computed, which is "
-        f"{duration(1000 * operation_us)} for each operation (from the tree at {size(fitted_bytes)}), or the "
-        f"graph's time where that is longer. Recorded on {record['device']}, {record['what']}",
+        f"The same schedules, started operation by operation from Python: recorded / computed. The computed "
+        f"time is {duration(1000 * operation_us)} per operation (from the tree at {size(fitted_bytes)}), or "
+        f"the graph's time if that is longer. Recorded on {record['device']}, {record['what']}",
         ("data", *headings),
         tuple(rows),
     )

@@ -8,10 +8,12 @@ QUESTIONS = (
     Question(
         "What does peer access change for a copy between two GPUs that NVLink joins?",
         (
-            Choice("nothing: the driver always takes the fastest way", "Without it, copies go by the host."),
+            Choice(
+                "nothing: the driver always takes the fastest path", "Without it, copies go through the host."
+            ),
             Choice(
                 "it goes over NVLink, not through the host's memory",
-                "And kernels may reach over.",
+                "And kernels can access the other GPU's memory.",
                 right=True,
             ),
             Choice("both GPUs then share one address space and one memory", "Each keeps its own memory."),
@@ -21,8 +23,12 @@ QUESTIONS = (
         "Each of n GPUs holds N bytes. How much goes out of each port in a ring all-reduce?",
         (
             Choice("N bytes: each GPU sends its array once", "It sends a chunk in each of 2·(n − 1) steps."),
-            Choice("(n − 1)·N bytes: all others need its array", "They need the sum, in chunks."),
-            Choice("2·(n − 1)/n·N bytes", "n − 1 chunks of N/n to add, as many to pass sums on.", right=True),
+            Choice("(n − 1)·N bytes: all others need its array", "They need only the sum, in chunks."),
+            Choice(
+                "2·(n − 1)/n·N bytes",
+                "n − 1 chunks of N/n to add, and n − 1 chunks to pass on the sums.",
+                right=True,
+            ),
         ),
     ),
     Question(
@@ -34,21 +40,22 @@ QUESTIONS = (
             ),
             Choice(
                 "fewer steps that wait for each other, or joining it with others",
-                "A small message costs waiting, not bytes.",
+                "The time of a small message is waiting, not bytes.",
                 right=True,
             ),
             Choice("a faster link", "Hardly any of the time is spent on the bytes."),
         ),
     ),
     Question(
-        "A copy goes from GPU 0 to GPU 1 in a stream of GPU 0. What comes before a kernel on GPU 1 reads it?",
+        "A copy goes from GPU 0 to GPU 1 in a stream of GPU 0. What must happen before a kernel on GPU 1 "
+        "reads the result?",
         (
             Choice(
                 "nothing: a copy between two GPUs is synchronous for both",
-                "The host and GPU 1 go on.",
+                "The host and GPU 1 continue at once.",
             ),
             Choice(
-                "a stream of GPU 1 waits for an event behind the copy",
+                "a stream of GPU 1 waits for an event after the copy",
                 "Events work across devices.",
                 right=True,
             ),
@@ -58,49 +65,60 @@ QUESTIONS = (
     Question(
         "Why are 400 gradients joined before they are sent?",
         (
-            Choice("NVLink moves one message at a time", "It moves several; each has a price of its own."),
+            Choice(
+                "NVLink moves one message at a time", "It moves several at a time; each has its own price."
+            ),
             Choice(
                 "each message has a price that its size does not change",
                 "400 of them cost more than the bytes.",
                 right=True,
             ),
             Choice(
-                "joined data are compressed by the link while on their way",
-                "The bytes are the same.",
+                "the link compresses joined data during the transfer",
+                "The number of bytes is the same.",
             ),
         ),
     ),
     Question(
-        "Eight GPUs in two islands of four, joined by NVLink within each. A model is cut in four, two times. "
-        "Where do the ranks go?",
+        "Eight GPUs in two islands of four, joined by NVLink within each. Two copies of a model are each cut "
+        "into four parts. Where do the ranks go?",
         (
             Choice(
-                "each group of four onto an island", "What talks most stays on the fast links.", right=True
+                "each group of four onto an island",
+                "Ranks that exchange most data stay on the fast links.",
+                right=True,
             ),
             Choice(
-                "ranks in the order of GPU numbers, whatever the groups are", "Numbers say nothing of links."
+                "ranks in the order of GPU numbers, whatever the groups are",
+                "The numbers do not show where the links are.",
             ),
             Choice(
-                "two ranks of each group onto each island, so that the load is spread", "Then all must cross."
+                "two ranks of each group onto each island, so that the load is spread",
+                "Then every exchange leaves its island.",
             ),
         ),
     ),
     Question(
-        "Attention is split over GPUs by rows, so that each holds some of the tokens. What does each of them "
+        "Attention is split over GPUs by rows, so that each GPU has some of the tokens. What does each GPU "
         "need from the others?",
         (
             Choice("nothing, as softmax works row by row", "Each row's scores are against all rows."),
-            Choice("the rows that scores are computed against, once", "Then all is local.", right=True),
             Choice(
-                "the scores after each step of softmax", "They can be computed here from the gathered rows."
+                "the rows that scores are computed against, once",
+                "Then all other steps are local.",
+                right=True,
+            ),
+            Choice(
+                "the scores after each step of softmax",
+                "They can be computed locally from the gathered rows.",
             ),
         ),
     ),
     WhyQuestion(
-        "Why does training on many GPUs run one process a GPU, and not one process with many threads?",
+        "Why does training on many GPUs run one process per GPU, and not one process with many threads?",
         (
-            "One host thread that serves all GPUs becomes the limit: Python launches for one at a time.",
-            "A process works the same whether its neighbour is on this machine or on another.",
+            "One host thread for all GPUs becomes the bottleneck: Python launches for one GPU at a time.",
+            "A process works in the same way whether its neighbour is on this machine or on another one.",
             "A fault, such as an illegal address, ends one process's context and names its rank.",
         ),
     ),
