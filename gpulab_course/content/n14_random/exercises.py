@@ -558,5 +558,5 @@ EXERCISES = (
         praise="element i is dropped or kept whatever the launch is.",
     ),
     PythonExercise("14-state", "Save and restore all generators", judge_twice),
-    PythonExercise("14-switch", "Which switches does it take?", judge_needed, level="stretch"),
+    PythonExercise("14-switch", "Find the necessary switches", judge_needed, level="stretch"),
 )

@@ -80,7 +80,7 @@ class Roulette(View):
     def draw(self) -> Box:
         first_program, *other_programs = self.record.items()
         folds = [fold(name, _histogram(counter), opened=False) for name, counter in other_programs]
-        note = words("Each bar is one sum, to its last bit; its length says how often it came.", "note")
+        note = words("Each bar is one sum, to its last bit; its length shows how often it occurred.", "note")
         return column(words(first_program[0], "strong"), _histogram(first_program[1]), *folds, note)
 
 

@@ -6,24 +6,36 @@ TITLE = "Random numbers, reproducibility"
 
 QUESTIONS = (
     Question(
-        "A sum by float atomics differs from run to run in its last digits. Which change mends it?",
+        "A sum by float atomics differs from run to run in its last digits. Which change fixes it?",
         (
             Choice("seeding all generators", "Nothing random is drawn: the order of additions varies."),
-            Choice("a fixed tree over partial sums", "Every number then meets the same ones.", right=True),
-            Choice("a synchronize() behind the kernel", "It waits for the end; the order within stays."),
-            Choice("adding in double and rounding", "Fewer bits differ, and sometimes still the last one."),
+            Choice(
+                "a fixed tree over partial sums",
+                "Then the same numbers are always added to each other.",
+                right=True,
+            ),
+            Choice(
+                "a synchronize() after the kernel",
+                "It waits for the end, and does not change the order within the kernel.",
+            ),
+            Choice(
+                "adding in double and rounding",
+                "It differs less often, but sometimes the last bit still differs.",
+            ),
         ),
     ),
     Question(
-        "What makes Philox fit for GPUs?",
+        "Why is Philox suitable for GPUs?",
         (
             Choice(
                 "number i is computed from i and the key alone",
                 "No state has to be passed from thread to thread.",
                 right=True,
             ),
-            Choice("it is the fastest generator", "XORWOW needs fewer instructions a number."),
-            Choice("its numbers are truly random, not found by a rule", "They follow from counter and key."),
+            Choice("it is the fastest generator", "XORWOW needs fewer instructions per number."),
+            Choice(
+                "its numbers are truly random, not found by a rule", "They are computed from counter and key."
+            ),
         ),
     ),
     Question(
@@ -35,24 +47,26 @@ QUESTIONS = (
             ),
             Choice(
                 "no run can be repeated, and sequences may overlap",
-                "One seed, and a subsequence for each thread, has neither fault.",
+                "One seed and a subsequence per thread avoid both.",
                 right=True,
             ),
-            Choice("seeding is too slow", "It costs something, but that is not what is wrong."),
+            Choice("seeding is too slow", "It takes some time, but this is not the error."),
         ),
     ),
     Question(
-        "A dropout mask is to be the same for any grid. What may element i's number depend on?",
+        "A dropout mask must be the same for any grid. What may the number of element i depend on?",
         (
-            Choice("the thread that comes to it", "Which one that is depends on the grid."),
+            Choice("the thread that computes it", "The grid decides which thread this is."),
             Choice("seed, block number and thread number", "A block has other elements in another grid."),
-            Choice("seed, offset of the launch, and i", "Nothing of the launch's shape.", right=True),
+            Choice(
+                "seed, offset of the launch, and i", "None of them depends on the launch shape.", right=True
+            ),
         ),
     ),
     Question(
-        "torch.manual_seed(0) stands at the top. Which of these does it decide?",
+        "A program begins with torch.manual_seed(0). Which of these does it decide?",
         (
-            Choice("what CuPy draws", "CuPy has generators of its own."),
+            Choice("what CuPy draws", "CuPy has its own generators."),
             Choice(
                 "what torch.rand draws on the GPU", "It seeds the CPU's and all GPUs' generators.", right=True
             ),
@@ -61,9 +75,12 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "How do you save where cp.random.rand stands?",
+        "How do you save the state of cp.random.rand?",
         (
-            Choice("cp.random.get_state()", "There is none: cuRAND's host generators cannot be read."),
+            Choice(
+                "cp.random.get_state()",
+                "It does not exist: the state of cuRAND's host generators cannot be read.",
+            ),
             Choice("pickle.dumps(cp.random.get_random_state())", "It cannot be pickled."),
             Choice(
                 "not at all: seed it there, or draw from a Generator",
@@ -73,11 +90,11 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "use_deterministic_algorithms(True) is set. What comes of it?",
+        "use_deterministic_algorithms(True) is set. What is the effect?",
         (
             Choice("the same results at the same speed", "Some operations take several times as long."),
             Choice(
-                "fixed algorithms, slower ones among them, and errors where there is none",
+                "fixed algorithms, some of them slower, and errors if there is none",
                 "Better an error than a result that differs.",
                 right=True,
             ),
@@ -85,12 +102,11 @@ QUESTIONS = (
         ),
     ),
     WhyQuestion(
-        "Why is a result that is the same in every run still not the right one, and why ask for "
-        "it all the same?",
+        "Why is a result that is the same in every run not always right, and why is it useful nevertheless?",
         (
-            "Rounding stays: a fixed order gives one of many equally good sums, the same one each time.",
-            "What differs from run to run is compared with a tolerance, which may hide a fault.",
-            "A run that failed can be repeated, with the same numbers and masks, and looked at.",
+            "Rounding remains: a fixed order returns one of many equally good sums, always the same one.",
+            "Results that differ must be compared with a tolerance, which can hide an error.",
+            "A run that failed can be repeated with the same numbers and masks, and examined.",
         ),
     ),
 )
