@@ -27,11 +27,11 @@ from gpulab_course.teach.judge import (
 
 KIB = 1 << 10
 MIB = 1 << 20
-_NO_WAIT = "Nothing here needs the host: float(), .get() and synchronize() make it stand still."
+_NO_WAIT = "Nothing here needs the host: float(), .get() and synchronize() make it wait."
 _MEMORY = (
     (
         "OutOfMemoryError",
-        "What is taken of the device at once has to become less: see what lives at the peak.",
+        "The program must reserve less memory at once: find out which arrays are alive at the peak.",
     ),
 )
 
@@ -110,25 +110,25 @@ def judge_after_one(answer: Answer) -> str:
             raise NotYet(f"after_one({size:,}) should return four numbers, as a tuple.")
         for part_name, value, expected in zip(_PART_NAMES, values, expected_parts, strict=True):
             if value != expected:
-                message = f"after {size:,} bytes, {expected:,} are {part_name}; you say {spelt(value)}."
+                message = f"after {size:,} bytes, {expected:,} are {part_name}, not {spelt(value)}."
                 raise NotYet(f"{message}{_size_lesson(size, part_name)}")
-    return "right for every size: blocks are rounded to 512 bytes, and segments are another matter."
+    return "right for every size: requests are rounded up to 512 bytes, and segments have rules of their own."
 
 
 def _size_lesson(size: int, part_name: str) -> str:
     """Return the feedback for a wrong number of bytes."""
     if size == 0:
-        return " No bytes take no block, and no segment."
+        return " A request of 0 bytes takes no pool block and no segment."
     if "used in PyTorch" in part_name and after_one(size)[2] != after_one(size)[0]:
-        return " A large block is cut only where more than 1 MiB would be left; here it is used whole."
+        return " A large block is cut only if more than 1 MiB would be left; here it is used whole."
     if "reserved by PyTorch" not in part_name:
         return " Blocks are multiples of 512 bytes, and CuPy takes a segment of just that size."
     block_bytes = round_up(size, 512)
     if block_bytes <= MIB:
-        return " Up to 1 MiB, the block itself included, PyTorch takes a segment of 2 MiB."
+        return " Up to 1 MiB, this size included, PyTorch takes a segment of 2 MiB."
     if block_bytes < 10 * MIB:
-        return " Between 1 and 10 MiB PyTorch takes 20 MiB, so that there is something to split."
-    return " From 10 MiB on PyTorch rounds up to 2 MiB."
+        return " Between 1 and 10 MiB PyTorch takes 20 MiB, so that other requests find room in the rest."
+    return " From 10 MiB on PyTorch rounds up to a multiple of 2 MiB."
 
 
 PREDICT = PythonExercise("10-predict", "Used and reserved, in both pools", judge_after_one, level="warm-up")
@@ -196,7 +196,7 @@ def scaled_naive(x: Any) -> Any:
 
 SCALE = ProgramExercise(
     "10-scale",
-    "One array more, not four",
+    "One new array, not four",
     "scaled",
     scale_case,
     scaled,
@@ -216,7 +216,7 @@ SCALE = ProgramExercise(
         Budget("to_host_copies", "Stay on the device.", most=0),
         Budget("to_device_copies", "Stay on the device.", most=0),
     ),
-    praise="one array beyond the input, whatever the number of steps.",
+    praise="only one array in addition to the input, however many steps there are.",
 )
 
 
@@ -309,7 +309,7 @@ FIT = ProgramExercise(
     budgets=(
         Budget(
             "peak_reserved_bytes",
-            "A segment with one small block in use cannot go back: let what stays not be cut out of it.",
+            "A segment with one small block in use cannot go back: do not cut the results out of it.",
             allowance=1.1,
             large=True,
         ),
@@ -317,7 +317,7 @@ FIT = ProgramExercise(
         Budget("waits", _NO_WAIT, most=0),
     ),
     advice=(("OutOfMemoryError", "What stays sits in the middle of what was freed: allocate it before."),),
-    praise="the workspace goes round, and what stays lies elsewhere.",
+    praise="the windows share one workspace, and the results are in other memory.",
 )
 
 
@@ -382,16 +382,18 @@ SIDE = ProgramExercise(
     checked=True,
     budgets=(
         Budget("waits", _NO_WAIT, most=0),
-        Budget("streams", "The two ways should run on two streams.", least=2),
+        Budget("streams", "The two results should be computed on two streams.", least=2),
         Budget(
             "beside",
-            "Nothing of the two ways runs side by side: wait for the side stream at the end only.",
+            "No kernels of the two streams run side by side: wait for the side stream only at the end.",
             least=2,
         ),
-        Budget("held_up", "The current stream waits before its own way is done: join at the end.", most=0),
+        Budget(
+            "held_up", "The current stream waits before its own result is ready: join at the end.", most=0
+        ),
     ),
-    advice=(("In another order", "A block is free for its stream as soon as Python drops the array."),),
-    praise="both streams run beside each other, and no block is given away under a reader.",
+    advice=(("In another order", "The memory is free for its stream as soon as Python deletes the array."),),
+    praise="both streams can run at the same time, and no memory is reused while it is being read.",
 )
 
 
@@ -426,11 +428,11 @@ POOL = ProgramExercise(
     budgets=(
         Budget(
             "driver_calls",
-            "Keep what is freed for the next request, cut large blocks, and join free neighbours.",
+            "Keep freed blocks for the next request, cut large blocks, and join free neighbours.",
         ),
         Budget("peak_reserved_bytes", "Take the smallest block that fits, and join free neighbours."),
     ),
-    praise="split, joined, apart by stream, and given back whole.",
+    praise="blocks are cut, joined and kept apart by stream, and whole segments are returned.",
 )
 
 
@@ -483,7 +485,7 @@ def attend_naive(h: Any) -> Any:
 
 ROWS_AT_A_TIME = ProgramExercise(
     "10-rows",
-    "Attention in blocks of rows",
+    "Attention, some rows at a time",
     "attend",
     rows_case,
     attend,
@@ -500,7 +502,7 @@ ROWS_AT_A_TIME = ProgramExercise(
         ),
         Budget(
             "launches",
-            "Take more rows at a time: a row needs little, but its launches cost.",
+            "Take more rows at a time: a row needs little memory, but each of its launches takes time.",
             allowance=2.0,
             large=True,
         ),
@@ -508,7 +510,7 @@ ROWS_AT_A_TIME = ProgramExercise(
         Budget("to_host_bytes", "Nothing has to leave the device.", most=0),
     ),
     advice=_MEMORY,
-    praise="no n × n array at any time.",
+    praise="there is no n × n array at any time.",
 )
 
 EXERCISES = (PREDICT, SCALE, FIT, SIDE, POOL, ROWS_AT_A_TIME)

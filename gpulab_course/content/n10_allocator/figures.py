@@ -72,14 +72,14 @@ def with_settings(trace: Any, *variants: dict[str, Any]) -> str:
         statistics = trace.replayed("PyTorch", **settings).statistics().nested()
         rows.append(
             (
-                ", ".join(f"{name}:{value}" for name, value in settings.items()) or "the defaults",
+                ", ".join(f"{name}:{value}" for name, value in settings.items()) or "defaults",
                 f"{statistics['reserved_bytes']['all']['peak'] // MIB:,} MiB",
                 str(statistics["num_device_alloc"]),
                 str(statistics["num_device_free"]),
             )
         )
-    headings = ("PYTORCH_CUDA_ALLOC_CONF", "reserved, peak", "calls for memory", "calls that give it back")
-    return Table("The same requests, by the model of PyTorch's allocator", headings, tuple(rows)).text()
+    headings = ("PYTORCH_CUDA_ALLOC_CONF", "reserved, peak", "calls that allocate", "calls that free")
+    return Table("The same requests in the model of PyTorch's allocator", headings, tuple(rows)).text()
 
 
 def tokens(n: int, d: int = 32) -> Any:

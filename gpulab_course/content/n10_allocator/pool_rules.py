@@ -10,7 +10,7 @@ from gpulab_course.content.n10_allocator.pool import UNIT_BYTES, Request
 from gpulab_course.teach.judge import NotYet, is_whole
 
 _POOLS = 2
-_JOIN = "join what is free, and give back each block that is a whole segment."
+_JOIN = "join free neighbours, and return each free block that is a whole segment."
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
         if error_text:
             raise NotYet(f"MyPool(driver) {error_text.removeprefix('it ')}")
         if driver_calls:
-            raise NotYet("MyPool(driver) asks the driver for memory already: wait until somebody needs it.")
+            raise NotYet("MyPool(driver) calls the driver already: wait for the first request.")
     for request, (error_text, return_value, driver_calls) in zip(requests, log[_POOLS:], strict=False):
         check = _CHECKS[request.kind]
         check(pools[request.pool], request, error_text, return_value, driver_calls)
@@ -119,7 +119,7 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
         if pool.segments:
             remainder = f"{len(pool.segments)} segment{'s have' if len(pool.segments) > 1 else ' has'}"
             raise NotYet(
-                f"nothing is in use any more, and after empty_cache() {remainder} not gone back to the "
+                f"nothing is in use any more, but after empty_cache() {remainder} not been returned to the "
                 f"driver: {_JOIN}"
             )
 
@@ -132,17 +132,17 @@ def _malloc(
     if error_text:
         raise NotYet(f"{name} {error_text.removeprefix('it ')}")
     if not is_whole(return_value):
-        raise NotYet(f"{name} should return an address, a whole number, not {kind_of(return_value)}.")
+        raise NotYet(f"{name} should return an address, an integer, not {kind_of(return_value)}.")
     address = int(return_value)
     size = -(-request.size // UNIT_BYTES) * UNIT_BYTES
     smallest_size = min((block.size for block in pool.fits(size, request.stream)), default=None)
     for function, *arguments in driver_calls:
         if function != "malloc":
-            raise NotYet(f"{name} gives a segment back to the driver: only empty_cache() does.")
+            raise NotYet(f"{name} returns a segment to the driver: only empty_cache() may do this.")
         if smallest_size is not None:
             raise NotYet(
                 f"{name} takes a new segment, though a free block of {smallest_size:,} bytes of that stream "
-                "would do: keep what is freed for the next request, cut large blocks, and join free "
+                "would fit: keep what is freed for the next request, cut large blocks, and join free "
                 "neighbours."
             )
         pool.add(arguments[1], arguments[0], request.stream)
@@ -153,27 +153,27 @@ def _malloc(
                 f"{name} is at {address:#x}: blocks start at multiples of 512 bytes; round sizes up."
             )
         if block.number is not None:
-            raise NotYet(f"{name} lies on top of allocation {block.number}, which is still in use.")
+            raise NotYet(f"{name} overlaps allocation {block.number}, which is still in use.")
         if block.stream != request.stream:
             raise NotYet(
-                f"{name} is given a block that stream {block.stream} has used, and nothing says that its "
-                "work is over: keep the free blocks of each stream apart."
+                f"{name} gets a block that stream {block.stream} has used, and its work may not be over: "
+                "keep the free blocks of each stream apart."
             )
     end = blocks[0].segment + pool.segments[blocks[0].segment] if blocks else 0
     if blocks and end % UNIT_BYTES and address + request.size > end:
         raise NotYet(
-            f"{name} reaches beyond its segment, for which the driver was asked for only "
-            f"{pool.segments[blocks[0].segment]:,} bytes: round sizes up before you ask."
+            f"{name} reaches beyond its segment, for which you requested only "
+            f"{pool.segments[blocks[0].segment]:,} bytes from the driver: round sizes up before."
         )
     if address + request.size > end:
         raise NotYet(
-            f"{name} does not lie within one segment of the driver: blocks of two segments must not be "
-            "joined, even where they lie side by side, and each pool has segments of its own."
+            f"{name} is not within one segment of the driver: blocks of two segments must not be "
+            "joined, even if they are neighbours, and each pool has segments of its own."
         )
     block = blocks[0]
     if address + request.size > block.end:
         next_block = next(candidate for candidate in pool.blocks if candidate.start == block.end)
-        raise NotYet(f"{name} lies on top of allocation {next_block.number}, which is still in use.")
+        raise NotYet(f"{name} overlaps allocation {next_block.number}, which is still in use.")
     if smallest_size is not None and block.size > smallest_size:
         raise NotYet(
             f"{name} is cut out of a block of {block.size:,} bytes, though one of {smallest_size:,} bytes is "
@@ -201,7 +201,7 @@ def _refuse(
     """Check that a wrong address was refused."""
     if not error_text:
         address_text = "an address within a block in use" if request.size else "a block that was freed before"
-        raise NotYet(f"free() of {address_text} should raise an error; your pool takes it.")
+        raise NotYet(f"free() of {address_text} should raise an error; your pool accepts it.")
 
 
 def _empty(pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any) -> None:
@@ -210,22 +210,24 @@ def _empty(pool: _PoolState, request: Request, error_text: str, return_value: An
         raise NotYet(f"empty_cache() {error_text.removeprefix('it ')}")
     for function, *arguments in driver_calls:
         if function == "malloc":
-            raise NotYet("empty_cache() takes a segment of the driver.")
+            raise NotYet("empty_cache() takes a segment from the driver: it should only return segments.")
         if function != "free":
-            raise NotYet("your pool gives the driver an address that starts no segment, or gives it twice.")
+            raise NotYet(
+                "your pool returns an address that is not the start of a segment, or returns it twice."
+            )
         numbers = [
             block.number
             for block in pool.blocks
             if block.segment == arguments[0] and block.number is not None
         ]
         if numbers:
-            raise NotYet(f"empty_cache() gave back a segment with allocation {numbers[0]} in it.")
+            raise NotYet(f"empty_cache() returned a segment with allocation {numbers[0]} in it.")
         pool.drop(arguments[0])
     if pool.free_segments():
         count = len(pool.free_segments())
         raise NotYet(
-            f"after empty_cache() {count} segment{'s have' if count > 1 else ' has'} not gone back to the "
-            f"driver, though nothing is in use there: {_JOIN}"
+            f"after empty_cache() {count} segment{'s have' if count > 1 else ' has'} not been returned to "
+            f"the driver, though nothing in {'them' if count > 1 else 'it'} is in use: {_JOIN}"
         )
 
 

@@ -17,7 +17,7 @@ _PREDICT = (
     Wrong("10-predict", "large begins behind 10 MiB", sizes.limit_at(_MIB, 10 * _MIB + 1), "",
           "From 10 MiB on"),
     Wrong("10-predict", "always cuts", sizes.always_cuts, "", "used whole"),
-    Wrong("10-predict", "a block for nothing", sizes.block_for_nothing, "", "No bytes take no block"),
+    Wrong("10-predict", "a block for nothing", sizes.block_for_nothing, "", "0 bytes takes no pool block"),
     Wrong("10-predict", "one number", lambda size: size, "", "should return four numbers"),
     Wrong("10-predict", "nothing", lambda size: None, "", "returns nothing"),
     Wrong("10-predict", "texts", lambda size: tuple(map(str, exercises.after_one(size))), "", "should return four numbers"),
