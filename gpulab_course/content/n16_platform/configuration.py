@@ -78,7 +78,7 @@ def verified() -> Table:
             )
             for (name, early_run), value in zip(early_runs.items(), VARIABLES.values(), strict=True)
         ]
-    title = f"Verified in processes of their own, {session.backend().provenance.device}"
+    title = f"Verified in separate processes, {session.backend().provenance.device}"
     return Table(
         title, ("variable", "value", "set before the start", "all set after the first array"), tuple(rows)
     )

@@ -128,7 +128,7 @@ class Matrix(View):
         super().__init__(
             title="One PTX, every GPU",
             source="published",
-            caption=f"{' '.join(origins)}. Checked against what the device in use loads in the next cell.",
+            caption=f"{' '.join(origins)}. A cell below loads the files on the device in use.",
         )
         self.redraw()
 
@@ -193,8 +193,9 @@ class Matrix(View):
         ]
         headings = [f"{gpu} {major}.{minor}" for gpu, (major, minor) in GPUS.items()]
         note = words(
-            "runs: machine code, loaded as it is · compiles: PTX, compiled by the driver when it is loaded · "
-            "–: refused. The longer the bar, the sooner it starts. ✗: something else was filled in.",
+            "runs: machine code, loaded without a change · compiles: PTX, which the driver compiles when it "
+            "loads the program · –: refused. A longer bar means an earlier start. ✗: your answer was "
+            "different.",
             "note",
         )
         return column(matrix(rows, headings), note)
@@ -211,6 +212,6 @@ def loads() -> Table:
         rows.append((name, outcome, description))
     return Table(
         f"Loaded here: capability {major}.{minor}, {origin.label}",
-        ("artefact", "", "what was said"),
+        ("file", "outcome", "message"),
         tuple(rows),
     )
