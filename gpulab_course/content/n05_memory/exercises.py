@@ -266,22 +266,27 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
     expected = max(map(len, banks.values()))
     result = call(answer, words, name="ways", shown=f"ways of {pattern}")
     if not is_number(result):
-        raise NotYet(f"ways of {pattern} gives {spelt(result)}: return one number.")
+        raise NotYet(f"ways of {pattern} returned {spelt(result)}: return one number.")
     if result == expected:
         return
     lanes_per_bank = np.bincount(words % _BANK_COUNT, minlength=_BANK_COUNT)
     guesses = (
-        (expected - 1, "an access without a conflict is 1-way, for it takes one pass."),
-        (int(lanes_per_bank.max()), "lanes that want the same word get it together: count different words."),
+        (expected - 1, "an access without a conflict is 1-way, because it takes one pass."),
+        (
+            int(lanes_per_bank.max()),
+            "lanes that read the same word get it in one pass: count different words.",
+        ),
         (len(banks), "that is the number of banks in use; the fullest of them decides."),
         (
             len(np.unique(words // _BANK_COUNT)),
-            "word w lies in bank w % 32: neighbours lie in different banks.",
+            "word w is in bank w % 32: neighbouring words are in different banks.",
         ),
-        (len(np.unique(words)), "only words of the same bank wait for each other."),
+        (len(np.unique(words)), "only words of the same bank conflict."),
     )
     reason = next((known_reason for guess, known_reason in guesses if result == guess), "")
-    raise NotYet(f"{pattern}: {expected}-way, yours says {spelt(result)}{f': {reason}' if reason else '.'}")
+    raise NotYet(
+        f"{pattern}: {expected}-way, yours returned {spelt(result)}{f': {reason}' if reason else '.'}"
+    )
 
 
 _SECTOR_BYTES = 32
@@ -309,7 +314,7 @@ def judge_asked(answer: Answer) -> str:
             ("16-bit numbers, each for four lanes", lanes // 4, 2),
             (f"{lane_count} random doubles", rng.integers(0, 40, lane_count), 8),
             ("random floats, some more than once", rng.choice(rng.integers(0, 300, 20), 32), 4),
-            ("two lanes, one before the end of a sector, one behind it", np.array([7, 8]), 4),
+            ("two lanes, one before the end of a sector, one after it", np.array([7, 8]), 4),
             ("a far pair", np.array([0, 1 << 22]), 4),
             ("a pair further apart than 32 bits tell", np.array([0, 1 << 30]), 4),
             ("a float4 for each lane", lanes, 16),
@@ -329,7 +334,7 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
     result = call(answer, addresses, width_bytes, name="asked", shown=call_text)
     parts = parts_of(result)
     if parts is None or len(parts) != 2 or not all(map(is_number, parts)):
-        raise NotYet(f"{call_text} gives {spelt(result)}: return two numbers, sectors and bytes.")
+        raise NotYet(f"{call_text} returned {spelt(result)}: return two numbers, sectors and bytes.")
     result = tuple(parts)
     if result == expected:
         return
@@ -338,42 +343,44 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
     sector_guesses = (
         (
             len({sector // 4 for sector in sectors}),
-            "those are lines; memory answers in their sectors.",
+            "those are lines; count the sectors that are read in them.",
         ),
         (
             -(-len(read_addresses) // _SECTOR_BYTES),
-            "a sector begins at a multiple of 32, and what is read may fill no whole one.",
+            "a sector starts at a multiple of 32, and the bytes may fill only parts of sectors.",
         ),
         (
             -(-span_bytes // _SECTOR_BYTES),
-            "only sectors in which somebody reads count, from multiples of 32 on.",
+            "count only sectors in which a lane reads; a sector starts at a multiple of 32.",
         ),
-        (len(addresses), "lanes whose bytes lie in one sector share it."),
+        (len(addresses), "lanes whose bytes are in one sector share it."),
     )
     reason = ""
     if span_bytes > 1 << 32:
-        reason = "addresses have 64 bits: the lower 32 of these two are alike."
+        reason = "addresses have 64 bits, and the lower 32 bits of these two are equal."
     elif result[0] == len(rounded_sectors) and result[0] != expected[0]:
-        reason = "do you keep every bit of an address? A float32 rounds these to a few."
+        reason = (
+            "do you keep every bit of an address? A float32 rounds different addresses to the same number."
+        )
     elif result[0] != expected[0] and result[1] == expected[1]:
         reason = next((known_reason for guess, known_reason in sector_guesses if result[0] == guess), "")
     elif result[1] == width_bytes * len(addresses):
         reason = "a byte that several lanes read counts once."
     elif result[1] == _SECTOR_BYTES * expected[0]:
-        reason = "that is all that travels; only some of it is read."
-    message = f"{expected[0]} sectors, {expected[1]} bytes; yours says {spelt(result)}"
+        reason = "these are all bytes that are moved; count only those that are read."
+    message = f"{expected[0]} sectors, {expected[1]} bytes; yours returned {spelt(result)}"
     raise NotYet(f"{pattern}: {message}{f': {reason}' if reason else '.'}")
 
 
 _BARRIER_ADVICE = Advice(
     advice.hazard("RAW", "WAR", "WAW"),
-    "Threads use each other's elements of shared memory: all must have stored before one reads, and all must "
-    "have read before one stores again. Each needs a __syncthreads().",
+    "Threads use each other's elements of shared memory. All of them must have stored before one reads, and "
+    "all must have read before one stores again. Both need a __syncthreads().",
 )
 _UNINITIALIZED_ADVICE = Advice(
     advice.either(advice.hazard(), _shows_uninitialized_nan),
-    "Shared memory is read where nothing has been stored: all threads of the block store what others need, "
-    "also those at the edges, and a __syncthreads() stands between storing and reading.",
+    "Shared memory is read where nothing has been stored. Let all threads of the block store their elements, "
+    "also those at the edges, and put a __syncthreads() between storing and reading.",
 )
 
 EXERCISES = (
@@ -391,28 +398,29 @@ EXERCISES = (
         budgets=(
             Budget(
                 "requests",
-                "One request of 16 bytes a lane does the work of four: let a thread take a float4.",
+                "One request of 16 bytes per lane replaces four: let a thread take a float4.",
             ),
         ),
         measured=Measured((1 << 14) + 3),
         advice=(
             Advice(
                 advice.fault("misaligned"),
-                "A float4 begins at a multiple of 16 bytes: thread i takes elements 4 i to 4 i + 3.",
+                "A float4 begins at a multiple of 16 bytes: let thread i take elements 4 i to 4 i + 3.",
             ),
             Advice(
                 advice.out_of_bounds,
-                "n need not be a multiple of 4: there are n / 4 whole float4s, and the n % 4 floats behind "
-                "them are copied one by one.",
+                "n need not be a multiple of 4: there are n / 4 complete float4s. Copy the n % 4 floats "
+                "after them one by one.",
             ),
             Advice(
-                advice.written_twice, "Each of the last n % 4 floats belongs to one thread, like all others."
+                advice.written_twice,
+                "Each of the last n % 4 floats belongs to one thread, as all other floats do.",
             ),
             Advice(_only_end_unwritten, "The end was never copied: n need not be a multiple of 4."),
             Advice(
                 advice.partly_unwritten,
-                "Some elements were never copied: there is a thread for every four, and the float4s count "
-                "from 0 to n / 4.",
+                "Some elements were never copied: there is a thread for every four elements, and the float4s "
+                "have indices from 0 to n / 4 - 1.",
             ),
         ),
         praise="right for every length, in a quarter of the requests.",
@@ -431,13 +439,14 @@ EXERCISES = (
         budgets=(
             Budget(
                 "sectors",
-                "Lanes that stand 12 bytes apart instead of 4 touch three times the sectors: let the block "
-                "read its floats side by side into shared memory, and take them apart from there.",
+                "Lanes that read 12 bytes apart instead of 4 touch three times the sectors. Let the block "
+                "load its floats side by side into shared memory, and split them from there.",
                 allowance=1.1,
             ),
             Budget(
                 "conflict_ways",
-                "Words 3 apart lie in different banks: store the floats as they come, and read every third.",
+                "Words 3 apart are in different banks: store the floats in their order, and read every "
+                "third.",
                 most=1,
             ),
         ),
@@ -445,7 +454,7 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.fault("out of bounds", "xyz"),
-                "The last block has fewer points: n points are 3 n floats.",
+                "The last block has fewer points, because n points are 3 n floats.",
             ),
             Advice(
                 advice.out_of_bounds,
@@ -455,8 +464,8 @@ EXERCISES = (
             _BARRIER_ADVICE,
             Advice(
                 advice.partly_unwritten,
-                "Some points were never written: a block serves blockDim.x points, which are three times as "
-                "many floats.",
+                "Some points were never written: a block is responsible for blockDim.x points, which are "
+                "three times as many floats.",
             ),
             _UNINITIALIZED_ADVICE,
         ),
@@ -476,13 +485,13 @@ EXERCISES = (
         budgets=(
             Budget(
                 "sectors",
-                "threadIdx.x must run along a row where you load and where you store: what turns the matrix "
-                "is the tile in between.",
+                "threadIdx.x must run along a row where you load and where you store: use the tile between "
+                "them to exchange rows and columns.",
             ),
             Budget(
                 "conflict_ways",
-                "The 32 elements of a column lie in one bank if a row has 32 floats: a row of 33 moves each "
-                "to another bank.",
+                "The 32 elements of a column are in one bank if a row has 32 floats: a row of 33 moves each "
+                "of them to a different bank.",
                 most=1,
             ),
         ),
@@ -490,8 +499,8 @@ EXERCISES = (
         advice=(
             Advice(
                 _is_outside_tile,
-                "A block may have any height up to 32, so let a row of the tile come after the other, each "
-                "blockDim.y further, while it is below 32.",
+                "A block can have any height up to 32, so let each thread step through the rows of the tile "
+                "by blockDim.y, while the row is below 32.",
             ),
             Advice(
                 advice.out_of_bounds,
@@ -501,12 +510,12 @@ EXERCISES = (
             _BARRIER_ADVICE,
             Advice(
                 advice.both(advice.partly_unwritten, lambda mistake: mistake["rows"] != mistake["cols"]),
-                "Some elements were never written: y has cols rows of `rows` elements, and its tile is that "
-                "of block (y, x).",
+                "Some elements were never written: y has cols rows of `rows` elements, and block (x, y) "
+                "writes the tile at position (y, x).",
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some elements were never written: a block of 32 × h threads serves a tile of 32 × 32.",
+                "Some elements were never written: a block of 32 × h threads has to move a tile of 32 × 32.",
             ),
             Advice(
                 lambda mistake: (
@@ -514,11 +523,11 @@ EXERCISES = (
                     and mistake["rows"] == mistake["cols"]
                     and bool((mistake.found == mistake["x"]).all())
                 ),
-                "It is a copy: within its tile, too, an element changes its row for its column.",
+                "The result is a copy: exchange row and column within the tile as well.",
             ),
             _UNINITIALIZED_ADVICE,
         ),
-        praise="sectors in full on both sides, and no bank conflict, for matrices of any shape.",
+        praise="coalesced on both sides, and no bank conflict, for matrices of any shape.",
     ),
     KernelExercise(
         "05-spill",
@@ -535,7 +544,7 @@ EXERCISES = (
             Budget(
                 "local_bytes",
                 "A register has a number, not an address: every index must be known when the kernel is "
-                "compiled, so let loops have fixed bounds and swap by min and max.",
+                "compiled. So let loops have fixed bounds, and swap with min and max.",
                 most=0,
             ),
         ),
@@ -543,14 +552,15 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.out_of_bounds,
-                "At the ends, the first and the last element stand in for those that are missing.",
+                "At the ends, the first or the last element must replace the missing ones.",
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some medians were never written: of equal elements, one has two below it or before it.",
+                "Some medians were never written: of equal elements, only one has two elements below or "
+                "before it.",
             ),
         ),
-        praise="five numbers in five registers, and not a byte of local memory.",
+        praise="five numbers in five registers, and no local memory.",
     ),
     KernelExercise(
         "05-padded",
@@ -567,28 +577,29 @@ EXERCISES = (
         budgets=(
             Budget(
                 "dram_bytes",
-                "Padding comes from memory like everything else that is loaded: ask whether an element is "
-                "valid before you load it.",
+                "Padding that is loaded comes from memory as well: check whether an element is valid before "
+                "you load it.",
             ),
-            Budget("sectors", "x, which runs fastest within a warp, belongs on the columns."),
+            Budget("sectors", "threadIdx.x runs fastest within a warp, so use it for the columns."),
         ),
         measured=Measured((60, 500), (32, 8, 1)),
         advice=(
             Advice(
                 advice.out_of_bounds,
-                "Guard both edges; a row has cols elements, and length an element for each row.",
+                "Guard both edges: a row has cols elements, and length has one element per row.",
             ),
             Advice(advice.written_twice, "Threads beyond the last column write into the next row."),
             Advice(
                 _only_padding_wrong,
-                "The padding may hold NaN and infinity, which times 0 are NaN: choose, do not multiply.",
+                "The padding can contain NaN and infinity, and 0 times these is NaN: choose, do not "
+                "multiply.",
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some elements were never written: in y, padding is 0, and somebody has to write that, too.",
+                "Some elements were never written: in y, padding is 0, and a thread has to write it.",
             ),
         ),
-        praise="not a byte of padding leaves memory.",
+        praise="no byte of the padding is loaded.",
     ),
     KernelExercise(
         "05-matmul",
@@ -606,13 +617,13 @@ EXERCISES = (
         budgets=(
             Budget(
                 "load_sectors",
-                "Each element should be loaded once for its block, not once for its thread: side by side "
-                "into a tile of shared memory, and from there as often as needed.",
+                "Each element should be loaded once for its block, not once for its thread: load it side "
+                "by side into a tile of shared memory, and read it from there as often as needed.",
             ),
             Budget(
                 "conflict_ways",
-                "A warp should read one row of b's tile, and one element of a's: walk along a's row and "
-                "down b's column.",
+                "A warp should read one row of b's tile and one element of a's tile: let k run along a's row "
+                "and down b's column.",
                 most=1,
             ),
         ),
@@ -624,26 +635,26 @@ EXERCISES = (
             ),
             Advice(
                 advice.out_of_bounds,
-                "Guard each load with the bounds of its own matrix: a has rows × inner elements, b inner × "
-                "cols.",
+                "Guard each load with the bounds of its own matrix: a has rows × inner elements, and b has "
+                "inner × cols.",
             ),
             _BARRIER_ADVICE,
             Advice(
                 advice.holds(_product_of_whole_tiles),
-                "The last tile may be cut off: round the number of tiles up, and let what lies outside count "
-                "as 0.",
+                "The last tile can be incomplete: round the number of tiles up, and let elements outside the "
+                "matrix count as 0.",
             ),
             Advice(
                 _shows_infinity_times_zero,
-                "What lies outside counts as 0 in both matrices: infinity times 0 is NaN.",
+                "Elements outside must count as 0 in both tiles, because infinity times 0 is NaN.",
             ),
             _UNINITIALIZED_ADVICE,
             Advice(
                 advice.both(_is_computed, lambda mistake: mistake["inner"] > mistake.case.block[0]),
-                "Is what lies outside a matrix stored as 0 in every round, and does a __syncthreads() keep "
-                "the next round from storing what others still read?",
+                "Are elements outside a matrix stored as 0 in every iteration? And does a __syncthreads() "
+                "prevent the next iteration from overwriting elements that other threads still read?",
             ),
         ),
-        praise="each element travels once for each block, whatever the shape.",
+        praise="each element is loaded once per block, for any shape.",
     ),
 )
