@@ -166,9 +166,8 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
     few_values = rng.standard_normal(int(rng.integers(2, 40))).astype(np.float16)
     width_lesson = "The accumulator needs more bits than the numbers have."
     order_lesson = (
-        "A float forgets a small number beside a large sum, and which ones depends on the order. Every "
-        "FP16 number "
-        "is a whole number of 2**-24: such units add up without rounding."
+        "A float forgets a small number next to a large sum, and the order decides which numbers. Every "
+        "FP16 number is an integer multiple of 2**-24: such units add up without rounding."
     )
     rounding_lesson = (
         "It was rounded to FP64 first, and that to FP32: an np.int64 becomes FP32 in one step, "
@@ -178,13 +177,13 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
         (
             f"{one_count:,} ones",
             np.ones(one_count, np.float16),
-            f"FP16 cannot tell 2,048 + 1 from 2,048, nor hold this sum. {width_lesson}",
+            f"FP16 can neither represent 2,049 nor hold this sum. {width_lesson}",
         ),
         (
             f"{len(large_values):,} times 65,504",
             large_values,
             (
-                "The sum is more than FP16 holds, and more than FP32 adds up exactly: do not clamp it, "
+                "The sum is too large for FP16, and FP32 cannot add it up exactly: do not clamp it, "
                 "and round once."
             ),
         ),
@@ -399,12 +398,14 @@ def judge_tf32x3(answer: Answer) -> str:
                 "is lost."
             )
         if result.dtype != np.float32:
-            raise NotYet(f"{call_text} gives {result.dtype}: keep FP32 throughout, the GPU has little FP64.")
+            raise NotYet(
+                f"{call_text} returns {result.dtype}: keep FP32 throughout, because the GPU has little FP64."
+            )
         magnitude = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
         if np.isfinite(result).all() and not _is_sum_of_products(result, products, magnitude):
             raise NotYet(
-                f"{call_text} returns something else than a sum of what product gave: "
-                "all of the multiplying is the tensor cores' work."
+                f"{call_text} does not return a sum of what product returned: "
+                "all multiplications are the tensor cores' work."
             )
         error = error_in_u(result, a, b)
         reference_error = error_in_u(three_products(a, b), a, b)
@@ -429,7 +430,7 @@ def _product_lesson(result: Singles, a: Singles, b: Singles) -> str:
     large_a, large_b = (TF32.round_all(x).astype(np.float32) for x in (a, b))
     single_product = on_tensor_cores(large_a, large_b)
     if matches(single_product, on_tensor_cores(a, b)):
-        return "That is one product's error: what the big parts leave over has to be multiplied, too."
+        return "That is one product's error: the remainders of a and b must be multiplied as well."
     if matches(
         single_product + on_tensor_cores(a - large_a, large_b),
         single_product + on_tensor_cores(large_a, b - large_b),
@@ -437,8 +438,8 @@ def _product_lesson(result: Singles, a: Singles, b: Singles) -> str:
         return "The lower part of one matrix is missing: both have one."
     if error_in_u(result, a, b) < 40:
         return (
-            "Nearly: round to TF32, do not cut. What is cut off lies all on one side, and has more bits than "
-            "product looks at."
+            "Nearly: round to TF32, do not cut. Remainders after cutting all have one sign, and more "
+            "bits than product uses."
         )
     return "Three products: small times big, big times small, big times big, and their sum."
 
@@ -526,7 +527,7 @@ def judge_lossscale(answer: Answer) -> str:
             _run_training, weights, gradient_steps, dict(state), shown="scaled_step(weights, backward, state)"
         )
         _judge_training(steps, gradient_steps, state)
-    return "what is tiny arrives, what overflows is skipped, and the scale finds its place by itself."
+    return "tiny gradients are kept, steps that overflow are skipped, and the scale adapts."
 
 
 _BAD_GRADIENTS = {"inf": 1e30, "-inf": -1e30, "nan": np.nan}
@@ -645,7 +646,7 @@ def _scale_lesson(is_skipped: bool, good_steps: int, interval: int) -> str:
     return "It changes after `interval` good steps in a row, and where something overflowed, only."
 
 
-_TIES = "Exactly half-way goes to the even one: add 0x7FFF, and 1 more where bit 16 is set."
+_TIES = "A number exactly half-way goes to the even one: add 0x7FFF, and 1 more where bit 16 is set."
 
 EXERCISES = (
     KernelExercise(
@@ -681,7 +682,7 @@ EXERCISES = (
             ),
             Advice(
                 lambda m: m.found is not None and bool((np.abs(m["x"]) > 3.38e38)[m.wrong].all()),
-                "What is nearer to ∞'s place than to the largest number becomes ∞.",
+                "A number above the middle between the largest BF16 number and 2**128 becomes ∞.",
             ),
             Advice(advice.partly_unwritten, "Some were never written: the grid may be smaller than n."),
             Advice(
@@ -692,8 +693,8 @@ EXERCISES = (
         ),
         praise="the nearest BF16, ties to even, for zeros, subnormal numbers, infinities and NaN as well.",
     ),
-    PythonExercise("13-halfsum", "A sum of halfs that never stops", judge_halfsum),
-    PythonExercise("13-tf32x3", "FP32 from three times TF32", judge_tf32x3),
+    PythonExercise("13-halfsum", "An exact sum of FP16 values", judge_halfsum),
+    PythonExercise("13-tf32x3", "FP32 from three TF32 multiplications", judge_tf32x3),
     PythonExercise("13-lossscale", "A scale for the loss", judge_lossscale, level="stretch"),
     *libraries.EXERCISES,
 )

@@ -76,7 +76,7 @@ class Counters(View):
 
     def sentence(self) -> str:
         last_counts = ", ".join(f"{name} at {last_count:,}" for name, last_count in self.record.items())
-        return f"After {self.most:,} ones the counters stand: {last_counts}; computed."
+        return f"After {self.most:,} additions of 1, the counters are: {last_counts}; computed."
 
     def describe(self) -> str:
         return self.sentence()
@@ -104,7 +104,10 @@ class Counters(View):
         return column(
             bars(rows, label=0.15),
             axes.plot(*lines, labels, label=self.sentence(), left=58, right=110),
-            words("Where a line turns, the counter has stopped: one more is rounded away.", "note"),
+            words(
+                "Where a line becomes horizontal, the counter has stopped: a further 1 is rounded away.",
+                "note",
+            ),
         )
 
 
@@ -120,6 +123,17 @@ def origin() -> Provenance:
     return Provenance("recorded", record["device"], f"PyTorch {record['torch']}")
 
 
+# What the recorded cases of CuPy set.
+_SETTINGS = {
+    "env before import": "CUPY_TF32=1, before the import",
+    "env late": "CUPY_TF32=1, after the import",
+    "env after a product": "CUPY_TF32=1, after a first multiplication",
+    "compute type after a product": "compute type TF32, after a first multiplication",
+    "NVIDIA_TF32_OVERRIDE=1 before": "NVIDIA_TF32_OVERRIDE=1, set early",
+    "allow_tf32 = True, after products": "allow_tf32 = True, after multiplications",
+}
+
+
 def switches() -> str:
     """Tabulate the error of a product of FP32 matrices with each switch of CuPy and PyTorch, on an H200."""
     record = recorded()
@@ -127,14 +141,19 @@ def switches() -> str:
     def rows(name: str, cases: Sequence[Any]) -> list[tuple[str, ...]]:
         format_names = {True: "TF32", False: "FP32"}
         return [
-            (name, switch["case"], f"{switch['rms']:.1e}", format_names[switch["rms"] > 1e-5])
+            (
+                name,
+                _SETTINGS.get(switch["case"], switch["case"]),
+                f"{switch['rms']:.1e}",
+                format_names[switch["rms"] > 1e-5],
+            )
             for switch in cases
         ]
 
     torch_cases = [switch for switch in record["torch_switches"] if not switch["case"].startswith("autocast")]
     title = f"CuPy {record['cupy']} and PyTorch {record['torch']}, recorded on an {record['device']}"
     switch_rows = rows("CuPy", record["cupy_switches"]) + rows("PyTorch", torch_cases)
-    return Table(title, ("library", "what was set", "typical error", "so it was"), tuple(switch_rows)).text()
+    return Table(title, ("library", "setting", "typical error", "computed in"), tuple(switch_rows)).text()
 
 
 def autocast() -> str:
@@ -158,7 +177,7 @@ def accumulators() -> Table:
         (name, *(str(record["accumulators"][f"{key} {position}"]) for position in positions))
         for name, key in products.items()
     )
-    headings = ("product", "terms next to each other", "64 terms apart", "128 terms apart")
+    headings = ("multiplication", "terms next to each other", "64 terms apart", "128 terms apart")
     return Table(f"Bits that a sum keeps, cuBLAS, {origin().label}", headings, rows)
 
 
@@ -170,7 +189,7 @@ def positive_sums(k: int = 4096) -> str:
     )
     return (
         f"Sums of {k:,} products of positive FP8 numbers: typical error {slow_error:.1e}, with "
-        f"use_fast_accum {fast_error:.1e}, of the same numbers as FP16 {half_error:.1e}; {origin().label}"
+        f"use_fast_accum {fast_error:.1e}; with the same numbers in FP16 {half_error:.1e}; {origin().label}"
     )
 
 
@@ -179,8 +198,8 @@ def tf32_rounding() -> str:
     record = recorded()["tf32"]
     share = record["identity"]["PyTorch"]["nearest, ties to even"]
     return (
-        f"cuBLAS: typical error {record['errors']['normal']['cuBLAS']:.1e}; in a product with the identity "
-        f"{share:.0%} of the elements are rounded to the nearest; {origin().label}"
+        f"cuBLAS: typical error {record['errors']['normal']['cuBLAS']:.1e}; multiplied by the identity "
+        f"matrix, {share:.0%} of the elements are rounded to the nearest; {origin().label}"
     )
 
 
@@ -215,7 +234,7 @@ class ErrorsAndSpeeds(View):
             if entry["format"] in formats
         ]
         super().__init__(
-            title="Error against speed of one product",
+            title="Error against speed of one matrix multiplication",
             caption=f"Speeds of n = {record['speed'][0]['n']:,} and errors {self.provenance.label}; model: "
             "inputs rounded, sums a random walk in FP32.",
             source=self.provenance.source,

@@ -6,21 +6,21 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "13-count",
-        "A counter in half precision (FP16) begins at 0, and 10,000 times 1 is added. Where does it end?",
+        "A counter in half precision (FP16) starts at 0, and 1 is added 10,000 times. Where does it end?",
         "FP16 keeps 11 bits. From 2,048 on its numbers are 2 apart. 2,049 is in the middle between two of "
         "them and is rounded to the even one, 2,048.",
         choices=("2,048", "9,984, a little short", "10,000", "65,504, its largest number"),
         comparison="10,000",
-        misconception="Whole numbers far below the largest number are exact.",
+        misconception="Integers far below the largest number are exact.",
     ),
     PredictionQuestion(
         "13-bf16",
-        "BF16 has as many bits as FP16, and reaches as far as FP32. Where does its counter end?",
+        "BF16 has as many bits as FP16, and the range of FP32. Where does its counter end?",
         "BF16 has more bits for the exponent than FP16, and so fewer for the fraction. It keeps 8 bits, so "
         "its counter stops at 2 to the 8th.",
         choices=("256", "2,048, too", "4,096"),
         comparison="2,048, too",
-        misconception="As many bits are as much accuracy.",
+        misconception="The same number of bits gives the same accuracy.",
     ),
     PredictionQuestion(
         "13-tenth",
@@ -33,8 +33,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "13-toolarge",
         "The largest number of E4M3 is 448. CUDA's `__nv_cvt_float_to_fp8` has a mode with saturation "
-        "(`__NV_SATFINITE`) and one without (`__NV_NOSAT`). What does 1,000 become without?",
-        "E4M3 uses ∞'s bits for numbers, so only NaN is left. With saturation 1,000 becomes 448.",
+        "(`__NV_SATFINITE`) and one without (`__NV_NOSAT`). What does 1,000 become without saturation?",
+        "E4M3 uses the bits of ∞ for numbers, so only NaN is left. With saturation 1,000 becomes 448.",
         choices=("448", "∞", "NaN"),
         comparison="∞",
         misconception="Every float format has infinities.",
@@ -44,7 +44,7 @@ PREDICTIONS = (
         "Sums of n random numbers in FP32, each addition rounded. n grows a hundredfold; how many times as "
         "large is "
         "the typical error, as a share of the sum of absolute values?",
-        "Errors go up and down and largely cancel, like the steps of a random walk. They grow about as the "
+        "Errors have both signs and largely cancel, like the steps of a random walk. They grow about as the "
         "root of n.",
         choices=("as large as before", "about 10 times", "100 times"),
         comparison="100 times",
@@ -52,30 +52,29 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "13-tf32",
-        "One product of matrices, FP32 numbers in and out, by TF32 on tensor cores. Which other format's "
-        "error does it "
-        "have?",
+        "A matrix multiplication takes and returns FP32 numbers, and computes in TF32 on tensor cores. Which "
+        "other format has about the same error?",
         "TF32 has FP16's fraction and FP32's exponent. So cuBLAS rounds the inputs as FP16 would, and only "
         "the range is wider.",
         choices=("FP32's", "FP16's", "BF16's"),
         comparison="FP32's",
-        misconception="TF32 is 32 bits of accuracy.",
+        misconception="TF32 has 32 bits of accuracy.",
     ),
     PredictionQuestion(
         "13-switch",
         "A program imports CuPy, multiplies once, sets os.environ['CUPY_TF32'] = '1', and multiplies again. "
-        "In what is the second product computed?",
-        "CuPy reads the variable at its first product and keeps this value.",
+        "In which format is the second multiplication computed?",
+        "CuPy reads the variable at its first multiplication and keeps this value.",
         choices=("TF32", "FP32"),
         comparison="TF32",
-        misconception="A variable of the environment acts whenever it is set.",
+        misconception="An environment variable takes effect whenever it is set.",
     ),
     PredictionQuestion(
         "13-underflow",
-        "Gradients are often as small as 2⁻²⁴ to 2⁻³⁰. Which share of random ones of size 2⁻²⁷ becomes 0 "
-        "in FP16?",
-        "The smallest FP16 number is 2⁻²⁴. A number that is nearer to 0 than to it becomes 0. A scaled "
-        "loss moves all of them up.",
+        "Gradients are often as small as 2⁻²⁴ to 2⁻³⁰. Which share of random gradients of about 2⁻²⁷ "
+        "becomes 0 in FP16?",
+        "The smallest positive FP16 number is 2⁻²⁴. A number that is nearer to 0 than to it becomes 0. A "
+        "scaled loss makes all gradients larger.",
         choices=("hardly any", "about half", "nearly all"),
         comparison="hardly any",
         misconception="A float rounds, and never loses a number.",

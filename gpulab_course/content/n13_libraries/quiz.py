@@ -8,10 +8,10 @@ QUESTIONS = (
     Question(
         "Why does a counter in FP16 stop at 2,048?",
         (
-            Choice("2,048 is the largest number that FP16 holds", "The largest is 65,504."),
+            Choice("2,048 is the largest FP16 number", "The largest is 65,504."),
             Choice(
                 "beyond it, neighbours are 2 apart, and ties go to even",
-                "2,049 lies in the middle.",
+                "2,049 is in the middle of two.",
                 right=True,
             ),
             Choice(
@@ -56,7 +56,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "The scaled gradients hold an infinity. What does a step with loss scaling do?",
+        "One of the scaled gradients is infinite. What does a step with loss scaling do?",
         (
             Choice("it clips the gradients to the largest FP16 number", "Their values are lost."),
             Choice("it sets that one gradient to 0 and goes on", "The others come from the same overflow."),

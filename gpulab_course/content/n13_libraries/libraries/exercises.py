@@ -93,22 +93,18 @@ def _product_lesson(result: Any, expected: Any, a: Any, b: Any, shape: Shape) ->
     """Return the feedback for a wrong product."""
     m, n, k = shape
     if not np.array_equal(result[:, n:], expected[:, n:]):
-        return "wrote into the space behind c's rows: from one row's begin to the next it is ldc elements."
+        return "wrote into the space behind the rows of c: rows start ldc elements apart."
     elements = result[:, :n].ravel()
     product = a @ b
     if m == n and np.array_equal(result[:, :n], product.T):
         return "left the transpose of a @ b in c: gemm writes columns where c has rows."
     if m == n == k and np.array_equal(result[:, :n], b @ a):
-        return (
-            "left b @ a in c: to the library both are transposed, and so are what it takes first and second."
-        )
+        return "left b @ a in c: the library sees both transposed, so exchange the two factors as well."
     if np.isin(elements, product.ravel()).all() and m != n:
         return (
-            "left the elements of a @ b in other places: which of m and n are the rows of what gemm writes?"
+            "left the elements of a @ b at other positions: is m or n the number of rows of what gemm writes?"
         )
-    return (
-        "left something else than a @ b in c: gemm sees a as a matrix of k rows and m columns, its transpose."
-    )
+    return "did not leave a @ b in c: gemm sees a as a matrix of k rows and m columns, its transpose."
 
 
 def _products(rng: np.random.Generator) -> list[tuple[Shape, Shape]]:
@@ -274,7 +270,7 @@ def judge_tuner(answer: Answer) -> str:
             )
         earlier_kinds.append(kind)
     if not candidates.timed[-1]:
-        raise NotYet(f"{_TUNER} keeps choices for all tuners: each has candidates, and choices, of its own.")
+        raise NotYet(f"{_TUNER} shares choices between tuners: each tuner must have choices of its own.")
     return "results first, medians of warm calls, and one choice for each device, dtype and shape."
 
 
@@ -306,11 +302,12 @@ def _choice_lesson(
         return "fast, and one element is NaN. No comparison with NaN is true: ask whether elements are close."
     if mistake:
         return (
-            "fast, and wrong. Before it is timed, compare all of its result with the reference's, each time."
+            "fast, and wrong. Before it is timed, compare its whole result with the reference, for each kind "
+            "of array."
         )
     max_timings = max(timings.values(), default=0)
     if max_timings <= 1:
-        return "by its first call. That one compiles: call once before you time."
+        return "by its first call. The first call compiles: call once before you time."
     if max_timings == 2:
         return "by one call after the first. Any single one may be disturbed: take the median of several."
     advice = "Warm up first, then take the median: a disturbed call spoils a mean."

@@ -24,8 +24,8 @@ def _title(subject: str) -> str:
     return f"{subject}, PyTorch {record['versions']['PyTorch']}, recorded on an {record['device']}"
 
 
-def ladder() -> Table:
-    """Tabulate the TFLOP/s of square products by format: the median of five means of several in a row."""
+def speeds() -> Table:
+    """Tabulate the TFLOP/s of square matrix multiplications by format: the median of five means."""
     # PyTorch's int8 product requires a column-major second factor; it was recorded row-major.
     times = {(dtype, n): time_ns for dtype, n, time_ns in recorded()["gemm"] if dtype != "int8"}
     formats = dict.fromkeys(dtype for dtype, _ in times)
@@ -36,7 +36,7 @@ def ladder() -> Table:
         return number(2 * n**3 / time_ns / 1e3) if time_ns else NOTHING
 
     rows = tuple((dtype, *(rate(dtype, n) for n in sizes)) for dtype in formats)
-    return Table(_title("Products in TFLOP/s"), ("format", *(f"{n:,}³" for n in sizes)), rows)
+    return Table(_title("Matrix multiplications in TFLOP/s"), ("format", *(f"{n:,}³" for n in sizes)), rows)
 
 
 def workspaces() -> Table:
@@ -61,7 +61,7 @@ def workspaces() -> Table:
             )
         )
     headings = ("m × n × k", "dtype", "kernels with", "time", "kernels without", "time", "times as long")
-    return Table(_title("Products with cuBLAS's workspace and without"), headings, tuple(rows))
+    return Table(_title("Matrix multiplications with cuBLAS's workspace and without"), headings, tuple(rows))
 
 
 def workspace_cost() -> float:
@@ -75,8 +75,8 @@ def workspace() -> str:
     record = recorded()["workspace"]
     first_size, other_size = (size(record[key]) for key in ("first_product_bytes", "another_stream_bytes"))
     return _title(
-        f"The first product of a process allocates {first_size}, the first of another stream {other_size} "
-        "more"
+        f"The first matrix multiplication of a process allocates {first_size}, the first one in another "
+        f"stream {other_size} more"
     )
 
 
@@ -85,8 +85,8 @@ def tunable() -> str:
     record = recorded()["tunable"]
     counts = comma_separated(record["candidates"])
     return _title(
-        f"torch.cuda.tunable: {record['tuned']} choices out of {counts} candidates each, all of them named "
-        f"{comma_separated(record['names'])}; at most {record['max_tuning_duration_ms']} ms a candidate by "
+        f"torch.cuda.tunable: {record['tuned']} choices from {counts} candidates each, all of them named "
+        f"{comma_separated(record['names'])}; at most {record['max_tuning_duration_ms']} ms per candidate by "
         "default"
     )
 
