@@ -8,10 +8,10 @@ QUESTIONS = (
     Question(
         "nvidia-smi shows 20 GiB in use, and your arrays come to 3 GiB. What is the likeliest reason?",
         (
-            Choice("a leak: arrays that Python has lost", "Python frees what nobody refers to."),
+            Choice("a leak: arrays that Python has lost", "Python frees arrays without references."),
             Choice(
                 "the pool keeps segments it once needed",
-                "Reserved is not used. The context and libraries take memory besides.",
+                "Reserved memory need not be used. The context and libraries also need memory.",
                 right=True,
             ),
             Choice("each array is rounded up to a page", "Blocks are multiples of 512 bytes."),
@@ -22,14 +22,14 @@ QUESTIONS = (
         (
             Choice(
                 "it makes room for other processes, not for yours",
-                "Before a pool gives up it frees its cache by itself. A call in a loop only makes it slow.",
+                "A pool frees its cache before it refuses. A call in a loop only makes the program slow.",
                 right=True,
             ),
             Choice(
                 "it joins free blocks of different segments, so larger requests fit",
                 "Blocks of different segments are never joined.",
             ),
-            Choice("it moves arrays together", "Nothing moves: kernels hold addresses."),
+            Choice("it moves arrays together", "Nothing moves, because kernels use the addresses."),
         ),
     ),
     Question(
@@ -38,8 +38,8 @@ QUESTIONS = (
             Choice("waiting for the device, so that all frees are done", "They are done, in stream order."),
             Choice("emptying the cache before the request", "The pool has tried that."),
             Choice(
-                "allocating what lives long before what lives briefly",
-                "Then what stays does not split what goes.",
+                "allocating long-lived arrays before short-lived ones",
+                "Then long-lived arrays do not split the memory that short-lived ones leave.",
                 right=True,
             ),
         ),
@@ -49,11 +49,13 @@ QUESTIONS = (
         (
             Choice(
                 "work of the stream that had a block may still use it",
-                "Within one stream the order is clear; between two nobody waits.",
+                "Within one stream the order is clear, but two streams do not wait for each other.",
                 right=True,
             ),
-            Choice("streams run on SMs of their own, with memory of their own", "All SMs share all memory."),
-            Choice("so that a search for a block takes less time", "That is a welcome effect, no more."),
+            Choice(
+                "each stream runs on its own SMs, which have their own memory", "All SMs share all memory."
+            ),
+            Choice("so that a search for a block takes less time", "This is only a side effect."),
         ),
     ),
     Question(
@@ -62,7 +64,7 @@ QUESTIONS = (
             Choice("copies it to memory of that stream", "Memory belongs to the device, not to a stream."),
             Choice("makes that stream wait for the tensor", "No stream waits because of it."),
             Choice(
-                "after it dies, keeps its block until what that stream has then is over",
+                "after it is deleted, keeps its memory until the earlier work of that stream is over",
                 "An event is recorded there when the tensor is freed, not when record_stream() is called.",
                 right=True,
             ),
@@ -84,22 +86,22 @@ QUESTIONS = (
         "Your training step peaks in the backward pass. Which of these lowers the peak without changing the "
         "results?",
         (
-            Choice("a larger pool limit", "It allows a peak, and lowers none."),
+            Choice("a larger pool limit", "It allows a higher peak, but lowers none."),
             Choice(
                 "to recompute some activations instead of keeping them",
-                "Time for memory: they are made again when they are needed.",
+                "This trades time for memory: they are computed again when they are needed.",
                 right=True,
             ),
-            Choice("a copy of each gradient on a second stream", "One array more lives."),
+            Choice("a copy of each gradient on a second stream", "Then one more array is alive."),
         ),
     ),
     WhyQuestion(
         "Why is an array's memory not simply given back to the device when the array dies?",
         (
             "cudaMalloc and cudaFree take microseconds to milliseconds, more than many kernels.",
-            "cudaFree may wait for all work of the device, so streams would stand still.",
-            "Programs ask for the same sizes again and again, and the pool serves them at once.",
-            "The price: reserved memory that others cannot use, and fragments.",
+            "cudaFree can wait for all work of the device, so all streams would wait.",
+            "Programs request the same sizes again and again, and the pool has memory for them at once.",
+            "The price is reserved memory that other processes cannot use, and fragments.",
         ),
     ),
 )
