@@ -33,7 +33,7 @@ class Resident:
 
     def _table(self) -> Table:
         rows = tuple((name, f"{blocks}") for name, blocks in self.by_limit.items())
-        title = f"{self.blocks} blocks an SM of {self.device.name}, {self.provenance.label}"
+        title = f"{self.blocks} blocks per SM of {self.device.name}, {self.provenance.label}"
         return Table(title, ("limit", "blocks that it allows"), rows)
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class Pair:
         ):
             main = diagnosis_table.main
             cause = (
-                f"{NAMES[main.kind]}: {number(main.gain)} × without it" if main else "nothing worth mending"
+                f"{NAMES[main.kind]}: {number(main.gain)} × without it" if main else "nothing worth fixing"
             )
             rows.append(
                 (
@@ -95,7 +95,7 @@ class Pair:
                     cause,
                 )
             )
-        headings = ("", "symptom", "time that DRAM takes alone", "time", "cause")
+        headings = ("", "symptom", "DRAM is busy (share of the time)", "time", "cause")
         return Table(f"Two hidden kernels, {self.provenance.label}", headings, tuple(rows))
 
     def __repr__(self) -> str:
@@ -159,29 +159,29 @@ def sheet() -> Sheet:
     label = device.provenance.label
     rows = [
         ("SMs", f"{device.sm_count}", label),
-        ("warps an SM holds", f"{device.max_warps_per_sm}", label),
-        ("registers an SM", f"{device.registers_per_sm:,}, {size(4 * device.registers_per_sm)}", label),
-        ("shared memory an SM", size(device.shared_per_sm_bytes), label),
+        ("warps per SM, at most", f"{device.max_warps_per_sm}", label),
+        ("registers per SM", f"{device.registers_per_sm:,}, {size(4 * device.registers_per_sm)}", label),
+        ("shared memory per SM", size(device.shared_per_sm_bytes), label),
         ("L2", size(device.l2_bytes), label),
     ]
     if device.memory_bandwidth_gbps:
         rows.append(("bandwidth", f"{device.memory_bandwidth_gbps:,} GB/s", label))
         if device.fp32_tflops:
             ridge = device.fp32_tflops * 1000 / device.memory_bandwidth_gbps
-            rows.append(("ridge of the roofline, FP32", f"{number(ridge)} operations a byte", label))
+            rows.append(("ridge of the roofline, FP32", f"{number(ridge)} operations per byte", label))
         if device.fp16_tensor_tflops:
             ridge = device.fp16_tensor_tflops * 1000 / device.memory_bandwidth_gbps
-            rows.append(("the same, FP16 on tensor cores", f"{number(ridge)} operations a byte", label))
+            rows.append(("ridge, FP16 on tensor cores", f"{number(ridge)} operations per byte", label))
     elements = 1 << 22
     x = cp.zeros(elements, "float32")
     y = cp.empty(elements, "float32")
     scale_kernel = kernel(cp, "scaled")
     trace = launch(scale_kernel, elements // 256, 256, (x, y, np.int32(elements))).trace
     rate = f"{number(8 * elements / trace.span_ns)} GB/s: {size(8 * elements)} in {duration(trace.span_ns)}"
-    rows.append(("y = 2 * x reaches", rate, trace.provenance.label))
+    rows.append(("y = 2 * x", rate, trace.provenance.label))
     occupancy = backend.occupancy(kernel(cp, "resident"), 32, 12 << 10)
     rows.append(
-        ("blocks of 32 threads and 12 KiB", f"{occupancy.blocks_per_sm} an SM", occupancy.provenance.label)
+        ("blocks of 32 threads and 12 KiB", f"{occupancy.blocks_per_sm} per SM", occupancy.provenance.label)
     )
     host_array = np.zeros(4 * elements, np.uint8)
     with timeline() as copy_timeline:
@@ -193,15 +193,17 @@ def sheet() -> Sheet:
     )
     if copy_ns:
         rate_text = f"{number(4 * elements / copy_ns)} GB/s: {size(4 * elements)} in {duration(copy_ns)}"
-        rows.append(("from pageable memory", rate_text, copy_timeline.record.provenance.label))
+        rows.append(("copy from pageable memory", rate_text, copy_timeline.record.provenance.label))
     answer_rows = tuple(
         (part[0], part[4], part[5], "right" if part[3] else "missed")
         for card in again.all_cards().values()
         for part in (card.last or {}).get("parts", ())
     )
-    tables = [Table(f"Numbers of {name}", ("what", "figure", "origin"), tuple(rows))]
+    tables = [Table(f"Numbers of {name}", ("quantity", "value", "origin"), tuple(rows))]
     if answer_rows:
-        tables.append(Table("What you were asked", ("question", "found", "origin", "you"), answer_rows))
+        tables.append(
+            Table("Your interview questions", ("question", "answer", "origin", "yours"), answer_rows)
+        )
     return Sheet(tuple(tables))
 
 
@@ -256,10 +258,10 @@ def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") 
                     duration(diagnosis_table.time_ns),
                     f"{loads[name]:,}",
                     f"{counters.warp_instructions:,}",
-                    NAMES[main.kind] if main else "nothing worth mending",
+                    NAMES[main.kind] if main else "nothing worth fixing",
                 )
             )
-    headings = ("kernel", "time", "sectors loaded", "warp instructions", "what limits it, besides the grid")
+    headings = ("kernel", "time", "sectors loaded", "warp instructions", "limit other than the grid")
     sms = info(device).sm_count
     title = f"{heads} heads, {tokens} tokens: {heads} blocks on {sms} SMs, {diagnosis_table.provenance.label}"
     return Costs(Table(title, headings, tuple(rows)), loads, diagnosis_table.provenance)

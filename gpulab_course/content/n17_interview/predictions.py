@@ -7,76 +7,72 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "17-blocks",
-        "Published for an H100: blocks of 32 threads with 12 KB of shared memory, 228 / 12 = 19 an SM. "
-        "How many does "
-        "the laboratory find?",
+        "A glossary calculates for an H100: blocks of 32 threads use 12 KB of shared memory each, so "
+        "228 / 12 = 19 blocks fit on an SM. How many does the occupancy calculator find?",
         choices=("fewer than 19", "19", "more than 19"),
         comparison="19",
-        misconception="An SM's shared memory divided by what a block asks for is what fits.",
-        because="From compute capability 8.0 on the driver keeps 1 KB for itself in every block: 228 / 13.",
+        misconception="A block takes exactly the shared memory that it requests.",
+        because="Since compute capability 8.0, CUDA reserves 1 KB in each block: 228 / 13 = 17.",
     ),
     PredictionQuestion(
         "17-turing",
-        "And for the same blocks on a T4, which has 64 KB of shared memory an SM and keeps nothing for "
-        "itself: how many?",
+        "A T4 has 64 KB of shared memory per SM, and CUDA reserves nothing there. How many of the same "
+        "blocks fit on an SM?",
         unit="blocks",
         comparison=4,
-        misconception="Every GPU keeps 1 KB of each block.",
-        because="64 / 12, rounded down. A rule has to be asked for its device.",
+        misconception="CUDA reserves 1 KB of each block on every GPU.",
+        because="64 / 12 = 5, rounded down. For each rule, ask on which devices it is true.",
     ),
     PredictionQuestion(
         "17-naive",
-        "A collection of practice kernels marks `B[k*N+col]` of the naive product as “uncoalesced”. Four "
-        "sectors hold a warp's 32 floats, and 32 are the worst. How many does a load request of that kernel "
+        "The collection marks `B[k*N+col]` as “uncoalesced”. A load of 32 floats takes 4 sectors if they are "
+        "neighbours, and 32 sectors in the worst case. How many sectors does a load request of this kernel "
         "take, on average over both loads?",
         unit="sectors",
         comparison=32,
-        misconception="What is slow must be uncoalesced.",
-        because="One load is the same address for whole rows of lanes, the other one neighbours: nothing "
-        "is wasted "
-        "in a request. There are only far too many of them.",
+        misconception="A slow kernel must have uncoalesced loads.",
+        because="In one load, whole rows of lanes access the same address; in the other, lanes access "
+        "neighbours. No request wastes anything, but there are far too many requests.",
         tolerance=0.3,
     ),
     PredictionQuestion(
         "17-cause",
         "A hidden kernel keeps DRAM busy nearly all of its time. What is its main cause?",
-        choices=("memory-bound: nothing to mend", "one cannot tell from that", "uncoalesced loads"),
-        comparison="memory-bound: nothing to mend",
-        misconception="A busy unit explains itself.",
-        because="Two kernels stand beside each other, both with a busy DRAM: one moves what it needs, the "
-        "other "
-        "several times that. Busy is a symptom.",
+        choices=("memory-bound: nothing to fix", "this does not show the cause", "uncoalesced loads"),
+        comparison="memory-bound: nothing to fix",
+        misconception="A busy unit is its own cause.",
+        because="DRAM is busy in both kernels of the table. One of them moves only the bytes that it needs, "
+        "the other moves several times as many. A busy unit is a symptom.",
     ),
     PredictionQuestion(
         "17-silence",
-        "A tree loses an element where the number of threads is odd. Somebody lets one thread look at all "
-        "columns "
-        "instead. Which stage of the judge refuses that: results, hazards (races and stray accesses) or "
-        "parallelism (threads share the work)?",
+        "The tree of this kernel loses an element if the number of threads is odd. As a quick fix, one "
+        "thread now goes through all columns. Which stage of the judge rejects this version: results, "
+        "hazards (races and out-of-bounds accesses) or parallelism (the threads share the work)?",
         choices=("results", "hazards", "parallelism", "none: it is right"),
         comparison="none: it is right",
-        misconception="What gives the right results is mended.",
-        because="Its results are right in every order of blocks, and one thread does the work of a block.",
+        misconception="A program with the right results is repaired.",
+        because="The results are right in every order of blocks, but one thread does the work of a block.",
     ),
     PredictionQuestion(
         "17-sure",
-        "Two candidates answer ten cards and have the same seven right. One was sure of all, the other "
-        "only of those "
-        "seven. Whose score is higher?",
+        "Two candidates answer ten cards, and the same seven answers are right. One candidate was sure of "
+        "all ten, the other only of these seven. Which score is higher?",
         choices=("the one who was always sure", "the one who knew", "the same: seven are seven"),
         comparison="the same: seven are seven",
         misconception="Confidence is a matter of style.",
-        because="A bet that is lost costs the square of how far it was off.",
+        because="Each answer costs the square of the difference between the confidence (0.9 for sure, 0.5 "
+        "for a guess) and the result (1 or 0).",
     ),
     PredictionQuestion(
         "17-attend",
-        "One kernel lets each thread compute every score for itself; another lets a warp share each. How "
-        "many times as many sectors does the first load?",
+        "In the naive kernel each thread computes every score by itself. In the good one, the lanes of a "
+        "warp share the work on each score. How many times as many sectors does the naive kernel load?",
         unit="times",
         comparison=32,
-        misconception="What 32 lanes compute 32 times is loaded 32 times.",
-        because="Lanes that ask for the same address share a request, so it is fewer than 32 times. But each "
-        "lane walks over the keys by itself, a number at a time, and all of them are gone through once more.",
+        misconception="Data that 32 lanes use separately is loaded 32 times.",
+        because="Lanes that access the same address share a sector, so it is fewer than 32 times. But each "
+        "request loads only one number of a key, and the kernel goes through all keys twice.",
         tolerance=0.4,
     ),
 )

@@ -12,28 +12,28 @@ QUESTIONS = (
         (
             Choice(
                 "the order of magnitude of a kernel that you know",
-                "Nobody can follow it, and no slip in it can be found.",
+                "The listener cannot follow it or find an error in it.",
             ),
             Choice(
                 "its parts, and a bound for each",
-                "Whoever listens can follow, and a slip shows at once.",
+                "The listener can follow, and an error shows at once.",
                 right=True,
             ),
             Choice("what it depends on: device, size, type", "It does. Then say how, with numbers."),
             Choice(
                 "the number of another GPU, scaled by bandwidth",
-                "Right if bandwidth sets it, which only the parts tell.",
+                "This is right only if bandwidth is the limit, and only the parts show that.",
             ),
         ),
     ),
     Question(
-        "A profiler says: DRAM 95 % busy. What have you found?",
+        "A profiler reports that DRAM is 95 % busy. What have you found?",
         (
             Choice(
                 "the cause: the kernel is memory-bound",
-                "That is where it shows, not why there are so many bytes.",
+                "This is where the time goes, not why there are so many bytes.",
             ),
-            Choice("the limit: it cannot get faster", "Only if every byte is needed, once."),
+            Choice("the limit: it cannot get faster", "Only if every byte is needed, and is moved once."),
             Choice(
                 "a symptom: compare the bytes moved with those needed",
                 "Scattered and repeated reads keep DRAM just as busy.",
@@ -48,11 +48,14 @@ QUESTIONS = (
     Question(
         "Which experiment cannot refute “padding makes this kernel faster”?",
         (
-            Choice("with and without padding, medians of many runs", "It can come out either way."),
-            Choice("bank conflicts with and without padding", "There may be none in either."),
+            Choice("with and without padding, medians of many runs", "Its result can be either of the two."),
+            Choice(
+                "bank conflicts with and without padding",
+                "It can: there may be no conflicts in either version.",
+            ),
             Choice(
                 "the padded kernel, timed ten times",
-                "Whatever it takes, there is nothing to compare with.",
+                "There is no other time to compare it with.",
                 right=True,
             ),
             Choice("both on a second device as well", "It could show that the claim holds on one only."),
@@ -61,25 +64,23 @@ QUESTIONS = (
     Question(
         "An estimate is off by less than a tenth. What may still be wrong with it?",
         (
-            Choice("nothing: it is right", "Two slips can cancel, and will not do so next time."),
+            Choice("nothing: it is right", "Two errors can cancel, and next time they do not."),
             Choice(
                 "bytes and bandwidth, both by the same factor",
-                "The time is right, and neither figure behind it.",
+                "The time is right, but both numbers that it comes from are wrong.",
                 right=True,
             ),
             Choice(
                 "its digits: it has more of them than its inputs",
-                "Bad style, but it changes no decision.",
+                "This is bad style, but it changes no decision.",
             ),
             Choice("the unit: µs where ms are meant", "That would be off by a thousand."),
         ),
     ),
     Question(
-        "A race is gone since somebody put a print into the kernel. What has been mended?",
+        "A race no longer shows since a print was added to the kernel. What has been repaired?",
         (
-            Choice(
-                "the race: results are right again", "They were right by luck before, too, most of the time."
-            ),
+            Choice("the race: results are right again", "They were right by luck before, most of the time."),
             Choice(
                 "nothing: the order has moved",
                 "The sanitizer still finds two accesses that nothing orders.",
@@ -94,14 +95,14 @@ QUESTIONS = (
         (
             Choice(
                 "32 lanes in a warp, 32-byte sectors",
-                "These have held for every card of the table.",
+                "They are the same on every GPU of the course.",
                 right=True,
             ),
             Choice(
                 "resident blocks for a given amount of shared memory",
-                "Its size and what a block costs differ.",
+                "The size of shared memory and the part that CUDA reserves differ.",
             ),
-            Choice("which of memory and arithmetic is the bound", "The ridge lies elsewhere."),
+            Choice("which of memory and arithmetic is the bound", "The ridge of the roofline differs."),
             Choice("asynchronous copies into shared memory", "They came with compute capability 8.0."),
         ),
     ),
@@ -111,7 +112,7 @@ QUESTIONS = (
             Choice("the same test, a hundred times", "It tries the same sizes and the same order."),
             Choice(
                 "ragged sizes, other blocks, another order",
-                "Most faults hide behind round numbers.",
+                "Round numbers hide most faults.",
                 right=True,
             ),
             Choice("a larger grid", "It may only move the fault."),
@@ -121,8 +122,8 @@ QUESTIONS = (
     WhyQuestion(
         "Why is being sure and wrong worse than not knowing, in an interview and at work?",
         (
-            "Others build on what was said firmly, and find out late.",
-            "Whoever knows what they do not know can measure it in a minute.",
+            "Others rely on a firm answer, and notice the error late.",
+            "If you know that you do not know, you can measure it in a minute.",
             "It shows that the answer was remembered and not derived.",
         ),
     ),
