@@ -78,8 +78,8 @@ def replay_case(random_data: Draw, size: Any) -> ProgramCase:
         (
             _relax_on_host(x, rounds + 1),
             (
-                "A round more has run: warm up on a copy, and give the stream that captures all of the work "
-                "(with stream: …)."
+                "One round too many has run: warm up on a copy, and put all of the work into the stream that "
+                "captures (with stream: …)."
             ),
         )
     ]
@@ -89,13 +89,13 @@ def replay_case(random_data: Draw, size: Any) -> ProgramCase:
         mistakes += [
             (
                 _relax_on_host(x, rounds - 1),
-                ("One round is missing: capturing is no round, so launch as often as there are rounds."),
+                ("One round is missing: capturing does not run a round, so launch once per round."),
             ),
             (
                 first_round,
                 (
                     "Every launch began with the same x: write into x itself (out=x or x[...] = …), "
-                    "because a graph knows addresses, not names."
+                    "because a graph contains addresses, not names."
                 ),
             ),
         ]
@@ -428,7 +428,7 @@ EXERCISES = (
         ),
         checked=True,
         advice=_ADVICE,
-        praise="one launch a round, and none of them begins with what is not there.",
+        praise="one launch per round, and no launch starts before its data is ready.",
     ),
     ProgramExercise(
         "11-static",
@@ -456,7 +456,7 @@ EXERCISES = (
         ),
         checked=True,
         advice=_ADVICE,
-        praise="each answer belongs to its request, by one graph with buffers that stay where they are.",
+        praise="each answer belongs to its request, with one graph and static buffers.",
     ),
     ProgramExercise(
         "11-fork",
@@ -477,7 +477,7 @@ EXERCISES = (
             Budget(
                 "graph_depth",
                 (
-                    "The branches stand in one line: let the second stream wait for an event that is "
+                    "The branches run one after the other: let the second stream wait for an event that is "
                     "recorded before the first branch, and join it after its own work."
                 ),
                 allowance=1.0,
@@ -507,6 +507,6 @@ EXERCISES = (
         ),
         checked=True,
         advice=_ADVICE,
-        praise="every replay draws anew, and the host only launches.",
+        praise="every replay draws new numbers, and the host only launches.",
     ),
 )

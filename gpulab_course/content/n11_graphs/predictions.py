@@ -8,29 +8,30 @@ IDLE = (25, 50, 75)
 PREDICTIONS = (
     PredictionQuestion(
         "11-idle",
-        "Forty tiny kernels, one after the other. For what share of the time is the GPU computing?",
-        "Each launch keeps the host busy for microseconds, and each kernel the GPU for less: it waits "
-        "for the next one most of the time. Here it computes for {busy} % of it.",
+        "Forty tiny kernels are launched one after the other. For what share of the time is the GPU "
+        "computing?",
+        "A launch keeps the host busy for some microseconds, but a kernel keeps the GPU busy for a shorter "
+        "time. So the GPU waits for the next kernel most of the time. Here it computes for {busy} % of it.",
         choices=ranges(*IDLE, unit="%"),
         comparison=ranges(*IDLE, unit="%")[3],
         misconception="A GPU that is given work without a pause is busy.",
     ),
     PredictionQuestion(
         "11-stale",
-        "The graph was captured for batch 0, whose sum is {first}. Then `batch` names batch 1, and the "
-        "graph is launched. What is the sum of `y`?",
-        "The graph holds the address of the array that `batch` named at the capture. That the name now "
-        "belongs to another array, it cannot know.",
+        "The graph was captured for batch 0, whose sum is {first}. Then `batch` is assigned batch 1, and "
+        "the graph is launched. What is the sum of `y`?",
+        "The graph contains the address of the array to which `batch` referred during the capture. It does "
+        "not change when the name is assigned to another array.",
         choices=("that of batch 0", "that of batch 1", "an error"),
         comparison="that of batch 1",
-        misconception="A graph reads variables when it is launched.",
+        misconception="A graph reads Python's variables when it is launched.",
     ),
     PredictionQuestion(
         "11-times",
-        "The same forty kernels as one graph. How many times shorter is the replay, from the first "
-        "kernel's start to the last one's end?",
-        "The host gives out one launch instead of forty. What remains is the nodes themselves, {node} µs "
-        "from one to the next here: no kernel is so small that it takes no time to begin and to end.",
+        "The same forty kernels run as one graph. How many times shorter is the replay, from the start of "
+        "the first kernel to the end of the last one?",
+        "The host makes one launch instead of forty. The time of the nodes remains, here {node} µs from one "
+        "to the next, because even the smallest kernel needs time to begin and to end.",
         unit="times",
         comparison=40.0,
         tolerance=0.25,
@@ -38,47 +39,46 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "11-pays",
-        "The kernels grow from {small} to {large} elements. What is left of the graph's advantage?",
-        "A kernel that runs longer than its launch takes hides the next launch by itself: the stream "
-        "never runs dry, and there is nothing left to save.",
+        "The kernels grow from {small} to {large} elements. How much of the graph's advantage is left?",
+        "If a kernel takes longer than a launch, the next launch is finished before the kernel ends. The "
+        "stream is never empty, so a graph has nothing to save.",
         choices=("about the same factor", "half of it", "almost nothing"),
         comparison="about the same factor",
         misconception="A graph makes every program faster.",
     ),
     PredictionQuestion(
         "11-forbidden",
-        "Which of these may stand between begin_capture() and end_capture()?",
-        "Whatever would make the host wait for a result has none to wait for, since nothing runs during "
-        "a capture. A new array is only an address from the pool, and CuPy captures in a mode that lets the "
-        "pool grow.",
+        "Which of these is allowed between begin_capture() and end_capture()?",
+        "Nothing runs during a capture, so the host cannot wait for a result. A new array needs only an "
+        "address from the pool, and CuPy captures in a mode in which the pool can grow.",
         choices=("a sum as a number", "a wait for the stream", "a new array", "a copy to the host"),
         comparison="a sum as a number",
-        misconception="A capture records Python, so anything may be captured.",
+        misconception="A capture records Python, so any line can be captured.",
     ),
     PredictionQuestion(
         "11-depth",
-        "Two branches of four kernels each, then one that joins them: nine nodes. After how many nodes "
-        "is the graph done, if the branches run side by side?",
-        "The longest chain decides: four nodes of a branch, and the join.",
+        "A graph has two branches of four kernels each, and then one kernel that joins them: nine nodes. The "
+        "branches can run at the same time. How many nodes must run one after the other?",
+        "The longest chain decides. It has the four nodes of a branch, and the join.",
         unit="nodes",
         comparison=9,
         misconception="Kernels of a graph run one after the other, as they did in the stream.",
     ),
     PredictionQuestion(
         "11-random",
-        "A captured draw of random numbers is launched three times. How many different draws come out, "
-        "if the seed and the round were passed as numbers?",
-        "Numbers are copied into the node when it is captured. What is to change has to lie in device "
-        "memory.",
+        "A graph that draws random numbers is launched three times. Its kernel got the seed and the round as "
+        "numbers. How many different draws do you get?",
+        "Numbers are copied into the node when it is captured. A number that must change has to be in "
+        "device memory.",
         unit="draws",
         comparison=3,
         misconception="A random generator gives new numbers whenever its kernel runs.",
     ),
     PredictionQuestion(
         "11-block",
-        "{sequences} sequences go through the attention block in {sequences} streams, {kernels} kernels in "
+        "{sequences} sequences go through the attention layer in {sequences} streams, {kernels} kernels in "
         "all. How many launches does the host make for {replays} replays of their graph?",
-        "One for each replay, whatever the graph holds; piece by piece it would be {eager}.",
+        "One launch per replay, however many nodes the graph has. Without a graph, there would be {eager}.",
         unit="launches",
         comparison=32,
         misconception="Each stream needs a launch of its own.",

@@ -6,45 +6,45 @@ TITLE = "CUDA Graphs"
 
 QUESTIONS = (
     Question(
-        "What does a kernel node of a graph remember of the array that it reads?",
+        "What does a kernel node of a graph store about the array that it reads?",
         (
-            Choice("its name in the program", "Names belong to Python; the GPU has never seen one."),
-            Choice(
-                "a copy of what it held", "Nothing is copied: the node reads what is there at the launch."
-            ),
-            Choice("its address", "Hence x[...] = new works, and x = new does not.", right=True),
+            Choice("its name in the program", "Names belong to Python; the GPU does not know them."),
+            Choice("a copy of its contents", "Nothing is copied: the node reads the contents at the launch."),
+            Choice("its address", "That is why x[...] = new works, and x = new does not.", right=True),
         ),
     ),
     Question(
         "Which kernels gain most from being launched as a graph?",
         (
-            Choice("many short ones in a row", "Their launches take longer than they do.", right=True),
-            Choice("a few long ones that use all SMs", "The next launch is done before they end."),
-            Choice("those with much divergence", "What happens within a kernel stays as it is."),
+            Choice("many short ones in a row", "Their launches take longer than the kernels.", right=True),
+            Choice("a few long ones that use all SMs", "The next launch is finished before they end."),
+            Choice("those with much divergence", "A graph does not change what happens inside a kernel."),
         ),
     ),
     Question(
-        "A framework warms a model up before it captures it. What for?",
+        "Why does a framework warm a model up before it captures it?",
         (
             Choice(
                 "so that compiling, tuning and first allocations are over",
-                "They would wait, allocate or choose anew while the stream captures.",
+                "During the capture, they would wait or allocate, or would be captured.",
                 right=True,
             ),
             Choice(
                 "so that the GPU's clock has reached its boost by then",
                 "A capture runs nothing, so no clock matters.",
             ),
-            Choice("so that the caches hold the weights", "They hold something else by the first replay."),
+            Choice(
+                "so that the weights are in the caches", "By the first replay, other data is in the caches."
+            ),
         ),
     ),
     Question(
         "end_capture() raises “unjoined work”. What is missing?",
         (
-            Choice("a synchronize() of the device before it", "That would spoil the capture as well."),
+            Choice("a synchronize() of the device before it", "That would invalidate the capture as well."),
             Choice(
                 "a wait for an event of the stream that was forked off",
-                "Each stream that joins the capture has to flow back into the first one.",
+                "The first stream must wait for each stream that joined the capture.",
                 right=True,
             ),
             Choice(
@@ -56,7 +56,9 @@ QUESTIONS = (
     Question(
         "A captured kernel was given the learning rate as a float. How do you halve it?",
         (
-            Choice("assign the variable before the next launch", "The node has a copy of the old number."),
+            Choice(
+                "assign the variable before the next launch", "The node contains a copy of the old number."
+            ),
             Choice(
                 "let it read the rate from device memory, and write there",
                 "Or update the node's parameters in the instantiated graph.",
@@ -66,29 +68,32 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "“CUDA Graphs remove Python's overhead.” What is true of it?",
+        "“CUDA Graphs remove Python's overhead.” For which work is this true?",
         (
             Choice(
-                "of what was captured; what runs between the launches stays",
+                "for the captured work, but not for Python code between the launches",
                 "Python still copies inputs, decides and launches, once for each replay.",
                 right=True,
             ),
             Choice(
-                "nothing, because launches are made by the driver", "The calls to it are what Python spends."
+                "for no work, because the driver makes the launches",
+                "But Python calls the driver, and that takes time.",
             ),
             Choice(
-                "all of it, since Python is compiled into the graph with the kernels",
-                "Nothing of Python is in the graph.",
+                "for all work, since Python is compiled into the graph with the kernels",
+                "The graph contains no Python.",
             ),
         ),
     ),
     Question(
         "Two graphs share one memory pool. When is that safe?",
         (
-            Choice("always: a pool never gives out a block twice", "It does, once the block was freed."),
             Choice(
-                "if they never run at the same time, in an order that is kept",
-                "Then one may overwrite what the other no longer needs.",
+                "always: a pool never hands out the same memory twice", "It does, after the memory was freed."
+            ),
+            Choice(
+                "if they never run at the same time, and always in the same order",
+                "Then a graph overwrites only data that the other no longer needs.",
                 right=True,
             ),
             Choice(
@@ -105,8 +110,8 @@ QUESTIONS = (
                 "nothing has to be checked or packed at the launch."
             ),
             "The host makes one call instead of one for each kernel.",
-            "The GPU fetches the next node by itself and does not wait for the host.",
-            "What remains is what each kernel needs to begin and to end: very short ones are better fused.",
+            "The GPU continues with the next node without the host.",
+            "The time that a kernel needs to begin and to end remains: it is better to fuse short kernels.",
         ),
     ),
 )

@@ -21,7 +21,7 @@ _REPLAY = (
     Wrong(
         "11-replay", "waits inside", programs.waits_inside, "results", "While a stream captures, nothing runs"
     ),
-    Wrong("11-replay", "rebinds", programs.rebinds, "results", "a graph knows addresses, not names"),
+    Wrong("11-replay", "rebinds", programs.rebinds, "results", "a graph contains addresses, not names"),
     Wrong("11-replay", "work beside the stream", programs.blocking_stream, "results", "with stream: …"),
     Wrong("11-replay", "nobody waits at the end", programs.nobody_waits, "hazards", ""),
     Wrong("11-replay", "does not wait for the copy", programs.warms_up_unseen, "hazards", ""),
@@ -92,14 +92,14 @@ _STATIC = (
 )
 
 _FORK = (
-    Wrong("11-fork", "one after the other", exercises.branches_naive, "counts", "stand in one line"),
+    Wrong("11-fork", "one after the other", exercises.branches_naive, "counts", "run one after the other"),
     Wrong("11-fork", "the second stream never joins in", programs.branches(fork=False), "results", ""),
     Wrong(
         "11-fork",
         "forks after the first branch",
         programs.branches(fork_late=True),
         "counts",
-        "stand in one line",
+        "run one after the other",
     ),
     Wrong("11-fork", "no join", programs.branches(joined="never"), "results", "before end_capture()"),
     Wrong(
