@@ -7,59 +7,59 @@ LESS_THAN_HALF = ("one of them", "two of them", "all three")
 PREDICTIONS = (
     PredictionQuestion(
         "09-busy",
-        "One block of 32 threads spins on a GPU with {sms} SMs. What does `nvidia-smi` say of GPU-Util?",
-        "GPU utilization is the share of time in which at least one kernel ran. How much of it was "
-        "used is not in it.",
+        "One block of 32 threads spins on a GPU with {sms} SMs. Which GPU-Util does `nvidia-smi` show?",
+        "GPU utilization is the share of time in which at least one kernel ran. It does not show how "
+        "much of the GPU this kernel used.",
         choices=("under 2 %", "about 10 %", "about 50 %", "about 100 %"),
         comparison="under 2 %",
-        misconception="GPU utilization says how much of the GPU is used.",
+        misconception="GPU utilization shows how much of the GPU is used.",
     ),
     PredictionQuestion(
         "09-slow",
-        "So many blocks of 1,024 threads spin that every SM is full and busy all the time. Which share of "
-        "its memory's bandwidth does the GPU use?",
-        "A kernel keeps an SM busy while its warps wait, whatever they wait for: memory, a lock, a clock. "
-        "That they wait for memory, only a counter of memory can say.",
+        "Enough blocks of 1,024 threads spin to keep every SM full and busy all the time. Which share of "
+        "its memory bandwidth does the GPU use?",
+        "A kernel keeps an SM busy while its warps wait, for memory, for a lock or for a clock. Only a "
+        "counter of memory can show that they wait for memory.",
         choices=("next to none", "about half", "nearly all"),
         comparison="nearly all",
         misconception="Busy but slow means bandwidth.",
     ),
     PredictionQuestion(
         "09-half",
-        "Three loops: one waits for data, one asks for its loss in every step, one gives short kernels. In "
-        "how many of them does a kernel run for less than half of the time?",
-        "Whatever holds the host up leaves the device without work: a loader, a hidden wait, or giving "
-        "launches one by one. The figure is the same, the remedies are not.",
+        "Three loops: one waits for data, one reads its loss in every step, and one launches short kernels. "
+        "In how many of them does a kernel run for less than half of the time?",
+        "While the host is held up, the device has no work. A loader, a hidden wait and many single launches "
+        "all lead to the same low number, but each needs a different remedy.",
         choices=LESS_THAN_HALF,
         comparison="one of them",
         misconception="Less than 50 % utilization means data loading.",
     ),
     PredictionQuestion(
         "09-bytes",
-        "The naive product of two float matrices asks for {requested} bytes in all. What share of that does "
-        "DRAM move?",
-        "Every element is asked for by each thread of a row or a column, and comes from DRAM about once: "
-        "caches serve the rest. A roofline of requested bytes shows a kernel that does not exist.",
+        "The naive multiplication of two float matrices requests {requested} bytes in total. What share of "
+        "these bytes does DRAM move?",
+        "All threads of a row or a column load the same element, but it comes from DRAM only about once. "
+        "Caches serve all other loads, so requested bytes put the kernel at a wrong place on a roofline.",
         choices=("less than 2 %", "2 to 20 %", "more than 20 %"),
         comparison="more than 20 %",
-        misconception="A kernel moves the bytes that its threads ask for.",
+        misconception="A kernel moves the bytes that its threads request.",
     ),
     PredictionQuestion(
         "09-clock",
-        "A product of half-precision matrices of random numbers keeps the tensor cores of an H200 busy. What "
-        "do the clocks of its SMs do?",
+        "A multiplication of half-precision matrices with random numbers keeps the tensor cores of an H200 "
+        "busy. What happens to the clocks of its SMs?",
         "The board reaches its power limit, and the driver lowers the clocks until the power stays within "
-        "it. So the program that needs most power runs at the lowest clock.",
+        "it. So the program that needs the most power runs at the lowest clock.",
         choices=("they rise", "they stay", "they fall"),
         comparison="they rise",
-        misconception="Full load means highest clocks; a lower clock means something is broken.",
+        misconception="Full load means the highest clocks, and a lower clock means that something is broken.",
     ),
     PredictionQuestion(
         "09-energy",
-        "Warps that only look at a clock fill every SM of the H200, and compute nothing. How much power does "
-        "it draw, beside the idle GPU?",
-        "Warps have to be scheduled, whatever they compute, and scheduling takes power. A GPU that computes "
-        "nothing is not free, although it draws far less than one whose tensor cores are busy.",
+        "Warps that only read a clock fill every SM of the H200 and compute nothing. How much power does it "
+        "draw, compared with the idle GPU?",
+        "Warps have to be scheduled even if they compute nothing, and scheduling takes power. Such a GPU "
+        "draws much more than an idle one, although far less than one whose tensor cores are busy.",
         choices=("about as much", "half as much again", "more than twice as much"),
         comparison="about as much",
         misconception="A program that computes nothing costs no energy.",

@@ -8,13 +8,13 @@ QUESTIONS = (
     Question(
         "`nvidia-smi` shows 100 % GPU-Util for an hour. What do you know?",
         (
-            Choice("that most SMs were busy", "One block on one SM is enough for this figure."),
+            Choice("that most SMs were busy", "One block on one SM is enough for this number."),
             Choice(
                 "that the program is bound by the GPU", "It may be a single slow block, or one that spins."
             ),
             Choice(
                 "that at most moments some kernel ran",
-                "It is a share of time, of any kernel.",
+                "It is the share of time in which any kernel ran.",
                 right=True,
             ),
             Choice("that there is nothing left to gain", "Nothing about speed follows from it."),
@@ -32,7 +32,10 @@ QUESTIONS = (
                 "A loader, a hidden wait and short kernels look alike in a percentage.",
                 right=True,
             ),
-            Choice("double the batch size, which raises it", "It may; without a cause it is a guess."),
+            Choice(
+                "double the batch size, which raises it",
+                "It may help, but without a known cause it is a guess.",
+            ),
             Choice(
                 "rewrite the slowest kernel of the profile",
                 "While the GPU waits, faster kernels gain little.",
@@ -40,26 +43,29 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "For its place on a roofline, which bytes of a launch count?",
+        "Which bytes of a launch determine its position on a roofline?",
         (
             Choice("those of all loads and stores in its source", "Caches serve most of them."),
-            Choice("the size of its arrays", "It may read them many times, or a part only."),
+            Choice("the size of its arrays", "It may read them many times, or only a part of them."),
             Choice(
                 "those that DRAM moved",
-                "As counted, in the launch that was timed.",
+                "Counters show them, for the launch that was timed.",
                 right=True,
             ),
-            Choice("those of its coalesced accesses", "Uncoalesced ones move bytes as well, more of them."),
+            Choice(
+                "those of its coalesced accesses",
+                "Uncoalesced accesses move bytes as well, and more of them.",
+            ),
         ),
     ),
     Question(
-        "A launch stands far below the sloped part of the roof. What holds it?",
+        "A launch is far below the sloped part of the roofline. What limits it?",
         (
-            Choice("the bandwidth of memory, which is used up", "Then it would stand at the slope."),
-            Choice("the peak of arithmetic", "Then it would stand at the flat part."),
+            Choice("the bandwidth of memory, which is used up", "Then it would be on the slope."),
+            Choice("the peak of arithmetic", "Then it would be on the flat part."),
             Choice(
-                "neither, but something else: a tail, say",
-                "The roof says what is possible, not what else is in the way.",
+                "neither, but something else, for example a tail",
+                "The roofline shows what is possible, but not what else limits the launch.",
                 right=True,
             ),
         ),
@@ -68,21 +74,24 @@ QUESTIONS = (
         "The SM clock is at 300 MHz. Is the GPU throttled?",
         (
             Choice("yes: it should run at its boost clock", "An idle GPU lowers its clock to save power."),
-            Choice("yes, if it is hotter than 80 °C", "The temperature alone holds no clock back."),
-            Choice("only if the driver gives a reason", "A clock event reason other than idle.", right=True),
+            Choice("yes, if it is hotter than 80 °C", "The temperature alone does not hold a clock back."),
+            Choice(
+                "only if the driver reports a reason", "A clock event reason other than idle.", right=True
+            ),
             Choice("no: throttling never goes that low", "A power brake may go as low as that."),
         ),
     ),
     Question(
-        "A kernel takes a tenth of the wall time. Made three times as fast, what does it bring?",
+        "A kernel takes a tenth of the wall time, and you make it three times as fast. How much of its time "
+        "does the program save?",
         (
-            Choice("two thirds of its time", "That is what the kernel gains."),
-            Choice("a third of its time", "The other nine tenths stay."),
-            Choice("about 7 % of its time", "Two thirds of a tenth, if nothing hid it before.", right=True),
+            Choice("two thirds", "That is what the kernel saves."),
+            Choice("a third", "The other nine tenths stay."),
+            Choice("about 7 %", "Two thirds of a tenth, if no overlap hid the kernel before.", right=True),
         ),
     ),
     WhyQuestion(
-        "Why is a mean over a whole session a bad witness for throttling?",
+        "Why does a mean over a whole session not show throttling reliably?",
         (
             "a short phase disappears in it",
             "idle time, with its low clocks, pulls it down",

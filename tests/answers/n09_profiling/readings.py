@@ -106,7 +106,7 @@ _ROOFLINES: tuple[Wrong | Right, ...] = (
     Wrong("09-roofline", "the best of both launches", _best_of_both, "", "found its data in L2"),
     Wrong("09-roofline", "the sum of both launches", _both, "", "it should be"),
     Wrong("09-roofline", "share of the flat part", _flat, "", "intensity times bandwidth, not the peak"),
-    Wrong("09-roofline", "share of the bandwidth", _of_bandwidth, "", "share of the bandwidth says nothing"),
+    Wrong("09-roofline", "share of the bandwidth", _of_bandwidth, "", "share of the bandwidth is not the answer"),
     Wrong("09-roofline", "the higher of the two ceilings", _upper, "", "it should be"),
     Wrong("09-roofline", "divides by no bytes", _divides_by_zero, "", "ZeroDivisionError"),
     Wrong("09-roofline", "a share in per cent", lambda *a: (*_dot(*a)[:2], 100 * _dot(*a)[2]), "", "1 at the roof"),

@@ -1,4 +1,4 @@
-"""09-roofline, a dot under the roof by hand, and 09-throttled, what slowed a GPU down, from samples."""
+"""09-roofline, a dot on the roofline by hand, and 09-throttled, what slowed a GPU down, from samples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpulab_course.teach.judge import (
 
 _FORMATS = {"float64": 34e3, "float32": 67e3, "float16": 134e3}
 _RELATIVE_TOLERANCE = 1e-6
-_FIELDS = ("operations a byte", "GFLOP/s", "share of the roof")
+_FIELDS = ("operations per byte", "GFLOP/s", "share of the roofline")
 
 
 def dot_of(
@@ -53,16 +53,19 @@ def dot_of(
 
 _LESSONS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"fma": 1}, "a fused multiply-add is two operations."),
-    ({"bytes_field": "requested_bytes"}, "what lanes ask for is not what moves: caches serve a part."),
+    (
+        {"bytes_field": "requested_bytes"},
+        "requested bytes are not the bytes that memory moves: caches serve a part.",
+    ),
     ({"bytes_field": "l2_bytes"}, "the bytes that left L2 for the SMs are not those that memory moved."),
     ({"launch_index": 1}, "the second launch found its data in L2; the program runs the first one."),
     (
         {"bytes_field": "dram_bytes", "time_index": 1},
         "bytes and time belong to the same launch, the first one.",
     ),
-    ({"peak": "float32"}, "the roof is the peak of the format in which the kernel computes."),
-    ({"peak": "float16"}, "the roof is the peak of the format in which the kernel computes."),
-    ({"peak": "float64"}, "the roof is the peak of the format in which the kernel computes."),
+    ({"peak": "float32"}, "the ceiling is the peak of the format in which the kernel computes."),
+    ({"peak": "float16"}, "the ceiling is the peak of the format in which the kernel computes."),
+    ({"peak": "float64"}, "the ceiling is the peak of the format in which the kernel computes."),
 )
 
 
@@ -84,7 +87,9 @@ def judge_roofline(answer: Answer) -> str:
                 raise NotYet(
                     f"{call_text}: {value:,.4g} {field}, it should be {expected:,.4g}{lesson or '.'}"
                 )
-    return "the dot stands where the counters put it: moved bytes, FMA as two, the format's own roof."
+    return (
+        "the dot is right: you used the bytes that DRAM moved, two operations per FMA, and the format's peak."
+    )
 
 
 def _is_close(value: float, expected: float) -> bool:
@@ -99,7 +104,7 @@ def _lesson(
     intensity, gflops, share = dot_of(launches, format_name, device)
     bandwidth_share = launches[0]["dram_bytes"] / launches[0]["time_ns"] / device["gbps"]
     first_two_right = _is_close(values[0], intensity) and _is_close(values[1], gflops)
-    explanation = ": where arithmetic is the roof, the share of the bandwidth says nothing"
+    explanation = ": where arithmetic is the limit, the share of the bandwidth is not the answer"
     for mistake, lesson in _LESSONS:
         if all(map(_is_close, values, dot_of(launches, format_name, device, **mistake))):
             # If memory is the limit in both formats, both mistakes have the same numbers.
@@ -107,13 +112,13 @@ def _lesson(
             return f"{explanation}; {lesson}" if is_ambiguous else f": {lesson}"
     if first_two_right:
         if _is_close(values[2], gflops / device["gflops"][format_name]):
-            return ": under the slope the roof is intensity times bandwidth, not the peak."
+            return ": under the slope the ceiling is intensity times bandwidth, not the peak."
         if _is_close(values[2], 100 * share):
-            return ": a share is 1 at the roof, not 100."
+            return ": a share is 1 at the roofline, not 100."
         if _is_close(values[2], bandwidth_share):
             return f"{explanation}."
     if _is_close(values[1], 1e9 * gflops) or _is_close(values[1], gflops / 1e3):
-        return ": operations in a nanosecond are GFLOP/s."
+        return ": operations per nanosecond are GFLOP/s."
     return ""
 
 
@@ -154,7 +159,7 @@ def _launches(rng: np.random.Generator, trial: int) -> tuple[list[dict[str, floa
     return [first_launch, second_launch], format_name, device
 
 
-ROOFLINE = PythonExercise("09-roofline", "A dot under the roof, by hand", judge_roofline, level="core")
+ROOFLINE = PythonExercise("09-roofline", "A dot on the roofline, by hand", judge_roofline, level="core")
 
 
 # 09-throttled
@@ -210,7 +215,7 @@ def judge_throttled(answer: Answer) -> str:
         if not np.isclose(value, share, rtol=0, atol=1e-9):
             explanation = f"{call_text} is {cause} for {value:.4f}, it should be {share:.4f}"
             raise NotYet(f"{explanation}{_share_lesson(value, samples)}")
-    return "idle clocks, bursts, power and heat are told apart, by time and not by count."
+    return "you distinguish idle clocks, bursts, power and heat, by time and not by count."
 
 
 def _share_lesson(value: float, samples: Samples) -> str:
@@ -220,9 +225,9 @@ def _share_lesson(value: float, samples: Samples) -> str:
     busy_samples = [sample for sample in samples[:-1] if sample["utilization"] > 0]
     throttled_samples = [sample for sample in busy_samples if int(sample["clock_reasons"]) & mask]
     if busy_samples and np.isclose(value, len(throttled_samples) / len(busy_samples), atol=1e-9):
-        return ": samples lie unevenly; each counts for the time until the next one."
+        return ": samples are not evenly spaced; each counts for the time until the next one."
     if np.isclose(value, len(throttled_samples) / (len(samples) - 1), atol=1e-9):
-        return ": samples lie unevenly, and only those of the busy time count."
+        return ": samples are not evenly spaced, and only those of the busy time count."
     session_s = samples[-1]["time_s"] - samples[0]["time_s"]
     power_share, heat_share = throttled_shares(samples)
     busy_s = sum(
@@ -247,8 +252,8 @@ def _share_lesson(value: float, samples: Samples) -> str:
         if next_sample["utilization"] > 0 and int(next_sample["clock_reasons"]) & mask
     )
     if shifted_busy_s and np.isclose(value, shifted_throttled_s / shifted_busy_s, atol=1e-9):
-        return ": each sample holds until the next one, not since the one before."
-    return "." if cause != "no" else ': of "no" the share is 0.'
+        return ": each sample is valid until the next one, not since the one before."
+    return "." if cause != "no" else ': with "no" the share is 0.'
 
 
 def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
@@ -275,18 +280,18 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         ]
 
     brake_lesson = "0x80 is a power brake; 0x8 alone says only that hardware slowed down."
-    capped_idle_lesson = "what holds the clocks of an idle GPU slows nothing down: only busy time counts."
+    capped_idle_lesson = "a reason on an idle GPU slows nothing down: only busy time counts."
     capped_idle_phase = [(3.0, 0, 0.3 * boost_mhz, 0.1 * limit_w, 40, 0x04)]
     idle_lesson = "an idle GPU lowers its clock by itself: that is no throttling."
     burst_lesson = "a cap for a tenth of the busy time or less is a burst, not what made the program slow."
-    hot_lesson = "a card at its power limit is warm, too; the reason says power (0x4, 0x80)."
+    hot_lesson = "a card at its power limit is also warm; the reason says power (0x4, 0x80)."
     thermal_lesson = "thermal slowdown is 0x20 or 0x40, whatever the power is."
     phase_lesson = "the mean over a session hides a phase; look at each reading."
     other_reason_lesson = (
         "application clocks, sync boost and display clocks were asked for: neither power nor heat."
     )
     short_lesson = "a tenth of the busy time counts, however long the GPU rests."
-    longer_cause_lesson = "where both held the clocks, the cause is the one that did so for longer."
+    longer_cause_lesson = "if both held the clocks back, the cause is the one that did so for longer."
     phase_sessions = [
         ("a GPU that mostly rests", idle_phase(8.0) + work(2.0, clock_share=0.98), idle_lesson),
         ("a GPU that never worked", idle_phase(5.0), idle_lesson),
@@ -399,7 +404,7 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     dense_samples = _samples_of_phases(rng, work(19.5), 1.0) + _samples_of_phases(
         rng, work(0.5, 0x20, 0.8, 0.9, 85), 0.02, 19.5
     )
-    uneven_lesson = "samples lie unevenly; each counts for the time until the next one."
+    uneven_lesson = "samples are not evenly spaced; each counts for the time until the next one."
     return [
         *sessions,
         ("readings that come slowly", sparse_samples, uneven_lesson),

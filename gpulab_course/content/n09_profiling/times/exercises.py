@@ -215,7 +215,7 @@ def judge_nvtx(answer: Answer) -> str:
     ):
         outcome = answer.ask(run_annotated, rounds, raising_layer, threads, is_interrupted, shown=_ANNOTATED)
         _judge_nvtx(outcome, rounds, raising_layer, threads, description)
-    return "each layer has a range of its own, on its own thread, that ends whatever happens."
+    return "each layer has its own range, in its own thread, and the range always ends."
 
 
 def _judge_nvtx(
@@ -229,8 +229,8 @@ def _judge_nvtx(
         raise NotYet(f"with {description}, a layer that was given back {errors[0]}.")
     if "elsewhere" in notes:
         raise NotYet(
-            f"with {description}, the layers run in a thread of their own: a range holds what its own "
-            "thread gives the device. Call the layer where you begin the range."
+            f"with {description}, the layers run in a thread of their own, but a range contains only the "
+            "work that its own thread launches. Call the layer in the thread that begins the range."
         )
     if "swallowed" in notes:
         raise NotYet(
@@ -240,16 +240,16 @@ def _judge_nvtx(
         [_argument_text(*_call_arguments(number, None)) for number in range(len(rounds))] * threads
     ):
         raise NotYet(
-            f"with {description}, the layers do not get what they are called with: each is to be called "
-            "once, with all arguments, by position and by name."
+            f"with {description}, the layers do not receive their arguments: call each layer once, and pass "
+            "on all arguments, by position and by name."
         )
     if "result" in notes:
-        raise NotYet(f"with {description}, what a layer returns does not come back.")
+        raise NotYet(f"with {description}, the result of a layer does not come back to the caller.")
     _judge_ranges(outcome, rounds, broken_layer, threads, description)
     if outcome["waits"]:
         raise NotYet(
-            f"with {description}, the host waits {outcome['waits']} times for the device: whoever profiles "
-            "the model slows it down. Work belongs to the range in which it is given; nobody has to wait."
+            f"with {description}, the host waits {outcome['waits']} times for the device, which slows the "
+            "model down. Work belongs to the range in which it is launched, so no wait is needed."
         )
 
 
@@ -271,15 +271,15 @@ def _judge_ranges(
         raise NotYet(
             f'with {description}, no range has the name "{missing_names[0]}" (there '
             f"{'are' if listing != 'none' else 'is'} "
-            f"{listing}): number them from 0, by place, since two layers may be one function."
+            f"{listing}): number them from 0, by position, since two layers can be the same function."
         )
     for number, name in enumerate(names):
         count, device_ns, operations = ranges[name]
         if count != threads:
-            raise NotYet(f'with {description}, "{name}" is begun {count} times, not {threads}.')
+            raise NotYet(f'with {description}, "{name}" begins {count} times, not {threads}.')
         if expected_ns[number] and not operations:
             raise NotYet(
-                f'with {description}, no work is given to the device in "{name}": begin the range before '
+                f'with {description}, no work is launched in "{name}": begin the range before '
                 "the layer "
                 "is called, and end it when the call has returned."
             )
@@ -298,9 +298,9 @@ def _judge_ranges(
         device_ns = ranges[name][1]
         if device_ns != expected_ns[number]:
             raise NotYet(
-                f'with {description}, the device\'s time in "{name}" is told as {device_ns:,} ns, and the '
-                "layer "
-                f"took {expected_ns[number]:,}: other layers' work is given in it, or not all of its own."
+                f'with {description}, the device time of "{name}" is {device_ns:,} ns, but the '
+                f"layer took {expected_ns[number]:,} ns: the range contains work of other layers, or not all "
+                "work of its own layer."
             )
 
 
@@ -401,7 +401,7 @@ def judge_first(answer: Answer) -> str:
     for description, steps, host_us, faster in draw_programs(answer.rng):
         outcome = answer.ask(run_first, steps, host_us, faster, shown="first(p, faster)")
         _judge_choice(outcome, faster, f"of a program with {description}")
-    return "by what each keeps the program waiting, and by what that buys: Amdahl, on the wall's clock."
+    return "you compare how long the program waits for each kernel, and how much of that can be saved."
 
 
 def _judge_choice(outcome: dict[str, Any], faster: dict[str, float], description: str) -> None:
@@ -410,7 +410,7 @@ def _judge_choice(outcome: dict[str, Any], faster: dict[str, float], description
     if parts is None or len(parts) != 2 or not isinstance(parts[0], str) or not is_number(parts[1]):
         raise NotYet(
             f"{call_text} returns {spelt(outcome['found'])}; return the kernel's name, and how many times "
-            "as fast the program is when that kernel is mended."
+            "as fast the program is with that kernel improved."
         )
     name = str(parts[0])
     speedup = as_float(parts[1])
@@ -422,14 +422,14 @@ def _judge_choice(outcome: dict[str, Any], faster: dict[str, float], description
     best_kernel = min(walls_ns, key=walls_ns.__getitem__)
     if name != best_kernel:
         raise NotYet(
-            f'{call_text} returns "{name}". Mended, it makes the program {wall_ns / walls_ns[name]:.3g} '
-            f'times as fast, "{best_kernel}" {wall_ns / walls_ns[best_kernel]:.3g} '
-            f"times{_choice_lesson(name, walls_ns, kernels, faster)}."
+            f'{call_text} returns "{name}". If you improve it, the program is {wall_ns / walls_ns[name]:.3g} '
+            f'times as fast; with "{best_kernel}" it is {wall_ns / walls_ns[best_kernel]:.3g} '
+            f"times as fast{_choice_lesson(name, walls_ns, kernels, faster)}."
         )
     expected = wall_ns / walls_ns[best_kernel]
     if not np.isclose(speedup, expected, rtol=_RELATIVE_TOLERANCE):
         raise NotYet(
-            f'{call_text}: "{name}" is right, and {speedup:.4g} times as fast is not: '
+            f'{call_text}: "{name}" is right, but {speedup:.4g} times as fast is not: '
             + _speedup_lesson(speedup, outcome, name, faster)
         )
 
@@ -440,13 +440,13 @@ def _choice_lesson(
     """Return the feedback for a wrong choice of a kernel."""
     total_ns = {key: kernels[key][1] for key in walls_ns}
     if name == max(faster, key=faster.__getitem__) and total_ns[name] < max(total_ns.values()):
-        return ": how far a kernel is below its peak says nothing of how long the program waits for it"
+        return ": how far a kernel is below its peak does not show how long the program waits for it"
     if name == max(total_ns, key=total_ns.__getitem__):
-        reason = "what can be gained of it counts, and what runs behind other work keeps nobody waiting"
+        reason = "only the possible gain counts, and the program does not wait for hidden work"
         return f": it has the largest share of the GPU's time, but {reason}"
     if name == max(walls_ns, key=lambda key: kernels[key][1] / kernels[key][0]):
-        return ": it takes longest a call, but it is called less often"
-    return ": ask of each kernel how much of the program's time goes, when it is mended"
+        return ": it has the longest time per call, but it is called less often"
+    return ": compute for each kernel how much time the program saves if you improve it"
 
 
 def _speedup_lesson(speedup: float, outcome: dict[str, Any], name: str, faster: dict[str, float]) -> str:
@@ -457,22 +457,24 @@ def _speedup_lesson(speedup: float, outcome: dict[str, Any], name: str, faster: 
     gpu_ns = sum(ns for _, ns in kernels.values())
     factor = faster[name]
     lessons = {
-        "that is what the kernel gains; the rest of the program stays as it is.": factor,
-        "that is the share of the GPU's time; the host's part, and what runs side by side, are missing: "
+        "that is what the kernel gains; the rest of the program stays the same.": factor,
+        "that is the share of the GPU's time; it ignores the host's time and work that runs side by side: "
         "divide by the program's wall time.": 1 / (1 - kernel_ns / gpu_ns * (1 - 1 / factor)),
-        "a part of its calls runs behind other work: only what the program waits for is saved.": wall_ns
+        "a part of its calls is hidden behind other work, so its gain is smaller.": wall_ns
         / (wall_ns - kernel_ns * (1 - 1 / factor)),
         "that is the share of the time that is saved; divide the time before by the time after.": 1
         - outcome["walls"][name] / wall_ns,
-        "that is the time after by the time before; it is the other way round.": outcome["walls"][name]
+        "that is the time after divided by the time before; it is the other way round.": outcome["walls"][
+            name
+        ]
         / wall_ns,
-        "mended, the kernel still takes its time divided by its factor: it does not go away.": wall_ns
+        "the improved kernel still takes its time divided by its factor: it does not go away.": wall_ns
         / (wall_ns - kernel_ns),
     }
     for lesson, value in lessons.items():
         if np.isclose(speedup, value, rtol=_RELATIVE_TOLERANCE / 2):
             return lesson
-    return "divide the program's time by what is left of it, when the kernel's part is divided by its factor."
+    return "divide the program's time by the time that remains if the kernel's part is divided by its factor."
 
 
 FIRST = PythonExercise("09-first", "Which kernel first?", judge_first, level="warm-up", limit_s=8.0)
@@ -484,9 +486,9 @@ FIRST = PythonExercise("09-first", "Which kernel first?", judge_first, level="wa
 CAUSES = {"launches": 0.5, "copies": 0.6, "waits": 0.8, "one stream": 0.9}
 _FAULTS = {
     "launches": "its kernels are shorter than the calls that launch them, so the host sets the pace",
-    "copies": "most of its time goes into a copy, and what is copied does not change",
-    "waits": "each round the host waits for the device, and then the device for the host",
-    "one stream": "pieces of work that need nothing of each other run one after the other on a few SMs",
+    "copies": "most of its time goes into a copy of data that does not change",
+    "waits": "in each iteration the host waits for the device, and then the device waits for the host",
+    "one stream": "independent pieces of work run one after the other on a few SMs",
 }
 
 
@@ -621,8 +623,8 @@ def judge_timelines(answer: Answer) -> str:
         outcome = answer.ask(run_pair, key, int(answer.rng.integers(1 << 30)), shown=f"program {key}")
         if not outcome["shape"]:
             raise NotYet(
-                'give a dictionary of four pairs, {"A": (cause, program), "B": …}: a cause is one of '
-                f"{', '.join(spelt(name) for name in CAUSES)}, a program a function."
+                'return a dictionary of four pairs, {"A": (cause, program), "B": …}: a cause is one of '
+                f"{', '.join(spelt(name) for name in CAUSES)}, and a program is a function."
             )
         _judge_pair(key, cause, outcome)
     return "four causes, four remedies, and four new timelines that show it."
@@ -638,13 +640,13 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
         _judge_results(key, outcome[f"result/{large}"], outcome[f"right/{large}"])
         if not _same(outcome[f"result left/{large}"], outcome[f"right left/{large}"]):
             raise NotYet(
-                f"the cause of program {key} is right, and its arguments hold something else afterwards than "
-                "before it was mended: change what it changed, and nothing else."
+                f"the cause of program {key} is right, but its arguments have other contents afterwards than "
+                "with the old program: change only what the old program changed."
             )
         if outcome[f"hazards/{large}"]:
             raise NotYet(
-                f"program {key} is faster, and a race: {outcome[f'hazards/{large}'][0]}. Let streams wait "
-                "for each other by events, there and back."
+                f"program {key} has a race: {outcome[f'hazards/{large}'][0]}. Let streams wait for each "
+                "other with events, before and after the work."
             )
     _judge_results(key, outcome["after again"], outcome["before again"])
     counts_before = outcome["before/counts"]
@@ -659,23 +661,23 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
     speedup_text = "as fast as before" if 0.95 < gain < 1.05 else f"{gain:.2g} times as fast as before"
     if remaining_causes[cause]:
         evidence = {
-            "launches": f"the host still launches {counts_after['launches']} times, as against "
+            "launches": f"the host still launches {counts_after['launches']} times, compared with "
             f"{counts_before['launches']}",
-            "copies": f"{counts_after['copies']:,} bytes still go to the device, as against "
+            "copies": f"{counts_after['copies']:,} bytes still go to the device, compared with "
             f"{counts_before['copies']:,}",
-            "waits": f"the host still waits {counts_after['waits']} times, as against "
+            "waits": f"the host still waits {counts_after['waits']} times, compared with "
             f"{counts_before['waits']}",
             "one stream": "its long kernels still share one stream",
         }
         raise NotYet(
-            f'program {key}: "{cause}" is right, and it is still there: {evidence[cause]}; it runs '
+            f'program {key}: "{cause}" is right, but it is still there: {evidence[cause]}; it runs '
             f"{speedup_text}."
         )
     if outcome["after"] > CAUSES[cause] * outcome["before"]:
         raise NotYet(
-            f'program {key}: "{cause}" is mended, and its new timeline is hardly shorter: it runs '
+            f'program {key}: "{cause}" is gone, but its new timeline is hardly shorter: it runs '
             f"{speedup_text}. "
-            "Look at it again: something else takes the place of what is gone."
+            "Look at it again: there is a new cause instead of the old one."
         )
 
 
@@ -683,12 +685,8 @@ def _judge_results(key: str, result: Any, expected: Any) -> None:
     if not _same(result, expected):
         problem = "where" if _same(_values(result), _values(expected)) else "what"
         raise NotYet(
-            f"the cause of program {key} is right, and what it returns now is not {problem} it was"
-            + (
-                ": numbers stay numbers, and arrays of the device on the device."
-                if problem == "where"
-                else "."
-            )
+            f"the cause of program {key} is right, but its result is not {problem} it was"
+            + (": numbers stay numbers, and device arrays stay on the device." if problem == "where" else ".")
         )
 
 
