@@ -79,7 +79,7 @@ def test_a_copy_has_a_path_a_rate_and_the_hosts_wait() -> None:
     assert [m.to_host for m in view.record] == [False, False, True, False, False, False]
     assert view.record[1].gbps == pytest.approx(16 * MIB / 300_000)
     assert [m.host_waited for m in view.record[:2]] == [True, False]
-    assert "x.set(a): pageable to device, 16 MiB in 2 ms, 8.39 GB/s. The host stood still" in view.describe()
+    assert "x.set(a): pageable to device, 16 MiB in 2 ms, 8.39 GB/s. The host waited" in view.describe()
     assert "recorded on NVIDIA H200" in repr(view)
     assert view.png().startswith(b"\x89PNG")
 

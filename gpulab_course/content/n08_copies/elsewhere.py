@@ -109,7 +109,7 @@ def managed() -> MeasurementTable:
         "host reads all of it": "host reads, pages on the device",
         "prefetch to the device": "prefetch",
         "kernel after the prefetch": "kernel after prefetch",
-        "kernel, pages that nobody had": "kernel writes first",
+        "kernel, pages never touched before": "kernel writes first",
         "kernel touches one float every 2 MiB": "kernel, one of every 2,097,152 bytes",
     }
     recordings = [recorded()[name] for name in ("h200", "h100")]
@@ -139,7 +139,7 @@ def pinning() -> MeasurementTable:
     ratios = [pinning / copy for pinning, copy in zip(pinning_us, copy_us, strict=True)]
     rows = (
         ("get 128 MiB of pinned memory", *map(_format_us, pinning_us)),
-        ("copy as many bytes to the device", *map(_format_us, copy_us)),
+        ("copy 128 MiB to the device", *map(_format_us, copy_us)),
         ("how many times as long", *(f"{ratio:.0f}" for ratio in ratios)),
     )
     return MeasurementTable(
@@ -150,13 +150,17 @@ def pinning() -> MeasurementTable:
 def homeward() -> MeasurementTable:
     """Return a table of the times of copies of 64 MiB to pageable memory, into a new and a used array."""
     recordings = [recorded()[name] for name in ("h200", "h100")]
-    calls = {"x.get()": "get", "x.get(out=a), a used before": "get out pageable"}
+    calls = {"x.get()": "get", "x.get(out=a), with a used before": "get out pageable"}
     rows = [
         (call, *(_format_us(recording["arrays"][key]["call_us"]) for recording in recordings))
         for call, key in calls.items()
     ]
     return MeasurementTable(
-        "64 MiB home", ("call", *map(_gpu_name, recordings)), rows, recordings, *map(_origin, recordings)
+        "64 MiB to the host",
+        ("call", *map(_gpu_name, recordings)),
+        rows,
+        recordings,
+        *map(_origin, recordings),
     )
 
 
@@ -193,11 +197,11 @@ def two_processes() -> MeasurementTable:
     """Return a table about an array that two processes share by an IPC handle: made here, or recorded."""
     facts, origin = _measure_or_load("gpulab_course.content.n08_copies.processes", "ipc")
     rows = (
-        ("sum of 16,777,216 ones, as the second process sees them", f"{facts['sum there']:,.0f}"),
-        ("their sum in the first, after the second has doubled them", f"{facts['sum here']:,.0f}"),
-        ("its address in the first process", facts["address here"]),
-        ("its address in the second", facts["address there"]),
-        ("what went from process to process", f"{facts['handle_bytes']} bytes"),
+        ("sum of 16,777,216 ones, computed in the second process", f"{facts['sum there']:,.0f}"),
+        ("their sum in the first process, after the second has doubled them", f"{facts['sum here']:,.0f}"),
+        ("address of the array in the first process", facts["address here"]),
+        ("address of the array in the second process", facts["address there"]),
+        ("size of the handle that was passed on", f"{facts['handle_bytes']} bytes"),
     )
     return MeasurementTable("One array, two processes", ("what", "value"), rows, facts, origin)
 
@@ -208,8 +212,8 @@ def from_file() -> MeasurementTable:
     numpy_ms = min(facts["by NumPy"])
     rows = [
         ("library", facts["library"]),
-        ("kernel module nvidia-fs", "loaded" if facts["kernel module"] else "not there"),
-        ("mode of cuFile", facts.get("mode", "compatibility, forced: the bytes went by way of the host")),
+        ("kernel module nvidia-fs", "loaded" if facts["kernel module"] else "not loaded"),
+        ("mode of cuFile", facts.get("mode", "compatibility, forced: the bytes went through the host")),
         ("the file's bytes came from", facts.get("from", "the host's page cache: it had just been written")),
     ]
     if facts.get("by cuFile"):

@@ -18,7 +18,7 @@ _HOST_ARRAY_ADVICE = (
     ("Implicit conversion", "A NumPy function was given a device array; use the function of cp."),
 )
 _NO_WAIT_ADVICE = (
-    "float(), .item(), .get() and synchronize() make the host stand still; a device array needs none."
+    "float(), .item(), .get() and synchronize() make the host wait; a device array needs none of them."
 )
 
 
@@ -66,7 +66,7 @@ def _make_stay_case(x: Any, limit: float) -> ProgramCase:
         f"prepare(x, {limit:g}) with {counted(x.size, 'element')}",
         place="device",
         unchanged=True,
-        mistakes=((x - x.min(), "What lies above the limit is to be cut off."),),
+        mistakes=((x - x.min(), "Elements above the limit must be cut off."),),
     )
 
 
@@ -98,8 +98,12 @@ STAY = ProgramExercise(
     table=(Row("a matrix", stay_matrix, ((5, 9), (33, 2))),),
     rules=4,
     budgets=(
-        Budget("to_host_copies", "x - x.min() subtracts on the device: nothing has to come home.", most=0),
-        Budget("to_device_copies", "A number goes along with the launch: no array has to be sent.", most=0),
+        Budget(
+            "to_host_copies",
+            "x - x.min() subtracts on the device: nothing has to be copied to the host.",
+            most=0,
+        ),
+        Budget("to_device_copies", "A number is passed with the launch: no array has to be sent.", most=0),
         Budget("waits", _NO_WAIT_ADVICE, most=0),
     ),
     advice=_HOST_ARRAY_ADVICE,
@@ -181,7 +185,7 @@ def report_one_by_one(x: Any) -> Any:
 
 REPORT = ProgramExercise(
     "08-report",
-    "Three numbers, one way home",
+    "Three numbers, one copy",
     "report",
     report_case,
     report,
@@ -192,9 +196,9 @@ REPORT = ProgramExercise(
     rules=4,
     budgets=(
         Budget("to_host_bytes", "Reduce on the device: three numbers are 12 bytes.", allowance=2),
-        Budget("to_host_copies", "Put the three beside each other on the device, then copy once.", most=1),
+        Budget("to_host_copies", "Combine the three on the device, then copy once.", most=1),
         Budget("waits", "Each float() and each .get() waits. One is enough.", most=1),
-        Budget("to_device_copies", "Nothing has to be sent: the three are on the device already.", most=0),
+        Budget("to_device_copies", "Nothing has to be sent: the three are already on the device.", most=0),
     ),
     advice=_HOST_ARRAY_ADVICE,
     praise="one small copy, and one wait.",
@@ -266,7 +270,9 @@ PACK = ProgramExercise(
             least=1,
             most=1,
         ),
-        Budget("to_host_copies", "The host knows lengths and offsets; nothing has to come back.", most=0),
+        Budget(
+            "to_host_copies", "The host knows lengths and offsets; nothing has to be copied back.", most=0
+        ),
         Budget("waits", _NO_WAIT_ADVICE, most=0),
     ),
     advice=(("is not in device memory", "cp.asarray(x) copies a NumPy array to the device."),),
@@ -349,7 +355,7 @@ RING = ProgramExercise(
     sizes=ring_sizes,
     checked=True,
     budgets=(
-        Budget("pageable_copies", "Copy from the page-locked buffers, not from `data` itself.", most=0),
+        Budget("pageable_copies", "Copy from the pinned buffers, not from `data` itself.", most=0),
         Budget("to_device_bytes", "Each piece goes once.", allowance=1.0),
         Budget(
             "waits",
@@ -425,7 +431,7 @@ LOOKUP = ProgramExercise(
     budgets=(
         Budget(
             "bus_bytes",
-            "Let the kernel read the table where it lies: only what it reads travels.",
+            "Let the kernel read the table in place: only what it reads travels.",
             allowance=3,
             large=True,
         ),

@@ -30,9 +30,9 @@ def managed(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
     free_bytes, _ = cp.cuda.runtime.memGetInfo()
     if size_bytes > free_bytes:
         raise GpulabError(
-            f"{size_bytes / 2**30:.1f} GiB of managed memory were asked for, and {free_bytes / 2**30:.1f} "
-            "GiB are free on the device. CUDA would allow it, and it can hang a GPU: take less, or work in "
-            "pieces."
+            f"{size_bytes / 2**30:.1f} GiB of managed memory were requested, but only "
+            f"{free_bytes / 2**30:.1f} GiB are free on the device. CUDA would allow it, but it can hang a "
+            "GPU. Allocate less, or work in pieces."
         )
     return cp.ndarray(extents, dtype, cp.cuda.malloc_managed(size_bytes))
 

@@ -9,10 +9,11 @@ QUESTIONS = (
         'A training loop calls `batch.to("cuda", non_blocking=True)` on an ordinary tensor. The host …',
         (
             Choice(
-                "goes on at once: that is what the flag asks for", "It asks; pageable memory cannot give it."
+                "continues at once, because the flag requests that",
+                "It does, but the copy needs pinned memory.",
             ),
             Choice(
-                "stands still until the driver has read the batch",
+                "waits until the driver has read the batch",
                 "The driver copies it through a pinned buffer of its own. Pin the batch first.",
                 right=True,
             ),
@@ -24,18 +25,19 @@ QUESTIONS = (
         (
             Choice(
                 "yes: pinned memory has no disadvantage",
-                "It cannot be moved or swapped out, and takes long to get.",
+                "It cannot be moved or swapped out, and pinning takes long.",
             ),
             Choice("no: the CPU reads pinned memory more slowly", "It is ordinary memory to the CPU."),
             Choice(
                 "no: pin a few buffers and use them again",
-                "Pinning takes many times as long as a copy, and takes memory from everybody else.",
+                "Pinning takes many times as long as a copy, and leaves less memory to other programs.",
                 right=True,
             ),
         ),
     ),
     Question(
-        "A kernel needs 40 rows, known only on the device, of a table of 3 GB in host memory. Best?",
+        "A kernel needs 40 rows of a table of 3 GB in host memory, and only the device knows which. What is "
+        "best?",
         (
             Choice("copy the table, then run the kernel", "3 GB cross the bus for 40 rows."),
             Choice(
@@ -44,7 +46,7 @@ QUESTIONS = (
                 right=True,
             ),
             Choice(
-                "bring the row numbers home and gather on the host",
+                "copy the row numbers to the host and gather there",
                 "It works, with a wait and two crossings.",
             ),
         ),
@@ -55,7 +57,7 @@ QUESTIONS = (
         (
             Choice(
                 "takes about as long: the L2 cache keeps it",
-                "The L2 cache keeps nothing of mapped host memory (NVIDIA's Best Practices Guide).",
+                "The L2 cache does not keep mapped host memory (NVIDIA's Best Practices Guide).",
             ),
             Choice(
                 "is faster, because the copy is saved",
@@ -63,7 +65,7 @@ QUESTIONS = (
             ),
             Choice(
                 "takes eight times as long, or more",
-                "Each read crosses the bus again. Copy what is used more than once.",
+                "Each read crosses the bus again. Copy data that is used more than once.",
                 right=True,
             ),
         ),
@@ -73,19 +75,24 @@ QUESTIONS = (
         (
             Choice(
                 "a prefetch to the device before the first kernel",
-                "The pages go in large pieces, without faults, while the host does something else.",
+                "The pages move in large pieces, without faults, while the host does something else.",
                 right=True,
             ),
-            Choice("a synchronize after each of the kernels", "It orders, and moves no page sooner."),
+            Choice(
+                "a synchronize after each of the kernels", "It orders the work, but moves no page sooner."
+            ),
             Choice("smaller blocks, so that fewer pages fault at once", "The pages are the same."),
         ),
     ),
     Question(
-        "`float(loss)` stands in the innermost loop. What does it cost?",
+        "`float(loss)` is in the innermost loop. What does it cost?",
         (
-            Choice("four bytes over the bus, which is next to nothing", "The bytes are not what it costs."),
             Choice(
-                "a wait for all work given so far, each time round",
+                "four bytes over the bus, which is next to nothing",
+                "The bytes are cheap, but the wait is not.",
+            ),
+            Choice(
+                "a wait for all work launched so far, in each iteration",
                 "The copy comes after the work in its stream, and the host needs its result.",
                 right=True,
             ),
@@ -96,7 +103,7 @@ QUESTIONS = (
         "Two processes are to use one array on one GPU. What is passed from one to the other?",
         (
             Choice("the address of the array on the device", "It means nothing in another process."),
-            Choice("a pickle of the array", "That is a copy, by way of the host."),
+            Choice("a pickle of the array", "That is a copy through the host."),
             Choice(
                 "a handle of 64 bytes",
                 "`ipcGetMemHandle`; the other process opens it and gets an address of its own.",
@@ -107,9 +114,9 @@ QUESTIONS = (
     WhyQuestion(
         "Why can a copy from pageable memory not be asynchronous?",
         (
-            "The copy engine reads physical addresses by itself; the system may move pageable memory.",
+            "The copy engine reads physical addresses by itself, but the system may move pageable memory.",
             "So the data must first be in memory that stays where it is: a pinned buffer of the driver.",
-            "Somebody has to copy it there, and that is a core of the CPU, within the call.",
+            "A core of the CPU has to copy it there, within the call.",
             "The call can return when the last piece has been read, not before.",
         ),
     ),

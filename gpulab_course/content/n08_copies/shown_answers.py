@@ -4,7 +4,7 @@ from gpulab_course.teach.shown import ShownAnswer
 
 SHOWN = (
     ShownAnswer("08-stay", "nothing below 0", "results", "prepare(x, -5)"),
-    ShownAnswer("08-stay", "item", "counts", "nothing has to come home"),
+    ShownAnswer("08-stay", "item", "counts", "nothing has to be copied to the host"),
     ShownAnswer("08-stay", "cuts first", "results", "it should be"),
     ShownAnswer("08-stay", "mixes in NumPy", "results", "keep all of the work on the device"),
     ShownAnswer("08-stay", "in place", "results", "belongs to its caller"),

@@ -96,14 +96,14 @@ _ARROWS: dict[Way, tuple[tuple[str, str], ...]] = {
     "peer": (("memory", "engine"), ("engine", "peer")),
 }
 _DESCRIPTIONS: dict[Way, str] = {
-    "pageable": "A core of the CPU copies it piece by piece into a pinned buffer of the driver; the copy "
-    "engine fetches each piece from there.",
-    "pinned": "The copy engine fetches it by itself, at the rate of the bus; no core of the CPU takes part.",
-    "zero-copy": "No copy: the kernel's own loads and stores cross the bus, every time.",
-    "managed": "Each page that the kernel misses is a fault: the driver moves it, and the kernel waits.",
-    "prefetch": "The driver moves the pages beforehand, in large pieces and without faults.",
-    "at home": "All of it was in the device's own memory; nothing crossed the bus.",
-    "peer": "From the memory of one GPU to that of another, without the host.",
+    "pageable": "A core of the CPU copies the data piece by piece into a pinned buffer of the driver, and "
+    "the copy engine reads each piece from there.",
+    "pinned": "The copy engine moves the data by itself, at the rate of the bus, without a core of the CPU.",
+    "zero-copy": "There is no copy: the kernel's loads and stores cross the bus every time.",
+    "managed": "Each missing page causes a fault: the driver moves the page while the kernel waits.",
+    "prefetch": "The driver moves the pages in advance, in large pieces and without faults.",
+    "at home": "All data was in device memory; nothing crossed the bus.",
+    "peer": "From the memory of one GPU to the memory of another GPU, without the host.",
 }
 
 
@@ -119,8 +119,8 @@ class WhereCopiesGo(View):
         self.provenance = provenance
         super().__init__(
             title="Where does the copy go?",
-            caption=f"Times and rates {provenance.label}. A rate is what was copied, or what a kernel read: "
-            "what it wrote comes on top. The map is a sketch.",
+            caption=f"Times and rates {provenance.label}. A rate counts the bytes that were copied or that "
+            "a kernel read, but not those that it wrote. The map is a sketch.",
             source=provenance.source,
             chosen=0,
         )
@@ -277,7 +277,7 @@ def _describe_move(move: Move) -> str:
     wait_text = ""
     if move.call_ns and move.way in ("pageable", "pinned"):
         wait_text = (
-            " The host stood still until it was done." if move.host_waited else " The host went on at once."
+            " The host waited until it was done." if move.host_waited else " The host continued at once."
         )
     summary = f"{size(move.size_bytes)} in {duration(move.time_ns)}, {_format_rate(move)}"
     return f"{text}{_move_name(move)}, {summary}.{wait_text}"
