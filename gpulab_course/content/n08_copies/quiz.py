@@ -92,7 +92,7 @@ QUESTIONS = (
                 "The bytes are cheap, but the wait is not.",
             ),
             Choice(
-                "a wait for all work launched so far, in each iteration",
+                "a wait for all earlier work, in each iteration",
                 "The copy comes after the work in its stream, and the host needs its result.",
                 right=True,
             ),

@@ -64,7 +64,7 @@ QUESTIONS = (
             Choice("the bandwidth of memory, which is used up", "Then it would be on the slope."),
             Choice("the peak of arithmetic", "Then it would be on the flat part."),
             Choice(
-                "neither, but something else, for example a tail",
+                "neither, but for example a tail",
                 "The roofline shows what is possible, but not what else limits the launch.",
                 right=True,
             ),
