@@ -67,13 +67,13 @@ class Row:
 
 
 ROWS = (
-    Row(too_much_memory, "free, shrink or split; the context lives (10b)"),
-    Row(too_many_threads, "ask the device for its limits (01); the context lives"),
+    Row(too_much_memory, "free memory, or use smaller or fewer arrays (10b)"),
+    Row(too_many_threads, "look up the limits of the device (01)"),
     Row(illegal_address, "gl.sanitize names thread and line"),
-    Row(misaligned_address, "wide loads at multiples of their size (05a)"),
-    Row(device_assert, "read the condition: it names file and line"),
-    Row(launch_failure, "look for __trap(), and for barriers that part"),
-    Row(endless_kernel, "look for a flag that nobody sets"),
+    Row(misaligned_address, "wide loads need addresses that are multiples of their size (05a)"),
+    Row(device_assert, "read the condition that is printed, with its file and line"),
+    Row(launch_failure, "look for __trap() and for divergent barriers"),
+    Row(endless_kernel, "look for a value that no thread sets"),
 )
 
 
@@ -100,9 +100,9 @@ class Catalogue:
                     row.remedy,
                 )
             )
-        headings = ("what was done", "what was told", "status", "line that raised", "context", "what helps")
+        headings = ("cause", "error message", "status", "line that raised", "context", "remedy")
         self._table = Table(
-            f"Errors, each in a process of its own, on {provenance.device}", headings, tuple(rows)
+            f"Errors, each in a separate process, on {provenance.device}", headings, tuple(rows)
         )
 
     @property

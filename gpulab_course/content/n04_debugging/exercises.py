@@ -484,7 +484,7 @@ def _narrow_product_matcher(dtype: Any) -> Callable[[Mistake], bool]:
 
 PLACES = KernelExercise(
     "04-places",
-    "Repair: where does it lie?",
+    "Repair: positions in a large matrix",
     kernel="places",
     parameters="const int* row, const int* col, long long* from, long long* to, int rows, int cols, int n",
     once=True,

@@ -52,8 +52,8 @@ class Stray:
     def describe(self) -> str:
         """Describe the picture in one sentence."""
         return (
-            f"{self._thread_text} means {self._target_name} and writes "
-            f"{self._hit_name}[{self._hit_index}], its neighbour in memory."
+            f"{self._thread_text} uses {self._target_name}[{self._element_index}] and writes "
+            f"{self._hit_name}[{self._hit_index}], which has this address."
         )
 
     @property
@@ -99,8 +99,8 @@ class Stray:
         elements.append(
             f'<text x="10" y="18" font-size="12" fill="currentColor">{html.escape(self._thread_text)}</text>'
             f'<text x="10" y="34" font-size="12" fill="currentColor">'
-            f"means {self._target_name}[{self._element_index:,}], "
-            f"hits {self._hit_name}[{self._hit_index}]</text>"
+            f"uses {self._target_name}[{self._element_index:,}], "
+            f"writes {self._hit_name}[{self._hit_index}]</text>"
             f'<path d="M{arrow_start_x:.1f} 38 L{arrow_x:.1f} 58" '
             'stroke="#d55e00" stroke-width="2" fill="none"/>'
             f'<path d="M{arrow_x - 5:.1f} 50 L{arrow_x + 2:.1f} 60 L{arrow_x - 11:.1f} 58 Z" fill="#d55e00"/>'

@@ -5,55 +5,60 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "04-raised",
-        "Launch 2 reads where nothing lies. Which line of `program` raises?",
-        "A launch hands over and returns. The fault happens later, on the GPU, and the next call that waits "
-        "or looks is told of it.",
+        "Launch 2 reads from an address that belongs to no array. Which line of `program` raises the error?",
+        "A launch only puts the kernel into a queue. The kernel fails later, on the GPU, and the next call "
+        "that waits for the GPU or checks its state raises the error.",
         choices=("the line of launch 2", "a later line", "no line: Python goes on to the end"),
         comparison="the line of launch 2",
         misconception="The line that raises is the line that is wrong.",
     ),
     PredictionQuestion(
         "04-blocking",
-        "With launch blocking the host waits behind each launch. Which line raises now?",
-        "The host finds out where it waits, and now that is behind the launch whose kernel failed. Whether "
-        "that kernel is to blame is another question.",
+        "With launch blocking, the host waits after each launch. Which line raises the error now?",
+        "The host notices the error when it waits, and now it waits after the launch whose kernel failed. "
+        "This kernel failed, but it need not contain the mistake.",
         choices=("the line of launch 1", "the line of launch 2", "a later line"),
         comparison="the line of launch 1",
-        misconception="Launch blocking names the line with the mistake.",
+        misconception="Launch blocking shows the line with the mistake.",
     ),
     PredictionQuestion(
         "04-neighbour",
-        "`number_rows` writes one element too many. What becomes of it?",
-        "CUDA protects pages, not arrays: the element behind the last is somebody else's, and writable.",
-        choices=("an illegal address", "the write is dropped", "another array changes, and nobody is told"),
+        "`number_rows` writes one element too many. What happens?",
+        "CUDA protects pages of memory, not arrays. The address after the last element belongs to another "
+        "array, and the kernel can write there.",
+        choices=(
+            "an illegal address",
+            "the write is dropped",
+            "another array changes, and no error is raised",
+        ),
         comparison="an illegal address",
-        misconception="Out of bounds crashes.",
+        misconception="An access out of bounds always ends the program.",
     ),
     PredictionQuestion(
         "04-sticky",
-        "How many of the rows above leave a context in which nothing works any more?",
-        "What a kernel does wrong while it runs costs the context. What is refused before anything runs "
-        "(too many threads, too much memory) costs nothing.",
+        "Which of the rows above leave a context in which nothing works any more?",
+        "If a kernel runs and fails, the context is lost. If CUDA refuses a request before anything runs "
+        "(too many threads, too much memory), nothing is lost.",
         choices=("none", "those of kernels that ran and failed", "all"),
         comparison="all",
-        misconception="After an error one has to restart.",
+        misconception="After any error the process must be restarted.",
     ),
     PredictionQuestion(
         "04-lucky",
-        "The sum of a racing kernel came out right. What does that show?",
-        "That nothing went wrong this time, in this order of warps. A checker looks at what is ordered, not "
-        "at what came out.",
-        choices=("that it is right", "nothing"),
-        comparison="that it is right",
+        "A kernel has a race, and its sum is right. What does this show?",
+        "It shows only that nothing went wrong this time, with this order of warps. A checker looks at the "
+        "order of the accesses, not at the result.",
+        choices=("that the kernel is right", "nothing"),
+        comparison="that the kernel is right",
         misconception="A test that passes shows that there is no race.",
     ),
     PredictionQuestion(
         "04-nan",
-        "One score of a row is 200. exp(200) is infinite in float. What becomes of that row of the softmax?",
-        "The largest term is infinity over infinity, which is NaN; the others are something over infinity, "
-        "which is 0.",
+        "One score of a row is 200, and exp(200) is infinite in float. What is in this row of the softmax?",
+        "The largest term is infinity divided by infinity, which is NaN. The others are finite numbers "
+        "divided by infinity, which is 0.",
         choices=("one NaN, and zeros", "all NaN", "a row that sums to 1"),
         comparison="all NaN",
-        misconception="NaN comes in whole rows.",
+        misconception="One NaN makes the whole row NaN.",
     ),
 )

@@ -6,16 +6,16 @@ TITLE = "Errors and debugging"
 
 QUESTIONS = (
     Question(
-        "cp.asnumpy(y) raises cudaErrorIllegalAddress. Which kernel is it?",
+        "cp.asnumpy(y) raises cudaErrorIllegalAddress. Which kernel failed?",
         (
             Choice(
                 "the last one that wrote y, whatever was launched since",
-                "It may be any that was launched before.",
+                "It can be another kernel that was launched before.",
             ),
-            Choice("the last one launched", "The error was only told then."),
+            Choice("the last one launched", "The error was only reported at that time."),
             Choice(
                 "one of those launched since the host last waited",
-                "Wait behind each, and the first that raises is it.",
+                "Wait after each launch: the first one that raises has failed.",
                 right=True,
             ),
         ),
@@ -23,60 +23,62 @@ QUESTIONS = (
     Question(
         "os.environ['CUDA_LAUNCH_BLOCKING'] = '1' in the middle of a notebook does nothing. Why?",
         (
-            Choice("it has to be a number and not a text", "Variables of the environment are texts."),
-            Choice("it is read when the context is made", "Set it before, or in a new process.", right=True),
-            Choice("CuPy ignores it", "The driver reads it, whoever calls."),
+            Choice("the value must be a number and not a string", "Environment variables are strings."),
+            Choice(
+                "it is read when the context is created", "Set it before, or in a new process.", right=True
+            ),
+            Choice("CuPy ignores it", "The driver reads it, for all libraries."),
         ),
     ),
     Question(
-        "After which of these does the same process go on?",
+        "After which of these errors can the same process continue?",
         (
             Choice("a device assert", "It loses the context."),
             Choice("a misaligned access", "It loses the context."),
-            Choice("an allocation that is too large", "Nothing ran, and nothing is lost.", right=True),
+            Choice("an allocation that is too large", "Nothing has run, and nothing is lost.", right=True),
             Choice("an illegal address", "It loses the context."),
         ),
     ),
     Question(
-        "A kernel writes one element behind its array, and no error comes. Why?",
+        "A kernel writes one element after the end of its array, and no error is raised. Why?",
         (
-            Choice("the GPU clips addresses to the array", "It knows of no arrays."),
+            Choice("the GPU clips addresses to the array", "The GPU does not know the arrays."),
             Choice(
-                "the address belongs to somebody: a pool's block lies beside it",
-                "Memory is protected in pages, which many arrays share.",
+                "the address is in another array",
+                "Memory is protected in pages, and the pool puts many arrays in one page.",
                 right=True,
             ),
-            Choice("errors of writes are never told", "They are, where nothing is mapped."),
+            Choice("errors of writes are never reported", "They are, if the address is not mapped."),
         ),
     ),
     Question(
         "`if (t < half) { part[t] += part[t + half]; __syncthreads(); }`: what is wrong?",
         (
-            Choice("the barrier takes far too long inside a branch", "Its cost is not what matters."),
+            Choice("the barrier takes far too long inside a branch", "Its cost does not matter here."),
             Choice(
-                "some threads of the block never come to it", "Behind the if, all of them do.", right=True
+                "some threads of the block never reach it", "After the if, all of them reach it.", right=True
             ),
-            Choice("it should be __syncwarp()", "Then warps do not wait for each other."),
+            Choice("it should be __syncwarp()", "Then the warps would not wait for each other."),
         ),
     ),
     Question(
-        "A loss is NaN. Which of these is a mend?",
+        "A loss is NaN because of an overflow in a softmax. Which change fixes the cause?",
         (
-            Choice("nan_to_num on the loss", "It hides the number, not its cause."),
-            Choice("clamp all activations", "So does that, and it changes the model."),
+            Choice("nan_to_num on the loss", "It hides the NaN and leaves its cause."),
+            Choice("clamp all activations", "This hides it as well, and it changes the model."),
             Choice(
                 "compute everything, gradients as well, in float64",
-                "It overflows later, and costs much more.",
+                "It overflows as well, only for larger scores, and it is much slower.",
             ),
-            Choice("subtract the row's maximum before exp", "No term exceeds 1 then.", right=True),
+            Choice("subtract the row's maximum before exp", "Then no term is greater than 1.", right=True),
         ),
     ),
     WhyQuestion(
-        "Why is the launch that fails not always the one to blame?",
+        "Why is the launch that fails not always the one with the mistake?",
         (
-            "An earlier kernel may have written the index or pointer that this one follows.",
-            "A stray write into somebody's array raises nothing itself.",
-            "So one asks who wrote the number that is wrong, back to the first.",
+            "An earlier kernel may have written the index or pointer that this one uses.",
+            "An out-of-bounds write into another array raises no error itself.",
+            "So find the write that produced the wrong number, back to the first one.",
         ),
     ),
 )
