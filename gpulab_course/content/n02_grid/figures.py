@@ -40,7 +40,7 @@ def latency_hiding(
     axes.set_xscale("log", base=2)
     axes.set_xticks(list(warps), [str(warp_count) for warp_count in warps])
     axes.set_ylim(0, 1.1 * max(max(gbps) for gbps in bandwidth_gbps.values()))
-    axes.set_xlabel(f"warps on each SM (of {info.max_warps_per_sm} places)")
+    axes.set_xlabel(f"warps on each SM (of {info.max_warps_per_sm} slots)")
     axes.set_ylabel("GB/s read and written")
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
     axes.grid(alpha=0.25)

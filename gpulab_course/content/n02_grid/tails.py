@@ -22,9 +22,9 @@ def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, st
     median_ns = float(np.median(full_launch.end_ns - full_launch.start_ns))
     blocks_per_sm = full_launch.occupancy.blocks_per_sm
     sharing_text = (
-        f"{blocks_per_sm} of them shared an SM"
+        f"before, {blocks_per_sm} blocks shared each SM"
         if blocks_per_sm > 1
-        else "each of them had an SM to itself, too"
+        else "before, each block had an SM to itself, too"
     )
     return {
         "more": f"{1 / full_launch.grid[0]:.1%}",
@@ -38,5 +38,5 @@ def unequal(trace: LaunchTrace) -> str:
     durations_us = (trace.end_ns - trace.start_ns) / 1e3
     return (
         f"{trace.grid[0]} blocks took {durations_us.min():.1f} to {durations_us.max():.1f} µs, "
-        f"the launch {trace.span_ns / 1e3:.1f} µs; {trace.provenance.label}"
+        f"and the launch took {trace.span_ns / 1e3:.1f} µs; {trace.provenance.label}"
     )
