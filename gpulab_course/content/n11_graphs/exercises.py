@@ -450,7 +450,7 @@ EXERCISES = (
             ),
             Budget(
                 "computed_outside",
-                "Outside of the graph there is a copy in and a copy out for each request, and nothing else.",
+                "Outside of the graph, do nothing but copy: a batch in and an answer out for each request.",
                 most=0,
             ),
         ),

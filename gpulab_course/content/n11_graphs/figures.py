@@ -157,7 +157,7 @@ class Film(SteeredTimeline):
         super().__init__(*self._films[sizes[0]], names=NAMES)
         self.elements = sizes[0]
         texts = [f"{count:,} floats" for count in sizes]
-        self.steer(boxes.slider("Elements a kernel", "elements", sizes, texts))
+        self.steer(boxes.slider("Elements per kernel", "elements", sizes, texts))
 
     def timelines_of(self, elements: int) -> tuple[Timeline, Timeline]:
         """Return the two timelines of this number of elements; they are recorded at the first call."""
@@ -180,15 +180,15 @@ class Film(SteeredTimeline):
 
     def chosen(self) -> str:
         """Return the name of the shown timelines."""
-        return f"The film of {self.elements:,} elements"
+        return f"The timelines of {self.elements:,} elements"
 
     def show_chosen(self) -> None:
         """Show the two timelines of the chosen number of elements."""
         eager_record, graph_record = self.timelines_of(self.elements)
         summary = (
-            f"{self.elements:,} floats a kernel: {eager_record.span_ns / 1e3:,.0f} µs one by one, "
+            f"{self.elements:,} floats per kernel: {eager_record.span_ns / 1e3:,.0f} µs one by one, "
             f"{graph_record.span_ns / 1e3:,.0f} µs as a graph, {self.times(self.elements):.1f} times "
-            f"shorter; a kernel is under way for {busy_share(eager_record):.0%} and "
-            f"{busy_share(graph_record):.0%} of it."
+            f"shorter; a kernel runs for {busy_share(eager_record):.0%} and "
+            f"{busy_share(graph_record):.0%} of this time."
         )
         self.show(eager_record, graph_record, names=NAMES, summary=summary)

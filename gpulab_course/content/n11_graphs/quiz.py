@@ -92,7 +92,7 @@ QUESTIONS = (
                 "always: a pool never hands out the same memory twice", "It does, after the memory was freed."
             ),
             Choice(
-                "if they never run at the same time, and always in the same order",
+                "if they run one at a time, always in the same order",
                 "Then a graph overwrites only data that the other no longer needs.",
                 right=True,
             ),
