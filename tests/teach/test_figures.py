@@ -15,6 +15,7 @@ import gpulab as gl
 from gpulab import session
 from gpulab.session.choose import DeviceChoice
 from gpulab_course.content.n00_start import device_card, figures
+from gpulab_course.content.n02_grid import figures as n02_figures
 from gpulab_course.content.n05_memory import figures as n05_figures
 from gpulab_course.content.n10_allocator import figures as pool_figures
 from gpulab_course.content.n11_graphs import figures as graph_figures
@@ -35,6 +36,13 @@ def test_numbering_counts_blocks_and_idle_threads(n: int, threads: int, blocks: 
     caption = repr(figures.numbering(n, threads))
     assert caption.startswith(f"{n} elements in {blocks} blocks of {threads} threads")
     assert f"{idle} threads (hatched) have no element." in caption
+
+
+def test_the_picture_of_a_block_counts_the_threads_of_each_warp() -> None:
+    warp_numbers = np.arange(24 * 6).reshape(6, 24) // 32
+    caption = repr(n02_figures.warps_of_block(warp_numbers))
+    assert caption.startswith("The threads of a block of 24 × 6")
+    assert caption.endswith(" 32 in warp 0, 32 in warp 1, 32 in warp 2, 32 in warp 3, 16 in warp 4.")
 
 
 def test_pictures_are_png_with_a_sentence() -> None:
