@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab_course.content import kernels
 from gpulab_course.content.n06_patterns import figures
 
 
@@ -41,3 +42,14 @@ def test_online_softmax_reads_fewer_sectors_and_no_fewer_bytes_of_dram(device: s
     three, online, once = (int(row[sectors].replace(",", "")) for row in rows)
     assert (3 * three, 2 * three) == (4 * online, 4 * once)  # reads and the one write of a row
     assert len({row[dram] for row in rows}) == 1
+
+
+@pytest.mark.parametrize("series", ["reduction", "scan", "histogram", "stencil", "softmax"])
+def test_a_listing_shows_the_whole_file_with_each_kernel_under_its_name(series: str) -> None:
+    opened = kernels.ladder(series).best.name
+    listing = figures.listing(series, opened)
+    parts = {rung.name: code for rung, code in listing.parts}
+    assert list(parts) == [rung.name for rung in kernels.ladder(series).rungs]
+    assert all(f"{name}(const" in code for name, code in parts.items())
+    assert "".join("".join(parts.values()).split()) == "".join(kernels.source(f"{series}.cu").split())
+    assert listing._repr_html_().count("<details open><summary><code>" + opened) == 1

@@ -1,5 +1,5 @@
-// The sum of n floats in seven rungs. Each block leaves one partial sum in `out`, and a second launch of the
-// same kernel sums those; the last rung needs no second launch.
+// The sum of n floats in seven versions. Each block leaves one partial sum in `out`, and a second launch of the
+// same kernel sums those; the last version needs no second launch.
 #define FULL 0xffffffffu
 #ifndef SUM_UNROLL
 #define SUM_UNROLL 8

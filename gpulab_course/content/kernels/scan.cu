@@ -1,4 +1,4 @@
-// Inclusive prefix sums of n integers. A block of the last rung takes a tile of BLOCK * ITEMS.
+// Inclusive prefix sums of n integers. A block of the last version takes a tile of BLOCK * ITEMS.
 #define FULL 0xffffffffu
 #ifndef ITEMS
 #define ITEMS 28
@@ -8,7 +8,7 @@
 #endif
 #define TILE (BLOCK * ITEMS)
 
-// Hillis and Steele in shared memory: log2(BLOCK) steps, at each of which every thread adds, two barriers a
+// Hillis and Steele in shared memory: log2(BLOCK) steps, at each of which every thread adds, two barriers per
 // step. Leaves the sum of each tile of BLOCK in `sums`, unless that is null.
 extern "C" __global__ void scan_steps(const int* in, int* out, int* sums, int n)
 {
@@ -69,7 +69,7 @@ extern "C" __global__ void scan_shuffled(const int* in, int* out, int* sums, int
         sums[blockIdx.x] = total;
 }
 
-// Adds to each tile of BLOCK what lies before it: the second pass over memory that the rungs above need.
+// Adds to each tile of BLOCK what lies before it: the second pass over memory that the versions above need.
 extern "C" __global__ void add_before(int* out, const int* sums, int n)
 {
     int i = blockIdx.x * BLOCK + threadIdx.x;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -10,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.lab.kernels import count
+from gpulab.lab.kernels import block_order, count
+from gpulab.lab.run import launch
 from gpulab.lab.timeline import timeline
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, bars, column, words
 from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
-from gpulab_course.content import kernels
+from gpulab_course.content import kernels, story
 from gpulab_course.content.ranges import among as among
 from virtualgpu.records import KernelCounters, Provenance
 from virtualgpu.records.kernel import SECTOR_BYTES
@@ -69,13 +71,14 @@ class Race(View):
         first_lap = self.laps[0]
         last_lap = self.laps[-1]
         return (
-            f"From {number(first_lap.gbps)} to {number(last_lap.gbps)} GB/s in {len(self.laps)} rungs, "
+            f"From {number(first_lap.gbps)} to {number(last_lap.gbps)} GB/s in {len(self.laps)} versions, "
             f"{self.of_the_copy(-1):.0%} of a copy's {number(self.copy_lap.gbps)}; {self.provenance.label}."
         )
 
     def describe(self) -> str:
         lines = [
-            f"{lap.name}: {lap.description}. {_format_lap(lap)}; held by {lap.limiter}." for lap in self.laps
+            f"{lap.name}: {lap.description}. {_format_lap(lap)}; limited by {lap.limiter}."
+            for lap in self.laps
         ]
         return "\n".join([self.sentence(), *lines, f"{self.copy_lap.name}: {_format_lap(self.copy_lap)}."])
 
@@ -86,7 +89,7 @@ class Race(View):
                 "label": f"{position} {lap.name}",
                 "share": lap.gbps / max_gbps,
                 "value": _format_lap(lap),
-                "mark": f"held by {lap.limiter}",
+                "mark": f"limited by {lap.limiter}",
                 "title": lap.description,
                 "colour": "good" if position == len(self.laps) else "accent",
             }
@@ -96,7 +99,7 @@ class Race(View):
             "label": self.copy_lap.name,
             "share": self.copy_lap.gbps / max_gbps,
             "value": _format_lap(self.copy_lap),
-            "mark": "the finish",
+            "mark": "the goal",
             "strong": True,
             "colour": "muted",
         }
@@ -120,6 +123,44 @@ def counted(counters_by_kernel: Mapping[str, KernelCounters], *counters: str) ->
     return Table(f"Counted on {first_counters.provenance.device}", ("kernel", *counters), tuple(rows))
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The CUDA C++ of each kernel of a series; in a notebook, each one can be opened and closed."""
+
+    parts: tuple[tuple[kernels.Rung, str], ...]
+    opened: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"// {rung.name}: {rung.says}\n{code}" for rung, code in self.parts)
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            f"<details{' open' if rung.name in self.opened else ''}><summary>"
+            f"<code>{rung.name}</code>: {html.escape(rung.says)}</summary>"
+            f"<pre>{html.escape(code)}</pre></details>"
+            for rung, code in self.parts
+        )
+
+
+def listing(series: str, *opened: str) -> Listing:
+    """Return the code of the kernels of a series.
+
+    Parameters
+    ----------
+    series
+        The name of the series, which is also the name of its file.
+    *opened
+        The kernels whose code is shown at first; the others are folded.
+    """
+    rungs = kernels.ladder(series).rungs
+    code = kernels.source(f"{series}.cu")
+    ends = [code.index("\n}\n", code.index(f"{rung.name}(")) + 2 for rung in rungs]
+    ends[-1] = len(code)
+    starts = [0, *ends[:-1]]
+    parts = [(rung, code[start:end].strip()) for rung, start, end in zip(rungs, starts, ends, strict=True)]
+    return Listing(tuple(parts), opened)
+
+
 def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Table:
     """Return a table with sectors, bytes from DRAM and time of a series' kernels with one warp per row."""
     arrays = kernels.example(series, shape).arrays
@@ -135,6 +176,55 @@ def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Tab
         f"Rows of {shape[1]:,} floats; sectors and bytes counted on the virtual GPU, times {provenance.label}"
     )
     return Table(title, ("kernel", "what is new", "sectors", "read from DRAM", "time"), tuple(rows))
+
+
+CHAIN_BLOCKS = 20_000  # more than any GPU runs at once
+
+
+def try_orders(code: str) -> Table:
+    """Run a chain of waiting blocks on the virtual GPU, and return a table of what happens.
+
+    Parameters
+    ----------
+    code
+        The source of ``chain(int* done, int* ticket, int use_ticket)``.
+    """
+    cp = session.virtual_side().cp
+    chain = cp.RawKernel(code, "chain")
+
+    def outcome(use_ticket: int, order: str) -> str:
+        done, ticket = cp.zeros(CHAIN_BLOCKS, "int32"), cp.zeros(1, "int32")
+        try:
+            with block_order(order):
+                chain((CHAIN_BLOCKS,), (128,), (done, ticket, np.int32(use_ticket)))
+            return "ends" if bool(done.all()) else "ends too early"
+        except cp.cuda.runtime.CUDARuntimeError:
+            return "hangs"
+
+    session.use_device(watchdog_s=5)  # stops a kernel that hangs; the others take less than a second
+    rows = [
+        (name, *(outcome(use_ticket, order) for order in ("in order", "reversed")))
+        for use_ticket, name in enumerate(("block number", "ticket"))
+    ]
+    session.use_device(watchdog_s=20)
+    title = f"{CHAIN_BLOCKS:,} blocks that wait for their predecessor, executed on the virtual GPU"
+    return Table(title, ("tile number", "blocks start in order", "in reversed order"), tuple(rows))
+
+
+def row_times() -> Table:
+    """Return the times of layer norm and softmax in the attention layer, before and after notebook 06."""
+    cp = session.cp()
+    rows = []
+    for rung in ("05", "06"):
+        steps, arrays = story.steps(cp, rung=rung)
+        for step in steps.values():
+            step()
+        expected = story.reference(cp.asnumpy(arrays["x"]))["out"]
+        is_right = np.allclose(cp.asnumpy(arrays["out"]), expected, atol=1e-4)
+        traces = [launch(**steps[name]).trace for name in ("layer_norm", "softmax")]
+        rows.append((rung, *(duration(trace.span_ns) for trace in traces), "yes" if is_right else "no"))
+    title = f"Kernels of the attention layer, times {traces[0].provenance.label}"
+    return Table(title, ("after notebook", "layer norm", "softmax", "result is right"), tuple(rows))
 
 
 WIDTH = 32  # floats of a row of q, k and v

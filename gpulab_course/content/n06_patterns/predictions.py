@@ -5,18 +5,18 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "06-race",
-        "The last rung adds four floats a load and leaves nothing to a second launch. How much of what a "
-        "copy moves in a second does it read?",
-        "An addition costs next to nothing beside a load. Once lanes, banks, barriers and instructions are "
-        "out of the way, a sum is limited as a copy is: by memory.",
+        "The last version loads four floats with each load and needs no second launch. How many bytes per "
+        "second does it read, compared with a copy?",
+        "An addition costs next to nothing compared with a load. When idle lanes, bank conflicts, barriers "
+        "and instructions no longer limit it, a sum is limited by memory, as a copy is.",
         choices=("about a tenth", "about half", "all of it, more or less"),
         comparison="about half",
         misconception="A reduction has to wait for its tree, so it never comes near a copy.",
     ),
     PredictionQuestion(
         "06-packed",
-        "Rung 2 lets as few warps add as possible. Which counter becomes worse than in rung 1?",
-        "Threads next to each other now work on words that lie 2, 4, 8 … apart, and those share banks.",
+        "In version 2, as few warps add as possible. Which counter becomes worse than in version 1?",
+        "Neighbouring threads now use words that are 2, 4, 8, … apart, and such words share banks.",
         choices=("bank conflicts", "sectors", "barriers", "nothing"),
         comparison="nothing",
         misconception="Fewer active warps make everything better.",
@@ -24,60 +24,59 @@ PREDICTIONS = (
     PredictionQuestion(
         "06-atomics",
         "All threads of 64 blocks add 1 to one int, and then 1.0f to one float. How long do the floats take, "
-        "beside the ints?",
-        "Integers are added up within each warp first, since their order does not matter. For floats it does:"
-        " every lane's addition waits for the one before.",
+        "compared with the ints?",
+        "The compiler adds up integers within each warp first, because their order does not matter. For "
+        "floats the order matters, so the addition of every lane waits for the one before.",
         choices=("about as long", "two or three times", "many times"),
         comparison="about as long",
-        misconception="Atomics on one address cost the same, whatever is added.",
+        misconception="Atomics on one address cost the same for every type.",
     ),
     PredictionQuestion(
         "06-fence",
-        "Block 1 has waited for the flag. What may it read in `data[0]`, on whatever GPU comes?",
-        "The flag is another address than the data, and nothing says that its change is seen later. On most "
-        "days it is; a checker says that nothing makes it so.",
+        "Block 1 has waited for the flag. Which values can it read from `data[0]`, on any GPU?",
+        "The flag and the data have different addresses, and nothing guarantees that the change of the flag "
+        "becomes visible later than the data. Mostly it does, but the checker shows that nothing ensures it.",
         choices=("always 42", "0 or 42: nothing orders the two"),
         comparison="always 42",
-        misconception="An atomic orders all that was written before it.",
+        misconception="An atomic orders everything that was written before it.",
     ),
     PredictionQuestion(
         "06-spin",
-        "Without a ticket, in which orders of beginning will 20,000 blocks hang that wait for their "
-        "predecessor?",
-        "In order, the predecessor always runs already. Reversed, all places are taken by blocks that wait "
-        "for one which has not begun.",
+        "20,000 blocks wait for their predecessor, without a ticket. Does the kernel hang if blocks start in "
+        "order, or in reversed order?",
+        "In order, the predecessor has always started before. In reversed order, all slots are taken by "
+        "blocks that wait for a block that has not started.",
         choices=("always", "in some orders", "never"),
         comparison="never",
         misconception="All blocks of a grid run at the same time.",
     ),
     PredictionQuestion(
         "06-bins",
-        "Each block counts in bins of its own and adds them once. How many times as fast as counting in "
-        "global memory right away?",
-        "256 global bins are few for all blocks of a GPU, whose additions queue up in L2. In shared memory "
-        "each SM has its own queues.",
+        "Each block counts in private bins and adds them to the global bins once. How many times as fast is "
+        "this as counting in global memory directly?",
+        "256 global bins are few for all blocks of a GPU, so their additions queue up in L2. In shared "
+        "memory each SM has its own queues.",
         choices=("about as fast", "two to six times", "more than six times"),
         comparison="about as fast",
-        misconception="An atomic is an atomic, wherever its address lies.",
+        misconception="All atomics cost the same, in global and in shared memory.",
     ),
     PredictionQuestion(
         "06-masked",
-        "Three scores, all of them −∞, go through the online sum with `most` beginning at the first of them. "
-        "What is the sum?",
-        "−∞ minus −∞ is NaN, not 0, and so is its exponential: scores that are masked out need a question "
-        "of their own.",
+        "All three scores of a row are −∞, and `most` starts with the first of them. What is the online sum?",
+        "−∞ minus −∞ is NaN, not 0, and the exponential of NaN is NaN. So the code must test for masked "
+        "scores.",
         choices=("0.0", "3.0", "NaN"),
         comparison="0.0",
-        misconception="exp(−∞) is 0, so masked scores fall out by themselves.",
+        misconception="exp(−∞) is 0, so masked scores need no special treatment.",
     ),
     PredictionQuestion(
         "06-welford",
-        "1,024 floats, by turns 9,999 and 10,001, so that their variance is 1. How far off is E[x²] − "
+        "1,024 floats alternate between 9,999 and 10,001, so their variance is 1. How far off is E[x²] − "
         "E[x]² in float?",
-        "Two numbers of about 100 million are subtracted, whose neighbours in float are 8 apart: nothing "
-        "of the variance is left, and it may be negative.",
+        "Both numbers are about 100 million, where neighbouring floats are 8 apart. Nothing of the variance "
+        "is left in their difference, and it can be negative.",
         choices=("not at all", "a little, by rounding", "far off, perhaps negative"),
         comparison="a little, by rounding",
-        misconception="Formulas that are equal on paper are equal in float, but for the last digit.",
+        misconception="Formulas that are equal on paper are equal in float, except for the last digit.",
     ),
 )
