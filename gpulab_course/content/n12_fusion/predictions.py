@@ -5,17 +5,17 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "12-passes",
-        "x has a million floats. How many do the nine expressions read and write together, in millions?",
+        "x has a million floats. How many floats do the nine passes read and write together, in millions?",
         "Each of the nine kernels writes a million. Seven of them read one array of that size, and two read "
-        "two: v * (…) and v / (…). So three kernels read v: v * v, v * (…) and v / (…). v * v reads it once.",
+        "two: v * (…) and v / (…). That is 9 + 11 = 20 million, because v * v reads v only once.",
         unit="million",
         comparison=3,
         misconception="The arrays are read once and the result written once, so it is about 2 or 3 million.",
     ),
     PredictionQuestion(
         "12-norm",
-        "Layer norm is seven expressions. How many kernels does the fuser make of them?",
-        "Two sums over rows must be complete before their consumers begin. The elements of the second sum "
+        "Layer norm takes seven passes. How many kernels does the fuser make of them?",
+        "Two sums over rows must be complete before their consumers start. The elements of the second sum "
         "are needed again for the result. So there are four kernels, which move nearly as many bytes.",
         choices=("1", "2", "4", "7"),
         comparison="1",
@@ -23,9 +23,9 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "12-gemm",
-        "This kernel computes the product, the layer norm and GELU. The other way is cuBLAS's product, and a "
-        "second kernel for the rest, with one more round trip through memory. x has 8,192 rows of 1,024. "
-        "How long does the one kernel take on an H200, compared with these two?",
+        "This kernel computes the matrix multiplication, the layer norm and GELU. The alternative is cuBLAS "
+        "and a second kernel for the rest, with one more round trip through memory. x has 8,192 rows of "
+        "1,024. How long does the one kernel take on an H200, compared with these two?",
         "Each block loads the whole second factor and uses each element for only 8 rows. A tile of cuBLAS "
         "uses each element for many more. This saves more time than the round trip through memory takes.",
         choices=("less time", "about as long", "longer"),
@@ -37,7 +37,8 @@ PREDICTIONS = (
         "On a GPU, CuPy's fuse makes a softmax of one row of a million floats into a single launch. How long "
         "does it take, compared with seven launches?",
         "The one kernel must finish the maximum and the sum before it goes on. It waits at a barrier of the "
-        "whole grid, so it can use only as many blocks as fit at once. Its loops are simpler than CUB's.",
+        "whole grid, so it can use only as many blocks as fit at once. Its loops are simpler than those of "
+        "CUB.",
         choices=("a seventh of the time", "about half", "longer"),
         comparison="a seventh of the time",
         misconception="Fewer launches are faster.",
@@ -52,10 +53,10 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "12-retraces",
-        "Six calls: the same array twice, more rows, float16, a transposed one, and the first once more. How "
-        "often is the function compiled?",
-        "Shape, dtype and layout have guards. A call whose guards all hold runs the program that is there, "
-        "however long ago it was compiled.",
+        "Six calls: the same array twice, an array with more rows, a float16 array, a transposed array, and "
+        "the first array again. How often is the function compiled?",
+        "Shape, dtype and layout have guards. If all guards of an earlier program are true, the call runs "
+        "this program, however long ago it was compiled.",
         choices=("once", "3 times", "4 times", "6 times"),
         comparison="once",
         misconception="A compiled function is compiled once.",
@@ -72,7 +73,7 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "12-nvrtc",
-        "The same source once more, in a new process: how long is the first launch on an H200, where "
+        "The same source is launched in a new process. How long does the first launch take on an H200, where "
         "compiling took 43 ms?",
         "The compiled code is in a file whose name is a hash of source, options, architecture and versions. "
         "CuPy only has to read it.",

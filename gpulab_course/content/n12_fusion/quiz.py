@@ -10,14 +10,14 @@ QUESTIONS = (
         (
             Choice(
                 "the launches, which the host has to make one by one",
-                "They cost microseconds; large arrays take far longer.",
+                "Launches cost microseconds; passes over large arrays take far longer.",
             ),
             Choice(
                 "intermediate results in memory",
                 "Ten passes move ten times the bytes.",
                 right=True,
             ),
-            Choice("memory allocation for the temporaries", "The pool hands out the same blocks again."),
+            Choice("memory allocation for the temporaries", "The pool returns the same memory again."),
             Choice("Python between the launches", "Python runs ahead while the GPU works."),
         ),
     ),
@@ -25,19 +25,20 @@ QUESTIONS = (
         "Why does a fuser end a kernel at a reduction?",
         (
             Choice(
-                "a reduction needs the shared memory that others would use as well",
+                "a reduction needs the shared memory that other steps would use as well",
                 "Any kernel can use shared memory.",
             ),
             Choice(
                 "its consumer needs the sum, and other blocks may still be adding",
-                "The end of a kernel is where all blocks are done.",
+                "All blocks are done at the end of a kernel.",
                 right=True,
             ),
             Choice("sums would be rounded differently", "They can be, but this does not stop a fuser."),
         ),
     ),
     Question(
-        "`e = exp(x)` is summed, and `e` is divided by the sum. Which edge is red, and what could be done?",
+        "`e = exp(x)` is summed, and `e` is divided by the sum. Which edge is a fusion boundary, and what "
+        "could be done?",
         (
             Choice(
                 "from e to the sum: store e, or compute it twice",
@@ -48,7 +49,7 @@ QUESTIONS = (
                 "none: e is computed once, and used twice in the same kernel",
                 "Its two users are in different kernels.",
             ),
-            Choice("from x to e: read x twice", "Element-wise edges join."),
+            Choice("from x to e: read x twice", "Element-wise operations share a kernel."),
         ),
     ),
     Question(
@@ -58,7 +59,7 @@ QUESTIONS = (
             Choice("the identity: it must be −∞", "Absolute values are never below 0."),
             Choice("NaN is lost", "max and fmaxf return the other operand.", right=True),
             Choice("an empty array is an error", "With an identity its result is the identity."),
-            Choice("negative numbers are lost", "Not where the map takes absolute values."),
+            Choice("negative numbers are lost", "Not if the map takes absolute values."),
         ),
     ),
     Question(
@@ -78,8 +79,8 @@ QUESTIONS = (
         "9 and 16 rows. How often is it compiled?",
         (
             Choice(
-                "once: the first program serves all of them",
-                "The first program rests on 4 rows. Its guard fails at 8.",
+                "once: the first program is right for all of them",
+                "The first program assumes 4 rows. Its guard fails for 8.",
             ),
             Choice(
                 "twice: for 4 rows, then for any number",
@@ -88,7 +89,7 @@ QUESTIONS = (
             ),
             Choice(
                 "four times: once for each shape",
-                "That is what `dynamic=False` does, and the compiler of this notebook.",
+                "`dynamic=False` does this, and so does the compiler of this notebook.",
             ),
         ),
     ),
@@ -96,7 +97,9 @@ QUESTIONS = (
         "`cp.fuse` is given a function with two reductions over a whole array. What does CuPy do on a GPU?",
         (
             Choice("it refuses", "It refuses only functions that it cannot trace."),
-            Choice("it launches one kernel for each expression", "The virtual GPU does this, and says so."),
+            Choice(
+                "it launches one kernel for each expression", "The virtual GPU does this, and reports it."
+            ),
             Choice(
                 "one kernel with barriers of the grid",
                 "Intermediate results still go through memory.",
@@ -105,12 +108,12 @@ QUESTIONS = (
         ),
     ),
     WhyQuestion(
-        "One kernel can do a matrix product, a layer norm and a GELU with one read and one write of memory. "
-        "Why do libraries rarely do so?",
+        "One kernel can do a matrix multiplication, a layer norm and a GELU with one read and one write of "
+        "memory. Why do libraries rarely do so?",
         (
             "A block must own whole rows, so each block reads the whole second factor, from L2.",
             "Registers have space for a few whole rows only, so each loaded element is used for a few rows.",
-            "It saves one round trip of the product. This matters only where the product is a large part.",
+            "It saves one round trip of the product, which matters only if it is a large part of all bytes.",
         ),
     ),
 )
