@@ -77,7 +77,7 @@ QUESTIONS = (
         (
             Choice(
                 "none: there are fewer waves then",
-                "The array is large enough. (The shuffles may still depend on 32 lanes.)",
+                "The array is large enough, but the shuffles may still depend on 32 lanes.",
                 right=True,
             ),
             Choice("all: it has to have 64 places", "A block of 1,024 threads has 16 wavefronts of 64."),
