@@ -1,15 +1,15 @@
-"""Teaching kernels that are truly fast, each subject as a ladder whose rungs mend one counter each.
+"""Fast teaching kernels: a series of versions per subject, each of which improves one counter.
 
 >>> from gpulab import cp, gl
 >>> from gpulab_course.content import kernels
->>> kernels.ladder("transpose")                        # the rungs, and the counter that each mends
+>>> kernels.ladder("transpose")                        # the versions, and the counter that each improves
 >>> x, out = cp.ones((64, 32), "f"), cp.empty((32, 64), "f")
 >>> work = kernels.launch("transpose_padded", x, out)
 >>> work()                                             # runs it
 >>> gl.count(**work.step)                              # counts it
 
-Sources stand beside this file. What can be tuned is a macro at the top of its source, with a value that suits
-an H200; ``gpulab bench --gpu`` compares the best rungs with CUDA's own libraries.
+The sources are in this folder. Tuning parameters are macros at the top of a source, with values that suit an
+H200; ``gpulab bench --gpu`` compares the best versions with CUDA's libraries.
 """
 
 from gpulab_course.content.kernels.catalogue import COUNTERS, LADDERS, Ladder, Rung, count, ladder, launch

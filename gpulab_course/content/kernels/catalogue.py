@@ -75,7 +75,7 @@ class Ladder:
             (r.name, r.says, r.mends, f"{r.before:,}" if r.mends else "", f"{r.after:,}" if r.mends else "")
             for r in self.rungs
         )
-        headings = ("kernel", "what is new", "the counter that it mends", "before", "after")
+        headings = ("kernel", "what is new", "the counter that it improves", "before", "after")
         return Table(f"{self.title}, counted on the virtual GPU for {size}", headings, rows)
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class Ladder:
         return self._table().html()
 
 
-# 8 x 16 elements a thread ask shared memory for three quarters of what 8 x 8 do, which it could just deliver.
+# With 8 x 16 elements per thread, shared memory delivers three quarters of the bytes that 8 x 8 would need.
 _SGEMM = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
 _HGEMM = {"STAGES": 4, "MIN_BLOCKS": 2}
 
@@ -96,8 +96,8 @@ LADDERS = (
         (1 << 16,),
         launches.copy,
         (
-            Rung("copy_floats", "one float a thread"),
-            Rung("copy_vectors", "four floats a load", "requests to memory", 4_096, 1_024),
+            Rung("copy_floats", "one float per thread"),
+            Rung("copy_vectors", "four floats per load", "requests to memory", 4_096, 1_024),
         ),
     ),
     Ladder(
@@ -115,7 +115,7 @@ LADDERS = (
             ),
             Rung(
                 "transpose_vectors",
-                "four floats a load, 4 × 4 turned over in registers",
+                "four floats per load, 4 × 4 transposed in registers",
                 "requests to memory",
                 4_096,
                 1_024,
@@ -134,15 +134,23 @@ LADDERS = (
                 "sum_halves", "neighbouring threads add neighbouring elements", "bank conflicts", 431_865, 0
             ),
             Rung(
-                "sum_on_load", "two elements a thread as it loads", "warp instructions", 2_718_665, 1_504_804
+                "sum_on_load",
+                "each thread adds two elements as it loads",
+                "warp instructions",
+                2_718_665,
+                1_504_804,
             ),
             Rung("sum_shuffled", "warps add in registers", "barriers", 147_816, 16_424),
             Rung(
-                "sum_grid_stride", "few blocks walk over the array", "warp instructions", 1_131_158, 643_900
+                "sum_grid_stride",
+                "a fixed number of blocks loops over the array",
+                "warp instructions",
+                1_131_158,
+                643_900,
             ),
             Rung(
                 "sum_one_pass",
-                "four floats a load; the last block adds up",
+                "four floats per load; the last block adds the partial sums",
                 "requests to memory",
                 33_660,
                 8_633,
@@ -172,17 +180,17 @@ LADDERS = (
         (1 << 20,),
         launches.histogram,
         (
-            Rung("histogram_global", "an atomic addition in memory a byte"),
+            Rung("histogram_global", "one atomic addition in memory per byte"),
             Rung(
                 "histogram_shared",
-                "bins of the block's own in shared memory",
+                "separate bins per block in shared memory",
                 "global atomics",
                 32_768,
                 6_912,
             ),
             Rung(
                 "histogram_private",
-                "bins of the warp's own, 16 bytes a load",
+                "separate bins per warp, 16 bytes per load",
                 "requests to memory",
                 39_688,
                 4_104,
@@ -195,13 +203,13 @@ LADDERS = (
         (128, 128),
         launches.stencil,
         (
-            Rung("stencil_naive", "25 loads a cell"),
+            Rung("stencil_naive", "25 loads per cell"),
             Rung(
-                "stencil_tiled", "a tile with its rim in shared memory", "requests to memory", 13_192, 1_392
+                "stencil_tiled", "a tile with its halo in shared memory", "requests to memory", 13_192, 1_392
             ),
             Rung(
                 "stencil_sliding",
-                "a thread walks down and keeps five row sums",
+                "each thread moves down and keeps five row sums",
                 "shared wavefronts",
                 13_696,
                 3_796,
@@ -214,9 +222,9 @@ LADDERS = (
         (256, 512),
         launches.by_row,
         (
-            Rung("softmax_naive", "a thread a row"),
-            Rung("softmax_three_pass", "a warp a row, coalesced", "sectors", 524_288, 65_536),
-            Rung("softmax_online", "largest and sum in one pass", "sectors", 65_536, 49_152),
+            Rung("softmax_naive", "one thread per row"),
+            Rung("softmax_three_pass", "one warp per row, coalesced", "sectors", 524_288, 65_536),
+            Rung("softmax_online", "maximum and sum in one pass", "sectors", 65_536, 49_152),
             Rung("softmax_registers", "the row stays in registers: read once", "sectors", 49_152, 32_768),
         ),
     ),
@@ -226,18 +234,18 @@ LADDERS = (
         (256, 512),
         launches.by_row,
         (
-            Rung("layer_norm_naive", "a thread a row"),
-            Rung("layer_norm_three_pass", "a warp a row, coalesced", "sectors", 524_288, 65_536),
+            Rung("layer_norm_naive", "one thread per row"),
+            Rung("layer_norm_three_pass", "one warp per row, coalesced", "sectors", 524_288, 65_536),
             Rung("layer_norm_registers", "the row stays in registers: read once", "sectors", 65_536, 32_768),
         ),
     ),
     Ladder(
         "sgemm",
-        "A product of float matrices",
+        "A multiplication of float matrices",
         (128, 128, 128),
         launches.sgemm,
         (
-            Rung("sgemm_naive", "an element a thread"),
+            Rung("sgemm_naive", "one element per thread"),
             Rung("sgemm_tiled", "tiles of 16 × 16 in shared memory", "sectors", 264_192, 34_816),
             Rung(
                 "sgemm_registers",
@@ -248,16 +256,18 @@ LADDERS = (
             ),
             Rung(
                 "sgemm_vectors",
-                "larger tiles, and all moves in vectors of four",
+                "larger tiles, and all copies in vectors of four",
                 "requests to memory",
                 2_560,
                 384,
                 _SGEMM,
             ),
-            Rung("sgemm_double", "two of each tile: one barrier a step", "barriers", 128, 72, _SGEMM),
+            Rung(
+                "sgemm_double", "two copies of each tile: one barrier per step", "barriers", 128, 72, _SGEMM
+            ),
             Rung(
                 "sgemm_async",
-                "asynchronous copies pass by the registers",
+                "asynchronous copies bypass the registers",
                 "loads and stores",
                 4_848,
                 4_272,
@@ -267,7 +277,7 @@ LADDERS = (
     ),
     Ladder(
         "tensor_cores",
-        "A product of half-precision matrices",
+        "A multiplication of half-precision matrices",
         (128, 128, 128),
         launches.tensor_cores,
         (

@@ -1,9 +1,8 @@
-"""The programs that grow through the course: a tiny attention block, and three pictures.
+"""The programs that grow through the course: a small attention layer and three pictures.
 
-`attention` is what the notebooks mend, time, profile, capture and fuse: layer norm, matmul, softmax,
-matmul, GELU, each a kernel written plainly. `pictures` is for those who do no machine learning. Both come
-with the same in NumPy, and with the launches one by one. `rungs` says what each notebook changes, and `table`
-what came of it:
+The notebooks improve, time, profile, capture and fuse `attention`: layer norm, matmul, softmax, matmul and
+GELU, each a simple kernel. `pictures` is for readers without machine learning. Both exist in NumPy as well.
+`rungs` lists the changes of each notebook, and `table` shows their effect:
 
 >>> from gpulab import cp
 >>> from gpulab_course.content import story

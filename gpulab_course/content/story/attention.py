@@ -1,4 +1,4 @@
-"""The attention block: its launches, and what NumPy makes of the same input.
+"""The attention layer: its launches, and the same computation with NumPy.
 
 ``out = gelu(softmax(h hᵀ / √d) h)`` with ``h = layer_norm(x)``: attention in which a token's query, key and
 value are the same, so that no trained weights are needed.
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float32]
 def steps(
     cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str = "00"
 ) -> tuple[dict[str, Step], dict[str, Any]]:
-    """The five launches in order, none of them run, and the arrays that they read and write.
+    """Return the five launches in order, not yet run, and the arrays that they read and write.
 
     Parameters
     ----------
@@ -35,16 +35,15 @@ def steps(
     n, d
         Tokens (rows) and features (columns).
     seed
-        Of the input.
+        Seed of the input.
     rung
-        The number of the notebook whose state it is: ``"05"`` has the kernels of 05. ``"00"``, where the
-        course begins, by default.
+        Number of the notebook after which the layer is in this state: ``"05"`` has the kernels of 05.
 
     Returns
     -------
     dict of Step
         By the kernel's name: ``layer_norm``, ``matmul_transposed``, ``softmax``, ``matmul``, ``gelu``. From
-        rung ``"12"`` on there is no ``gelu``: ``matmul`` ends in it.
+        rung ``"12"`` on there is no ``gelu``, because ``matmul`` includes it.
     dict of array
         ``x`` (n, d), ``normed`` (n, d), ``scores`` (n, n), ``weights`` (n, n), ``mixed`` (n, d) and
         ``out`` (n, d), float32; all but ``x`` are empty until the steps ran. From rung ``"10"`` on some share
@@ -90,7 +89,7 @@ def steps(
 
 
 def run(cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str = "00") -> dict[str, Any]:
-    """Run the block on `n` tokens of `d` features; returns all arrays by name (see `steps`)."""
+    """Run the layer on `n` tokens of `d` features; return all arrays by name (see `steps`)."""
     launches, arrays = steps(cp, n, d, seed, rung=rung)
     for step in launches.values():
         step()
@@ -98,7 +97,7 @@ def run(cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str
 
 
 def tokens(n: int, d: int, seed: int = 0) -> Floats:
-    """The block's input (n, d): random features, of another size and offset in every row."""
+    """Return the layer's input (n, d): random features with another scale and offset in every row."""
     rng = np.random.default_rng(seed)
     spread = rng.uniform(0.5, 2.0, (n, 1))
     offset = rng.uniform(-1.0, 1.0, (n, 1))

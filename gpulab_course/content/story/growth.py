@@ -1,6 +1,6 @@
-"""The table that grows through the course: the effect of each notebook on the block and on a picture.
+"""The table that grows through the course: the effect of each notebook on the running example.
 
-It is computed anew whenever it is shown, on the device in use, and kept nowhere.
+It is computed again whenever it is shown, on the device in use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpulab_course.content.story import attention, pictures
 from gpulab_course.content.story.rungs import RUNGS, SEQUENCES, Play, captured, played, up_to
 from virtualgpu.records import Provenance
 
-_HEADINGS = ("notebook", "what changed", "block", "memory", "Life", "memory", "launches")
+_HEADINGS = ("notebook", "what changed", "attention", "memory", "Life", "memory", "launches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Growth:
             )
             for line in lines
         ]
-        what = f"{SEQUENCES} sequences through the attention block, {SEQUENCES} boards of Life"
-        self._table = Table(f"The story so far: {what}, {provenance.label}", _HEADINGS, tuple(rows))
+        what = f"{SEQUENCES} sequences through the attention layer, {SEQUENCES} boards of Life"
+        self._table = Table(f"The running example so far: {what}, {provenance.label}", _HEADINGS, tuple(rows))
 
     def __repr__(self) -> str:
         return self._table.text()

@@ -1,7 +1,7 @@
-"""The versions of the attention block, one per notebook; each includes the earlier ones.
+"""The versions of the attention layer, one per notebook; each includes the earlier ones.
 
-A rung says what it changes: kernels, arrays that serve twice, how the host hands the launches out. All that
-earlier rungs changed holds as well. Whoever adds one adds a line to `RUNGS`, at the place of its number.
+A version names its changes: kernels, arrays that share memory, the order in which the host launches. The
+changes of earlier versions remain. To add a version, add an entry to `RUNGS`, in the order of the numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpulab_course.content.kernels.work import Step
 
 SEQUENCES = 4
 
-# Gives the streams what they are to run: streams, and a sequence's steps for each of them.
+# A function that launches the steps of several sequences in streams.
 Play = Callable[[Any, Sequence[Any], Sequence[Sequence[Step]]], None]
 
 
@@ -36,30 +36,30 @@ def step_by_step(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[S
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """The changes that one notebook makes to the block.
+    """The changes that one notebook makes to the attention layer.
 
     Attributes
     ----------
     number : str
-        The notebook's.
+        Number of the notebook.
     what : str
-        In a few words, for the table.
+        Short description, for the table.
     kernels : str
-        File of CUDA C++ whose kernels take the place of earlier ones of the same name; empty: none.
+        File of CUDA C++ whose kernels replace earlier ones of the same name; empty if there are none.
     lanes_a_row : int
-        How many threads share a row in softmax and layer norm; 0: as before.
+        Number of threads that share a row in softmax and layer norm; 0 if unchanged.
     in_place : dict
-        Array of the block -> the array whose memory serves for it, too; ``boards`` of Life take turns.
+        Maps an array to the array whose memory it shares; ``boards`` of Life alternate.
     play : callable, optional
-        How the host hands out the launches of several sequences; None: as before.
+        Function that launches the steps of several sequences; None if unchanged.
     joined : tuple of str
-        Launches whose work a kernel before them does as well.
+        Launches whose work an earlier kernel also does.
     narrow : tuple of str
-        Arrays that hold BF16 (their bits, as uint16) instead of float32.
+        Arrays that contain BF16 (as uint16 bits) instead of float32.
     captured : bool
-        Whether that is captured once, as a graph, and then launched.
+        Whether the launches are captured once as a graph.
     spread : bool
-        Whether sequences take turns on the GPUs that there are, instead of all going to one.
+        Whether sequences are distributed over all GPUs instead of one.
     """
 
     number: str
@@ -76,20 +76,20 @@ class Rung:
 
 IN_PLACE = {"weights": "scores", "out": "mixed", "boards": "turns"}
 RUNGS = (
-    Rung("00", "five kernels, plainly written", "block.cu", play=one_by_one),
-    Rung("04", "checked in four ways: nothing to mend"),
-    Rung("05", "both products in tiles", "tiles.cu"),
-    Rung("06", "softmax and layer norm by rows, a warp each", "rows.cu", lanes_a_row=32),
-    Rung("07", "a stream a sequence, step by step", play=step_by_step),
+    Rung("00", "five simple kernels", "block.cu", play=one_by_one),
+    Rung("04", "checked in four ways: no change needed"),
+    Rung("05", "both matrix multiplications in tiles", "tiles.cu"),
+    Rung("06", "softmax and layer norm: one warp per row", "rows.cu", lanes_a_row=32),
+    Rung("07", "one stream per sequence, step by step", play=step_by_step),
     Rung(
         "10",
-        "softmax and GELU in place, two boards in turns",
+        "softmax and GELU in place, two boards in turn",
         in_place=IN_PLACE,
     ),
-    Rung("11", "all launches captured, as one graph", captured=True),
-    Rung("12", "GELU at the end of its product", "fused.cu", joined=("gelu",)),
-    Rung("13", "what lies between the kernels in BF16", "bf16.cu", narrow=("normed", "scores", "weights")),
-    Rung("15", "a GPU a sequence, where there are several", spread=True),
+    Rung("11", "all launches captured as one graph", captured=True),
+    Rung("12", "GELU fused into its matrix multiplication", "fused.cu", joined=("gelu",)),
+    Rung("13", "arrays between the kernels in BF16", "bf16.cu", narrow=("normed", "scores", "weights")),
+    Rung("15", "one GPU per sequence, if there are several", spread=True),
 )
 
 
