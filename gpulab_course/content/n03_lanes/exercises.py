@@ -250,18 +250,18 @@ EXERCISES = (
             ),
             Budget(
                 "warp_instructions",
-                "A lane that computes both rules and chooses pays for both: each warp is to need only one.",
+                "A lane that computes both rules and chooses pays for both: each warp must run only one of them.",
                 allowance=1.65,
             ),
         ),
         measured=Measured(1 << 12, (256, 1, 1), lanes=0.4),
         advice=(
             Advice(
-                advice.out_of_bounds, "The guard must ask for the element that the thread really handles."
+                advice.out_of_bounds, "The guard must check the element that the thread really handles."
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some elements had no thread: 64 neighbouring threads must still serve 64 neighbouring "
+                "Some elements had no thread: 64 neighbouring threads must still handle 64 neighbouring "
                 "elements.",
             ),
             Advice(advice.written_twice, "Two threads handle the same element."),
@@ -328,7 +328,7 @@ EXERCISES = (
             _MISSING_LANES_ADVICE,
             Advice(
                 advice.fault("out of bounds", "out"),
-                "`out` has a place for each warp that has an element, and none for the others.",
+                "`out` has one element for each warp that has elements, and none for the others.",
             ),
             Advice(advice.out_of_bounds, "Lanes beyond n must not load."),
             _MISSING_WARPS_ADVICE,
@@ -340,7 +340,7 @@ EXERCISES = (
             Advice(_only_ragged_warp_wrong, "Full warps are right, the ragged one is not."),
             _HAZARD_ADVICE,
         ),
-        praise="all three flaws are mended.",
+        praise="all three flaws are fixed.",
     ),
     KernelExercise(
         "03-bins",
@@ -389,7 +389,7 @@ EXERCISES = (
         budgets=(
             Budget(
                 "atomics",
-                "Nothing says which lane's atomic comes first: let a ballot tell each lane its place.",
+                "It is not certain which lane's atomic comes first: compute each lane's position from a ballot.",
                 most=0,
             ),
         ),
@@ -402,7 +402,7 @@ EXERCISES = (
                     mistake.name == "out"
                     and _sorted_or_none(mistake.found) == _sorted_or_none(mistake.wanted)
                 ),
-                "The right elements, in another order: count the keepers in lower lanes.",
+                "The elements are right, but in another order: count the lower lanes that keep theirs.",
             ),
             _HAZARD_ADVICE,
         ),
