@@ -250,15 +250,13 @@ EXERCISES = (
             ),
             Budget(
                 "warp_instructions",
-                "A lane that computes both rules and chooses pays for both: each warp must run only one of them.",
+                "A lane that computes both rules and chooses pays for both: each warp must run only one.",
                 allowance=1.65,
             ),
         ),
         measured=Measured(1 << 12, (256, 1, 1), lanes=0.4),
         advice=(
-            Advice(
-                advice.out_of_bounds, "The guard must check the element that the thread really handles."
-            ),
+            Advice(advice.out_of_bounds, "The guard must check the element that the thread really handles."),
             Advice(
                 advice.partly_unwritten,
                 "Some elements had no thread: 64 neighbouring threads must still handle 64 neighbouring "
@@ -389,7 +387,7 @@ EXERCISES = (
         budgets=(
             Budget(
                 "atomics",
-                "It is not certain which lane's atomic comes first: compute each lane's position from a ballot.",
+                "It is not certain which lane's atomic comes first: compute the positions from a ballot.",
                 most=0,
             ),
         ),
