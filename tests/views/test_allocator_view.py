@@ -14,6 +14,7 @@ import traitlets
 from PIL import Image
 
 from gpulab.allocators import steps
+from gpulab.views.allocator import picture
 from gpulab.views.allocator.columns import contents
 from gpulab.views.allocator.layout import map_layouts
 from gpulab.views.allocator.maps import Maps
@@ -231,3 +232,10 @@ def test_blocks_from_before_the_trace_keep_their_labels() -> None:
     panel = contents(Maps([pools.panel(trace_of(rows, first))]), "")["panels"][0]
     names = [panel["labels"][index] if index >= 0 else "" for index in panel["block"]["label"].tolist()]
     assert names == ["array 0", "array 1", "array 0", ""]
+
+
+@pytest.mark.parametrize(("state", "slope"), [("free", -1), ("waiting", 1)])
+def test_hatches_of_free_blocks_rise_and_those_of_waiting_blocks_fall(state: str, slope: int) -> None:
+    lines = list(picture._hatch(0, 100, 0, 20, 1.0, state))
+    assert lines
+    assert all(np.sign(y1 - y0) == slope for _, y0, _, y1 in lines)

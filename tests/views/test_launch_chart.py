@@ -180,6 +180,9 @@ def test_a_share_of_very_many_blocks_is_drawn_over_the_busy_time() -> None:
     )
     assert np.bincount(busy["row"])[:2].tolist() == [1, 2], "the pause is there, and on every second SM only"
     view.close()
+    half = LaunchChart(synthetic.wide_launch(100_000))
+    assert "busy (1 of 2 blocks is drawn, on every SM)" in legends(half)
+    half.close()
     small = LaunchChart(synthetic.wide_launch(60_000))
     assert blocks(small)["busy"] is None
     assert not any("drawn" in text for text in legends(small))
@@ -210,6 +213,22 @@ def test_few_busy_sms_have_high_rows_and_the_idle_ones_a_line() -> None:
     assert blocks(full)["rows"] == 108
     assert not any("idle" in str(item.get("text")) for item in boxes(full.scene, "plot")[0]["items"])
     full.close()
+
+
+def test_a_device_with_one_sm_has_one_row() -> None:
+    trace = synthetic.launch_trace(blocks=40)
+    view = LaunchChart(replace(trace, sm_count=1, sm_id=np.zeros_like(trace.sm_id)))
+    assert blocks(view)["rows"] == 1
+    view.close()
+
+
+def test_the_axis_of_running_warps_starts_at_zero() -> None:
+    view = LaunchChart(synthetic.launch_trace())
+    curve = next(item for item in boxes(view.scene, "plot")[0]["items"] if item.get("step"))
+    code, offset, count = curve["y"]["$"]
+    heights = np.frombuffer(view.data, np.dtype(f"<{code}"), count, offset)
+    assert heights[-1] == pytest.approx(curve["base"]), "no warp runs at the end"
+    view.close()
 
 
 def test_blocks_of_several_dimensions_are_named_by_their_place() -> None:

@@ -11,7 +11,7 @@ import gpulab as gl
 from gpulab import cp
 from gpulab.views import WarpStepper
 from gpulab.views.warp import step_text
-from gpulab.views.warp.columns import SharedStates, lane_rows
+from gpulab.views.warp.columns import SharedStates, lane_rows, narrow
 from gpulab.views.warp.step_text import confirm, value_type
 from gpulab.views.warp.steps import WarpSteps
 from tests.trace_state import shared_at
@@ -22,6 +22,12 @@ from virtualgpu.records.warp.columns import SharedWrites
 @pytest.fixture
 def steps() -> WarpSteps:
     return WarpSteps(synthetic.warp_trace(n=24))
+
+
+def test_columns_are_sent_in_the_smallest_integer_types() -> None:
+    columns = narrow({"line": np.array([0, 200]), "step": np.array([-1, 70_000]), "empty": np.array([], int)})
+    assert {name: column.itemsize for name, column in columns.items()} == {"line": 1, "step": 4, "empty": 1}
+    assert columns["step"].tolist() == [-1, 70_000]
 
 
 def test_lines_begin_where_the_line_changes(steps: WarpSteps) -> None:

@@ -63,7 +63,7 @@ def test_a_devices_figures_are_published_and_name_their_document() -> None:
         assert info.as_virtual.label == f"modelled on virtual {name}", "what runs on it is not"
 
 
-@pytest.mark.parametrize(("typed", "suggested"), [("H2000", "H200"), ("RTX 4080", "GeForce RTX 4090")])
+@pytest.mark.parametrize(("typed", "suggested"), [("H2000", "H200"), ("RTX 4091", "GeForce RTX 4090")])
 def test_unknown_name_suggests_the_nearest(typed: str, suggested: str) -> None:
     with pytest.raises(UnknownDeviceError, match=f"Did you mean {suggested!r}"):
         device_spec(typed)
