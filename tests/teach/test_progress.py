@@ -158,7 +158,7 @@ def test_progress_is_shown_in_numbers() -> None:
 def test_the_story_grows_with_the_notebooks_that_were_begun() -> None:
     assert "The running example so far" not in str(gl.progress())
     lock("00-0", 3, 4)
-    assert "five kernels, plainly written" in str(gl.progress())
+    assert "five simple kernels" in str(gl.progress())
     assert "as one graph" not in gl.progress()._repr_html_()
     store().put("exercises", "11-replay", True)
     assert "as one graph" in gl.progress()._repr_html_()
