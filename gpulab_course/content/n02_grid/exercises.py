@@ -177,9 +177,8 @@ def judge_achieved(answer: Answer) -> str:
         )
     _judge_trace(answer, np.array([5000]), np.array([9000]), 64, 1, 64)
     equal_starts_ns = np.full(24, 10_000)
-    _judge_trace(
-        answer, equal_starts_ns, equal_starts_ns + 2000, 8, 6, 32
-    )  # every place is taken all the time
+    # All slots are in use all the time.
+    _judge_trace(answer, equal_starts_ns, equal_starts_ns + 2000, 8, 6, 32)
     no_blocks = np.array([], dtype=np.int64)
     result = call(
         answer,
