@@ -473,8 +473,8 @@ class TestCompare:
     def test_times_are_of_one_run_however_often_it_is_repeated(self) -> None:
         x = ones()
         few, many = (gl.graph(add, x).compare(repeats=repeats).record for repeats in (4, 40))
-        for name in ("eager_device_ns", "graph_device_ns"):
+        names = ["eager_device_ns", "graph_device_ns"]
+        if few.provenance.source == "modelled":  # a real host also runs other programs
+            names += ["eager_host_ns", "graph_host_ns"]
+        for name in names:
             assert getattr(many, name) == pytest.approx(getattr(few, name), rel=0.5), name
-        # The host's are those of a machine that does other things, too: not ten times as long.
-        for name in ("eager_host_ns", "graph_host_ns"):
-            assert getattr(many, name) < 5 * getattr(few, name), name
