@@ -1,1 +1,1 @@
-"""Notebook 13: libraries and precision."""
+"""Notebooks 13a and 13b: precision and libraries."""

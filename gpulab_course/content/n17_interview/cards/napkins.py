@@ -431,7 +431,7 @@ CARDS = (
     Card("estimate-flight", "estimate", "L5", "Bytes in flight", in_flight_card, ("02",)),
     Card("estimate-keys", "estimate", "L5", "Keys and values", key_cache_card, ("16",)),
     Card("estimate-decode", "estimate", "L5", "Tokens a second", decoding_card, ("09", "01")),
-    Card("estimate-halves", "estimate", "L4", "Counting in half precision", halves_card, ("13",)),
+    Card("estimate-halves", "estimate", "L4", "Counting in half precision", halves_card, ("13a",)),
     Card("estimate-ring", "estimate", "L5", "Traffic of an all-reduce", all_reduce_card, ("15",)),
     Card("estimate-amdahl", "estimate", "L3", "A faster kernel in a step", amdahl_card, ("09",)),
 )
