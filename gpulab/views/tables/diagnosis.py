@@ -27,7 +27,7 @@ NOTEBOOKS: Mapping[CauseKind, str] = {
     "uncoalesced": "05a",
     "re-reading": "05b",
     "bank conflicts": "05b",
-    "atomics": "06",
+    "atomics": "06a",
     "spills": "02",
     "in flight": "02",
     "latency": "02",

@@ -1,1 +1,1 @@
-"""Notebook 06: parallel patterns."""
+"""Notebooks 06a and 06b: reductions, scans, histograms, stencils and rows."""

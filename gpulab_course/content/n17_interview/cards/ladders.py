@@ -175,8 +175,8 @@ def _card(ladder: str, sections: tuple[str, ...]) -> Card:
 
 CARDS = (
     _card("transpose", ("05b",)),
-    _card("reduction", ("06",)),
-    _card("softmax", ("06",)),
-    _card("histogram", ("06",)),
-    _card("stencil", ("06",)),
+    _card("reduction", ("06a",)),
+    _card("softmax", ("06b",)),
+    _card("histogram", ("06b",)),
+    _card("stencil", ("06b",)),
 )

@@ -64,9 +64,9 @@ CARDS = (
     _card("05-split", "L4", "05a"),
     _card("05-transpose", "L4", "05b"),
     _card("05-matmul", "L5", "05b"),
-    _card("06-scan", "L6", "06"),
-    _card("06-compact", "L5", "06"),
-    _card("06-blur", "L4", "06"),
-    _card("06-softmax", "L5", "06"),
+    _card("06-scan", "L6", "06a"),
+    _card("06-compact", "L5", "06b"),
+    _card("06-blur", "L4", "06b"),
+    _card("06-softmax", "L5", "06b"),
     _card("14-sum", "L5", "14"),
 )
