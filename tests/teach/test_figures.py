@@ -19,6 +19,7 @@ from gpulab_course.content.n02_grid import figures as n02_figures
 from gpulab_course.content.n05_memory import figures as n05_figures
 from gpulab_course.content.n10_allocator import figures as pool_figures
 from gpulab_course.content.n11_graphs import figures as graph_figures
+from gpulab_course.content.n13_libraries import figures as n13_figures
 from gpulab_course.teach import picture
 from virtualgpu.records import Provenance
 
@@ -144,3 +145,18 @@ def test_settings_change_the_reserved_memory_of_pytorch() -> None:
     assert max(others) < plain
     text = pool_figures.with_settings(trace, *better)
     assert all(f"{size >> 20:,} MiB" in text for size in (plain, *others))
+
+
+def test_the_bits_of_a_number_are_those_of_each_format() -> None:
+    caption = repr(n13_figures.format_bits(6.5))
+    assert "FP16 has exponent 10001, fraction 1010000000, and is 6.5" in caption
+    assert "TF32 has exponent 10000001, fraction 1010000000 and 13 bits that are not used" in caption
+    assert caption.endswith("FP8 E5M2 has exponent 10001, fraction 10, and is 6.")
+
+
+def test_numbers_next_to_zero_have_equal_steps() -> None:
+    caption = repr(n13_figures.numbers_next_to_zero())
+    assert caption.startswith(
+        "The numbers of FP8 E4M3 from 0 to 0.0625: 8 steps from 0 to the smallest normal"
+    )
+    assert caption.endswith("A step is 0.00195312 from 0 to 0.03125, and 0.00390625 above.")

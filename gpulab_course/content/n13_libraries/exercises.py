@@ -38,12 +38,12 @@ Halves = npt.NDArray[np.float16]
 
 # 13-round
 
-# NaN of either sign, whose fractions lie in the lower bits, in the upper ones, or in both.
+# NaN of either sign, with fractions in the lower bits, in the upper ones, or in both.
 _NAN_BITS = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF, 0xFFC00000], np.uint32)
 
 
 def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw numbers with any lower bits, ties of both kinds, their neighbours, and some that round up to ∞."""
+    """Draw numbers with any lower bits, ties of both kinds, their neighbours, and some that round to ∞."""
     x = random_data.floats(size, moved=True)
     bits = x.view(np.uint32)
     if random_data.kind in (draw.RANDOM, draw.EXTREME):
@@ -170,8 +170,8 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
         "FP16 number is an integer multiple of 2**-24: such units add up without rounding."
     )
     rounding_lesson = (
-        "It was rounded to FP64 first, and that to FP32: an np.int64 becomes FP32 in one step, "
-        "units.astype(np.float32), and dividing that by a power of two rounds no more."
+        "It was rounded to FP64 first, and then to FP32. An np.int64 becomes FP32 in one step, "
+        "units.astype(np.float32), and a division by a power of two does not round."
     )
     return [
         (
@@ -190,68 +190,76 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
         (
             f"{count:,} times 2**-24 after 1",
             np.concatenate([[np.float16(1)], tiny_values]).astype(np.float16),
-            f"Each of them is lost beside 1 in a narrow sum. {width_lesson}",
+            f"In a narrow sum, each of them is lost next to 1. {width_lesson}",
         ),
-        ("a few halfs", few_values, "Add all of them, and round once, at the end."),
-        ("no halfs", few_values[:0], "A sum of nothing is 0."),
-        (f"{count:,} halfs of all sizes", mixed_values, order_lesson),
-        ("the same halfs backwards", mixed_values[::-1].copy(), order_lesson),
-        ("large ones, a small one, and the large ones with the other sign", cancelling_values, order_lesson),
-        ("the same, in another order", rng.permutation(cancelling_values), order_lesson),
+        ("a few FP16 values", few_values, "Add all of them, and round once, at the end."),
+        ("no values", few_values[:0], "A sum of nothing is 0."),
+        (f"{count:,} FP16 values of all sizes", mixed_values, order_lesson),
+        ("the same values in reverse order", mixed_values[::-1].copy(), order_lesson),
         (
-            "halfs with an infinite one",
-            np.append(few_values, np.float16(np.inf)),
-            ("An infinity among them is the sum."),
+            "large values, a small one, and the large ones with the other sign",
+            cancelling_values,
+            order_lesson,
         ),
-        ("halfs with −∞", np.append(np.float16(-np.inf), few_values), "An infinity among them is the sum."),
+        ("the same values in another order", rng.permutation(cancelling_values), order_lesson),
+        (
+            "FP16 values with an infinity",
+            np.append(few_values, np.float16(np.inf)),
+            ("An infinity among the values is the sum."),
+        ),
+        (
+            "FP16 values with −∞",
+            np.append(np.float16(-np.inf), few_values),
+            "An infinity among the values is the sum.",
+        ),
         ("∞ and −∞", np.array([np.inf, 1, -np.inf], np.float16), "∞ − ∞ is NaN."),
         (
-            "halfs with a NaN",
+            "FP16 values with a NaN",
             np.append(few_values, np.float16(np.nan)),
-            "With a NaN among them the sum is NaN.",
+            "With a NaN among them, the sum is NaN.",
         ),
         (
-            "halfs with ∞ and a NaN",
+            "FP16 values with ∞ and a NaN",
             rng.permutation(np.append(few_values, np.array([np.inf, np.nan], np.float16))),
-            "With a NaN among them the sum is NaN.",
+            "With a NaN among them, the sum is NaN.",
         ),
         (
-            "halfs whose sum lies a little above the middle of two FP32 numbers",
+            "FP16 values whose sum is a little above the middle of two FP32 numbers",
             _midpoint_halves(rng, 1, 1),
             rounding_lesson,
         ),
         (
-            "halfs whose sum lies a little below the middle of two FP32 numbers",
+            "FP16 values whose sum is a little below the middle of two FP32 numbers",
             _midpoint_halves(rng, -1, 1, 1),
             rounding_lesson,
         ),
         (
-            "halfs whose sum, below 0, lies a little off the middle of two FP32 numbers",
+            "FP16 values whose negative sum is next to the middle of two FP32 numbers",
             _midpoint_halves(rng, 1, -1),
             rounding_lesson,
         ),
         *(
             (
-                f"halfs whose sum lies in the middle of two FP32 numbers, {description}",
+                f"FP16 values whose sum is exactly in the middle of two FP32 numbers, {description}",
                 _midpoint_halves(rng, 0, sign, parity),
-                "In the middle of two numbers IEEE takes the one whose last bit is 0.",
+                "Exactly in the middle of two numbers, IEEE takes the one whose last bit is 0.",
             )
             for sign, parity, description in (
-                (1, 0, "below it the even one"),
-                (1, 1, "above it the even one"),
+                (1, 0, "the even one is below it"),
+                (1, 1, "the even one is above it"),
                 (-1, 0, "negative"),
                 (-1, 1, "negative"),
             )
         ),
         (
-            "the most halfs, each the largest",
+            "100,000 times the largest value",
             largest_values,
-            f"The sum is more than FP16 holds. {width_lesson}",
+            f"The sum is larger than the largest FP16 number. {width_lesson}",
         ),
         (
-            "the most halfs, each the lowest",
+            "100,000 times the lowest value",
             -largest_values,
-            f"The sum is more than FP16 holds. {width_lesson}",
+            f"The sum is larger than the largest FP16 number. {width_lesson}",
         ),
         ("a single element", few_values[:1], "Add all of them, and round once, at the end."),
         ("a single element, next to zero", np.array([-(2.0**-UNIT)], np.float16), order_lesson),
@@ -266,18 +274,19 @@ def judge_halfsum(answer: Answer) -> str:
         if result is None:
             raise NotYet("half_sum returns nothing; replace the TODO and end with a return.")
         if not is_number(result):
-            raise NotYet(f"half_sum of {name} gives {spelt(result)}: return one number.")
+            raise NotYet(f"half_sum of {name} returns {spelt(result)}. Return one number.")
         expected = exact_sum(x)
         with np.errstate(over="ignore"):
             value = float(np.float32(as_float(result)))
         if value != expected and not (math.isnan(value) and math.isnan(expected)):
             raise NotYet(
-                f"half_sum of {name} gives {value:.9g}; the sum, rounded to FP32, is {expected:.9g}. {lesson}"
+                f"half_sum of {name} returns {value:.9g}; the sum, rounded to FP32, is {expected:.9g}. "
+                f"{lesson}"
             )
         if as_float(result) != value and not math.isnan(value):
             raise NotYet(
-                f"half_sum of {name} gives {as_float(result):.17g}, which FP32 does not have: round the sum, "
-                "np.float32(…)."
+                f"half_sum of {name} returns {as_float(result):.17g}, which FP32 does not have: round "
+                "the sum, np.float32(…)."
             )
     return "every order gives the same sum, to its last bit: it was rounded once."
 
@@ -387,11 +396,13 @@ def judge_tf32x3(answer: Answer) -> str:
         if result is None:
             raise NotYet("three returns nothing; replace the TODO and end with a return.")
         if not isinstance(result, np.ndarray) or result.shape != (m, n):
-            raise NotYet(f"{call_text} gives {spelt(result)}: return the product, an array of {m} x {n}.")
+            raise NotYet(f"{call_text} returns {spelt(result)}. Return the product, an array of {m} x {n}.")
         if not all(unchanged):
             raise NotYet(f"{call_text} changes {'ab'[unchanged.index(False)]}, which belongs to its caller.")
         if not products:
-            raise NotYet(f"{call_text} never calls product: the tensor cores have to do the work.")
+            raise NotYet(
+                f"{call_text} never calls product. All multiplications must be done by the tensor cores."
+            )
         if len(products) > MOST_PRODUCTS:
             raise NotYet(
                 f"{call_text} takes {len(products)} products; {MOST_PRODUCTS} are enough: small times small "
@@ -405,7 +416,7 @@ def judge_tf32x3(answer: Answer) -> str:
         if np.isfinite(result).all() and not _is_sum_of_products(result, products, magnitude):
             raise NotYet(
                 f"{call_text} does not return a sum of what product returned: "
-                "all multiplications are the tensor cores' work."
+                "all multiplications must be done by the tensor cores."
             )
         error = error_in_u(result, a, b)
         reference_error = error_in_u(three_products(a, b), a, b)
@@ -415,7 +426,7 @@ def judge_tf32x3(answer: Answer) -> str:
                 f"{call_text} is off by {error:.2g} u (FP32's u, RMS); {reference_error:.2g} u are possible. "
                 f"{_product_lesson(result, a, b)}"
             )
-    return "three products by TF32 are as good as one by FP32."
+    return "three TF32 multiplications are as accurate as one in FP32."
 
 
 def _product_lesson(result: Singles, a: Singles, b: Singles) -> str:
@@ -438,10 +449,10 @@ def _product_lesson(result: Singles, a: Singles, b: Singles) -> str:
         return "The lower part of one matrix is missing: both have one."
     if error_in_u(result, a, b) < 40:
         return (
-            "Nearly: round to TF32, do not cut. Remainders after cutting all have one sign, and more "
-            "bits than product uses."
+            "This is nearly right: round to TF32, do not cut. After cutting, all remainders have the same "
+            "sign, and more bits than product uses."
         )
-    return "Three products: small times big, big times small, big times big, and their sum."
+    return "Add three products: small times big, big times small, and big times big."
 
 
 # 13-lossscale
@@ -569,7 +580,9 @@ def _judge_training(steps: Any, gradient_steps: Sequence[Any], state: dict[str, 
         scales, weights, result, new_state, is_none, is_unchanged = step
         step_text = f"Step {number} with scale {expected['scale']:,g}"
         if is_none:
-            raise NotYet("scaled_step returns nothing: return the weights, in a skipped step the old ones.")
+            raise NotYet(
+                "scaled_step returns nothing. Return the weights; in a skipped step, return the old ones."
+            )
         if scales != [expected["scale"]]:
             if len(scales) == 1:
                 raise NotYet(
@@ -577,14 +590,12 @@ def _judge_training(steps: Any, gradient_steps: Sequence[Any], state: dict[str, 
                     "state['scale']."
                 )
             raise NotYet(
-                f"{step_text} calls backward {len(scales)} times, not once: it is the expensive part."
+                f"{step_text} calls backward {len(scales)} times, not once. It is the expensive part."
             )
         if not isinstance(result, np.ndarray) or result.shape != weights.shape:
-            raise NotYet(f"{step_text} returns {spelt(result)}: return the weights, as many as there were.")
+            raise NotYet(f"{step_text} returns {spelt(result)}. Return as many weights as before.")
         if result.dtype != np.float32:
-            raise NotYet(
-                f"{step_text} returns weights in {result.dtype}: the master weights stay in float32."
-            )
+            raise NotYet(f"{step_text} returns weights in {result.dtype}: the weights must stay in float32.")
         with np.errstate(all="ignore"):
             half_gradients = (np.asarray(gradients, np.float64) * expected["scale"]).astype(np.float16)
         scale = expected["scale"]
@@ -594,7 +605,8 @@ def _judge_training(steps: Any, gradient_steps: Sequence[Any], state: dict[str, 
         )
         is_skipped = not np.isfinite(half_gradients).all()
         description = (
-            f"{step_text}, whose gradients hold {'NaN' if np.isnan(half_gradients).any() else 'an infinity'},"
+            f"{step_text}, with gradients that contain "
+            f"{'NaN' if np.isnan(half_gradients).any() else 'an infinity'},"
             if is_skipped
             else step_text
         )
@@ -616,7 +628,7 @@ def _judge_training(steps: Any, gradient_steps: Sequence[Any], state: dict[str, 
             raise NotYet(
                 f"{description} leaves state['good'] at {new_state.get('good', 'nothing')}, not "
                 f"{expected['good']}: it counts "
-                "steps since the scale last changed."
+                "the good steps since the scale last changed."
             )
 
 
@@ -625,15 +637,15 @@ def _weights_lesson(
 ) -> str:
     """Return the feedback for wrong weights."""
     if is_skipped:
-        return "changes weights: one bad gradient spoils them for good, so the whole step is skipped."
+        return "changes weights. A gradient that is not finite spoils them for good, so skip the step."
     unscaled_result = weights - np.float32(rate) * half_gradients.astype(np.float32)
     if np.allclose(result, unscaled_result, rtol=1e-5, atol=0):
         return "uses gradients that are still scaled: divide by the scale before the step."
     if np.array_equal(result, weights):
-        return "leaves the weights as they were, with good gradients."
+        return "leaves the weights unchanged, with good gradients."
     return (
-        "has other weights than weights - rate * gradients / scale, computed in float32: "
-        "halfs would lose tiny ones."
+        "has other weights than weights - rate * gradients / scale, computed in float32. "
+        "In FP16, tiny gradients would be lost."
     )
 
 
@@ -642,11 +654,11 @@ def _scale_lesson(is_skipped: bool, good_steps: int, interval: int) -> str:
     if is_skipped:
         return "It was too large: halve it."
     if good_steps + 1 == interval:
-        return "After `interval` good steps in a row it doubles: otherwise it only ever shrinks."
-    return "It changes after `interval` good steps in a row, and where something overflowed, only."
+        return "After `interval` good steps in a row it doubles; otherwise it could only shrink."
+    return "It changes only after `interval` good steps in a row, or after an overflow."
 
 
-_TIES = "A number exactly half-way goes to the even one: add 0x7FFF, and 1 more where bit 16 is set."
+_TIES = "A number exactly half-way becomes the even one: add 0x7FFF, and 1 more if bit 16 is set."
 
 EXERCISES = (
     KernelExercise(
@@ -663,18 +675,23 @@ EXERCISES = (
         advice=(
             Advice(advice.out_of_bounds, "Guard the end: i < n."),
             Advice(advice.written_twice, "Each element belongs to one thread."),
-            Advice(_low_bits, "The lower 16 bits are 0 in a NaN, too: no BF16 number has them."),
+            Advice(
+                _low_bits,
+                "The lower 16 bits must be 0 in a NaN as well, because BF16 has only the upper ones.",
+            ),
             Advice(
                 lambda m: _wrong_at(m, np.isnan),
-                "NaN has to stay NaN: neither carry into its sign, nor clear all of its fraction.",
+                "NaN has to stay NaN: do not carry into its sign or clear all of its fraction.",
             ),
-            Advice(lambda m: _wrong_at(m, np.isinf), "An infinity is no NaN, and stays as it is."),
+            Advice(lambda m: _wrong_at(m, np.isinf), "An infinity is not a NaN, and must stay unchanged."),
             Advice(
                 lambda m: _wrong_at(m, _tiny),
-                "Subnormal numbers and zeros round like all others, and keep their sign: what computes with "
-                "floats, or compares them, may take them for 0.",
+                "Subnormal numbers and zeros are rounded like all others, and keep their sign. Work on the "
+                "bits: operations on floats can treat subnormal numbers as 0.",
             ),
-            Advice(_is_rounded_by(lambda u: u), "That cuts the lower 16 bits off: it is rounding towards 0."),
+            Advice(
+                _is_rounded_by(lambda u: u), "This cuts off the lower 16 bits, which is rounding towards 0."
+            ),
             Advice(_is_rounded_by(lambda u: u + 0x8000), f"Ties go up here, always. {_TIES}"),
             Advice(_is_rounded_by(lambda u: u + 0x7FFF), f"Ties go down here, always. {_TIES}"),
             Advice(
@@ -684,7 +701,9 @@ EXERCISES = (
                 lambda m: m.found is not None and bool((np.abs(m["x"]) > 3.38e38)[m.wrong].all()),
                 "A number above the middle between the largest BF16 number and 2**128 becomes ∞.",
             ),
-            Advice(advice.partly_unwritten, "Some were never written: the grid may be smaller than n."),
+            Advice(
+                advice.partly_unwritten, "Some were never written: there can be fewer threads than elements."
+            ),
             Advice(
                 lambda m: m.found is not None,
                 "BF16 is the upper 16 bits of a float: add to its bits so that a carry rounds up, then "

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from gpulab.analysis.formats import BF16, E4M3, FP16, FP32, TF32, Format
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from gpulab.analysis.formats import BF16, E4M3, E5M2, FP16, FP32, TF32, Format
 from gpulab.views._base import View
 from gpulab.views.parts.axes import Axes, Axis, log_axis
 from gpulab.views.parts.boxes import Box, bars, column, table, words
 from gpulab.views.parts.items import Item, Labels, Line
+from gpulab.views.parts.palette import light
 from gpulab.views.tables import Table
 from gpulab.words import number
 from gpulab_course.content.n13_libraries import errors
 from gpulab_course.content.ranges import among as among
+from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
 COUNTERS = (FP32, TF32, FP16, BF16, E4M3)
@@ -109,6 +115,107 @@ class Counters(View):
                 "note",
             ),
         )
+
+
+_BIT_PARTS = (("sign", "warn"), ("exponent", "accent"), ("fraction", "good"))
+_MEMORY_BITS = {"TF32": 32}  # an element of the other formats has as many bits as the format
+_MOST_EXPONENT_BITS = 8
+
+
+def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP16, E4M3, E5M2)) -> Picture:
+    """Draw the bits of a number in each format, one row per format, with the fractions aligned.
+
+    Parameters
+    ----------
+    value
+        The number, which is rounded to each format.
+    formats
+        The formats, from top to bottom.
+    """
+    figure = Figure(figsize=(7.6, 0.42 * len(formats) + 0.75), dpi=100)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    rows = []
+    for row, number_format in enumerate(formats):
+        bits = f"{number_format.code(value):0{number_format.bits}b}"
+        rounded_text = f"{float(number_format.round(value)):g}"
+        left = _MOST_EXPONENT_BITS - number_format.exponent_bits
+        spare_bits = _MEMORY_BITS.get(number_format.name, number_format.bits) - number_format.bits
+        for index, bit in enumerate(bits + " " * spare_bits):
+            part = 0 if index == 0 else 1 if index <= number_format.exponent_bits else 2
+            colour = light(_BIT_PARTS[part][1]) if index < len(bits) else "none"
+            axes.add_patch(
+                Rectangle((left + index, row), 1, 0.72, facecolor=colour, edgecolor=light("muted"), lw=0.6)
+            )
+            if index < len(bits):
+                ink = light(f"on-{_BIT_PARTS[part][1]}")
+                axes.text(
+                    left + index + 0.5, row + 0.38, bit, ha="center", va="center", fontsize=9, color=ink
+                )
+        axes.text(-0.4, row + 0.38, number_format.name, ha="right", va="center", fontsize=10)
+        axes.text(32.6, row + 0.38, rounded_text, va="center", fontsize=10)
+        spare_text = f" and {spare_bits} bits that are not used" if spare_bits else ""
+        exponent, fraction = (
+            bits[1 : number_format.exponent_bits + 1],
+            bits[number_format.exponent_bits + 1 :],
+        )
+        rows.append(
+            f"{number_format.name} has exponent {exponent}, fraction {fraction}{spare_text}, "
+            f"and is {rounded_text}"
+        )
+    axes.text(32.6, -0.35, "value", va="center", fontsize=10, color=light("muted"))
+    legend = [Patch(facecolor=light(colour), label=name) for name, colour in _BIT_PARTS]
+    legend.append(Patch(facecolor="none", edgecolor=light("muted"), label="in memory, not used"))
+    axes.legend(handles=legend, ncols=4, loc="lower center", frameon=False, fontsize=10)
+    axes.set_xlim(-5.2, 35.4)
+    axes.set_ylim(len(formats) + 0.9, -0.75)
+    axes.set_axis_off()
+    return Picture.of(
+        figure, f"The bits of {value:g} in {len(formats)} formats, after the sign: {'; '.join(rows)}."
+    )
+
+
+def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Picture:
+    """Draw the numbers of a format from 0 on as marks of a line.
+
+    Parameters
+    ----------
+    number_format
+        The format.
+    powers
+        The number of intervals between two powers of two that are drawn after the subnormal numbers.
+    """
+    step_count = 1 << number_format.fraction_bits
+    values = [float(number_format.value(code)) for code in range((powers + 1) * step_count + 1)]
+    subnormal_count = step_count  # 0 has the smallest exponent as well
+    figure = Figure(figsize=(7.6, 1.6), dpi=100)
+    axes = figure.add_axes((0.03, 0.33, 0.94, 0.6))
+    axes.axhline(0, color=light("muted"), lw=1)
+    groups = (
+        ("0 and subnormal", "warn", values[:subnormal_count]),
+        ("normal", "accent", values[subnormal_count:]),
+    )
+    for name, colour, group in groups:
+        axes.vlines(group, 0, 0.6, color=light(colour), lw=2, label=name)
+    ends = [values[0], *values[subnormal_count::step_count]]
+    least = number_format.least_exponent
+    exponents = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    labels = ["0", *(f"2{str(least + index).translate(exponents)}" for index in range(len(ends) - 1))]
+    axes.vlines(ends, 0, 0.9, color=light("muted"), lw=1)
+    for left, right in itertools.pairwise(ends):
+        axes.text((left + right) / 2, 0.95, f"{step_count} steps", ha="center", va="center", fontsize=10)
+    axes.set_xticks(ends, labels, fontsize=10)
+    axes.set_yticks([])
+    axes.set_ylim(0, 1.15)
+    axes.set_xlim(-values[-1] * 0.01, values[-1] * 1.01)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.legend(ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.28), frameon=False, fontsize=10)
+    return Picture.of(
+        figure,
+        f"The numbers of {number_format.name} from 0 to {values[-1]:g}: {step_count} steps from 0 to the "
+        f"smallest normal number, {ends[1]:g}, and {step_count} steps from each power of two to the next. "
+        f"A step is {values[1]:g} from 0 to {ends[2]:g}, and {values[-1] - values[-2]:g} above.",
+    )
 
 
 def recorded() -> Any:

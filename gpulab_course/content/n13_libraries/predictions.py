@@ -20,7 +20,7 @@ PREDICTIONS = (
         "its counter stops at 2 to the 8th.",
         choices=("256", "2,048, too", "4,096"),
         comparison="2,048, too",
-        misconception="The same number of bits gives the same accuracy.",
+        misconception="The same number of bits means the same accuracy.",
     ),
     PredictionQuestion(
         "13-tenth",
@@ -41,9 +41,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "13-walk",
-        "Sums of n random numbers in FP32, each addition rounded. n grows a hundredfold; how many times as "
-        "large is "
-        "the typical error, as a share of the sum of absolute values?",
+        "You add n random numbers from 0 to 1 in FP32, and each addition is rounded. With 100 times as many "
+        "numbers, how many times as large is the typical error, as a share of the sum?",
         "Errors have both signs and largely cancel, like the steps of a random walk. They grow about as the "
         "root of n.",
         choices=("as large as before", "about 10 times", "100 times"),
@@ -71,13 +70,13 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "13-underflow",
-        "Gradients are often as small as 2⁻²⁴ to 2⁻³⁰. Which share of random gradients of about 2⁻²⁷ "
-        "becomes 0 in FP16?",
+        "Gradients are often as small as 2⁻²⁴ to 2⁻³⁰. How many of 100,000 random gradients of "
+        "about 2⁻²⁷ become 0 in FP16?",
         "The smallest positive FP16 number is 2⁻²⁴. A number that is nearer to 0 than to it becomes 0. A "
         "scaled loss makes all gradients larger.",
         choices=("hardly any", "about half", "nearly all"),
         comparison="hardly any",
-        misconception="A float rounds, and never loses a number.",
+        misconception="Rounding changes a number a little, and never loses it.",
     ),
     *libraries.PREDICTIONS,
 )

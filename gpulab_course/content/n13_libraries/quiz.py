@@ -1,4 +1,4 @@
-"""Questions of notebook 13."""
+"""Questions of notebooks 13a and 13b."""
 
 from gpulab_course.teach.question import Choice, Question, WhyQuestion
 
@@ -40,7 +40,7 @@ QUESTIONS = (
                 "cuBLAS rounds the inputs while it loads them.",
                 right=True,
             ),
-            Choice("it is converted once, and kept", "There is no array of TF32."),
+            Choice("it is converted once, and kept", "There are no arrays in TF32."),
         ),
     ),
     Question(
@@ -50,16 +50,20 @@ QUESTIONS = (
                 "BF16: its exponent reaches as far as FP32's", "Tiny gradients do not become 0.", right=True
             ),
             Choice(
-                "FP16: it has more bits of fraction", "And too few of the exponent: tiny gradients are lost."
+                "FP16: it has more bits of fraction",
+                "But it has too few bits of exponent, so tiny gradients are lost.",
             ),
-            Choice("either: both are 16 bits, and both need a scale", "BF16 rarely does."),
+            Choice("either: both are 16 bits, and both need a scale", "BF16 rarely needs one."),
         ),
     ),
     Question(
         "One of the scaled gradients is infinite. What does a step with loss scaling do?",
         (
             Choice("it clips the gradients to the largest FP16 number", "Their values are lost."),
-            Choice("it sets that one gradient to 0 and goes on", "The others come from the same overflow."),
+            Choice(
+                "it sets that one gradient to 0 and goes on",
+                "The step would have another direction than the gradient.",
+            ),
             Choice("it leaves weights alone, and halves the scale", "The next step tries again.", right=True),
         ),
     ),
@@ -67,7 +71,11 @@ QUESTIONS = (
         "Tensor cores of an H200 multiply two FP16 matrices, and add in FP32. Where is precision lost?",
         (
             Choice("in each product of two elements", "11 bits times 11 bits fit into FP32's 24."),
-            Choice("where inputs became FP16, and a little where sums are cut", "That is all.", right=True),
+            Choice(
+                "where inputs became FP16, and a little where sums are cut",
+                "The products themselves are exact.",
+                right=True,
+            ),
             Choice("nowhere: an FP32 accumulator makes the result FP32's", "The inputs had been rounded."),
         ),
     ),
@@ -75,14 +83,60 @@ QUESTIONS = (
         "Under autocast, which of these runs in half precision?",
         (
             Choice("softmax", "It exponentiates and sums: autocast runs it in FP32."),
-            Choice("a linear layer", "Products gain most, and sum in FP32 inside.", right=True),
+            Choice(
+                "a linear layer",
+                "Multiplications gain most, and tensor cores add in FP32 or nearly so.",
+                right=True,
+            ),
             Choice("a loss such as mse_loss", "It sums over everything: FP32."),
+        ),
+    ),
+    Question(
+        "CuPy's matrices are row-major, and cuBLAS is column-major. How does CuPy call cuBLAS for a @ b?",
+        (
+            Choice(
+                "it copies both matrices into column-major order", "A copy is needed only for some slices."
+            ),
+            Choice(
+                "it exchanges the factors and copies nothing",
+                "The memory of each matrix is its transpose, and (a @ b)ᵀ = bᵀ @ aᵀ.",
+                right=True,
+            ),
+            Choice("it switches cuBLAS to row-major storage", "cuBLAS has no such switch for this call."),
+        ),
+    ),
+    Question(
+        "A matrix multiplication has a result of 64 × 64 and sums of 65,536 terms. Why is it slow without a "
+        "workspace?",
+        (
+            Choice(
+                "few thread blocks work, each on long sums", "A workspace lets more blocks help.", right=True
+            ),
+            Choice(
+                "the two matrices do not fit into the L2 cache", "A workspace would not make them smaller."
+            ),
+            Choice("the result has to be copied to the host", "It stays on the device."),
+        ),
+    ),
+    Question(
+        "A tuner has chosen a candidate for a float32 array. What does it do for a float16 array of the same "
+        "shape?",
+        (
+            Choice(
+                "it uses the same candidate", "Another candidate can be the fastest there, or this one wrong."
+            ),
+            Choice("it times all candidates again", "Wrong results must be found before the timing."),
+            Choice(
+                "it checks all results and times the right ones",
+                "The dtype is a part of the key.",
+                right=True,
+            ),
         ),
     ),
     WhyQuestion(
         "Why does mixed precision keep a second copy of the weights, in FP32?",
         (
-            "An update is often too small to move a 16-bit weight to its neighbour: it is lost.",
+            "An update is often too small to move a 16-bit weight to its neighbour, so it is lost.",
             "In FP32 many small updates add up until a 16-bit copy changes.",
             "It costs memory; activations and gradients in 16 bits save more.",
         ),

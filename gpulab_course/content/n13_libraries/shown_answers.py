@@ -17,7 +17,7 @@ SHOWN = (
     ShownAnswer("13-tf32x3", "a cut, b rounded", "", "do not cut"),
     ShownAnswer("13-tf32x3", "four products", "", "3 are enough"),
     ShownAnswer("13-tf32x3", "NumPy's product", "", "never calls product"),
-    ShownAnswer("13-tf32x3", "transposed", "", "return the product"),
+    ShownAnswer("13-tf32x3", "transposed", "", "Return the product"),
     ShownAnswer("13-lossscale", "never unscaled", "", "still scaled"),
     ShownAnswer("13-lossscale", "backward twice", "", "not once"),
     ShownAnswer("13-lossscale", "no scale at all", "", "the loss is multiplied"),
@@ -32,5 +32,5 @@ SHOWN = (
     ShownAnswer("13-tuner", "no repeat", "", "median of several"),
     ShownAnswer("13-tuner", "the longest", "", "then take the median"),
     ShownAnswer("13-tuner", "mean", "", "spoils a mean"),
-    ShownAnswer("13-tuner", "no cache", "", "keep the choice"),
+    ShownAnswer("13-tuner", "no cache", "", "Keep the choice"),
 )

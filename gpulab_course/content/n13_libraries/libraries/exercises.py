@@ -63,11 +63,11 @@ def judge_product(answer: Answer) -> str:
             multiply, matrices, shape, leading_dimensions, shown=call_text
         )
         if not calls:
-            raise NotYet(f"{call_text} never called gemm: let the library compute the product.")
+            raise NotYet(f"{call_text} never called gemm. Let the library compute the product.")
         if any(argument[0] == "" for call in calls for argument in call[5:10:2]):
             raise NotYet(
-                f"{call_text} gave gemm memory that is neither a nor b nor c. No copy is needed: read by "
-                "columns, each of them is its own transpose already."
+                f"{call_text} passed memory to gemm that is neither a nor b nor c. No copy is needed: read "
+                "by columns, the memory of each matrix is its transpose."
             )
         if not unchanged:
             raise NotYet(f"{call_text} changed a or b, which are only read.")
@@ -93,18 +93,19 @@ def _product_lesson(result: Any, expected: Any, a: Any, b: Any, shape: Shape) ->
     """Return the feedback for a wrong product."""
     m, n, k = shape
     if not np.array_equal(result[:, n:], expected[:, n:]):
-        return "wrote into the space behind the rows of c: rows start ldc elements apart."
+        return "wrote into the space after the rows of c: rows start ldc elements apart."
     elements = result[:, :n].ravel()
     product = a @ b
     if m == n and np.array_equal(result[:, :n], product.T):
-        return "left the transpose of a @ b in c: gemm writes columns where c has rows."
+        return "left the transpose of a @ b in c: gemm writes columns, which are the rows of c."
     if m == n == k and np.array_equal(result[:, :n], b @ a):
-        return "left b @ a in c: the library sees both transposed, so exchange the two factors as well."
+        return "left b @ a in c: the library reads both as transposes, so exchange the two factors."
     if np.isin(elements, product.ravel()).all() and m != n:
         return (
-            "left the elements of a @ b at other positions: is m or n the number of rows of what gemm writes?"
+            "left the elements of a @ b at other positions: is m or n the number of rows of the matrix that "
+            "gemm writes?"
         )
-    return "did not leave a @ b in c: gemm sees a as a matrix of k rows and m columns, its transpose."
+    return "did not leave a @ b in c: gemm reads a as a matrix of k rows and m columns, its transpose."
 
 
 def _products(rng: np.random.Generator) -> list[tuple[Shape, Shape]]:
@@ -256,7 +257,7 @@ def judge_tuner(answer: Answer) -> str:
             )
         if not is_new and timings:
             raise NotYet(
-                f"{call_text} timed candidates again, although it has chosen for such an array: keep the "
+                f"{call_text} timed candidates again, although it has chosen for such an array. Keep the "
                 "choice."
             )
         if is_new and set(timings) < {name for name in behaviour if not behaviour[name][kind][3]}:
@@ -265,13 +266,13 @@ def judge_tuner(answer: Answer) -> str:
             )
         if max(timings.values(), default=0) > _MAX_TIMINGS:
             raise NotYet(
-                f"{call_text} timed one candidate {max(timings.values())} times: the median of a few calls "
-                "will do."
+                f"{call_text} timed one candidate {max(timings.values())} times. The median of a few calls "
+                "is enough."
             )
         earlier_kinds.append(kind)
     if not candidates.timed[-1]:
-        raise NotYet(f"{_TUNER} shares choices between tuners: each tuner must have choices of its own.")
-    return "results first, medians of warm calls, and one choice for each device, dtype and shape."
+        raise NotYet(f"{_TUNER} shares choices between tuners. Each tuner must have its own choices.")
+    return "it checks results, takes medians of warm calls, and has one choice per device, dtype and shape."
 
 
 def _choice_lesson(
@@ -284,7 +285,7 @@ def _choice_lesson(
 ) -> str:
     """Return the feedback for a wrong choice."""
     if not timings and not earlier_kinds:
-        return "that was chosen without timing a candidate: time each whose result is right."
+        return "that was chosen without timing a candidate. Time each one whose result is right."
     if not timings and kind not in earlier_kinds:
         for earlier_kind in reversed(earlier_kinds):
             differences = [
@@ -299,7 +300,10 @@ def _choice_lesson(
         return "that was chosen for another kind of array. Device, dtype and shape belong in the key."
     mistake = behaviour[choice][kind][3]
     if mistake == "nan":
-        return "fast, and one element is NaN. No comparison with NaN is true: ask whether elements are close."
+        return (
+            "fast, and one element is NaN. No comparison with NaN is true, so test whether elements are "
+            "close."
+        )
     if mistake:
         return (
             "fast, and wrong. Before it is timed, compare its whole result with the reference, for each kind "
@@ -307,10 +311,10 @@ def _choice_lesson(
         )
     max_timings = max(timings.values(), default=0)
     if max_timings <= 1:
-        return "by its first call. The first call compiles: call once before you time."
+        return "by its first call. The first call compiles, so call once before you time."
     if max_timings == 2:
-        return "by one call after the first. Any single one may be disturbed: take the median of several."
-    advice = "Warm up first, then take the median: a disturbed call spoils a mean."
+        return "by one call after the first. Any single call can be disturbed, so take the median of several."
+    advice = "Warm up first, then take the median, because a disturbed call spoils a mean."
     return f"not the fastest; {best[kind]!r} is. {advice}"
 
 
