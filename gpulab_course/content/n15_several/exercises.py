@@ -25,12 +25,12 @@ def _judge_run(call_text: str, outcome: Outcome, mode: Any) -> None:
     if mode == "as given":
         if outcome["host_bytes"]:
             raise NotYet(
-                f"{call_text} brings {size(outcome['host_bytes'])} through the host's memory. Copy from GPU "
-                "to GPU: cp.copyto(there, here)."
+                f"{call_text} moves {size(outcome['host_bytes'])} through the host's memory. Copy from GPU "
+                "to GPU: cp.copyto(target, source)."
             )
         if outcome["waits"]:
             raise NotYet(
-                f"{call_text} lets the host wait {count(outcome['waits'], 'time')}. Let streams wait for "
+                f"{call_text} lets the host wait {count(outcome['waits'], 'time')}. Make streams wait for "
                 "events instead: stream.wait_event(event)."
             )
 
@@ -104,11 +104,11 @@ def judge_ring(answer: Answer) -> str:
                     if moved_bytes > limit_bytes:
                         raise NotYet(
                             f"{call_text}: {size(moved_bytes)} "
-                            f"{'go out of' if direction == 'out' else 'come into'} GPU "
-                            f"{outcome[direction].index(moved_bytes)}, and a ring needs {size(limit_bytes)} "
-                            "at each port at most: 2·(n − 1) chunks, to the next GPU."
+                            f"{'leave' if direction == 'out' else 'arrive at'} GPU "
+                            f"{outcome[direction].index(moved_bytes)}, and a ring needs at most "
+                            f"{size(limit_bytes)} at each port: 2·(n − 1) chunks, each to the next GPU."
                         )
-    return "every GPU holds the sum, and no port passes more than 2·(n − 1)/n of the data, to within a chunk."
+    return "every GPU has the sum, and no port passes more than 2·(n − 1) chunks in one direction."
 
 
 def _ring_lesson(
@@ -119,27 +119,28 @@ def _ring_lesson(
     length = len(expected)
     rank = is_right.index(False)
     if is_right.count(True) == 1:
-        message = f"{call_text}: GPU {is_right.index(True)} alone holds the sum."
-        return f"{message} Send finished chunks on, once more round."
+        message = f"{call_text}: only GPU {is_right.index(True)} has the sum."
+        return f"{message} Pass on the finished chunks in another n − 1 steps."
     result = np.asarray(results[rank])
     if result.shape != expected.shape:
-        return f"{call_text}: leave each array where it is, and write the sum into it."
+        return f"{call_text}: write the sum into the arrays of `parts`; do not replace them."
     wrong_indices = np.flatnonzero(result != expected)
     divisible_length = length - length % gpu_count
     if length % gpu_count and wrong_indices.size and wrong_indices[0] >= divisible_length:
         return (
             f"{call_text}: the last {count(length - divisible_length, 'element')} of GPU {rank} are not the "
-            f"sum. {gpu_count} does not divide {length}: let chunk k reach from k * size // n to (k + 1) * "
+            f"sum. {gpu_count} does not divide {length}: cut chunk k from k * size // n to (k + 1) * "
             "size // n."
         )
     has_duplicate = any(
         np.array_equal(result[wrong_indices], (expected + part)[wrong_indices]) for part in inputs
     )
     return (
-        f"{call_text}: GPU {rank} holds something else than the sum from element {wrong_indices[0]} on"
-        + (", with a part that has come in before" if has_duplicate else "")
-        + ". What comes in during the first n − 1 steps is added to a chunk before that chunk is sent on; "
-        "after those it is put in a chunk's place."
+        f"{call_text}: GPU {rank} does not have the sum from element {wrong_indices[0]} on"
+        + (": one array has been added twice" if has_duplicate else "")
+        + ". In the first n − 1 steps, add each chunk that arrives to your own chunk before you "
+        "pass that on. "
+        "In the other n − 1 steps, each chunk that arrives replaces your own."
     )
 
 
@@ -228,13 +229,14 @@ def judge_broadcast(answer: Answer) -> str:
         lists = outcome["lists"]
         if lists is None or [len(items) for items in lists] != [array_count] * len(targets):
             raise NotYet(
-                f"{call_text} should return a list for each GPU of `targets`, with a device array for each."
+                f"{call_text} should return a list for each GPU of `targets`, with a device array "
+                "for each array."
             )
         for target, items in zip(targets, lists, strict=True):
             if _is_permuted([result for *_, result in items], arrays):
                 raise NotYet(
-                    f"{call_text}: the list of GPU {target} has the arrays in another order than `arrays`: "
-                    "put each back in its own place."
+                    f"{call_text}: the list of GPU {target} has the arrays in another order than `arrays`. "
+                    "Put each copy at the index of its original."
                 )
             for number, ((gpu, misalignment, result), expected) in enumerate(zip(items, arrays, strict=True)):
                 item_text = f"{call_text}{_mode_text(mode)}: array {number} of GPU {target}"
@@ -246,15 +248,15 @@ def judge_broadcast(answer: Answer) -> str:
                 raise NotYet(
                     f"{call_text} sends GPU {target} {outcome['messages'][target]} messages; "
                     f"{MOST_MESSAGES} are enough. "
-                    "Join the arrays on GPU 0, send that, and cut it up there."
+                    "Join the arrays on GPU 0, send the joined array, and cut it on the target GPU."
                 )
             limit_bytes = sum(array.nbytes for array in arrays) + 256 * array_count
             if outcome["in"][target] > limit_bytes:
                 raise NotYet(
-                    f"{call_text}: {size(outcome['in'][target])} come into GPU {target}, and "
-                    f"{size(limit_bytes)} would do, rounded up to 256 bytes each."
+                    f"{call_text}: {size(outcome['in'][target])} arrive at GPU {target}, and "
+                    f"{size(limit_bytes)} are enough: the bytes of all arrays, and 256 more per array."
                 )
-    return f"400 arrays of four types arrive as they were, in at most {MOST_MESSAGES} messages."
+    return f"400 arrays of four types arrive unchanged, in at most {MOST_MESSAGES} messages."
 
 
 def _is_permuted(results: Sequence[npt.NDArray[Any]], arrays: Sequence[npt.NDArray[Any]]) -> bool:
@@ -275,23 +277,23 @@ def _judge_array(
 ) -> None:
     """Compare an array on a target GPU with the original."""
     if gpu != target and expected.size:
-        raise NotYet(f"{item_text} lies on GPU {gpu}.")
+        raise NotYet(f"{item_text} is on GPU {gpu}.")
     if result.dtype != expected.dtype:
         raise NotYet(
             f"{item_text} is {result.dtype}, not {expected.dtype}: joining arrays of mixed types converts "
-            "them. Join those "
-            "of each type, or bytes."
+            "them. Join the arrays of each type separately, or join bytes."
         )
     if misalignment:
         raise NotYet(
-            f"{item_text} begins {misalignment} bytes off a multiple of its element's size: a kernel that "
-            "reads it faults. "
-            "Begin each array at a multiple of 16 bytes, say, or join those of each type."
+            f"{item_text} begins {misalignment} bytes off a multiple of its element's size, so a kernel that "
+            "reads it would fail. Start each array at a multiple of 16 bytes, or join the arrays "
+            "of each type "
+            "separately."
         )
     if result.shape != expected.shape:
         raise NotYet(
             f"{item_text} has shape {result.shape}, not {expected.shape}: keep the order, and reshape "
-            "what is cut out."
+            "each piece that you cut out."
         )
     if not np.array_equal(result, expected):
         with np.errstate(all="ignore"):
@@ -300,14 +302,14 @@ def _judge_array(
             ]
         if any(np.array_equal(result, variant) for variant in rounded_variants):
             raise NotYet(
-                f"{item_text} holds {spelt(result.ravel()[:3].tolist())} …, not "
+                f"{item_text} contains {spelt(result.ravel()[:3].tolist())} …, not "
                 f"{spelt(expected.ravel()[:3].tolist())} …: it has been converted to another type and back, "
-                "which rounds. Join those of each type, or bytes."
+                "which rounds. Join the arrays of each type separately, or join bytes."
             )
         raise NotYet(
-            f"{item_text} holds {spelt(result.ravel()[:3].tolist())} …, not "
-            f"{spelt(expected.ravel()[:3].tolist())} …: "
-            "each array goes back to its own place, in its own order of elements."
+            f"{item_text} contains {spelt(result.ravel()[:3].tolist())} …, not "
+            f"{spelt(expected.ravel()[:3].tolist())} …. Put each copy at the index of its original, and keep "
+            "the order of its elements; transposed arrays need care."
         )
 
 
@@ -425,19 +427,21 @@ def judge_exchange(answer: Answer) -> str:
                     )
             if outcome["bound"]:
                 raise NotYet(
-                    f"{call_text}: GPU {outcome['bound'][0]} deals with two opposite neighbours one "
-                    "after the other, "
-                    "though the links could serve both at once. Give each direction a stream of its own."
+                    f"{call_text}: GPU {outcome['bound'][0]} exchanges data with two opposite neighbours one "
+                    "after the other, although both exchanges could run at the same time. Use a "
+                    "separate stream "
+                    "for each copy."
                 )
             if mode == "as given":
                 limit_bytes = 2 * (height + width + 6) * values.itemsize * 2
                 if max(outcome["out"]) > limit_bytes:
                     raise NotYet(
-                        f"{call_text}: {size(max(outcome['out']))} go out of one GPU. Send edges, not whole "
+                        f"{call_text}: {size(max(outcome['out']))} leave one GPU. Send edges, not whole "
                         f"parts: {size(limit_bytes)} are enough."
                     )
     return (
-        "rims and corners are the neighbours', in any order of streams, and both directions run side by side."
+        "rims and corners have the neighbours' values in any order of streams, and opposite "
+        "copies can overlap."
     )
 
 
@@ -446,26 +450,26 @@ def _judge_part(part_text: str, result: Any, expected: Any) -> None:
     if np.array_equal(result, expected):
         return
     if result.shape != expected.shape:
-        raise NotYet(f"{part_text} has another shape than before.")
+        raise NotYet(f"{part_text} has a different shape than before.")
     if not np.array_equal(result[1:-1, 1:-1], expected[1:-1, 1:-1]):
         raise NotYet(
-            f"{part_text}: its own cells have changed. Write into rows 0 and −1, columns 0 and −1 only."
+            f"{part_text}: its own cells have changed. Write only into rows 0 and −1 and columns 0 and −1."
         )
     corners = (0, 0, -1, -1), (0, -1, 0, -1)
     with_corners = result.copy()
     with_corners[corners] = expected[corners]
     if np.array_equal(with_corners, expected):
         raise NotYet(
-            f"{part_text}: a corner is not the diagonal neighbour's. Exchange rows first, and then "
-            "columns with the "
-            "corners that came with the rows."
+            f"{part_text}: a corner does not have the value of the diagonal neighbour. Exchange "
+            "rows first. Then "
+            "exchange full columns, with the corners that arrived with the rows."
         )
     index = np.argwhere(result != expected)[0].tolist()
     raise NotYet(
         f"{part_text}: cell {tuple(index)} of the rim is {result[tuple(index)]:g}, not "
         f"{expected[tuple(index)]:g}. A neighbour's "
-        "edge is its row 1 or −2 (or column); its row 0 or −1 is a rim itself. What lies outside of "
-        "the whole stays."
+        "edge is its row 1 or −2 (or column); its row 0 or −1 is a rim itself. Rim cells outside the whole "
+        "field must not change."
     )
 
 
@@ -537,11 +541,11 @@ def judge_place(answer: Answer) -> str:
                 pair = tuple(sorted((gpus_by_rank[rank], gpus_by_rank[next_rank])))
                 if rank != next_rank and pair not in links:
                     raise NotYet(
-                        f"{call_text}: ranks {rank} and {next_rank} talk, and are on GPUs "
-                        f"{gpus_by_rank[rank]} and {gpus_by_rank[next_rank]}, which nothing joins: this "
-                        f"goes over PCIe. Joined are {_pairs_text(link_list)}; the rings are {rings}."
+                        f"{call_text}: ranks {rank} and {next_rank} exchange data, and are on GPUs "
+                        f"{gpus_by_rank[rank]} and {gpus_by_rank[next_rank]}, which no link joins, so the "
+                        f"data go over PCIe. Joined are {_pairs_text(link_list)}; the rings are {rings}."
                     )
-    return "whoever talks is joined, on pairs, fours, mixed islands and a cube."
+    return "all ranks that exchange data have a link, on pairs, fours, mixed islands and a cube."
 
 
 def _pairs_text(pairs: Sequence[Sequence[int]]) -> str:
@@ -582,18 +586,23 @@ def _attention(
 def _shard_lesson(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str:
     """Return the feedback for wrong rows: the mistake that explains them, or a list of all steps."""
     if not np.isfinite(result).all():
-        return "If exp overflows here, take it of a row's scores against all rows, less their maximum."
+        return (
+            "Does exp overflow here? From a row's scores against all rows, subtract their maximum before exp."
+        )
     rows, d = inputs.shape
     expected = _attention(inputs)
     mistakes = (
         (_attention(inputs, root=1), f"The scores are not divided by √d, that is √{d}."),
-        (_attention(inputs, root=np.sqrt(rows)), f"d is the length of a row, {d}; this takes √{rows}."),
+        (
+            _attention(inputs, root=np.sqrt(rows)),
+            f"The scores are divided by √{rows}. d is the length of a row, {d}.",
+        ),
         (_attention(inputs, root=d), f"The scores are divided by {d}, not by its root."),
         (_attention(inputs, gelu_last=False), "The last step is missing, gelu."),
-        (_attention(inputs, gelu_first=True), "gelu comes last: of the product, not of what is multiplied."),
+        (_attention(inputs, gelu_first=True), "Apply gelu last: to the result of the matrix multiplication."),
         (
             _attention(inputs, gelu_between=True),
-            "gelu comes last: of the product, not of what is multiplied.",
+            "Apply gelu last: to the result of the matrix multiplication.",
         ),
     )
 
@@ -604,8 +613,9 @@ def _shard_lesson(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str
     if lessons:
         return lessons[0]
     return (
-        "Compare each step with NumPy's: a row's scores against all rows, over √d, less their maximum, "
-        "exp, a sum over all of them, the product, gelu."
+        "Compare each step with NumPy's: a row's scores against all rows, divided by √d, minus "
+        "their maximum; "
+        "exp; division by the sum; multiplication by h; gelu."
     )
 
 
@@ -653,7 +663,7 @@ def judge_shard(answer: Answer) -> str:
         call_text += _mode_text(mode)
         results = outcome["found"]
         if results is None or [gpu for gpu, _ in results] != list(range(len(parts))):
-            raise NotYet(f"{call_text} should return a list of device arrays, the k-th one on GPU k.")
+            raise NotYet(f"{call_text} should return a list of device arrays, with entry k on GPU k.")
         if not all(outcome["kept"]):
             raise NotYet(f"{call_text} changes the parts, which belong to the caller.")
         expected = _attention(inputs)
@@ -664,21 +674,23 @@ def judge_shard(answer: Answer) -> str:
             end = starts[gpu + 1]
             if result.shape != expected[start:end].shape:
                 raise NotYet(
-                    f"{call_text}: GPU {gpu} returns shape {result.shape}, and has rows of "
+                    f"{call_text}: the result on GPU {gpu} has shape {result.shape}, not "
                     f"{expected[start:end].shape}."
                 )
             if result.dtype != inputs.dtype:
                 raise NotYet(
-                    f"{call_text}: GPU {gpu} returns {result.dtype}, and its rows are {inputs.dtype}. A "
-                    "NumPy number of another type, such as np.sqrt(d), makes everything that it meets that "
-                    "type."
+                    f"{call_text}: the result on GPU {gpu} is {result.dtype}, but the rows are "
+                    f"{inputs.dtype}. An "
+                    "operation with a NumPy number of another type, such as np.sqrt(d), converts "
+                    "the result to "
+                    "that type."
                 )
             is_wrong = ~(np.abs(result - expected[start:end]) <= tolerance[start:end])
             if not is_wrong.any():
                 continue
             if np.allclose(result, local_attention[start:end], rtol=2e-4, atol=2e-5):
                 raise NotYet(
-                    f"{call_text}: GPU {gpu} attends to its own rows only. Softmax needs the scores "
+                    f"{call_text}: GPU {gpu} uses only its own rows. Softmax needs the scores "
                     "against all rows."
                 )
             raise NotYet(
@@ -690,18 +702,18 @@ def judge_shard(answer: Answer) -> str:
             limit_bytes = inputs.nbytes - part.nbytes
             if outcome["in"][gpu] > limit_bytes:
                 raise NotYet(
-                    f"{call_text}: {size(outcome['in'][gpu])} come into GPU {gpu}; the others' rows are "
-                    f"{size(limit_bytes)}, and "
-                    "have to come once. Gather rows once, keep them, and compute the rest there."
+                    f"{call_text}: {size(outcome['in'][gpu])} arrive at GPU {gpu}; the others' rows are "
+                    f"{size(limit_bytes)}, and have to come once. Gather the rows once, keep them, "
+                    "and compute "
+                    "everything else from them."
                 )
             limit_bytes = max(part.nbytes * (len(parts) - 1), inputs.nbytes)
             if outcome["out"][gpu] > limit_bytes:
                 raise NotYet(
-                    f"{call_text}: {size(outcome['out'][gpu])} go out of GPU {gpu}. Let each send its own "
-                    "rows, instead of "
-                    "one that serves all."
+                    f"{call_text}: {size(outcome['out'][gpu])} leave GPU {gpu}. Each GPU should send its "
+                    "own rows; no GPU should send the rows of all."
                 )
-    return "rows stay where they are, and come to each GPU once."
+    return "the rows of the others arrive at each GPU once."
 
 
 EXERCISES = (

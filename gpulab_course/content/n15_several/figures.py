@@ -16,6 +16,10 @@ from gpulab.lab.links.schedules import bounds_of, modelled_ns, operations, sched
 from gpulab.views import CollectiveView
 from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
+from gpulab_course.content.n15_several.pictures import halo_owners as halo_owners
+from gpulab_course.content.n15_several.pictures import halos as halos
+from gpulab_course.content.n15_several.pictures import link_messages as link_messages
+from gpulab_course.content.n15_several.pictures import shardings as shardings
 from gpulab_course.content.ranges import among as among
 
 _PATIENCE_S = 120
@@ -23,7 +27,7 @@ _PATIENCE_S = 120
 
 COPIED = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20)
 REDUCED = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20)
-_WAYS = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
+_WAYS = {"ring": "ring", "tree": "tree", "naive": "naive (all through GPU 0)"}
 
 
 def recorded(gpus: int = 2) -> Any:
@@ -74,7 +78,7 @@ def prices() -> Table:
     step_prices = session.step_prices()
     rows = (
         (
-            "a step with its first copy, which waits for another GPU's event",
+            "a step with one message at each port, which waits for another GPU's event",
             "α",
             duration(step_prices.step_ns),
         ),
@@ -84,8 +88,8 @@ def prices() -> Table:
         ("a byte at a port", "β", f"1 / ({number(step_prices.link_gbps)} GB/s)"),
         ("a byte that is added", "", f"1 / ({number(step_prices.sum_gbps)} GB/s)"),
     )
-    title = f"Prices of a step in a CUDA graph, {session.backend().provenance.label}, fitted to two H200"
-    return Table(title, ("item", "symbol", "price"), rows)
+    title = f"Times in a step of a CUDA graph, {session.backend().provenance.label}, fitted to two H200"
+    return Table(title, ("item", "symbol", "time"), rows)
 
 
 def counted(*views: CollectiveView) -> Table:

@@ -21,7 +21,7 @@ PREDICTIONS = (
         "memory.",
         choices=("ten passes over there", "a copy, and ten passes here", "both alike"),
         comparison="ten passes over there",
-        misconception="Peer access always helps, because it saves the copy.",
+        misconception="Reading remote memory is always faster, because it saves the copy.",
     ),
     PredictionQuestion(
         "15-both",
@@ -36,8 +36,8 @@ PREDICTIONS = (
         "15-port",
         "All other GPUs send their arrays to GPU 0, which adds them and sends the sum back. How many times "
         "the size of an array passes the busiest port in one direction?",
-        "Seven arrays arrive at GPU 0, and seven sums leave it. All other ports pass one array in each "
-        "direction.",
+        "Seven arrays arrive at GPU 0, and the sum leaves it seven times. All other ports pass one array in "
+        "each direction.",
         unit="times",
         comparison=2,
         misconception="Traffic spreads evenly over all links.",
@@ -54,10 +54,11 @@ PREDICTIONS = (
     PredictionQuestion(
         "15-small",
         "The arrays have 4 KiB on each of 8 GPUs. The ring has 14 steps and the tree has 6, with one message "
-        "at each port. All through GPU 0 has 2 steps, with seven messages one after another at one port. By "
-        "the prices above, which finishes first?",
-        "With few bytes, the steps that wait for each other decide; further messages at a port cost much "
-        "less.",
+        "at each port. The naive algorithm (all through GPU 0) has 2 steps, with seven messages one after "
+        "another at one port. By the times above, which finishes first?",
+        "With few bytes, the steps that wait for each other take most of the time. A further "
+        "message at a port "
+        "takes much less.",
         choices=("the ring", "the tree", "all through GPU 0"),
         comparison="the ring",
         misconception="The algorithm that moves the fewest bytes is the fastest.",
@@ -66,8 +67,8 @@ PREDICTIONS = (
         "15-pairs",
         "On eight GPUs, NVLink joins only 0 with 1, 2 with 3, and so on. How many times as long does the "
         "same ring take?",
-        "A step is as slow as its slowest copy, and with links in pairs every second copy goes through the "
-        "host.",
+        "A step is as slow as its slowest copy, and with links in pairs every second copy of the ring goes "
+        "through the host.",
         choices=("about as long", "half as long again", "3 times as long or more"),
         comparison="half as long again",
         misconception="If half of the copies use fast links, the ring is only a little slower.",
@@ -75,7 +76,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "15-block",
         "The attention layer with four sequences runs on four GPUs instead of one. How long does it take?",
-        "One GPU had room for all four sequences, and now the host launches four graphs instead of one.",
+        "One GPU has enough SMs for all four sequences at the same time. Four GPUs need four launches of a "
+        "graph, one after another from the same host.",
         choices=("a quarter of the time", "half of the time", "as long, or longer"),
         comparison="a quarter of the time",
         misconception="n GPUs are n times as fast.",

@@ -20,13 +20,13 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "Each of n GPUs holds N bytes. How much goes out of each port in a ring all-reduce?",
+        "Each of n GPUs has an array of N bytes. How many bytes leave each port in a ring all-reduce?",
         (
             Choice("N bytes: each GPU sends its array once", "It sends a chunk in each of 2·(n − 1) steps."),
             Choice("(n − 1)·N bytes: all others need its array", "They need only the sum, in chunks."),
             Choice(
                 "2·(n − 1)/n·N bytes",
-                "n − 1 chunks of N/n to add, and n − 1 chunks to pass on the sums.",
+                "n − 1 chunks of N/n bytes to be added, and n − 1 finished chunks.",
                 right=True,
             ),
         ),
@@ -66,11 +66,11 @@ QUESTIONS = (
         "Why are 400 gradients joined before they are sent?",
         (
             Choice(
-                "NVLink moves one message at a time", "It moves several at a time; each has its own price."
+                "NVLink moves one message at a time", "It moves several at a time; each has its own latency."
             ),
             Choice(
-                "each message has a price that its size does not change",
-                "400 of them cost more than the bytes.",
+                "each message has a latency, whatever its size",
+                "400 latencies take longer than the bytes.",
                 right=True,
             ),
             Choice(
@@ -80,21 +80,22 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "Eight GPUs in two islands of four, joined by NVLink within each. Two copies of a model are each cut "
-        "into four parts. Where do the ranks go?",
+        "A machine has eight GPUs in two groups of four (islands); NVLink joins the GPUs within an "
+        "island. Two "
+        "copies of a model are each cut into four parts. Where do the ranks go?",
         (
             Choice(
-                "each group of four onto an island",
+                "the four parts of a copy onto one island",
                 "Ranks that exchange most data stay on the fast links.",
                 right=True,
             ),
             Choice(
-                "ranks in the order of GPU numbers, whatever the groups are",
+                "ranks in the order of GPU numbers, wherever the links are",
                 "The numbers do not show where the links are.",
             ),
             Choice(
-                "two ranks of each group onto each island, so that the load is spread",
-                "Then every exchange leaves its island.",
+                "two parts of each copy onto each island, so that the load is spread",
+                "Then each copy has exchanges that leave an island.",
             ),
         ),
     ),
@@ -119,7 +120,7 @@ QUESTIONS = (
         (
             "One host thread for all GPUs becomes the bottleneck: Python launches for one GPU at a time.",
             "A process works in the same way whether its neighbour is on this machine or on another one.",
-            "A fault, such as an illegal address, ends one process's context and names its rank.",
+            "A fault, such as an illegal address, ends only one process, and its rank is known.",
         ),
     ),
 )

@@ -1,0 +1,262 @@
+"""Pictures of notebook 15: messages of collective operations, halos, and shards of the attention layer."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, Rectangle
+
+from gpulab.views import CollectiveView
+from gpulab.views.parts.palette import light
+from gpulab.words import count, number, size
+from gpulab_course.teach.picture import Picture
+from virtualgpu.records.traffic.collective import Collective
+
+_GPU_COLOURS = ("accent", "warn", "good", "purple")
+
+
+def link_messages(*views: CollectiveView) -> Picture:
+    """Draw the messages of the first step of collective operations, with the sums of each port.
+
+    Parameters
+    ----------
+    views
+        One operation per panel, on the same number of GPUs.
+    """
+    figure = Figure(figsize=(7.6, 4.5), dpi=100)
+    captions = []
+    width = 1 / len(views)
+    for index, view in enumerate(views):
+        record = view.record
+        axes = figure.add_axes((index * width, 0.17, width, 0.72))
+        axes.set_xlim(-1.5, 1.5)
+        axes.set_ylim(-1.3, 1.3)
+        axes.set_aspect("equal")
+        axes.set_axis_off()
+        _draw_step(axes, record)
+        messages = Counter((crossing.source, crossing.target) for crossing in record.traffic.crossings)
+        in_arrays, out_arrays = (
+            max(port(gpu) for gpu in range(record.gpus)) / record.size_bytes
+            for port in (record.traffic.in_bytes, record.traffic.out_bytes)
+        )
+        name = "naive (all through GPU 0)" if record.algorithm == "naive" else record.algorithm
+        message_text = (
+            f"{count(max(messages.values()), 'message')} of {size(max(record.chunk_bytes))} over each arrow"
+        )
+        port_text = f"busiest port: {number(in_arrays)} arrays in, {number(out_arrays)} out"
+        heading = f"{name[0].upper()}{name[1:]}: step 1 of {len(record.steps)}"
+        centre = (index + 0.5) * width
+        figure.text(centre, 0.93, heading, ha="center", fontsize=11, weight="bold", color=light("fg"))
+        both_ways = any((target, source) in messages for source, target in messages)
+        direction_text = ", and as many back" if both_ways else ", and none back"
+        for height, text in ((0.115, f"whole operation: {message_text}"), (0.065, direction_text[2:])):
+            figure.text(centre, height, text, ha="center", fontsize=9, color=light("fg"))
+        figure.text(centre, 0.015, port_text, ha="center", fontsize=9, weight="bold", color=light("fg"))
+        captions.append(
+            f"{heading}, {count(len(record.steps[0].moves), 'arrow')} between {record.gpus} GPUs in a "
+            f"circle; in the whole operation {message_text}{direction_text}; {port_text}."
+        )
+    return Picture.of(figure, " ".join(captions))
+
+
+def _draw_step(axes: Axes, record: Collective) -> None:
+    """Draw GPUs in a circle, with the first step's messages and each port's arrays in and out."""
+    angles = [math.pi / 2 - 2 * math.pi * gpu / record.gpus for gpu in range(record.gpus)]
+    places = [(math.cos(angle), math.sin(angle)) for angle in angles]
+    for move in record.steps[0].moves:
+        axes.annotate(
+            "",
+            xy=places[move.target],
+            xytext=places[move.source],
+            arrowprops={
+                "arrowstyle": "-|>",
+                "color": light("accent"),
+                "lw": 1.8,
+                "shrinkA": 15,
+                "shrinkB": 15,
+            },
+        )
+    busiest = record.traffic.busiest_bytes
+    for gpu, (x, y) in enumerate(places):
+        in_bytes, out_bytes = record.traffic.in_bytes(gpu), record.traffic.out_bytes(gpu)
+        is_busy = max(in_bytes, out_bytes) == busiest
+        face = "warn" if is_busy else "grid"
+        axes.add_patch(Circle((x, y), 0.17, facecolor=light(face), edgecolor=light("muted")))
+        axes.text(x, y, str(gpu), ha="center", va="center", fontsize=11, color=light("on-warn"))
+    moves = record.steps[0].moves
+    if len({move.chunk for move in moves}) > 1:
+        for move in moves:
+            x, y = ((a + b) / 2 for a, b in zip(places[move.source], places[move.target], strict=True))
+            axes.text(
+                0.72 * x,
+                0.72 * y,
+                f"chunk {move.chunk}",
+                ha="center",
+                va="center",
+                fontsize=9,
+                color=light("fg"),
+            )
+
+
+def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int64]]:
+    """Return the GPU from which each stored cell comes, after the exchange of rows and after that of columns.
+
+    The parts have `height` × `height` cells and a rim; the arrays have the axes part row, part column, row,
+    column. Rim cells without a value are -1.
+    """
+    owners = np.full((rows, columns, height + 2, height + 2), -1)
+    owners[:, :, 1:-1, 1:-1] = np.arange(rows * columns).reshape(rows, columns, 1, 1)
+    after_rows = owners.copy()
+    after_rows[1:, :, 0] = owners[:-1, :, -2]
+    after_rows[:-1, :, -1] = owners[1:, :, 1]
+    after_columns = after_rows.copy()
+    after_columns[:, 1:, :, 0] = after_rows[:, :-1, :, -2]
+    after_columns[:, :-1, :, -1] = after_rows[:, 1:, :, 1]
+    return [after_rows, after_columns]
+
+
+def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
+    """Draw the parts of a field on several GPUs, after the exchange of rows and then of columns."""
+    states = halo_owners(rows, columns, height)
+    figure = Figure(figsize=(7.6, 4.3), dpi=100)
+    pitch = height + 3.5
+    headings = (
+        f"First the rows: messages of {height + 2} cells",
+        f"Then the columns: messages of {height + 2} cells",
+    )
+    for index, (owners, heading) in enumerate(zip(states, headings, strict=True)):
+        axes = figure.add_axes((0.01 + 0.5 * index, 0.02, 0.48, 0.84))
+        axes.set_xlim(-0.3, columns * pitch - 1.2)
+        axes.set_ylim(rows * pitch - 1.2, -0.9)
+        axes.set_aspect("equal")
+        axes.set_axis_off()
+        figure.text(
+            0.25 + 0.5 * index, 0.93, heading, ha="center", fontsize=11, weight="bold", color=light("fg")
+        )
+        for (i, j, row, column), owner in np.ndenumerate(owners):
+            name = _GPU_COLOURS[int(owner) % len(_GPU_COLOURS)]
+            is_rim = not (1 <= row <= height and 1 <= column <= height)
+            face = light("grid") if owner < 0 else light(f"{name}-pale" if is_rim else name)
+            x, y = j * pitch + column, i * pitch + row
+            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=face, edgecolor="white"))
+            if owner >= 0:
+                colour = light("fg") if is_rim else light(f"on-{name}")
+                axes.text(x + 0.5, y + 0.5, str(owner), ha="center", va="center", fontsize=9, color=colour)
+        for i in range(rows):
+            for j in range(columns):
+                axes.text(
+                    j * pitch,
+                    i * pitch - 0.25,
+                    f"GPU {i * columns + j}",
+                    ha="left",
+                    va="bottom",
+                    fontsize=9,
+                    color=light("fg"),
+                )
+        _draw_halo_messages(axes, rows, columns, height, pitch, by_rows=index == 0)
+    last_part = rows * columns - 1
+    corner = int(states[1][-1, -1, 0, 0])
+    return Picture.of(
+        figure,
+        f"{rows * columns} GPUs with parts of {height} × {height} cells and a rim one cell wide; each cell "
+        "has the number and the colour of the GPU from which its value comes. Left: full rows of "
+        f"{height + 2} cells have been exchanged up and down. Right: then full columns of {height + 2} "
+        f"cells have been exchanged left and right, and the corner of GPU {last_part} (framed) has the value "
+        f"of GPU {corner}. Rim cells outside the whole field are empty.",
+    )
+
+
+def _draw_halo_messages(
+    axes: Axes, rows: int, columns: int, height: int, pitch: float, by_rows: bool
+) -> None:
+    """Draw an arrow for each message between neighbours, and frame the cells that a corner passes."""
+    style = {"arrowstyle": "-|>", "color": light("fg"), "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
+    for i in range(rows - by_rows):
+        for j in range(columns - (not by_rows)):
+            for sign, offset in ((1, 0.25), (-1, 0.5)):
+                along = 1 + offset * height
+                if by_rows:
+                    x = j * pitch + along
+                    ends = [(x, i * pitch + height + 0.5), (x, (i + 1) * pitch + 0.5)]
+                else:
+                    y = i * pitch + along
+                    ends = [(j * pitch + height + 0.5, y), ((j + 1) * pitch + 0.5, y)]
+                start, end = ends[::sign]
+                axes.annotate("", xy=end, xytext=start, arrowprops=style)
+    # The value in the corner: an inner cell of the first part, a rim cell below it, the corner.
+    path = [((0, 0), (height, height)), ((rows - 1, 0), (0, height))]
+    if not by_rows:
+        path = [((rows - 1, 0), (0, height)), ((rows - 1, columns - 1), (0, 0))]
+    for (i, j), (row, column) in path:
+        axes.add_patch(
+            Rectangle(
+                (j * pitch + column, i * pitch + row), 1, 1, fill=False, edgecolor=light("fg"), linewidth=2.2
+            )
+        )
+
+
+_EVERY = "grid"
+_SHARDINGS = (
+    ("by sequences", "separate", "whole", "squares", "whole", "nothing"),
+    ("by heads", "whole", "columns", "squares", "rows", "all-reduce of\nthe results"),
+    ("by rows", "rows", "whole", "rows", "whole", "all-gather of\nk and v"),
+)
+
+
+def shardings(gpus: int = 4) -> Picture:
+    """Draw the arrays of the attention layer on several GPUs, for the three ways to shard it."""
+    figure = Figure(figsize=(7.6, 4.4), dpi=100)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_xlim(0, 7.6)
+    axes.set_ylim(4.4, 0)
+    axes.set_axis_off()
+    columns = ((1.9, "tokens h"), (3.1, "weights of\nq, k and v"), (4.3, "scores"), (5.5, "output\nweights"))
+    for x, text in (*columns, (6.8, "exchanged")):
+        axes.text(x, 0.3, text, ha="center", va="center", fontsize=10, color=light("fg"))
+    for index, (name, *shapes, exchange) in enumerate(_SHARDINGS):
+        y = 0.62 + 1.08 * index
+        axes.text(0.15, y + 0.45, name, ha="left", va="center", fontsize=11, weight="bold", color=light("fg"))
+        for (x, _), shape in zip(columns, shapes, strict=True):
+            _draw_shards(axes, x - 0.43, y, shape, gpus)
+        axes.text(6.8, y + 0.45, exchange, ha="center", va="center", fontsize=10, color=light("fg"))
+    legend = [(f"GPU {gpu}", _GPU_COLOURS[gpu % len(_GPU_COLOURS)]) for gpu in range(gpus)]
+    for index, (text, name) in enumerate([*legend, ("all of it on each GPU", _EVERY)]):
+        x = 0.9 + 1.05 * index
+        axes.add_patch(Rectangle((x, 4.0), 0.2, 0.2, facecolor=light(name), edgecolor=light("muted")))
+        axes.text(x + 0.28, 4.1, text, ha="left", va="center", fontsize=9, color=light("fg"))
+    return Picture.of(
+        figure,
+        f"Three ways to shard the attention layer over {gpus} GPUs. By sequences: each GPU has the tokens "
+        "and scores of some sequences and all weights, and nothing is exchanged. By heads: each GPU has all "
+        "tokens, some columns of the weights of q, k and v, the scores of some heads and some rows of the "
+        "output weights; an all-reduce adds the results. By rows: each GPU has some rows of the tokens and "
+        "of the scores and all weights; an all-gather brings k and v.",
+    )
+
+
+def _draw_shards(axes: Axes, left: float, top: float, shape: str, gpus: int) -> None:
+    """Draw a matrix, cut as `shape` says, in the colours of the GPUs that have the pieces."""
+    side = 0.86
+    pieces = []
+    if shape == "whole":
+        pieces.append((left, top, side, side, _EVERY))
+    for gpu in range(gpus):
+        name = _GPU_COLOURS[gpu % len(_GPU_COLOURS)]
+        step = side / gpus
+        if shape in ("rows", "separate"):
+            gap = 0.06 if shape == "separate" else 0
+            pieces.append((left, top + gpu * step, side, step - gap, name))
+        elif shape == "columns":
+            pieces.append((left + gpu * step, top, step, side, name))
+        elif shape == "squares":
+            per_row = math.ceil(math.sqrt(gpus))
+            small = side / per_row
+            row, column = divmod(gpu, per_row)
+            pieces.append((left + column * small, top + row * small, small - 0.06, small - 0.06, name))
+    for x, y, width, height, name in pieces:
+        axes.add_patch(Rectangle((x, y), width, height, facecolor=light(name), edgecolor=light("muted")))
