@@ -20,6 +20,8 @@ from gpulab_course.content.n05_memory import figures as n05_figures
 from gpulab_course.content.n10_allocator import figures as pool_figures
 from gpulab_course.content.n11_graphs import figures as graph_figures
 from gpulab_course.content.n13_libraries import figures as n13_figures
+from gpulab_course.content.n14_random import figures as n14_figures
+from gpulab_course.content.n14_random import generators
 from gpulab_course.teach import picture
 from virtualgpu.records import Provenance
 
@@ -160,3 +162,25 @@ def test_numbers_next_to_zero_have_equal_steps() -> None:
         "The numbers of FP8 E4M3 from 0 to 0.0625: 8 steps from 0 to the smallest normal"
     )
     assert caption.endswith("A step is 0.00195312 from 0 to 0.03125, and 0.00390625 above.")
+
+
+def test_the_order_of_block_sums_changes_the_total() -> None:
+    orders = [(0, 2, 1), (0, 1, 2)]
+    picture_ = n14_figures.orders_of_addition([3, 1, 4, 1, 5, 9, 2, 6], [1e8, 1, -1e8], orders)
+    caption = repr(picture_)
+    assert caption.startswith("A tree in a block adds 3 1 4 1 5 9 2 6, then 8 10 6 7, then 14 17, then 31.")
+    assert "in the order 0, 2, 1 the totals are 100,000,000, 0, 1;" in caption
+    assert caption.endswith("in the order 0, 1, 2 the totals are 100,000,000, 100,000,000, 0.")
+
+
+def test_the_picture_of_philox_computes_one_round() -> None:
+    key = 7 | 9 << 32
+    (expected,) = generators.philox_words(key, 5 | 6 << 32, 1, rounds=1)
+    words = ", ".join(f"{name} = {word:08x}" for name, word in zip("xyzw", expected, strict=True))
+    assert repr(n14_figures.philox_round((5, 6, 0, 0), (7, 9))).endswith(f"{words}.")
+
+
+def test_the_picture_of_points_counts_those_in_the_circle() -> None:
+    points = np.array([[0.1, 0.1], [0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], np.float32)
+    caption = repr(n14_figures.circle_points({"four": points}))
+    assert caption.endswith("four: 3 different points, 75.0% inside the circle.")

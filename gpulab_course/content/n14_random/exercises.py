@@ -282,13 +282,13 @@ def judge_twice(answer: Answer) -> str:
         runs_right = [run == outcome["wanted"] for run in draw_lists]
         if not len(runs_right) == outcome["runs"] == 2:
             raise NotYet(
-                f"{call_text} calls work() {count(outcome['runs'], 'time')}, not 2 times: both runs are "
-                "real ones."
+                f"{call_text} calls work() {count(outcome['runs'], 'time')}, not 2 times. Both results "
+                "must come from work()."
             )
         if not runs_right[0]:
             raise NotYet(
-                f"{call_text}: the first run does not draw what comes next. Keep the states as they are; "
-                "seeding begins another sequence."
+                f"{call_text}: the first run does not draw what comes next. Do not change the states "
+                "before it; seeding begins another sequence."
             )
         if not runs_right[1]:
             wrong_names = [
@@ -301,8 +301,8 @@ def judge_twice(answer: Answer) -> str:
             kinds = " and ".join(dict.fromkeys(name.split("'")[0] + "'s" for name in wrong_names))
             raise NotYet(
                 f"{call_text}: the second run draws other numbers from {kinds} generator. "
-                "Keep a copy of its state "
-                "before the first run, and put it back before the second."
+                "Save a copy of its state "
+                "before the first run, and restore it before the second."
             )
         pair = outcome["result"]
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -310,8 +310,8 @@ def judge_twice(answer: Answer) -> str:
         if list(pair) != [expected, expected]:
             raise NotYet(f"{call_text} should return what work() returned, the first run's result first.")
         if not outcome["after"]:
-            raise NotYet(f"{call_text}: what is drawn afterwards is not what follows one run.")
-    return "four generators on three processors begin the second run where they began the first."
+            raise NotYet(f"{call_text}: the numbers drawn afterwards are not those that follow one run.")
+    return "four generators on three processors start both runs in the same states."
 
 
 # 14-switch
@@ -339,7 +339,7 @@ class Program:
             )
         self.runs += 1
         if self.runs > 50 * MOST_RUNS:
-            raise NotYet(f"needed(run, switches) runs it again and again; {MOST_RUNS} times are enough.")
+            raise NotYet(f"needed(run, switches) calls run again and again; {MOST_RUNS} times are enough.")
         shares = [
             share
             for name, share in self._causes.items()
@@ -370,30 +370,29 @@ def judge_needed(answer: Answer) -> str:
         program = Program(shares, int(rng.integers(10**6)))
         result = answer.ask(_run_needed, shown=call_text, back=program)
         if not isinstance(result, list):
-            raise NotYet(f"{call_text} gives {spelt(result)}: return a set of names of switches.")
+            raise NotYet(f"{call_text} returns {spelt(result)}. Return a set of names of switches.")
         missing_names = [name for name in causes if name not in result]
         if missing_names:
             raise NotYet(
-                f"{call_text} leaves out {missing_names[0]!r}, and its results still differ from run to "
-                "run. Some causes show seldom: one or two runs that agree prove nothing."
+                f"{call_text} leaves out {missing_names[0]!r}, and the results still differ from run to "
+                "run. Some causes are rare, so one or two runs that agree prove nothing."
             )
         useless_switches = [name for name in result if name not in causes]
         if useless_switches:
             cost_percent = sum(_COSTS.get(name, 0) for name in useless_switches)
             raise NotYet(
-                f"{call_text} turns on {useless_switches[0]!r} for nothing: without "
+                f"{call_text} turns on {useless_switches[0]!r} for nothing. Without "
                 f"{'it' if len(useless_switches) == 1 else 'these'} the "
-                f"results are the same each time, and the program takes {cost_percent} % less. "
-                "Turn all on, then one "
-                "off at a time."
+                f"results are the same each time, and the program takes {cost_percent} % less time. "
+                "Turn all switches on, and then off one at a time."
             )
         if program.runs > MOST_RUNS:
-            raise NotYet(f"{call_text} runs it {program.runs:,} times; {MOST_RUNS} are enough.")
-    return f"the causes are found, no switch is on for nothing, within {MOST_RUNS} runs."
+            raise NotYet(f"{call_text} calls run {program.runs:,} times; {MOST_RUNS} are enough.")
+    return f"all causes are found within {MOST_RUNS} runs, and no switch is on for nothing."
 
 
 _CARRY = (
-    "A counter has 64 bits here: its upper 32 belong into the second word, and are 0 only for the first "
+    "A counter has 64 bits here: its upper 32 belong into the second word. They are 0 only for the first "
     "2³² counters."
 )
 
@@ -417,34 +416,37 @@ EXERCISES = (
         once=True,
         measured=Measured(1 << 13, (256, 1, 1)),
         advice=(
-            Advice(advice.out_of_bounds, "n need not be a multiple of four: guard each of a thread's words."),
-            Advice(advice.written_twice, "Each four words belong to one thread."),
-            Advice(advice.partly_unwritten, "A thread makes four words, from 4 * its number on."),
-            Advice(lambda m: _words_as(m, rounds=9), "These are the words of 9 rounds: ten are asked for."),
-            Advice(lambda m: _words_as(m, rounds=11), "These are the words of 11 rounds: ten are asked for."),
+            Advice(
+                advice.out_of_bounds,
+                "n need not be a multiple of four: guard each of the thread's four words.",
+            ),
+            Advice(advice.written_twice, "The four words of a counter belong to one thread."),
+            Advice(advice.partly_unwritten, "Each thread writes four words, from 4 * its number on."),
+            Advice(lambda m: _words_as(m, rounds=9), "These are the words of 9 rounds, but Philox has ten."),
+            Advice(
+                lambda m: _words_as(m, rounds=11), "These are the words of 11 rounds, but Philox has ten."
+            ),
             Advice(
                 lambda m: _words_as(m, bumps=(0, 0)),
-                "The key has to grow after each round, both words of it.",
+                "Both words of the key have to grow after each round.",
             ),
             Advice(
                 lambda m: _words_as(m, early=True),
-                "The key grows *after* a round: the first takes it as given.",
+                "The key grows *after* a round: the first round uses it unchanged.",
             ),
             Advice(lambda m: _words_as(m, counter_bits=32), _CARRY),
             Advice(_only_later_wrong, _CARRY),
             Advice(
                 lambda m: m.found is not None,
-                "Compare round by round with NumPy's: multiply without signs (__umulhi), "
-                "c.x and c.z; the upper "
-                "halves are crossed over and mixed with c.y, c.w and the key, the lower "
-                "ones stay as they are.",
+                "Compare with the table: multiply c.x and c.z without signs (__umulhi), move the halves of "
+                "the products to their new positions, and combine the upper ones with c.y, c.w and the key.",
             ),
         ),
-        praise="the published words, from any counter on, on any grid.",
+        praise="the published words, from any counter on, for any grid.",
     ),
     KernelExercise(
         "14-sum",
-        "One sum for every launch",
+        "The same sums for every launch",
         kernel="tile_sums",
         parameters="const float* x, float* sums, int n",
         case=tile_sums,
@@ -461,39 +463,38 @@ EXERCISES = (
         measured=Measured(1 << 14, (256, 1, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds, "The last tile may have fewer than 256 elements: 0 stands for the rest."
+                advice.out_of_bounds, "The last tile may have fewer than 256 elements; the others count as 0."
             ),
             Advice(
                 advice.fault("barrier"),
-                "All threads of a block come to every barrier, however few add in a step.",
+                "All threads of a block must reach every barrier, even if only a few of them add.",
             ),
-            Advice(advice.written_twice, "One thread writes a tile's sum."),
+            Advice(advice.written_twice, "One thread writes the sum of a tile."),
             Advice(
                 advice.hazard("RAW", "WAR", "WAW"),
-                "A barrier after loading, after each step, and before the next tile overwrites what is read.",
+                "You need a barrier after loading, after each step, and before the next tile overwrites s.",
             ),
             Advice(
                 advice.in_stage("orders"),
-                "It depends on which block comes first: no atomics on floats.",
+                "The result depends on the order of the blocks. Do not use atomics on floats.",
             ),
             Advice(
                 _only_other_zeros,
-                "The sign of a zero is another: −0 + −0 is −0, and −0 + 0 is 0, as beyond n.",
+                "The sign of a zero is wrong: −0 + −0 is −0, but −0 + 0 is 0. Elements beyond n count as +0.",
             ),
             Advice(
                 _only_order,
-                "As good as right, but not the same bits: the order of additions has to "
-                "be the one asked for, "
-                "whatever blockDim.x is: s[k] += s[k + half] for half = 128, 64, … 1.",
+                "Right up to rounding, but not the same bits. For every blockDim.x, the order of "
+                "the additions must be s[k] += s[k + half] for half = 128, 64, … 1.",
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some sums were never written: there may be fewer blocks than tiles, so "
-                "each walks on by gridDim.x.",
+                "Some sums were never written. There may be fewer blocks than tiles, so "
+                "each block goes on in steps of gridDim.x.",
             ),
             Advice(
                 lambda m: m.found is not None,
-                "A tile has 256 elements, whatever blockDim.x is: let k run from "
+                "A tile has 256 elements for every blockDim.x. Let k run from "
                 "threadIdx.x in steps of blockDim.x.",
             ),
         ),
@@ -528,21 +529,21 @@ EXERCISES = (
             Advice(advice.out_of_bounds, "Guard the end: i < n, for each of a thread's elements."),
             Advice(
                 _at_the_limit,
-                "Words less than `dropped` are dropped, `dropped` itself is not: compare them as the whole "
-                "numbers without signs that they are.",
+                "Words less than `dropped` are dropped, and `dropped` itself is not. Compare words and "
+                "threshold as unsigned integers.",
             ),
             Advice(advice.written_twice, "Every element belongs to one thread."),
             Advice(
                 advice.partly_unwritten,
-                "Some elements were never written: the grid may be smaller than n, so threads walk on.",
+                "Some elements were never written: there can be fewer threads than elements, so use a loop.",
             ),
             Advice(
                 _times_zero,
-                "An infinity that is multiplied by 0 is NaN: what is dropped becomes 0, whatever it was.",
+                "An infinity times 0 is NaN. A dropped element must become 0, whatever it was.",
             ),
             Advice(
                 lambda m: m["offset"] > 0 and _mask_as(m, 0),
-                "This is the mask of offset 0, in every launch: element i takes word offset + i.",
+                "This is the mask of offset 0, in every launch. Element i uses word offset + i.",
             ),
             Advice(
                 lambda m: _mask_as(m, m["offset"], counter_bits=32),
@@ -550,12 +551,11 @@ EXERCISES = (
             ),
             Advice(
                 lambda m: m.found is not None,
-                "Element i takes word w = offset + i, which is word w % 4 of counter w / "
-                "4, whichever thread comes "
-                "to it: nothing of a thread, a block or the grid may go into counter or key.",
+                "Element i uses word w = offset + i, which is word w % 4 of counter w / 4, in every thread. "
+                "Counter and key must not depend on the thread, the block or the grid.",
             ),
         ),
-        praise="element i is dropped or kept whatever the launch is.",
+        praise="element i is dropped or kept independently of the launch.",
     ),
     PythonExercise("14-state", "Save and restore all generators", judge_twice),
     PythonExercise("14-switch", "Find the necessary switches", judge_needed, level="stretch"),

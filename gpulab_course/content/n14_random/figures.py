@@ -9,13 +9,17 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from gpulab import session
 from gpulab.lab.kernels import block_order
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, bars, column, fold, words
+from gpulab.views.parts.palette import light
 from gpulab.views.tables import Table
 from gpulab_course.content.ranges import among as among
+from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
 RUNS = 200
@@ -35,6 +39,176 @@ def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
             kernel((blocks,), (256,), (x, total, np.int32(x.size)))
         results.append(float(total[0]))
     return results
+
+
+def _empty_axes(size: tuple[float, float]) -> tuple[Figure, Any]:
+    """Return a figure of a size in inches and its axes, without ticks and frame."""
+    figure = Figure(figsize=size, dpi=100)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_axis_off()
+    return figure, axes
+
+
+def _signed(value: float) -> str:
+    """Return a number as a term of a sum, such as ``+ 1``."""
+    return f"{'−' if value < 0 else '+'} {abs(value):,.0f}"
+
+
+def _box(axes: Any, left: float, top: float, width: float, text: str, colour: str = "accent") -> None:
+    """Draw a box of one line of text."""
+    axes.add_patch(
+        Rectangle((left, top), width, 0.6, facecolor=light(colour), edgecolor=light("muted"), lw=0.6)
+    )
+    ink = light(f"on-{colour}")
+    axes.text(left + width / 2, top + 0.31, text, ha="center", va="center", fontsize=9.5, color=ink)
+
+
+def orders_of_addition(
+    elements: Sequence[float], block_sums: Sequence[float], orders: Sequence[Sequence[int]]
+) -> Picture:
+    """Draw the tree of one block, and the sums of blocks that are added to a total in different orders.
+
+    Parameters
+    ----------
+    elements
+        The elements of the block; their number is a power of two.
+    block_sums
+        The sums of the blocks.
+    orders
+        Orders of the blocks, one row of the picture per order.
+    """
+    figure, axes = _empty_axes((7.6, 4.5))
+    level = [np.float32(value) for value in elements]
+    top = 0.7
+    axes.text(0.1, 0.35, "In a block: always the same tree", va="center", fontsize=10.5, weight="bold")
+    levels = []
+    while True:
+        levels.append([f"{value:g}" for value in level])
+        for index, value in enumerate(level):
+            _box(axes, 0.1 + 1.2 * index, top, 0.9, f"{value:g}", "good" if len(level) == 1 else "accent")
+        if len(level) == 1:
+            break
+        half = len(level) // 2
+        for index in range(half):
+            for source in (index, index + half):
+                axes.plot(
+                    (0.55 + 1.2 * source, 0.55 + 1.2 * index),
+                    (top + 0.6, top + 1.1),
+                    color=light("muted"),
+                    lw=1,
+                )
+        level = [level[index] + level[index + half] for index in range(half)]
+        top += 1.1
+    heading = "Between blocks: the order of the atomics changes"
+    axes.text(0.1, top + 1.15, heading, va="center", fontsize=10.5, weight="bold")
+    top += 1.5
+    results = []
+    for order in orders:
+        total = np.float32(0)
+        steps = []
+        for block in order:
+            total = total + np.float32(block_sums[block])
+            steps.append(total)
+        for index, (block, step) in enumerate(zip(order, steps, strict=True)):
+            is_last = index == len(order) - 1
+            left = 0.1 + 3.2 * index
+            axes.text(left, top + 0.31, _signed(block_sums[block]), va="center", fontsize=9.5)
+            _box(axes, left + 1.5, top, 1.5, f"{step:,.0f}", "good" if is_last else "accent")
+        names = ", ".join(map(str, order))
+        results.append(f"in the order {names} the totals are {', '.join(f'{step:,.0f}' for step in steps)}")
+        top += 0.85
+    axes.set_xlim(0, 9.8)
+    axes.set_ylim(top + 0.05, 0)
+    tree_text = ", then ".join(" ".join(names) for names in levels)
+    sums_text = ", ".join(f"{value:,.0f}" for value in block_sums)
+    return Picture.of(
+        figure,
+        f"A tree in a block adds {tree_text}. The sums of {len(block_sums)} blocks are {sums_text}: "
+        f"{'; '.join(results)}.",
+    )
+
+
+def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
+    """Draw one round of Philox4x32: two products, whose halves move to other positions.
+
+    Parameters
+    ----------
+    counter
+        The four words before the round.
+    key
+        The two words of the key.
+    """
+    x, y, z, w = (int(word) for word in counter)
+    high_0, low_0 = divmod(0xD2511F53 * x, 1 << 32)
+    high_1, low_1 = divmod(0xCD9E8D57 * z, 1 << 32)
+    new_words = (high_1 ^ y ^ key[0], low_1, high_0 ^ w ^ key[1], low_0)
+    figure, axes = _empty_axes((7.6, 3.7))
+    lefts = (0.3, 2.7, 5.1, 7.5)
+    width = 1.9
+    for left, name, word in zip(lefts, "xyzw", (x, y, z, w), strict=True):
+        _box(axes, left, 0.4, width, f"{name}  {word:08x}")
+    halves = {"high0": (lefts[0], high_0), "low0": (lefts[1], low_0)}
+    halves |= {"high1": (lefts[2], high_1), "low1": (lefts[3], low_1)}
+    for name, (left, half) in halves.items():
+        _box(axes, left, 2.1, width, f"{name}  {half:08x}", "warn")
+
+    def arrow(start: tuple[float, float], end: tuple[float, float], colour: str = "muted") -> None:
+        style = {"arrowstyle": "->", "color": light(colour), "lw": 1.4}
+        axes.annotate("", xy=end, xytext=start, arrowprops=style)
+
+    def middle(index: int) -> float:
+        return lefts[index] + width / 2
+
+    for source, multiplier in ((0, "0xD2511F53"), (2, "0xCD9E8D57")):
+        axes.text(middle(source) + 1.95, 1.22, f"× {multiplier}", ha="center", va="center", fontsize=9.5)
+        for target in (source, source + 1):
+            arrow((middle(source), 1.0), (middle(target), 2.1))
+    formulas = ("high1 ^ y ^ key.x", "low1", "high0 ^ w ^ key.y", "low0")
+    for index, (name, word, formula) in enumerate(zip("xyzw", new_words, formulas, strict=True)):
+        _box(axes, lefts[index], 4.4, width, f"{name}  {word:08x}", "good")
+        axes.text(middle(index), 5.25, formula, ha="center", va="center", fontsize=9.5)
+    for source, target in ((2, 0), (3, 1), (0, 2), (1, 3)):
+        arrow((middle(source), 2.7), (middle(target), 4.4), "purple")
+    axes.set_xlim(0, 9.7)
+    axes.set_ylim(5.6, 0.2)
+    new_text = ", ".join(f"{name} = {word:08x}" for name, word in zip("xyzw", new_words, strict=True))
+    return Picture.of(
+        figure,
+        f"One round of Philox. The words x = {x:08x} and z = {z:08x} are multiplied by constants. The halves "
+        f"of the products cross over and are combined with y = {y:08x}, w = {w:08x} and the key: {new_text}.",
+    )
+
+
+def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> Picture:
+    """Draw points in the unit square, inside and outside a quarter of a circle, one square per version.
+
+    Parameters
+    ----------
+    points_of_versions
+        The points of each version by its title, one row per point.
+    most
+        The largest number of points that are drawn per version.
+    """
+    figure = Figure(figsize=(7.6, 4.1), dpi=100)
+    sentences = []
+    for index, (title, points) in enumerate(points_of_versions.items()):
+        axes = figure.add_axes((0.03 + 0.5 * index, 0.03, 0.44, 0.82))
+        unique_points = np.unique(points, axis=0)
+        shown = unique_points if len(unique_points) < 1000 else points[:: max(1, len(points) // most)]
+        is_inside = (shown**2).sum(axis=1) < 1
+        for chosen, colour in ((is_inside, "accent"), (~is_inside, "warn")):
+            size = 9 if shown is unique_points else 0.6
+            axes.scatter(*shown[chosen].T, s=size, color=light(colour), linewidths=0)
+        angles = np.linspace(0, np.pi / 2, 100)
+        axes.plot(np.cos(angles), np.sin(angles), color="black", lw=1.2)
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        share = float(((points**2).sum(axis=1) < 1).mean())
+        axes.set_title(f"{title}\n{len(unique_points):,} different points, π ≈ {4 * share:.4f}", fontsize=10)
+        sentences.append(f"{title}: {len(unique_points):,} different points, {share:.1%} inside the circle")
+    return Picture.of(figure, f"Points in a square and a quarter of a circle. {'; '.join(sentences)}.")
 
 
 class Roulette(View):

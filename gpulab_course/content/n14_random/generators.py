@@ -16,7 +16,7 @@ _32 = np.uint64(32)
 def philox_words(
     key: int,
     first: int,
-    blocks: int,
+    count: int,
     *,
     rounds: int = 10,
     bumps: tuple[int, int] = _BUMPS,
@@ -29,13 +29,13 @@ def philox_words(
     ----------
     key
         The key, of 64 bits.
-    first, blocks
+    first, count
         The first counter, of 64 bits, and the number of counters.
     rounds, bumps, early, counter_bits
         Known mistakes: another number of rounds, other increments of the key, increments before a round
         instead of after it, a counter with fewer bits.
     """
-    counters = np.uint64(first % 2**64) + np.arange(blocks, dtype=np.uint64)
+    counters = np.uint64(first % 2**64) + np.arange(count, dtype=np.uint64)
     counters &= np.uint64(2**counter_bits - 1)
     x = counters & _LOW
     y = counters >> _32

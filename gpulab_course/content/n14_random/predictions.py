@@ -50,7 +50,7 @@ PREDICTIONS = (
         "happens earlier.",
         choices=("all of them", "the first ones, one per thread of the smaller GPU", "none"),
         comparison="all of them",
-        misconception="The same seed gives the same numbers on every GPU.",
+        misconception="The same seed means the same numbers on every GPU.",
     ),
     PredictionQuestion(
         "14-pi",
@@ -69,6 +69,6 @@ PREDICTIONS = (
         "one of a pair of normal numbers.",
         choices=("the same thousand", "the next thousand", "the first thousand after the seed"),
         comparison="the first thousand after the seed",
-        misconception="To restore a generator is to seed it again.",
+        misconception="Restoring a generator means seeding it again.",
     ),
 )

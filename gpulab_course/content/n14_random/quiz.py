@@ -43,7 +43,7 @@ QUESTIONS = (
         (
             Choice(
                 "nothing: all threads differ, and so do all the runs",
-                "They may overlap, and no run can be repeated.",
+                "Their sequences can overlap, and no run can be repeated.",
             ),
             Choice(
                 "no run can be repeated, and sequences may overlap",
@@ -95,7 +95,7 @@ QUESTIONS = (
             Choice("the same results at the same speed", "Some operations take several times as long."),
             Choice(
                 "fixed algorithms, some of them slower, and errors if there is none",
-                "Better an error than a result that differs.",
+                "An error is better than a result that differs.",
                 right=True,
             ),
             Choice("the same results on every GPU", "Only on the same GPU, with the same versions."),
