@@ -27,12 +27,41 @@ def test_artefacts_contain_the_named_images() -> None:
         assert sorted(parts) == sorted(p if " " in p else f"{kind} {p}" for p in names)
 
 
-def test_a_learners_matrix_is_read_and_compared() -> None:
-    matrix = figures.Matrix("PTX 7.5: c c c c c c r\nnonsense: r r\ncubin 8.0: - r r r - ? –")
-    assert matrix.right() == (12, 13)
+def test_the_matrix_has_every_artefact_and_gpu() -> None:
+    matrix = figures.Matrix()
     assert matrix.record["PTX 9.0a"]["B200"] == figures.REFUSED
-    assert "B300 compiles (not runs)" in matrix.describe()
-    assert "yours: 12 of 13 right" in repr(matrix)
+    assert "PTX 10.0f: T4 –, A100 –, RTX 3090 –, RTX 4090 –, H200 –, B200 compiles, B300 compiles" in (
+        matrix.describe()
+    )
+    assert repr(matrix).startswith("11 artefacts on 7 GPUs: 13 run, 16 are compiled first, 48 are refused")
+
+
+def test_messages_of_refused_files_are_short() -> None:
+    gl.use_device("virtual:A100")
+    messages = {row[0]: row[2] for row in figures.loads().rows}
+    assert messages["PTX 9.0a"] == "CUDA_ERROR_INVALID_PTX: a PTX JIT compilation failed"
+    assert messages["cubin 9.0"].startswith("CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available")
+    assert len(messages["cubin 9.0"]) < 100
+
+
+def test_the_picture_of_targets_follows_the_rules() -> None:
+    caption = repr(figures.reach(["sm_80", "compute_100", "compute_90a"]))
+    assert "sm_80 runs on A100, RTX 3090, RTX 4090; " in caption
+    assert "compute_100 runs on B200, B300 and all later GPUs; compute_90a runs on H200." in caption
+
+
+def test_the_picture_of_layers_shows_each_layer_of_both_frameworks() -> None:
+    caption = repr(figures.layers(gl.call_layers("x @ w")))
+    assert "CuPy: framework x @ w, " in caption
+    assert "PyTorch: framework dispatcher: matmul::call, ATen: native::matmul, " in caption
+    assert caption.count("driver cuLaunchKernelEx, ") == 2
+    assert "recorded on NVIDIA H200" in caption
+
+
+def test_the_picture_of_a_bulk_copy_names_its_four_steps() -> None:
+    caption = repr(figures.bulk_copy(4096))
+    assert [caption.count(f"({number})") for number in range(1, 6)] == [1, 1, 1, 1, 0]
+    assert caption.endswith("until there are 4,096.")
 
 
 def test_the_known_cells() -> None:

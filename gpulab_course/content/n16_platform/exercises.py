@@ -63,24 +63,24 @@ def _choice_lesson(targets: Sequence[str], capability: Capability, result: Any, 
     if result is None:
         part = Part.of(expected or "")
         if part.kind == "PTX" and not part.suffix:
-            return "PTX without a letter runs on every later device, of whatever major version."
+            return "PTX without a letter runs on every later GPU, whatever its major version."
         if part.suffix == "f":
             return "With an f it runs on its own minor version and on later ones of the same major version."
         if part.suffix:
-            return "With an a it runs on the device that it names."
+            return "With an a it runs on the GPU that it names."
         return "Machine code runs on its own minor version and on later ones of the same major version."
     part = Part.of(result)
     if part.runs_on(capability):
         if part.kind == "PTX" and expected and Part.of(expected).kind == "cubin":
             return "Machine code that fits comes before any PTX."
-        return "Of several that fit, the newest is taken; compare numbers, not letters."
+        return "Of several that fit, the driver takes the newest. Compare numbers, not strings."
     if part.suffix == "f" and part.capability[0] != capability[0]:
-        return "An f ties it to the major version that it names, PTX as well."
+        return "With an f it runs only on the major version that it names; this holds for PTX, too."
     if part.suffix == "a" and part.capability != capability:
-        return "An a ties it to the one compute capability that it names, PTX as well."
+        return "With an a it runs only on the compute capability that it names; this holds for PTX, too."
     if part.capability > capability:
-        return "What is made for a newer device does not run on an older one, minor versions among them."
-    return "Machine code does not cross to another major version; that takes PTX."
+        return "Code for a newer GPU does not run on an older one, even if only the minor version differs."
+    return "Machine code does not run on another major version. Only PTX does."
 
 
 def judge_matrix(answer: Answer) -> str:
@@ -130,7 +130,7 @@ def judge_matrix(answer: Answer) -> str:
                 f"{spell('taken', (targets, capability))} gives {spelt(result)}, not {spelt(expected)}. "
                 + _choice_lesson(targets, capability, result, expected)
             )
-    return f"{len(programs)} programs, each on its device: loaded, compiled or refused as a driver would."
+    return f"{len(programs)} programs, each on its GPU: loaded, compiled or refused, as a driver does."
 
 
 def _run_taken(answer: Any, programs: Sequence[tuple[list[str], Capability]]) -> list[Any]:
@@ -170,7 +170,7 @@ def judge_wheel(answer: Answer) -> str:
             raise NotYet(f"{call_text} gives {spelt(result)}: return a list of targets such as 'sm_80'.")
         if targets != expected:
             raise NotYet(f"{call_text} gives {spelt(targets)}. {_wheel_lesson(case, targets, expected)}")
-    return "one machine code a major version, oldest first, and PTX of the newest for GPUs to come."
+    return "machine code once per major version, oldest first, and PTX of the newest for future GPUs."
 
 
 def _wheel_lesson(case: Sequence[str], targets: list[str], expected: list[str]) -> str:
@@ -181,25 +181,29 @@ def _wheel_lesson(case: Sequence[str], targets: list[str], expected: list[str]) 
         return str(error)
     ptx = [part for part in parts if part.kind == "PTX"]
     if not ptx:
-        return "A GPU of a major version to come finds nothing that it can run: PTX is missing."
+        return "A GPU of a future major version finds nothing that it can run: PTX is missing."
     newest_part = Part.of(expected[-1])
     if [part.number for part in ptx] != [newest_part.number]:
         return (
-            f"One PTX is enough, of the newest: {expected[-1]}. Versions are numbers: 10.0 comes after 9.0."
+            f"One PTX target is enough, for the newest capability: {expected[-1]}. Compare numbers: "
+            "10.0 comes after 9.0."
             if ptx[-1].number != newest_part.number
-            else f"One PTX is enough: of the newest, {expected[-1]}."
+            else f"One PTX target is enough, for the newest capability: {expected[-1]}."
         )
     if any(part.suffix for part in parts):
-        return "A letter after the number ties code to one device or to one family."
+        return "With a letter after the number, code runs only on one capability or one family."
     for text in case:
         capability = tuple(int(part) for part in text.split("."))
         if not any(part.kind == "cubin" and part.runs_on((capability[0], capability[1])) for part in parts):
             return (
-                f"{text} has no machine code to run: a major version's lowest minor version serves them all."
+                f"{text} finds no machine code that it can run. Use the lowest minor version of "
+                "each major version."
             )
     if sorted(targets) == sorted(expected):
-        return "All is there; put it in the order of the numbers, oldest first, PTX last."
-    return "More than it takes: one machine code serves all later minor versions of its major version."
+        return "The targets are right, but not in the order of the numbers: oldest first, PTX last."
+    return (
+        "There are too many targets: machine code also runs on all later minor versions of its major version."
+    )
 
 
 # 16-variables
@@ -239,10 +243,10 @@ class Child:
         """Run a process with variables set before its start and after its first array."""
         self.runs += 1
         if self.runs > 20 * MOST_RUNS:
-            raise NotYet(f"verified(run, variables) starts process after process; {MOST_RUNS} are enough.")
+            raise NotYet(f"verified(run, variables) starts more and more processes; {MOST_RUNS} are enough.")
         unknown_names = [name for name in (*before, *late) if name not in _NAMES]
         if unknown_names:
-            raise ValueError(f"There is no variable {unknown_names[0]!r} here.")
+            raise ValueError(f"There is no variable {unknown_names[0]!r} in `variables`.")
         if not self._runs_left:
             self._value = _OPPOSITE[self._value]
             self._runs_left = self._rng.randint(1, 3)
@@ -301,7 +305,7 @@ def judge_variables(answer: Answer) -> str:
             _judge_variable(call_text, name, result[name], effects.get(name), unstable_observation)
         if child.runs > MOST_RUNS:
             raise NotYet(f"{call_text} starts {child.runs:,} processes; {MOST_RUNS} are enough.")
-    return "each variable with what it changes and when it is read, verified in processes of their own."
+    return "for each variable, what it changes and when it is read, verified in fresh processes."
 
 
 def _judge_variable(
@@ -311,7 +315,7 @@ def _judge_variable(
     pair = parts_of(result)
     if pair is None or len(pair) != 2:
         raise NotYet(
-            f"{call_text} gives {spelt(result)} for {name}: return (what changes, when), (None, 'never')."
+            f"{call_text} gives {spelt(result)} for {name}: return (observation, when), or (None, 'never')."
         )
     observation, read_time = pair
     if effect is None:
@@ -319,31 +323,33 @@ def _judge_variable(
             return
         if observation == unstable_observation:
             raise NotYet(
-                f"{call_text} says that {name} changes {observation!r}. That differs from run to run with "
-                "nothing set: run more than once, with and without."
+                f"{call_text} says that {name} changes {observation!r}. This differs from run to run even "
+                "if no variable is set: run several processes without a variable."
             )
         raise NotYet(
-            f"{call_text} gives {spelt(result)} for {name}, which changes nothing: set one at a time."
+            f"{call_text} gives {spelt(result)} for {name}, which changes nothing. Set only one "
+            "variable at a time."
         )
     if (observation, read_time) == (None, "never"):
         raise NotYet(
-            f"{call_text} finds nothing that {name} changes. Set before the process starts, it changes "
-            "something: most variables are read once, before the first array."
+            f"{call_text} finds nothing that {name} changes. If it is set before the process starts, it "
+            "changes something: most variables are read once, before the first array."
         )
     if observation != effect[0]:
         explanation = (
             ", which differs from run to run by itself" if observation == unstable_observation else ""
         )
         raise NotYet(
-            f"{call_text} says that {name} changes {spelt(observation)}{explanation}; it is another."
+            f"{call_text} says that {name} changes {spelt(observation)}{explanation}. It changes "
+            "another observation."
         )
     if read_time != effect[1]:
         raise NotYet(
             f"{call_text} gives {spelt(read_time)} for {name}: it "
             + (
-                "is read each time, so that setting it late works, too: 'any'."
+                "is read each time, so setting it late works, too: 'any'."
                 if effect[1] == "any"
-                else "is read at the start; set late it changes nothing: 'start'."
+                else "is read at the start; set late, it changes nothing: 'start'."
             )
         )
 
@@ -466,7 +472,10 @@ def judge_translate(answer: Answer) -> str:
         held_bytes = int(rng.integers(1 << 10, 1 << 20))
         outcome = answer.ask(_run_translated, host, index, held_bytes, shown=call_text)
         _judge_program(call_text, outcome["answer"], outcome["reference"], index)
-    return "the same result on the same GPU, with one copy, no wait of the host, and nothing left changed."
+    return (
+        "the same result on the same GPU, with one copy, no wait of the host, and no other GPU "
+        "or stream current."
+    )
 
 
 def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, Any], index: int) -> None:
@@ -477,30 +486,26 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
             raise NotYet(f"{call_text} {message}")
 
     refuse(not answer["pair"], "should return a pair: z, and the bytes used.")
-    refuse(
-        not answer["array"], "should return z as an array on the GPU: PyTorch's line leaves it there, too."
-    )
+    refuse(not answer["array"], "should return z as an array on the GPU, as PyTorch's program does.")
     refuse(
         answer["place"] != index,
-        f"leaves z on GPU {answer['place']}. All of it belongs on GPU {index}: `with cp.cuda.Device(index):`",
+        f"leaves z on GPU {answer['place']}. All work belongs on GPU {index}: `with cp.cuda.Device(index):`",
     )
     refuse(
         not answer["stays"],
-        f"leaves GPU {answer['current']} current. `with torch.cuda.device` puts the former one back; so does "
-        "`with cp.cuda.Device`, and .use() does not.",
+        f"leaves GPU {answer['current']} current. `with torch.cuda.device` and "
+        "`with cp.cuda.Device` restore the device that was current before; .use() does not.",
     )
     streams_stay = answer["streams stay"]
-    refuse(not streams_stay, "leaves another stream current: `with side:` puts the former one back.")
+    refuse(not streams_stay, "leaves another stream current: `with side:` restores the former one.")
     is_different = answer["value"].shape != reference["value"].shape or not np.array_equal(
         answer["value"], reference["value"]
     )
-    refuse(is_different, "gives other numbers: z is the sum of squares of each row, and 1.")
+    refuse(is_different, "returns other numbers: z is the sum of squares of each row, plus 1.")
     kind = answer["value"].dtype
     expected_kind = reference["value"].dtype
     refuse(kind != expected_kind, f"returns {kind}: PyTorch keeps the host's type, {expected_kind}.")
-    refuse(
-        answer["devices"] != [index], f"works on GPUs {answer['devices']}; only {index} has anything to do."
-    )
+    refuse(answer["devices"] != [index], f"works on GPUs {answer['devices']}; only GPU {index} may work.")
     other_copies = [kind for kind in answer["copies"] if kind != "HtoD"]
     refuse(
         bool(other_copies),
@@ -516,13 +521,13 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
     )
     refuse(
         answer["waits"] > reference["waits"],
-        "makes the host wait where PyTorch's lines do not: streams wait for each other by events.",
+        "makes the host wait where PyTorch's lines do not. Let the streams wait for each other, with events.",
     )
     refuse(answer["streams"] < 2, "runs everything in one stream: the squares belong in the side stream.")
     refuse(
         bool(answer["hazards"]),
-        "lets a stream run ahead: the side stream waits for the copy, the current one for the squares. "
-        + "".join(answer["hazards"]),
+        "lets a stream run ahead: the side stream must wait for the copy, and the current stream "
+        "for the squares. " + "".join(answer["hazards"]),
     )
     refuse(
         answer["all streams"] > reference["all streams"],
@@ -531,8 +536,9 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
     )
     refuse(
         answer["used"] != reference["used"],
-        f"says {spelt(answer['used'])} bytes, not {reference['used']:,}: memory_allocated is what arrays "
-        "hold, of that GPU, now less before: pool.used_bytes().",
+        f"returns {spelt(answer['used'])} bytes, not {reference['used']:,}. memory_allocated counts "
+        "the bytes "
+        "that arrays use on that GPU: take pool.used_bytes() at the end, minus its value at the beginning.",
     )
 
 
@@ -607,9 +613,9 @@ def judge_warp64(answer: Answer) -> str:
     """Judge ``positives``: right for waves of 32 and of 64 lanes."""
     code = answer.value()
     if not isinstance(code, str):
-        raise NotYet("The answer is a kernel's text: a string.")
+        raise NotYet("The answer must be the source of a kernel, as a string.")
     if "gpulab_" in code:
-        raise NotYet("Names that begin with gpulab_ belong to the check: take warpSize and HIP's functions.")
+        raise NotYet("Names that begin with gpulab_ belong to the check: use warpSize and HIP's functions.")
     rng = answer.rng
     launches = [
         (64, 256, 900),
@@ -625,7 +631,7 @@ def judge_warp64(answer: Answer) -> str:
     ]
     outcomes = answer.ask(_run_kernel_text, code, launches, int(rng.integers(1000)), shown=_KERNEL)
     for (width, block, n), outcome in zip(launches, outcomes, strict=False):
-        launch_text = f"With waves of {width} lanes, blocks of {block} threads and n = {n:,},"
+        launch_text = f"With wavefronts of {width} lanes, blocks of {block} threads and n = {n:,},"
         if "compile" in outcome:
             raise NotYet(_compile_lesson(outcome["compile"]))
         if "fault" in outcome:
@@ -641,26 +647,31 @@ def judge_warp64(answer: Answer) -> str:
             )
     costs = outcomes[-1]
     if costs["hazards"]:
-        raise NotYet(f"With waves of 32 lanes the sanitizer finds: {costs['hazards'][0]}")
+        raise NotYet(f"With wavefronts of 32 lanes, the sanitizer finds: {costs['hazards'][0]}")
     cost, reference_cost = costs["instructions"]
     if cost > _MAX_COST_RATIO * reference_cost:
         raise NotYet(
-            f"Its busiest warp takes {cost:,} warp instructions, with shuffles {reference_cost:,}: let all "
-            "lanes of a wave add."
+            f"The busiest warp takes {cost:,} warp instructions; with shuffles it takes "
+            f"{reference_cost:,}. Let "
+            "all lanes of a wavefront add."
         )
-    return "the same kernel for warps of 32 lanes and for waves of 64."
+    return "one kernel for wavefronts of 32 lanes and of 64."
 
 
-_FAULT_ADVICE = "All lanes of a wave come to a shuffle, and all threads of a block to a barrier."
+_FAULT_ADVICE = (
+    "All lanes of a wavefront must reach a shuffle, and all threads of a block must reach a barrier."
+)
 _WIDTH_ADVICE = {
-    (64, False): "Where does it take for granted that there are 32 lanes: a shuffle's first step, a mask, "
-    "a remainder, a number of warps?",
-    (64, True): "Only what is greater than 0 counts. A vote of 64 lanes has 64 bits: keep it in unsigned "
-    "long long, and count it with __popcll.",
-    (32, False): "With 64 it is right: where does it take for granted that there are 64 lanes?",
-    (32, True): "With 64 they are right: where does it take for granted that there are 64 lanes?",
+    (64, False): "Where does the kernel assume that there are 32 lanes: in a shuffle's first step, a mask, "
+    "a remainder, the number of warps?",
+    (64, True): "Only elements greater than 0 count. A vote of 64 lanes has 64 bits: store it as unsigned "
+    "long long, and count its bits with __popcll.",
+    (32, False): "With 64 lanes they are right: where does the kernel assume that there are 64 lanes?",
+    (32, True): "With 64 lanes they are right: where does the kernel assume that there are 64 lanes?",
 }
-_MANY_WAVES_ADVICE = "With 32 lanes there are more waves in a block, up to 32 parts."
+_MANY_WAVES_ADVICE = (
+    "With 32 lanes, a block has more wavefronts, up to 32, and each has a part of the result."
+)
 
 
 def _run_kernel_text(answer: Any, code: str, launches: Any, seed: int) -> list[dict[str, Any]]:
@@ -671,11 +682,11 @@ def _run_kernel_text(answer: Any, code: str, launches: Any, seed: int) -> list[d
 def _compile_lesson(log: str) -> str:
     """Return the feedback for a kernel that does not compile."""
     if "The mask must be a 64-bit integer" in log:
-        return "A mask names lanes, one bit each: of 64 lanes it takes 64 bits, as ~0ull has."
+        return "A mask has one bit per lane: 64 lanes need 64 bits. ~0ull is a mask of 64 bits."
     if "constant value" in log:
         return (
             "warpSize is known when the kernel runs, not when it is compiled: an array's size has to be a "
-            "constant. 1,024 threads are 32 waves of 32 lanes, and fewer of 64: room for 32 is enough."
+            "constant. 1,024 threads are 32 wavefronts of 32 lanes, or 16 of 64, so 32 elements are enough."
         )
     return f"It does not compile: {log[:400]}"
 

@@ -16,6 +16,9 @@ from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, matrix, words
 from gpulab.views.tables import Table
 from gpulab_course.content.n16_platform.exercises import GPUS
+from gpulab_course.content.n16_platform.pictures import bulk_copy as bulk_copy
+from gpulab_course.content.n16_platform.pictures import layers as layers
+from gpulab_course.content.n16_platform.pictures import reach as reach
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.records import Provenance
 from virtualgpu.records.device import images
@@ -70,9 +73,9 @@ def load(name: str) -> tuple[str, str]:
         module.get_function(_CODE)((1,), (32,), (x, y, np.int32(8)))
         assert y.tolist() == (2 * x).tolist()
     except NotSupportedError:
-        return RUNS, "the driver would take its machine code, which a virtual GPU cannot run"
+        return RUNS, "a real GPU would run its machine code; a virtual GPU cannot"
     except cp.cuda.driver.CUDADriverError as error:
-        return REFUSED, str(error)
+        return REFUSED, ": ".join(str(error).split(": ")[:2])
     capability = tuple(int(part) for part in _capability(cp))
     part = images.chosen(images.parts(image), (capability[0], capability[1]))
     return (RUNS if part and part.kind == "cubin" else COMPILES), "it ran"
@@ -90,36 +93,10 @@ def recorded() -> Any:
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
-def filled(text: str) -> dict[tuple[str, str], str]:
-    """Parse a learner's matrix: one row per artefact, one letter per GPU.
-
-    ``r`` means runs, ``c`` compiles, ``-`` refused.
-    """
-    letters = {"r": RUNS, "c": COMPILES, "-": REFUSED, "–": REFUSED}
-    cells: dict[tuple[str, str], str] = {}
-    for line in text.strip().splitlines():
-        name, _, row = line.partition(":")
-        if name.strip() not in artefacts():
-            continue
-        cells |= {
-            (name.strip(), gpu): letters[letter]
-            for gpu, letter in zip(GPUS, row.split(), strict=False)
-            if letter in letters
-        }
-    return cells
-
-
 class Matrix(View):
-    """A matrix of artefacts and GPUs: runs, compiles first or is refused, and the learner's answers.
+    """A matrix of artefacts and GPUs: runs, compiles first or is refused."""
 
-    Parameters
-    ----------
-    answers
-        A learner's matrix (`filled`), or nothing.
-    """
-
-    def __init__(self, answers: str = "") -> None:
-        self._answers = filled(answers)
+    def __init__(self) -> None:
         record = recorded()
         self._recorded_loads = record["loads"] if record else {}
         origins = [f"published ({GUIDE})"]
@@ -145,57 +122,35 @@ class Matrix(View):
             else by_the_rules(name, gpu)
         )
 
-    def right(self) -> tuple[int, int]:
-        """Return the number of the learner's cells that are right, and the number of cells filled in."""
-        right = sum(self._outcome(*cell) == answer for cell, answer in self._answers.items())
-        return right, len(self._answers)
-
     def sentence(self) -> str:
         cells = [cell for row in self.record.values() for cell in row.values()]
-        right, filled_in = self.right()
-        answer_text = f"; yours: {right} of {filled_in} right" if filled_in else ""
         return (
             f"{len(self.record)} artefacts on {len(GPUS)} GPUs: {cells.count(RUNS)} run, "
             f"{cells.count(COMPILES)} "
-            f"are compiled first, {cells.count(REFUSED)} are refused{answer_text}; published, the H200's "
+            f"are compiled first, {cells.count(REFUSED)} are refused; published, the H200's "
             f"{'recorded' if self._recorded_loads else 'too'}."
         )
 
     def describe(self) -> str:
         lines = [self.sentence()]
         for name, row in self.record.items():
-            lines.append(f"{name}: " + ", ".join(f"{gpu} {self._outcome_text(name, gpu)}" for gpu in row))
+            lines.append(f"{name}: " + ", ".join(f"{gpu} {outcome}" for gpu, outcome in row.items()))
         return "\n".join(lines)
-
-    def _outcome_text(self, name: str, gpu: str) -> str:
-        """Return the outcome as text, with the learner's answer if it differs."""
-        outcome = self._outcome(name, gpu)
-        answer = self._answers.get((name, gpu))
-        return outcome if answer in (None, outcome) else f"{outcome} (not {answer})"
-
-    def _cell_text(self, name: str, gpu: str) -> str:
-        """Return the text of a cell: the outcome, marked if the learner's answer differs."""
-        outcome = self._outcome(name, gpu)
-        return outcome if self._outcome_text(name, gpu) == outcome else f"{outcome} ✗"
 
     def draw(self) -> Box:
         rows = [
             {
                 "label": name,
-                "cells": [
-                    (self._cell_text(name, gpu), {RUNS: 1.0, COMPILES: 0.5}.get(cell))
-                    for gpu, cell in row.items()
-                ],
+                "cells": [(outcome, {RUNS: 1.0, COMPILES: 0.5}.get(outcome)) for outcome in row.values()],
                 "strong": False,
-                "title": ", ".join(f"{gpu}: {self._outcome_text(name, gpu)}" for gpu in row),
+                "title": ", ".join(f"{gpu}: {outcome}" for gpu, outcome in row.items()),
             }
             for name, row in self.record.items()
         ]
         headings = [f"{gpu} {major}.{minor}" for gpu, (major, minor) in GPUS.items()]
         note = words(
             "runs: machine code, loaded without a change · compiles: PTX, which the driver compiles when it "
-            "loads the program · –: refused. A longer bar means an earlier start. ✗: your answer was "
-            "different.",
+            "loads the program · –: refused. A longer bar means an earlier start.",
             "note",
         )
         return column(matrix(rows, headings), note)

@@ -7,7 +7,7 @@ PREDICTIONS = (
         "16-old",
         "A program contains only PTX for compute_75, the capability of the T4. The matrix below has seven "
         "GPUs: the T4 and six later ones. On how many of them does the program run?",
-        "The driver compiles PTX for the device when it loads the program. This works on every later device.",
+        "The driver compiles PTX for the GPU when it loads the program. This works on every later GPU.",
         choices=("on 1", "on 2 to 4", "on all 7"),
         comparison="on 1",
         misconception="Code compiled for one GPU runs on that one.",
@@ -25,8 +25,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "16-own",
         "PTX for compute_90 runs on the B200. Does PTX for compute_90a?",
-        "The letter a gives access to features of this capability, such as warp-group matrix instructions. "
-        "Later devices do not always have them.",
+        "The letter a gives access to features of this capability, such as the wgmma instructions of Hopper. "
+        "Later GPUs do not always have them.",
         choices=("yes", "no"),
         comparison="yes",
         misconception="PTX runs on every later GPU, whatever letter follows the number.",
@@ -71,7 +71,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "16-decode",
         "This model writes one token at a time, for one user. What limits its speed on an H200?",
-        "For each weight that is read, the GPU does two operations. In the same time it could do hundreds.",
+        "For each weight that it reads, the GPU does two operations. In the time of the read it could do "
+        "hundreds.",
         choices=("FP16 operations", "reading the weights", "reading the keys and values"),
         comparison="FP16 operations",
         misconception="A GPU with more TFLOP/s writes tokens faster.",

@@ -19,8 +19,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        'A new GPU comes out, and a wheel of last year fails on it with "no kernel image". What did its '
-        "makers leave out?",
+        'A wheel of last year fails on a new GPU with "no kernel image". What does the wheel not contain?',
         (
             Choice("a newer CUDA toolkit", "No toolkit of that time supported the new GPU."),
             Choice(
@@ -29,7 +28,7 @@ QUESTIONS = (
                 right=True,
             ),
             Choice("machine code for every minor version", "The new GPU has another major version."),
-            Choice("the a behind sm_90", "That would tie it to one GPU even more."),
+            Choice("the a after sm_90", "With the letter, it would run on even fewer GPUs."),
         ),
     ),
     Question(
@@ -47,13 +46,15 @@ QUESTIONS = (
     Question(
         'A cell sets os.environ["CUDA_VISIBLE_DEVICES"] = "1", after an array was made. What happens?',
         (
-            Choice("new arrays land on the second GPU", "The process has its devices already."),
+            Choice("new arrays are on the second GPU", "The process already has its list of devices."),
             Choice(
                 "nothing in this process; its children see it",
                 "CUDA reads the variable when it starts.",
                 right=True,
             ),
-            Choice("an error, as the device vanished", "CUDA does not read the variable again."),
+            Choice(
+                "an error, because the device is no longer visible", "CUDA does not read the variable again."
+            ),
         ),
     ),
     Question(
@@ -64,7 +65,7 @@ QUESTIONS = (
                 "It chooses by shape, type and GPU.",
                 right=True,
             ),
-            Choice("NVRTC, which compiles a product", "cuBLAS's kernels are compiled already."),
+            Choice("NVRTC, which compiles a kernel", "cuBLAS's kernels are compiled already."),
             Choice(
                 "cuDNN, the library for neural networks", "It is for convolutions and similar operations."
             ),
@@ -76,11 +77,11 @@ QUESTIONS = (
         "which GPUs with wavefronts of 64 lanes is the array too small?",
         (
             Choice(
-                "none: there are fewer waves then",
+                "none: a block then has fewer wavefronts",
                 "The array is large enough, but the shuffles may still depend on 32 lanes.",
                 right=True,
             ),
-            Choice("all: it has to have 64 places", "A block of 1,024 threads has 16 wavefronts of 64."),
+            Choice("all: it must have 64 elements", "A block of 1,024 threads has 16 wavefronts of 64."),
             Choice("those with more than 32 blocks", "Each block has a separate array."),
         ),
     ),
@@ -99,7 +100,7 @@ QUESTIONS = (
         (
             "Machine code loads at once; PTX has to be compiled by the driver when it is first loaded.",
             "PTX of the newest architecture runs on all later GPUs, and uses all of its features.",
-            "PTX of older architectures only takes space: GPUs with machine code would never choose it.",
+            "PTX of older architectures only takes space: a GPU that finds machine code never uses it.",
         ),
     ),
 )

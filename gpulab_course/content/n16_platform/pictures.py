@@ -1,0 +1,209 @@
+"""Pictures of notebook 16: the GPUs that run a target, the layers of a call, and a bulk copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Rectangle
+
+from gpulab.lab.libraries.follow import FollowReport
+from gpulab.views.parts.palette import light
+from gpulab_course.content.n16_platform.exercises import GPUS, taken
+from gpulab_course.teach.picture import Picture
+from virtualgpu.records.libraries.layers import Followed
+
+_LATER = (99, 0)
+_LAYERS = (
+    ("framework", "Python and C++"),
+    ("library", "cuBLAS, CUB, …"),
+    ("CUDA runtime", "cuda…"),
+    ("driver", "cu…"),
+    ("device", "kernels, copies"),
+)
+_LAYER_COLOURS = ("accent", "purple", "warn", "other", "good")
+_MOST_NAMES = 3
+
+
+def reach(targets: Sequence[str]) -> Picture:
+    """Draw the GPUs that run each target: machine code at once, PTX after the driver has compiled it."""
+    figure = Figure(figsize=(7.6, 1.25 + 0.42 * len(targets)), dpi=100)
+    axes = figure.add_axes((0.17, 0.16, 0.81, 0.6))
+    later_x = len(GPUS) + 0.1
+    axes.set_xlim(-0.5, later_x + 0.5)
+    axes.set_ylim(len(targets) - 0.5, -0.5)
+    captions = []
+    for row, target in enumerate(targets):
+        runs = [bool(taken([target], capability)) for capability in GPUS.values()]
+        colour = light("good") if target.startswith("sm_") else light("accent")
+        marker = "s" if target.startswith("sm_") else "o"
+        columns = [column for column, is_run in enumerate(runs) if is_run]
+        is_open = bool(taken([target], _LATER))
+        last_x = later_x if is_open else columns[-1]
+        style = "-|>" if is_open else "-"
+        axes.add_patch(
+            FancyArrowPatch(
+                (columns[0], row),
+                (last_x + 0.3 * is_open, row),
+                arrowstyle=style,
+                mutation_scale=14,
+                color=colour,
+                linewidth=2,
+            )
+        )
+        for column, is_run in enumerate(runs):
+            if is_run:
+                axes.plot(column, row, marker=marker, markersize=11, color=colour)
+            else:
+                axes.plot(column, row, marker="_", markersize=9, color=light("muted"))
+        names = ", ".join(name for name, is_run in zip(GPUS, runs, strict=True) if is_run)
+        captions.append(f"{target} runs on {names}{' and all later GPUs' if is_open else ''}")
+    labels = [f"{name}\n{major}.{minor}" for name, (major, minor) in GPUS.items()]
+    axes.set_xticks([*range(len(GPUS)), later_x], [*labels, "later\nGPUs"], fontsize=9)
+    axes.set_yticks(range(len(targets)), list(targets), fontsize=10, family="monospace")
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    figure.text(
+        0.575,
+        0.05,
+        "■ machine code runs at once    ● the driver compiles PTX first    – refused",
+        ha="center",
+        fontsize=9,
+        color=light("fg"),
+    )
+    return Picture.of(figure, f"GPUs in the order of their compute capabilities. {'; '.join(captions)}.")
+
+
+def layers(report: FollowReport) -> Picture:
+    """Draw the layers of a call as a stack, with one column per recorded framework and its first symbols."""
+    columns = [followed for followed in report.record if followed.package != "here"]
+    figure = Figure(figsize=(7.6, 5.4), dpi=100)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_xlim(0, 7.6)
+    axes.set_ylim(5.4, 0)
+    axes.set_axis_off()
+    width = 5.9 / len(columns)
+    for column, followed in enumerate(columns):
+        left = 1.6 + column * width
+        axes.text(
+            left + width / 2,
+            0.25,
+            f"{followed.package}: {followed.call}",
+            ha="center",
+            va="center",
+            fontsize=11,
+            weight="bold",
+            color=light("fg"),
+        )
+        for row, colour in enumerate(_LAYER_COLOURS):
+            _draw_layer(axes, left, 0.5 + row * 0.97, width - 0.12, _lines(followed, row), colour)
+    for row, (name, content) in enumerate(_LAYERS):
+        y = 0.5 + row * 0.97 + 0.38
+        axes.text(0.12, y - 0.1, name, va="center", fontsize=10, weight="bold", color=light("fg"))
+        axes.text(0.12, y + 0.14, content, va="center", fontsize=9, color=light("muted"))
+    names = ", ".join(name for name, _ in _LAYERS)
+    texts = [
+        f"{followed.package}: "
+        + "; ".join(f"{_LAYERS[row][0]} {', '.join(_lines(followed, row))}" for row in range(len(_LAYERS)))
+        for followed in columns
+    ]
+    return Picture.of(
+        figure,
+        f"The layers of {columns[0].call} from top to bottom: {names}. {'. '.join(texts)}. "
+        f"{columns[0].provenance.label}.",
+    )
+
+
+def _lines(followed: Followed, row: int) -> list[str]:
+    """Return the text of a layer: the first names that it shows, and the number of others."""
+    names = [name for name, _ in followed.layers[row]]
+    if row == 0 and followed.package == "PyTorch":
+        calls = [name for name in names if name.endswith(("::call", "::redispatch"))]
+        codes = [name for name in names if "native::" in name or name.endswith("::impl")]
+        return [
+            f"dispatcher: {calls[0]}",
+            f"ATen: {codes[0]}",
+            f"dispatcher: {calls[1]}",
+            f"ATen: {codes[-1]}",
+        ]
+    short = [name.replace("cupy: ", "cupy.").split(": ")[-1] for name in names]
+    if row == len(_LAYERS) - 1:
+        short = [f"{name[:26]}…" if len(name) > 27 else name for name in short]
+    more = len(short) - _MOST_NAMES
+    return short[:_MOST_NAMES] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _draw_layer(axes: Axes, left: float, top: float, width: float, lines: list[str], colour: str) -> None:
+    """Draw a layer's box with its lines."""
+    axes.add_patch(
+        Rectangle((left, top), width, 0.85, facecolor=light(f"{colour}-pale"), edgecolor=light("muted"))
+    )
+    for index, line in enumerate(lines):
+        y = top + 0.425 + (index - (len(lines) - 1) / 2) * 0.19
+        axes.text(left + width / 2, y, line, ha="center", va="center", fontsize=9, color=light("fg"))
+
+
+def bulk_copy(tile_bytes: int = 8192) -> Picture:
+    """Draw a cluster of two blocks, and the steps of a bulk copy into the shared memory of the first."""
+    figure = Figure(figsize=(7.6, 4.4), dpi=100)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_xlim(0, 7.6)
+    axes.set_ylim(4.4, 0)
+    axes.set_axis_off()
+
+    def box(x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
+        axes.add_patch(Rectangle((x, y), width, height, facecolor=light(colour), edgecolor=light("muted")))
+        axes.text(
+            x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9, color=light("fg")
+        )
+
+    def arrow(start: tuple[float, float], end: tuple[float, float], both: bool = False) -> None:
+        axes.add_patch(
+            FancyArrowPatch(
+                start,
+                end,
+                arrowstyle="<|-|>" if both else "-|>",
+                mutation_scale=14,
+                color=light("fg"),
+                linewidth=1.6,
+                shrinkA=0,
+                shrinkB=0,
+            )
+        )
+
+    box(0.15, 0.35, 4.75, 2.75, "", "panel")
+    axes.text(0.3, 0.2, "block 0, on one SM", va="center", fontsize=10, weight="bold", color=light("fg"))
+    box(5.5, 0.35, 1.95, 2.75, "", "panel")
+    axes.text(5.6, 0.2, "block 1, on another SM", va="center", fontsize=10, weight="bold", color=light("fg"))
+    box(0.3, 0.55, 1.35, 0.6, "thread 0", "accent-pale")
+    box(3.35, 0.55, 1.4, 0.6, "all threads", "accent-pale")
+    box(0.3, 1.85, 1.35, 1.05, "bulk copy\nengine (TMA)", "warn-pale")
+    box(2.45, 1.85, 2.3, 1.05, "", "good-pale")
+    axes.text(3.2, 2.02, "shared memory", ha="center", va="center", fontsize=9, color=light("fg"))
+    box(2.55, 2.2, 0.85, 0.55, "tile", "good")
+    box(3.55, 2.2, 1.1, 0.55, f"barrier:\n{tile_bytes:,} B", "good")
+    box(5.65, 1.85, 1.65, 1.05, "shared memory", "good-pale")
+    box(0.15, 3.55, 7.3, 0.6, "L2 and memory: the array", "grid")
+    arrow((0.975, 1.15), (0.975, 1.85))
+    axes.text(1.05, 1.5, "1 requests the tile", va="center", fontsize=9, color=light("fg"))
+    arrow((0.975, 3.55), (0.975, 2.9))
+    axes.text(1.05, 3.32, "2 loads it", va="center", fontsize=9, color=light("fg"))
+    arrow((1.65, 2.45), (2.55, 2.45))
+    axes.text(1.72, 2.25, "3 stores it", va="center", fontsize=9, color=light("fg"))
+    arrow((4.1, 1.15), (4.1, 2.2))
+    axes.text(4.02, 1.5, "4 wait for the barrier", ha="right", va="center", fontsize=9, color=light("fg"))
+    arrow((4.75, 2.45), (5.65, 2.45), both=True)
+    axes.text(5.2, 2.2, "cluster", ha="center", va="center", fontsize=9, color=light("fg"))
+    return Picture.of(
+        figure,
+        "A cluster of two blocks on two SMs, which can read each other's shared memory. In block "
+        "0: (1) thread "
+        "0 requests a tile of the array from the bulk copy engine of its SM; (2) the engine loads "
+        "the tile from "
+        "memory; (3) it stores the tile in shared memory; (4) all threads wait for a barrier in "
+        "shared memory, "
+        f"which counts the bytes that have arrived, until there are {tile_bytes:,}.",
+    )
