@@ -198,7 +198,7 @@ def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> 
         is_inside = (shown**2).sum(axis=1) < 1
         for chosen, colour in ((is_inside, "accent"), (~is_inside, "warn")):
             size = 9 if shown is unique_points else 0.6
-            axes.scatter(*shown[chosen].T, s=size, color=light(colour), linewidths=0)
+            axes.scatter(shown[chosen, 0], shown[chosen, 1], s=size, color=light(colour), linewidths=0)
         angles = np.linspace(0, np.pi / 2, 100)
         axes.plot(np.cos(angles), np.sin(angles), color="black", lw=1.2)
         axes.set_xlim(0, 1)
