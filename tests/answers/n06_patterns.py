@@ -1,4 +1,4 @@
-"""Wrong and right answers to the exercises of notebook 06."""
+"""Wrong and right answers to the exercises of notebooks 06a and 06b."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _BLOCKS = (
           "results", "never wins a maximum"),
     Wrong("06-block", "identity and halving mended",
           _stats(f"{_BOXES} {_STORE} {_FOLD.replace('__syncthreads();', 'if (half > 32) __syncthreads();')} {_WRITE}"),
-          "hazards", "A warp is no barrier"),
+          "hazards", "A warp is not a barrier"),
     Wrong("06-block", "volatile instead of barriers in the last warp",
           _stats(f"{_BOXES.replace('int sum', 'volatile int sum')} {_STORE}"
                  f" {_FOLD.replace('__syncthreads();', 'if (half > 32) __syncthreads();')} {_WRITE}"),
-          "hazards", "A warp is no barrier"),
+          "hazards", "A warp is not a barrier"),
     Wrong("06-block", "no barrier after storing",
           _stats(f"{_BOXES} {_STORE.replace('__syncthreads();', '')} {_FOLD} {_WRITE}"), "results", "after storing"),
     Wrong("06-block", "a barrier of the warp only", _stats(f"{_BOXES} {_STORE} {_FOLD} {_WRITE}").replace("syncthreads", "syncwarp"),
@@ -107,6 +107,88 @@ _BLOCKS = (
                  " if (!t) { sums[blockIdx.x] = box->x; largest[blockIdx.x] = box->y; }")),
 )
 
+_warp_scan = kernel_text("warp_scan(const int* x, int* y, int n)")
+_LANE = "int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32; int v = i < n ? x[i] : 0;"
+_UP = (
+    "for (int d = 1; d < 32; d *= 2) { int other = __shfl_up_sync(0xffffffff, v, d); if (lane >= d) v += other; }"
+)
+_IF_ANY = "if (i < n) y[i] = v;"
+
+
+def _lanes(*changes: tuple[str, str], before: str = "") -> str:
+    text = f"{_LANE} {_UP} {_IF_ANY}"
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return str(_warp_scan(text, before))
+
+
+_WARP_SCANS = (
+    Wrong("06-warp-scan", "as given", _lanes((_UP, "")), "results", "only its own element"),
+    Wrong("06-warp-scan", "every lane adds", _lanes(("if (lane >= d) ", "")), "results", "must not add it"),
+    Wrong("06-warp-scan", "lanes from the second on add", _lanes(("lane >= d", "lane > 0")), "results", ""),
+    Wrong("06-warp-scan", "one lane late", _lanes(("lane >= d", "lane > d")), "results", ""),
+    Wrong("06-warp-scan", "exclusive", _lanes(("y[i] = v", "y[i] = v - x[i]")), "results", "include the element itself"),
+    Wrong("06-warp-scan", "from the right", _lanes(("shfl_up", "shfl_down"), ("lane >= d", "lane + d < 32")), "results",
+          "right end of the warp"),
+    Wrong("06-warp-scan", "four steps", _lanes(("d < 32", "d < 16")), "results", "up to 16"),
+    Wrong("06-warp-scan", "passes the element instead of the sum",
+          _lanes(("int v = i < n ? x[i] : 0;", "int v = i < n ? x[i] : 0, own = v;"), ("0xffffffff, v, d", "0xffffffff, own, d")),
+          "results", "pass the sum so far"),
+    Wrong("06-warp-scan", "shuffle in the test",
+          _lanes((_UP, "for (int d = 1; d < 32; d *= 2) if (lane >= d) v += __shfl_up_sync(0xffffffff, v, d);")),
+          "hazards", "test the lane after it"),
+    Wrong("06-warp-scan", "shuffle among the lanes that are here",
+          _lanes((_UP, "for (int d = 1; d < 32; d *= 2) if (lane >= d) v += __shfl_up_sync(__activemask(), v, d);")),
+          "hazards", "test the lane after it"),
+    Wrong("06-warp-scan", "no guard", _lanes(("i < n ? x[i] : 0", "x[i]")), "results", "neither load nor store"),
+    Wrong("06-warp-scan", "stores beyond n", _lanes((_IF_ANY, "y[i] = v;")), "results", "neither load nor store"),
+    Wrong("06-warp-scan", "over the whole block",
+          _warp_scan("__shared__ int s[1024]; int t = threadIdx.x, i = blockIdx.x * blockDim.x + t; s[t] = i < n ? x[i] : 0; __syncthreads();"
+                     " for (int d = 1; d < blockDim.x; d *= 2) { int o = t >= d ? s[t - d] : 0; __syncthreads(); s[t] += o; __syncthreads(); }"
+                     f" int v = s[t]; {_IF_ANY}"), "results", "first lane of each warp"),
+    Wrong("06-warp-scan", "over the whole array",
+          _warp_scan("int i = blockIdx.x * blockDim.x + threadIdx.x, v = 0; for (int k = 0; k <= i && k < n; ++k) v += x[k];"
+                     f" {_IF_ANY}"), "results", "first lane of each warp"),
+    Wrong("06-warp-scan", "in floats", _lanes(("int v = i", "float v = i"), ("int other", "float other")), "results", ""),
+    Wrong("06-warp-scan", "shared memory",
+          _warp_scan(f"__shared__ int s[1024]; {_LANE} int t = threadIdx.x; s[t] = v; for (int d = 1; d < 32; d *= 2) {{ __syncwarp();"
+                     f" int o = lane >= d ? s[t - d] : 0; __syncwarp(); s[t] += o; }} v = s[t]; {_IF_ANY}"),
+          "budget", "without shared memory"),
+    Wrong("06-warp-scan", "shared memory without a barrier",
+          _warp_scan(f"__shared__ int s[1024]; {_LANE} int t = threadIdx.x; s[t] = v; for (int d = 1; d < 32; d *= 2) {{"
+                     f" int o = lane >= d ? s[t - d] : 0; s[t] += o; }} v = s[t]; {_IF_ANY}"),
+          "hazards", "Exchange registers instead"),
+    Wrong("06-warp-scan", "through y",
+          _warp_scan(f"{_LANE} if (i < n) y[i] = v; __syncwarp(); for (int d = 1; d < 32; d *= 2) {{ int o = i < n && lane >= d ? y[i - d] : 0;"
+                     " __syncwarp(); if (i < n) y[i] += o; __syncwarp(); }"), "budget", ""),
+    Wrong("06-warp-scan", "lane 0 in a loop",
+          _warp_scan("int i = blockIdx.x * blockDim.x + threadIdx.x; if (threadIdx.x % 32 == 0) { int s = 0;"
+                     " for (int k = i; k < i + 32 && k < n; ++k) { s += x[k]; y[k] = s; } }"), "parallelism",
+          "one lane does what 32 could share"),
+    Wrong("06-warp-scan", "each lane loads all before it",
+          _warp_scan("int i = blockIdx.x * blockDim.x + threadIdx.x, v = 0; for (int k = i / 32 * 32; k <= i && k < n; ++k) v += x[k];"
+                     f" v = __shfl_sync(0xffffffff, v, threadIdx.x % 32); {_IF_ANY}"), "budget", ""),
+    Wrong("06-warp-scan", "asks each lane before it",
+          _lanes((_UP, "int s = 0; for (int k = 0; k < 32; ++k) { int o = __shfl_sync(0xffffffff, v, k); if (k <= lane) s += o; } v = s;")),
+          "budget", "Five steps"),
+    Wrong("06-warp-scan", "atomics",
+          _warp_scan(f"{_LANE} if (i < n) y[i] = 0; __syncwarp(); if (i < n) for (int k = i; k < (i / 32 + 1) * 32 && k < n; ++k) atomicAdd(y + k, v);"),
+          "budget", "no atomic is needed"),
+    Right("06-warp-scan", "up", _lanes()),
+    Right("06-warp-scan", "returns early: all lanes that are left take part, and values come from the left",
+          _lanes((_LANE, _LANE.replace("int v", "if (i >= n) return; int v")))),
+    Right("06-warp-scan", "up, unrolled", _lanes(("for (int d", "\n#pragma unroll\nfor (int d"), ("if (lane >= d) v += other", "v += lane < d ? 0 : other"))),
+    Right("06-warp-scan", "by the lane's number in shfl", _lanes(("__shfl_up_sync(0xffffffff, v, d)", "__shfl_sync(~0u, v, lane - d)"))),
+    Right("06-warp-scan", "cooperative groups",
+          _lanes(("__shfl_up_sync(0xffffffff, v, d)", "cg::tiled_partition<32>(cg::this_thread_block()).shfl_up(v, d)"), before=_GROUPS)),
+    Right("06-warp-scan", "in 64 bits", _lanes(("int v = i", "long long v = i"), ("int other", "long long other"))),
+    Right("06-warp-scan", "up and down a tree",
+          _lanes((_UP, ("int own = v; for (int d = 1; d < 32; d *= 2) { int o = __shfl_up_sync(~0u, v, d); if (lane % (2 * d) == 2 * d - 1) v += o; }"
+                       " if (lane == 31) v = 0; for (int d = 16; d > 0; d /= 2) { int o = __shfl_xor_sync(~0u, v, d);"
+                       " if (lane % (2 * d) == 2 * d - 1) v += o; else if (lane % (2 * d) == d - 1) v = o; } v += own;")))),
+)
+
 _scan = kernel_text("scan(const int* x, int* y, int* state, int n)")
 _TICKET = (
     "__shared__ int part[1024], tile, before; int t = threadIdx.x; if (t == 0) tile = atomicAdd(state, 1); __syncthreads();"
@@ -151,7 +233,7 @@ _LOOK_BACK = (
 )
 _SCANS = (
     Wrong("06-scan", "inclusive", _scanned((" - own", "")), "results", "leaves it out"),
-    Wrong("06-scan", "each block alone", _scanned((_CHAIN, "if (t == 0) before = 0; __syncthreads();")), "results", "lack what lies before"),
+    Wrong("06-scan", "each block alone", _scanned((_CHAIN, "if (t == 0) before = 0; __syncthreads();")), "results", "lack the sum before"),
     Wrong("06-scan", "only the block before", _scanned(("sums[tile] = sum + part", "sums[tile] = part")), "results", ""),
     Wrong("06-scan", "one short at the block's end", _scanned(("sum + part[blockDim.x - 1]", "sum + part[blockDim.x - 2 + (blockDim.x < 2)]")),
           "results", ""),
@@ -180,7 +262,7 @@ _SCANS = (
           _summed_flag("while ((sum = atomicAdd(&sums[tile - 1], 0)) == 0) { }", "sum + part[blockDim.x - 1]"), "results", ""),
     Wrong("06-scan", "waits until the sum and one are not 0",
           _summed_flag("while ((sum = atomicAdd(&sums[tile - 1], 0)) == 0) { } --sum;", "sum + part[blockDim.x - 1] + 1"),
-          "results", "A sum alone is no flag"),
+          "results", "A sum alone is not a flag"),
     Wrong("06-scan", "the sum's sign is the flag",
           _summed_flag("while ((sum = atomicAdd(&sums[tile - 1], 0)) == 0) { } sum &= 0x7fffffff;",
                        "(sum + part[blockDim.x - 1]) | 0x80000000"), "results", ""),
@@ -251,12 +333,12 @@ _COMPACTIONS = (
     Wrong("06-compact", "an atomic counter in the block",
           _keep("__shared__ int next; int i = blockIdx.x * blockDim.x + threadIdx.x; if (threadIdx.x == 0) next = before[blockIdx.x]; __syncthreads();"
                 " if (i < n && x[i] > 0) out[atomicAdd(&next, 1)] = x[i]; __syncthreads();"
-                " if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) *count = next;"), "budget", "let votes and sums"),
+                " if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) *count = next;"), "budget", "from votes and sums"),
     Wrong("06-compact", "an atomic counter of warps",
           _kept(("if (lane == 0) of_warp[warp] = __popc(votes); __syncthreads();",
                  ("__shared__ int next; if (t == 0) next = 0; __syncthreads(); int at = 0; if (lane == 0) { at = atomicAdd(&next, __popc(votes));"
                  " of_warp[warp] = __popc(votes); } at = __shfl_sync(~0u, at, 0); __syncthreads();")),
-                ("if (w < warp) place += of_warp[w];", ""), ("out[place", "out[place + at")), "budget", "let votes and sums"),
+                ("if (w < warp) place += of_warp[w];", ""), ("out[place", "out[place + at")), "budget", "from votes and sums"),
     Wrong("06-compact", "count missing", _kept((_TOTAL, "")), "results", "the last block knows"),
     Wrong("06-compact", "count by the first block", _kept(("blockIdx.x == gridDim.x - 1", "blockIdx.x == 0")), "results", "the last block knows"),
     Wrong("06-compact", "count without the last block", _kept(("before[blockIdx.x] + kept", "before[blockIdx.x]")), "results", "the last block knows"),
@@ -264,7 +346,7 @@ _COMPACTIONS = (
     Wrong("06-compact", "clears what lies behind", _kept((_MOVE, "if (i < n) out[i] = 0; __syncthreads();" + _MOVE)), "results", ""),
     Wrong("06-compact", "zeros behind the kept elements",
           _kept((_TOTAL, _TOTAL + " int all = before[gridDim.x - 1]; for (int k = (gridDim.x - 1) * blockDim.x; k < n; ++k) all += x[k] > 0;"
-                          " if (i >= all && i < n) out[i] = 0;")), "results", "is not yours: leave it"),
+                          " if (i >= all && i < n) out[i] = 0;")), "results", "must not change"),
     Wrong("06-compact", "pads its block with zeros",
           _kept((_MOVE, _MOVE + " else if (i < n) out[before[blockIdx.x] + kept + t - (place - before[blockIdx.x]) - __popc(votes & ((1u << lane) - 1))] = 0;")),
           "results", ""),
@@ -358,7 +440,7 @@ _BLURS = (
           _smoothed(("if (row < rows && col < cols) {", "if (row < rows && col < cols) { __syncthreads();"), ("} __syncthreads(); int row", "} int row")),
           "results", ""),
     Wrong("06-blur", "leaves at the right edge", _smoothed((_WALK, f"if (col >= cols) return; {_WALK}")), "results", ""),
-    Wrong("06-blur", "one tile a block", _smoothed((_WALK, "int top = blockIdx.y * blockDim.y;")), "results", "each walks on"),
+    Wrong("06-blur", "one tile a block", _smoothed((_WALK, "int top = blockIdx.y * blockDim.y;")), "results", "each block goes on"),
     Wrong("06-blur", "a tile for blocks of 32 × 8", _smoothed(("int width = blockDim.x + 4", "int width = 36")), "results", ""),
     Wrong("06-blur", "a tile of 36 × 12", _smoothed(("extern __shared__ float tile[];", "__shared__ float tile[36 * 12];")), "results",
           "blockDim.x + 4"),
@@ -476,7 +558,7 @@ _SOFTMAXES = (
     Wrong("06-softmax", "what weighs little is 0", _softened(("sum > 0 ? expf", "sum > 0 && from[i] - most > -30 ? expf")), "results", "it should be"),
     Wrong("06-softmax", "below −100,000 is −∞", _softened(("sum > 0 ? expf", "most > -1e5f ? expf")), "results", "it should be"),
     Wrong("06-softmax", "sums in half precision", _softened(("sum += expf(v - most); }", "sum = __half2float(__float2half(sum + expf(v - most))); }"),
-                                                            before="#include <cuda_fp16.h>"), "results", "right to a few digits"),
+                                                            before="#include <cuda_fp16.h>"), "results", "Only a few digits"),
     Wrong("06-softmax", "the logarithm of the sum added to the largest",
           _softened(("for (int i = t; i < cols; i += blockDim.x) y", "float l = sum > 0 ? most + logf(sum) : 0; for (int i = t; i < cols; i += blockDim.x) y"),
                     ("expf(from[i] - most) / sum", "expf(from[i] - l)")), "results", "it should be"),
@@ -500,6 +582,6 @@ _SOFTMAXES = (
                 f" most = box[0].x; sum = box[0].y; {_DIVIDE}", "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif")),
 )
 
-_ALL: tuple[Wrong | Right, ...] = (*_BLOCKS, *_SCANS, *_COMPACTIONS, *_BLURS, *_SOFTMAXES)
+_ALL: tuple[Wrong | Right, ...] = (*_BLOCKS, *_WARP_SCANS, *_SCANS, *_COMPACTIONS, *_BLURS, *_SOFTMAXES)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]
 RIGHT = [one for one in _ALL if isinstance(one, Right)]

@@ -1,4 +1,4 @@
-"""What notebook 06 says of the race holds on other GPUs than the one that it was run on."""
+"""What notebooks 06a and 06b say holds on other GPUs than the one that they were run on; their pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import gpulab as gl
 from gpulab_course.content import kernels
-from gpulab_course.content.n06_patterns import figures
+from gpulab_course.content.n06_patterns import figures, pictures
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:H100"])
@@ -53,3 +53,39 @@ def test_a_listing_shows_the_whole_file_with_each_kernel_under_its_name(series: 
     assert all(f"{name}(const" in code for name, code in parts.items())
     assert "".join("".join(parts.values()).split()) == "".join(kernels.source(f"{series}.cu").split())
     assert listing._repr_html_().count("<details open><summary><code>" + opened) == 1
+
+
+def test_the_steps_of_a_scan_end_with_the_prefix_sums() -> None:
+    values = [3, 1, 7, 0, 4, 1, 6, 3]
+    caption = repr(pictures.scan_steps(values))
+    assert caption.startswith("3 steps for 8 numbers.")
+    assert caption.endswith(f" At the end: {', '.join(map(str, np.cumsum(values)))}.")
+
+
+@pytest.mark.parametrize(("known", "terms"), [(2, "4 + 1 + 15"), (0, "4 + 1 + 8 + 2 + 5"), (4, "20")])
+def test_looking_back_adds_up_all_tiles_before(known: int, terms: str) -> None:
+    caption = repr(pictures.look_back([5, 2, 8, 1, 4, 6], known))
+    assert f"to tile {known}, the first one with a sum from the start" in caption
+    assert caption.endswith(f"adds {terms} = 20.")
+    assert sum(map(int, terms.split(" + "))) == 20
+
+
+def test_private_bins_add_up_to_the_histogram() -> None:
+    values = [0, 2, 1, 2, 2, 0, 3, 2]
+    caption = repr(pictures.private_bins(values, blocks=2))
+    assert "Each block counts its 4 elements in 4 bins" in caption
+    total = ", ".join(f"{count} times {value}" for value, count in enumerate(np.bincount(values)))
+    assert caption.endswith(f"global memory: {total}.")
+
+
+def test_the_picture_of_a_halo_counts_its_pixels() -> None:
+    caption = repr(pictures.halo(32, 8, 2))
+    assert f"{36 * 12} pixels are loaded for {32 * 8} results" in caption
+    assert "needs 5 × 5 pixels" in caption
+
+
+def test_the_other_pictures_say_what_they_show() -> None:
+    assert "block 1 reads 0" in repr(pictures.fence_and_barrier())
+    assert repr(pictures.attention_tiles(6, 3, 2)).startswith(
+        "Block 3 keeps its tile of q. It is at tile 2 of 6"
+    )

@@ -1,4 +1,4 @@
-"""Exercises of notebook 06."""
+"""Exercises of notebooks 06a and 06b."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from gpulab_course.teach.judge import (
 from virtualgpu.records import Dim3
 
 _INT_MIN = np.iinfo(np.int32).min
+_WARP_SIZE = 32
+# Numbers up to this one can be too large for a float's precision, but 32 of them do not overflow an int.
+_LARGE_INT = 1 << 25
 
 
 def block_stats(data: Draw, size: Any, block: Dim3) -> Case:
@@ -68,12 +71,42 @@ _STATS_ROWS = (
         lambda data, n, block: _last_differs_case(data, n, block, -_INT_MIN - 1, -_INT_MIN - 2),
     ),
     Row(
-        "all the least int",
+        "all the smallest int",
         lambda data, n, block: _last_differs_case(data, n, block, _INT_MIN, _INT_MIN),
         (1, 40),
     ),
-    Row("zeros and one -1 a block", lambda data, n, block: _last_differs_case(data, n, block, -1, 0)),
+    Row("zeros and one -1 per block", lambda data, n, block: _last_differs_case(data, n, block, -1, 0)),
     Row("all -1", lambda data, n, block: _last_differs_case(data, n, block, -1, -1)),
+)
+
+
+def warp_scan(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that computes inclusive prefix sums within each warp."""
+    return _make_warp_scan_case(data.integers(size, -_LARGE_INT, _LARGE_INT), block)
+
+
+def _make_warp_scan_case(x: Any, block: Dim3) -> Case:
+    sums = _warp_rows(x).cumsum(axis=1, dtype=np.int32)
+    return Case(draw.blocks_for(x.size, block[0]), {"x": x, "n": x.size}, {"y": sums.ravel()[: x.size]})
+
+
+def _warp_rows(x: Any) -> Any:
+    """Return the elements with one row per warp; missing elements are 0."""
+    padded_x = np.zeros(-(-x.size // _WARP_SIZE) * _WARP_SIZE, x.dtype)
+    padded_x[: x.size] = x
+    return padded_x.reshape(-1, _WARP_SIZE)
+
+
+def _repeated_case(*values: int) -> Any:
+    """Return a function that makes a scan of warps with these numbers, repeated."""
+    return lambda data, size, block: _make_warp_scan_case(np.resize(np.array(values, np.int32), size), block)
+
+
+_WARP_SCAN_ROWS = (
+    Row("all 1", _repeated_case(1)),
+    Row("all 0 but the last lane", _repeated_case(*[0] * 31, 5)),
+    Row("all 0 but the first lane", _repeated_case(7, *[0] * 31)),
+    Row("large numbers that cancel", _repeated_case((1 << 31) - 1, -(1 << 31) + 1)),
 )
 
 
@@ -291,6 +324,39 @@ def _is_rounded_to_float(mistake: Mistake) -> bool:
     return is_float_exact and int((np.abs(mistake.found.astype(np.int64)) > 1 << 26).sum()) > 2
 
 
+def _scan_adding_own_values(mistake: Mistake) -> Any:
+    """Return the result of five steps in which also lanes without a left neighbour add their own value."""
+    rows = _warp_rows(mistake["x"])
+    for distance in (1, 2, 4, 8, 16):
+        rows = rows + np.concatenate((rows[:, :distance], rows[:, :-distance]), axis=1)
+    return rows.ravel()[: mistake["x"].size]
+
+
+def _exclusive_warp_scan(mistake: Mistake) -> Any:
+    rows = _warp_rows(mistake["x"])
+    return (rows.cumsum(axis=1, dtype=np.int32) - rows).ravel()[: mistake["x"].size]
+
+
+def _scan_from_the_right(mistake: Mistake) -> Any:
+    sums = _warp_rows(mistake["x"])[:, ::-1].cumsum(axis=1, dtype=np.int32)[:, ::-1]
+    return sums.ravel()[: mistake["x"].size]
+
+
+def _block_scan(mistake: Mistake) -> Any:
+    """Return inclusive prefix sums that start again at each block instead of at each warp."""
+    sums = np.cumsum(mistake["x"], dtype=np.int32)
+    starts = np.arange(sums.size) // mistake.case.block[0] * mistake.case.block[0]
+    return sums - np.where(starts > 0, sums[starts - 1], 0)
+
+
+def _only_later_lanes_wrong(mistake: Mistake) -> bool:
+    """Return whether the first two lanes of each warp are right, and later lanes are wrong."""
+    if mistake.found is None or mistake["n"] < _WARP_SIZE:
+        return False
+    wrong_rows = _warp_rows(mistake.wrong)
+    return bool(not wrong_rows[:, :2].any() and wrong_rows[:, 2:].any())
+
+
 def _inclusive_scan(mistake: Mistake) -> Any:
     return np.cumsum(mistake["x"], dtype=np.int32)
 
@@ -374,7 +440,7 @@ def _is_nearly_right(mistake: Mistake) -> bool:
 
 
 _ATOMIC_ORDER = (
-    "Nothing says which block's or lane's atomic comes first: let votes and sums tell each its place."
+    "The order of the atomics of blocks and lanes is not fixed: compute positions from votes and sums."
 )
 
 EXERCISES = (
@@ -393,34 +459,34 @@ EXERCISES = (
         budgets=(
             Budget(
                 "atomics",
-                "A tree needs no atomics: in each step a thread adds to a place of its own.",
+                "A tree needs no atomics: in each step, a thread adds to a word of its own.",
                 most=0,
             ),
             Budget(
                 "shared_wavefronts",
-                "Let neighbouring threads add, so that whole warps are done early: in every step thread "
-                "t adds what lies behind the middle of what is left. Sums and maxima in arrays of their own "
-                "do not conflict.",
+                "Let neighbouring threads add, so that whole warps are done early: in each step, thread t "
+                "adds word t of the upper half. Separate arrays for sums and maxima do not conflict.",
                 allowance=1.5,
             ),
-            Budget("load_sectors", "Each element is read once, by the thread it belongs to."),
+            Budget("load_sectors", "Each element must be loaded only once, by its own thread."),
         ),
         measured=Measured(1 << 13, (256, 1, 1)),
         advice=(
             Advice(
                 advice.fault("out of bounds", "x"),
-                "Threads beyond n must not load; they store what changes nothing.",
+                "Threads beyond n must not load; they store a value that changes nothing.",
             ),
-            Advice(advice.out_of_bounds, "A block has up to 1,024 threads, and may have one."),
-            Advice(advice.written_twice, "One thread of each block writes its results."),
+            Advice(advice.out_of_bounds, "A block can have any number of threads from 1 to 1,024."),
+            Advice(advice.written_twice, "One thread of each block must write its results."),
             Advice(
                 advice.hazard("RAW", "WAR", "WAW"),
-                "What one thread stores and another reads needs a __syncthreads() in between: after storing, "
-                "and after every step of the tree, the last ones included. A warp is no barrier.",
+                "There must be a __syncthreads() between the store of one thread and the load of another "
+                "one: after storing, and after each step of the tree, also the last ones. A warp is not a "
+                "barrier.",
             ),
             Advice(
                 _is_maximum_with_zero,
-                "All elements of a block may be negative: 0 is not the number that never wins a maximum.",
+                "All elements of a block can be negative: 0 is not the number that never wins a maximum.",
             ),
             Advice(
                 lambda mistake: (
@@ -428,12 +494,12 @@ EXERCISES = (
                     and mistake.name == "sums"
                     and bool((mistake.found == _sums_by_halving(mistake)).all())
                 ),
-                "A block need not have 64 or 256 threads: where an odd number is left, halving forgets one.",
+                "A block can have any number of threads: if an odd number is left, halving forgets one.",
             ),
-            Advice(_is_rounded_to_float, "Of an int's 31 bits a float keeps 24: compute with ints."),
+            Advice(_is_rounded_to_float, "A float keeps only 24 bits of an int: compute with ints."),
             Advice(
                 lambda mistake: mistake.name == "largest" and mistake["n"] == 0,
-                "A block without elements has the largest −2147483648.",
+                "The largest element of a block without elements must be −2147483648.",
             ),
             Advice(
                 lambda mistake: mistake.found is not None,
@@ -442,6 +508,79 @@ EXERCISES = (
             ),
         ),
         praise="sum and maximum are right for any n, any block and any numbers.",
+    ),
+    KernelExercise(
+        "06-warp-scan",
+        "A scan inside a warp",
+        kernel="warp_scan",
+        parameters="const int* x, int* y, int n",
+        once=True,
+        case=warp_scan,
+        table=_WARP_SCAN_ROWS,
+        reference="warp_scan.cu",
+        level="warm-up",
+        blocks=draw.whole_warps,
+        budgets=(
+            Budget("atomics", "Lanes exchange registers: no atomic is needed.", most=0),
+            Budget(
+                "shared_bytes",
+                "Use __shfl_up_sync, which moves a value from lane to lane without shared memory.",
+                most=0,
+            ),
+            Budget(
+                "warp_exchanges",
+                "Five steps of __shfl_up_sync are enough, because the distance doubles: 1, 2, 4, 8, 16.",
+                least_share=0.2,
+                allowance=2.0,
+            ),
+            Budget("load_sectors", "Each element must be loaded only once, by its own lane."),
+        ),
+        measured=Measured(1 << 12, (256, 1, 1)),
+        advice=(
+            Advice(
+                advice.fault("lanes missing"),
+                "All 32 lanes named in the mask must reach __syncwarp or the shuffle: lanes beyond n "
+                "take part with the value 0, and the test of the lane comes after the shuffle.",
+            ),
+            Advice(advice.out_of_bounds, "Lanes beyond n must neither load nor store; they add 0."),
+            Advice(
+                advice.hazard("RAW", "WAR", "WAW"),
+                "Lanes that exchange values through memory need a barrier. Exchange registers instead.",
+            ),
+            Advice(
+                advice.hazard(),
+                "All 32 lanes must take part in the shuffle: test the lane after it, not around it.",
+            ),
+            Advice(
+                advice.holds(lambda mistake: mistake["x"]),
+                "Each lane has only its own element: add the values of the lanes to its left.",
+            ),
+            Advice(
+                advice.holds(_scan_adding_own_values),
+                "A lane below the distance has no lane that far to its left, so __shfl_up_sync returns its "
+                "own value. Such a lane must not add it.",
+            ),
+            Advice(
+                advice.holds(_exclusive_warp_scan),
+                "This is an exclusive scan. The sum must include the element itself.",
+            ),
+            Advice(
+                advice.holds(_scan_from_the_right),
+                "These are the sums from each element to the right end of the warp. Take values from the "
+                "left.",
+            ),
+            Advice(
+                advice.either(advice.holds(_inclusive_scan), advice.holds(_block_scan)),
+                "The sums must start again at the first lane of each warp.",
+            ),
+            Advice(_is_rounded_to_float, "A float keeps only 24 bits of an int: compute with ints."),
+            Advice(
+                _only_later_lanes_wrong,
+                "The first lanes of each warp are right. Do the distances double up to 16, and does each "
+                "shuffle pass the sum so far?",
+            ),
+        ),
+        praise="each lane has its sum after five steps, in registers only.",
     ),
     KernelExercise(
         "06-scan",
@@ -457,7 +596,8 @@ EXERCISES = (
         budgets=(
             Budget(
                 "load_sectors",
-                "Each element is loaded once: what lies before a block comes from the block before it.",
+                "Each element must be loaded only once: the sum before a block comes from the block before "
+                "it.",
                 allowance=2.0,
             ),
         ),
@@ -465,47 +605,49 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.both(advice.endless, advice.in_stage("orders")),
-                "A block waits for one that has not begun, and never will while others hold its place: take "
-                "a ticket with an atomic, so that a tile's number says who came first.",
+                "A block waits for a block that cannot start, because waiting blocks keep all slots: take a "
+                "ticket with an atomic, so that tiles are numbered in the order in which blocks start.",
             ),
             Advice(
                 advice.endless,
-                "It waits for what nobody writes: each block sets its flag, and the first waits for none. A "
-                "sum alone is no flag: it may be any number.",
+                "It waits for a value that no block writes. Each block must set its flag, and the first "
+                "waits for none. A sum alone is not a flag, because it can be any number.",
             ),
             Advice(
                 advice.fault("out of bounds", "state"),
-                "`state` has two ints, and two more for each block.",
+                "`state` has two ints, and two more per block.",
             ),
-            Advice(advice.out_of_bounds, "Threads beyond n neither load nor store; they add 0."),
+            Advice(advice.out_of_bounds, "Threads beyond n must neither load nor store; they add 0."),
             Advice(
                 advice.both(advice.written_twice, lambda mistake: " writes y[" in mistake.said),
                 "Every element belongs to one thread.",
             ),
             Advice(
                 advice.both(advice.written_twice, lambda mistake: " writes state[" in mistake.said),
-                "What one block writes and another polls goes through atomics on both sides: atomicExch sets "
-                "a flag, atomicAdd(p, 0) reads it. And only one thread of a block passes its sum on.",
+                "If one block writes a word and another one polls it, both must use atomics: atomicExch "
+                "sets a flag, and atomicAdd(p, 0) reads it. Only one thread of a block must announce its "
+                "sum.",
             ),
             Advice(
                 advice.hazard("RAW", "WAR", "WAW"),
-                "In shared memory a __syncthreads() must stand between storing and reading, and again "
-                "before the next storing; between blocks a __threadfence() between the sum and its flag, "
-                "on both sides.",
+                "In shared memory there must be a __syncthreads() between a store and a load, and again "
+                "before the next store. Between blocks, there must be a __threadfence() between the sum and "
+                "its flag, on both sides.",
             ),
             Advice(
-                advice.holds(_inclusive_scan), "It is inclusive: what lies *before* an element leaves it out."
+                advice.holds(_inclusive_scan),
+                "This is an inclusive scan. The sum of the elements *before* an element leaves it out.",
             ),
             Advice(
                 _is_right_in_first_block,
-                "The first block is right: all others lack what lies before them, or a part of it.",
+                "The first block is right. All others lack the sum before them, or a part of it.",
             ),
         ),
-        praise="one launch, one pass, and right in whatever order blocks begin.",
+        praise="one launch, one pass, and right in whatever order blocks start.",
     ),
     KernelExercise(
         "06-compact",
-        "Keep what is positive, in order",
+        "Keep the positive elements, in order",
         kernel="compact",
         parameters="const int* x, const int* before, int* out, int* count, int n",
         once=True,
@@ -518,40 +660,46 @@ EXERCISES = (
             Budget("atomics", _ATOMIC_ORDER, most=0),
             Budget(
                 "load_sectors",
-                "Each element is loaded once, by its own thread: votes tell how many are kept before it.",
+                "Each element must be loaded only once, by its own thread. Votes show how many are kept "
+                "before it.",
             ),
         ),
         measured=Measured(1 << 13, (256, 1, 1)),
         advice=(
-            Advice(advice.out_of_bounds, "Threads beyond n keep nothing, but their votes count as no."),
             Advice(
-                _only_tail_wrong, "What lies behind the last kept element is not yours: leave it as it is."
+                advice.out_of_bounds,
+                "Threads beyond n must not load: they keep nothing, so their votes count as no.",
             ),
+            Advice(_only_tail_wrong, "The elements of `out` after the last kept element must not change."),
             Advice(
                 lambda mistake: (
                     mistake.name == "out" and mistake.found is not None and bool((mistake.found <= 0).any())
                 ),
-                "Store only what is above 0: no 0, neither as an element nor to clear `out`.",
+                "Store only elements above 0. Do not store 0, neither as an element nor to clear `out`.",
             ),
             Advice(
                 _has_same_elements,
-                f"The right elements, in another order. {_ATOMIC_ORDER}",
+                f"The elements are right, but in another order. {_ATOMIC_ORDER}",
             ),
             Advice(
                 lambda mistake: mistake.name == "count",
-                "`count` is how many there are in all; the last block knows.",
+                "`count` is the number of all kept elements; the last block knows it.",
             ),
-            Advice(advice.written_twice, "Every place belongs to one element, and `count` to one thread."),
+            Advice(
+                advice.written_twice,
+                "Each position belongs to one element, and only one thread must write `count`.",
+            ),
             Advice(
                 advice.hazard("RAW", "WAR", "WAW"),
-                "Warps tell each other their numbers in shared memory, with a __syncthreads() in between.",
+                "Warps exchange their numbers through shared memory, with a __syncthreads() in between.",
             ),
             Advice(
                 lambda mistake: mistake.found is not None,
-                "An element's place: those kept in blocks before, in warps before, and in lanes before.",
+                "The position of an element is the number of elements kept in blocks before, in warps "
+                "before, and in lanes before.",
             ),
         ),
-        praise="every kept element knows its place, whichever block comes first.",
+        praise="each kept element gets its position, in whatever order blocks start.",
     ),
     KernelExercise(
         "06-blur",
@@ -567,7 +715,8 @@ EXERCISES = (
         budgets=(
             Budget(
                 "load_sectors",
-                "25 loads a pixel, of which the neighbours repeat most: load the tile and its halo once.",
+                "Neighbouring threads repeat most of the 25 loads per pixel: load the tile and its halo "
+                "once.",
                 allowance=1.5,
             ),
         ),
@@ -575,43 +724,43 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.fault("out of bounds", "x"),
-                "Beyond the edges, on all four sides, the nearest pixel counts: clamp row and column.",
+                "Outside the picture, on all four sides, the nearest pixel counts: clamp row and column.",
             ),
             Advice(
                 advice.fault("out of bounds", "y"),
-                "Threads beyond rows or cols help to load, and store nothing.",
+                "Threads beyond rows or cols help to fill the tile, but must not write to `y`.",
             ),
             Advice(
                 advice.out_of_bounds,
-                "The tile has (blockDim.x + 4) × (blockDim.y + 4) places, and a row of it blockDim.x + 4.",
+                "The tile has (blockDim.x + 4) × (blockDim.y + 4) elements; a row of it has blockDim.x + 4.",
             ),
             Advice(advice.written_twice, "Every pixel belongs to one thread."),
             Advice(
                 advice.fault("barrier"),
-                "All threads of a block come to every barrier: keep it out of the guard, and let threads "
-                "beyond the edge stay.",
+                "All threads of a block must reach every barrier: keep it out of the guard, and let threads "
+                "outside the picture stay.",
             ),
             Advice(
                 advice.hazard("RAW", "WAR", "WAW"),
-                "Two barriers a tile: one before it is read, one before it is filled again.",
+                "Each tile needs two barriers: one before it is read, and one before it is filled again.",
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some pixels were never written: there may be fewer blocks than tiles, so each walks on by "
-                "gridDim.y tiles.",
+                "Some pixels were never written. There can be fewer blocks than tiles, so each block goes "
+                "on to the tile that is gridDim.y tiles below.",
             ),
             Advice(
                 _shows_uninitialized_nan,
-                "NaN is what the tile holds where nothing has been stored yet: fill all of it, and let a "
-                "__syncthreads() stand between filling and reading.",
+                "The tile contains NaN where no thread has stored a pixel yet: fill all of it, and put a "
+                "__syncthreads() between filling and reading.",
             ),
             Advice(
                 _only_edges_wrong,
-                "Inside it is right: at the edges the nearest pixel counts, in rows and in columns alike.",
+                "The inside is right. At the edges the nearest pixel counts, in rows and in columns.",
             ),
             Advice(
                 lambda mistake: mistake.found is not None and bool(mistake.wrong.mean() > 0.9),
-                "Hardly a pixel is right: it is the sum of 25, in float, divided by 25.",
+                "Hardly any pixel is right. The result is the sum of 25 pixels, in float, divided by 25.",
             ),
             Advice(
                 _is_larger_than,
@@ -642,48 +791,52 @@ EXERCISES = (
         budgets=(
             Budget(
                 "load_sectors",
-                "Largest and sum can be had in one pass: when a larger element comes, scale the sum so far.",
+                "Compute largest element and sum in one pass: if a larger element comes, scale the sum so "
+                "far.",
                 allowance=1.2,
             ),
         ),
         measured=Measured((24, 700), (128, 1, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds, "A row has cols elements, more or fewer than the block has threads."
+                advice.out_of_bounds, "A row has cols elements: more or fewer than the block has threads."
             ),
             Advice(advice.written_twice, "Every element belongs to one thread."),
             Advice(
                 advice.hazard("RAW", "WAR", "WAW"),
-                "What one warp leaves for others needs a __syncthreads() before it is read, and one "
-                "before it is overwritten.",
+                "A word that one warp writes for others needs a __syncthreads() before it is read, and "
+                "another one before it is overwritten.",
             ),
             Advice(
                 advice.both(_only_low_rows_wrong, advice.not_(_wrong_rows_have_infinity)),
-                "The largest score of a row may be as low as you like: begin with −∞, not with a number.",
+                "The largest score of a row can be as low as you like: begin with −∞, not with a number.",
             ),
             Advice(
                 advice.both(_only_low_rows_wrong, _wrong_rows_are_extremely_low),
-                "Do you begin with −∞, not with a number? Then a lane, a warp or a row that has seen nothing "
-                "but −∞ has the sum 0.",
+                "Do you begin with −∞, not with a number? Then a lane, a warp or a row with nothing but −∞ "
+                "has the sum 0.",
             ),
             Advice(
                 _only_masked_rows_wrong,
-                "−∞ minus −∞ is NaN: a lane, a warp or a row that has seen nothing but −∞ has the sum 0.",
+                "−∞ minus −∞ is NaN. A lane, a warp or a row with nothing but −∞ must have the sum 0.",
             ),
-            Advice(advice.not_finite, "expf overflows from 89 on: subtract the row's largest element first."),
+            Advice(
+                advice.not_finite,
+                "expf(x) overflows for x from 89 on: subtract the row's largest element first.",
+            ),
             Advice(
                 advice.partly_unwritten,
-                "Some elements were never written: a row may be longer than the block.",
+                "Some elements were never written: a row can have more elements than the block has threads.",
             ),
             Advice(
                 _is_nearly_right,
-                "It is right to a few digits: keep sums in float, and subtract the largest score before "
-                "anything else; added to a logarithm, it takes the digits away.",
+                "Only a few digits are right. Keep sums in float, and subtract the largest score before "
+                "anything else: if you add it to a logarithm, digits are lost.",
             ),
             Advice(
                 lambda mistake: mistake.found is not None,
-                "Each row's elements must add up to 1: are sums of different largest elements scaled "
-                "to a common one before they are added?",
+                "The elements of a row must add up to 1. Are sums with different largest elements scaled to "
+                "a common one before they are added?",
             ),
         ),
         praise="two reads and one write, whatever the scores.",

@@ -1,4 +1,4 @@
-"""Figures of notebook 06 in addition to gpulab's views: races of kernels, and attention in tiles."""
+"""Figures of notebooks 06a and 06b in addition to gpulab's views: races of kernels, attention in tiles."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ class Race(View):
         }
         return column(
             bars([*rows, copy_row], label=0.24),
-            words("GB/s of what must move: a sum reads each byte once, a copy reads and writes it.", "note"),
+            words(
+                "GB/s of the bytes that must move: a sum reads each byte, a copy reads and writes it.", "note"
+            ),
         )
 
 
@@ -212,7 +214,7 @@ def try_orders(code: str) -> Table:
 
 
 def row_times() -> Table:
-    """Return the times of layer norm and softmax in the attention layer, before and after notebook 06."""
+    """Return the times of layer norm and softmax in the attention layer, before and after notebook 06b."""
     cp = session.cp()
     rows = []
     for rung in ("05", "06"):

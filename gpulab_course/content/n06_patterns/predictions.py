@@ -1,4 +1,4 @@
-"""Predictions of notebook 06."""
+"""Predictions of notebooks 06a and 06b."""
 
 from gpulab_course.teach.question import PredictionQuestion
 

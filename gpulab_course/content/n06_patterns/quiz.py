@@ -1,4 +1,4 @@
-"""Questions of notebook 06."""
+"""Questions of notebooks 06a and 06b."""
 
 from gpulab_course.teach.question import Choice, Question, WhyQuestion
 
@@ -8,7 +8,10 @@ QUESTIONS = (
     Question(
         "A reduction keeps `part[t] += part[t + half]` without a barrier for the last warp. It is …",
         (
-            Choice("right, because the lanes of a warp run in lockstep", "Since Volta they need not."),
+            Choice(
+                "right, because the lanes of a warp run in lockstep",
+                "Since Volta, the lanes of a warp need not run in step.",
+            ),
             Choice(
                 "a race: one lane may read before another has stored",
                 "It needs __syncwarp(), or registers and shuffles.",
@@ -87,12 +90,12 @@ QUESTIONS = (
             Choice("starts the row again", "That would be another pass."),
             Choice(
                 "multiplies the sum so far by exp(old − new)",
-                "The sum is then relative to the new largest one.",
+                "The old terms then have the new largest element in their exponents.",
                 right=True,
             ),
             Choice(
                 "adds exp(new − old) to the sum",
-                "The old terms stay relative to the old score, and exp can overflow.",
+                "The old terms keep the old largest element in their exponents, and exp can overflow.",
             ),
         ),
     ),

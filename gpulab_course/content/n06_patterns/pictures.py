@@ -1,0 +1,333 @@
+"""Pictures of notebooks 06a and 06b: fences, scans, look-back, private bins, a halo and flash attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from gpulab.views.parts.palette import light
+from gpulab_course.teach.picture import Picture
+
+_WIDTH_IN = 7.6
+_FONT = 9.5
+_ELEMENT_COLOURS = ("accent-2", "warn", "good", "purple")
+
+
+def _empty_figure(height_in: float, x_limits: tuple[float, float], y_limits: tuple[float, float]) -> Any:
+    """Return a figure and axes without frame; y grows downwards."""
+    figure = Figure(figsize=(_WIDTH_IN, height_in), dpi=100)
+    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
+    axes.set_xlim(*x_limits)
+    axes.set_ylim(y_limits[1], y_limits[0])
+    axes.axis("off")
+    return figure, axes
+
+
+def _cell(
+    axes: Axes, x: float, y: float, text: str, colour: str, width: float = 1.0, height: float = 1.0
+) -> None:
+    """Draw a box with its upper left corner at (x, y) and a text in its middle."""
+    axes.add_patch(
+        Rectangle((x, y), width, height, facecolor=light(colour), edgecolor=light("fg"), linewidth=0.8)
+    )
+    on_colour = f"on-{colour}" if colour in ("accent", *_ELEMENT_COLOURS) else "fg"
+    axes.text(
+        x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=_FONT, color=light(on_colour)
+    )
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str = "fg") -> None:
+    properties = {"arrowstyle": "-|>", "color": light(colour), "shrinkA": 0, "shrinkB": 0, "linewidth": 1}
+    axes.annotate("", xy=end, xytext=start, arrowprops=properties)
+
+
+def _words(axes: Axes, x: float, y: float, text: str, align: str = "left", **style: Any) -> None:
+    axes.text(x, y, text, ha=align, va="center", fontsize=_FONT, color=light("fg"), **style)
+
+
+# What two blocks do over time: the start, the end, the text and the colour of each part.
+_TIME_LINES = (
+    (
+        "Without fences: the flag can become visible before the data",
+        ((0, 2.2, "data = 42", "accent-2"), (2.2, 4.4, "flag = 1", "accent-2")),
+        ((0, 4.9, "waits for the flag", "other-pale"), (4.9, 7.3, "reads data: 0", "error-bg")),
+        ((4.4, 4.9, "accent"), (2.2, 8.2, "tail")),
+    ),
+    (
+        "Flag and fences: block 1 waits, and each block orders its own two accesses",
+        ((0, 2.2, "data = 42", "accent-2"), (2.2, 3.8, "fence", "good"), (3.8, 6.0, "flag = 1", "accent-2")),
+        (
+            (0, 6.5, "waits for the flag", "other-pale"),
+            (6.5, 8.1, "fence", "good"),
+            (8.1, 10.6, "reads data: 42", "accent-2"),
+        ),
+        ((6.0, 6.5, "accent"),),
+    ),
+    (
+        "Barrier of the whole grid: every block waits for the last one, and memory is ordered, too",
+        (
+            (0, 2.2, "data = 42", "accent-2"),
+            (2.2, 6.0, "waits at the barrier", "other-pale"),
+            (6.0, 8.5, "goes on", "accent-2"),
+        ),
+        ((0, 6.0, "other work", "accent-2"), (6.0, 8.5, "reads data: 42", "accent-2")),
+        (),
+    ),
+)
+
+
+def fence_and_barrier() -> Picture:
+    """Draw what two blocks do over time: without fences, with a flag and fences, and with a barrier."""
+    figure, axes = _empty_figure(5.3, (-1.5, 12.2), (-0.2, 11.6))
+    for panel, (title, first_block, second_block, arrows) in enumerate(_TIME_LINES):
+        top = 3.95 * panel
+        _words(axes, -1.45, top + 0.2, title, weight="bold")
+        for row, parts in enumerate((first_block, second_block)):
+            y = top + 0.7 + 1.5 * row
+            _words(axes, -1.45, y + 0.4, f"block {row}")
+            for start, end, text, colour in parts:
+                _cell(axes, start, y, text, colour, end - start, 0.8)
+        for start, end, colour in arrows:
+            _arrow(axes, (start, top + 1.5), (end, top + 2.2), colour)
+    _words(axes, 8.4, 2.0, "data becomes visible")
+    axes.plot([6.0, 6.0], [8.45, 11.0], color=light("tail"), linewidth=2.5)
+    _words(axes, 6.15, 9.75, "barrier")
+    _arrow(axes, (9.2, 11.4), (12.1, 11.4), "muted")
+    _words(axes, 9.1, 11.4, "time", "right")
+    return Picture.of(
+        figure,
+        "Three time lines of two blocks. Without fences, block 0 writes data and sets the flag; the flag "
+        "becomes visible first, and block 1 reads 0. With fences, block 0 writes data, passes a fence and "
+        "sets the flag; block 1 waits for the flag, passes a fence and reads 42. With a barrier of the "
+        "whole grid, block 0 waits until block 1 reaches the barrier as well; after it, block 1 reads 42.",
+    )
+
+
+def scan_steps(values: Sequence[int]) -> Picture:
+    """Draw the steps of Hillis and Steele for a row of numbers.
+
+    Parameters
+    ----------
+    values
+        The numbers; at most 16, so that the picture can be read.
+    """
+    count = len(values)
+    rows = [np.array(values)]
+    distances: list[int] = []
+    while (distance := 1 << len(distances)) < count:
+        distances.append(distance)
+        rows.append(rows[-1] + np.concatenate((np.zeros(distance, int), rows[-1][:-distance])))
+    figure, axes = _empty_figure(1.05 * len(rows), (-2.3, count + 0.1), (-0.15, 2 * len(rows) - 0.9))
+    for step, row in enumerate(rows):
+        _words(axes, -2.25, 2 * step + 0.5, "start" if step == 0 else f"distance {distances[step - 1]}")
+        for i, value in enumerate(row):
+            is_done = i < 1 << step
+            _cell(axes, i + 0.08, 2 * step, str(value), "good" if is_done else "panel", 0.84)
+            if step and i >= distances[step - 1]:
+                _arrow(axes, (i - distances[step - 1] + 0.5, 2 * step - 1), (i + 0.42, 2 * step), "accent")
+    last = ", ".join(str(value) for value in rows[-1])
+    return Picture.of(
+        figure,
+        f"{len(distances)} steps for {count} numbers. In the step with distance d, each element adds the "
+        "element that is d to its left; arrows show it, and finished elements are green. At the end: "
+        f"{last}.",
+    )
+
+
+def look_back(own_sums: Sequence[int], known: int) -> Picture:
+    """Draw how the last tile finds the sum of all tiles before it.
+
+    Parameters
+    ----------
+    own_sums
+        The sum of each tile; the last tile looks back.
+    known
+        The last tile that has published the sum from the start of the array to its own end.
+    """
+    last = len(own_sums) - 1
+    prefix = int(sum(own_sums[: known + 1]))
+    figure, axes = _empty_figure(2.3, (-0.1, last + 1.1), (-0.75, 3.2))
+    for tile, own in enumerate(own_sums):
+        is_prefix = tile <= known
+        _words(axes, tile + 0.5, -0.4, f"tile {tile}", "center")
+        value = sum(own_sums[: tile + 1]) if is_prefix else own
+        text = f"{value}\nfrom the start" if is_prefix else f"{value}\nown sum"
+        _cell(axes, tile + 0.05, 0, text, "good" if is_prefix else "warn", 0.9)
+    _arrow(axes, (last + 0.5, 1.75), (known + 0.5, 1.75), "accent")
+    axes.plot([last + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1)
+    for tile in range(known, last):
+        axes.plot([tile + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1, linestyle=":")
+    parts = [*(own_sums[tile] for tile in range(last - 1, known, -1)), prefix]
+    total = int(sum(own_sums[:last]))
+    terms = " + ".join(str(part) for part in parts)
+    _words(axes, (known + last + 1) / 2, 2.1, f"tile {last} looks back and adds {terms} = {total}", "center")
+    published = f"then it publishes {total} + {own_sums[last]} = {total + own_sums[last]}, from the start"
+    _words(axes, (known + last + 1) / 2, 2.7, published, "center")
+    return Picture.of(
+        figure,
+        f"A row of {last + 1} tiles. Tiles 0 to {known} show the sum from the start of the array, the "
+        f"others their own sum. Tile {last} looks back from tile {last - 1} to tile {known}, the first one "
+        f"with a sum from the start, and adds {terms} = {total}.",
+    )
+
+
+def private_bins(values: Any, blocks: int) -> Picture:
+    """Draw a histogram with a set of bins per block.
+
+    Parameters
+    ----------
+    values
+        The elements as integers from 0; each block counts an equal part of them.
+    blocks
+        The number of blocks.
+    """
+    parts = np.asarray(values).reshape(blocks, -1)
+    bins = int(parts.max()) + 1
+    counts = np.stack([np.bincount(part, minlength=bins) for part in parts])
+    block_width = max(parts.shape[1], bins) + 1.5
+    figure, axes = _empty_figure(3.5, (-3.4, blocks * block_width - 1.2), (-0.8, 6.9))
+    total_x = (blocks * block_width - 1.5 - bins) / 2
+    for y, text in (
+        (0.5, "elements"),
+        (3.0, "bins of the block,\nin shared memory"),
+        (6.0, "bins in\nglobal memory"),
+    ):
+        _words(axes, -3.35, y, text)
+    for block, (part, block_counts) in enumerate(zip(parts, counts, strict=True)):
+        left = block * block_width
+        _words(axes, left + part.size / 2, -0.45, f"block {block}", "center")
+        for i, value in enumerate(part):
+            _cell(axes, left + i, 0, str(value), _ELEMENT_COLOURS[value % 4])
+        bins_left = left + (part.size - bins) / 2
+        for value, count in enumerate(block_counts):
+            _cell(axes, bins_left + value, 2.5, str(count), _ELEMENT_COLOURS[value % 4])
+            _arrow(
+                axes,
+                (bins_left + value + 0.5, 3.5),
+                (total_x + value + 0.5 + 0.3 * (block - (blocks - 1) / 2), 5.5),
+                "muted",
+            )
+        _arrow(axes, (left + part.size / 2, 1.05), (left + part.size / 2, 2.4), "accent")
+        _words(axes, left + part.size / 2 + 0.2, 1.7, f"{part.size} atomics")
+    for value, count in enumerate(counts.sum(axis=0)):
+        _cell(axes, total_x + value, 5.5, str(count), _ELEMENT_COLOURS[value % 4])
+    _words(axes, total_x + bins + 0.3, 6.0, f"{blocks} × {bins} = {blocks * bins} atomics")
+    total = ", ".join(f"{count} times {value}" for value, count in enumerate(counts.sum(axis=0)))
+    return Picture.of(
+        figure,
+        f"{parts.size} elements in {blocks} blocks. Each block counts its {parts.shape[1]} elements in "
+        f"{bins} bins of its own in shared memory, and then adds each of these bins once to the {bins} bins "
+        f"in global memory: {total}.",
+    )
+
+
+def halo(block_x: int, block_y: int, radius: int) -> Picture:
+    """Draw the tile of a block with its halo, and the pixels that one result needs.
+
+    Parameters
+    ----------
+    block_x, block_y
+        The block, with one thread per pixel of the tile.
+    radius
+        The width of the halo in pixels.
+    """
+    width = block_x + 2 * radius
+    height = block_y + 2 * radius
+    scale = _WIDTH_IN * 0.98 / (width + 0.4)
+    figure, axes = _empty_figure(scale * (height + 4.2) / 0.98, (-0.2, width + 0.2), (-0.2, height + 4.0))
+    center_x = width - radius - 1  # at the right edge of the tile, so that the halo is needed
+    center_y = radius + block_y // 2
+    for y in range(height):
+        for x in range(width):
+            is_tile = radius <= x < width - radius and radius <= y < height - radius
+            is_near = abs(x - center_x) <= radius and abs(y - center_y) <= radius
+            name = "accent-2" if is_tile else "other-pale"
+            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=light(name), edgecolor="white", linewidth=0.8))
+            if is_near:
+                axes.text(x + 0.5, y + 0.5, "×", ha="center", va="center", fontsize=9, color=light("fg"))
+    near_side = 2 * radius + 1
+    axes.add_patch(
+        Rectangle(
+            (center_x - radius, center_y - radius),
+            near_side,
+            near_side,
+            fill=False,
+            edgecolor=light("tail"),
+            linewidth=2,
+        )
+    )
+    axes.add_patch(Rectangle((center_x, center_y), 1, 1, facecolor=light("warn"), edgecolor=light("tail")))
+    tile = block_x * block_y
+    loaded = width * height
+    legend = (
+        ("accent-2", f"tile: the {block_x} × {block_y} = {tile} pixels that this block computes"),
+        (
+            "other-pale",
+            f"halo: {loaded - tile} more pixels that it loads; their results belong to other blocks",
+        ),
+        ("warn", f"one result, which needs the {near_side} × {near_side} pixels with ×"),
+    )
+    for line, (name, text) in enumerate(legend):
+        line_y = height + 0.5 + 1.2 * line
+        axes.add_patch(Rectangle((0, line_y), 1, 1, facecolor=light(name), edgecolor="white"))
+        _words(axes, 1.5, line_y + 0.5, text)
+    return Picture.of(
+        figure,
+        f"A tile of {block_x} × {block_y} pixels with a halo of {radius} pixels on each side: {loaded} "
+        f"pixels are loaded for {tile} results. A result at the right edge of the tile needs {near_side} × "
+        f"{near_side} pixels, of which {radius} columns are in the halo.",
+    )
+
+
+def attention_tiles(tiles: int, block: int, current: int) -> Picture:
+    """Draw how one block of flash attention goes over the tiles of k and v.
+
+    Parameters
+    ----------
+    tiles
+        The number of tiles of q, and of k and v.
+    block
+        The block that is shown, which is also the number of its tile of q.
+    current
+        The tile of k and v that it is at.
+    """
+    figure, axes = _empty_figure(4.0, (-3.6, tiles + 4.4), (-3.3, tiles + 0.5))
+    for i in range(tiles):
+        _cell(axes, -2.2, i, "q" if i == block else "", "accent-2" if i == block else "panel", 1.2)
+        name = "good" if i == current else ("other-pale" if i < current else "panel")
+        _cell(axes, i, -1.4, "k" if i == current else "", name, 1, 0.9)
+        _cell(axes, i, -2.5, "v" if i == current else "", name, 1, 0.9)
+        for j in range(tiles):
+            axes.add_patch(
+                Rectangle(
+                    (j, i), 1, 1, facecolor="white", edgecolor=light("other"), linewidth=0.8, linestyle=":"
+                )
+            )
+        _cell(
+            axes, tiles + 1.2, i, "result" if i == block else "", "accent-2" if i == block else "panel", 2.0
+        )
+    for j in range(current):
+        axes.add_patch(
+            Rectangle(
+                (j, block), 1, 1, facecolor=light("other-pale"), edgecolor=light("other"), linewidth=0.8
+            )
+        )
+    _cell(axes, current, block, "scores", "warn")
+    _arrow(axes, (current + 1.05, block + 0.5), (tiles + 1.15, block + 0.5), "accent")
+    _arrow(axes, (current + 0.1, -2.85), (tiles, -2.85), "accent")
+    _words(axes, current, -2.85, "next tiles", "right")
+    _words(axes, -3.55, -0.95, "tiles of k")
+    _words(axes, -3.55, -2.05, "tiles of v")
+    _words(axes, -3.55, block + 0.5, f"block {block}")
+    _words(axes, tiles / 2, tiles + 0.25, "n × n scores: one tile at a time, on the SM only", "center")
+    return Picture.of(
+        figure,
+        f"Block {block} keeps its tile of q. It is at tile {current} of {tiles} of k and v, computes the "
+        "tile of scores where they meet, and updates its rows of the result; then it goes on to the next "
+        "tile. Only one tile of the n × n scores exists at a time.",
+    )
