@@ -9,6 +9,9 @@ import gpulab as gl
 from gpulab.lab.monitor.recorder import recorded_session
 from gpulab_course.content.n09_profiling import figures, nvidia_smi
 from gpulab_course.content.screens import Screens
+from virtualgpu.records import Provenance, Timeline
+from virtualgpu.records.analysis import PathStep
+from virtualgpu.records.timeline import Activity
 
 
 def test_one_block_is_a_hundred_per_cent_and_one_sm() -> None:
@@ -73,3 +76,45 @@ def test_columns_of_a_recorded_table_are_those_of_their_headings() -> None:
     assert "record_function" in screens.program
     with pytest.raises(KeyError, match="No command has the words nsys"):
         screens.screen("nsys")
+
+
+def test_the_ceiling_has_its_ridge_where_the_slope_reaches_the_peak() -> None:
+    caption = repr(figures.ceiling(20_000, 2_000, (4, 10, 40)))
+    assert "rises up to the ridge at 10 operations per byte" in caption
+    assert "with 4 operations per byte at most 8,000 GFLOP/s" in caption
+    assert caption.count("20,000 GFLOP/s") == 3  # the peak of the device, and two kernels
+
+
+def test_the_reported_power_follows_the_counted_energy() -> None:
+    caption = repr(figures.power_after(recorded_session(), figures.PRODUCT))
+    assert "jumps to 649 W at once, and ends at 722 W" in caption
+    assert caption.endswith("within 5 % of this value after 1.2 s.")
+
+
+def test_the_picture_of_a_critical_path_shows_what_it_hides() -> None:
+    def kernel(number: int, name: str, stream_id: int, start_ns: int, end_ns: int) -> Activity:
+        return Activity(
+            kind="CONCURRENT_KERNEL",
+            name=name,
+            device_id=0,
+            stream_id=stream_id,
+            correlation_id=number,
+            start_ns=start_ns,
+            end_ns=end_ns,
+        )
+
+    kernels = kernel(1, "embed", 7, 0, 100), kernel(2, "mix", 13, 100, 150), kernel(3, "gate", 7, 100, 300)
+    record = Timeline(
+        provenance=Provenance("modelled", "virtual T4"),
+        method="model",
+        start_ns=0,
+        end_ns=300,
+        activities=kernels,
+    )
+    path = [
+        PathStep(kind="operation", name=name, start_ns=0, end_ns=1, where="", correlation_id=number)
+        for number, name in ((1, "embed"), (3, "gate"))
+    ]
+    caption = repr(figures.path_of(record, path))
+    assert caption.startswith("3 kernels in 2 streams, modelled on virtual T4.")
+    assert caption.endswith("On the critical path: embed, gate. Hidden behind it (hatched): mix.")

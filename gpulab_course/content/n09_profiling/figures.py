@@ -1,12 +1,15 @@
-"""Figures of notebook 09 in addition to the views of gpulab: the number of busy SMs."""
+"""Figures of notebook 09 in addition to the views of gpulab: busy SMs, a roofline, a critical path, power."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import traitlets
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from gpulab import session
 from gpulab.lab.monitor.monitor import Monitor
@@ -16,6 +19,7 @@ from gpulab.views._steered import Steered
 from gpulab.views.monitor.monitor_text import held as held
 from gpulab.views.parts.boxes import Box, bars, column, slider, words
 from gpulab.views.parts.items import Rects
+from gpulab.views.parts.palette import light
 from gpulab.views.parts.plots import plot
 from gpulab.words import number
 from gpulab_course.content.n09_profiling.phases import ADDITION as ADDITION
@@ -27,11 +31,14 @@ from gpulab_course.content.n09_profiling.phases import phases as phases
 from gpulab_course.content.n09_profiling.phases import spinning as spinning
 from gpulab_course.content.n09_profiling.predictions import LESS_THAN_HALF as LESS_THAN_HALF
 from gpulab_course.content.ranges import among as among
+from gpulab_course.teach.picture import Picture
 from virtualgpu.errors import GpulabError
+from virtualgpu.records import Timeline
 from virtualgpu.records.device.load import LoadSamples
 
 _SIDE_PX = 15
 _COLUMNS = 44
+_FONT = 10
 
 
 # --- a session ------------------------------------------------------------------------------------------
@@ -130,3 +137,177 @@ def profiled(loop: Callable[[Any, Any], object]) -> ProfileReport:
     except GpulabError:
         with session.on_device("virtual:A100") as cp:
             return profile_on(cp)
+
+
+# --- pictures -------------------------------------------------------------------------------------------
+def _axes(height_in: float, left: float = 0.11, bottom: float = 0.2) -> Axes:
+    """Return the axes of a new figure, without a frame at the top and at the right."""
+    figure = Figure(figsize=(7.6, height_in), dpi=100)
+    axes = figure.add_axes((left, bottom, 0.97 - left, 0.95 - bottom))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=_FONT)
+    return axes
+
+
+def _picture(axes: Axes, caption: str) -> Picture:
+    """Return the picture of a figure with one pair of axes."""
+    figure = axes.figure
+    assert isinstance(figure, Figure)
+    return Picture.of(figure, caption)
+
+
+def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[float]) -> Picture:
+    """Draw the roofline of two numbers of a device, its ridge, and the highest points of some kernels.
+
+    Parameters
+    ----------
+    peak_gflops
+        The peak of arithmetic.
+    bandwidth_gbps
+        The bandwidth of memory.
+    intensities
+        The operations per byte of each kernel.
+    """
+    ridge = peak_gflops / bandwidth_gbps
+    low, high = ridge / 16, ridge * 16
+    axes = _axes(3.7, bottom=0.16)
+    axes.loglog([low, ridge], [low * bandwidth_gbps, peak_gflops], color=light("accent"), linewidth=3)
+    axes.loglog([ridge, high], [peak_gflops, peak_gflops], color=light("tail"), linewidth=3)
+    axes.axvline(ridge, color=light("muted"), linestyle="--", linewidth=1)
+    floor = low * bandwidth_gbps / 2
+    axes.set_xlim(low, high)
+    axes.set_ylim(floor, 2.2 * peak_gflops)
+    texts = []
+    for intensity in intensities:
+        gflops = min(peak_gflops, intensity * bandwidth_gbps)
+        axes.plot(intensity, gflops, "o", color=light("fg"), markersize=9)
+        is_left = intensity < ridge
+        axes.annotate(
+            f"I = {number(intensity, 3)}: at most\n{gflops:,.0f} GFLOP/s",
+            (intensity, gflops),
+            xytext=(-10, 8) if is_left else (10, -12),
+            textcoords="offset points",
+            ha="right" if is_left else "left",
+            va="bottom" if is_left else "top",
+            fontsize=_FONT,
+        )
+        texts.append(f"with {number(intensity, 3)} operations per byte at most {gflops:,.0f} GFLOP/s")
+    sides = (
+        (low, ridge, "slope: memory is the limit", "accent"),
+        (ridge, high, "flat: arithmetic is the limit", "tail-text"),
+    )
+    for start, end, text, colour in sides:
+        middle = (start * end) ** 0.5
+        axes.text(middle, 1.3 * floor, text, ha="center", color=light(colour), fontsize=_FONT)
+    axes.text(
+        ridge,
+        2.3 * peak_gflops,
+        f"ridge: {peak_gflops:,.0f} / {bandwidth_gbps:,.0f} = {number(ridge, 3)} operations per byte",
+        ha="center",
+        va="bottom",
+        fontsize=_FONT,
+    )
+    axes.set_position((0.13, 0.16, 0.84, 0.74))
+    axes.set_xlabel("I, operations per byte", fontsize=_FONT)
+    axes.set_ylabel("GFLOP/s", fontsize=_FONT)
+    axes.minorticks_off()
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _position: f"{value:,g}")
+    return _picture(
+        axes,
+        f"Roofline of a device with {peak_gflops:,.0f} GFLOP/s and {bandwidth_gbps:,.0f} GB/s. It rises up "
+        f"to the ridge at {number(ridge, 3)} operations per byte, and then it is flat. A kernel reaches "
+        f"{', '.join(texts)}.",
+    )
+
+
+def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
+    """Draw the kernels of each stream over time, with those on the critical path in another colour.
+
+    Parameters
+    ----------
+    timeline
+        The record of a timeline.
+    steps
+        The steps of its critical path.
+    """
+    kernels = [activity for activity in timeline.activities if activity.kind == "CONCURRENT_KERNEL"]
+    on_path = {step.correlation_id for step in steps if step.kind == "operation"}
+    streams = list(dict.fromkeys(kernel.stream_id for kernel in kernels))
+    start_ns = min(kernel.start_ns for kernel in kernels)
+    axes = _axes(0.75 + 0.65 * len(streams), left=0.16, bottom=0.3)
+    for kernel in kernels:
+        is_critical = kernel.correlation_id in on_path
+        colour = "tail" if is_critical else "accent-2"
+        row = streams.index(kernel.stream_id)
+        start_us = (kernel.start_ns - start_ns) / 1e3
+        duration_us = (kernel.end_ns - kernel.start_ns) / 1e3
+        hatch = "" if is_critical else "//"
+        axes.add_patch(
+            Rectangle(
+                (start_us, row - 0.36),
+                duration_us,
+                0.72,
+                facecolor=light(colour),
+                edgecolor="white",
+                hatch=hatch,
+            )
+        )
+        axes.text(
+            start_us + duration_us / 2,
+            row,
+            f"{kernel.name}, {duration_us:,.0f} µs",
+            ha="center",
+            va="center",
+            fontsize=_FONT,
+            color="black",
+            bbox={"facecolor": light(colour), "edgecolor": "none", "pad": 1.5},
+        )
+    axes.set_xlim(0, max((kernel.end_ns - start_ns) / 1e3 for kernel in kernels))
+    axes.set_ylim(len(streams) - 0.5, -0.5)
+    names = [f"stream {row + 1}" for row in range(len(streams))]
+    axes.set_yticks(range(len(streams)), names, fontsize=_FONT)
+    axes.set_xlabel("µs since the first kernel began", fontsize=_FONT)
+    critical = [kernel.name for kernel in kernels if kernel.correlation_id in on_path]
+    hidden = [kernel.name for kernel in kernels if kernel.correlation_id not in on_path]
+    return _picture(
+        axes,
+        f"{len(kernels)} kernels in {len(streams)} streams, {timeline.provenance.label}. On the critical "
+        f"path: {', '.join(critical)}. Hidden behind it (hatched): {', '.join(hidden) or 'none'}.",
+    )
+
+
+def power_after(record: LoadSamples, name: str) -> Picture:
+    """Draw the power that NVML reports around the begin of a phase, and the power from the counted energy.
+
+    Parameters
+    ----------
+    record
+        The samples of a session.
+    name
+        The phase.
+    """
+    begin_ns = dict(record.phases)[name]
+    seconds = (record.time_ns - begin_ns) / 1e9
+    chosen = np.flatnonzero((seconds > -0.6) & (seconds < 1.9))[::2]
+    seconds = seconds[chosen]
+    reported_w = record["power"][chosen]
+    energy_w = np.diff(record["energy"][chosen]) / np.diff(seconds)
+    axes = _axes(3.0)
+    axes.stairs(
+        energy_w, seconds, baseline=None, color=light("tail"), linewidth=2.5, label="from the counted energy"
+    )
+    axes.plot(seconds, reported_w, "o-", color=light("accent"), markersize=4, label="reported by NVML")
+    axes.axvline(0, color=light("muted"), linestyle="--", linewidth=1)
+    axes.set_ylim(0, 1.1 * max(reported_w.max(), energy_w.max()))
+    axes.set_xlabel("seconds since the phase began", fontsize=_FONT)
+    axes.set_ylabel("W", fontsize=_FONT)
+    axes.legend(frameon=False, loc="lower right", fontsize=_FONT)
+    first_w = energy_w[np.abs(seconds).argmin()]
+    late_s = float(seconds[np.flatnonzero(reported_w > 0.95 * energy_w[-1])[0]])
+    return _picture(
+        axes,
+        f"Power around the begin of {name}, {record.provenance.label}. According to the counted energy it "
+        f"jumps to {first_w:,.0f} W at once, and ends at {energy_w[-1]:,.0f} W. The reported power climbs, "
+        f"and comes within 5 % of this value after {late_s:.1f} s.",
+    )

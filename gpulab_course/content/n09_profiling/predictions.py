@@ -16,8 +16,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "09-slow",
-        "Enough blocks of 1,024 threads spin to keep every SM full and busy all the time. Which share of "
-        "its memory bandwidth does the GPU use?",
+        "Blocks of 1,024 threads spin, and there are enough of them to keep every SM full and busy all the "
+        "time. Which share of its memory bandwidth does the GPU use?",
         "A kernel keeps an SM busy while its warps wait, for memory, for a lock or for a clock. Only a "
         "counter of memory can show that they wait for memory.",
         choices=("next to none", "about half", "nearly all"),
@@ -28,8 +28,8 @@ PREDICTIONS = (
         "09-half",
         "Three loops: one waits for data, one reads its loss in every step, and one launches short kernels. "
         "In how many of them does a kernel run for less than half of the time?",
-        "While the host is held up, the device has no work. A loader, a hidden wait and many single launches "
-        "all lead to the same low number, but each needs a different remedy.",
+        "While the host does something else, the device has no work. A loader, a hidden wait and many single "
+        "launches all lead to the same low number, but each needs a different remedy.",
         choices=LESS_THAN_HALF,
         comparison="one of them",
         misconception="Less than 50 % utilization means data loading.",
@@ -39,7 +39,8 @@ PREDICTIONS = (
         "The naive multiplication of two float matrices requests {requested} bytes in total. What share of "
         "these bytes does DRAM move?",
         "All threads of a row or a column load the same element, but it comes from DRAM only about once. "
-        "Caches serve all other loads, so requested bytes put the kernel at a wrong place on a roofline.",
+        "Caches serve all other loads, so with requested bytes the kernel's dot on a roofline is in "
+        "the wrong position.",
         choices=("less than 2 %", "2 to 20 %", "more than 20 %"),
         comparison="more than 20 %",
         misconception="A kernel moves the bytes that its threads request.",
@@ -60,7 +61,7 @@ PREDICTIONS = (
         "draw, compared with the idle GPU?",
         "Warps have to be scheduled even if they compute nothing, and scheduling takes power. Such a GPU "
         "draws much more than an idle one, although far less than one whose tensor cores are busy.",
-        choices=("about as much", "half as much again", "more than twice as much"),
+        choices=("about as much", "about 1.5 times as much", "more than twice as much"),
         comparison="about as much",
         misconception="A program that computes nothing costs no energy.",
     ),

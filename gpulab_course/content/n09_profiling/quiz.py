@@ -13,11 +13,13 @@ QUESTIONS = (
                 "that the program is bound by the GPU", "It may be a single slow block, or one that spins."
             ),
             Choice(
-                "that at most moments some kernel ran",
+                "that some kernel was running most of the time",
                 "It is the share of time in which any kernel ran.",
                 right=True,
             ),
-            Choice("that there is nothing left to gain", "Nothing about speed follows from it."),
+            Choice(
+                "that the program cannot become faster", "The number does not show how fast the program is."
+            ),
         ),
     ),
     Question(
@@ -25,7 +27,7 @@ QUESTIONS = (
         (
             Choice(
                 "start more worker processes for the data loader",
-                "That helps only if the loader is the cause.",
+                "This helps only if the loader is the cause.",
             ),
             Choice(
                 "look in a timeline at what fills the gaps",
@@ -33,7 +35,7 @@ QUESTIONS = (
                 right=True,
             ),
             Choice(
-                "double the batch size, which raises it",
+                "double the batch size, which raises the utilization",
                 "It may help, but without a known cause it is a guess.",
             ),
             Choice(
@@ -78,7 +80,7 @@ QUESTIONS = (
             Choice(
                 "only if the driver reports a reason", "A clock event reason other than idle.", right=True
             ),
-            Choice("no: throttling never goes that low", "A power brake may go as low as that."),
+            Choice("no: throttling never goes that low", "A power brake can lower the clock as far as this."),
         ),
     ),
     Question(
@@ -95,7 +97,7 @@ QUESTIONS = (
         (
             "a short phase disappears in it",
             "idle time, with its low clocks, pulls it down",
-            "it says nothing about the cause, which is in the reasons",
+            "it does not contain the cause, which only the clock event reasons show",
         ),
     ),
 )

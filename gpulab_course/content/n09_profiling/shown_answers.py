@@ -3,11 +3,11 @@
 from gpulab_course.teach.shown import ShownAnswer
 
 SHOWN = (
-    ShownAnswer("09-timelines", "another word", "", "is none of"),
+    ShownAnswer("09-timelines", "another word", "", "is not one of"),
     ShownAnswer("09-timelines", "names alone", "", "four pairs"),
     ShownAnswer("09-timelines", "B in place", "", "its arguments have other contents"),
-    ShownAnswer("09-timelines", "B by array", "", "not what it was"),
-    ShownAnswer("09-timelines", "less work", "", "is not what it was"),
+    ShownAnswer("09-timelines", "B by array", "", "not the same as"),
+    ShownAnswer("09-timelines", "less work", "", "not the same as"),
     ShownAnswer("09-nvtx", "marks", "", 'no range has the name "layer 0"'),
     ShownAnswer("09-nvtx", "numbered from 1", "", "from 0"),
     ShownAnswer("09-nvtx", "ended by nobody", "", "never ended"),
@@ -23,7 +23,7 @@ SHOWN = (
     ShownAnswer("09-roofline", "FLOP/s", "", "are GFLOP/s"),
     ShownAnswer("09-roofline", "one number", "", "return three numbers"),
     ShownAnswer("09-roofline", "nothing", "", "returns nothing"),
-    ShownAnswer("09-throttled", "hot means heat", "", "the reason says power"),
+    ShownAnswer("09-throttled", "hot means heat", "", "the reported reason is power"),
     ShownAnswer("09-throttled", "no power brake", "", "power brake"),
     ShownAnswer("09-throttled", "per cent", "", "at most 1"),
     ShownAnswer("09-throttled", "only the cause", "", "return a cause"),

@@ -57,7 +57,7 @@ _LESSONS: tuple[tuple[dict[str, Any], str], ...] = (
         {"bytes_field": "requested_bytes"},
         "requested bytes are not the bytes that memory moves: caches serve a part.",
     ),
-    ({"bytes_field": "l2_bytes"}, "the bytes that left L2 for the SMs are not those that memory moved."),
+    ({"bytes_field": "l2_bytes"}, "the bytes that L2 sent to the SMs are not those that memory moved."),
     ({"launch_index": 1}, "the second launch found its data in L2; the program runs the first one."),
     (
         {"bytes_field": "dram_bytes", "time_index": 1},
@@ -85,7 +85,7 @@ def judge_roofline(answer: Answer) -> str:
             if not _is_close(value, expected):
                 lesson = _lesson(values, launches, format_name, device)
                 raise NotYet(
-                    f"{call_text}: {value:,.4g} {field}, it should be {expected:,.4g}{lesson or '.'}"
+                    f"{call_text}: {value:,.4g} {field}, but it should be {expected:,.4g}{lesson or '.'}"
                 )
     return (
         "the dot is right: you used the bytes that DRAM moved, two operations per FMA, and the format's peak."
@@ -210,10 +210,10 @@ def judge_throttled(answer: Answer) -> str:
             )
         cause, share = cause_of(samples)
         if str(parts[0]) != cause:
-            raise NotYet(f"{call_text} is {parts[0]!s}, it should be {cause}: {lesson}")
+            raise NotYet(f"{call_text} is {parts[0]!s}, but it should be {cause}: {lesson}")
         value = as_float(parts[1])
         if not np.isclose(value, share, rtol=0, atol=1e-9):
-            explanation = f"{call_text} is {cause} for {value:.4f}, it should be {share:.4f}"
+            explanation = f"{call_text} is {cause} for a share of {value:.4f}, but it should be {share:.4f}"
             raise NotYet(f"{explanation}{_share_lesson(value, samples)}")
     return "you distinguish idle clocks, bursts, power and heat, by time and not by count."
 
@@ -238,7 +238,7 @@ def _share_lesson(value: float, samples: Samples) -> str:
     if session_s and np.isclose(
         value, (power_share if cause == "power" else heat_share) * busy_s / session_s, atol=1e-9
     ):
-        return ": it is a share of the busy time, not of the whole."
+        return ": it is a share of the busy time, not of the whole session."
     if np.isclose(value, 100 * (power_share if cause == "power" else heat_share), atol=1e-7):
         return ": a share is at most 1."
     shifted_busy_s = sum(
@@ -279,40 +279,40 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
             (seconds, utilization, clock_share * boost_mhz, power_share * limit_w, temperature_c, reasons)
         ]
 
-    brake_lesson = "0x80 is a power brake; 0x8 alone says only that hardware slowed down."
+    brake_lesson = "0x80 is a power brake; 0x8 alone shows only that the hardware lowered the clock."
     capped_idle_lesson = "a reason on an idle GPU slows nothing down: only busy time counts."
     capped_idle_phase = [(3.0, 0, 0.3 * boost_mhz, 0.1 * limit_w, 40, 0x04)]
-    idle_lesson = "an idle GPU lowers its clock by itself: that is no throttling."
+    idle_lesson = "an idle GPU lowers its clock by itself, which is not throttling."
     burst_lesson = "a cap for a tenth of the busy time or less is a burst, not what made the program slow."
-    hot_lesson = "a card at its power limit is also warm; the reason says power (0x4, 0x80)."
+    hot_lesson = "a GPU at its power limit is also warm; the reported reason is power (0x4, 0x80)."
     thermal_lesson = "thermal slowdown is 0x20 or 0x40, whatever the power is."
     phase_lesson = "the mean over a session hides a phase; look at each reading."
     other_reason_lesson = (
-        "application clocks, sync boost and display clocks were asked for: neither power nor heat."
+        "application clocks, sync boost and display clocks are settings: neither power nor heat."
     )
-    short_lesson = "a tenth of the busy time counts, however long the GPU rests."
+    short_lesson = "a tenth of the busy time counts, however long the GPU is idle."
     longer_cause_lesson = "if both held the clocks back, the cause is the one that did so for longer."
     phase_sessions = [
-        ("a GPU that mostly rests", idle_phase(8.0) + work(2.0, clock_share=0.98), idle_lesson),
-        ("a GPU that never worked", idle_phase(5.0), idle_lesson),
-        ("a product at the power cap, and hot", idle_phase(1.0) + work(6.0, 0x04, 0.8, 1.0, 84), hot_lesson),
+        ("a GPU that is mostly idle", idle_phase(8.0) + work(2.0, clock_share=0.98), idle_lesson),
+        ("a GPU that is always idle", idle_phase(5.0), idle_lesson),
+        ("a hot GPU at the power cap", idle_phase(1.0) + work(6.0, 0x04, 0.8, 1.0, 84), hot_lesson),
         ("a fan that failed", work(4.0) + work(5.0, 0x20, 0.6, 0.5, 88), thermal_lesson),
         ("a power brake", work(3.0) + work(4.0, 0x08 | 0x80, 0.4, 0.4, 50), brake_lesson),
         ("a hot board", work(3.0) + work(2.0, 0x08 | 0x40, 0.4, 0.6, 95), thermal_lesson),
-        ("one burst at the cap", work(20.0) + work(1.5, 0x04, 0.9, 1.0), burst_lesson),
+        ("one burst at the power cap", work(20.0) + work(1.5, 0x04, 0.9, 1.0), burst_lesson),
         (
-            "a cap in what little work there is",
+            "a power cap during little work",
             idle_phase(30.0) + work(4.0, least_utilization=1) + work(1.0, 0x04, 0.9, 1.0),
             short_lesson,
         ),
         ("a slow phase", work(7.0) + work(2.0, 0x20, 0.7, 0.6, 90) + work(6.0), phase_lesson),
         (
-            "a session that ends in the cap",
+            "a session that ends at the power cap",
             work(9.5) + work(0.2, 0x04, 0.9, 1.0) + idle_phase(4.0),
             burst_lesson,
         ),
         (
-            "clocks that were set",
+            "clocks that the user has set",
             work(6.0, 0x02, 0.7) + work(1.0, 0x10) + work(1.0, 0x100),
             other_reason_lesson,
         ),
@@ -332,11 +332,15 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
             longer_cause_lesson,
         ),
         (
-            "a brake, then a hot board",
+            "a power brake, then a hot board",
             work(1.0, 0x88, 0.4, 0.4) + work(2.0, 0x48, 0.4, 0.6, 95) + work(3.0),
             brake_lesson,
         ),
-        ("a cap while nothing ran", [*idle_phase(1.0), *capped_idle_phase, *work(5.0)], capped_idle_lesson),
+        (
+            "a power cap while nothing runs",
+            [*idle_phase(1.0), *capped_idle_phase, *work(5.0)],
+            capped_idle_lesson,
+        ),
     ]
     sessions = [
         (description, _samples_of_phases(rng, phases), lesson)
@@ -346,9 +350,9 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         for sample in sessions[int(index)][1]:
             sample["power"] = round(0.15 * sample["power"], 1)
     separate_lesson = (
-        "each cause has to hold for more than a tenth of the busy time by itself: they do not add up."
+        "each cause must hold the clocks back for more than a tenth of the busy time: they do not add up."
     )
-    two_reasons_lesson = "a sample may have the bits of both: then both held the clocks."
+    two_reasons_lesson = "a sample can have the bits of both: then both held the clocks back."
     tenth_lesson = "exactly a tenth is not more than a tenth."
     sessions += [
         (
@@ -361,38 +365,38 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
             _samples_by_second((5, 0x40), (86, 0), (9, 0x80)),
             separate_lesson,
         ),
-        ("a cap for exactly a tenth", _samples_by_second((45, 0), (10, 0x04), (45, 0)), tenth_lesson),
+        ("a power cap for exactly a tenth", _samples_by_second((45, 0), (10, 0x04), (45, 0)), tenth_lesson),
         (
-            "heat for exactly a tenth, and a cap for a little more",
+            "heat for exactly a tenth, and a power cap for a little more",
             _samples_by_second((10, 0x20), (11, 0x04), (79, 0)),
             tenth_lesson,
         ),
         (
-            "heat in a ninth, a cap in half",
+            "heat in a ninth, a power cap in half",
             _samples_by_second((11, 0x40), (39, 0), (50, 0x80)),
             longer_cause_lesson,
         ),
         (
-            "a cap in a ninth, heat in half",
+            "a power cap in a ninth, heat in half",
             _samples_by_second((11, 0x80), (39, 0), (50, 0x40)),
             longer_cause_lesson,
         ),
         (
-            "both at once, the cap for longer",
+            "both at once, the power cap for longer",
             _samples_by_second((8, 0x24), (6, 0x04), (86, 0)),
             two_reasons_lesson,
         ),
         (
-            "a brake and heat at once, then heat",
+            "a power brake and heat at once, then heat",
             _samples_by_second((30, 0xC8), (15, 0x20), (55, 0x1)),
             two_reasons_lesson,
         ),
         ("heat from the first sample to the last", _samples_by_second((100, 0x20)), thermal_lesson),
     ]
-    single_sample_lesson = "a sample holds until the next one: a single one lasts for no time."
+    single_sample_lesson = "a sample is valid until the next one, so a single sample has no duration."
     sessions.append(
         (
-            "one sample at the cap",
+            "one sample at the power cap",
             _samples_of_phases(rng, work(1.0, 0x04, 0.9, 1.0))[:1],
             single_sample_lesson,
         )
@@ -407,8 +411,8 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     uneven_lesson = "samples are not evenly spaced; each counts for the time until the next one."
     return [
         *sessions,
-        ("readings that come slowly", sparse_samples, uneven_lesson),
-        ("a short dense burst", dense_samples, uneven_lesson),
+        ("readings with long gaps in the busy phase", sparse_samples, uneven_lesson),
+        ("a short burst with many readings", dense_samples, uneven_lesson),
     ]
 
 

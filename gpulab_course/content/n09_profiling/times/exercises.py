@@ -226,7 +226,7 @@ def _judge_nvtx(
     notes = outcome["notes"]
     errors = [note for note in notes if note.startswith("raised")]
     if errors:
-        raise NotYet(f"with {description}, a layer that was given back {errors[0]}.")
+        raise NotYet(f"with {description}, a function of your list {errors[0]}.")
     if "elsewhere" in notes:
         raise NotYet(
             f"with {description}, the layers run in a thread of their own, but a range contains only the "
@@ -234,7 +234,7 @@ def _judge_nvtx(
         )
     if "swallowed" in notes:
         raise NotYet(
-            f"with {description}, the exception does not reach the caller: end the range, and let it pass."
+            f"with {description}, the exception does not reach the caller: end the range, and raise it again."
         )
     if outcome["given"] != sorted(
         [_argument_text(*_call_arguments(number, None)) for number in range(len(rounds))] * threads
@@ -387,12 +387,22 @@ def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[Stage], floa
     n, o, p = names()
     busy_host = [(n, vary(8_000), 6, 0), (o, vary(4_000), 6, 0), (p, vary(10_000), 1, 0)]
     return [
-        ("a long kernel beside one of many calls", long_kernel, 0.0, {a: 2.0, b: 1.8, c: 4.0}),
-        ("a kernel far below its peak that hardly counts", slow_kernel, 0.0, {d: 1.6, e: 1.5, f: 20.0}),
-        ("the largest share, almost at its peak", largest_share, 0.0, {g: 1.04, h: 3.0, i: 6.0}),
+        ("a long kernel next to one with many calls", long_kernel, 0.0, {a: 2.0, b: 1.8, c: 4.0}),
+        (
+            "a kernel that is far below its peak but takes little time",
+            slow_kernel,
+            0.0,
+            {d: 1.6, e: 1.5, f: 20.0},
+        ),
+        (
+            "a kernel with the largest share that is almost at its peak",
+            largest_share,
+            0.0,
+            {g: 1.04, h: 3.0, i: 6.0},
+        ),
         ("two streams", two_streams, 0.0, {j: 8.0, k: 1.3, m: 1.1}),
         ("a kernel that runs in both streams", shared_kernel, 0.0, {r: 1.5, s: 4.0, t: 8.0}),
-        ("a host that is busy, too", busy_host, float(rng.uniform(300, 600)), {n: 2.0, o: 2.5, p: 3.0}),
+        ("a host that is busy as well", busy_host, float(rng.uniform(300, 600)), {n: 2.0, o: 2.5, p: 3.0}),
     ]
 
 
@@ -458,15 +468,15 @@ def _speedup_lesson(speedup: float, outcome: dict[str, Any], name: str, faster: 
     factor = faster[name]
     lessons = {
         "that is what the kernel gains; the rest of the program stays the same.": factor,
-        "that is the share of the GPU's time; it ignores the host's time and work that runs side by side: "
+        "that is the share of the GPU's time; it ignores the host's time and overlapping work: "
         "divide by the program's wall time.": 1 / (1 - kernel_ns / gpu_ns * (1 - 1 / factor)),
         "a part of its calls is hidden behind other work, so its gain is smaller.": wall_ns
         / (wall_ns - kernel_ns * (1 - 1 / factor)),
         "that is the share of the time that is saved; divide the time before by the time after.": 1
         - outcome["walls"][name] / wall_ns,
-        "that is the time after divided by the time before; it is the other way round.": outcome["walls"][
-            name
-        ]
+        "that is the time after divided by the time before; it must be the other way round.": outcome[
+            "walls"
+        ][name]
         / wall_ns,
         "the improved kernel still takes its time divided by its factor: it does not go away.": wall_ns
         / (wall_ns - kernel_ns),
@@ -633,7 +643,7 @@ def judge_timelines(answer: Answer) -> str:
 def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
     if outcome["cause"] not in CAUSES:
         names = ", ".join(f'"{name}"' for name in CAUSES)
-        raise NotYet(f"the cause of program {key}, {spelt(outcome['cause'])}, is none of {names}.")
+        raise NotYet(f"the cause of program {key}, {spelt(outcome['cause'])}, is not one of {names}.")
     if outcome["cause"] != cause:
         raise NotYet(f'program {key} does not wait for "{outcome["cause"]}": {_FAULTS[cause]}.')
     for large in (False, True):
@@ -677,17 +687,18 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
         raise NotYet(
             f'program {key}: "{cause}" is gone, but its new timeline is hardly shorter: it runs '
             f"{speedup_text}. "
-            "Look at it again: there is a new cause instead of the old one."
+            "Look at the new timeline: there is another cause instead of the old one."
         )
 
 
 def _judge_results(key: str, result: Any, expected: Any) -> None:
     if not _same(result, expected):
-        problem = "where" if _same(_values(result), _values(expected)) else "what"
-        raise NotYet(
-            f"the cause of program {key} is right, but its result is not {problem} it was"
-            + (": numbers stay numbers, and device arrays stay on the device." if problem == "where" else ".")
+        problem = (
+            "in another place: numbers stay numbers, and device arrays stay on the device."
+            if _same(_values(result), _values(expected))
+            else "not the same as that of the old program."
         )
+        raise NotYet(f"the cause of program {key} is right, but its result is {problem}")
 
 
 def _values(result: Any) -> Any:
