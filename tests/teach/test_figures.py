@@ -66,7 +66,7 @@ def test_a_picture_has_a_white_background() -> None:
 
 def test_the_stacks_name_the_substitute_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("virtual", "T4", (7, 5)))
-    assert repr(figures.stacks()).endswith("what stands in for each layer without a GPU is in italics.")
+    assert repr(figures.stacks()).endswith("the substitute for each layer without a GPU is in italics.")
     monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("cuda", "NVIDIA H200", (9, 0)))
     assert repr(figures.stacks()).endswith("CUDA runtime, CUDA driver, GPU.")
 
@@ -96,6 +96,24 @@ def test_texts_stay_in_their_boxes_and_apart(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_picture_has_a_pixel_for_each_number() -> None:
     turns = np.arange(12, dtype=np.int32).reshape(3, 4)
     assert size_of(figures.picture(turns).png) == (4, 3)
+
+
+def test_the_paths_of_z_say_when_each_escapes() -> None:
+    caption = repr(figures.paths({-0.5 + 0.5j: [0, -0.5 + 0.5j, -0.5], 1: [0, 1, 2]}))
+    assert "with c = -0.5 + 0.5i, z stays within a distance of 0.7 for 2 iterations" in caption
+    assert caption.endswith("with c = 1 + 0i, z escapes after 2 iterations.")
+
+
+def test_an_enlarged_block_names_the_pixel_of_its_thread() -> None:
+    picture_ = figures.blocks_of_picture(np.zeros((12, 20), np.int32), 4, (3, 1), (2, 3))
+    assert repr(picture_).startswith("The picture in 5 × 3 blocks of 4 × 4 threads.")
+    assert repr(picture_).endswith("its thread (2, 3) computes the pixel x = 14, y = 7.")
+
+
+def test_writes_after_an_array_are_counted() -> None:
+    caption = repr(figures.after_the_end([(1000, 1024, 1024), (1100, 1280, 1152)]))
+    assert "24 spare threads, room for 24 more elements, none of the writes beyond it" in caption
+    assert caption.endswith("180 spare threads, room for 52 more elements, 128 of the writes beyond it.")
 
 
 def test_the_small_card_shows_three_numbers_and_their_origin() -> None:

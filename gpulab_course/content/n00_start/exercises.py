@@ -80,7 +80,7 @@ def judge_blocks(answer: Answer) -> str:
         ]
         condition = f" on a GPU with at most {threads:,} threads in a block and {blocks:,} blocks in a grid"
         _judge_shapes(answer, info, sizes, condition)
-    return "each element has a thread, with less than a block to spare, on any device."
+    return "each element has a thread, and fewer threads than one block are spare, on any device."
 
 
 def _judge_shapes(answer: Answer, info: DeviceInfo, sizes: list[int], condition: str) -> None:
@@ -93,37 +93,38 @@ def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> No
     message = f"shape_for({n}, info) returns {spelt(result)}{condition}"
     parts = parts_of(result)
     if parts is None or len(parts) != 2:
-        raise NotYet(f"{message}; return two numbers, the blocks and the threads of each: (blocks, threads).")
+        raise NotYet(
+            f"{message}; return two numbers, (blocks, threads): the blocks, and the threads per block."
+        )
     if not all(map(is_whole, parts)):
         hint = ": divide with // instead of /" if all(map(is_number, parts)) else ""
-        raise NotYet(f"{message}, and a grid takes whole numbers{hint}.")
+        raise NotYet(f"{message}, but both numbers must be integers{hint}.")
     blocks, threads = map(int, parts)
     if blocks < 1 or threads < 1:
-        raise NotYet(f"{message}, and a launch has at least 1 block of 1 thread; round up.")
+        raise NotYet(f"{message}, but a launch needs at least 1 block of 1 thread. Round up.")
     if threads > info.max_threads_per_block:
         raise NotYet(
-            f"{message}, but a block has at most {info.max_threads_per_block:,} threads there: "
-            "info.max_threads_per_block says so."
+            f"{message}, but a block can have at most {info.max_threads_per_block:,} threads there "
+            "(info.max_threads_per_block). Use fewer."
         )
     if blocks > info.max_grid_dim[0]:
         raise NotYet(
-            f"{message}, but a grid has at most {info.max_grid_dim[0]:,} blocks there "
-            "(info.max_grid_dim[0]): take larger ones."
+            f"{message}, but a grid can have at most {info.max_grid_dim[0]:,} blocks there "
+            "(info.max_grid_dim[0]). Use larger blocks."
         )
     missing_threads = n - blocks * threads
     idle_threads = blocks * threads - n
     if missing_threads > 0:
         raise NotYet(
-            f"{message}: {blocks:,} × {threads:,} = {blocks * threads:,} threads leave "
-            f"{counted(missing_threads, 'element')} uncounted; round up."
+            f"{message}: {blocks:,} × {threads:,} = {blocks * threads:,} threads, so "
+            f"{counted(missing_threads, 'element')} would have no thread. Round up."
         )
     if threads <= idle_threads < blocks <= info.max_threads_per_block:
-        raise NotYet(f"{message}, which is {blocks} blocks of {threads} threads: the blocks come first.")
+        raise NotYet(f"{message}, which means {blocks} blocks of {threads} threads. Return the blocks first.")
     if idle_threads >= threads:
         raise NotYet(
-            f"{message}: {idle_threads:,} threads have nothing to do, a whole block or more;"
-            f" round up only where there is a "
-            "remainder."
+            f"{message}: {idle_threads:,} threads have no element, which is a whole block or more. "
+            "Round up only if there is a remainder."
         )
 
 
@@ -178,27 +179,31 @@ SAXPY = KernelExercise(
     saxpy_case,
     "saxpy.cu",
     table=_FACTOR_ROWS,
-    budgets=(Budget("sectors", "Neighbouring threads belong on neighbouring elements.", 1.5),),
+    budgets=(Budget("sectors", "Neighbouring threads should process neighbouring elements.", 1.5),),
     advice=(
         Advice(
             _overruns_last_block,
-            "The last block has more threads than elements left: guard with `if (i < n)`.",
+            "The last block has more threads than there are elements left. Add the guard `if (i < n)`.",
         ),
         Advice(
             advice.holds(lambda mistake: mistake["a"] * mistake["x"]),
-            "y holds a * x; the old y is missing from the sum.",
+            "y is a * x. Add the old y as well.",
         ),
         Advice(
             advice.holds(lambda mistake: mistake["a"] * mistake["x"] * mistake["y"]),
-            "The old y is to be added, not multiplied.",
+            "Add the old y instead of multiplying by it.",
         ),
         Advice(advice.holds(lambda mistake: mistake["x"] + mistake["y"]), "The factor a is missing."),
         Advice(
             lambda mistake: mistake["a"] == 0 and advice.unchanged(mistake),
-            "y is unchanged, and 0 times infinity or NaN is NaN: a is a factor like any other.",
+            "y is unchanged, but 0 times infinity or NaN is NaN. Treat 0 like any other factor.",
         ),
-        Advice(advice.unchanged, "y is unchanged; write the result back to y[i]."),
-        Advice(advice.only_first, "Only y[0] is written: i counts threads over all blocks."),
+        Advice(advice.unchanged, "y is unchanged. Write the result to y[i]."),
+        Advice(
+            advice.only_first,
+            "Only y[0] is written. Compute i from the block and the thread: it counts the threads of all "
+            "blocks.",
+        ),
     ),
     praise="right for every size, with any block shape and in any order of blocks.",
 )
@@ -234,22 +239,22 @@ REPAIR = KernelExercise(
     advice=(
         Advice(
             advice.both(advice.out_of_bounds, lambda mistake: "y" in mistake.array),
-            "Threads without an element must not write: guard with if (i < n).",
+            "Threads without an element must not write. Add the guard if (i < n).",
         ),
         Advice(
             lambda mistake: mistake.found is not None and mistake["n"] > 2 and not mistake.found[1:-1].any(),
-            "Every mean is 0: what is 1 / 3, of two whole numbers?",
+            "Every mean is 0. What is 1 / 3, the division of two integers?",
         ),
         Advice(
             advice.either(advice.out_of_bounds, _only_ends_wrong),
-            "Which neighbours has the first element, and which the last?",
+            "Which neighbours does the first element have, and which does the last one have?",
         ),
         Advice(
             advice.partly_unwritten,
-            "Some elements are never written: how many threads come before block b's first?",
+            "Some elements are never written. How many threads come before the first thread of block b?",
         ),
     ),
-    praise="the index, the ends and the division are all mended.",
+    praise="the index, the ends and the division are right.",
 )
 
 
@@ -347,32 +352,36 @@ PICTURE = KernelExercise(
     measured=Measured((190, 250), (32, 8, 1)),
     once=True,
     budgets=(
-        Budget("sectors", "Neighbouring lanes, that is x, belong on neighbouring pixels of a row.", 1.6),
+        Budget(
+            "sectors",
+            "Neighbouring lanes (neighbours in x) should process neighbouring pixels of a row.",
+            1.6,
+        ),
     ),
     advice=(
         Advice(
-            advice.out_of_bounds, "Guard both edges, x < width and y < height; the pixel is y * width + x."
+            advice.out_of_bounds, "Guard both edges, x < width and y < height. The pixel is at y * width + x."
         ),
         Advice(
             advice.written_twice,
-            "Threads beyond the right edge write into the next row: guard x < width and y < height, each.",
+            "Threads beyond the right edge write into the next row. Guard both x < width and y < height.",
         ),
         Advice(
             advice.holds(_picture_with_wrapped_bytes),
-            "A byte holds 255 at most, and what is more starts again at 0: take the min.",
+            "A byte can store at most 255, and larger numbers start again at 0. Take the minimum with 255.",
         ),
         Advice(
             advice.both(advice.holds(_picture_with_swapped_axes), _only_rim_wrong),
-            "Pixels exactly r away are lit, too; or x and y are exchanged in the circle.",
+            "Pixels at a distance of exactly r must be bright as well; or x and y are swapped in the circle.",
         ),
-        Advice(advice.holds(_picture_with_swapped_axes), "x and y are exchanged in the circle."),
-        Advice(_only_rim_wrong, "Pixels exactly r away are lit, too."),
+        Advice(advice.holds(_picture_with_swapped_axes), "x and y are swapped in the circle."),
+        Advice(_only_rim_wrong, "Pixels at a distance of exactly r must be bright as well."),
         Advice(
             advice.partly_unwritten,
             "Some pixels were never written. x counts columns, y counts rows; the pixel is y * width + x.",
         ),
     ),
-    praise="the spot falls where it should, on pictures of every shape.",
+    praise="the spot is where it should be, in pictures of every shape.",
 )
 
 

@@ -1,17 +1,19 @@
-"""Figures of notebook 00: a Mandelbrot picture, host and device, two stacks, and numbered threads."""
+"""Figures of notebook 00: the Mandelbrot set and its blocks, host and device, two stacks, memory, threads."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.image import imsave
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
 from gpulab.session import which_device
 from gpulab.views.parts.palette import light
+from gpulab.words import count as counted
 from gpulab_course.teach.picture import Picture
 
 _DPI = 100
@@ -25,11 +27,189 @@ _MUTED_COLOUR = light("muted")
 
 def picture(iterations: npt.NDArray[np.int32]) -> Picture:
     """Draw iteration counts (height, width) as colours: fewer iterations are darker; the set is black."""
-    log_iterations = np.log1p(np.where(iterations == iterations.max(), 0, iterations))
+    log_iterations = _brightness(iterations)
     file = io.BytesIO()
     imsave(file, log_iterations, cmap="inferno", format="png")
     height, width = iterations.shape
-    return Picture(file.getvalue(), f"Mandelbrot's set, {width} by {height} pixels, one GPU thread a pixel.")
+    return Picture(
+        file.getvalue(), f"The Mandelbrot set, {width} by {height} pixels, one GPU thread per pixel."
+    )
+
+
+def _brightness(iterations: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+    return np.log1p(np.where(iterations == iterations.max(), 0, iterations))
+
+
+def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
+    """Draw the values of z in the complex plane, and their distance from 0 over the iterations.
+
+    Parameters
+    ----------
+    values_of_z
+        For each c, the values of z from z = 0 on.
+    """
+    figure = Figure(figsize=(7.6, 3.7), dpi=_DPI)
+    plane = figure.add_axes((0.09, 0.14, 0.42, 0.76))
+    distance = figure.add_axes((0.62, 0.14, 0.36, 0.76))
+    plane.add_patch(Circle((0, 0), 2, facecolor=(light("other"), 0.25), edgecolor=_MUTED_COLOUR))
+    plane.text(0, -1.75, "distance 2", ha="center", fontsize=9, color=_MUTED_COLOUR)
+    distance.axhline(2, color=_MUTED_COLOUR, linewidth=1)
+    transform = distance.get_yaxis_transform()
+    distance.text(1, 2.06, "distance 2", ha="right", fontsize=9, color=_MUTED_COLOUR, transform=transform)
+    outcomes = []
+    for (c, values), colour, mark in zip(values_of_z.items(), ("accent", "tail"), ("o", "s"), strict=False):
+        points = np.array(values)
+        text = f"c = {c.real:g} {'+' if c.imag >= 0 else '−'} {abs(c.imag):g}i"
+        plane.plot(points.real, points.imag, marker=mark, color=light(colour), linewidth=1.2, label=text)
+        distance.plot(np.abs(points), marker=mark, color=light(colour), linewidth=1.2, label=text)
+        escaped = np.flatnonzero(np.abs(points) >= 2)
+        outcomes.append(
+            f"with {text}, z escapes after {counted(int(escaped[0]), 'iteration')}"
+            if escaped.size
+            else f"with {text}, z stays within a distance of {np.abs(points).max():.1f} for "
+            f"{counted(points.size - 1, 'iteration')}"
+        )
+    plane.set(xlim=(-2.6, 2.6), ylim=(-2.6, 2.6), aspect="equal")
+    plane.set_xlabel("real part of z")
+    plane.set_ylabel("imaginary part of z", labelpad=2)
+    plane.set_title("z in the complex plane", fontsize=10)
+    distance.set_ylim(bottom=0)
+    distance.xaxis.get_major_locator().set_params(integer=True)
+    distance.set_xlabel("iterations")
+    distance.set_title("distance of z from 0", fontsize=10)
+    distance.legend(frameon=False, fontsize=9, loc="upper right", bbox_to_anchor=(1.0, 0.94))
+    return Picture.of(figure, f"The values of z, from z = 0 on, for two pixels: {'; '.join(outcomes)}.")
+
+
+def blocks_of_picture(
+    iterations: npt.NDArray[np.int32], side: int, block: tuple[int, int], thread: tuple[int, int]
+) -> Picture:
+    """Draw a picture with the grid of its square blocks, and one block enlarged with one of its threads.
+
+    Parameters
+    ----------
+    iterations
+        The iteration counts, as an array (height, width).
+    side
+        The number of threads in each direction of a block.
+    block
+        ``blockIdx.x`` and ``blockIdx.y`` of the enlarged block.
+    thread
+        ``threadIdx.x`` and ``threadIdx.y`` of the marked thread.
+    """
+    height, width = iterations.shape
+    (block_x, block_y), (thread_x, thread_y) = block, thread
+    left, top = block_x * side, block_y * side
+    shades = _brightness(iterations)
+    figure = Figure(figsize=(7.6, 3.9), dpi=_DPI)
+    whole = figure.add_axes((0.01, 0.1, 0.56, 0.82))
+    part = figure.add_axes((0.64, 0.22, 0.34, 0.66))
+    whole.imshow(shades, cmap="inferno", extent=(0, width, height, 0))
+    for x in range(0, width + 1, side):
+        whole.axvline(x, color="white", linewidth=0.4, alpha=0.7)
+    for y in range(0, height + 1, side):
+        whole.axhline(y, color="white", linewidth=0.4, alpha=0.7)
+    whole.add_patch(
+        Rectangle((left, top), side, side, facecolor="none", edgecolor=light("accent-2"), linewidth=2.5)
+    )
+    whole.axis("off")
+    whole.set_title(
+        f"{width // side} × {height // side} blocks; enlarged: blockIdx = ({block_x}, {block_y})", fontsize=10
+    )
+    part.imshow(
+        shades[top : top + side, left : left + side],
+        cmap="inferno",
+        vmin=shades.min(),
+        vmax=shades.max(),
+        extent=(0, side, side, 0),
+    )
+    for line in range(side + 1):
+        part.axvline(line, color="white", linewidth=0.4, alpha=0.7)
+        part.axhline(line, color="white", linewidth=0.4, alpha=0.7)
+    part.add_patch(
+        Rectangle((thread_x, thread_y), 1, 1, facecolor="none", edgecolor=light("accent-2"), linewidth=2.5)
+    )
+    part.xaxis.tick_top()
+    ticks = range(0, side, 5)
+    part.set_xticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=9)
+    part.set_yticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=9)
+    part.xaxis.set_label_position("top")
+    part.set_xlabel("threadIdx.x")
+    part.set_ylabel("threadIdx.y")
+    part.tick_params(length=0)
+    x, y = left + thread_x, top + thread_y
+    figure.text(
+        0.81,
+        0.09,
+        f"the marked thread ({thread_x}, {thread_y}):\n"
+        f"x = {block_x} × {side} + {thread_x} = {x}\n"
+        f"y = {block_y} × {side} + {thread_y} = {y}",
+        ha="center",
+        va="center",
+        fontsize=10,
+        color=_TEXT_COLOUR,
+    )
+    return Picture.of(
+        figure,
+        f"The picture in {width // side} × {height // side} blocks of {side} × {side} threads. Block "
+        f"({block_x}, {block_y}) is enlarged: its thread ({thread_x}, {thread_y}) computes the pixel x = "
+        f"{x}, y = {y}.",
+    )
+
+
+def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
+    """Draw the memory after the end of arrays, and the elements that spare threads write there.
+
+    Parameters
+    ----------
+    launches
+        For each launch the number of elements, the number of threads, and the number of elements for
+        which the pool reserved memory.
+    """
+    figure = Figure(figsize=(7.6, 1.25 + 1.1 * len(launches)), dpi=_DPI)
+    axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
+    largest = max(threads - n for n, threads, _ in launches)
+    before, after = -largest * 0.42, largest * 1.12
+    outcomes = []
+    for row, (n, threads, reserved) in enumerate(launches):
+        bottom = -2.2 * row
+        padding, spare = reserved - n, threads - n
+        for start, end, name, text in (
+            (before, 0, "accent-2", f"… end of an array of {n:,}"),
+            (0, padding, "bg", f"{padding} free"),
+            (padding, after, "purple", "next array, or unused memory"),
+        ):
+            axes.add_patch(
+                Rectangle(
+                    (start, bottom),
+                    end - start,
+                    0.8,
+                    facecolor=(light(name), 0.55),
+                    edgecolor=_TEXT_COLOUR,
+                )
+            )
+            axes.text((start + end) / 2, bottom + 0.4, text, ha="center", va="center", fontsize=9)
+        axes.annotate(
+            "",
+            xy=(spare, bottom + 1.0),
+            xytext=(0, bottom + 1.0),
+            arrowprops={"arrowstyle": "|-|, widthA=0.3, widthB=0.3", "color": light("tail"), "lw": 2},
+        )
+        axes.text(
+            0,
+            bottom + 1.18,
+            f"{spare} spare threads write here",
+            fontsize=9,
+            color=light("tail-text"),
+        )
+        beyond = max(spare - padding, 0)
+        outcomes.append(
+            f"{n:,} elements and {threads:,} threads: {spare} spare threads, room for {padding} more "
+            f"elements, {beyond or 'none'} of the writes beyond it"
+        )
+    axes.set(xlim=(before, after), ylim=(-2.2 * (len(launches) - 1) - 0.2, 1.7))
+    axes.axis("off")
+    return Picture.of(figure, f"Memory around the end of an array. {'; '.join(outcomes)}.")
 
 
 def sooner(numpy_us: float, gpu_us: float) -> tuple[str, str]:
@@ -126,7 +306,7 @@ _LAUNCH_STEPS = (
     ("Your cell", "kernel(grid, block, args)", _HOST_FILL),
     ("cp", "checks, and finds the compiled kernel", _HOST_FILL),
     ("stream", "a queue: here the call returns", _DEVICE_FILL),
-    ("grid", "its blocks are dealt out to SMs", _DEVICE_FILL),
+    ("grid", "its blocks are assigned to SMs", _DEVICE_FILL),
     ("SM", "issues warps of 32 threads", _DEVICE_FILL),
 )
 # Layer, its contents, its replacement on a virtual GPU, and its fill.
@@ -146,7 +326,7 @@ def stacks() -> Picture:
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 17.2), ylim=(0, 8.6))
     axes.axis("off")
-    axes.text(0.3, 8.1, "The way of one launch", weight="bold", color=_TEXT_COLOUR, fontsize=11)
+    axes.text(0.3, 8.1, "The path of one launch", weight="bold", color=_TEXT_COLOUR, fontsize=11)
     axes.text(8.1, 8.1, "The layers of software", weight="bold", color=_TEXT_COLOUR, fontsize=11)
     for row, ((step, action, fill), (layer, contents, stand_in, layer_fill)) in enumerate(
         zip(_LAUNCH_STEPS, _LAYERS, strict=True)
@@ -188,10 +368,10 @@ def stacks() -> Picture:
                 xytext=(1.0, bottom + 1.49),
                 arrowprops={"arrowstyle": "-|>", "color": _TEXT_COLOUR},
             )
-    note = "; what stands in for each layer without a GPU is in italics" if is_virtual else ""
+    note = "; the substitute for each layer without a GPU is in italics" if is_virtual else ""
     return Picture.of(
         figure,
-        "Left, the way of one launch: your cell, cp, a stream, the grid, an SM. Right, the layers of "
+        "Left, the path of one launch: your cell, cp, a stream, the grid, an SM. Right, the layers of "
         f"software: framework, libraries, CUDA runtime, CUDA driver, GPU{note}.",
     )
 

@@ -5,50 +5,55 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "00-faster",
-        "NumPy drew this picture on one core of this computer. How many times as long did it take as the "
-        "kernel on the GPU named above?",
-        "The kernel's clock starts with its first block: queueing it and copying the picture come on top.",
+        "NumPy drew this picture on one core of this computer. How many times as long does it take as "
+        "the kernel on the GPU that is named above?",
+        "The time of the kernel starts with its first block. It does not include queueing the launch and "
+        "copying the picture.",
         choices=("less than 10", "10 to 100", "100 to 1,000", "more than 1,000"),
         comparison="10 to 100",
         misconception="A GPU is some tens of times as fast as a CPU, whatever is compared.",
     ),
     PredictionQuestion(
         "00-origin",
-        "If your computer were twice as fast, and the GPU the same: which of the two times would change?",
-        "A number changes with what it was taken from. NumPy's time is this computer's. The kernel's is the "
-        "GPU's: modelled from its published figures, or measured on its own clock.",
+        "Suppose that your computer were twice as fast, with the same GPU. Which of the two times would "
+        "change?",
+        "NumPy's time was measured on this computer, so it depends on this computer. The kernel's time "
+        "depends on the GPU: it is modelled from published properties of the GPU, or measured on the clock "
+        "of the GPU.",
         choices=("both", "only NumPy's", "only the kernel's", "neither"),
         comparison="both",
-        misconception="A virtual GPU's times are those of the CPU that runs it.",
+        misconception="The times of a virtual GPU are those of the CPU that runs it.",
     ),
     PredictionQuestion(
         "00-small",
-        "1,000 numbers lie on the host. Who adds them sooner, so that the sums are on the host again?",
-        "{times}. The GPU needs two copies and a launch, however few the additions are. It pays when there "
-        "is much work, or when the data stays on the device.",
+        "1,000 numbers are in host memory. Which one adds them faster, until the sums are in host memory?",
+        "{times}. The GPU needs two copies and a launch, even for a few additions. It is worth it if there "
+        "is much work, or if the data stays on the device.",
         choices=("NumPy", "the GPU", "both alike"),
         comparison="the GPU",
-        misconception="A GPU is faster, whatever the size of the work.",
+        misconception="A GPU is always faster, however little work there is.",
     ),
     PredictionQuestion(
         "00-mixing",
-        "`x` lies in device memory. What does `x + np.ones(6, dtype=np.float32)` give?",
-        "`cp` never copies between the two memories behind your back: copies are slow.",
+        "`x` is in device memory. What does `x + np.ones(6, dtype=np.float32)` return?",
+        "`cp` does not copy a NumPy array to the device on its own, because copies are slow.",
         choices=("a device array", "a NumPy array", "an error"),
         comparison="a device array",
         misconception="Arrays move to where they are needed, as with managed memory.",
     ),
     PredictionQuestion(
         "00-threads",
-        "{n} elements, {threads} threads a block, the smallest grid that covers them: how many threads run?",
-        "A launch starts whole blocks: {blocks} of them. {idle} threads find no element.",
+        "A launch has {n} elements, {threads} threads per block, and as few blocks as possible. How many "
+        "threads run?",
+        "A launch starts whole blocks, here {blocks}. {idle} threads have no element.",
         unit="threads",
         comparison="{n}",
-        misconception="The last block is cut to what is left.",
+        misconception="The last block has only as many threads as there are elements left.",
     ),
     PredictionQuestion(
         "00-culprit",
-        "Without the guard: which is the lowest `threadIdx.x` of block 3 that leaves its array?",
+        "Without the guard, which is the lowest `threadIdx.x` in block 3 that accesses memory after the "
+        "array?",
         "3 × 256 + 232 = 1000 is the first index beyond the last element, 999.",
         kind="index",
         comparison=231,
@@ -56,37 +61,40 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "00-silence",
-        "The same launch on a real GPU, where CuPy's memory pool made the arrays. Most likely you see…",
-        "Pools hand out multiples of 512 bytes: the stray threads write into padding, and nobody notices.",
+        "The same launch runs on a real GPU, where the arrays come from CuPy's memory pool. Most likely you "
+        "see…",
+        "The pool hands out multiples of 512 bytes, so the spare threads write into unused memory, and no "
+        "error is raised.",
         choices=("an exception at once", "an exception later", "nothing at all"),
         comparison="an exception at once",
         misconception="The hardware knows where an array ends.",
     ),
     PredictionQuestion(
         "00-sms",
-        "`vector_add` with {blocks} blocks on a GPU of {sms} SMs: how many SMs get work?",
-        "A block runs on one SM only; the other {idle} have nothing to do.",
+        "`vector_add` runs with {blocks} blocks on a GPU with {sms} SMs. How many SMs get work?",
+        "Each block runs on only one SM, so the other {idle} SMs have nothing to do.",
         unit="SMs",
         comparison="{sms}",
         misconception="A launch spreads over the whole GPU.",
     ),
     PredictionQuestion(
         "00-achieved",
-        "An SM of this GPU has places for {places} warps. What share of them is taken on an SM with work?",
-        "One block of 256 threads is 8 warps. The {theoretical} on the chart is what the kernel's limits "
-        "would allow; there were too few blocks to use it.",
+        "An SM of this GPU has slots for {places} warps. Which percentage of them is in use on an SM that "
+        "has a block of this launch?",
+        "One block of 256 threads has 8 warps. The chart shows {theoretical}, which the limits of the kernel "
+        "would allow, but there are too few blocks to use it.",
         unit="%",
         comparison=100,
-        misconception="Theoretical occupancy says how full the SMs are.",
+        misconception="Theoretical occupancy shows how full the SMs are.",
     ),
     PredictionQuestion(
         "00-growth",
-        "1,024 times as many blocks: how many times as long is the launch?",
-        "Four blocks left nearly all of the GPU idle, and a launch that short is mostly waiting for memory. "
-        "Now all SMs work at once, each on several blocks.",
+        "The launch gets 1,024 times as many blocks. How many times as long does it take?",
+        "Four blocks left most of the GPU idle, and such a short launch spends most of its time waiting for "
+        "memory. Now all SMs work at the same time, each on several blocks.",
         unit="times",
         comparison=1024,
-        misconception="Time is proportional to the work, as on one core.",
+        misconception="The time is proportional to the work, as on one core.",
         tolerance=0.5,
     ),
 )

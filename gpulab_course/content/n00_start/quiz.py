@@ -6,41 +6,52 @@ TITLE = "Start here"
 
 QUESTIONS = (
     Question(
-        "A picture's caption says “modelled on virtual A100”. What may you conclude?",
+        "A picture's caption says “modelled on virtual A100”. What can you conclude?",
         (
             Choice(
                 "The kernel really ran; only its times are estimates",
-                "Results and counts come from executing every instruction, on the CPU; time is a model.",
+                (
+                    "Results and counts come from executing every instruction on the CPU. The times come "
+                    "from a model."
+                ),
                 right=True,
             ),
             Choice(
-                "An A100 ran the kernel somewhere else, and was timed",
-                "That would say “recorded”, with a date and a driver version.",
+                "The kernel ran on an A100 somewhere else, and its time was measured",
+                "Then the label would be “recorded”, with a date and a driver version.",
             ),
-            Choice("Results are estimates, too", "The virtual GPU executes your code, bit for bit."),
+            Choice("The results are estimates as well", "The virtual GPU executes your code, bit for bit."),
         ),
     ),
     Question(
-        "You open this notebook on a laptop twice as fast, also without a GPU. Which of its numbers change?",
+        "You run this notebook on a laptop that is twice as fast, also without a GPU. Which numbers change?",
         (
             Choice(
                 "Only those from the host's clock, such as NumPy's time",
-                "Counts follow from your code, modelled times from the modelled device's figures.",
+                (
+                    "Counts follow from your code, and modelled times from the properties of the modelled "
+                    "device."
+                ),
                 right=True,
             ),
             Choice(
                 "All times, the modelled ones as well",
-                "A modelled time does not know on which computer it is computed.",
+                "A modelled time does not depend on the computer that computes it.",
             ),
-            Choice("None: everything here is modelled", "NumPy ran on your computer and was measured there."),
+            Choice(
+                "None: everything here is modelled",
+                "NumPy runs on your computer, and its time is measured there.",
+            ),
         ),
     ),
     Question(
-        "A kernel opens with if (i >= n) return; and runs as 5 blocks of 256 threads for 1,200 elements. "
-        "What do the spare threads do?",
+        "A kernel starts with `if (i >= n) return;` and runs with 5 blocks of 256 threads for 1,200 "
+        "elements. What do the spare threads do?",
         (
             Choice(
-                "They run, and return at the guard", "80 threads compute i ≥ n and skip the rest.", right=True
+                "They run, and return at the guard",
+                "80 threads find that i ≥ n, and skip the rest.",
+                right=True,
             ),
             Choice(
                 "They are never started",
@@ -48,49 +59,60 @@ QUESTIONS = (
             ),
             Choice(
                 "They redo the last elements, which does no harm",
-                "Each thread computes the index you wrote down, and nobody else's.",
+                "Each thread computes its own index, so no two threads have the same one.",
             ),
         ),
     ),
     Question(
-        "Who turns the CUDA C++ text of `cp.RawKernel` into code for the device?",
+        "What turns the CUDA C++ source of `cp.RawKernel` into code for the device?",
         (
-            Choice("NVRTC, while Python runs", "It compiles at run time; CuPy keeps the result.", right=True),
-            Choice("nvcc, when CuPy is installed", "Your text did not exist then."),
-            Choice("The driver: it reads CUDA C++", "The driver reads PTX or machine code, never C++."),
+            Choice(
+                "NVRTC, while Python runs", "It compiles at run time, and CuPy stores the result.", right=True
+            ),
+            Choice("nvcc, when CuPy is installed", "Your source did not exist at that time."),
+            Choice("The driver: it reads CUDA C++", "The driver accepts PTX or machine code, but not C++."),
         ),
     ),
     Question(
         "A kernel writes two floats past its array on a real GPU. What is the most likely outcome?",
         (
             Choice(
-                "Silence, and perhaps a wrong number elsewhere",
-                "Pools round sizes up and pages are large, so a near miss usually lands in mapped memory.",
+                "No error, and perhaps a wrong number elsewhere",
+                "Pools round sizes up, and pages are large, so the address usually belongs to mapped memory.",
                 right=True,
             ),
             Choice(
                 "An exception at that line",
-                "Only where the page is not mapped at all, and then later and without a line.",
+                (
+                    "An error is raised only if the page is not mapped at all, and then later and without a "
+                    "line."
+                ),
             ),
             Choice(
                 "The write is ignored, since the GPU knows the array's length",
-                "A kernel gets an address. The hardware has no idea of your array's length.",
+                (
+                    "A kernel gets only an address. The hardware has no information about the length of your "
+                    "array."
+                ),
             ),
         ),
     ),
     Question(
-        "A stopwatch around `vector_add(grid, block, args)` reads 5 µs for any size. What was timed?",
+        "A host clock around `vector_add(grid, block, args)` shows 5 µs for any size. What was measured?",
         (
             Choice(
                 "Queueing the launch; the kernel runs later",
-                "Wait with `cp.cuda.Device().synchronize()` or use events, as notebook 07 does.",
+                "Wait with `cp.cuda.Device().synchronize()`, or use events, as in notebook 07.",
                 right=True,
             ),
             Choice(
                 "The kernel: a GPU adds any number of elements at once",
-                "A million additions take longer than a thousand: threads wait for a place on an SM.",
+                (
+                    "A million additions take longer than a thousand, because blocks wait for free slots on "
+                    "an SM."
+                ),
             ),
-            Choice("Compiling, at the first call", "That takes far longer, and only once."),
+            Choice("Compiling, at the first call", "Compiling takes far longer, and happens only once."),
         ),
     ),
     WhyQuestion(
@@ -102,12 +124,15 @@ QUESTIONS = (
         ),
     ),
     WhyQuestion(
-        "Four blocks of 256 threads run on a GPU of 108 SMs with 64 places each. Why does the chart say "
-        "theoretical occupancy 100 %, and what would you look at instead?",
+        "Four blocks of 256 threads run on a GPU with 108 SMs of 64 warp slots each. Why does the chart show "
+        "a theoretical occupancy of 100 %, and which value would you look at instead?",
         (
-            "Theoretical occupancy says how many warps an SM could hold, by registers and block size.",
-            "Achieved occupancy counts the warps that were there: 8 of 64 places on each SM with a block.",
-            "108 - 4 = 104 SMs had no block at all: the grid is too small for the device.",
+            (
+                "Theoretical occupancy shows how many warps an SM could hold, given the registers and the "
+                "block size."
+            ),
+            "Achieved occupancy counts the warps that were present: 8 of 64 slots on each SM with a block.",
+            "108 − 4 = 104 SMs had no block at all, because the grid is too small for the device.",
         ),
     ),
 )
