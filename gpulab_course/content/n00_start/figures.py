@@ -100,17 +100,19 @@ def blocks_of_picture(
     height, width = iterations.shape
     (block_x, block_y), (thread_x, thread_y) = block, thread
     left, top = block_x * side, block_y * side
-    shades = _brightness(iterations)
+    shades = np.round(3 * _brightness(iterations)) / 3  # few colours, so that the file is small
     figure = Figure(figsize=(7.6, 3.9), dpi=_DPI)
     whole = figure.add_axes((0.01, 0.1, 0.56, 0.82))
     part = figure.add_axes((0.64, 0.22, 0.34, 0.66))
-    whole.imshow(shades, cmap="inferno", extent=(0, width, height, 0))
+    whole.imshow(shades, cmap="inferno", extent=(0, width, height, 0), interpolation="nearest")
     for x in range(0, width + 1, side):
-        whole.axvline(x, color="white", linewidth=0.4, alpha=0.7)
+        whole.axvline(x, color="white", linewidth=0.5, antialiased=False)
     for y in range(0, height + 1, side):
-        whole.axhline(y, color="white", linewidth=0.4, alpha=0.7)
+        whole.axhline(y, color="white", linewidth=0.5, antialiased=False)
     whole.add_patch(
-        Rectangle((left, top), side, side, facecolor="none", edgecolor=light("accent-2"), linewidth=2.5)
+        Rectangle(
+            (left, top), side, side, facecolor="none", edgecolor=light("accent-2"), linewidth=3, zorder=3
+        )
     )
     whole.axis("off")
     whole.set_title(
@@ -124,10 +126,12 @@ def blocks_of_picture(
         extent=(0, side, side, 0),
     )
     for line in range(side + 1):
-        part.axvline(line, color="white", linewidth=0.4, alpha=0.7)
-        part.axhline(line, color="white", linewidth=0.4, alpha=0.7)
+        part.axvline(line, color="white", linewidth=0.5, antialiased=False)
+        part.axhline(line, color="white", linewidth=0.5, antialiased=False)
     part.add_patch(
-        Rectangle((thread_x, thread_y), 1, 1, facecolor="none", edgecolor=light("accent-2"), linewidth=2.5)
+        Rectangle(
+            (thread_x, thread_y), 1, 1, facecolor="none", edgecolor=light("accent-2"), linewidth=3, zorder=3
+        )
     )
     part.xaxis.tick_top()
     ticks = range(0, side, 5)
