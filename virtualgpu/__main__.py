@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     program = options.module or options.code or options.script
     if not program:
-        parser.error("name a script, -m a module or -c code")
+        parser.error("pass a script, -m and a module, or -c and code")
     if options.script and not options.module and not options.code and not Path(program[0]).exists():
         parser.error(f"there is no file {program[0]}")
     try:

@@ -99,9 +99,10 @@ def check_free() -> None:
         imported = sys.modules.get(name)
         if imported is not None and imported is not sys.modules.get(replacement):
             raise RuntimeError(
-                f"{name} is imported already ({getattr(imported, '__file__', None) or 'unknown place'}): "
-                f"call virtualgpu.as_cupy() before the program's first `import {name}`, or run it with "
-                "`python -m virtualgpu`."
+                f"{name} has already been imported "
+                f"({getattr(imported, '__file__', None) or 'unknown place'}): call "
+                f"virtualgpu.as_cupy() before the program's first `import {name}`, or run "
+                "it with `python -m virtualgpu`."
             )
 
 

@@ -159,7 +159,7 @@ class VirtualBackend:
 
     def load_reader(self) -> LoadReader:
         """Raise an error, since a virtual GPU has no sensors."""
-        raise NotSupportedError("A virtual GPU has no sensors, and no clock that could be throttled.")
+        raise NotSupportedError("A virtual GPU has no sensors, and its clock is never throttled.")
 
     def memory_reader(self) -> Callable[[], MemoryReading]:
         """Return a reader of the memory of the current device and of the pool of allocations."""
@@ -330,8 +330,9 @@ def _run_in_stream(prepared: PreparedLaunch, options: RunOptions) -> FinishedLau
     finished = prepared.submit(get_current_stream(prepared.device.id), options)
     if finished is None:
         raise NotSupportedError(
-            "The current stream captures a graph, in which nothing runs that could be observed: call the "
-            "kernel itself, or end_capture() first."
+            "The current stream is capturing a graph, so the kernel does not run and "
+            "cannot be observed. Call the kernel itself, or end the capture first with "
+            "end_capture()."
         )
     return finished
 

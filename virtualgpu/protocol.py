@@ -169,7 +169,7 @@ class Hazards(Observation[SanitizerReport]):
     def __post_init__(self) -> None:
         for name in self.tools:
             if name not in TOOLS:
-                raise ValueError(f"`tools` are {', '.join(map(repr, TOOLS))}, not {name!r}.")
+                raise ValueError(f"`tools` must be among {', '.join(map(repr, TOOLS))}, not {name!r}.")
 
 
 def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
@@ -187,7 +187,8 @@ def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
     }
     if {"cold", "warm"} <= states:
         raise ValueError(
-            "One launch begins with cold caches or warm ones: observe it with `caches` the same."
+            "A launch starts with either cold or warm caches. Use the same `caches` for "
+            "all observations of one launch."
         )
     return next(iter(states - {""}), "")
 

@@ -33,7 +33,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     options = early_config.known_args_namespace
     if options.virtual_gpu is None:
         if options.virtual_gpu_count is not None:
-            raise pytest.UsageError("--virtual-gpu-count goes with --virtual-gpu.")
+            raise pytest.UsageError("--virtual-gpu-count needs --virtual-gpu.")
         return
     try:
         as_cupy(options.virtual_gpu or None, options.virtual_gpu_count)

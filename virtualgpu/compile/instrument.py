@@ -100,7 +100,7 @@ def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
     starts = sorted(block.first for block in cfg.build(function).blocks)
     code = [s for s in entry.statements if s.is_code]
     if len(code) != len(function.instructions):
-        raise PtxError(f"Kernel {kernel} has statements this instrumentation cannot tell apart.")
+        raise PtxError(f"Kernel {kernel} has statements that this instrumentation cannot distinguish.")
     edits = [_parameter(entry, names), (entry.first_code, _warp_prologue(names))]
     for number, block_start in enumerate(starts):
         edits.append((code[block_start].start, _warp_probe(names, number)))
@@ -143,7 +143,7 @@ def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
 def block_buffer(blocks: int, sampled: int = 1) -> Words:
     """Return a buffer for `trace_blocks` and a grid of ``blocks``; ``sampled`` is a power of two."""
     if sampled < 1 or sampled & (sampled - 1):
-        raise ValueError(f"sampled is a power of two, not {sampled}.")
+        raise ValueError(f"`sampled` must be a power of two, not {sampled}.")
     rows = np.zeros((-(-blocks // sampled), _BLOCK_WORDS), np.uint64)
     rows[:, 0] = _UNSET
     header = np.array([sampled.bit_length() - 1, 0], np.uint64)

@@ -78,8 +78,9 @@ def _library() -> ctypes.CDLL:
     if isinstance(library, ctypes.CDLL):
         return library
     raise NvrtcMissingError(
-        "NVRTC, NVIDIA's run-time compiler, was not found on this machine. Install it with "
-        "`pip install nvidia-cuda-nvrtc` (Linux and Windows); macOS has none."
+        "NVRTC, NVIDIA's run-time compiler, was not found on this machine. Install it "
+        "with `pip install nvidia-cuda-nvrtc` (Linux and Windows). NVIDIA has no package "
+        "for macOS."
     ) from library
 
 
@@ -213,10 +214,11 @@ def _find_shipped(code: str, target: int, options: Sequence[str], expressions: S
     shipped_image = shipped.find(code, target=target, options=options, name_expressions=expressions)
     if shipped_image is None:
         raise NvrtcMissingError(
-            "This kernel has to be compiled, and NVRTC, NVIDIA's run-time compiler, is not installed here. "
-            "Only the course's kernels as they stand were compiled in advance. Install it with "
-            "`pip install nvidia-cuda-nvrtc` (Linux and Windows); NVIDIA makes none for macOS, so change "
-            "kernels there in an online notebook, such as Binder or Google Colab."
+            "This kernel has to be compiled, and NVRTC, NVIDIA's run-time compiler, is "
+            "not installed here. Only the course's own unchanged kernels were compiled "
+            "in advance. Install it with `pip install nvidia-cuda-nvrtc` (Linux and "
+            "Windows); NVIDIA makes none for macOS, so change kernels there in an online "
+            "notebook, such as Binder or Google Colab."
         )
     return PtxImage(shipped_image.ptx, target, "", shipped_image.lowered_names, shipped_image.resources)
 
@@ -294,11 +296,12 @@ def _compile_now(
         reply, images = server.reply_to(_library(), request)
     except CompilerEndedError:
         if not expressions:
-            raise NvrtcCompileError("NVRTC ended without a word over this source.") from None
+            raise NvrtcCompileError("NVRTC stopped without an error message on this source.") from None
         _compile_now(code, file_name, options, (), kinds)
         raise NvrtcCompileError(
-            f"NVRTC ended without a word while it made {', '.join(expressions)}. Check that every type in "
-            "the source is declared: fixed-size integers need #include <cuda/std/cstdint>, half needs "
+            "NVRTC stopped without an error message while it compiled "
+            f"{', '.join(expressions)}. Check that every type in the source is declared: "
+            "fixed-size integers need #include <cuda/std/cstdint>, half needs "
             "<cuda_fp16.h>."
         ) from None
     if "over" in reply:
@@ -309,8 +312,8 @@ def _compile_now(
         elif not _temporary_limits:
             remedy = f"; for a source that is that long, set {LIMIT_VARIABLE} to more seconds"
         raise NvrtcCompileError(
-            f"NVRTC was stopped after it had taken {usage}. Look for macros or templates that expand into "
-            f"one another{remedy}."
+            f"NVRTC was stopped after it had used {usage}. Look for macros or templates "
+            f"that expand into one another{remedy}."
         )
     if "failed" in reply:
         raise GpulabError(reply["failed"])
@@ -362,7 +365,8 @@ def _refuse_unlinked(flags: Sequence[str]) -> None:
     unlinked = next((flag for flag in flags if flag in ("-dlto", "--dlink-time-opt")), None)
     if unlinked:
         raise NotSupportedError(
-            f"With {unlinked} NVRTC makes code for a linker, which a virtual GPU does not have: leave it out."
+            f"With {unlinked} NVRTC produces code for a linker, which the virtual GPU "
+            "does not have. Leave this option out."
         )
 
 

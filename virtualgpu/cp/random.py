@@ -85,7 +85,9 @@ class RandomState:
         )
 
     def __reduce__(self) -> Any:
-        raise TypeError(f"A RandomState cannot be pickled or copied, and CuPy's cannot. {_NO_STATE_REMEDY}")
+        raise TypeError(
+            f"A RandomState cannot be pickled or copied; CuPy does not support it either. {_NO_STATE_REMEDY}"
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name in ("get_state", "set_state"):

@@ -18,6 +18,7 @@ from virtualgpu.compile.headers.cupy import with_headers
 from virtualgpu.compile.headers.includes import stamp
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CompileException, CUDADriverError
+from virtualgpu.errors import warn
 from virtualgpu.launch.signature import SourceParam, kernel_names, source_params
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.records import DeviceInfo, KernelStats, Occupancy
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 CACHED_MODULES = 128
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_LOG_WARNING = re.compile(r"^kernel\.cu\(\d+\): warning.*", re.MULTILINE)
 
 
 def target_for(capability: tuple[int, int]) -> int:
@@ -256,6 +258,8 @@ def _compile(
     except nvrtc.NvrtcCompileError as error:
         log = f"{error.log}\n{advice(error.log, code)}".rstrip()
         raise CompileException(log, code, "kernel.cu", options) from None
+    for message in _LOG_WARNING.findall(image.log):
+        warn(f"NVRTC warns about the kernel's source. {message.strip()}")
     resources = kernel_resources(machine.cubin) if machine is not None else image.resources or {}
     is_precompiled = machine is None
     return CompiledModule(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from virtualgpu.errors import warn
 from virtualgpu.records import WARP_SIZE, Dim3, KernelSource
 
 Shape = int | Sequence[int]
@@ -57,7 +58,7 @@ class Launch:
     def as_cupy(cls, kernel: Any, grid: Any, block: Any, args: Any, shared_mem: Any) -> Launch:
         """Create a launch from ``kernel(grid, block, args)`` with CuPy's rules.
 
-        Shapes must be tuples, and sizes below 1 count as 1.
+        Shapes must be tuples. Sizes below 1 count as 1, with an `ArgumentWarning`.
 
         Raises
         ------
@@ -144,11 +145,12 @@ def kernel_source(kernel: Any) -> KernelSource:
     code = getattr(kernel, "code", None)
     if kernel is None:
         raise TypeError(
-            "None is what a launch returns: pass the kernel itself, a cp.RawKernel, not its call."
+            "Expected a kernel, but got None, which is the result of a launch. Pass the "
+            "kernel itself, a cp.RawKernel, and do not call it."
         )
     if not isinstance(code, str) or not isinstance(name, str):
         raise TypeError(
-            f"{kernel!r} carries no CUDA C++ source; pass a cp.RawKernel or a function of a cp.RawModule."
+            f"{kernel!r} has no CUDA C++ source; pass a cp.RawKernel or a function of a cp.RawModule."
         )
     expressions = getattr(kernel, "name_expressions", None)
     if expressions is None:
@@ -172,7 +174,7 @@ def dims(name: str, value: Any, minimum: int = 1) -> Dim3:
     parts = value if isinstance(value, (tuple, list)) else (value,)
     sizes = [_checked_integer(name, part, minimum, value) for part in parts]
     if not 1 <= len(sizes) <= 3:
-        raise ValueError(f"`{name}` has one to three dimensions, not {len(sizes)}: {value!r}.")
+        raise ValueError(f"`{name}` must have one to three dimensions, not {len(sizes)}: {value!r}.")
     x, y, z = (*sizes, minimum, minimum)[:3]
     return x, y, z
 
@@ -185,33 +187,40 @@ def _cupy_dims(name: str, value: Any) -> Dim3:
         )
     if not 1 <= len(value) <= 3:
         raise TypeError(f"Argument '{name}' has {len(value)} dimensions; give one to three, as in (n,).")
-    return dims(name, tuple(max(1, _checked_integer(name, size, None)) for size in value))
+    sizes = [_checked_integer(name, size, None) for size in value]
+    if min(sizes) < 1:
+        warn(
+            f"`{name}` is {value!r}. As with CuPy, a size below 1 counts as 1, so the kernel runs. Did a "
+            "division such as n // threads round down to 0? Write (n + threads - 1) // threads."
+        )
+    return dims(name, tuple(max(1, size) for size in sizes))
 
 
 def _checked_integer(name: str, value: Any, minimum: int | None, whole_value: Any = None) -> int:
     whole_value = value if whole_value is None else whole_value
     if isinstance(value, float):
         raise TypeError(
-            f"`{name}` takes whole numbers, not {value!r}: divide with //, as in (n + 255) // 256."
+            f"`{name}` must contain integers, not {value!r}. Divide with //, as in (n + 255) // 256."
         )
     try:
         number = operator.index(value)
     except TypeError:
         expected = "a number of bytes" if "shared" in name else "a number or a tuple of one to three numbers"
-        raise TypeError(f"`{name}` is {expected}, not {whole_value!r}.") from None
+        raise TypeError(f"`{name}` must be {expected}, not {whole_value!r}.") from None
     if minimum is not None and number < minimum:
-        raise ValueError(f"`{name}` needs every number to be at least {minimum}; it is {whole_value!r}.")
+        raise ValueError(f"every value of `{name}` must be at least {minimum}; it is {whole_value!r}.")
     return number
 
 
 def _check_stream(stream: Any) -> None:
     if stream is not None and not (hasattr(stream, "ptr") and hasattr(stream, "__enter__")):
-        raise TypeError(f"`stream` is a stream, such as cp.cuda.Stream(), not {type(stream).__name__}.")
+        raise TypeError(f"`stream` must be a stream, such as cp.cuda.Stream(), not {type(stream).__name__}.")
 
 
 def _arguments(args: Any) -> tuple[Any, ...]:
     if isinstance(args, (tuple, list)):
         return tuple(args)
     raise TypeError(
-        f"`args` is a tuple of the kernel's arguments, even of one: (x,). Got {type(args).__name__}."
+        "`args` must be a tuple of the kernel's arguments, even for a single one: (x,). "
+        f"Got {type(args).__name__}."
     )

@@ -22,8 +22,9 @@ def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
         for axis, size, limit in zip(_AXES, sizes, limits, strict=True):
             if size > limit and not (shape_name == "block" and prod(block) > info.max_threads_per_block):
                 raise _invalid(
-                    f"{shape_name}.{axis} is {size:,} {unit}, but the {info.name} allows at most {limit:,}. "
-                    f"Use another dimension of the {shape_name} too, or fewer {unit}."
+                    f"{shape_name}.{axis} is {size:,} {unit}, but the {info.name} allows "
+                    f"at most {limit:,}. Also use another dimension of the {shape_name}, "
+                    f"or fewer {unit}."
                 )
     threads = prod(block)
     if threads > info.max_threads_per_block:
@@ -40,9 +41,10 @@ def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block:
         raise CUDADriverError(
             701,
             "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
-            f"too many resources requested for launch: kernel '{stats.name}' needs {stats.local_bytes:,} "
-            f"bytes of local memory a thread, and a thread can have {_MAX_LOCAL_BYTES:,} (512 KiB). Keep "
-            "large arrays in global memory, a piece for each thread.",
+            f"too many resources requested for launch: kernel '{stats.name}' needs "
+            f"{stats.local_bytes:,} bytes of local memory per thread, and the maximum is "
+            f"{_MAX_LOCAL_BYTES:,} (512 KiB). Keep large arrays in global memory, one "
+            "part per thread.",
         )
     if bound is not None and threads > bound:
         raise _invalid(
@@ -92,9 +94,9 @@ def check_cooperative(info: DeviceInfo, blocks: int, resident_blocks: int) -> No
         raise CUDADriverError(
             720,
             "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
-            f"too many blocks in cooperative launch: {blocks:,} blocks, but the {info.name} holds "
-            f"{resident_blocks:,} of this kernel at once, and all must be there to wait for each other. Use "
-            "fewer.",
+            f"too many blocks in cooperative launch: {blocks:,} blocks, but the {info.name} can "
+            f"hold {resident_blocks:,} of this kernel at once, and all blocks must be resident to wait for "
+            "each other. Use fewer blocks.",
         )
 
 

@@ -83,8 +83,9 @@ def pack(
         extra_count = len(args) - len(params)
         ignored_text = "the last one is" if extra_count == 1 else f"the last {extra_count} are"
         warn(
-            f"Kernel '{kernel}' takes {count(len(params), 'argument')} but {len(args)} were passed. As "
-            f"with CuPy, {ignored_text} not looked at: leave out what the kernel does not take."
+            f"Kernel '{kernel}' takes {count(len(params), 'argument')} but {len(args)} "
+            f"were passed. As with CuPy, {ignored_text} ignored. Leave out the arguments "
+            "that the kernel does not take."
         )
     buffer = bytearray(param_bytes)
     arrays: dict[int, int] = {}
@@ -145,7 +146,7 @@ def _bytes_of(
                 f"{_parameter_text(param, source_param)}."
             )
         if value.device is not device:
-            raise ValueError(f"{location}: this {type(value).__name__} was made on another device.")
+            raise ValueError(f"{location}: this {type(value).__name__} was created on another device.")
         arrays[value.address] = max(arrays.get(value.address, 0), value.size_bytes)
         return value.ptr.to_bytes(8, "little")
     if isinstance(value, np.ndarray):
@@ -177,9 +178,10 @@ def _warn_of_strides(array: Any, numbers: Set[int], location: str) -> None:
     ):
         return
     warn(
-        f"{location}: this view of shape {array.shape} has strides of {array.strides} bytes, which the "
-        "kernel does not see. As with CuPy, the kernel gets the address of the first element. Pass "
-        "cp.ascontiguousarray(x), or pass the strides too and use them in the kernel."
+        f"{location}: this view of shape {array.shape} has strides of {array.strides} "
+        "bytes, which the kernel does not receive. As with CuPy, the kernel gets the "
+        "address of the first element. Pass cp.ascontiguousarray(x), or pass the strides "
+        "too and use them in the kernel."
     )
 
 
@@ -209,9 +211,9 @@ def _check_pointer(array: Any, param: ir.Param, source_param: SourceParam | None
         return
     assert source_param is not None
     raise TypeError(
-        f"{location}: the kernel reads '{source_param.type_text}' but the array holds {array.dtype}. Convert "
-        f"it with x.astype(cp.{element.name}), or pass x.view(cp.{element.name}) if its bytes are meant as "
-        "they are."
+        f"{location}: the kernel reads '{source_param.type_text}' but the array has "
+        f"{array.dtype}. Convert it with x.astype(cp.{element.name}), or pass "
+        f"x.view(cp.{element.name}) to pass its bytes unchanged."
     )
 
 

@@ -36,7 +36,7 @@ def device_infos(name: str | None = None, count: int | None = None) -> list[Devi
     text = os.environ.get(COUNT_VARIABLE, "").strip() or "1" if count is None else str(count)
     if not text.isdecimal() or int(text) < 1:
         raise ValueError(
-            f"A number of virtual GPUs ({COUNT_VARIABLE}) is a whole number above 0, not {text}."
+            f"A number of virtual GPUs ({COUNT_VARIABLE}) must be an integer above 0, not {text}."
         )
     return [device_info(name)] * int(text)
 
@@ -55,5 +55,5 @@ def initial_watchdog_s() -> float:
     except ValueError:
         seconds = 0.0
     if not seconds > 0:
-        raise ValueError(f"{WATCHDOG_VARIABLE} is a number of seconds above 0, not {text}.")
+        raise ValueError(f"{WATCHDOG_VARIABLE} must be a number of seconds above 0, not {text}.")
     return seconds

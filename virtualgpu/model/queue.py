@@ -279,8 +279,8 @@ class WorkQueue:
             raise CUDARuntimeError(
                 401,
                 "cudaErrorIllegalState",
-                "the operation cannot be performed in the present state: the stream is capturing already; "
-                "end_capture() first.",
+                "the operation cannot be performed in the present state: the stream is "
+                "already capturing. Call end_capture() first.",
             )
         stream = (self._device_id, stream_id)
         self.captures[stream_id] = Capture(stream, mode, frontiers={stream: ()})
@@ -301,8 +301,8 @@ class WorkQueue:
             raise CUDARuntimeError(
                 401,
                 "cudaErrorIllegalState",
-                "the operation cannot be performed in the present state: the stream is not capturing; "
-                "begin_capture() first.",
+                "the operation cannot be performed in the present state: the stream is "
+                "not capturing. Call begin_capture() first.",
             )
         if capture.origin != (self._device_id, stream_id):
             raise self.spoil(capture, 903)

@@ -61,7 +61,7 @@ def save(record: Any, path: str | Path) -> Path:
     """
     if type(record).__name__ not in _RECORD_TYPES:
         raise TypeError(
-            f"{type(record).__name__} is no record of gpulab; records are made by gl.launch and its kin."
+            f"{type(record).__name__} is not a record of gpulab. Functions such as gl.launch create records."
         )
     arrays: dict[str, Array] = {}
     header = {"format": FORMAT, "version": VERSION, "record": _encode(record, arrays, "")}
@@ -99,7 +99,7 @@ def read(content: bytes, name: str) -> Any:
             header = json.loads(bytes(file[_HEADER]))
             arrays = {key: file[key] for key in file.files if key != _HEADER}
     except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-        raise TraceFormatError(f"{name} holds no gpulab record; choose a file that gpulab saved.") from error
+        raise TraceFormatError(f"{name} has no gpulab record; choose a file that gpulab saved.") from error
     check_version(header, FORMAT, name)
     try:
         return _decode(header["record"], arrays)
@@ -110,7 +110,7 @@ def read(content: bytes, name: str) -> Any:
 def check_version(header: Any, expected_format: str, name: str) -> None:
     """Raise `TraceFormatError` unless a file's header has the expected format and a known version."""
     if not isinstance(header, dict) or header.get("format") != expected_format:
-        raise TraceFormatError(f"{name} is no {expected_format} file.")
+        raise TraceFormatError(f"{name} is not a file of the format {expected_format}.")
     if int(header.get("version", 0)) > VERSION:
         raise TraceFormatError(f"{name} was written by a newer gpulab; update this one to read it.")
 

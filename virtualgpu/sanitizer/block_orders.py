@@ -36,7 +36,7 @@ def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int
         return np.arange(blocks - 1, -1, -1, dtype=np.int64)
     if order in (RANDOM, IN_TURNS):
         return np.random.default_rng(seed).permutation(blocks).astype(np.int64)
-    raise ValueError(f"`block_order` is one of {', '.join(map(repr, ORDERS))}, not {order!r}.")
+    raise ValueError(f"`block_order` must be one of {', '.join(map(repr, ORDERS))}, not {order!r}.")
 
 
 def turns_seed(order: str, seed: int) -> int | None:

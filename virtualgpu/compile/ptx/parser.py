@@ -400,20 +400,20 @@ class _Parser:
     def resolve(self, function: ir.Function) -> None:
         for instruction in list(function.instructions):
             if instruction.root in ("bra", "brx") and not instruction.operands:
-                raise self.fail(f"{instruction.text!r} names no label to go to.")
+                raise self.fail(f"{instruction.text!r} does not name a target label.")
             if instruction.root == "bra":
                 instruction.target = self.label_index(function, instruction.operands[-1])
             elif instruction.root == "brx":
                 table = instruction.operands[-1]
                 names = function.branch_tables.get(table.name if isinstance(table, ir.Symbol) else "", ())
                 if not names:
-                    raise self.fail(f"{instruction.text!r} names no list of branch targets.")
+                    raise self.fail(f"{instruction.text!r} does not name a list of branch targets.")
                 instruction.targets = tuple(self.label_index(function, ir.Symbol(n)) for n in names)
 
     def label_index(self, function: ir.Function, operand: ir.Operand | None) -> int:
         name = operand.name if isinstance(operand, ir.Symbol) else str(operand)
         if name not in function.labels:
-            raise self.fail(f"label {name} of function {function.name} is not there.")
+            raise self.fail(f"label {name} does not exist in function {function.name}.")
         index = function.labels[name]
         if index == len(
             function.instructions

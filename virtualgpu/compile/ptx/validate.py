@@ -77,7 +77,7 @@ class _Checker:
         kind = next((p for p in reversed(i.parts[1:]) if p in BITS), "")
         if TYPED_OPERANDS & set(operands):
             if not kind:
-                raise self.fail("it names no type")
+                raise self.fail("it does not name a type")
             if kind not in types:
                 raise self.fail(f"it does not take the type .{kind}")
         if "wide" in i.parts and i.root in ("mul", "mad"):
@@ -108,7 +108,7 @@ class _Checker:
         elif isinstance(operand, ir.Special):
             stem, _, axis = operand.name.partition(".")
             if stem in ("%tid", "%ntid", "%ctaid", "%nctaid") and axis not in ("x", "y", "z"):
-                raise self.fail(f"the special register {operand.name} is not there")
+                raise self.fail(f"the special register {operand.name} does not exist")
 
     def operands(self, instruction: ir.Instruction, expected: str, kind: str) -> None:
         required, _, optional = expected.partition("?")
@@ -159,7 +159,7 @@ class _Checker:
         if isinstance(operand.base, ir.Register):
             register_type = self.function.registers[operand.base.name]
             if BITS[register_type] not in (32, 64) or operand.base.negated:
-                raise self.fail(f"{operand.base.name} ({register_type}) holds no address")
+                raise self.fail(f"{operand.base.name} ({register_type}) is not an address")
 
     def check_elements(
         self, operand: ir.Operand | None, kind: str, instruction: ir.Instruction, loads: bool
@@ -185,18 +185,18 @@ class _Checker:
     def source(self, operand: ir.Operand | None, kind: str, allows_wider: bool) -> None:
         if isinstance(operand, ir.Register):
             if operand.negated and kind != "pred":
-                raise self.fail(f"only predicates can be negated, {operand.name} is none")
+                raise self.fail(f"only predicates can be negated, and {operand.name} is not a predicate")
             self.check_width(operand, kind, allows_wider)
         elif isinstance(operand, ir.Immediate):
             if kind in ("f32", "f64") and not operand.float_bits:
-                raise self.fail(f"{operand.value} is no floating-point constant")
+                raise self.fail(f"{operand.value} is not a floating-point constant")
             if kind == "pred" and operand.float_bits:
                 raise self.fail("a floating-point constant is not a predicate")
         elif isinstance(operand, ir.Symbol):
             if kind in FLOATS or BITS[kind] < 32:
                 raise self.fail(f"{operand.name} is an address, not a .{kind}")
         elif not isinstance(operand, ir.Special) or kind == "pred":
-            raise self.fail("an operand is missing, or of another kind than it takes")
+            raise self.fail("an operand is missing or has the wrong kind")
 
     def check_width(self, register: ir.Register, kind: str, allows_wider: bool) -> None:
         register_type = self.function.registers[register.name]
@@ -226,7 +226,7 @@ class _Checker:
     def last_types(self, instruction: ir.Instruction) -> tuple[str, str]:
         kinds = instruction.parts[-2:]
         if len(instruction.parts) < 3 or not all(kind in BITS and kind != "pred" for kind in kinds):
-            raise self.fail("it names no two types")
+            raise self.fail("it does not name two types")
         return kinds[0], kinds[1]
 
     def convert(self, instruction: ir.Instruction) -> None:
@@ -285,7 +285,9 @@ class _Checker:
     def move(self, instruction: ir.Instruction) -> None:
         kind = instruction.type
         if kind not in INTEGERS | {"pred", "f32", "f64", "b128"}:
-            raise self.fail("it names no type" if kind not in BITS else f"it does not take the type .{kind}")
+            raise self.fail(
+                "it does not name a type" if kind not in BITS else f"it does not take the type .{kind}"
+            )
         if len(instruction.operands) != 2:
             raise self.fail(f"it takes 2 operands, not {len(instruction.operands)}")
         target, source = instruction.operands
@@ -293,7 +295,7 @@ class _Checker:
             if isinstance(operand, ir.Vector):
                 self.halves(operand, kind, operand is target)
         if isinstance(target, ir.Vector) and isinstance(source, ir.Vector):
-            raise self.fail("one of its operands is one register")
+            raise self.fail("one of its operands must be a single register")
         if not isinstance(target, ir.Vector):
             self.destination(target, kind, False)
         if not isinstance(source, ir.Vector):
@@ -312,7 +314,7 @@ class _Checker:
 
     def shuffle(self, instruction: ir.Instruction) -> None:
         if not any(p in ("up", "down", "bfly", "idx") for p in instruction.parts):
-            raise self.fail("it names no direction")
+            raise self.fail("it does not name a direction")
         self.result_and_predicate(instruction)
         required = 5 if "sync" in instruction.parts else 4
         if len(instruction.operands) != required:
@@ -331,7 +333,7 @@ class _Checker:
         kind = instruction.type
         width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
         if kind not in BITS or kind == "pred":
-            raise self.fail("it names no type")
+            raise self.fail("it does not name a type")
         if width > 1 and (kind not in _IN_VECTORS or width * BITS[kind] > 128):
             raise self.fail(f"there are no atomics on .v{width}.{kind}")
         results = 1 if instruction.root == "atom" else 0
@@ -355,7 +357,7 @@ class _Checker:
 
     def vote(self, instruction: ir.Instruction) -> None:
         if not any(p in ("all", "any", "uni", "ballot") for p in instruction.parts):
-            raise self.fail("it names no vote")
+            raise self.fail("it does not name a vote")
         required = 3 if "sync" in instruction.parts else 2
         if len(instruction.operands) != required:
             raise self.fail(f"it takes {required} operands, not {len(instruction.operands)}")
@@ -386,7 +388,7 @@ class _Checker:
         operands = list(instruction.operands)
         results = self.take_list(operands)
         if not operands:
-            raise self.fail("it names no function")
+            raise self.fail("it does not name a function")
         callee = operands.pop(0)
         arguments = self.take_list(operands)
         if not isinstance(callee, ir.Symbol) or callee.name not in self.module.functions:

@@ -40,8 +40,9 @@ def from_interface(obj: Any) -> ndarray:
             memory = UnownedMemory(address, size, obj, device.id)
             return ndarray(shape, dtype, MemoryPointer(memory, 0), strides)
     raise ValueError(
-        f"The memory at {address:#x} belongs to no virtual GPU: copy the {type(obj).__name__} to the host "
-        "with its own library and pass that to cp.asarray."
+        f"The memory at {address:#x} does not belong to a virtual GPU. Copy the "
+        f"{type(obj).__name__} to the host with its own library, and pass the copy to "
+        "cp.asarray."
     )
 
 
@@ -64,10 +65,12 @@ def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> 
     dlpack_device = array.__dlpack_device__() if hasattr(array, "__dlpack_device__") else None
     if dlpack_device is not None and dlpack_device[0] == DLPACK_CUDA:
         raise BufferError(
-            f"This {type(array).__name__} lies on a real GPU, whose memory a virtual GPU cannot use; copy it "
-            "to the host with its own library and pass that to cp.asarray."
+            f"This {type(array).__name__} is in the memory of a real GPU, which a virtual "
+            "GPU cannot use. Copy it to the host with its own library, and pass the copy "
+            "to cp.asarray."
         )
     raise TypeError(
-        "CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))` instead: "
-        "what is not in device memory has to be copied there."
+        "CPU arrays cannot be directly imported to CuPy. Use "
+        "`cupy.array(numpy.from_dlpack(input))` instead: data outside device memory must "
+        "be copied there."
     )

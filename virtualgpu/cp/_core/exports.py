@@ -87,8 +87,8 @@ class Exports(HostAccess):
             return shared.__dlpack__() if max_version is None else shared.__dlpack__(max_version=max_version)
         if dl_device != (DLPACK_CPU, 0):
             raise BufferError(
-                "Other libraries cannot use the memory of a virtual GPU. Give them x.get(), or ask for a "
-                "copy in host memory: np.from_dlpack(x, device='cpu')."
+                "Other libraries cannot use the memory of a virtual GPU. Pass x.get() to "
+                "them, or ask for a copy in host memory: np.from_dlpack(x, device='cpu')."
             )
         if copy is False:
             raise ValueError("GPU memory cannot be exported to CPU without copy.")

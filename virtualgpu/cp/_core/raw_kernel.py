@@ -53,7 +53,7 @@ class RawKernel:
     ) -> None:
         _check_source(code, options, backend, translate_cucomplex, jitify)
         if not isinstance(name, str):
-            raise TypeError(f"A kernel's name is a str, not {type(name).__name__}.")
+            raise TypeError(f"A kernel's name must be a str, not {type(name).__name__}.")
         self.code = code
         self.name = name
         self.options = options
@@ -107,8 +107,8 @@ class RawKernel:
 
     def __getitem__(self, shape: Any) -> Any:
         raise TypeError(
-            f"A RawKernel is launched with {self.name}((blocks,), (threads,), (arguments)); "
-            "kernel[blocks, threads](...) is Numba's way."
+            f"Launch a RawKernel with {self.name}((blocks,), (threads,), (arguments)); "
+            "the form kernel[blocks, threads](...) belongs to Numba."
         )
 
     def compile(self, log_stream: Any = None) -> None:
@@ -275,7 +275,7 @@ class RawModule:
                 "Pass str(path)."
             )
         if isinstance(name_expressions, str):
-            raise TypeError(f"name_expressions is a sequence of str. Write [{name_expressions!r}].")
+            raise TypeError(f"`name_expressions` must be a sequence of str. Write [{name_expressions!r}].")
         _check_source(code or "", options, backend, translate_cucomplex, jitify)
         self.code = code
         self.options = options
@@ -344,14 +344,14 @@ class RawModule:
 
 def _check_source(code: Any, options: Any, backend: str, translate_cucomplex: bool, jitify: bool) -> None:
     if not isinstance(code, str):
-        raise TypeError(f"CUDA C++ source is a str, not {type(code).__name__}.")
+        raise TypeError(f"`code` must be CUDA C++ source as a str, not {type(code).__name__}.")
     if not isinstance(options, tuple):
         raise TypeError(
             f"Argument 'options' has incorrect type (expected tuple, got {type(options).__name__}). Write "
             "it as a tuple of str, such as ('-DN=16',)."
         )
     if not all(isinstance(option, str) for option in options):
-        raise TypeError(f"options is a tuple of str, such as ('-DN=16',), not {options!r}.")
+        raise TypeError(f"`options` must be a tuple of str, such as ('-DN=16',), not {options!r}.")
     if backend != "nvrtc":
         raise NotSupportedError(
             f"The virtual GPU compiles with NVRTC only; pass backend='nvrtc', not {backend!r}."

@@ -75,7 +75,7 @@ class ElementwiseKernel:
         self.in_params, self.out_params = parameters(in_params), parameters(out_params)
         self.params = self.in_params + self.out_params
         if any(parameter.name == "i" for parameter in self.params):
-            raise ValueError("Can not use 'i' as a parameter name: it is the number of the element")
+            raise ValueError("Can not use 'i' as a parameter name: it is the index of the element")
         self.nin, self.nout = len(self.in_params), len(self.out_params)
         self.nargs = self.nin + self.nout
         self.operation = operation

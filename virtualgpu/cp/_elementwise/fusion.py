@@ -54,7 +54,8 @@ class Fused:
             )
         if any(isinstance(a, np.ndarray) for a in args):
             raise AssertionError(
-                f"{self.name}() got a NumPy array next to device arrays: cp.asarray(x) copies it there."
+                f"{self.name}() got a NumPy array next to device arrays: copy it to the "
+                "device with cp.asarray(x)."
             )
         key = tuple(_signature(a) for a in args)
         if key not in self._plans:
@@ -70,8 +71,8 @@ class Fused:
             plan = _plan(self.func, args, self.name if is_identifier else "unnamed")
         if not is_identifier:
             raise CompileException(
-                f"error: expected an identifier where the kernel's name stands, not {self.name!r}: define a "
-                "function with def, or pass @cp.fuse(kernel_name=...).",
+                f"error: expected an identifier as the kernel's name, not {self.name!r}: "
+                "define a function with def, or pass @cp.fuse(kernel_name=...).",
                 "",
                 self.name,
             )

@@ -53,7 +53,7 @@ def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | Non
             raise ValueError("Specified 'size' can be used only if all of the ndarray are 'raw'.")
         return (size,)
     if not shapes:
-        raise ValueError("Loop size is undecided. Pass size=, since no array that is not raw decides it.")
+        raise ValueError("Loop size is undecided. Pass size=, because every array argument is raw.")
     return np.broadcast_shapes(*shapes)
 
 

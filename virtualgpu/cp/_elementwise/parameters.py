@@ -177,8 +177,9 @@ def decide_types(
         parameter_dtype = parameter.dtype or placeholder_dtypes.get(parameter.placeholder)
         if parameter_dtype is None:
             raise KeyError(
-                f"Nothing decides the type {parameter.placeholder} of {parameter.name}: pass an array for "
-                "it, pass the output array, or name the type, such as float32."
+                f"The type {parameter.placeholder} of {parameter.name} is not determined: "
+                "pass an array for it, pass the output array, or name the type, such as "
+                "float32."
             )
         types.append(parameter_dtype)
     return types[: len(inputs)], types[len(inputs) :], tuple(sorted(placeholder_dtypes.items()))

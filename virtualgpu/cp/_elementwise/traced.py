@@ -322,8 +322,9 @@ class Traced(Traceable):
         if name in _UNFUSED:
             raise NotOneLoop
         raise AttributeError(
-            f"A fused value has no attribute {name!r}: cp.{name} cannot be fused, for it is neither "
-            "element-wise nor one of cp.sum, prod, max, min, all and any. Call it outside of cp.fuse."
+            f"A fused value has no attribute {name!r}: cp.{name} cannot be fused, because "
+            "it is neither element-wise nor one of cp.sum, prod, max, min, all and any. "
+            "Call it outside of cp.fuse."
         )
 
     @property

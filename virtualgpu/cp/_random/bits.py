@@ -46,8 +46,8 @@ class BitGenerator:
         if current_id != self._current_device_id:
             own_id = self._current_device_id
             raise RuntimeError(
-                "This Generator state is allocated in a different device: it lies on device "
-                f"{own_id}, and device {current_id} is the current one. Draw within "
+                "This Generator state is allocated in a different device: it is on "
+                f"device {own_id}, but the current device is {current_id}. Draw within "
                 f"`with cp.cuda.Device({own_id}):`, or make a generator on each device."
             )
 
@@ -69,9 +69,10 @@ class CurandGenerator(BitGenerator):
             size = _THREADS_PER_SM * _machine.current().current_device.info.sm_count
         if size % _BLOCK_SIZE or not size:
             raise ValueError(
-                f"size={size!r}: take a multiple of {_BLOCK_SIZE}. The kernels run in blocks of "
-                f"{_BLOCK_SIZE} threads, each of which has a state; CuPy does not check this, and its "
-                "threads without one work on memory that is not theirs."
+                f"size={size!r}: pass a multiple of {_BLOCK_SIZE}. The kernels run in "
+                f"blocks of {_BLOCK_SIZE} threads, and each thread needs a state. CuPy "
+                "does not check this: its threads without a state access memory out of "
+                "bounds."
             )
         self._size = size
         self._filled_count = 0
@@ -83,9 +84,9 @@ class CurandGenerator(BitGenerator):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"A {type(self).__name__} cannot be pickled or copied, and CuPy's cannot. What it needs to go on "
-            "are the bytes of its states: keep bits._state.get(), and write them back with "
-            "bits._state.set(kept)."
+            f"A {type(self).__name__} cannot be pickled or copied; CuPy does not support "
+            "it either. To continue from a state later, keep its bytes with kept = "
+            "bits._state.get(), and write them back with bits._state.set(kept)."
         )
 
     def random_raw(self, size: Any = None, output: bool = True) -> ndarray | None:

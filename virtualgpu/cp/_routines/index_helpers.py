@@ -48,7 +48,9 @@ class _Joiner:
     def __getitem__(self, key: Any) -> ndarray:
         parts = key if isinstance(key, tuple) else (key,)
         if any(isinstance(part, str) for part in parts):
-            raise NotImplementedError(f"cp.{self._name} takes no directives in words, such as 'r' or '0,2'.")
+            raise NotImplementedError(
+                f"cp.{self._name} does not support directives as strings, such as 'r' or '0,2'."
+            )
         lists = [array(part) if isinstance(part, (list, np.ndarray)) else part for part in parts]
         return self._join(*lists)  # type: ignore[no-any-return]
 
@@ -78,7 +80,9 @@ def apply_along_axis(
     The function runs on the device once per line; a function of whole arrays needs far fewer launches.
     """
     if not isinstance(arr, ndarray):
-        raise TypeError(f"`arr` is a device array, not {type(arr).__name__}: cp.asarray(a) makes one.")
+        raise TypeError(
+            f"`arr` must be a device array, not {type(arr).__name__}. Convert it with cp.asarray(a)."
+        )
     lines = moveaxis(arr, axis, -1)
     outer = lines.shape[:-1]
     if 0 in outer:

@@ -68,7 +68,7 @@ class vectorize:  # noqa: N801 - CuPy's name
         """
         if not any(isinstance(value, ndarray) for value in args):
             raise TypeError(
-                "cp.vectorize's function takes at least one device array: cp.asarray(x) makes one."
+                "A function of cp.vectorize needs at least one device array: convert one with cp.asarray(x)."
             )
         name = self.__name__.strip("<>")
         return lift(self._apply, name=f"vectorize_{name}", operand_count=len(args))(*args)

@@ -36,7 +36,7 @@ class Device:
 
     def __init__(self, device: Any = None) -> None:
         if isinstance(device, str) and not device.isdecimal():
-            raise ValueError(f"A device goes by its number, as in cp.cuda.Device(0), not by {device!r}.")
+            raise ValueError(f"A device is given by its number, as in cp.cuda.Device(0), not by {device!r}.")
         self.id = runtime.getDevice() if device is None else int(device)
 
     @classmethod
@@ -53,8 +53,8 @@ class Device:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):
             warnings.warn(
-                f"A device never equals a str such as {other!r}: all arrays of cp lie on a GPU, and "
-                "x.device.id is its number.",
+                f"A device never equals a str such as {other!r}: all arrays of cp are on "
+                "a GPU, and x.device.id is its number.",
                 stacklevel=2,
             )
         return isinstance(other, Device) and self.id == other.id

@@ -75,7 +75,7 @@ class Module:
         """The compiled code; an empty module raises an error."""
         if self._compiled is None:
             raise CUDADriverError(
-                400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle: load(ptx) comes first."
+                400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle: call load(ptx) first."
             )
         return self._compiled
 
@@ -139,11 +139,12 @@ class Module:
             )
         if cubin.startswith(images.ELF) or (image is not None and image.kind == "cubin"):
             raise NotSupportedError(
-                "A real device would take this machine code; the virtual GPU runs none: load PTX instead."
+                "A real device could run this machine code, but the virtual GPU cannot. Load PTX instead."
             )
         if image is not None and not image.data:
             raise NotSupportedError(
-                "This PTX is compressed, which the virtual GPU does not read: nvcc --no-compress leaves it."
+                "This PTX is compressed, and the virtual GPU cannot read it. Compile it "
+                "with nvcc --no-compress."
             )
         text = (image.data if image else cubin).rstrip(b"\0").decode(errors="replace")
         try:
@@ -159,8 +160,8 @@ class Module:
             raise CUDADriverError(
                 222,
                 "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-                f"the provided PTX was compiled with an unsupported toolchain: its version is {version}, and "
-                f"this driver takes up to {newest}.",
+                "the provided PTX was compiled with an unsupported toolchain: its "
+                f"version is {version}, and this driver supports up to {newest}.",
             )
         compiled = load_ptx_module(text, module)
         loaded = Module.from_compiled(compiled, device)
@@ -201,8 +202,9 @@ class Module:
             raise CUDADriverError(
                 500,
                 "CUDA_ERROR_NOT_FOUND",
-                f"named symbol not found: no __device__ or __constant__ variable is called '{name}' in this "
-                "module. A static one, or one that no kernel uses, is not kept.",
+                "named symbol not found: no __device__ or __constant__ variable is "
+                f"called '{name}' in this module. The compiler removes variables that are "
+                "static or that no kernel uses.",
             ) from None
 
     def get_function(self, name: str) -> Function:

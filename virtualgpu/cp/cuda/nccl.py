@@ -145,19 +145,21 @@ class NcclCommunicator:
     def __init__(self, ndev: int, commId: bytes, rank: int, config: NcclConfig | None = None) -> None:  # noqa: N803
         if not isinstance(commId, bytes):
             raise TypeError(
-                f"Argument 'commId' has incorrect type (expected bytes, got {type(commId).__name__}): pass "
-                "what get_unique_id() gave."
+                "Argument 'commId' has incorrect type (expected bytes, got "
+                f"{type(commId).__name__}): pass the value that get_unique_id() returned."
             )
         if len(commId) != _ID_BYTES:
             raise ValueError(f"commId length {len(commId)} != {_ID_BYTES}.")
         ndev = _as_index(ndev)
         rank = _as_index(rank)
         if not 0 <= rank < ndev:
-            raise NcclError(INVALID_ARGUMENT, f"Rank {rank} of {ndev} cannot be: ranks are 0 to {ndev - 1}.")
+            raise NcclError(
+                INVALID_ARGUMENT, f"Rank {rank} is invalid: the {ndev} ranks are 0 to {ndev - 1}."
+            )
         if not commId.startswith(_ID_PREFIX + os.getpid().to_bytes(8, "little")):
             raise NcclError(
                 INVALID_USAGE,
-                f"This id is not of this process. {THREAD_REMEDY}, or take NcclCommunicator.initAll(n).",
+                f"This id comes from another process. {THREAD_REMEDY}, or use NcclCommunicator.initAll(n).",
             )
         nccl_world = world()
         device = current().current_device
@@ -270,7 +272,10 @@ class NcclCommunicator:
         All ranks call it, each in its own thread.
         """
         if group().depth:
-            raise NcclError(INVALID_USAGE, "commSplit within a group gives nothing back: call it outside.")
+            raise NcclError(
+                INVALID_USAGE,
+                "commSplit cannot return a communicator inside a group. Call it outside the group.",
+            )
         call = Call("commSplit", self._checked_member(), split_data=(_as_index(color), _as_index(key)))
         run_calls([(self._clique, call)])
         if call.split_data is None:
@@ -378,8 +383,8 @@ class NcclCommunicator:
         if self._member.device.machine is not current():
             raise NcclError(
                 INVALID_USAGE,
-                f"This communicator is of {self._member.device.info.name}, which is no longer the selected "
-                "device: make a new one.",
+                f"This communicator belongs to {self._member.device.info.name}, which is "
+                "no longer the selected device. Create a new one.",
             )
         if self._member.end_state:
             raise NcclError(

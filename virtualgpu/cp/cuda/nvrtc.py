@@ -53,7 +53,7 @@ def createProgram(  # noqa: N802
     """Create a program and return its handle; `destroyProgram` ends it."""
     if headers or include_names:
         raise NotSupportedError(
-            "The virtual GPU's NVRTC takes no headers in memory; give their folder with -I."
+            "The virtual GPU's NVRTC does not support headers in memory. Pass their folder with -I."
         )
     program = _Program(src, name or "default_program")
     _machine.current().handles[id(program)] = program

@@ -45,7 +45,7 @@ class PinnedMemory:
     def __init__(self, size: int, flags: int = 0) -> None:
         self.size = size = size_t(size)
         if flags & ~_KNOWN_FLAGS:
-            raise _invalid(f"flags {flags} of page-locked memory; they are a sum of 1, 2 and 4.")
+            raise _invalid(f"invalid flags {flags} for pinned memory: they must be a sum of 1, 2 and 4.")
         try:
             check_host_memory(size, "of page-locked memory")
             as_integer = np.empty(size + _UNIT_BYTES, dtype=np.uint8)
@@ -193,8 +193,9 @@ def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
     pointer = (machine.pinned_allocator or default_pinned_pool().malloc)(size)
     if not isinstance(pointer, PinnedMemoryPointer | None):
         raise TypeError(
-            f"Cannot convert {type(pointer).__name__} to cupy.cuda.pinned_memory.PinnedMemoryPointer: an "
-            "allocator returns what the malloc of a PinnedMemoryPool returned."
+            f"Cannot convert {type(pointer).__name__} to "
+            "cupy.cuda.pinned_memory.PinnedMemoryPointer: an allocator must return the "
+            "result of the malloc of a PinnedMemoryPool."
         )
     return pointer  # type: ignore[return-value]  # None fails where the pointer is used, as in CuPy
 
@@ -234,22 +235,23 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
         ``cudaErrorHostMemoryAlreadyRegistered``, if a part is registered already.
     """
     if not ptr or size <= 0:
-        raise _invalid(f"{size} bytes at {ptr:#x} cannot be locked.")
+        raise _invalid(f"{size} bytes at {ptr:#x} cannot be pinned (page-locked).")
     if flags & ~_KNOWN_REGISTER_FLAGS:
-        raise _invalid(f"flags {flags} of hostRegister; they are a sum of 1, 2, 4 and 8.")
+        raise _invalid(f"invalid flags {flags} for hostRegister: they must be a sum of 1, 2, 4 and 8.")
     machine = _machine.current()
     if machine.device_at(ptr) is not None:
-        raise _invalid(f"{ptr:#x} is device memory; hostRegister locks host memory.")
+        raise _invalid(f"{ptr:#x} is device memory, but hostRegister pins host memory.")
     ranges = machine.pinned_ranges
     for start, pinned_bytes in list(ranges.items()):
         if start < ptr + size and ptr < start + pinned_bytes:
             if start not in machine.registered:
-                raise _invalid(f"{pinned_bytes:,} bytes at {start:#x} are page-locked from the beginning.")
+                raise _invalid(f"{pinned_bytes:,} bytes at {start:#x} are pinned since their allocation.")
             raise CUDARuntimeError(
                 712,
                 "cudaErrorHostMemoryAlreadyRegistered",
-                f"part or all of the requested memory range is already mapped: {pinned_bytes:,} bytes at "
-                f"{start:#x} are page-locked already; hostUnregister them first, or register once.",
+                "part or all of the requested memory range is already mapped: "
+                f"{pinned_bytes:,} bytes at {start:#x} are already pinned. Call "
+                "hostUnregister first, or register them only once.",
             )
     _lock(machine, ptr, size)
     machine.registered.add(ptr)
@@ -266,12 +268,12 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
     machine = _machine.current()
     if ptr not in machine.registered:
         if is_memory_pinned(ptr):
-            raise _invalid(f"{ptr:#x} is not the address that hostRegister was given.")
+            raise _invalid(f"{ptr:#x} is not an address that was passed to hostRegister.")
         raise CUDARuntimeError(
             713,
             "cudaErrorHostMemoryNotRegistered",
-            f"pointer does not correspond to a registered memory region: {ptr:#x}; pass the address that "
-            "hostRegister was given, once.",
+            f"pointer does not correspond to a registered memory region: {ptr:#x}; pass "
+            "the address that was passed to hostRegister, and only once.",
         )
     machine.registered.discard(ptr)
     _unlock(machine, ptr)

@@ -181,7 +181,8 @@ def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, blockin
         raise CUDARuntimeError(
             errorInvalidValue,
             "cudaErrorInvalidValue",
-            f"invalid argument: the copy kind {kind} does not fit the addresses; memcpyDefault finds it out.",
+            f"invalid argument: the copy kind {kind} does not match the addresses. "
+            "memcpyDefault determines the kind by itself.",
         )
     for device, address in ((target, dst), (source, src)):
         if device is not None:
@@ -446,7 +447,7 @@ def freeHost(ptr: int) -> None:  # noqa: N802
         raise CUDARuntimeError(
             errorInvalidValue,
             "cudaErrorInvalidValue",
-            f"invalid argument: {ptr:#x} is not what hostAlloc gave, or was freed already.",
+            f"invalid argument: {ptr:#x} was not returned by hostAlloc, or has already been freed.",
         )
     del _machine.current().handles[ptr]
 

@@ -593,6 +593,7 @@ def refuse_unsafe() -> None:
                 raise device.work.spoil(
                     capture,
                     900,
-                    f"Memory is not asked for from the driver while a capture in {mode} mode is under way: "
-                    "allocate before it, or capture in relaxed mode.",
+                    "No memory can be requested from the driver during a capture in "
+                    f"{mode} mode: allocate it before the capture, or capture in relaxed "
+                    "mode.",
                 )

@@ -24,7 +24,7 @@ def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
     extents = x.shape if shape is None else tuple(shape)
     steps = x.strides if strides is None else tuple(strides)
     if len(extents) != len(steps):
-        raise ValueError(f"{len(extents)} lengths and {len(steps)} strides: one stride belongs to each axis.")
+        raise ValueError(f"{len(extents)} lengths and {len(steps)} strides: pass one stride per axis.")
     axis_extents = [(int(n) - 1) * int(step) for n, step in zip(extents, steps, strict=True)]
     low = sum(min(extent, 0) for extent in axis_extents)
     high = sum(max(extent, 0) for extent in axis_extents) + x.itemsize

@@ -86,7 +86,7 @@ def generate_matrix(shape: Any, xp: Any = None, dtype: Any = np.float32, *, sing
     module = _module(xp)
     target_dtype = np.dtype(dtype)
     if len(shape) < 2:
-        raise ValueError(f"a matrix has two axes at least, and the shape is {shape}")
+        raise ValueError(f"a matrix needs at least two axes, but the shape is {shape}")
     if target_dtype.kind not in "fc":
         raise TypeError(
             f"matrices of {target_dtype} have no singular values to choose; use a float or complex dtype"

@@ -114,8 +114,9 @@ def generate(
     """
     if (blocks := module.functions[entry].cluster_blocks) > 1:
         raise NotSupportedError(
-            f"The virtual GPU has no clusters: {entry} asks for {blocks} blocks that share their memory. "
-            "Leave out __cluster_dims__, and let blocks meet in global memory."
+            f"The virtual GPU does not support clusters, but {entry} requests clusters of "
+            f"{blocks} blocks. Remove __cluster_dims__, and exchange data between blocks "
+            "through global memory."
         )
     module = inline(module, entry)
     functions = reachable(module, entry)
@@ -172,5 +173,5 @@ def _depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
         return min(depth_of(functions[0].name, ()), calls.MAX_DEPTH)
     except RecursionError:
         raise NotSupportedError(
-            f"Kernel {functions[0].name} nests its calls too deep for the virtual GPU."
+            f"Kernel {functions[0].name} nests its calls too deeply for the virtual GPU."
         ) from None

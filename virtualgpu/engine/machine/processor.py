@@ -159,17 +159,15 @@ def _by_name(name: str) -> Processor:
     remedy = f"set {VARIABLE} to {_alternatives([*available, NATIVE])}"
     if name not in (*levels(), NATIVE):
         raise UnknownProcessorError(
-            f"{VARIABLE} names no processor that kernels can be compiled for: {name!r}; {remedy}."
+            f"{VARIABLE} is {name!r}, which is not a processor that kernels can be compiled for; {remedy}."
         )
     if name != NATIVE and lacking(name):
         names = _titles(lacking(name))
-        raise UnknownProcessorError(
-            f"{VARIABLE} asks for {name}, and this processor lacks its {names}; {remedy}."
-        )
+        raise UnknownProcessorError(f"{VARIABLE} selects {name}, but this processor lacks {names}; {remedy}.")
     if levels() and not available:
         names = _titles(lacking(levels()[0]))
         raise UnknownProcessorError(
-            f"The virtual GPU needs {levels()[0]}, and this processor lacks its {names}; use a newer one."
+            f"The virtual GPU needs {levels()[0]}, and this processor lacks {names}. Use a newer processor."
         )
     return native() if name == NATIVE else level(name)
 

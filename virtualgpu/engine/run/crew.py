@@ -258,8 +258,9 @@ def _run(
                 memory_check_s = time.monotonic() + _MEMORY_CHECK_S
                 if is_nearly_full():
                     raise out_of_host_memory(
-                        f"hardly any memory left: kernel '{launch.packed.title}' was stopped, since what it "
-                        "writes is kept in host memory. Use smaller arrays."
+                        f"hardly any memory is left: kernel '{launch.packed.title}' was "
+                        "stopped, because its output is kept in host memory. Use smaller "
+                        "arrays."
                     )
             if onlooker is not None:
                 onlooker.look(lambda: _whereabouts(launch, crews, watchdog))

@@ -173,7 +173,7 @@ class Evaluator:
         target = self.scene.symbols.type_of(pointer.type.inner_key)
         if target is None or not target.size_bytes:
             raise self._fail(
-                f"`{ast.unparse(node)}`: what a {pointer.type.name} points to has no known type."
+                f"`{ast.unparse(node)}`: the type that a {pointer.type.name} points to is unknown."
             )
         return target
 
@@ -186,7 +186,7 @@ class Evaluator:
         target = self._target(base, node)
         index = self._value(node.slice)
         if index.type.kind[0] == "f":
-            raise self._fail(f"the index `{ast.unparse(node.slice)}` has a point: indices are whole numbers.")
+            raise self._fail(f"the index `{ast.unparse(node.slice)}` is not an integer.")
         steps = index.numbers.astype(np.int64)
         start = addresses_of_pointers(np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE)))
         element = start + steps * target.size_bytes
@@ -253,8 +253,8 @@ class Evaluator:
         members = {name: (offset, key) for name, offset, key in base.type.members}
         if base.address is None or not members:
             raise self._fail(
-                f"`{text}` is {_with_article(base.type)}, and has no members: `.` is for structs, and for "
-                "threadIdx and its kin."
+                f"`{text}` is {_with_article(base.type)}, which has no members. Use `.` "
+                "with structs, threadIdx, blockIdx, blockDim and gridDim."
             )
         if node.attr not in members:
             raise self._fail(
@@ -264,7 +264,7 @@ class Evaluator:
         offset, key = members[node.attr]
         ctype = self.scene.symbols.type_of(key)
         if ctype is None:
-            raise self._fail(f"debug information does not tell the type of `{ast.unparse(node)}`.")
+            raise self._fail(f"the debug information has no type for `{ast.unparse(node)}`.")
         return replace(base, type=ctype, value=None, address=base.address + offset)
 
 
@@ -375,8 +375,9 @@ def _condition(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
     value = Evaluator(scene, stop.expression).loaded
     if value.type.kind != "pred" and value.type.name != "bool":
         raise WatchError(
-            f"`{stop.text}`: `{stop.expression.text}` is {_with_article(value.type)}, no truth value: "
-            f"compare it, as in {stop.kind}({stop.expression.text} > 0)."
+            f"`{stop.text}`: `{stop.expression.text}` is {_with_article(value.type)}, "
+            "which is not a truth value. Compare it, as in "
+            f"{stop.kind}({stop.expression.text} > 0)."
         )
     shape = len(scene.trace), WARP_SIZE
     known_lanes = np.broadcast_to(value.known & ~value.outside, shape) & scene.threads
@@ -400,8 +401,8 @@ def _lanes_that_write(scene: Scene, target: reading.Expression) -> Bools:
     value = Evaluator(scene, target).result
     if value.address is None or ((value.address >> TAG_SHIFT) == PARAMETER >> TAG_SHIFT).all():
         raise WatchError(
-            f"`write {target.text}`: `{target.text}` is no place that the kernel writes. Name an element, as "
-            "in write y[3], or a variable that it changes."
+            f"`write {target.text}`: `{target.text}` is not a location that the kernel "
+            "writes. Name an element, as in write y[3], or a variable that it changes."
         )
     writes = np.zeros((len(trace), WARP_SIZE), np.bool_)
     if trace.access_is_store is None or trace.access_size_bytes is None or trace.address is None:

@@ -156,7 +156,7 @@ def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
     """
     kind = _common_kind(left, right)
     if kind[0] == "f" and isinstance(op, _INTEGER_OPERATIONS):
-        raise WatchError(f"`{text}`: this operator takes whole numbers, and one side has a point.")
+        raise WatchError(f"`{text}`: this operator needs integers, and one side is a floating-point number.")
     x = left.numbers.astype(dtype_of(kind))
     y = right.numbers.astype(dtype_of(kind))
     result = _combined(_TYPE_OF_KIND[kind], x, left, right)
@@ -187,7 +187,7 @@ def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
     kind = _promoted_kind(operand)
     numbers = operand.numbers.astype(dtype_of(kind))
     if isinstance(op, ast.Invert) and kind[0] == "f":
-        raise WatchError(f"`{text}`: ~ takes whole numbers, and this one has a point.")
+        raise WatchError(f"`{text}`: ~ needs an integer, and this is a floating-point number.")
     with np.errstate(all="ignore"):
         value = numbers
         if isinstance(op, ast.Invert):

@@ -99,7 +99,7 @@ def expression(text: str) -> Expression:
     """
     if not isinstance(text, str):
         raise WatchError(
-            f'A watch expression is a text, as in watch=["i", "x[i] * 2"], not {type(text).__name__}.'
+            f'A watch expression must be a str, as in watch=["i", "x[i] * 2"], not {type(text).__name__}.'
         )
     python = _PYTHON_KEYWORDS.sub(rf"\1{_KEYWORD_SUFFIX}", text)
     for c, replacement in _C_TO_PYTHON:
@@ -122,16 +122,18 @@ def expression(text: str) -> Expression:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             raise WatchError(
-                f"`{text}` calls `{ast.unparse(node.func)}`, and watches call nothing: watch what it is "
-                "given, or the variable that its result goes to."
+                f"`{text}` calls `{ast.unparse(node.func)}`, and watch expressions cannot "
+                "call functions. Watch its arguments, or the variable that receives its "
+                "result."
             )
         if isinstance(node, _PYTHON_ONLY) or not isinstance(node, _ALLOWED):
             raise WatchError(
-                f"`{text}` uses {_describe_node(node)}, which C has not, or watches have not. {_REMEDY}"
+                f"`{text}` uses {_describe_node(node)}, which C or watch expressions do "
+                f"not support. {_REMEDY}"
             )
         if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 1 << 64:
             raise WatchError(
-                f"`{text}`: no C type holds {node.value}; the largest number is {(1 << 64) - 1}."
+                f"`{text}`: no C type can hold {node.value}; the largest number is {(1 << 64) - 1}."
             )
         if isinstance(node, ast.Constant) and not isinstance(node.value, (bool, int, float, complex)):
             raise WatchError(f"`{text}` holds {node.value!r}, which is not a number. {_REMEDY}")
@@ -152,19 +154,19 @@ def stop(text: str) -> Stop:
         If it is not a string, or of an unknown kind.
     """
     if not isinstance(text, str):
-        raise WatchError(f"`stop` is a text, or a list of texts, not {type(text).__name__}. {_STOP_REMEDY}")
+        raise WatchError(f"`stop` must be a str or a list of str, not {type(text).__name__}. {_STOP_REMEDY}")
     match = _STOP.fullmatch(text.strip())
     if match is None:
-        raise WatchError(f"`{text}` says of no line, lanes or write where to stop. {_STOP_REMEDY}")
+        raise WatchError(f"`{text}` does not name a line, lanes or a write to stop at. {_STOP_REMEDY}")
     kind = match[1]
     condition = match[2].strip()
     if kind == "line":
         if not condition.isdigit():
-            raise WatchError(f"`{text}` names no line: write its number, as in line 12.")
+            raise WatchError(f"`{text}` does not name a line: write its number, as in line 12.")
         return Stop(text, "line", int(condition))
     if kind == "write":
         return Stop(text, "write", expression=expression(condition))
     inner = condition[1:-1] if condition.startswith("(") and condition.endswith(")") else ""
     if not inner.strip():
-        raise WatchError(f"`{text}` holds no condition: write {kind}(i >= n).")
+        raise WatchError(f"`{text}` has no condition: write {kind}(i >= n).")
     return Stop(text, "any" if kind == "any" else "all", expression=expression(inner))

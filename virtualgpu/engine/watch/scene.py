@@ -132,8 +132,9 @@ class Symbols:
         for name in sorted(names - self.names):
             if self.missing_reason:
                 raise WatchError(
-                    f"`{text}`: `{name}` is no parameter of `{self.title}`, and its variables are not known: "
-                    f"{self.missing_reason} Watch parameters and built-in indices, or stop at a line."
+                    f"`{text}`: `{name}` is not a parameter of `{self.title}`, and its "
+                    f"variables are unknown: {self.missing_reason} Watch parameters and "
+                    "built-in indices, or stop at a line."
                 )
             suggestion = did_you_mean(
                 name, sorted(self.names | {"threadIdx", "blockIdx", "blockDim"}), cutoff=0.5

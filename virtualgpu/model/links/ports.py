@@ -121,8 +121,9 @@ class Links:
             raise CUDARuntimeError(
                 217,
                 "cudaErrorPeerAccessUnsupported",
-                f"peer access is not supported between these two devices: with links={self.kind!r} nothing "
-                f"joins {device} and {peer}, and copies go through the host.",
+                "peer access is not supported between these two devices: with "
+                f"links={self.kind!r} there is no link between {device} and {peer}, so "
+                "copies go through the host.",
             )
         if (device, peer) in self._access:
             return False

@@ -23,8 +23,8 @@ def check_links(kind: Any) -> LinkKind | None:
     """
     if kind is not None and kind not in get_args(LinkKind):
         raise ValueError(
-            f'`links` is "nvswitch" (all GPUs with each other), "pairs" (0 with 1, 2 with 3, ...) or "host" '
-            f"(none: all goes through the host), not {kind!r}."
+            '`links` must be "nvswitch" (all GPUs with each other), "pairs" (0 with 1, 2 '
+            f'with 3, ...) or "host" (none: all goes through the host), not {kind!r}.'
         )
     checked_kind: LinkKind | None = kind
     return checked_kind
@@ -44,9 +44,7 @@ def choose_topology(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -
             return "host"
         return "nvswitch" if min(info.nvlink_gbps or 0 for info in infos) >= _BRIDGE_GBPS else "pairs"
     if kind != "host" and gpus_without_nvlink:
-        raise ValueError(
-            f'{gpus_without_nvlink[0]} has no NVLink, so links="host" is all that there is for it.'
-        )
+        raise ValueError(f'{gpus_without_nvlink[0]} has no NVLink, so only links="host" is possible.')
     return kind
 
 

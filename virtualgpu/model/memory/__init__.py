@@ -282,8 +282,9 @@ class DeviceMemory:
                 raise CUDARuntimeError(
                     1,
                     "cudaErrorInvalidValue",
-                    f"invalid argument: {address:#x} starts no device allocation (freed twice, or a pointer "
-                    "into the middle of one).",
+                    f"invalid argument: {address:#x} is not the start of a device "
+                    "allocation (it was freed twice, or it points into the middle of "
+                    "one).",
                 )
             del self._segment_starts[bisect_left(self._segment_starts, address)]
             self.ledger.remove_segment(size)

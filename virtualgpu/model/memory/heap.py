@@ -65,7 +65,7 @@ class DeviceHeap:
             size = self.used.pop(address, None)
             if size is None:
                 raise ValueError(
-                    f"free() of {address:#x}, which malloc() did not give or which is free already"
+                    f"free() of {address:#x}, which malloc() did not return or which is already free"
                 )
             if self.freed is not None:
                 self.freed[address] = size

@@ -120,8 +120,8 @@ class OrderedPool:
                 raise CUDARuntimeError(
                     2,
                     "cudaErrorMemoryAllocation",
-                    f"out of memory: {size_bytes:,} bytes asked of a stream-ordered pool, "
-                    f"{self._memory.free_bytes:,} bytes free on the device.",
+                    f"out of memory: {size_bytes:,} bytes requested from a stream-ordered "
+                    f"pool, {self._memory.free_bytes:,} bytes free on the device.",
                 )
             wait_ns = self._remove_range(start, start + size, stream)
             address = self._top - start - size
@@ -280,7 +280,7 @@ class OrderedPool:
                 USED_HIGH: self._used_high,
             }
         if number not in values:
-            raise _invalid(f"{number} is no attribute of a memory pool; they are 1 to 8.")
+            raise _invalid(f"{number} is not an attribute of a memory pool; the attributes are 1 to 8.")
         return values[number]
 
     def set_attribute(self, number: int, value: int) -> None:
@@ -300,8 +300,9 @@ class OrderedPool:
                 self._settings[number] = value
             else:
                 raise _invalid(
-                    f"attribute {number} of a memory pool cannot be set to {value}; those up to 4 can be "
-                    "set, the high marks 6 and 8 to 0."
+                    f"attribute {number} of a memory pool cannot be set to {value}; "
+                    "attributes 1 to 4 can be set, and the high marks 6 and 8 can be "
+                    "reset to 0."
                 )
 
 

@@ -82,7 +82,7 @@ class Textures:
                 raise CUDARuntimeError(
                     2,
                     "cudaErrorMemoryAllocation",
-                    f"out of memory: a virtual GPU keeps {CAPACITY:,} textures and surfaces; drop some.",
+                    f"out of memory: a virtual GPU keeps {CAPACITY:,} textures and surfaces; delete some.",
                 )
             slot = self._free.pop()
             self._generations[slot] += 1

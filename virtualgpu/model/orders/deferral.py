@@ -43,7 +43,7 @@ class Deferral:
 
     def __init__(self, order: str, seed: int = 0) -> None:
         if order not in STREAM_ORDERS:
-            raise ValueError(f"The order of streams is 'last first' or 'random', not {order!r}.")
+            raise ValueError(f"The order of streams must be 'last first' or 'random', not {order!r}.")
         self._random = random.Random(seed) if order == "random" else None
         self._delayed: dict[int, _DelayedOperation] = {}
         self._lock = threading.RLock()

@@ -45,13 +45,15 @@ class Recording:
             if clock.recorder is not None:
                 begin_text = f" (begun in {clock.recorder.begun})" if clock.recorder.begun else ""
                 raise GpulabError(
-                    f"A timeline is being recorded already{begin_text}, and timelines do not nest: end that "
-                    "block first, or call .stop() of what it gave."
+                    f"A timeline is already being recorded{begin_text}, and timelines do "
+                    "not nest: end that block first, or call .stop() on the timeline "
+                    "that it returned."
                 )
             if any(device.work.active() for device in self._machine.devices if device.work.captures):
                 raise GpulabError(
-                    "A stream captures a graph, so nothing runs that a timeline could show: begin the "
-                    "timeline before begin_capture(), or around the graph's launch."
+                    "A stream is capturing a graph, so no work runs that a timeline "
+                    "could record. Start the timeline before begin_capture(), or around "
+                    "the graph's launch."
                 )
             self._ranges_before = self._machine.own(RangeLog, clock=clock).count
             self._recorder = Recorder(lambda: clock.now_ns)
@@ -63,7 +65,7 @@ class Recording:
         clock = self._machine.clock
         recorder = self._recorder
         if recorder is None:
-            raise GpulabError("This timeline has not begun: start() it first.")
+            raise GpulabError("This timeline has not started: call start() first.")
         with clock.lock:
             for device in machine.devices:
                 device.work.schedule.settle()

@@ -38,7 +38,7 @@ class Part:
         """Return the part of a target: machine code for ``sm_90a``, PTX for ``compute_90a``."""
         match = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", target)
         if match is None:
-            raise ValueError(f"{target!r} is no target such as sm_90, sm_90a or compute_90.")
+            raise ValueError(f"{target!r} is not a target such as sm_90, sm_90a or compute_90.")
         return cls("cubin" if match[1] == "sm" else "PTX", int(match[2]), match[3])
 
     @property

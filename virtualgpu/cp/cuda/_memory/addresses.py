@@ -68,8 +68,9 @@ def allocate_managed(size: int, owner: VirtualDevice) -> int:
         raise CUDARuntimeError(
             2,
             "cudaErrorMemoryAllocation",
-            f"out of memory: {size:,} bytes of managed memory asked, {free:,} bytes free on the device; more "
-            "than is free is refused here, since it can hang a GPU.",
+            f"out of memory: {size:,} bytes of managed memory requested, {free:,} bytes "
+            "free on the device; the virtual GPU refuses more than is free, because a "
+            "kernel that touches all of it can hang a real GPU.",
         )
     address = owner.memory.malloc(size)
     if address:
@@ -113,7 +114,7 @@ def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
     if advice not in _ADVICE:
         raise _invalid(f"{advice} is not valid advice about memory; cudaMemAdvise... are 1 to 6.")
     if advice in _DEVICE_ADVICE and not 0 <= device_id < len(_machine.current().devices):
-        raise _invalid(f"advice {advice} names a device, and {device_id} is none.")
+        raise _invalid(f"advice {advice} needs a device, and {device_id} is not a device.")
     if advice in (_READ_MOSTLY, _NOT_READ_MOSTLY):
         pages.advise(advice == _READ_MOSTLY)
 

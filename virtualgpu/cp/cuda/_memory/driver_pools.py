@@ -87,7 +87,7 @@ def device_of(device_id: int) -> VirtualDevice:
     """Return a device by its number; a wrong number raises "invalid value", as in CUDA."""
     devices = _machine.current().devices
     if not 0 <= device_id < len(devices):
-        raise _invalid(f"{device_id} is the number of no device.")
+        raise _invalid(f"{device_id} is not the number of a device.")
     return devices[device_id]
 
 
@@ -166,15 +166,16 @@ class GraphMemory:
         """
         if not self._is_allocated:
             raise _invalid(
-                f"the graph's allocation at {self.address:#x} does not live: launch its graph first."
+                f"the graph's allocation at {self.address:#x} does not exist yet: launch its graph first."
             )
         self._free_in_launch()
 
     def _check(self) -> None:
         if self._is_allocated:
             raise _invalid(
-                f"the allocation at {self.address:#x} of the graph's last launch lives still. Free it with "
-                "runtime.freeAsync before the next launch, or within the capture."
+                f"the allocation at {self.address:#x} of the graph's last launch still "
+                "exists. Free it with runtime.freeAsync before the next launch, or "
+                "within the capture."
             )
 
     def _allocate_in_launch(self) -> float:

@@ -96,9 +96,9 @@ class UnownedMemory(BaseMemory):
     def owner(self) -> VirtualDevice:
         if self.device_id < 0:
             raise ValueError(
-                f"{self.ptr:#x} is pageable host memory, which a kernel of this GPU cannot reach; take it "
-                "from cupyx.empty_pinned, lock it with cp.cuda.runtime.hostRegister, or copy it with "
-                "cp.asarray."
+                f"{self.ptr:#x} is pageable host memory, which a kernel of this GPU "
+                "cannot reach; take it from cupyx.empty_pinned, pin it with "
+                "cp.cuda.runtime.hostRegister, or copy it with cp.asarray."
             )
         return super().owner
 

@@ -162,9 +162,9 @@ class Clique:
             if call.signature != calls[0].signature:
                 raise self.fail(
                     INVALID_USAGE,
-                    f"rank {calls[0].rank} calls {calls[0].description}, but rank {call.rank} calls "
-                    f"{call.description}: all ranks make the same calls in the same order. (NCCL itself "
-                    "hangs, or mixes data up.)",
+                    f"rank {calls[0].rank} calls {calls[0].description}, but rank "
+                    f"{call.rank} calls {call.description}: all ranks must make the same "
+                    "calls in the same order. (NCCL itself would hang or mix up data.)",
                 )
         if len(calls) < self.size:
             return False
@@ -210,9 +210,9 @@ class Clique:
                     )
                     raise self.fail(
                         INVALID_USAGE,
-                        f"no send has its receive: {waiting_ranks}. Each send(peer) needs a recv of that "
-                        "peer; what a rank sends and receives at once goes between groupStart() and "
-                        "groupEnd().",
+                        f"no send has a matching receive: {waiting_ranks}. Each "
+                        "send(peer) needs a recv by that peer. Put the calls that a rank "
+                        "makes at the same time between groupStart() and groupEnd().",
                     )
                 calls = [call for pair in pairs for call in pair]
                 ranks = sorted({call.rank for call in calls})
@@ -246,8 +246,8 @@ class Clique:
                 caller = next(r for r, b in batches.items() if any(c.other_rank == rank for c in b.calls))
                 raise self.fail(
                     INVALID_USAGE,
-                    f"rank {caller} calls {batches[caller].description}, but rank {rank} calls "
-                    f"{head.description}: neither comes to the other.",
+                    f"rank {caller} calls {batches[caller].description}, but rank {rank} "
+                    f"calls {head.description}: the two calls do not match.",
                 )
             batches[rank] = head
             pending += [call.other_rank for call in head.calls if call.other_rank is not None]
@@ -267,9 +267,9 @@ class Clique:
                 if (call.count, call.dtype) != (receive.count, receive.dtype):
                     raise self.fail(
                         INVALID_USAGE,
-                        f"rank {rank} calls {call.description}, but rank {call.other_rank} calls "
-                        f"{receive.description}: what is sent and what is received have the same count and "
-                        "type.",
+                        f"rank {rank} calls {call.description}, but rank "
+                        f"{call.other_rank} calls {receive.description}: the counts and "
+                        "types of a send and its receive must be equal.",
                     )
                 pairs.append((call, receive))
         return pairs

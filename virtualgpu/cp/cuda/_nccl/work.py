@@ -45,13 +45,14 @@ def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
         reason = "is not in a live array"
         if owner is not None and owner is not device:
             reason = f"is in the memory of device {owner.id}, but the rank's device is {device.id}"
-        raise NcclError(UNHANDLED_CUDA, f"{subject} {reason}. An illegal memory access on a GPU.")
+        raise NcclError(UNHANDLED_CUDA, f"{subject} {reason}. On a GPU this is an illegal memory access.")
     if address + size_bytes > allocation.end:
         remaining_count = (allocation.end - address) // call.item_bytes
         raise NcclError(
             UNHANDLED_CUDA,
-            f"{subject} goes past the end of a {allocation.label}, which has {remaining_count:,} from there "
-            "on. Counts are of elements, and what is gathered from or scattered to n ranks is n times as "
+            f"{subject} goes past the end of a {allocation.label}, which has "
+            f"{remaining_count:,} from there on. Counts are numbers of elements, and a "
+            "buffer that is gathered from or scattered to n ranks must be n times as "
             "long.",
         )
     if address % call.item_bytes:
@@ -79,8 +80,8 @@ def check(call: Call, ranks: int) -> None:
     if device.work.capturing(call.stream) is not None:
         raise NcclError(
             INVALID_USAGE,
-            f"{call.name} of rank {call.rank}: its stream captures a graph, which the virtual NCCL cannot be "
-            "part of. Call it outside of the capture.",
+            f"{call.name} of rank {call.rank}: its stream is capturing a graph, which the "
+            "virtual NCCL does not support. Call it outside of the capture.",
         )
 
 

@@ -172,7 +172,7 @@ def deviceGetByPCIBusId(pciBusId: str) -> int:  # noqa: N802, N803
             return number
     addresses = ", ".join(map(deviceGetPCIBusId, range(getDeviceCount())))
     raise CUDARuntimeError(
-        101, "cudaErrorInvalidDevice", f"invalid device ordinal: {pciBusId} is none of {addresses}."
+        101, "cudaErrorInvalidDevice", f"invalid device ordinal: {pciBusId} is not one of {addresses}."
     )
 
 

@@ -61,7 +61,7 @@ class CUDAarray:
         if any(
             not 0 < extent <= limit for extent, limit in zip(extents, _MAX_EXTENTS[self.ndim], strict=True)
         ):
-            raise invalid(f"an array of {extents} texels; {_MAX_EXTENTS[self.ndim]} are the most.")
+            raise invalid(f"an array of {extents} texels; {_MAX_EXTENTS[self.ndim]} is the maximum.")
         self.device = _machine.current().current_device
         size = width * max(1, height) * max(1, depth) * self.texel.size_bytes
         self.ptr = self.device.memory.malloc(size)

@@ -80,11 +80,12 @@ class TextureObject(_Object):
         normalized_read = descriptor.read_mode == NUMBERS["cudaReadModeNormalizedFloat"]
         is_integer = texel.kind != FLOAT
         if normalized_read and is_integer and texel.channel_bytes == 4:
-            raise invalid("cudaReadModeNormalizedFloat reads integers of 8 and 16 bits alone.")
+            raise invalid("cudaReadModeNormalizedFloat supports only integers of 8 and 16 bits.")
         interpolated = descriptor.filter_mode == NUMBERS["cudaFilterModeLinear"]
         if interpolated and is_integer and not normalized_read:
             raise invalid(
-                "cudaFilterModeLinear gives floats: integers need cudaReadModeNormalizedFloat with it."
+                "cudaFilterModeLinear returns floats, so a texture of integers also "
+                "needs cudaReadModeNormalizedFloat."
             )
         if ResDesc.restype == LINEAR and (interpolated or descriptor.normalized):
             raise invalid(
@@ -149,14 +150,15 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
         address = resource.arr.data.ptr
         if address % TEXTURE_ALIGNMENT:
             raise invalid(
-                f"textures begin at multiples of {TEXTURE_ALIGNMENT} bytes, this memory at {address:#x}."
+                f"a texture's memory must start at a multiple of {TEXTURE_ALIGNMENT} "
+                f"bytes; this one starts at {address:#x}."
             )
         if resource.restype == LINEAR:
             size = (resource.size_bytes // texel.size_bytes, 1, 1)
             pitch = 0
             if not 0 < size[0] <= MOST_LINEAR_TEXELS:
                 raise invalid(
-                    f"{size[0]:,} texels of linear memory; 1 to {MOST_LINEAR_TEXELS:,} are possible."
+                    f"a texture of linear memory must have 1 to {MOST_LINEAR_TEXELS:,} texels, not {size[0]:,}."
                 )
             needed_bytes = resource.size_bytes
         else:
@@ -165,8 +167,9 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
             row_bytes = resource.width * texel.size_bytes
             if not row_bytes or not resource.height or pitch < row_bytes or pitch % PITCH_ALIGNMENT:
                 raise invalid(
-                    f"{resource.height} rows of {resource.width} texels of {texel.size_bytes} bytes, {pitch} "
-                    f"bytes apart. `pitchInBytes` is a multiple of {PITCH_ALIGNMENT} that holds a row."
+                    f"{resource.height} rows of {resource.width} texels of "
+                    f"{texel.size_bytes} bytes, {pitch} bytes apart. `pitchInBytes` must "
+                    f"be a multiple of {PITCH_ALIGNMENT} and at least as long as a row."
                 )
             needed_bytes = pitch * (resource.height - 1) + row_bytes
         device.memory.check(address, needed_bytes)

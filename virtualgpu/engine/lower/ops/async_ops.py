@@ -52,7 +52,9 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
         if instruction.parts[2] == "wait_all":
             emitter.raw(f"call void @{copy_queue.commit(code)}(ptr %ctx, i32 {mask})")
         elif not isinstance(count, ir.Immediate):
-            raise PtxError(f"{instruction.text!r} (line {instruction.line}) names no number of groups.")
+            raise PtxError(
+                f"{instruction.text!r} (line {instruction.line}) does not name a number of groups."
+            )
         pending_groups = count.value if isinstance(count, ir.Immediate) else 0
         emitter.raw(
             f"call void @{copy_queue.wait(code)}(ptr %ctx, i32 {mask}, i32 {pending_groups & 0x7FFFFFFF})"
@@ -115,7 +117,8 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         )
     if any(p.startswith("multicast") or p == "cp_mask" for p in instruction.parts):
         raise NotSupportedError(
-            f"The virtual GPU does not support {instruction.opcode}: it has no clusters of blocks. Let each block copy its own."
+            f"The virtual GPU does not support {instruction.opcode}: it has no clusters "
+            "of blocks. Let each block copy its own data."
         )
     to_shared = spaces[0] == "shared"
     size = bulk_ir.PIECE_BYTES

@@ -54,8 +54,9 @@ def _handles_and_coordinates(
     handle, coordinates = operand.items
     if not (isinstance(handle, ir.Register | ir.Immediate) and isinstance(coordinates, ir.Vector)):
         raise NotSupportedError(
-            f"The virtual GPU does not support {instruction.text!r} (line {instruction.line}): texture references are gone since CUDA "
-            "12. Pass a cp.cuda.texture.TextureObject as a cudaTextureObject_t."
+            f"The virtual GPU does not support {instruction.text!r} (line "
+            f"{instruction.line}): CUDA 12 removed texture references. Pass a "
+            "cp.cuda.texture.TextureObject as a cudaTextureObject_t."
         )
     handles = code.scratch("<32 x i64>")
     code.emitter.raw(f"store <32 x i64> {code.get(handle, 'u64')}, ptr {handles}")
