@@ -56,7 +56,9 @@ def check_rate(rate_hz: float) -> float:
     """
     value: object = rate_hz  # of a learner
     if not isinstance(value, (int, float)) or not 0 < value <= MOST_HZ:
-        raise ValueError(f"rate_hz is above 0 and at most {MOST_HZ:g} readings a second, not {rate_hz!r}.")
+        raise ValueError(
+            f"rate_hz must be above 0 and at most {MOST_HZ:g} readings per second, not {rate_hz!r}."
+        )
     return rate_hz
 
 

@@ -111,7 +111,9 @@ class CuPyAllocator:
         if address == 0:
             return
         if address not in self._in_use:
-            raise RequestError(f"No block in use begins at {address:#x}: it was freed before, or never was.")
+            raise RequestError(
+                f"No block in use starts at {address:#x}: it has been freed, or it was never allocated."
+            )
         chunk, requested_bytes = self._in_use.pop(address)
         size = chunk.size
         stream = chunk.arena.stream

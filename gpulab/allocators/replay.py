@@ -145,11 +145,13 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
 
 def _check_new(request: Request, addresses: dict[int, int]) -> None:
     if request.size_bytes < 0:
-        raise RequestError(f"An allocation of {request.size_bytes} bytes was asked for: give 0 or more.")
+        raise RequestError(
+            f"An allocation of {request.size_bytes} bytes was requested: the size must be 0 or more."
+        )
     if request.number in addresses:
         raise RequestError(
-            f"Allocation {request.number} is asked for while it is still alive: free it first, or give the "
-            f"new one another number."
+            f"Allocation {request.number} is requested while it is still in use: free it "
+            "first, or give the new allocation another number."
         )
 
 
@@ -159,7 +161,8 @@ def _address_of(request: Request, addresses: dict[int, int]) -> int:
     except KeyError:
         verb = "freed" if request.kind == "free" else "given to another stream"
         raise RequestError(
-            f"Allocation {request.number} is {verb} but is not alive: it was freed before, or never made."
+            f"Allocation {request.number} is {verb} but is not in use: it has been freed, "
+            "or it was never made."
         ) from None
 
 

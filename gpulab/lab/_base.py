@@ -119,15 +119,15 @@ class Recorded(Pictured, Generic[R]):
             record: R = self._recorder.record()
             return record
         if self._record is None:
-            raise GpulabError(f"{self!r} What it shows is there when the block has ended.")
+            raise GpulabError(f"{self!r} The result is available when the block has ended.")
         return self._record
 
     def start(self) -> None:
         """Begin the recording, as ``with`` does."""
         if self._is_going:
-            raise GpulabError(f"This {self._what} is being recorded already.")
+            raise GpulabError(f"This {self._what} is already being recorded.")
         if not self._is_new:
-            raise GpulabError(f"This {self._what} holds a recording; make a new one: {self._write}")
+            raise GpulabError(f"This {self._what} already has a recording. Create a new one: {self._write}")
         recorder = self._recorder_of_now()
         self._device = session.which_device()
         recorder.start()
@@ -165,7 +165,7 @@ class Recorded(Pictured, Generic[R]):
         if getattr(self, "_is_going", False) and not sys.is_finalizing():
             self.stop()
             warnings.warn(
-                f"A {self._what} was started and never stopped: {self._write}", ResourceWarning, stacklevel=2
+                f"A {self._what} was started but never stopped: {self._write}", ResourceWarning, stacklevel=2
             )
 
     @property
@@ -247,5 +247,7 @@ class Sampled(Recorded[R], what="recording", write=""):
         """Return the recorder while it records."""
         if not self._is_going:
             noun = self._what.split()[-1]
-            raise GpulabError(f"This {noun} has not begun, or has ended; {self._another} makes another one.")
+            raise GpulabError(
+                f"This {noun} has not started, or has already ended. {self._another} creates another one."
+            )
         return self._recorder

@@ -78,7 +78,7 @@ def access(
     8
     """
     if space not in SIDES:
-        raise ValueError(f"`space` is {', '.join(map(repr, SIDES))}, not {space!r}.")
+        raise ValueError(f"`space` must be one of {', '.join(map(repr, SIDES))}, not {space!r}.")
     if kernel is None:
         return views.AccessMicroscope(
             AccessPattern(stride, offset, element_bytes, padding, bool(swizzle)), space

@@ -90,7 +90,10 @@ def restored(arrays: Iterable[Any]) -> Iterator[None]:
     try:
         saved_contents = [(array, array.copy()) for array in arrays]
     except MemoryError:
-        warn("The arrays are too large to be kept aside: what fn does to them in the warm-up stays.")
+        warn(
+            "The arrays are too large to be saved and restored, so the changes that fn makes "
+            "to them in the warm-up remain."
+        )
     try:
         yield
     finally:
@@ -150,8 +153,9 @@ def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) ->
     """Raise an error for a function whose second result has other shapes: its graph would repeat only one."""
     if first != second:
         raise ValueError(
-            f"fn returned arrays of {_kinds(first)} in the warm-up and of {_kinds(second)} in the capture: a "
-            "graph has one set of shapes. Let fn depend on its arguments alone."
+            f"fn returned arrays of {_kinds(first)} in the warm-up and of "
+            f"{_kinds(second)} in the capture: a graph has one set of shapes. Make fn "
+            "depend only on its arguments."
         )
 
 

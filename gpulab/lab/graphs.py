@@ -68,7 +68,7 @@ def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGra
     _check(cp, fn, arrays)
     names = named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)
     if not isinstance(pool, GraphPool | None):
-        raise TypeError("`pool` is the pool of another graph, as in gl.graph(fn, x, pool=other.pool).")
+        raise TypeError("`pool` must be the pool of another graph, as in gl.graph(fn, x, pool=other.pool).")
     if pool is None:
         pool = GraphPool(cp.cuda.MemoryPool(), cp.cuda.Stream(non_blocking=True))
     return CapturedGraph(fn, arrays, names, pool)
@@ -76,7 +76,7 @@ def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGra
 
 def _check(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
     if not callable(fn):
-        raise TypeError(f"gl.graph captures what a function does, as in gl.graph(step, x); {fn!r} is none.")
+        raise TypeError(f"gl.graph needs a function, as in gl.graph(step, x), not {fn!r}.")
     for number, array in enumerate(arrays, 1):
         if not isinstance(array, cp.ndarray):
             remedy = (
@@ -85,11 +85,11 @@ def _check(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
                 else "what is no array is frozen at its value: bind it with functools.partial"
             )
             raise TypeError(
-                f"Argument {number} of gl.graph is a {type(array).__name__}, no device array; {remedy}."
+                f"Argument {number} of gl.graph is a {type(array).__name__}, not a device array; {remedy}."
             )
     if cp.cuda.get_current_stream().is_capturing():
         raise GpulabError(
-            "The current stream captures a graph already: call gl.graph before begin_capture()."
+            "The current stream is already capturing a graph: call gl.graph before begin_capture()."
         )
 
 
@@ -181,7 +181,7 @@ class CapturedGraph(Pictured):
             For other arrays than those it was captured with.
         """
         if len(inputs) != len(self.arrays):
-            raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, and {len(inputs)} came.")
+            raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, but got {len(inputs)}.")
         for number, (new, array) in enumerate(zip(inputs, self.arrays, strict=True), 1):
             _same_kind(f"Input {number}", array, new)
         graph = self._alive
@@ -279,7 +279,7 @@ class CapturedGraph(Pictured):
         graph = self._alive
         if (fn is None) == (not names):
             raise TypeError(
-                "g.update takes a function with its arrays, or arrays by name, as in g.update(x=other)."
+                "g.update needs a function with its arrays, or arrays by name, as in g.update(x=other)."
             )
         with self._session_context():
             if fn is not None:
@@ -315,7 +315,7 @@ class CapturedGraph(Pictured):
         }
         if unknown_names := arrays_by_name.keys() - self._names.keys():
             raise TypeError(
-                f"The graph knows no array called {_listed(unknown_names)}; it has {_listed(self._names)}."
+                f"The graph has no array called {_listed(unknown_names)}; it has {_listed(self._names)}."
             )
         return arrays_by_name
 
@@ -351,7 +351,7 @@ class CapturedGraph(Pictured):
             is the graph with a timeline of each way.
         """
         if operator.index(repeats) < 1:
-            raise ValueError("`repeats` is at least 1.")
+            raise ValueError("`repeats` must be at least 1.")
         record = self.record
         launch = self.graph.launch
         with self._session_context(), restored(name.array for name in self._names.values()), self.stream:
@@ -387,7 +387,7 @@ def _stream(stream: Any) -> Any:
         For anything else.
     """
     if stream is not None and not hasattr(stream, "ptr"):
-        raise TypeError(f"`stream` is a cp.cuda.Stream, not a {type(stream).__name__}.")
+        raise TypeError(f"`stream` must be a cp.cuda.Stream, not a {type(stream).__name__}.")
     return stream
 
 
@@ -399,11 +399,12 @@ def _outputs(result: Any, ndarray: type) -> list[GraphArray]:
 
 def _same_kind(label: str, captured: Any, new: Any) -> None:
     if not isinstance(new, type(captured)):
-        raise TypeError(f"{label} is a {type(new).__name__}, no device array; copy it there with cp.asarray.")
+        raise TypeError(f"{label} is a {type(new).__name__}, not a device array. Convert it with cp.asarray.")
     if (new.shape, new.dtype) != (captured.shape, captured.dtype):
         raise ValueError(
-            f"{label} has shape {new.shape} and dtype {new.dtype}, but the graph was captured with "
-            f"{captured.shape} and {captured.dtype}, which it keeps. Capture another graph for other shapes."
+            f"{label} has shape {new.shape} and dtype {new.dtype}, but the graph was "
+            f"captured with {captured.shape} and {captured.dtype}, which cannot change. "
+            "Capture another graph for other shapes."
         )
 
 

@@ -127,7 +127,7 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_mem: int = 0) -> views.
     )
     if threads > max_blocks:
         raise ValueError(
-            f"A block of {threads:,} threads is over this kernel's limit of {max_blocks:,} on this device."
+            f"A block of {threads:,} threads exceeds this kernel's limit of {max_blocks:,} on this device."
         )
     sizes = sorted({*range(WARP_SIZE, max_blocks + 1, WARP_SIZE), threads})
     return views.OccupancyChart(
@@ -283,7 +283,9 @@ def sanitize(
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     if tool:
         if tool != "compute-sanitizer":
-            raise ValueError(f"`tool` is 'compute-sanitizer', or left out for our own checks, not {tool!r}.")
+            raise ValueError(
+                f"`tool` must be 'compute-sanitizer', or be left out for gpulab's own checks, not {tool!r}."
+            )
         from gpulab.lab.faults.nvidia import check
 
         return SanitizerTable.of(check(launch, names))

@@ -111,7 +111,7 @@ def register(shell: Any) -> None:
 
 def _check_name(magic: str, name: str | None) -> None:
     if name is not None and not _NAME.fullmatch(name):
-        raise GpulabError(f"%%{magic} -o takes the name of a variable, not {name!r}.")
+        raise GpulabError(f"%%{magic} -o needs the name of a variable, not {name!r}.")
 
 
 def _deprecated_name(magic: str, words: list[str]) -> str:

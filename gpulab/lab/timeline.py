@@ -96,14 +96,14 @@ def timelines(*timelines: TimelineReport | Timeline) -> views.TimelineView:
     >>> gl.timelines(one, one)
     """
     if not timelines:
-        raise TypeError("Give the timelines to show: gl.timelines(t1, t2).")
+        raise TypeError("Pass the timelines to show: gl.timelines(t1, t2).")
     return views.TimelineView(*(_record_of(timeline) for timeline in timelines))
 
 
 def _record_of(timeline: TimelineReport | Timeline) -> Timeline:
     record = timeline.record if isinstance(timeline, TimelineReport) else timeline
     if not isinstance(record, Timeline):
-        raise TypeError(f"A timeline is what gl.timeline() gives, not {type(timeline).__name__}.")
+        raise TypeError(f"Expected a timeline, the result of gl.timeline(), not {type(timeline).__name__}.")
     return record
 
 

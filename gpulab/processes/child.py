@@ -89,7 +89,10 @@ class _ParentCalls:
         question = values.encode(("asks", arguments))
         with self._lock:
             if os.getpid() != self._process:
-                raise RuntimeError("this runs in the process and during the call that it was handed to")
+                raise RuntimeError(
+                    "this function can run only in the process that received it, and only "
+                    "during the call that received it"
+                )
             _send(self._replies, self._nonce, question)
             is_error, result = pickle.loads(_read(self._requests))
         if is_error:

@@ -34,7 +34,7 @@ class Group:
 
     def __init__(self, devices: Sequence[str], limit_s: float) -> None:
         if not limit_s > 0:
-            raise ValueError(f"limit_s is a number of seconds above 0, not {limit_s!r}.")
+            raise ValueError(f"limit_s must be a number of seconds above 0, not {limit_s!r}.")
         self._devices = tuple(devices)
         self._limit_s = limit_s
         self._talks: list[Talk] = []

@@ -202,14 +202,14 @@ class Talk:
             )
         if use.memory_bytes > self._memory_bytes:
             raise ProcessError(
-                f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of memory{place}; look for a "
-                "list that grows on and on."
+                f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of "
+                f"memory{place}; look for a list that keeps growing."
             )
         self._spent_s += elapsed_s
         if not self._ready:
             if self._spent_s > _START_S:
                 raise ProcessError(
-                    "the check could not start in time: this computer is very busy; try again."
+                    "the check could not start in time: this computer is very busy. Try again."
                 )
             return
         if use.waits and self._printed.count == self._last_printed:
@@ -217,24 +217,25 @@ class Talk:
         self._last_printed = self._printed.count
         if self._last_printed > _PRINTED_BYTES:
             raise ProcessError(
-                f"it prints more than {_PRINTED_BYTES >> 20} MiB{place}; print less, and look for a loop "
-                "that goes on and on."
+                f"it prints more than {_PRINTED_BYTES >> 20} MiB{place}; print less, and "
+                "look for an infinite loop."
             )
         used_s = use.cpu_s - self._initial_cpu_s
         if used_s > self._limit_s:
             raise ProcessError(
-                f"it takes longer than {self._limit_s:g} s of processor time{place}; look for a loop that "
-                "does too much, or does not end."
+                f"it takes longer than {self._limit_s:g} s of processor time{place}; look "
+                "for a loop that does too much or never ends."
             )
         if self._waited_s > self._limit_s * _WAIT_FACTOR:
             raise ProcessError(
-                f"it waits{place}: for {self._waited_s:.0f} s it computed next to nothing. Look for a "
-                "sleep(), or for something that nobody ever does."
+                f"it waits{place}: for {self._waited_s:.0f} s it computed almost nothing. "
+                "Look for a sleep(), or for a wait that never ends."
             )
         if self._spent_s > self._longest_s:
             raise ProcessError(
-                f"it was not done after {self._longest_s:g} s{place}, in which this busy computer gave it "
-                f"{used_s:.1f} s of processor time; try again when less is running."
+                f"it did not finish within {self._longest_s:g} s{place}, and this busy "
+                f"computer gave it only {used_s:.1f} s of processor time. Try again when "
+                "the computer is less busy."
             )
 
     def _end_reason(self) -> str:

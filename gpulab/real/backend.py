@@ -134,9 +134,9 @@ class CudaBackend:
         for observation in observations:
             if not isinstance(observation, Blocks | Warp):
                 raise NotSupportedError(
-                    "A GPU does not tell a running program its "
-                    f"{_UNOBSERVED[type(observation)]}; the virtual "
-                    "GPU does, in a replay of a launch that is small enough. Choose a smaller grid."
+                    f"A GPU does not report its {_UNOBSERVED[type(observation)]} to a "
+                    "running program. The virtual GPU does in a replay, but this launch "
+                    "is too large for that. Choose a smaller grid."
                 )
         restore = any(isinstance(observation, Blocks) and observation.restore for observation in observations)
         has_cold_caches = caches_of(observations) == "cold"
@@ -184,7 +184,7 @@ class CudaBackend:
     def load_reader(self) -> LoadReader:
         if self._nvml is None:
             raise NotSupportedError(
-                "NVML does not answer on this machine; some containers and VMs have none."
+                "NVML is not available on this machine; some containers and virtual machines lack it."
             )
         return LoadReader(self._nvml)
 

@@ -133,7 +133,7 @@ class LoadReader:
         except self._device.nvml.NVMLError as error:
             code = getattr(error, "value", None)
             if code in _DEVICE_LOST_ERRORS:
-                raise GpuLostError(f"NVML does not answer for this GPU any more: {error}.") from error
+                raise GpuLostError(f"NVML no longer reports values of this GPU: {error}.") from error
             if code in _PERMANENT_ERRORS:
                 self.missing[name] = _PERMANENT_ERRORS[code]
                 if name == "sm_active":

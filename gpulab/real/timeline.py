@@ -44,8 +44,8 @@ class RealRecorder:
         rival = library.rival()
         if events.recording() or (cupti is not None and cupti.recording):
             raise GpulabError(
-                "A timeline is being recorded already, and timelines do not nest: end that block first, or "
-                "call .stop() of what it gave."
+                "A timeline is already being recorded, and timelines do not nest: end that block first, or "
+                "call .stop() on the timeline that it returned."
             )
         reason = _MISSING if cupti is None else f"CUPTI is in use by {rival}" if rival else ""
         if cupti is not None and not rival:
@@ -70,7 +70,7 @@ class RealRecorder:
     def stop(self) -> Timeline:
         """Wait for the device, end, and return what was recorded."""
         if self._recorder is None:
-            raise GpulabError("This timeline has not begun: start() it first.")
+            raise GpulabError("This timeline has not started: call start() first.")
         recorder = self._recorder
         self._recorder = None
         return recorder.stop()

@@ -177,8 +177,8 @@ class RealWatcher:
                 if error.result != library.TAKEN:
                     raise
                 raise GpulabError(
-                    "CUPTI has one subscriber a process, and has one already: another check or another tool. "
-                    "End that first."
+                    "CUPTI allows one subscriber per process, and another check or tool "
+                    "is already subscribed. End that one first."
                 ) from error
             stack.enter_context(_Hook(self))
             stack.enter_context(_own_reductions())

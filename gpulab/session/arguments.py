@@ -51,7 +51,8 @@ class Arguments:
             args[number] = array()
             if args[number] is None:
                 raise GpulabError(
-                    "The arrays of this launch are gone. Keep them under names, and run the cell again."
+                    "The arrays of this launch have been freed. Assign them to "
+                    "variables, and run the cell again."
                 )
         return tuple(args)
 

@@ -82,7 +82,7 @@ def array_module(kind: Literal["cuda", "virtual"], name: str = "cupy") -> Any:
 def parse_device(text: Any) -> tuple[Kind, str]:
     """Split a device's name into its kind and the GPU's name or number."""
     if not isinstance(text, str):
-        raise TypeError(f'A device is named by a string such as "cuda:0" or "virtual:T4", not {text!r}.')
+        raise TypeError(f'A device must be a str such as "cuda:0" or "virtual:T4", not {text!r}.')
     head, _, tail = text.strip().partition(":")
     kind = head.strip().lower()
     name = tail.strip()
@@ -91,8 +91,8 @@ def parse_device(text: Any) -> tuple[Kind, str]:
     if kind in ("cuda", "gpu"):
         if name and not re.fullmatch(r"\d+", name):
             raise UnknownDeviceError(
-                f'"{text}" is no CUDA device: they are numbered, as in "cuda:0"; '
-                f'a virtual one is "virtual:{name}".'
+                f'"{text}" is not a CUDA device. CUDA devices have a number, as in '
+                f'"cuda:0"; a virtual GPU is "virtual:{name}".'
             )
         return "cuda", name or "0"
     if kind == "virtual":
@@ -108,13 +108,13 @@ def initial_watchdog() -> float | None:
     try:
         return check_watchdog(float(text))
     except ValueError as error:
-        raise ValueError(f"{WATCHDOG_VARIABLE}={text} is no number of seconds above 0.") from error
+        raise ValueError(f"{WATCHDOG_VARIABLE}={text} is not a number of seconds above 0.") from error
 
 
 def check_watchdog(seconds: float | None) -> float | None:
     """Return a number of seconds above 0, or None; raise ValueError for anything else."""
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"watchdog_s is a number of seconds above 0, not {seconds!r}.")
+        raise ValueError(f"watchdog_s must be a number of seconds above 0, not {seconds!r}.")
     return seconds
 
 
@@ -122,6 +122,6 @@ def check_count(count: Any) -> int:
     """Return a number of virtual devices from 1 to ``MAX_VIRTUAL_DEVICES``; raise ValueError otherwise."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_VIRTUAL_DEVICES:
         raise ValueError(
-            f"`count` is a whole number of devices from 1 to {MAX_VIRTUAL_DEVICES}, not {count!r}."
+            f"`count` must be an integer number of devices from 1 to {MAX_VIRTUAL_DEVICES}, not {count!r}."
         )
     return count

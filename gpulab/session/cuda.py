@@ -74,10 +74,11 @@ def _import_cupy() -> Any:
         module = importlib.import_module("cupy")
     except Exception as error:  # CuPy raises many kinds: ImportError, RuntimeError, OSError
         raise CudaUnavailableError(
-            f"CuPy is installed but cannot be imported ({_first_line(error)}); gpulab doctor says more"
+            f"CuPy is installed but cannot be imported ({_first_line(error)}); run "
+            "`gpulab doctor` for details"
         ) from error
     if module is sys.modules.get("virtualgpu.cp"):
-        raise CudaUnavailableError("`import cupy` means the virtual GPU here (virtualgpu.as_cupy)")
+        raise CudaUnavailableError("`import cupy` imports the virtual GPU here (virtualgpu.as_cupy)")
     if not hasattr(module, "cuda"):
         # A folder called cupy beside the notebook, a clone of its sources for instance, is found first.
         location = next(iter(getattr(module, "__path__", ())), None) or getattr(

@@ -344,8 +344,9 @@ def check_not_capturing(launch: Launch) -> None:
     with launch.on_stream():
         if cp().cuda.get_current_stream().is_capturing():
             raise NotSupportedError(
-                "The current stream captures a graph, and no kernel that gpulab could observe runs in it. "
-                "Call the kernel itself, or end_capture() first."
+                "The current stream is capturing a graph, so the kernel does not run and "
+                "cannot be observed. Call the kernel itself, or end the capture first "
+                "with end_capture()."
             )
 
 
@@ -385,8 +386,8 @@ def here() -> Callable[[], AbstractContextManager[None]]:
     def context() -> Iterator[None]:
         if _session is not session:
             raise GpulabError(
-                f"This was made on the {session.choice.device}, but the session has moved to another device; "
-                "run its cell again."
+                f"This was created on the {session.choice.device}, but the session has "
+                "moved to another device; run its cell again."
             )
         with device:
             yield
@@ -415,8 +416,8 @@ def _open(kind: Kind, name: str, count: int, links: str | None) -> _Session:
         except CudaUnavailableError as error:
             if kind == "cuda":
                 raise CudaUnavailableError(
-                    f'No CUDA device can be used: {error}. Use gl.use_device("virtual") to go on without; '
-                    f"`gpulab doctor` checks each part."
+                    f'No CUDA device can be used: {error}. Use gl.use_device("virtual") '
+                    "to continue without one; `gpulab doctor` checks each part."
                 ) from error
             reason = str(error)
             _log.info("No CUDA device can be used, a virtual one is: %s", reason)

@@ -20,8 +20,9 @@ def element_history(element: Any, name: str, function: Callable[[], Any]) -> Ele
     """
     if current.real_cp() is not None:
         raise NotSupportedError(
-            "A real GPU does not tell who writes an element: make the arrays on a virtual one, after "
-            'gl.use_device("virtual"), and ask there.'
+            "A real GPU does not record who writes an element. Select a virtual GPU with "
+            'gl.use_device("virtual"), create the arrays there, and call gl.who_wrote '
+            "again."
         )
     from virtualgpu.sanitizer.history import history_of
 

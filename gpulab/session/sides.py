@@ -261,8 +261,8 @@ class _Replay:
             if getattr(error, "status", None) != LAUNCH_TIMEOUT:
                 raise
             raise GpulabError(
-                "The virtual GPU did not finish its replay of this launch in time. Count a smaller grid, or "
-                "give it longer with gl.use_device(watchdog_s=60)."
+                "The virtual GPU did not finish its replay of this launch in time. Use a "
+                "smaller grid, or give it more time with gl.use_device(watchdog_s=60)."
             ) from error
 
     def of(self, observation: Observation[Any]) -> Any:

@@ -105,7 +105,7 @@ def test_invalid_frees_limits_and_sizes_are_refused() -> None:
     block = pool.malloc(1, 3)
     pool.free(block)
     for wrong in (block, block + 512, 7):
-        with pytest.raises(RequestError, match="No block in use begins at"):
+        with pytest.raises(RequestError, match="No block in use starts at"):
             pool.free(wrong)
     with pytest.raises(RequestError, match="below 0"):
         pool.set_limit(-1)

@@ -23,7 +23,7 @@ def program(seed: int, length: int = 120) -> list[Request]:
     for number in range(length):
         now = number * 10
         choice = rng.random()
-        if choice < 0.55 or not alive:
+        if choice < 0.55 or not in use:
             size = int(2 ** rng.uniform(6, 26))
             requests.append(Request("alloc", number, size, rng.choice((0, 0, 7, 9)), now, number % 5))
             alive.append(number)
@@ -122,11 +122,11 @@ def test_segments_freed_by_the_allocator_are_not_requests() -> None:
     ("requests", "part"),
     [
         ([Request("alloc", 0, -1)], "-1 bytes"),
-        ([Request("alloc", 0, 8), Request("alloc", 0, 8)], "still alive"),
+        ([Request("alloc", 0, 8), Request("alloc", 0, 8)], "still in use"),
         ([Request("free", 3)], "Allocation 3 is freed"),
-        ([Request("alloc", 0, 8), Request("free", 0), Request("free", 0)], "not alive"),
+        ([Request("alloc", 0, 8), Request("free", 0), Request("free", 0)], "not in use"),
         ([Request("record_stream", 3, stream=1)], "another stream"),
-        ([Request("alloc", 0, 1 << 50), Request("free", 0), Request("free", 0)], "not alive"),
+        ([Request("alloc", 0, 1 << 50), Request("free", 0), Request("free", 0)], "not in use"),
     ],
 )
 def test_impossible_requests_are_refused(requests: list[Request], part: str) -> None:

@@ -561,7 +561,7 @@ _LOOKUP = (
     Wrong("08-lookup", "equal rows once", lambda table, choose: mapped(table)[_cp().unique(choose())], "results", ""),
     Wrong("08-lookup", "pageable", lambda table, choose: mapped(np.array(table))[choose()], "results",
           "A kernel reads pinned memory only"),
-    Wrong("08-lookup", "locks it twice", _registers, "results", "page-locked from the beginning"),
+    Wrong("08-lookup", "locks it twice", _registers, "results", "pinned since their allocation"),
     Wrong("08-lookup", "the first rows", lambda table, choose: mapped(table)[: choose().size], "results", "it should be"),
     Wrong("08-lookup", "rows in half precision",
           lambda table, choose: mapped(table)[choose()].astype(np.float16).astype(table.dtype), "results", "it should be"),

@@ -32,7 +32,7 @@ def test_a_level_is_taken_or_refused_by_what_this_processor_has(
 ) -> None:
     monkeypatch.setenv(processor.VARIABLE, name)
     if processor.lacking(name):
-        with pytest.raises(UnknownProcessorError, match=f"asks for {name}"):
+        with pytest.raises(UnknownProcessorError, match=f"selects {name}"):
             processor.chosen()
     else:
         assert processor.chosen().choice == name

@@ -230,7 +230,7 @@ def test_a_kernel_too_large_to_translate_is_refused(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("text", ["bra;", "bra.uni ;", "brx.idx ;", "@%p1 bra;"])
 def test_a_branch_to_nowhere_is_a_clean_error(text: str) -> None:
     body = f".version 8.0\n.target sm_80\n.entry k() {{ .reg .pred %p<2>;\n {text}\n ret;\n}}\n"
-    with pytest.raises(PtxError, match="names no label"):
+    with pytest.raises(PtxError, match="does not name a target label"):
         parser.parse(body)
 
 

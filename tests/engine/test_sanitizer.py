@@ -163,9 +163,9 @@ def test_a_fault_of_a_tool_that_was_not_chosen_is_raised() -> None:
         sanitize(BY_NAME["barrier_in_both_branches"], tools=("memory", "race"))
     assert sanitize(BY_NAME["missing_barrier"], tools=("memory", "sync")).clean
     assert sanitize(BY_NAME["shared_never_written"], tools=("race",)).clean
-    with pytest.raises(ValueError, match="`tools` are"):
+    with pytest.raises(ValueError, match="`tools` must be among"):
         sanitize(BY_NAME["missing_barrier"], tools=("lint",))
-    with pytest.raises(ValueError, match="`block_order` is one of"):
+    with pytest.raises(ValueError, match="`block_order` must be one of"):
         sanitize(BY_NAME["missing_barrier"], block_order="sorted")
 
 

@@ -426,7 +426,7 @@ class TestRefusals:
         stream = cp.cuda.Stream(non_blocking=True)
         with stream:
             stream.begin_capture(cp.cuda.runtime.streamCaptureModeRelaxed)
-            with pytest.raises(GpulabError, match="captures a graph"), gl.timeline():
+            with pytest.raises(GpulabError, match="capturing a graph"), gl.timeline():
                 pass
             with contextlib.suppress(cp.cuda.runtime.CUDARuntimeError):  # the question has spoilt it
                 stream.end_capture()

@@ -294,7 +294,7 @@ def test_a_record_of_crossings_counts_those_beyond_its_limit(
 ) -> None:
     machine = gpus(2)
     recorder = ports.PortRecorder(machine)
-    with pytest.raises(GpulabError, match="has not begun"):
+    with pytest.raises(GpulabError, match="has not started"):
         recorder.stop()
     monkeypatch.setattr(ports, "MAX_CROSSINGS", 2)
     recorder.start()

@@ -158,7 +158,7 @@ def test_mistakes_are_named() -> None:
         pass
     with pytest.raises(ValueError, match=r"CuPy or PyTorch\. Did you mean"):
         a.compare("PyTorc")
-    with pytest.raises(ValueError, match="are PyTorch's"):
+    with pytest.raises(ValueError, match="belong to PyTorch's"):
         a.compare("CuPy", max_split_size_mb=64)
     with pytest.raises(ValueError, match="max_split_size_mb"):
         a.compare("PyTorch", max_split_size_mb=1)

@@ -251,7 +251,7 @@ def test_wrong_sizes_are_refused(text: str):
 
 def test_a_size_beyond_any_memory_is_refused_in_a_few_letters():
     for text in ("9" * 400, "9" * 30, "9" * 400 + "k", "4194304 TiB"):
-        with pytest.raises(ValueError, match="more than any memory holds") as error:
+        with pytest.raises(ValueError, match="more than any memory can hold") as error:
             parse_size(text)
         assert len(str(error.value)) < 100
     assert [chart.short("9" * digits) for digits in (40, 41)] == [f"'{'9' * 40}'", f"'{'9' * 40}'..."]

@@ -535,11 +535,11 @@ def test_a_reading_that_fails_is_noted() -> None:
     recorder.seen.failed = 1
 
     def fail() -> Any:
-        raise RuntimeError("no device")
+        raise RuntimeError("not the number of a device")
 
     recorder.sampler._read = fail
     recorder.sampler.take()
-    for part in ("1 event could not be recorded", "RuntimeError: no device"):
+    for part in ("1 event could not be recorded", "RuntimeError: not the number of a device"):
         assert part in recorder.record().note
     assert np.isnan(recorder.record().used_bytes[-1])
 

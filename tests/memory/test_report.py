@@ -140,7 +140,7 @@ def test_an_error_of_the_call_is_raised_with_the_report():
     assert caught.value.memory_report.peak_bytes == 4 * MIB
     assert "memory_report" in caught.value.__notes__[0]
     assert not gl.cp.cuda.memory_hook.get_memory_hooks()
-    with pytest.raises(TypeError, match="takes a function"):
+    with pytest.raises(TypeError, match="needs a function"):
         gl.memory_report(3)
 
 

@@ -404,7 +404,7 @@ def test_invalid_communicators_are_refused(gpus: Gpus) -> None:
     refused(lambda: make(2, uid, 2), 4, "Rank 2 of 2")
     refused(lambda: make.initAll(3), 4, "Device 2 does not exist", "count=n")
     refused(lambda: make.initAll([0, 0]), 5, "Duplicate GPU: ranks 0 and 1")
-    refused(lambda: make(1, bytes(128), 0), 5, "not of this process")
+    refused(lambda: make(1, bytes(128), 0), 5, "from another process")
     with pytest.raises(ValueError, match="commId length 10 != 128"):
         make(1, b"1234567890", 0)
     for wrong in (None, (1, 2, 3)):
@@ -424,7 +424,7 @@ def test_a_capturing_stream_is_refused(gpus: Gpus) -> None:
     x = cp.zeros(8, cp.float32)
     stream = cp.cuda.Stream(non_blocking=True)
     stream.begin_capture()
-    refused(lambda: comm.allReduce(x.data.ptr, x.data.ptr, 8, F, S, stream.ptr), 5, "captures a graph")
+    refused(lambda: comm.allReduce(x.data.ptr, x.data.ptr, 8, F, S, stream.ptr), 5, "capturing a graph")
     stream.end_capture()
 
 

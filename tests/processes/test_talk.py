@@ -459,7 +459,7 @@ def test_a_process_that_only_waits_is_ended_after_twice_its_limit(
         time.sleep(0.005)
         return ResourceUse(1, 0.0, 0, True)
 
-    assert "it was not done after 50 s" in limited(monkeypatch, printing), "printing is no waiting"
+    assert "it did not finish after 50 s" in limited(monkeypatch, printing), "printing is no waiting"
 
 
 def test_a_process_that_replies_does_not_wait(puppets: list[Puppet], monkeypatch: Any) -> None:
@@ -481,7 +481,7 @@ def test_a_process_that_prints_too_much_is_ended(puppets: list[Puppet], monkeypa
         return prints
 
     assert "prints more than 1 MiB (in f(1))" in limited(monkeypatch, printing(60_000), longest_s=1e6)
-    assert "it was not done" in limited(monkeypatch, printing(10))
+    assert "it did not finish" in limited(monkeypatch, printing(10))
 
 
 def test_a_process_that_does_not_start_in_time(puppets: list[Puppet], monkeypatch: Any) -> None:

@@ -110,7 +110,7 @@ def test_errors_are_temporary_permanent_or_mean_a_lost_gpu(
     read = reader()
     if reason == "gone":
         with pytest.raises(
-            GpuLostError, match=f"NVML does not answer for this GPU any more: .*{code}|is lost"
+            GpuLostError, match=f"NVML no longer reports values of this GPU: .*{code}|is lost"
         ):
             read()
         return

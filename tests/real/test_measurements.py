@@ -203,9 +203,9 @@ def test_without_nvml_the_other_facts_remain(monkeypatch: pytest.MonkeyPatch) ->
     assert (reading.name, reading.value, reading.why) == (
         "NVML",
         None,
-        "NVML does not answer on this machine",
+        "NVML is not available on this machine",
     )
-    with pytest.raises(gl.errors.NotSupportedError, match="some containers and VMs have none"):
+    with pytest.raises(gl.errors.NotSupportedError, match="some containers and virtual machines lack it"):
         bare.load_reader()
     names = {metric.name for metric in bare.setup().metrics}
     assert names < {metric.name for metric in usual.setup().metrics}

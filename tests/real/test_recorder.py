@@ -318,7 +318,7 @@ def test_no_timeline_begins_while_a_stream_captures(
     recorder.refuse_capture()
     monkeypatch.setattr(recorder.runtime, "deviceSynchronize", refuse)
     if captures:
-        with pytest.raises(GpulabError, match=r"begin the timeline before begin_capture\(\)"):
+        with pytest.raises(GpulabError, match=r"Start the timeline before begin_capture\(\)"):
             recorder.refuse_capture()
     else:
         with pytest.raises(recorder.runtime.CUDARuntimeError):

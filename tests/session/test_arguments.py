@@ -33,8 +33,8 @@ def test_shapes(value: Any, expected: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [
-        (3.5, TypeError, "divide with //"),
-        ((1, 2.0), TypeError, "divide with //"),
+        (3.5, TypeError, "Divide with //"),
+        ((1, 2.0), TypeError, "Divide with //"),
         ("256", TypeError, "not '256'"),
         (None, TypeError, "not None"),
         (0, ValueError, "at least 1"),
@@ -68,7 +68,7 @@ def test_shared_memory() -> None:
 def test_a_launch_counts_threads_and_needs_a_kernel_with_source() -> None:
     launch = Launch.of(KERNEL, 2, (3, 4))
     assert (launch.threads, launch.block_threads) == (24, 12)
-    with pytest.raises(TypeError, match="carries no CUDA C"):
+    with pytest.raises(TypeError, match="has no CUDA C"):
         Launch.of(len, 1, 1)
 
 
@@ -125,7 +125,7 @@ def test_small_arrays_of_the_last_eight_launches_stay_and_large_ones_while_the_c
     first, number, *_ = stored.now()
     assert (first, number) == (large, 7)
     del first, large
-    with pytest.raises(GpulabError, match="arrays of this launch are gone"):
+    with pytest.raises(GpulabError, match="arrays of this launch have been freed"):
         stored.now()
     for size in ((4 << 20) + 1, None), (8, (4 << 20) + 1):
         gone = arguments.Arguments((Array(*size), 1.5), is_array, recent)

@@ -45,7 +45,7 @@ def test_a_working_cupy_is_used(fake_cupy: FakeCupy) -> None:
     [
         ({"import": 1}, "cannot be imported (cudaError: failure 1 at import)"),
         ({"count": 35}, "driver is too old"),
-        ({"count": 100}, "no CUDA device"),
+        ({"count": 100}, "not a CUDA device"),
         ({"zeros": 46}, "exclusive mode"),
         ({"zeros": "oom"}, "memory is used up by other processes"),
         ({"synchronize": 999}, "unknown error"),
@@ -240,14 +240,14 @@ def test_published_numbers_of_devices() -> None:
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, 1000])
 def test_a_bad_count(count: object) -> None:
-    with pytest.raises(ValueError, match="whole number of devices"):
+    with pytest.raises(ValueError, match="integer number of devices"):
         gl.use_device("T4", count=count)  # type: ignore[arg-type]
 
 
 def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("soon", "0", "-1", "nan"):
         monkeypatch.setenv("GPULAB_WATCHDOG_S", text)
-        with pytest.raises(ValueError, match=f"GPULAB_WATCHDOG_S={text} is no number of seconds above 0"):
+        with pytest.raises(ValueError, match=f"GPULAB_WATCHDOG_S={text} is not a number of seconds above 0"):
             gl.use_device("T4")
     monkeypatch.setenv("GPULAB_DEVICE", "virtual:L4")
     monkeypatch.setenv("GPULAB_WATCHDOG_S", "2.5")

@@ -118,7 +118,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "infinite": ({"size_bytes": float("inf")}, "a number of bytes"),
     "no number": ({"size_bytes": float("nan")}, "a number of bytes"),
     "large": ({"size_bytes": 1 << 28}, "at most 1 GiB"),
-    "links": ({"links": "ring"}, "`links` is"),
+    "links": ({"links": "ring"}, "`links` must be"),
     "move": ({"algorithm": [[(0, 1, 0)]]}, r"Step 1: a move is .*not \(0, 1, 0\)"),
 }
 

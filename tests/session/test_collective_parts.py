@@ -74,7 +74,7 @@ def test_nccl_needs_as_many_real_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         real = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
         monkeypatch.setattr(session, "real_cp", lambda real=real: real)
         with pytest.raises(
-            GpulabError, match=f"NCCL on 3 GPUs needs as many, and {words}: take fewer, or gl"
+            GpulabError, match=f"NCCL on 3 GPUs needs 3 real GPUs, but {words}: take fewer, or gl"
         ):
             gl.collective("reduce", "nccl", gpus=3)
 
@@ -304,7 +304,7 @@ def test_rank_0_makes_the_key_and_each_rank_opens_its_device(monkeypatch: pytest
     assert nccl._key(steps.append, 0) == ([3, 4], False)
     for missing in (SimpleNamespace(), SimpleNamespace(available=False)):
         library = missing
-        with pytest.raises(GpulabError, match="CuPy finds no NCCL here: install nvidia-nccl-cu13"):
+        with pytest.raises(GpulabError, match="CuPy cannot find NCCL here. Install nvidia-nccl-cu13"):
             nccl._key(steps.append, 0)
 
 
@@ -426,13 +426,13 @@ def test_a_schedule_of_ones_own_becomes_moves() -> None:
 @pytest.mark.parametrize(
     ("move", "message"),
     [
-        *((move, "a move is") for move in ((0, 1, 0), (0, 1, 0, "add", 5), (0, 1, 0, "put"), "0120", 7)),
-        ((-1, 1, 0, "add"), "names no two different GPUs from 0 to 2, or no chunk"),
-        ((3, 1, 0, "add"), "no two different"),
-        ((0, -1, 0, "add"), "no two different"),
-        ((0, 3, 0, "add"), "no two different"),
+        *((move, "a move must be") for move in ((0, 1, 0), (0, 1, 0, "add", 5), (0, 1, 0, "put"), "0120", 7)),
+        ((-1, 1, 0, "add"), "must name two different GPUs from 0 to 2, and a chunk"),
+        ((3, 1, 0, "add"), "two different"),
+        ((0, -1, 0, "add"), "two different"),
+        ((0, 3, 0, "add"), "two different"),
         ((0, 1, -1, "add"), "no chunk"),
-        ((2, 2, 0, "add"), "no two different"),
+        ((2, 2, 0, "add"), "two different"),
     ],
 )
 def test_a_wrong_move_is_named_with_its_step(move: Any, message: str) -> None:
@@ -458,9 +458,9 @@ ONE = (0, 1, 0, "add")
         ([[(0, 1, 10**9, "add")]], "Step 1: .* steps times GPUs times chunks are at most 200,000"),
         ([[(0, 1, float("inf"), "add")]], "Step 1: source, target and chunk are integers"),
         ([[(0, 1.5, 0, "add")]], "Step 1: source, target and chunk are integers"),
-        ([[(0, 1, 0, [])]], "Step 1: a move is"),
+        ([[(0, 1, 0, [])]], "Step 1: a move must be"),
         ([5], "Step 1: a step is a list"),
-        (5, "A schedule is a list of steps"),
+        (5, "A schedule must be a list of steps"),
     ],
 )
 def test_endless_and_malformed_schedules_are_refused(schedule: Any, message: str) -> None:

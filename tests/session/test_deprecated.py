@@ -108,7 +108,7 @@ def test_a_function_argument_is_fn() -> None:
     assert same(layers, gl.call_layers(fn=twice))
     calls = warned_once(lambda: gl.library_calls(what=twice), "what= of gl.library_calls is now fn=.")
     assert same(calls, gl.library_calls(fn=twice))
-    with pytest.raises(GpulabError, match="returns no device array"):
+    with pytest.raises(GpulabError, match="neither returns nor changes a device array"):
         warned_once(lambda: gl.traffic(function=lambda: None), text.format("traffic"))
 
 

@@ -99,7 +99,7 @@ def test_a_pause_leaves_a_gap(nvml: Any) -> None:
     until(lambda: len(report.record) > count + 2)
     report.stop()
     assert np.isnan(report.record["utilization"]).sum() == 1
-    with pytest.raises(GpulabError, match="has not begun, or has ended"):
+    with pytest.raises(GpulabError, match="has not started, or has already ended"):
         report.pause()
     with pytest.raises(ValueError, match="at most 100"):
         gl.monitor(rate_hz=1000)
@@ -172,7 +172,7 @@ def test_buttons_pause_the_readings_and_the_chart_shows_the_state(
     monkeypatch.setattr(LoadChart, "tick", lambda self: ticks.append(self))
     report = gl.monitor(rate_hz=50)
     assert report.state == "new"
-    with pytest.raises(GpulabError, match="This monitor has not begun, or has ended"):
+    with pytest.raises(GpulabError, match="This monitor has not started, or has already ended"):
         report.mark("early")
     report._repr_mimebundle_()
     chart: Any = report._picture()

@@ -132,7 +132,7 @@ def test_missing_and_odd_values_are_left_out() -> None:
         (b"\xff\xfe\x00", "cut short or damaged"),
         (b"<other/>", "no file of compute-sanitizer"),
         (file("<a>" * 100 + "</a>" * 100), "no file of compute-sanitizer"),
-        (b" " * ((16 << 20) + 1), "bytes, and 16,777,216 are read"),
+        (b" " * ((16 << 20) + 1), "bytes, but at most 16,777,216 can be read"),
     ],
 )
 def test_a_file_that_is_damaged_or_foreign_is_refused(data: bytes, words: str) -> None:
@@ -267,7 +267,7 @@ def test_the_reason_why_no_check_ran_is_in_the_report(
 def test_a_launch_that_does_not_begin_is_an_error(tool: Callable[..., None]) -> None:
     tool(nvidia.CHECKER, file())
     broken = gl.cp.RawKernel(CODE.replace("int* y", "int* y, nothing z"), "k")
-    with pytest.raises(GpulabError, match=r"the launch did not begin: .*nothing"):
+    with pytest.raises(GpulabError, match=r"the launch did not start: .*nothing"):
         checked(kernel=broken)
 
 
@@ -276,14 +276,14 @@ def test_the_tools_are_not_available_on_a_virtual_gpu() -> None:
     kernel = gl.cp.RawKernel(CODE, "k")
     x = gl.cp.zeros(64, "i4")
     report = gl.sanitize(kernel, 1, 32, (x, x), tool="compute-sanitizer")
-    assert report.unavailable == "it looks at a real GPU, and a virtual one is in use"
+    assert report.unavailable == "it needs a real GPU, but a virtual GPU is in use"
     assert "not available on this machine" in repr(gl.sanitize(kernel, 1, 32, (x, x)).compare(report))
-    with pytest.raises(ValueError, match="'compute-sanitizer', or left out"):
+    with pytest.raises(ValueError, match="'compute-sanitizer', or be left out"):
         gl.sanitize(kernel, 1, 32, (x, x), tool="memcheck")
     p = gl.profile(lambda: x.sum(), counters=True)
     assert p.record.counters == ()
     assert "Hardware counters: not available on this machine: it looks at a real GPU" in p.describe()
-    with pytest.raises(TypeError, match="takes a function"):
+    with pytest.raises(TypeError, match="needs a function"):
         gl.profile(counters=True)
 
 

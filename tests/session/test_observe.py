@@ -153,6 +153,6 @@ def test_a_repeated_run_begins_with_the_caches_of_the_first() -> None:
 
 def test_two_states_of_the_caches_are_refused_before_anything_runs() -> None:
     axpy = Axpy(4096)
-    with pytest.raises(ValueError, match="cold caches or warm ones"):
+    with pytest.raises(ValueError, match="either cold or warm caches"):
         session.observe(axpy.launch, Blocks(caches="warm"), Counters("cold"))
     assert axpy.times == 0

@@ -182,7 +182,7 @@ def test_wrong_uses_are_named(program: Any) -> None:
         gl.profile(3)  # type: ignore[arg-type]
     with pytest.raises(GpulabError, match="ended"):
         gl.profile().record  # noqa: B018
-    with gl.profile() as nothing, pytest.raises(GpulabError, match="it is there when the block has ended"):
+    with gl.profile() as nothing, pytest.raises(GpulabError, match="available when the block has ended"):
         nothing.timeline  # noqa: B018
     assert nothing.timeline.record.activities == nothing.record.kernels == ()
     assert "0 launches" in repr(nothing)

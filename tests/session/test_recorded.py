@@ -68,15 +68,15 @@ def test_before_and_while_it_records(name: str) -> None:
     if name == "allocator":
         assert mime(report) is not None, "before its block it is the pool as it is now"
     else:
-        assert repr(report).startswith(f"{title} that has not begun: write `with ")
+        assert repr(report).startswith(f"{title} that has not started: write `with ")
         for use in (lambda: report.record, report.describe, lambda: report.save("x.json")):
-            with pytest.raises(GpulabError, match="has not begun"):
+            with pytest.raises(GpulabError, match="has not started"):
                 use()
         if name not in WITH_DISPLAY:
             assert mime(report) is None
     report.stop()  # without effect before the start
     assert report.start() is None
-    with pytest.raises(GpulabError, match="is being recorded already"):
+    with pytest.raises(GpulabError, match="is already being recorded"):
         report.start()
     if name not in LIVE:
         assert repr(report) == f"{title} that is being recorded."

@@ -147,7 +147,7 @@ def test_arrays_are_not_kept_alive_and_belong_to_their_device() -> None:
     run = gl.launch(*described())
     current._current().recent.clear()
     gc.collect()
-    with pytest.raises(GpulabError, match="arrays of this launch are gone"):
+    with pytest.raises(GpulabError, match="arrays of this launch have been freed"):
         run.count()
     launch = described()
     run = gl.launch(*launch)

@@ -276,7 +276,7 @@ def test_a_slider_keeps_no_arrays_alive(monkeypatch: pytest.MonkeyPatch) -> None
     current._current().recent.clear()
     gc.collect()
     assert array() is None
-    with pytest.raises(GpulabError, match="arrays of this launch are gone"):
+    with pytest.raises(GpulabError, match="arrays of this launch have been freed"):
         trace(32)
     for grid, block in (((2, 2), 32), (2, (8, 8))):
         flat = Launch.of(session.cp().RawKernel(CODE, "k"), grid, block)
@@ -391,7 +391,7 @@ def test_a_gpu_without_cupy_is_named_with_the_remedy(no_cupy: None, monkeypatch:
 def test_the_virtual_gpu_in_cupy_s_place_is_no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setitem(sys.modules, "cupy", sys.modules["virtualgpu.cp"])
-    with pytest.raises(cuda.CudaUnavailableError, match="means the virtual GPU here"):
+    with pytest.raises(cuda.CudaUnavailableError, match="imports the virtual GPU here"):
         cuda.open_cuda_device()
 
 

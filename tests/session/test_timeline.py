@@ -104,7 +104,7 @@ def test_a_timeline_is_displayed_and_compared_with_another() -> None:
     assert "image/png" in bundle or "application/vnd.jupyter.widget-view+json" in bundle
     comparison = first.compare(second)
     assert comparison.record == gl.timelines(first, second.record).record == (first.record, second.record)
-    with pytest.raises(TypeError, match="Give the timelines"):
+    with pytest.raises(TypeError, match="Pass the timelines"):
         gl.timelines()
     with pytest.raises(TypeError, match="not int"):
         first.compare(3)  # type: ignore[arg-type]

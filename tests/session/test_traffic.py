@@ -273,8 +273,8 @@ def test_arguments_are_left_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (3, TypeError, "Give the function itself"),
-        (lambda x: 3, GpulabError, "returns no device array"),
+        (3, TypeError, "Pass the function itself"),
+        (lambda x: 3, GpulabError, "neither returns nor changes a device array"),
         (lambda x: [x := x + 1 for _ in range(1000)][-1], GpulabError, "more than 400 expressions"),
         (lambda x: gl.cp.exp(x), GpulabError, "use cp as a name of the notebook"),
     ],

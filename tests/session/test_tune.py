@@ -118,7 +118,7 @@ def test_candidates_get_copies_of_the_arguments() -> None:
         (lambda x: x.sum(axis=0).astype(cp.float64), "float64"),
         (lambda x: (x.sum(axis=0), x), "2 arrays for 1"),
         (lambda x: x.nothing, "AttributeError"),
-        (lambda x: 42, "it returned int: a candidate returns a device array"),
+        (lambda x: 42, "it returned int: a candidate must return one or more device arrays"),
         (lambda x: x.sum(axis=0) * cp.float32(np.nan), "wrong in 32 of 32 elements"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_check_and_a_reference_of_ones_own() -> None:
     x = matrix()
     tuned = gl.tune([first_row], x, check=lambda a, b: a.shape == b.shape, reference=at_once)
     assert tuned.record.choices[0].best == "first_row"
-    with pytest.raises(GpulabError, match="No candidate's result is right"):
+    with pytest.raises(GpulabError, match="No candidate has a correct result"):
         gl.tune([first_row], x, reference=at_once)
 
 
@@ -423,5 +423,5 @@ def test_candidates_have_distinct_names() -> None:
     [{"repeats": 0}, {"max_ms": 0}, {"warmup": -1}, {"repeats": 0.5}, {"max_ms": -1}, {"warmup": -0.5}],
 )
 def test_wrong_bounds_are_refused(bounds: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="repeats and max_ms are positive, and warmup is not negative"):
+    with pytest.raises(ValueError, match="`repeats` and `max_ms` must be positive, and `warmup` must not be negative"):
         gl.tune([at_once], **bounds)

@@ -112,7 +112,7 @@ def test_a_busy_computer_is_named(
     status, out, _ = check(capsys, "00-blocks", "mine.py")
     assert status == 1
     assert "it was not done after 0.3 s" in out
-    assert "try again when less is running" in out
+    assert "Try again when the computer is less busy" in out
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_macros_that_expand_without_end_are_stopped(monkeypatch: pytest.MonkeyPa
     twice = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 40))
     code = 'extern "C" __global__ void last_block(int* out, int n) { A39 }'
     verdict = judge(ORDERED, f"#define A0 out[0] += n;\n{twice}\n{code}")
-    assert "NVRTC was stopped after it had taken 0.3 s of processor time. Look for macros" in verdict.message
+    assert "NVRTC was stopped after it had used 0.3 s of processor time. Look for macros" in verdict.message
     assert verdict.message.endswith("expand into one another.")
 
 

@@ -503,21 +503,21 @@ def test_a_damaged_file_raises_an_error_of_one_sentence(busy: Timeline, file: Pa
     [
         (b"", "is empty"),
         (b"   ", "is empty"),
-        (b"hello", "no JSON"),
+        (b"hello", "not JSON"),
         (b"{}", "no trace events"),
         (b"[]", "none of its 0 events has a time"),
         (b"3", "no trace events"),
         (b'{"traceEvents": {}}', "no trace events"),
         (b'[{"ph": "M", "name": "x"}]', "no timeline"),
-        (b"[" * 200_000, "nested too deeply|no JSON"),
-        (b'{"a": NaN}', "no JSON"),
-        (b'[{"ph": "X", "name": "a", "ts": ' + b"9" * 5_000 + b"}]", "no JSON"),
+        (b"[" * 200_000, "nested too deeply|not JSON"),
+        (b'{"a": NaN}', "not JSON"),
+        (b'[{"ph": "X", "name": "a", "ts": ' + b"9" * 5_000 + b"}]", "not JSON"),
         (b"SQLite format 3\0\xff", "SQLite database"),
         (b"PK\x03\x04\xff", "zip archive"),
         (b"\x0a\xff\x80", "Perfetto's own"),
         (b"\xff\xfe\x00", "no text"),
         (b"\x1f\x8b\x08nothing", "compressed"),
-        (gzip.compress(b"[" + b'{"ph": "X"},' * 90, mtime=0)[:-20], "breaks off"),
+        (gzip.compress(b"[" + b'{"ph": "X"},' * 90, mtime=0)[:-20], "is incomplete"),
     ],
 )
 def test_a_file_of_another_format_is_refused_with_the_reason(content: bytes, reason: str, file: Path) -> None:
@@ -531,11 +531,11 @@ def test_a_missing_file_and_one_that_is_too_large(file: Path, monkeypatch: pytes
         open_file(file)
     monkeypatch.setattr("gpulab.analysis.files.events.MAX_BYTES", 1_000)
     file.write_bytes(b"[" + b" " * 2_000 + b"]")
-    with pytest.raises(TraceFormatError, match="holds more than"):
+    with pytest.raises(TraceFormatError, match="has more than"):
         open_file(file)
     file.write_bytes(gzip.compress(file.read_bytes()))  # small, and large once it is unpacked
     assert file.stat().st_size < 100
-    with pytest.raises(TraceFormatError, match="holds more than"):
+    with pytest.raises(TraceFormatError, match="has more than"):
         open_file(file)
 
 

@@ -146,10 +146,10 @@ def test_library_frames_are_left_out_of_tracebacks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        ((), "name a script"),
+        ((), "pass a script"),
         (("nothing.py",), "there is no file nothing.py"),
         (("--device", "T5", "-c", "1"), "Did you mean 'T4'"),
-        (("--count", "0", "-c", "1"), "whole number above 0"),
+        (("--count", "0", "-c", "1"), "integer above 0"),
     ],
 )
 def test_a_wrong_command_line_is_explained(
@@ -197,7 +197,7 @@ def test_a_cupy_that_is_there_already_is_left_alone(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport cupy, virtualgpu\n"
     refused = "try:\n    virtualgpu.as_cupy()\nexcept RuntimeError as error:\n    print(error)\n"
     out = printed("-c", code + refused + "assert cupy.real and sys.modules['cupy'] is cupy")
-    assert "imported already" in out
+    assert "already been imported" in out
     assert str(tmp_path / "cupy.py") in out
 
 
@@ -211,7 +211,7 @@ try:
 except gl.errors.GpulabError as error:
     print(error)
 """
-    assert "means the virtual GPU here" in printed("-m", "virtualgpu", "-c", code, GPULAB_DEVICE="auto")
+    assert "imports the virtual GPU here" in printed("-m", "virtualgpu", "-c", code, GPULAB_DEVICE="auto")
 
 
 SUITE = """
@@ -266,7 +266,7 @@ def test_the_plugin_alone_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     command = ("-m", "pytest", "-p", "virtualgpu.pytest_plugin", "-p", "no:cacheprovider", str(tmp_path))
     printed(*command)
-    assert "goes with --virtual-gpu" in python(*command, "--virtual-gpu-count=2").stderr
+    assert "needs --virtual-gpu" in python(*command, "--virtual-gpu-count=2").stderr
 
 
 def test_a_missing_gpu_is_explained_by_names_of_virtualgpu() -> None:

@@ -148,5 +148,5 @@ def test_module_functions_and_templates(backend: VirtualBackend) -> None:
 
 
 def test_a_kernel_without_source_is_refused(backend: VirtualBackend) -> None:
-    with pytest.raises(TypeError, match="carries no CUDA C\\+\\+ source"):
+    with pytest.raises(TypeError, match="has no CUDA C\\+\\+ source"):
         backend.kernel_stats(len)

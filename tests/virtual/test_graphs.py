@@ -947,6 +947,6 @@ def test_nothing_can_be_observed_of_a_kernel_in_a_capture(machine: Machine) -> N
     stream = Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
-        with pytest.raises(NotSupportedError, match="captures a graph"):
+        with pytest.raises(NotSupportedError, match="capturing a graph"):
             VirtualBackend(machine).observe(Launch.of(kernel, 1, 32, (x, np.float32(1))), Counters())
         stream.end_capture()

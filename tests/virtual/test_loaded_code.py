@@ -194,7 +194,7 @@ def test_machine_code_comes_before_ptx_and_the_newest_first() -> None:
         ("cubin", 86),
         ("PTX", 86),
     ]
-    with pytest.raises(ValueError, match="no target"):
+    with pytest.raises(ValueError, match="not a target"):
         images.Part.of("8.0")
 
 

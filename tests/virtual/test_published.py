@@ -115,7 +115,7 @@ def test_flags_and_the_array_interface(machine: Machine) -> None:
     np.testing.assert_array_equal(cp.asarray(Foreign(x.data.ptr)).get(), x.get())
     cp.asarray(Foreign(last - 48))  # just within the memory
     for outside in (last - 47, end.base_address - 1):
-        with pytest.raises(ValueError, match="belongs to no virtual GPU"):
+        with pytest.raises(ValueError, match="does not belong to a virtual GPU"):
             cp.asarray(Foreign(outside))
 
 

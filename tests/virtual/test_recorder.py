@@ -276,7 +276,7 @@ def test_a_timeline_cannot_begin_within_a_capture(machine: Machine) -> None:
     stream = Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
-        with pytest.raises(GpulabError, match=r"captures a graph.*begin_capture"):
+        with pytest.raises(GpulabError, match=r"capturing a graph.*begin_capture"):
             Recording(machine).start()
         add((2,), (32,), (x,))
         stream.end_capture().launch()

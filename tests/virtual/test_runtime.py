@@ -121,7 +121,7 @@ def test_memory_by_address() -> None:
     runtime.memcpy(result.ctypes.data, address + 512, 100, runtime.memcpyDefault)
     np.testing.assert_array_equal(result[:100], host[:100])
     for kind in (runtime.memcpyDeviceToHost, runtime.memcpyDeviceToDevice, runtime.memcpyHostToHost):
-        with pytest.raises(runtime.CUDARuntimeError, match="does not fit the addresses") as error:
+        with pytest.raises(runtime.CUDARuntimeError, match="does not match the addresses") as error:
             runtime.memcpy(address, host.ctypes.data, 16, kind)
         assert error.value.status == 1
     runtime.free(address)

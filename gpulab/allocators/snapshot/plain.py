@@ -26,12 +26,15 @@ class _Plain(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise SnapshotError(
-            f"This pickle would run {f'{module}.{name}'[:80]!r} while it is read. A snapshot needs nothing "
-            f"of the kind: refused before anything ran."
+            f"This pickle would run {f'{module}.{name}'[:80]!r} while it is read. A "
+            "snapshot never needs that, so the file was refused before anything ran."
         )
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise SnapshotError("This pickle refers to objects outside itself; a snapshot has none: refused.")
+        raise SnapshotError(
+            "This pickle refers to objects outside itself, which a snapshot never does, so "
+            "the file was refused."
+        )
 
 
 def load(file: IO[bytes]) -> Any:
@@ -79,5 +82,5 @@ def load(file: IO[bytes]) -> Any:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SnapshotError(f"This pickle is damaged ({type(error).__name__}: {str(error)[:80]}).") from None
     if following:
-        raise SnapshotError("Something follows this pickle's end: it is damaged, or no snapshot.")
+        raise SnapshotError("This pickle has data after its end: it is damaged, or it is not a snapshot.")
     return data

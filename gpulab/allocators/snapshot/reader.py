@@ -111,7 +111,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise SnapshotError(f"{source.name!r} was not read within {3 * limit_s} s: given up.") from None
+            raise SnapshotError(f"{source.name!r} could not be read within {3 * limit_s} s.") from None
         if process.returncode == 1 and process.stdout.strip():
             raise SnapshotError(f"{source.name!r} cannot be opened. {process.stdout.strip()}")
         if process.returncode:
@@ -121,7 +121,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
                 else "reading it crashes Python"
             )
             raise SnapshotError(
-                f"{source.name!r} cannot be opened: {reason}; it is damaged, or made to do so."
+                f"{source.name!r} cannot be opened: {reason}. The file is damaged or was made to cause this."
             )
         with np.load(target, allow_pickle=False) as arrays:
             return snapshot_of(dict(arrays), source.name)

@@ -58,7 +58,8 @@ class Tables:
             snapshot = {"segments": snapshot, "device_traces": []}
         if not isinstance(snapshot, dict) or "segments" not in snapshot:
             raise SnapshotError(
-                "This pickle is no snapshot of PyTorch's allocator: it has no 'segments'. Write one with "
+                "This pickle is not a snapshot of PyTorch's allocator: it has no "
+                "'segments'. Write one with "
                 'torch.cuda.memory._dump_snapshot("file.pickle").'
             )
         self.frames: dict[tuple[str, int, str], int] = {}
@@ -76,7 +77,9 @@ class Tables:
         self.devices: dict[int, DeviceTables] = {}
         traces = _checked(list, snapshot.get("device_traces", []), "device_traces")
         if len(traces) > _MAX_DEVICES:
-            raise SnapshotError(f"This snapshot has {len(traces):,} devices: damaged, or no snapshot.")
+            raise SnapshotError(
+                f"This snapshot has {len(traces):,} devices: it is damaged, or it is not a snapshot."
+            )
         for segment in _checked(list, snapshot["segments"], "segments"):
             self._segment(_checked(dict, segment, "segment"))
         for device, trace in enumerate(traces):
@@ -93,7 +96,7 @@ class Tables:
 
     def _device(self, number: int) -> DeviceTables:
         if not 0 <= number < _MAX_DEVICES:
-            raise SnapshotError(f"This snapshot speaks of device {number}: it is damaged.")
+            raise SnapshotError(f"This snapshot refers to device {number}: it is damaged.")
         return self.devices.setdefault(number, DeviceTables())
 
     def _segment(self, segment: dict[Any, Any]) -> None:
@@ -118,7 +121,7 @@ class Tables:
             block = _checked(dict, block, "block")
             state = _word(block.get("state"))
             if state not in _STATES:
-                raise SnapshotError(f"This snapshot has a block in the state {state!r}: damaged.")
+                raise SnapshotError(f"This snapshot has a block in the state {state!r}: it is damaged.")
             length = _number(block, "size")
             # Before PyTorch 2.1 a block had a history instead of its own size and frames.
             history = block.get("history")
@@ -131,7 +134,9 @@ class Tables:
             tables.blocks.append(FinalBlock(position, length, requested_bytes, _STATES[state], stack))
             position += length
         if position != address + size:
-            raise SnapshotError(f"The blocks of the segment at {address:#x} do not fill it: damaged.")
+            raise SnapshotError(
+                f"The blocks of the segment at {address:#x} do not fill it: the snapshot is damaged."
+            )
 
     def _trace(self, tables: DeviceTables, trace: list[Any]) -> None:
         try:
@@ -150,7 +155,7 @@ class Tables:
             tables.stacks = [self._stack(entry.get("frames", ())) for entry in entries]
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise SnapshotError(
-                f"An event of this snapshot's trace is not as PyTorch writes them "
+                "An event of this snapshot's trace does not have PyTorch's format "
                 f"({type(error).__name__}: {str(error)[:60]})."
             ) from None
         for column in (tables.addresses, tables.sizes, tables.streams, tables.times_us, tables.block_sizes):
@@ -236,9 +241,11 @@ def _is_possible(entry: dict[Any, Any]) -> bool:
 
 def _check(column: list[Any]) -> None:
     if not set(map(type, column)) <= {int}:
-        raise SnapshotError("An event of this snapshot has a size or an address that is no whole number.")
+        raise SnapshotError("An event of this snapshot has a size or an address that is not an integer.")
     if column and not (min(column) >= 0 and max(column) < _LIMIT):
-        raise SnapshotError("An event of this snapshot has a size or an address that no device has.")
+        raise SnapshotError(
+            "An event of this snapshot has a size or an address that is outside the memory of any device."
+        )
 
 
 def _settings(record: Any) -> str:

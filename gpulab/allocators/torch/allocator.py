@@ -120,9 +120,10 @@ class TorchAllocator:
             self.sink("oom", self._device.free_bytes, size, size_bytes, stream)
             self.statistics.num_ooms += 1
             raise OutOfMemory(
-                f"{size_bytes:,} bytes do not fit: PyTorch's allocator holds {self._reserved:,} bytes, "
-                f"{self.statistics.current('allocated_bytes'):,} of them in use, and may take "
-                f"{self._available_bytes():,} more."
+                f"{size_bytes:,} bytes do not fit: PyTorch's allocator has reserved "
+                f"{self._reserved:,} bytes, of which "
+                f"{self.statistics.current('allocated_bytes'):,} are in use, and can "
+                f"reserve {self._available_bytes():,} more."
             )
         return self._allocate_block(block, pool, size, size_bytes)
 
@@ -367,7 +368,8 @@ class TorchAllocator:
         block = self._active.get(address)
         if block is None or not block.is_allocated:
             raise RequestError(
-                f"No block in use begins at {address:#x}: it was freed before, or is not this allocator's."
+                f"No block in use starts at {address:#x}: it has been freed, or it "
+                "belongs to another allocator."
             )
         return block
 

@@ -73,16 +73,17 @@ class Settings:
     def __post_init__(self) -> None:
         size_mb = self.large_segment_size_mb
         if size_mb <= MIN_LARGE_REQUEST_BYTES // MIB:
-            raise SettingsError(f"large_segment_size_mb:{size_mb} is too small: give more than 10.")
+            raise SettingsError(f"large_segment_size_mb:{size_mb} is too small: it must be more than 10.")
         if self.expandable_segments and size_mb * MIB % LARGE_ROUNDING_BYTES:
             raise SettingsError(
-                f"large_segment_size_mb:{size_mb} is odd: expandable segments need whole pages of 2 MiB, and "
-                f"PyTorch's first allocation would end in a CUDA driver error."
+                f"large_segment_size_mb:{size_mb} is odd: expandable segments need whole "
+                "pages of 2 MiB, and PyTorch's first allocation would fail with a CUDA "
+                "driver error."
             )
         for name in ("max_split_size_mb", "max_non_split_rounding_mb"):
             value = getattr(self, name)
             if value is not None and value < size_mb:
-                raise SettingsError(f"{name}:{value} is too small: give at least {size_mb}.")
+                raise SettingsError(f"{name}:{value} is too small: it must be at least {size_mb}.")
         if not 0 <= self.garbage_collection_threshold < 1:
             raise SettingsError(
                 f"garbage_collection_threshold:{self.garbage_collection_threshold} is not between 0 and 1."
@@ -124,7 +125,7 @@ class Settings:
                     values[name] = _divisions(value)
                 case "backend" if value != "native":
                     raise SettingsError(
-                        f"backend:{value} is another allocator; this model is of backend:native."
+                        f"backend:{value} is another allocator; this model supports only backend:native."
                     )
                 case _ if name in _IGNORED:
                     pass
@@ -233,7 +234,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 def _integer(name: str, value: str) -> int:
     if not value.isascii() or not value.isdecimal() or len(value) > 15:
-        raise SettingsError(f"{name}:{value} is not a whole number of MiB.")
+        raise SettingsError(f"{name}:{value} is not an integer number of MiB.")
     return int(value)
 
 

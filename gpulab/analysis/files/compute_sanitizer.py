@@ -97,7 +97,7 @@ def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> Sanitizer
     """
     for run in runs:
         if run.raised and not run.is_fault:
-            raise GpulabError(f"Under {CHECKER} the launch did not begin: {run.raised}")
+            raise GpulabError(f"Under {CHECKER} the launch did not start: {run.raised}")
     failures = dict.fromkeys(run.why_not for run in runs if run.why_not)
     completed = [run for run in runs if not run.why_not]
     if not completed:
@@ -154,8 +154,8 @@ def _parsed(data: bytes) -> Element:
     """
     if len(data) > MAX_BYTES:
         raise SanitizerFileError(
-            f"The file of {CHECKER} has {len(data):,} bytes, and {MAX_BYTES:,} are read: check a smaller "
-            "launch, or one tool at a time."
+            f"The file of {CHECKER} has {len(data):,} bytes, but at most {MAX_BYTES:,} "
+            "can be read. Check a smaller launch, or one tool at a time."
         )
     builder = TreeBuilder()
     parser = expat.ParserCreate()
@@ -163,14 +163,14 @@ def _parsed(data: bytes) -> Element:
 
     def refuse(*_: object) -> None:
         raise SanitizerFileError(
-            f"A document type or entities are not what {CHECKER} writes; nothing is read."
+            f"The file has a document type or entities, which {CHECKER} never writes. It was not read."
         )
 
     def begin(tag: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
         if depth > _MAX_DEPTH or (depth == 1 and tag != _ROOT):
-            raise SanitizerFileError(f"This is no file of {CHECKER}: <{tag[:40]}> stands at depth {depth}.")
+            raise SanitizerFileError(f"This is not a file of {CHECKER}: <{tag[:40]}> is at depth {depth}.")
         builder.start(tag, attributes)
 
     def end(tag: str) -> None:

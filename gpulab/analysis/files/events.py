@@ -36,7 +36,7 @@ _EVENTS = "traceEvents"
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a number in JSON")
 
 
 class Document:
@@ -104,7 +104,9 @@ class Document:
             if self._next():
                 self._fail("it goes on after its end")
         except RecursionError as error:
-            raise TraceFormatError(f"{self._name} is no trace: its parts are nested too deeply.") from error
+            raise TraceFormatError(
+                f"{self._name} is not a trace: its parts are nested too deeply."
+            ) from error
 
     def _object(self) -> Iterator[Any]:
         """Yield the events of an object, and store its other values in ``about``."""
@@ -193,7 +195,7 @@ class Document:
         except UnicodeDecodeError as error:
             self._refuse_bytes(error)
         except EOFError as error:
-            raise TraceFormatError(f"{self._name} is damaged: its compressed data breaks off.") from error
+            raise TraceFormatError(f"{self._name} is damaged: its compressed data is incomplete.") from error
         except (gzip.BadGzipFile, zlib.error) as error:
             raise TraceFormatError(f"{self._name} is damaged: its compressed data cannot be read.") from error
         self._dropped_characters += self._index
@@ -202,7 +204,7 @@ class Document:
         self._is_at_end = not piece
         if self._dropped_characters + len(self._text) > MAX_BYTES:
             raise TraceFormatError(
-                f"{self._name} holds more than {MAX_BYTES >> 20} MB; record a shorter stretch of the program."
+                f"{self._name} has more than {MAX_BYTES >> 20} MB. Record a shorter part of the program."
             )
         return bool(piece)
 
@@ -216,18 +218,18 @@ class Document:
             "no text",
         )
         raise TraceFormatError(
-            f"{self._name} is {description}, and gpulab opens Chrome trace events: export the trace as JSON."
+            f"{self._name} is {description}, but gpulab opens Chrome trace events: export the trace as JSON."
         ) from error
 
     def _too_large(self) -> NoReturn:
         raise TraceFormatError(
-            f"{self._name} holds a single event, or something else than events, of more than "
-            f"{MAX_PART >> 20} MB, and is no trace."
+            f"{self._name} is not a trace: one event, or something that is not an event, "
+            f"has more than {MAX_PART >> 20} MB."
         )
 
     def _fail(self, reason: str = "", text_index: int | None = None) -> NoReturn:
         position = self._dropped_characters + (self._index if text_index is None else text_index)
         raise TraceFormatError(
-            f"{self._name} is damaged or no JSON: it cannot be read at character {position:,}"
-            f"{f' ({reason})' if reason else ''}."
+            f"{self._name} is damaged or is not JSON: it cannot be read at character "
+            f"{position:,}{f' ({reason})' if reason else ''}."
         )

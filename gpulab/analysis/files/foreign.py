@@ -153,10 +153,10 @@ def timeline(contents: Contents, header: dict[str, Any], name: str) -> Timeline:
         If no event has a time.
     """
     if not contents.slices and contents.timeless:
-        raise TraceFormatError(f"{name} holds no timeline: {_timeless_text(contents)}")
+        raise TraceFormatError(f"{name} has no timeline: {_timeless_text(contents)}")
     if not contents.slices:
         raise TraceFormatError(
-            f"{name} holds no timeline: none of its {count(contents.event_count, 'event')} has a time."
+            f"{name} has no timeline: none of its {count(contents.event_count, 'event')} has a time."
         )
     start_ns = min(record.start_ns for record in contents.slices)
     contents.slices.sort(key=lambda record: (record.start_ns, -record.end_ns))
@@ -250,7 +250,7 @@ def read(events: Iterable[Any], max_slices: int, name: str) -> Contents:
         elif phase is None:
             contents.lost += 1
         if contents.lost > _MAX_LOST:
-            raise TraceFormatError(f"{name} holds more than {_MAX_LOST:,} events without a time or name.")
+            raise TraceFormatError(f"{name} has more than {_MAX_LOST:,} events without a time or name.")
     contents.lost += sum(map(len, open_slices.values()))
     contents.cut()
     return contents

@@ -50,18 +50,18 @@ def who_wrote(array: Any, index: int | tuple[int, ...], fn: Callable[..., Any], 
     2.0
     """
     if not callable(fn):
-        raise TypeError(f"gl.who_wrote calls a function, not {type(fn).__name__}.")
+        raise TypeError(f"gl.who_wrote needs a function, not {type(fn).__name__}.")
     if not isinstance(array, session.cp().ndarray):
-        raise TypeError(f"gl.who_wrote takes an array of the device, not {type(array).__name__}.")
+        raise TypeError(f"gl.who_wrote needs a device array, not {type(array).__name__}.")
     places = index if isinstance(index, tuple) else (index,)
     if len(places) != array.ndim or not all(hasattr(place, "__index__") for place in places):
         raise IndexError(
-            f"One element of an array of shape {array.shape} is meant by {array.ndim} whole numbers, not by "
-            f"{index!r}."
+            f"The index of an element of an array of shape {array.shape} must be "
+            f"{array.ndim} integers, not {index!r}."
         )
     element = array[tuple(slice(place, place + 1 or None) for place in map(int, places))]
     if element.size != 1:
-        raise IndexError(f"{index!r} lies outside an array of shape {array.shape}.")
+        raise IndexError(f"{index!r} is outside an array of shape {array.shape}.")
     names, (frame, _) = session.program_names(), session.program_lines().frame()
     if frame is not None:
         names.look(frame)

@@ -60,7 +60,7 @@ class Cell:
                 bundle = _bundle(value)
         missing = [name for name in self.gives if name not in space]
         if missing:
-            raise NameError(f"the cell was to give {', '.join(missing)}, and has not made it")
+            raise NameError(f"the cell should define {', '.join(missing)}, but did not")
         return DisplayOutput({name: space[name] for name in self.gives}, bundle)
 
 
@@ -122,22 +122,24 @@ def packed(job: Call | Cell) -> bytes:
     if reasons:
         refusals = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
         raise GpulabError(
-            f"Cannot cross into the sandbox: {refusals}. Whatever belongs to this process, such as streams, "
-            "events, graphs, files and locks, is to be made in there."
+            f"Cannot cross into the sandbox: {refusals}. Create objects that belong to "
+            "this process, such as streams, events, graphs, files and locks, inside the "
+            "sandbox."
         )
     try:
         whole = _with_places(job)
     except Exception as error:
         raise GpulabError(
-            f"Cannot cross into the sandbox ({type(error).__name__}: {error}): make in there what belongs to "
-            "this process."
+            f"Cannot cross into the sandbox ({type(error).__name__}: {error}): create "
+            "inside the sandbox the objects that belong to this process."
         ) from None
     if len(whole) > MOST_BYTES:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
         largest_named = ", ".join(f"{name} with {sizes[name]:,} bytes" for name in largest)
         raise GpulabError(
-            f"What is to cross into the sandbox takes {len(whole):,} bytes, and {MOST_BYTES:,} may: "
-            f"{largest_named}. Make large arrays in there."
+            f"The arguments of the sandbox take {len(whole):,} bytes, but at most "
+            f"{MOST_BYTES:,} are allowed: {largest_named}. Create large arrays inside the "
+            "sandbox."
         )
     return whole
 

@@ -91,7 +91,7 @@ def sandbox(
     42
     """
     if not callable(fn):
-        raise TypeError(f"gl.sandbox takes a function, not {type(fn).__name__}: pass it without calling it.")
+        raise TypeError(f"gl.sandbox needs a function, not {type(fn).__name__}: pass it without calling it.")
     name = getattr(fn, "__name__", type(fn).__name__)
     return run(Call(fn, args), name, returns, launch_blocking, limit_s, memory_bytes)
 
@@ -101,7 +101,9 @@ def run(
 ) -> Sandboxed:
     """Run a job in a sandbox; run it again with launch blocking if only that finds the faulty launch."""
     if not 0 < limit_s <= MOST_S:
-        raise ValueError(f"limit_s is a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}.")
+        raise ValueError(
+            f"limit_s must be a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}."
+        )
     if type(memory_bytes) is not int or memory_bytes < 1:
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
     whole = packed(job)
@@ -147,7 +149,7 @@ class Sandboxed(Pictured):
             If it was not declared (``returns=True``), did not come to its end, or could not cross.
         """
         if not self._returns:
-            raise GpulabError("Results come back where they are declared: gl.sandbox(..., returns=True).")
+            raise GpulabError("Results are returned only if you request them: gl.sandbox(..., returns=True).")
         result_bytes = self._outcome.get("result")
         if result_bytes is None:
             raise GpulabError(f"There is no result. {self!r}")

@@ -46,7 +46,7 @@ def run(
     """
     try:
         if session.which_device().kind == "virtual":
-            raise ToolMissingError("it looks at a real GPU, and a virtual one is in use")
+            raise ToolMissingError("it needs a real GPU, but a virtual GPU is in use")
         with tempfile.TemporaryDirectory() as folder:
             wrote, job_file, ended, log = (Path(folder) / name for name in ("wrote", "job", "ended", "log"))
             program = [find_tool(tool), *options, str(wrote), sys.executable, "-m", __name__, tool]
@@ -65,7 +65,7 @@ def run(
                     process.wait(limit_s)
                 except subprocess.TimeoutExpired:
                     helps = "give it a smaller launch, or one that ends"
-                    raise ToolMissingError(f"{tool} was not done after {limit_s:g} s: {helps}") from None
+                    raise ToolMissingError(f"{tool} did not finish within {limit_s:g} s: {helps}") from None
                 finally:
                     end_descendants(process.pid)
                     process.kill()

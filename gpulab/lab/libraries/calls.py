@@ -69,7 +69,7 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filt
         return CallsReport(_observed(fn, args))
     if fn is not None and not isinstance(fn, str):
         raise TypeError(
-            f"gl.library_calls takes a function or a recorded operation's name, not {type(fn).__name__}."
+            f"gl.library_calls needs a function or a recorded operation's name, not {type(fn).__name__}."
         )
     known_calls = recorded()
     title = fn or "all that was recorded"

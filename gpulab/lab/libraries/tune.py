@@ -91,9 +91,9 @@ def tune(
     """
     ways = candidates if isinstance(candidates, Mapping) else _ways_by_name(candidates)
     if not ways or not all(map(callable, ways.values())):
-        raise TypeError("gl.tune takes functions: gl.tune({'name': function, ...}).")
+        raise TypeError("gl.tune needs functions: gl.tune({'name': function, ...}).")
     if repeats < 1 or max_ms <= 0 or warmup < 0:
-        raise ValueError("repeats and max_ms are positive, and warmup is not negative.")
+        raise ValueError("`repeats` and `max_ms` must be positive, and `warmup` must not be negative.")
     tuner = Tuner(dict(ways), reference or next(iter(ways.values())), check, tolerance)
     tuner.warmup = warmup
     tuner.repeats = repeats
@@ -134,7 +134,7 @@ class Tuner(Pictured):
         right = [candidate for candidate in candidates if candidate.times_ns]
         if not right:
             raise GpulabError(
-                f"No candidate's result is right: {'; '.join(f'{c.name}: {c.why}' for c in candidates)}."
+                f"No candidate has a correct result: {'; '.join(f'{c.name}: {c.why}' for c in candidates)}."
             )
         best = min(right, key=lambda candidate: statistics.median(candidate.times_ns))
         stopped_early = [candidate.name for candidate in right if len(candidate.times_ns) < self.repeats]
@@ -220,7 +220,7 @@ class Tuner(Pictured):
         """Read choices of known candidates from a file; their times are *recorded*."""
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise GpulabError(f"{Path(path).name} holds no choices of gl.tune's.")
+            raise GpulabError(f"{Path(path).name} has no choices saved by gl.tune.")
         for entry in data["choices"]:
             entry["provenance"] = Provenance(**{**entry["provenance"], "source": "recorded"})
             entry["candidates"] = tuple(
@@ -280,8 +280,8 @@ def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
     for result in results:
         if not isinstance(result, array):
             raise TypeError(
-                f"it returned {type(result).__name__}: a candidate returns a device array, or several, "
-                "or changes its arguments"
+                f"it returned {type(result).__name__}: a candidate must return one or "
+                "more device arrays, or change its arguments"
             )
     return [result.copy() for result in results]
 

@@ -92,7 +92,7 @@ def collective(
     real_gpus = 0 if links is not None else _real_gpus()
     gpus = (real_gpus if real_gpus > 1 else 8) if gpus is None else gpus
     if type(gpus) is not int or not 2 <= gpus <= MAX_VIRTUAL_DEVICES:
-        raise ValueError(f"`gpus` is a whole number from 2 to {MAX_VIRTUAL_DEVICES}, not {gpus!r}.")
+        raise ValueError(f"`gpus` must be an integer from 2 to {MAX_VIRTUAL_DEVICES}, not {gpus!r}.")
     library = algorithm == nccl.NAME
     name, steps = schedule_of(checked_operation, "ring" if library else algorithm, gpus)
     least = gpus if checked_operation in ("all-gather", "reduce-scatter") else 1
@@ -100,19 +100,21 @@ def collective(
         elements = int(size_bytes) // 4
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
-            f"`size_bytes` is a number of bytes, such as 8 << 20 (8 MiB), not {size_bytes!r}."
+            f"`size_bytes` must be a number of bytes, such as 8 << 20 (8 MiB), not {size_bytes!r}."
         ) from None
     chunks = len(bounds_of(0, steps, least)) - 1
     if elements < chunks or 4 * elements * gpus > MOST_BYTES:
         raise ValueError(
-            f"`size_bytes` has room for an element of 4 bytes in each of {chunks} chunks, and all GPUs "
-            f"together hold at most {size(MOST_BYTES)}; it is {size_bytes!r}."
+            f"`size_bytes` must have room for an element of 4 bytes in each of {chunks} "
+            f"chunks, and all GPUs together can hold at most {size(MOST_BYTES)}; it is "
+            f"{size_bytes!r}."
         )
     if library and 0 < real_gpus < gpus:
         raise GpulabError(
-            f"NCCL on {gpus} GPUs needs as many, and there {'is' if real_gpus == 1 else 'are'} "
-            f"{count(real_gpus, 'real GPU')} here: take fewer, or "
-            f'gl.use_device("virtual:H200", count={gpus}), where its times are modelled.'
+            f"NCCL on {gpus} GPUs needs {gpus} real GPUs, but there "
+            f"{'is' if real_gpus == 1 else 'are'} {count(real_gpus, 'real GPU')} here. "
+            f'Use fewer, or gl.use_device("virtual:H200", count={gpus}), where its times '
+            "are modelled."
         )
     elements -= elements % gpus if library and checked_operation in ("all-gather", "reduce-scatter") else 0
     bounds = bounds_of(elements, steps, least)

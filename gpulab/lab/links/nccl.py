@@ -62,7 +62,10 @@ def _key(enter_call: At, rank: int) -> tuple[list[int], bool]:
     cp.cuda.Device().synchronize()
     nccl = cp.cuda.nccl
     if not getattr(nccl, "available", False):
-        raise GpulabError("CuPy finds no NCCL here: install nvidia-nccl-cu13 (or cu12, as CuPy is built).")
+        raise GpulabError(
+            "CuPy cannot find NCCL here. Install nvidia-nccl-cu13, or nvidia-nccl-cu12 if "
+            "CuPy was built for CUDA 12."
+        )
     enter_call("get_unique_id()")
     key = nccl.get_unique_id() if rank == 0 else b""
     return list(key), isinstance(key, bytes)  # CuPy before 14 has a tuple

@@ -55,8 +55,8 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
     steps = algorithm(gpus) if callable(algorithm) else algorithm
     if not isinstance(steps, Iterable):
         raise ValueError(
-            f"A schedule is a list of steps, each a list of (source, target, chunk, 'add' or 'copy'), not "
-            f"{steps!r}."
+            "A schedule must be a list of steps, each a list of (source, target, chunk, "
+            f"'add' or 'copy'), not {steps!r}."
         )
     checked_steps: Steps = []
     moves = chunks = 0
@@ -66,8 +66,9 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
         chunks = max(chunks, 1 + max((move.chunk for move in checked_steps[-1]), default=0))
         if number > MOST_STEPS or number * gpus * chunks > MOST_CELLS:
             raise ValueError(
-                f"Step {number}: a schedule has at most {MOST_STEPS:,} steps, and steps times GPUs times "
-                f"chunks are at most {MOST_CELLS:,}. Take fewer steps or chunks."
+                f"Step {number}: a schedule has at most {MOST_STEPS:,} steps, and steps "
+                f"times GPUs times chunks must be at most {MOST_CELLS:,}. Use fewer steps "
+                "or chunks."
             )
     return name, checked_steps
 
@@ -102,23 +103,23 @@ def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
     into: Counter[tuple[int, int]] = Counter()
     if not isinstance(step, Iterable):
         raise ValueError(
-            f"Step {number}: a step is a list of (source, target, chunk, 'add' or 'copy'), not {step!r}."
+            f"Step {number}: a step must be a list of (source, target, chunk, 'add' or 'copy'), not {step!r}."
         )
     for entry in step:
         parts = tuple(entry) if isinstance(entry, list | tuple) else ()
         if len(parts) != 4 or not isinstance(parts[3], str) or parts[3] not in _HOWS:
             raise ValueError(
-                f"Step {number}: a move is (source, target, chunk, 'add' or 'copy'), not {entry!r}."
+                f"Step {number}: a move must be (source, target, chunk, 'add' or 'copy'), not {entry!r}."
             )
         try:
             source, target, chunk = map(index, parts[:3])
         except TypeError:
             raise ValueError(
-                f"Step {number}: source, target and chunk are integers, not as in {entry!r}."
+                f"Step {number}: source, target and chunk must be integers, not as in {entry!r}."
             ) from None
         if not (0 <= source < gpus and 0 <= target < gpus and chunk >= 0) or source == target:
             raise ValueError(
-                f"Step {number}: {entry!r} names no two different GPUs from 0 to {gpus - 1}, or no chunk."
+                f"Step {number}: {entry!r} must name two different GPUs from 0 to {gpus - 1}, and a chunk."
             )
         if len(moves) == most_moves:
             raise ValueError(f"Step {number}: a schedule has at most {MOST_MOVES:,} moves in all its steps.")

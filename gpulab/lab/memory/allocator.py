@@ -80,9 +80,9 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
     traces_of_devices = read_snapshot(path).traces
     if device is not None and device not in traces_of_devices:
         device_list = ", ".join(map(str, traces_of_devices)) or "none"
-        raise GpulabError(f"{Path(path).name} has nothing of device {device}; it has devices {device_list}.")
+        raise GpulabError(f"{Path(path).name} has no data of device {device}; it has devices {device_list}.")
     if not traces_of_devices:
-        raise GpulabError(f"{Path(path).name} is a snapshot of no device: nothing was allocated.")
+        raise GpulabError(f"{Path(path).name} has no device: nothing was allocated.")
     traces = traces_of_devices.values() if device is None else [traces_of_devices[device]]
     return AllocatorReport(max(traces, key=lambda trace: (len(trace.events), trace.first.total_bytes)))
 
@@ -169,9 +169,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         """
         if isinstance(other, AllocatorReport | memory.AllocatorTrace):
             if settings:
-                raise ValueError(
-                    f"{', '.join(settings)}: settings are of an allocator that replays requests."
-                )
+                raise ValueError(f"{', '.join(settings)}: settings need an allocator that replays requests.")
             return self._beside_map(other if isinstance(other, AllocatorReport) else AllocatorReport(other))
         record = self.record
         requests = self.requests
@@ -315,10 +313,12 @@ def _model(
             from gpulab.allocators.cupy import CuPyAllocator
 
             if settings:
-                raise ValueError(f"CuPy's pool has no settings; {', '.join(settings)} are PyTorch's.")
+                raise ValueError(
+                    f"CuPy's pool has no settings; {', '.join(settings)} belong to PyTorch's allocator."
+                )
             return CuPyAllocator(**device_arguments)
     raise ValueError(
-        f"{other!r} is no allocator known here: {' or '.join(OTHERS)}.{did_you_mean(other, OTHERS)}"
+        f"{other!r} is not one of the known allocators: {' or '.join(OTHERS)}.{did_you_mean(other, OTHERS)}"
     )
 
 

@@ -145,8 +145,8 @@ def parse_size(text: str) -> int:
     normalized = text.replace(",", "").replace("_", "").strip().lower()
     match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", normalized)
     if not match:
-        raise ValueError(f'{short(text)} is no size: write "64 MiB", or bytes.')
+        raise ValueError(f'{short(text)} is not a size. Write for example "64 MiB", or a number of bytes.')
     size = float(match[1]) * 2 ** _UNITS[match[2]]
     if size >= _MOST_BYTES:
-        raise ValueError(f"{short(text)} is more than any memory holds.")
+        raise ValueError(f"{short(text)} is more than any memory can hold.")
     return int(size)

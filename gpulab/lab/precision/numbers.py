@@ -69,7 +69,7 @@ def _exact(value: Any) -> Number:
         approximation = float(value)
     except (TypeError, ValueError):
         raise TypeError(
-            f"`value` is a number or its text, such as 0.1 or '0.1', not {type(value).__name__}."
+            f"`value` must be a number or a str such as 0.1 or '0.1', not {type(value).__name__}."
         ) from None
     return Fraction(approximation) if math.isfinite(approximation) and approximation else approximation
 
@@ -88,6 +88,6 @@ def _typed(text: str) -> Number:
         return Fraction(plain)
     except (ValueError, ZeroDivisionError, OverflowError):
         raise ValueError(
-            f"{text[:40]!r} is no number; write one such as '0.1', '1/3', '6.1e-5', '0x1p-14', 'inf' or "
-            f"'nan'."
+            f"{text[:40]!r} is not a number; write one such as '0.1', '1/3', '6.1e-5', "
+            "'0x1p-14', 'inf' or 'nan'."
         ) from None

@@ -80,7 +80,7 @@ def profile(
     if fn is None and not counters:
         return report
     if not callable(fn):
-        raise TypeError(f"profile takes a function and its arguments, not {type(fn).__name__}.")
+        raise TypeError(f"profile needs a function and its arguments, not {type(fn).__name__}.")
     for _ in range(warmup):
         fn(*args)
     session.cp().cuda.Device().synchronize()
@@ -118,7 +118,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
     def timeline(self) -> TimelineReport:
         """The timeline of the operations."""
         if self._active_recorder is None or self._active_recorder.timeline is None:
-            raise GpulabError("This profile has no timeline: it is there when the block has ended.")
+            raise GpulabError("This profile has no timeline yet. It is available when the block has ended.")
         return TimelineReport(self._active_recorder.timeline)
 
     beside = old_method("beside", "compare")
@@ -132,7 +132,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
         """
         record = other.record if isinstance(other, ProfileReport) else other
         if not isinstance(record, Profile):
-            raise TypeError(f"A profile is what gl.profile() gives, not {type(other).__name__}.")
+            raise TypeError(f"Expected a profile, the result of gl.profile(), not {type(other).__name__}.")
         return ProfileComparison(self.record, record)
 
     def _recorder_of_now(self) -> _Recorder:
@@ -172,8 +172,9 @@ class _Recorder:
             self._recorder.stop()
             kind = ProfilerInUseError if "in use" in reason else GpulabError
             raise kind(
-                f"A profile needs CUPTI to see kernels and copies, and {reason}. End the other tool's "
-                "session first; gl.timeline() goes without, and sees what NVTX ranges hold."
+                f"A profile needs CUPTI to record kernels and copies, but {reason}. End "
+                "the other tool's session first, or use gl.timeline(), which works "
+                "without CUPTI and records NVTX ranges."
             )
         self._memory.start()
 

@@ -55,7 +55,7 @@ def roofline(
     if not launches:
         raise ValueError("Pass at least one launch: gl.roofline((kernel, grid, block, args)).")
     if isinstance(names, str) or (names and len(names) != len(launches)):
-        raise ValueError(f"`names` are as many as launches, {len(launches)}: {names!r}.")
+        raise ValueError(f"`names` must have one name per launch ({len(launches)}), not {names!r}.")
     checked_launches = [launch_of(f"Launch {number}", launch) for number, launch in enumerate(launches, 1)]
     points: list[RooflinePoint] = []
     notes: list[str] = []

@@ -56,7 +56,7 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
             )
         return Launch.of(**options)
     if not isinstance(description, tuple | list):
-        raise TypeError(f"{label} is a launch, not {type(description).__name__}: {_WRITE}.")
+        raise TypeError(f"{label} must be a launch, not {type(description).__name__}: {_WRITE}.")
     if not len(_REQUIRED) <= len(description) <= len(_NAMES):
         raise TypeError(f"{label} has {len(description)} parts: {_WRITE}.")
     return Launch.of(*description)

@@ -189,7 +189,7 @@ def refuse_capture() -> None:
         if error.status not in (900, 901, 906):
             raise
         raise GpulabError(
-            "A stream captures a graph, so nothing runs that a timeline could show: begin the timeline "
+            "A stream is capturing a graph, so no work runs that a timeline could record. Start the timeline "
             "before begin_capture(), or around the graph's launch."
         ) from error
 

@@ -76,7 +76,7 @@ def map_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_ROWS)
             while is_crowded and not doublings and sum(item.rows for item in layouts) * 2 <= max_rows:
                 layouts = [_layout(item, layouts[0].row_bytes // 2, share) for item in extents]
             return layouts
-    raise AssertionError("more streams than rows")
+    raise AssertionError("there are more streams than rows")
 
 
 def _extents(history: AllocatorHistory) -> _Extents:

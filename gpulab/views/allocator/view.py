@@ -74,7 +74,7 @@ class AllocatorView(View, module="allocator/map"):
     def _valid_colouring(self, proposal: Any) -> str:
         if proposal["value"] not in COLOURINGS:
             raise traitlets.TraitError(
-                f"Blocks are coloured by {', '.join(COLOURINGS)}, not {proposal['value']!r}."
+                f"Blocks can be coloured by {', '.join(COLOURINGS)}, not by {proposal['value']!r}."
             )
         return str(proposal["value"])
 

@@ -41,7 +41,7 @@ class LadderChart(FigureView):
         self, ladders: Sequence[MemoryLadder], find: Callable[[str], MemoryLadder] | None = None
     ) -> None:
         if not 1 <= len(ladders) <= len(COLOURS):
-            raise ValueError(f"A chart takes one to {len(COLOURS)} ladders, not {len(ladders)}.")
+            raise ValueError(f"A chart needs one to {len(COLOURS)} ladders, not {len(ladders)}.")
         self.ladders = tuple(ladders)
         self._find = find
         first = self.ladders[0]
@@ -61,7 +61,7 @@ class LadderChart(FigureView):
         """Return the same chart with one more device, which is the name of a GPU or a record."""
         if isinstance(other, str):
             if self._find is None:
-                raise ValueError("This chart knows no recorded ladders; pass a MemoryLadder.")
+                raise ValueError("This chart has no recorded ladders; pass a MemoryLadder.")
             other = self._find(other)
         return LadderChart([*self.ladders, other], find=self._find)
 

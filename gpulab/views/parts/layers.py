@@ -50,7 +50,7 @@ def layers(count: int, edges: Sequence[Edge]) -> Layers:
         for node in TopologicalSorter(predecessors).static_order():
             layer[node] = max((layer[source] + 1 for source in predecessors[node]), default=0)
     except CycleError:
-        raise ValueError("The edges form a circle; a graph of work has none.") from None
+        raise ValueError("The edges form a cycle, but a graph of work must not have one.") from None
     # An edge over several layers becomes a chain of dummy nodes.
     chains: list[list[int]] = []
     for source, target in edges:

@@ -26,6 +26,6 @@ SHOWN = (
     ShownAnswer("08-lookup", "row by row", "counts", "leave them there"),
     ShownAnswer("08-lookup", "prefetched", "counts", "only what it reads travels"),
     ShownAnswer("08-lookup", "pageable", "results", "A kernel reads pinned memory only"),
-    ShownAnswer("08-lookup", "locks it twice", "results", "page-locked from the beginning"),
+    ShownAnswer("08-lookup", "locks it twice", "results", "pinned since their allocation"),
     ShownAnswer("08-lookup", "columns", "results", "shape"),
 )

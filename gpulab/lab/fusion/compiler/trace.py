@@ -130,8 +130,8 @@ class Trace:
         """Add a node to the trace and return its value."""
         if len(self.nodes) >= MOST_NODES:
             raise GpulabError(
-                f"{self.name} has more than {MOST_NODES} expressions: look at a part of it, one pass of its "
-                "loop for instance."
+                f"{self.name} has more than {MOST_NODES} expressions: trace a part of it, "
+                "for example one iteration of its loop."
             )
         stream, device = self._place()
         node = Node(len(self.nodes), name, kind, result, before=tuple(dict.fromkeys(before)), **more)
@@ -233,14 +233,15 @@ class Trace:
             if "Value" not in str(error):
                 raise
             raise GpulabError(
-                f"{self.name} does what cannot be followed ({error}): use cp as a name of the notebook, not "
-                "imported within the function, and only its functions, operators and kernels."
+                f"{self.name} cannot be traced ({error}): use cp as a name of the "
+                "notebook, not imported within the function, and only its functions, "
+                "operators and kernels."
             ) from error
         self.outputs = tuple(v._node.number for v in _values((self.returned,)))
         if not self.outputs and not any(node.writes is not None for node in self.nodes):
             raise GpulabError(
-                f"{self.name} returns no device array and changes none, so there is nothing to follow: pass "
-                "it arrays of cp, and return what it computes."
+                f"{self.name} neither returns nor changes a device array, so there is "
+                "nothing to trace. Pass device arrays to it, and return its result."
             )
         return self
 
@@ -256,7 +257,7 @@ def traced(function: Callable[..., Any], *args: Any) -> Trace:
         If it cannot be followed.
     """
     if not callable(function):
-        raise TypeError(f"Give the function itself, and then its arguments, not {type(function).__name__}.")
+        raise TypeError(f"Pass the function itself, and then its arguments, not {type(function).__name__}.")
     return Trace(getattr(function, "__name__", "fn")).run(function, args)
 
 
@@ -319,7 +320,9 @@ class Value:
         whole = key is Ellipsis or key == slice(None)
         target = self if whole else self[key]
         if not isinstance(target, Value) or (target._node.kind != "view" and not whole):
-            raise GpulabError("While a function is traced, x[...] = y takes slices and numbers only.")
+            raise GpulabError(
+                "While a function is traced, x[...] = y supports only slices and integers as indices."
+            )
         self._trace.call("copyto", _set, (target, value), {})
         if not whole:  # what the whole array holds has changed, too
             new_value = self._trace.add(
