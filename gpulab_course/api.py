@@ -131,7 +131,7 @@ def _question(key: str) -> PredictionQuestion:
     if question is None:
         keys = folders.predictions()
         raise predictions.UnknownPredictionError(
-            f"The course asks for no prediction {key!r}.{did_you_mean(key, keys)}"
+            f"There is no prediction {key!r} in the course.{did_you_mean(key, keys)}"
         )
     return question
 

@@ -124,5 +124,5 @@ def find_first_notebook(folder: Path) -> Path:
     """
     notebooks = sorted(folder.glob(FIRST_NOTEBOOK))
     if not notebooks:
-        raise CommandError(f"{folder} holds no notebook named {FIRST_NOTEBOOK}; name the course's folder.")
+        raise CommandError(f"{folder} has no notebook named {FIRST_NOTEBOOK}; name the course's folder.")
     return notebooks[0].resolve()

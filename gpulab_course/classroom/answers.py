@@ -61,7 +61,7 @@ def defined(text: str, name: str, file: str) -> Any:
     for attribute in (name, _DEFAULT_NAME):
         if attribute in names:
             return names[attribute]
-    raise NotYet(f"{file} defines no `{name}`, as the exercise's cell in the notebook calls it.")
+    raise NotYet(f"{file} does not define `{name}`, the name in the exercise's cell of the notebook.")
 
 
 def judged(exercise_id: str, path: Path) -> Verdict:
@@ -100,7 +100,7 @@ def judged(exercise_id: str, path: Path) -> Verdict:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason_text = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise AnswerError(f"{path.name}{line}: this is no Python: {reason_text}.") from None
+        raise AnswerError(f"{path.name}{line}: this is not valid Python: {reason_text}.") from None
     module = Module(text, name_in_the_notebook(exercise_id), path.name)
     if not isinstance(exercise, KernelExercise):
         return judge(exercise, module)
@@ -142,14 +142,16 @@ def name_in_the_notebook(exercise_id: str) -> str:
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise AnswerError(f"{path} has more than {_MAX_BYTES >> 20} MiB, which no answer has.")
+            raise AnswerError(
+                f"{path} has more than {_MAX_BYTES >> 20} MiB, which is too large for an answer."
+            )
         if not path.is_file():
-            raise AnswerError(f"{path} is no file.")
+            raise AnswerError(f"{path} is not a file.")
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise AnswerError(f"{path} cannot be read: {error.strerror or error}.") from None
     except UnicodeDecodeError as error:
-        raise AnswerError(f"{path} is no text in UTF-8: byte {error.start:,} fits none.") from None
+        raise AnswerError(f"{path} is not UTF-8 text: byte {error.start:,} is invalid.") from None
 
 
 def _kernel(module: Module) -> KernelSource | str:
@@ -175,7 +177,7 @@ def _source(
         source = kernel_source(answer)
     except (TypeError, AttributeError):
         raise NotYet(
-            f"`{name}` in {file} is no kernel: let it be a cp.RawKernel or its CUDA C++ text."
+            f"`{name}` in {file} is not a kernel: it must be a cp.RawKernel or CUDA C++ source as a str."
         ) from None
     return source.name, source.code, list(source.options), list(source.name_expressions)
 

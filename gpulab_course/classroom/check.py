@@ -82,7 +82,7 @@ def _answers(folder: Path) -> list[tuple[str, Path]]:
         If there is no such folder, or no file in it has the name of an exercise.
     """
     if not folder.is_dir():
-        raise AnswerError(f"{folder} is no folder.")
+        raise AnswerError(f"{folder} is not a folder.")
     exercises = folders.exercises()
     answers = []
     for path in sorted(folder.rglob("*")):
@@ -97,7 +97,9 @@ def _answers(folder: Path) -> list[tuple[str, Path]]:
                 file=sys.stderr,
             )
     if not answers:
-        raise AnswerError(f"{folder} holds no answer: call files after exercises, such as 05-transpose.cu.")
+        raise AnswerError(
+            f"{folder} has no answers. Name the files after exercises, for example 05-transpose.cu."
+        )
     return answers
 
 

@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         return _verify(entries, options.verify) if options.verify else _print_table(entries)
     name = "".join(filter(str.isprintable, options.name)).strip()[:_MAX_NAME_LENGTH]
     if options.answer is None or not name or options.verify:
-        parser.error("an entry takes an exercise, a file and --name, and nothing else")
+        parser.error("an entry needs exactly an exercise, a file and --name")
     sentences = enter(options.file, options.exercise, options.answer, name)
     print("\n".join(sentences) or f"{options.exercise}: passed, and no better than what is there.")
     return 0 if sentences else 1
@@ -110,7 +110,9 @@ def read(path: Path) -> tuple[Entry, ...]:
     except OSError as error:
         raise GolfError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise GolfError(f"{path} is no file of scores, and stays as it is: name another.") from None
+        raise GolfError(
+            f"{path} is not a file of scores, so it was not changed. Name another file."
+        ) from None
 
 
 def _printable_value(value: Any) -> Any:
@@ -174,19 +176,19 @@ def _scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
     with contextlib.redirect_stdout(sys.stderr):
         verdict = judged(exercise_id, answer)
     if not verdict:
-        raise GolfError(f"It does not pass, and is not entered: {verdict!r}")
+        raise GolfError(f"The answer does not pass, so it was not entered: {verdict!r}")
     scores = {
         score.counter: (score.yours, score.reference, score.figure) for score in verdict.scores if score.golf
     }
     if not scores:
-        raise GolfError(f"{exercise_id} has no figure to be better in; 05-transpose has, for one.")
+        raise GolfError(f"{exercise_id} has no score to compare. Exercises such as 05-transpose have one.")
     return scores
 
 
 def _verify(entries: Sequence[Entry], folder: Path) -> int:
     """Judge the answers in a folder again, and print which entries they confirm."""
     if not folder.is_dir():
-        raise GolfError(f"{folder} is no folder.")
+        raise GolfError(f"{folder} is not a folder.")
     files = {
         _digest(path): path
         for path in sorted(folder.rglob("*"))

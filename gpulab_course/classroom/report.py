@@ -80,7 +80,7 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
         If there is no such folder, or no such file in it.
     """
     if not folder.is_dir():
-        raise ReportError(f"{folder} is no folder.")
+        raise ReportError(f"{folder} is not a folder.")
     files = [path for path in sorted(folder.rglob("*.json")) if path.is_file()]
     learners = []
     warnings = []
@@ -94,7 +94,9 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
             reason = "nested too deeply" if isinstance(error, RecursionError) else error
             warnings.append(f"{name} is left out: it is no progress file, or damaged ({reason}).")
     if not files:
-        raise ReportError(f'{folder} holds no .json file; learners make one: gl.progress().save("ada.json").')
+        raise ReportError(
+            f'{folder} has no .json file. Learners create theirs with gl.progress().save("ada.json").'
+        )
     return learners, warnings
 
 
@@ -171,7 +173,7 @@ def _learner(path: Path, name: Path) -> Learner:
 def _list(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
     items = _field(record, key, list)
     if not all(isinstance(item, dict) for item in items):
-        raise ValueError(f"{key!r} holds something else")
+        raise ValueError(f"{key!r} has a value of another type")
     return list(items)
 
 

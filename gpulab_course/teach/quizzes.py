@@ -95,7 +95,7 @@ class Quiz:
         options = self.options(number)
         position = _position(choice)
         if not 0 <= position < len(options):
-            raise ValueError(f"{choice!r} is no choice; use a to {_LETTERS[len(options) - 1]}.")
+            raise ValueError(f"{choice!r} is not a choice; use a to {_LETTERS[len(options) - 1]}.")
         option = options[position]
         first = self.given(question, "first") or option
         self._keep(question, {"first": first.text, "last": option.text})

@@ -23,7 +23,7 @@ def program(seed: int, length: int = 120) -> list[Request]:
     for number in range(length):
         now = number * 10
         choice = rng.random()
-        if choice < 0.55 or not in use:
+        if choice < 0.55 or not alive:
             size = int(2 ** rng.uniform(6, 26))
             requests.append(Request("alloc", number, size, rng.choice((0, 0, 7, 9)), now, number % 5))
             alive.append(number)

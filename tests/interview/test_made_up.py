@@ -169,7 +169,7 @@ def test_points_are_ticked_once_all_parts_are_answered() -> None:
         interview_.tick(1)
     answered(interview_)
     assert interview_.part is None
-    with pytest.raises(ValueError, match="This card is answered"):
+    with pytest.raises(ValueError, match="You have answered this card"):
         interview_.answer(3)
     for number in (0, 4):
         with pytest.raises(ValueError, match=f"There is no point {number}"):
@@ -477,7 +477,7 @@ def test_due_cards_come_first_and_once(course: list[Card]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"chair": "judge"}, "sit as 'candidate' or as 'interviewer'"),
+        ({"chair": "judge"}, "choose 'candidate' or 'interviewer'"),
         ({"cards": 0}, "at least one card"),
         ({"kind": "bugs"}, "Did you mean 'bug'?"),
     ],

@@ -497,7 +497,7 @@ class TestLocks:
             with pytest.raises(ValueError, match=message):
                 talk.answer(code, **launch)
         assert not talk.outcomes
-        with pytest.raises(ValueError, match="does not take a launch"):
+        with pytest.raises(ValueError, match="has no launch"):
             gl.interview("estimate-lanes").answer(50, block=32)
 
     def test_a_tried_answer_is_locked(self) -> None:

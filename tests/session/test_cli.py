@@ -161,7 +161,7 @@ def test_lab_in_a_folder_without_notebooks(tmp_path: Path, command: Command) -> 
     status, _, errors = command("lab", "--notebooks", str(tmp_path))
     assert status == 1
     assert errors.startswith("gpulab: ")
-    assert "holds no notebook" in errors
+    assert "has no notebook" in errors
 
 
 @pytest.mark.parametrize("name", ["bench", "record"])

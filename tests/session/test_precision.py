@@ -141,7 +141,10 @@ def test_a_text_is_taken_exactly_and_a_float_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("number", "formats", "error", "message"),
     [
-        *((text, None, ValueError, "is not a number") for text in ("", "one", "1/0", "1e999999999", "1" * 1000)),
+        *(
+            (text, None, ValueError, "is not a number")
+            for text in ("", "one", "1/0", "1e999999999", "1" * 1000)
+        ),
         *((value, None, TypeError, "a number or a str") for value in (None, 1j, [1, 2], object())),
         (1, ["FP17"], ValueError, r"no format 'FP17'; there are FP64, .* FP8 E5M2.*FP16"),
     ],

@@ -423,5 +423,7 @@ def test_candidates_have_distinct_names() -> None:
     [{"repeats": 0}, {"max_ms": 0}, {"warmup": -1}, {"repeats": 0.5}, {"max_ms": -1}, {"warmup": -0.5}],
 )
 def test_wrong_bounds_are_refused(bounds: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="`repeats` and `max_ms` must be positive, and `warmup` must not be negative"):
+    with pytest.raises(
+        ValueError, match="`repeats` and `max_ms` must be positive, and `warmup` must not be negative"
+    ):
         gl.tune([at_once], **bounds)

@@ -82,7 +82,7 @@ def test_python_runs_where_answers_run_and_only_its_name_counts(
         ("00-blocks", "x = 1 / 0", "ZeroDivisionError"),
         ("00-saxpy", "x = 1 / 0", "ZeroDivisionError"),
         ("00-blocks", "def shape(n, info): return 1, 1", "defines no `shape_for`"),
-        ("00-saxpy", "saxpy = 3", "is no kernel"),
+        ("00-saxpy", "saxpy = 3", "is not a kernel"),
         ("00-saxpy", "saxpy = 'int main() {}'", "no kernel `saxpy`"),
     ],
 )
@@ -119,14 +119,14 @@ def test_a_busy_computer_is_named(
     ("arguments", "message"),
     [
         (("00-saxpy", "nothing.cu"), "nothing.cu cannot be read: No such file"),
-        (("00-saxpy", "."), "cannot be read|is no file"),
+        (("00-saxpy", "."), "cannot be read|is not a file"),
         (("00-saxpi", "mine.cu"), "no exercise '00-saxpi'. Did you mean '00-saxpy'?"),
         (("", "mine.cu"), "usage: gpulab check"),
         (("99-x", "mine.cu"), "no exercise '99-x'"),
         (("00-blocks", "mine.cu"), "00-blocks is answered in Python"),
         (("00-saxpy", "mine.txt"), "neither a .cu nor a .py file"),
-        (("00-blocks", "broken.py"), "broken.py, line 2: this is no Python"),
-        (("00-blocks", "null.py"), "null.py.*: this is no Python"),
+        (("00-blocks", "broken.py"), "broken.py, line 2: this is not valid Python"),
+        (("00-blocks", "null.py"), "null.py.*: this is not valid Python"),
         (("00-blocks", "latin.py"), "no text in UTF-8: byte 3 "),
         (("00-saxpy", "huge.cu"), "more than 1 MiB"),
         (("--all", "nowhere"), "nowhere is no folder"),
@@ -179,7 +179,7 @@ def test_all_answers_of_a_class(workdir: Path, capsys: pytest.CaptureFixture[str
     ]
     assert lines[2:] == ["1 of 3 answers passed."]
     assert "00-saxpi.cu is left out: no exercise has this name. Did you mean '00-saxpy'?" in err
-    assert f"{Path('eve/00-saxpy.py')}: 00-saxpy.py, line 1: this is no Python" in err
+    assert f"{Path('eve/00-saxpy.py')}: 00-saxpy.py, line 1: this is not valid Python" in err
     (workdir / "class/eve/00-saxpy.py").unlink()
     status, out, _ = check(capsys, "--all", "class", "--json")
     assert status == 1

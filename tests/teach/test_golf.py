@@ -91,7 +91,7 @@ def test_invalid_entries_are_refused(course: Course, capsys: pytest.CaptureFixtu
     course.verdict = verdict(False, 70)
     assert "It does not pass, and is not entered: 05-x: not yet: dear." in message_of(*entry)
     course.verdict = verdict(True, 70, golf_=False)
-    assert "05-x has no figure to be better in; 05-transpose has, for one." in message_of(*entry)
+    assert "05-x has no score to compare. Exercises such as 05-transpose have one." in message_of(*entry)
     course.verdict = verdict(True, 70)
     assert "c.cu cannot be read: No such file" in message_of("05-x", "c.cu", "--name", "Ada")
     for arguments in (
@@ -102,7 +102,7 @@ def test_invalid_entries_are_refused(course: Course, capsys: pytest.CaptureFixtu
     ):
         with pytest.raises(SystemExit):
             golf.main(["s.json", *arguments])
-        assert "an entry takes an exercise, a file and --name, and nothing else" in capsys.readouterr().err
+        assert "an entry needs exactly an exercise, a file and --name" in capsys.readouterr().err
     assert run(capsys, "golf", "s.json", "05-x", "a.cu", "--name", "x" * 61)[0] == 0
     assert scores()[0][3] == "x" * 60
 
@@ -126,7 +126,7 @@ def test_entries_of_another_kind_are_refused(course: Course, change: dict[str, A
     (data if set(change) & set(data) else data["entries"][0]).update(change)
     Path("s.json").write_text(json.dumps(data))
     with pytest.raises(
-        golf.GolfError, match=r"s\.json is no file of scores, and stays as it is: name another\."
+        golf.GolfError, match=r"s\.json is not a file of scores, and stays as it is: name another\."
     ):
         golf.read(Path("s.json"))
 
@@ -136,7 +136,7 @@ def test_a_file_of_anything_else_is_named_before_an_answer_is_judged(
 ) -> None:
     Path("s.json").write_text("{}")
     monkeypatch.setattr(golf, "judged", lambda *_: pytest.fail("it judges"))
-    with pytest.raises(golf.GolfError, match="is no file of scores"):
+    with pytest.raises(golf.GolfError, match="is not a file of scores"):
         golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Ada")
     assert Path("s.json").read_text() == "{}"
 
@@ -220,5 +220,5 @@ def test_a_file_of_anything_else_is_left_as_it_is(
     (workdir / "a.cu").write_text(_ONE_BY_ONE)
     for arguments in ((), ("05-copy4", "a.cu", "--name", "Ada"), ("--verify", ".")):
         status, _, err = play(capsys, *arguments)
-        assert (status, "no file of scores" in err) == (1, True)
+        assert (status, "not a file of scores" in err) == (1, True)
     assert (workdir / "scores.json").read_text() == text

@@ -161,7 +161,12 @@ def wrong_if(where: Callable[[Task], bool], **changes: Any) -> Tell:
     ("where", "changes", "stage", "message_of"),
     [
         (lambda t: size(t) == 8, {}, "results", "double(array of (8,), 1): the result[0] is "),
-        (lambda t: t.how == "checked", {}, "hazards", "With other numbers it was right: keep nothing of"),
+        (
+            lambda t: t.how == "checked",
+            {},
+            "hazards",
+            "With other numbers it was right, so do not keep anything from",
+        ),
         (lambda t: t.how == "checked", {"hazards": ["one.", "two."]}, "hazards", "(array of (2,), 1): one."),
         (lambda t: t.how == ("random", 1), {}, "orders", "In another order that its streams allow, double("),
         (lambda t: size(t) == 5, {"changed": [1]}, "results", "(5,), 1) changes by, which belongs to its"),

@@ -437,7 +437,7 @@ def test_a_result_that_depends_on_the_output_before_is_named() -> None:
         return run_of(case, outputs={"y": case.wanted["y"] + 1}) if seed else None
 
     one = trial(Place(by_seed))
-    assert ": the result depends on what the output held before" in message(one, one.case(4, BLOCKS[0]), 2)
+    assert ": the result depends on the old contents of the output" in message(one, one.case(4, BLOCKS[0]), 2)
 
 
 # The stages

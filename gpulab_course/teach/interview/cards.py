@@ -105,7 +105,7 @@ class Part:
         """
         if self.judge is not None:
             if not isinstance(value, str) or not value.strip():
-                raise ValueError("This part takes the text of a kernel: answer(code).")
+                raise ValueError("This part needs the source of a kernel: answer(code).")
             if value.split() == self.code.split():
                 raise ValueError("This is still the program that the card shows. Change it first.")
             return value
@@ -116,16 +116,16 @@ class Part:
                 return value
             raise ValueError(f"{value!r} is not one of the choices: {', '.join(self.choices)}.")
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ValueError(f"{value!r} is not a number; this part takes one.")
+            raise ValueError(f"{value!r} is not a number, but this part needs one.")
         number = read_answer(value, self.unit)
         if not math.isfinite(number):
-            raise ValueError(f"{value!r} is not a number; this part takes one.")
+            raise ValueError(f"{value!r} is not a number, but this part needs one.")
         return number
 
     def outcome(self, value: Any, **launch: Any) -> Outcome:
         """Measure and compare an answer with the true value; or judge a program, with its own launch."""
         if launch and not self.launchable:
-            raise ValueError("This part does not take a launch: answer without grid and block.")
+            raise ValueError("This part has no launch. Answer without grid and block.")
         if self.judge is not None:
             return self.judge(value, **launch)
         assert self.measure is not None

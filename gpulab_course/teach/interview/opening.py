@@ -29,9 +29,9 @@ def interview(
 ) -> Interview:
     """Draw the cards of an interview from `all_cards` of the course."""
     if chair not in CHAIRS:
-        raise ValueError(f"There is no chair {chair!r}: sit as 'candidate' or as 'interviewer'.")
+        raise ValueError(f"There is no chair {chair!r}: choose 'candidate' or 'interviewer'.")
     if cards < 1:
-        raise ValueError(f"An interview has at least one card, not {cards}.")
+        raise ValueError(f"An interview must have at least one card, not {cards}.")
     by_key = {card.key: card for card in all_cards}
     if kind is not None and kind not in (*KINDS, *by_key):
         raise UnknownCardError(

@@ -108,7 +108,9 @@ class Interview:
         """
         part = self.part
         if part is None:
-            raise ValueError("This card is answered: tick(1, 2, ...) its points, then next().")
+            raise ValueError(
+                "You have answered this card. Tick its points with tick(1, 2, ...), then call next()."
+            )
         answer = part.valid(value)
         seconds = time.monotonic() - self._shown_s
         launch = {"grid": grid, "block": block}

@@ -155,8 +155,8 @@ def hazards(trial: Trial) -> str:
         if not report.complete:
             blocks = f"{report.blocks_checked or 0:,} of {prod(case.launch_grid):,} blocks"
             raise NotYet(
-                f"{case.label}: it takes so long that the checks saw only {blocks}; "
-                "let threads share the work."
+                f"{case.label}: it takes so long that only {blocks} could be checked. "
+                "Divide the work among more threads."
             )
     launches = count(len(cases), "launch", "launches")
     return f"no races or stray accesses, nothing read unwritten, masks in order ({launches})."

@@ -169,8 +169,8 @@ class Trial:
             # A run with other initial contents gives a better message.
             self.run(case, stage)
             raise NotYet(
-                f"{case.label}: the result depends on what the output held before, and that can be anything: "
-                "write it, and do not read it first."
+                f"{case.label}: the result depends on the old contents of the output, "
+                "which can be anything. Write each element before you read it."
             ) from None
         return run
 

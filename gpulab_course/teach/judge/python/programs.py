@@ -227,7 +227,7 @@ def run(
             raise NotYet(f"In another order that its streams allow, {reason}") from None
         if mode == "checked":
             raise NotYet(
-                f"{reason} With other numbers it was right: keep nothing of an earlier call."
+                f"{reason} With other numbers it was right, so do not keep anything from an earlier call."
             ) from None
         raise
     if facts["changed"]:
@@ -254,7 +254,7 @@ def _facts(facts: Any, arguments: int) -> dict[str, Any]:
         )
         if counts_are_valid and hazards_are_valid and changes_are_valid:
             return facts
-    raise DamagedError("no facts of a program")
+    raise DamagedError("the facts of the program are missing")
 
 
 def _label(exercise: ProgramExercise, case: ProgramCase) -> str:

@@ -48,17 +48,17 @@ def _compare(label: str, result: Any, wanted: Any, place: str) -> None:
 
 def _compare_one(label: str, name: str, result: Any, expected: Any, place: str) -> None:
     if not isinstance(result, OnDevice | np.ndarray | np.generic | int | float):
-        raise NotYet(f"{label} returns {kind_of(result)}, and {name} should be an array or a number.")
+        raise NotYet(f"{label} returns {kind_of(result)}, but {name} should be an array or a number.")
     if place == "device" and not isinstance(result, OnDevice):
-        raise NotYet(f"{label}: {name} should stay on the device; it is {_kind(result)}.")
+        raise NotYet(f"{label}: {name} should stay on the device, but it is {_kind(result)}.")
     if place == "host" and not isinstance(result, np.ndarray):
         state = "is still on the device" if isinstance(result, OnDevice) else "is a number"
-        raise NotYet(f"{label}: {name} should be a NumPy array; it {state}.")
+        raise NotYet(f"{label}: {name} should be a NumPy array, but it {state}.")
     expected = expected if isinstance(expected, Near) else np.asarray(expected)
     array = result.values if isinstance(result, OnDevice) else np.asarray(result)
     values = values_of(expected)
     if array.dtype.kind not in "biuf":
-        raise NotYet(f"{label}: {name} is {spelt(result)}, it should hold numbers.")
+        raise NotYet(f"{label}: {name} is {spelt(result)}, but it should contain numbers.")
     if array.shape != values.shape:
         raise NotYet(f"{label}: {name} has the shape {array.shape}, it should be {values.shape}.")
     if array.dtype != values.dtype and not isinstance(result, int | float):
