@@ -133,7 +133,7 @@ class Lab:
             self.page.keyboard.press("ArrowRight")
             self.page.wait_for_function(
                 "([s, start]) => document.querySelector(s).textContent.startsWith(start)",
-                arg=[f"{view} .gl-waves", f"{threads} threads a block"],
+                arg=[f"{view} .gl-waves", f"{threads} threads per block"],
             )
             self.page.wait_for_timeout(120)
             times.append(kernel.value(f"{variable}.redraw_ms"))

@@ -74,7 +74,7 @@ def test_real_kernels_in_the_views(lab: Any, record_property: Callable[[str, obj
             arg=f"{WARPS} .gl-sentence",
         )
         assert "32 of 32 lanes active" in sentence.text_content()
-        assert "4 bytes a lane to global memory: 4 sectors" in sentence.text_content()
+        assert "4 bytes per lane to global memory: 4 sectors" in sentence.text_content()
         lab.picture("course_warps_store", WARPS)
 
         # The lane that iterates longest is alone in the end, and it is the one arithmetic says.

@@ -45,7 +45,7 @@ occupancy
 """,
     """
 def refuse(threads):
-    raise ValueError(f"no launch with {threads} threads a block here")
+    raise ValueError(f"no launch with {threads} threads per block here")
 broken = LaunchChart(synthetic.launch_trace(blocks=300), at_block_size=refuse)
 broken
 """,
@@ -200,7 +200,7 @@ def test_slider_redraws_and_reports_its_time(
     before = lab.page.locator(f"{LAUNCH} dl").inner_text()
     median = lab.slide(kernel, LAUNCH, "launch", start=256)
     lab.expect(kernel, "launch.block_threads", 512)
-    wait_for_text(lab, f"{LAUNCH} .gl-waves", f"512 threads a block: {kernel_waves(512)}")
+    wait_for_text(lab, f"{LAUNCH} .gl-waves", f"512 threads per block: {kernel_waves(512)}")
     assert lab.page.locator(f"{LAUNCH} dl").inner_text() != before
     lab.picture("launch_512", LAUNCH)
     record_property("figure", f"slider to new picture (records): median {median:.0f} ms, goal 60 ms")
@@ -219,7 +219,7 @@ def test_fast_slides_end_on_the_last_place(views: tuple[Any, Any]) -> None:
     for _ in range(12):
         lab.page.keyboard.press("ArrowRight")
     words = kernel_waves(32 + 12 * 32)
-    wait_for_text(lab, f"{LAUNCH} .gl-waves", f"416 threads a block: {words}")
+    wait_for_text(lab, f"{LAUNCH} .gl-waves", f"416 threads per block: {words}")
     lab.expect(kernel, "launch.trace.block[0]", 416)
 
 
@@ -241,7 +241,7 @@ def test_an_error_is_shown_and_the_kernel_lives(views: tuple[Any, Any]) -> None:
     slide(lab, "ArrowRight", BROKEN)
     error = lab.page.locator(f"{BROKEN} .gl-error")
     error.wait_for(state="visible")
-    assert "no launch with 288 threads a block here" in error.text_content()
+    assert "no launch with 288 threads per block here" in error.text_content()
     note = lab.page.locator(f"{BROKEN} .gl-redraw")
     assert note.text_content() == "failed: ValueError; still showing 256 threads"
     slider = lab.page.locator(f"{BROKEN} .gl-slider").bounding_box()

@@ -41,7 +41,7 @@ class Row:
         return self.case.cause == SOUND or 1 / 1.5 <= self.stated / self.yields <= 1.5
 
     def __str__(self) -> str:
-        cause = self.main or "nothing worth mending"
+        cause = self.main or "nothing worth fixing"
         verdict = "right" if self.right else "WRONG"
         gains = f"{self.stated:7.2f} {self.yields:7.2f} {'' if self.near else 'FAR'}" if self.yields else ""
         case = self.case

@@ -22,7 +22,7 @@ def test_the_flaw_is_named_and_its_remedy_yields_the_stated_gain(cause: str, num
     assert row.near, f"{row}\n{row.diagnosis}"
     assert row.diagnosis.main is not None
     assert NAMES[row.diagnosis.main.kind] in row.diagnosis.verdict
-    causes = row.diagnosis.worth_mending
+    causes = row.diagnosis.worth_fixing
     assert all(other.gain >= MIN_GAIN for other in causes)
     assert [other.remaining for other in causes] == sorted((c.remaining for c in causes), reverse=True)
 
@@ -31,7 +31,7 @@ def test_the_flaw_is_named_and_its_remedy_yields_the_stated_gain(cause: str, num
 def test_a_sound_kernel_is_left_alone(number: int) -> None:
     row = table.row(SEED, table.SOUND, number)
     assert row.right, f"{row}\n{row.diagnosis}"
-    assert repr(row.diagnosis).count("Nothing worth mending.") == 1
+    assert repr(row.diagnosis).count("Nothing worth fixing.") == 1
     assert not row.diagnosis.tables()
 
 
@@ -43,7 +43,7 @@ def test_a_cause_is_worth_its_gain_after_the_others_unless_it_is_a_tail() -> Non
         Cause(kind="compute", before_ns=6_000.0, after_ns=5_500.0, remaining=2.0),
     ]
     diagnosis = DiagnosisTable.of(costs(*causes), code="a\nb")
-    assert [cause.kind for cause in diagnosis.worth_mending] == ["tail", "spills"]
+    assert [cause.kind for cause in diagnosis.worth_fixing] == ["tail", "spills"]
     assert diagnosis.main == causes[0]
 
 

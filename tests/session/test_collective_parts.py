@@ -304,7 +304,7 @@ def test_rank_0_makes_the_key_and_each_rank_opens_its_device(monkeypatch: pytest
     assert nccl._key(steps.append, 0) == ([3, 4], False)
     for missing in (SimpleNamespace(), SimpleNamespace(available=False)):
         library = missing
-        with pytest.raises(GpulabError, match="CuPy cannot find NCCL here. Install nvidia-nccl-cu13"):
+        with pytest.raises(GpulabError, match=r"CuPy cannot find NCCL here\. Install nvidia-nccl-cu13"):
             nccl._key(steps.append, 0)
 
 

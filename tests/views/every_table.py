@@ -618,7 +618,7 @@ TABLES: dict[str, Callable[[], Any]] = {
     "counts as run with more": lambda: as_run(extra=(("branch of a division", 2), ("spill", 1))),
     "counts as run alike": lambda: as_run(accesses=(), branches=()),
     "all causes": lambda: diagnosis(*(cause(name, 2 + n / 9) for n, name in enumerate(CAUSES)), note="Once."),
-    "causes worth mending": worth,
+    "causes worth fixing": worth,
     "one cause": lambda: diagnosis(cause("grid"), measured_ns=7_500.0, fields={"spilled_bytes": 1}),
     "two causes": lambda: diagnosis(cause("grid"), cause("warps"), fields={"spilled_bytes": 8}),
     **{

@@ -83,7 +83,7 @@ def test_textbook_patterns(pattern: AccessPattern, sectors: int, useful: float, 
 
 def test_the_sliders_change_the_sentence() -> None:
     view = gl.access(stride=2)
-    assert "8 sectors a request (at best 4), 50 % of the fetched bytes useful" in repr(view)
+    assert "8 sectors per request (at best 4), 50 % of the fetched bytes useful" in repr(view)
     assert "2-way bank conflict" in repr(view)
     view.stride = 32
     view.padding = 1
@@ -103,7 +103,7 @@ def test_the_sliders_change_the_sentence() -> None:
     [
         ({"element_bytes": 3}, "1, 2, 4, 8 or 16"),
         ({"stride": -1}, "0 to 4,096"),
-        ({"stride": 1.5}, "whole number"),
+        ({"stride": 1.5}, "integer number"),
         ({"padding": 33}, "0 to 32"),
         ({"space": "banks"}, "'both', 'global', 'shared'"),
     ],
@@ -126,7 +126,7 @@ def test_a_kernels_accesses_are_listed_worst_first() -> None:
     view = transposed()
     assert isinstance(view.record, AccessTrace)
     assert view.rows[0].line == 9
-    assert "the worst a shared load, 4 B on line 9: 32 passes a request, at best 1" in repr(view)
+    assert "the worst is a shared load, 4 B on line 9: 32 passes per request, at best 1" in repr(view)
     assert repr(view).endswith("executed on virtual T4.")
     assert view.access is not None
     assert view.access.banks().ways == 32
@@ -174,7 +174,7 @@ def test_a_long_trace_is_truncated_with_a_note() -> None:
     #pragma unroll 1
     for (int i = 0; i < 5000; ++i) x[threadIdx.x * 2] = x[threadIdx.x * 2] + i; }"""
     view = gl.access(cp.RawKernel(code, "k"), 1, 32, (cp.zeros(64, np.float32),))
-    assert view.caption.endswith("The warp went on after what is shown.")
+    assert view.caption.endswith("The warp continued after the steps that are shown.")
     assert view.record.truncated
     assert view.rows[0].requests.size > 1000
     assert len(view.html()) < 3_000_000

@@ -51,7 +51,7 @@ def test_the_map_opens_at_the_refused_request_with_its_cause(refused: AllocatorV
     assert "8 MiB refused: this stream's largest piece is 6 MiB (another's 20 MiB)" in message
     assert "8 MiB refused, stream 0, train.py:31" in refused.maps.position_text(7)
     text = refused.describe()
-    assert "Emptying the cache would give 20 MiB back to the device; 10 MiB stay" in text
+    assert "Emptying the cache would return 20 MiB to the device; 10 MiB would remain" in text
     assert "Refused above: 24 MiB" in text
 
 

@@ -140,10 +140,10 @@ def test_failing_readings_are_shown() -> None:
 
 def test_occupancy_marks_the_chosen_size_and_names_its_limit() -> None:
     chart = OccupancyChart(synthetic.occupancies(), 256)
-    assert "256 threads a block give 75 %, limited by registers" in repr(chart)
+    assert "256 threads per block give 75 %, limited by registers" in repr(chart)
     chart.chosen = 700
     assert chart.chosen == 704
-    assert "704 threads a block" in repr(chart)
+    assert "704 threads per block" in repr(chart)
     assert chart.describe().count("\n") == 32
 
 
@@ -158,7 +158,7 @@ def test_occupancy_has_a_bar_for_each_size_in_the_colour_of_its_limit() -> None:
         assert heights[index] == (pytest.approx(point.fraction), colour), point.block_threads
     assert chosen.get_height() == chart.point.fraction
     assert [text.get_text() for text in sizes.texts] == ["256\n▼"]
-    assert sizes.get_xlabel() == "threads a block"
+    assert sizes.get_xlabel() == "threads per block"
     assert [text.get_text() for text in limits.texts] == ["8", "32", "6 ◀ limits", "32"]
     (table,) = chart.tables()
     assert [row[:2] for row in table.rows] == [(p.block_threads, p.fraction) for p in chart.points]

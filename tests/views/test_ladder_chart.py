@@ -53,7 +53,7 @@ def test_another_ladder_is_added_by_name_or_record() -> None:
     assert names == ["H200"]
     assert by_name.png() == as_record.png() != chart.png()
     assert by_name.record is chart.record
-    assert "2 KiB: 22 ns a load" in by_name.describe()
+    assert "2 KiB: 22 ns per load" in by_name.describe()
     lines = by_name.plot(Figure().subplots()).get_legend().get_texts()
     assert [text.get_text() for text in lines] == [ladder_.provenance.label for ladder_ in by_name.ladders]
     with pytest.raises(ValueError, match="one to 3"):

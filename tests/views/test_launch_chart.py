@@ -75,7 +75,7 @@ def test_the_slider_runs_another_launch() -> None:
     view.block_threads = 512
     assert sizes == [512]
     assert view.pictures == 1
-    assert any(text.startswith("512 threads a block: ") for text in heads(view))
+    assert any(text.startswith("512 threads per block: ") for text in heads(view))
     assert column(view, "row").size == 489
     assert repr(view) != before
     assert "489 blocks of 512 threads" in repr(view)
@@ -92,7 +92,7 @@ def test_an_error_is_shown_and_the_last_picture_kept() -> None:
     data = view.data
     view.block_threads = 1024
     assert view.error == (
-        "The launch with 1,024 threads a block failed. ValueError: too many resources requested for launch"
+        "The launch with 1,024 threads per block failed. ValueError: too many resources requested for launch"
     )
     assert view.failed == "failed: ValueError; still showing 256 threads"
     assert view.data == data
@@ -148,9 +148,9 @@ def test_both_launches_carry_their_labels() -> None:
     view = LaunchChart(measured, beside=synthetic.launch_trace())
     assert "Measured on NVIDIA H200" in heads(view)
     assert "Modelled on A100-SXM4-80GB" in heads(view)
-    assert "beside it modelled on A100-SXM4-80GB (virtual GPU)" in view.caption
+    assert "compared with a launch modelled on A100-SXM4-80GB (virtual GPU)" in view.caption
     assert "timer step 32 ns" in view.caption
-    assert "measured on NVIDIA H200, beside modelled on A100-SXM4-80GB" in repr(view)
+    assert "measured on NVIDIA H200, compared with a launch modelled on A100-SXM4-80GB" in repr(view)
     view.close()
 
 
@@ -207,7 +207,7 @@ def test_few_busy_sms_have_high_rows_and_the_idle_ones_a_line() -> None:
     assert spans["height"] / spans["rows"] >= 20
     assert spans["lanes"] == 1
     texts = [text for item in boxes(view.scene, "plot")[0]["items"] for text in item.get("text", [])]
-    assert "104 SMs idle: no block came to them" in texts
+    assert "104 SMs idle: they got no block" in texts
     view.close()
     full = LaunchChart(synthetic.launch_trace())
     assert blocks(full)["rows"] == 108
@@ -240,7 +240,7 @@ def test_blocks_of_several_dimensions_are_named_by_their_place() -> None:
     index = trace.block_index[order]
     assert column(view, "block_x").tolist() == (index % 4).tolist()
     assert column(view, "block_y").tolist() == (index // 4).tolist()
-    assert "No slider for the block size" in view.caption
+    assert "There is no slider for the block size" in view.caption
     view.close()
     plain = LaunchChart(synthetic.launch_trace(blocks=12))
     assert blocks(plain)["written"] == [["block_x"]]
@@ -259,7 +259,7 @@ def test_achieved_and_theoretical_occupancy_are_shown() -> None:
     assert figures["Achieved occupancy"][0] == "12 %", "8 of 64 warps on each of four SMs"
     assert figures["Achieved occupancy"][1] == "busy SMs; device 0.4 %"
     view = LaunchChart(trace)
-    assert "Achieved: those that were filled" in view.caption
+    assert "Achieved: the slots that were filled" in view.caption
     assert "achieved 12 %" in view.status
     view.close()
 
@@ -269,7 +269,7 @@ def test_blocks_too_short_to_fill_the_sms_are_reported() -> None:
     trace = synthetic.wide_launch(6_480)
     slow = replace(trace, start_ns=trace.block_index * 10, end_ns=trace.block_index * 10 + 1_000)
     view = LaunchChart(slow)
-    assert any("No more than 100 ran at once: blocks end sooner" in text for text in heads(view))
+    assert any("At most 100 ran at once, because blocks ended before others" in text for text in heads(view))
     view.close()
     view = LaunchChart(trace)
     assert not any("ran at once" in text for text in heads(view))

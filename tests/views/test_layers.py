@@ -126,7 +126,7 @@ def test_a_ladder_has_no_crossing_and_lies_straight() -> None:
 
 
 def test_a_circle_is_refused() -> None:
-    with pytest.raises(ValueError, match="circle"):
+    with pytest.raises(ValueError, match="cycle"):
         layers(2, [(0, 1), (1, 0)])
 
 

@@ -46,23 +46,23 @@ def test_each_kernel_has_a_point_a_level_at_its_intensity_and_rate() -> None:
     levels: tuple[Level, ...] = ("DRAM", "L2", "DRAM", "L2", "DRAM", "L2", "shared")
     assert [colour for *_, colour in marks_] == [light(COLOURS[level]) for level in levels]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("operations a byte moved", "GFLOP/s")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("operations per byte moved", "GFLOP/s")
 
 
 def test_the_lowest_roof_over_a_kernel_is_named() -> None:
     chart = RooflineChart(synthetic.roofline())
     text = chart.describe()
-    # 0.25 operations a byte times 2,000 GB/s; two f64 count as much as four f32; 0.5 times 20,000 GB/s.
-    assert "saxpy reaches 250 GFLOP/s, 50 % of what DRAM allows (500 GFLOP/s)" in text
-    assert "stencil reaches 1,875 GFLOP/s, 62 % of what DRAM allows (3,000 GFLOP/s)" in text
-    assert "matmul reaches 8,000 GFLOP/s, 80 % of what shared memory allows (10 TFLOP/s)" in text
+    # 0.25 operations per byte times 2,000 GB/s; two f64 count as much as four f32; 0.5 times 20,000 GB/s.
+    assert "saxpy reaches 250 GFLOP/s, 50 % of the DRAM ceiling (500 GFLOP/s)" in text
+    assert "stencil reaches 1,875 GFLOP/s, 62 % of the DRAM ceiling (3,000 GFLOP/s)" in text
+    assert "matmul reaches 8,000 GFLOP/s, 80 % of the shared memory ceiling (10 TFLOP/s)" in text
     assert chart.record.peak(chart.record.points[1]) == pytest.approx(30e6 / (20e6 / 20_000 + 10e6 / 10_000))
     assert repr(chart).startswith("Roofline of 3 kernels: matmul reaches")
 
 
 def test_a_kernel_without_floating_point_has_no_point() -> None:
     chart = RooflineChart(synthetic.roofline())
-    assert "copy is not in the chart: it computes no floating-point number" in chart.describe()
+    assert "copy is not in the chart: it does no floating-point operations" in chart.describe()
     assert "copy" not in [text.get_text() for text in axes_of(chart).texts]
 
 

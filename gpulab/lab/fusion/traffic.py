@@ -43,11 +43,11 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     Returns
     -------
     TrafficReport
-        The graph of expressions in the colours of their kernels, **red edges** where the fuser keeps two
-        apart, with the reason, bytes and times of each way to make kernels, and the generated CUDA C++.
-        ``.record`` holds the data (`virtualgpu.records.traffic.Traffic`). Bytes follow from the arrays, each
-        counted once for each kernel that reads or writes it; those of a `RawKernel` are counted by the
-        virtual GPU. Times are measured on a real GPU, modelled on a virtual one.
+        The graph of expressions in the colours of their kernels, **fusion boundaries** (red edges) where the
+        fuser keeps two apart, with the reason, bytes and times of each way to make kernels, and the generated
+        CUDA C++. ``.record`` holds the data (`virtualgpu.records.traffic.Traffic`). Bytes follow from the
+        arrays, each counted once for each kernel that reads or writes it; those of a `RawKernel` are counted
+        by the virtual GPU. Times are measured on a real GPU, modelled on a virtual one.
 
     Raises
     ------
@@ -150,7 +150,7 @@ class TrafficReport(Pictured):
     def __repr__(self) -> str:
         as_written = self.record.way(AS_WRITTEN)
         fused_way = self.record.way(REDUCTION)
-        edge_text = count(len(self.record.edges), "red edge")
+        edge_text = count(len(self.record.edges), "fusion boundary", "fusion boundaries")
         return (
             f"{self.record.function}: {count(as_written.kernels, 'pass', 'passes')} moving "
             f"{size(as_written.moved_bytes)} as written, {number(fused_way.kernels)} moving "

@@ -223,7 +223,7 @@ class _Bench:
             gbps,
             "Each block reads 32 KiB of its own again and again.",
             warp_loads or None,
-            f"128 bytes a clock: {guide}",
+            f"128 bytes per clock: {guide}",
         )
         yield self._l2()
         yield from self._memory(published)

@@ -45,7 +45,7 @@ def profile(
         Whether launches of one kernel with other grids and blocks are rows of their own.
     counters
         Whether to read hardware counters, too: sectors, DRAM bytes, warp instructions, FLOP and hit rates by
-        kernel. Nsight Compute (``ncu``) reads them in a process of its own, where the function runs twice
+        kernel. Nsight Compute (``ncu``) reads them in a separate process, where the function runs twice
         more, on copies of its arguments and of the globals that it names. Where that cannot be done,
         ``.record.no_counters`` says why.
 

@@ -13,28 +13,30 @@ from virtualgpu.records.kernel import LINE_BYTES
 
 # Value, term and detail of each figure, and the name of the count that is above 0 if less is possible.
 MEMORY_FIGURES = (
-    ("{sectors}", "<sectors sector|sectors> a request", "at best {ideal_sectors}", "extra_sectors"),
+    ("{sectors}", "<sectors sector|sectors> per request", "at best {ideal_sectors}", "extra_sectors"),
     ("{useful}", "bytes useful", "{bytes_useful} of {fetched} bytes", "avoidable_bytes"),
     ("{lines}", f"<lines line|lines> of {LINE_BYTES} B", "at best {best_lines}", "extra_lines"),
 )
-CONSTANT_FIGURES = (("{constant}", "<constant pass|passes> a request", "at best 1", "extra_constant"),)
+CONSTANT_FIGURES = (("{constant}", "<constant pass|passes> per request", "at best 1", "extra_constant"),)
 BANK_FIGURES = (
-    ("{wavefronts}", "<wavefronts pass|passes> a request", "at best {ideal_wavefronts}", "extra_passes"),
+    ("{wavefronts}", "<wavefronts pass|passes> per request", "at best {ideal_wavefronts}", "extra_passes"),
     ("<calm no|{ways}-way>", "bank conflict", "<calm |words in the busiest bank>", "conflicts"),
 )
 IDLE = "Lane {lane} takes no part."
-ASKS = "Lane {lane} asks for <size byte {first}|bytes {first} to {last}>"
+ASKS = "Lane {lane} accesses <size byte {first}|bytes {first} to {last}>"
 IN_MEMORY = ", sector {sector} of line +{line}"
 IN_BANKS = ", <banks bank {bank}|banks {bank} to {last_bank}> in pass {pass}"
 SHARED = ", as <others lane {other} does|{others} other lanes do>"
-LOCAL_NOTE = "Local memory is each lane's own and interleaved: equal offsets of the lanes lie side by side."
+LOCAL_NOTE = (
+    "Local memory is each lane's own and interleaved: equal offsets of the lanes are next to each other."
+)
 NOTES = (
-    ("atomic", "An atomic takes a sector once for each lane that wants the sector's most wanted word."),
+    ("atomic", "An atomic operation accesses a sector once per lane that uses the sector's most used word."),
     ("local", LOCAL_NOTE),
-    ("const", "Constant memory serves one word at a time: each different word of the warp takes a pass."),
-    ("parts", "Accesses wider than 4 bytes a lane go in parts: half or a quarter of the warp at a time."),
-    ("swap", "Compare-and-swap reads and writes: two wavefronts a pass."),
-    ("alone", "An atomic takes a pass for each lane of a bank, also where they want the same word."),
+    ("const", "Constant memory returns one word at a time: each different word of the warp takes a pass."),
+    ("parts", "Accesses wider than 4 bytes per lane are split: half or a quarter of the warp at a time."),
+    ("swap", "Compare-and-swap reads and writes: two wavefronts per pass."),
+    ("alone", "An atomic operation takes one pass per lane of a bank, even if the lanes use the same word."),
 )
 TYPES = {1: "char", 2: "short", 4: "float", 8: "double", 16: "float4"}
 STRIDE = "<stride lane|{stride} * lane>"
@@ -185,11 +187,11 @@ def costs(access: Access, memory: bool, banks: bool) -> str:
     """Return the costs of an access, as a part of a sentence."""
     parts = []
     if memory and access.space == "const":
-        parts.append(f"{count(access.constant_passes, 'pass', 'passes')} a request (at best 1)")
+        parts.append(f"{count(access.constant_passes, 'pass', 'passes')} per request (at best 1)")
     elif memory:
         memory_cost = access.memory()
         parts.append(
-            f"{count(memory_cost.sectors, 'sector')} a request "
+            f"{count(memory_cost.sectors, 'sector')} per request "
             f"(at best {number(memory_cost.ideal_sectors)}), "
             f"{share(memory_cost.useful)} of the fetched bytes useful, {count(memory_cost.lines, 'line')}"
         )

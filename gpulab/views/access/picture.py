@@ -23,9 +23,9 @@ MIN_ROW_PX = 7
 MAX_ROW_PX = 40
 LANE_COLOURS = [f"lane-{lane}" for lane in range(WARP_SIZE)]
 MEMORY_HEADING = "Memory: lines of 128 bytes, each four sectors of 32"
-CONSTANT_HEADING = "Constant memory: words that several lanes want are served to all of them"
+CONSTANT_HEADING = "Constant memory: one word at a time, returned to all lanes that use it"
 BANKS_HEADING = "Shared memory: 32 banks of 4 bytes, pass by pass"
-UNUSED = "fetched, but nobody asked for it"
+UNUSED = "fetched, but not requested"
 EXTRA = "extra pass: bank conflict"
 
 

@@ -26,7 +26,7 @@ class Row(NamedTuple):
     requests: npt.NDArray[np.int64]
 
 
-HEADINGS = ("line", "source", "access", "requests", "a request", "at best", "useful", "wasted")
+HEADINGS = ("line", "source", "access", "requests", "per request", "at best", "useful", "wasted")
 
 
 def rows(trace: AccessTrace) -> list[Row]:

@@ -28,8 +28,8 @@ STRIDES = (*range(34), 40, 48, 63, 64, 65, 96, 128, 256, 512, 1024)
 OFFSETS = tuple(range(65))
 PADDINGS = tuple(range(ROW_ELEMENTS + 1))
 MAX_PICTURE_ROWS = 10
-_TRUNCATION_NOTE = "The warp went on after what is shown."
-RULES = "by the rules of the virtual GPU's counters, which are those of single accesses on an H200"
+_TRUNCATION_NOTE = "The warp continued after the steps that are shown."
+RULES = "by the rules of the virtual GPU's counters, which match single accesses on an H200"
 
 
 class AccessMicroscope(View, module="access/view"):
@@ -184,27 +184,29 @@ class AccessMicroscope(View, module="access/view"):
         if self.trace is None:
             assert access is not None
             pattern = self.pattern
-            extras_text = f", {count(pattern.padding, 'element')} of padding a row" if pattern.padding else ""
+            extras_text = (
+                f", {count(pattern.padding, 'element')} of padding per row" if pattern.padding else ""
+            )
             extras_text += ", swizzled" if pattern.swizzle else ""
             costs = access_text.costs(access, *self._sides(access))
             return (
                 f"Access microscope, stride {number(pattern.stride)}, offset {number(pattern.offset)}, "
-                f"{count(pattern.element_bytes, 'byte')} a lane{extras_text}: {costs}; modelled."
+                f"{count(pattern.element_bytes, 'byte')} per lane{extras_text}: {costs}; modelled."
             )
         if not self.rows:
             return f"{self.title}: none; {self.trace.provenance.of_results}."
         cells = self.rows[0].cells
-        worst_text = f"{cells[2]} on line {cells[0]}: {cells[4]} a request, at best {cells[5]}"
+        worst_text = f"{cells[2]} on line {cells[0]}: {cells[4]} per request, at best {cells[5]}"
         return (
             f"{self.title}: {count(len(self.rows), 'access', 'accesses')} by source line, "
-            f"the worst a {worst_text}; {self.trace.provenance.of_results}."
+            f"the worst is a {worst_text}; {self.trace.provenance.of_results}."
         )
 
     def describe(self) -> str:
         access = self.access
         sentences = [self.sentence()]
         sentences += [
-            f"Line {row.cells[0]}, {row.cells[2]}: {row.cells[4]} a request, at best {row.cells[5]}."
+            f"Line {row.cells[0]}, {row.cells[2]}: {row.cells[4]} per request, at best {row.cells[5]}."
             for row in self.rows
         ]
         if access is not None:

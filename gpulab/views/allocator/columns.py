@@ -28,7 +28,7 @@ COLOURS = ("accent", "good", "warn", "purple", "tail", "range", "accent-2")
 """Colours of the owners or streams with the most memory; all others share `OTHER_COLOUR`."""
 OTHER_COLOUR = "other"
 AGES = (
-    (1, "made by this event", "tail"),
+    (1, "allocated by this event", "tail"),
     (10, "≤ 10 events ago", "warn"),
     (100, "≤ 100", "good"),
     (1000, "≤ 1,000", "accent-2"),

@@ -22,7 +22,7 @@ ROW_PX = 32
 STEPS_PX = 30
 LEFT_PX = 46
 RIGHT_PX = 106
-_HIDDEN_TEXT = "the library tells neither chunks nor steps"
+_HIDDEN_TEXT = "the library reports neither chunks nor steps"
 # Columns of such a record, in microseconds.
 SCHEDULES = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
 LIBRARIES = {"nccl_us": "NCCL with NVLS off", "torch_us": "torch.distributed, NVLS off"}
@@ -85,9 +85,7 @@ class CollectiveView(View):
     def sentence(self) -> str:
         record = self._collective
         wrong_ranks = [rank for rank, is_right in enumerate(record.right) if not is_right]
-        result_text = (
-            f"GPU {wrong_ranks[0]} ends with something else" if wrong_ranks else "every result is right"
-        )
+        result_text = f"GPU {wrong_ranks[0]} has a wrong result" if wrong_ranks else "every result is correct"
         count_text = "one call" if record.opaque else count(len(record.steps), "step")
         mode_text = " in one go" if record.in_one_go_ns or record.from_host_ns else ""
         return (
@@ -111,7 +109,7 @@ class CollectiveView(View):
     def _result_sentence(self, rank: int) -> str:
         """Return a sentence about the result of a GPU: right, or its first wrong chunk."""
         if self._collective.right[rank]:
-            return "Its result is right."
+            return "Its result is correct."
         for chunk, parts in enumerate(self._states[-1][rank]):
             expected = self._collective.expected_parts(rank, chunk)
             if expected not in (None, parts):
@@ -143,9 +141,9 @@ class CollectiveView(View):
             switch("step", self.step, cases),
             legend(
                 [
-                    ("fg", "came in this step"),
-                    ("other-pale", "part of a result, or what it began with"),
-                    ("accent", "finished chunk, a colour each"),
+                    ("fg", "arrived in this step"),
+                    ("other-pale", "part of a result, or the initial data"),
+                    ("accent", "finished chunk, one colour per chunk"),
                 ]
             ),
             words(self._recorded_text, "note") if self._recorded_text else None,
@@ -185,11 +183,11 @@ class CollectiveView(View):
         """Return the state after a number of steps: headline, chunks and ports."""
         record = self._collective
         if step_count == 0:
-            headline = f"Before the first step: each GPU holds {size(record.size_bytes)} of its own."
+            headline = f"Before the first step: each GPU has {size(record.size_bytes)} of its own data."
         else:
             step = record.steps[step_count - 1]
             time_text = duration(step.time_ns)
-            chunks_text = f"{count(len(step.moves), 'chunk')} on the way"
+            chunks_text = f"{count(len(step.moves), 'chunk')} in flight"
             headline = f"Step {step_count} of {len(record.steps)}: {chunks_text}, {time_text}."
             if step.copies_ns:
                 port_text = (
@@ -252,7 +250,7 @@ class CollectiveView(View):
             left=LEFT_PX,
             right=RIGHT_PX,
             label=f"Chunks of each GPU after {count(step_count, 'step')}",
-            hint="Point at a chunk, or use the arrow keys: whose sum is it?",
+            hint="Point at a chunk, or use the arrow keys, to see which GPUs' data it sums.",
         )
 
     def _finished(self, chunk: int) -> Parts | None:

@@ -157,7 +157,7 @@ def dangling_sentence(dangling: DanglingArray) -> str:
     new_text = (
         f"{name} is now {first_elements(dangling.now)} at {dangling.address_now:#x}"
         if dangling.address_now is not None
-        else f"{name} is no array any more"
+        else f"{name} is no longer an array"
     )
     argument = f"{name}={name}" if name.isidentifier() else f"**{{{name!r}: {name}}}"
     return (

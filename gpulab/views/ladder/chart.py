@@ -48,7 +48,7 @@ class LadderChart(FigureView):
         super().__init__(
             title="Memory hierarchy: latency and bandwidth",
             caption=f"{listing([ladder.provenance.label for ladder in self.ladders])}. "
-            "Dashed: published capacities and rates; bars stand in the order of the names above.",
+            "Dashed: published capacities and rates; the bars have the order of the names above.",
             source=first.provenance.source,
         )
 
@@ -74,14 +74,14 @@ class LadderChart(FigureView):
             for bandwidth in first.bandwidths
             if bandwidth.level in names and bandwidth.gbps
         ]
-        return f"A load takes {steps}; all SMs together read {listing(rates)}; {first.provenance.label}."
+        return f"One load takes {steps}; all SMs together read {listing(rates)}; {first.provenance.label}."
 
     def describe(self) -> str:
         lines = [self.sentence()]
         for ladder in self.ladders:
             lines.append(f"{ladder.provenance.label}:")
             lines += [
-                f"{size(working_set)}: {duration(time_ns)} a load."
+                f"{size(working_set)}: {duration(time_ns)} per load."
                 for working_set, time_ns in _points(ladder)
             ]
             lines += [f"{_rate(bandwidth)}. {bandwidth.method}" for bandwidth in ladder.bandwidths]
@@ -177,7 +177,7 @@ class LadderChart(FigureView):
                 )
         ax.grid()
         ax.set_xlabel("working set (bytes, logarithmic)")
-        ax.set_ylabel("ns a load")
+        ax.set_ylabel("ns per load")
         handles, labels = ax.get_legend_handles_labels()
         ax.legend(
             handles[::-1], labels[::-1], loc="lower left", bbox_to_anchor=(-0.02, 1.0), handlelength=1.2

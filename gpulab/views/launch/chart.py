@@ -32,8 +32,8 @@ GAP_PX = 10
 RUNNING_PX = 46
 SHADES = ("accent", "accent-2", "tail")
 MEANING = (
-    "Occupancy is the share of an SM's places for warps. Theoretical: those that this launch can fill. "
-    "Achieved: those that were filled, on average while an SM was busy."
+    "Occupancy is the fraction of an SM's warp slots in use. Theoretical: the slots that this launch can "
+    "fill. Achieved: the slots that were filled on average, while an SM was busy."
 )
 
 
@@ -64,7 +64,7 @@ class LaunchChart(Steered):
         self._at_block_size = at_block_size
         sizes = sorted({*BLOCK_SIZES, math.prod(trace.block)})
         warps = [f"{count(size, 'thread')} = {count(-(-size // 32), 'warp')}" for size in sizes]
-        size_slider = slider("Threads a block", "block_threads", sizes, warps)
+        size_slider = slider("Threads per block", "block_threads", sizes, warps)
         super().__init__(
             title=f"Launch of {trace.kernel_name}: blocks on SMs over time",
             source=trace.provenance.source,
@@ -97,7 +97,7 @@ class LaunchChart(Steered):
 
         The view shows an error of the function.
         """
-        with self._lock, self._reporting("The launch beside it"):
+        with self._lock, self._reporting("The other launch"):
             other_trace = other() if callable(other) else other
             if other_trace is not None:
                 self._other_waves = Waves(other_trace)
@@ -112,7 +112,7 @@ class LaunchChart(Steered):
     def _on_block_threads(self, change: Any) -> None:
         with self._lock, self.hold_sync():
             try:
-                with self._reporting(f"The launch with {count(change['new'], 'thread')} a block"):
+                with self._reporting(f"The launch with {count(change['new'], 'thread')} per block"):
                     if self._at_block_size is None:
                         raise TypeError("this view was made without at_block_size")
                     self._show(self._at_block_size(int(change["new"])))
@@ -138,7 +138,7 @@ class LaunchChart(Steered):
             f"{waves.wave_words()}, occupancy {percent(trace.occupancy.fraction)} "
             f"{limiter_words(trace.occupancy)}; {trace.provenance.label}"
         )
-        return f"{text}, beside {self.other.provenance.label}." if self.other is not None else f"{text}."
+        return f"{text}, compared with a launch {self.other.provenance.label}." if self.other is not None else f"{text}."
 
     def describe(self) -> str:
         lines = [self.sentence(), MEANING]
@@ -221,11 +221,11 @@ def _side_by_side(left: Waves, right: Waves, span_ns: int) -> list[Box]:
 
 
 def _head(waves: Waves) -> Box:
-    text = f"{count(math.prod(waves.trace.block), 'thread')} a block: {waves.wave_words()}"
+    text = f"{count(math.prod(waves.trace.block), 'thread')} per block: {waves.wave_words()}"
     most_running = float(waves.running()[1].max(initial=0))
     if waves.full_waves and most_running < 0.6 * waves.trace.blocks_per_wave:
         text += (
-            f". No more than {number(round(most_running))} ran at once: blocks end sooner than others start"
+            f". At most {number(round(most_running))} ran at once, because blocks ended before others started"
         )
     return words(text, name="waves")
 
@@ -233,9 +233,9 @@ def _head(waves: Waves) -> Box:
 def _limits(waves: Waves) -> Box:
     occupancy = waves.trace.occupancy
     registers = count(occupancy.registers_per_thread, "register")
-    resources_text = f"{registers} a thread and {size(occupancy.shared_bytes)} of shared memory"
+    resources_text = f"{registers} per thread and {size(occupancy.shared_bytes)} of shared memory"
     inner = column(
-        words(f"Blocks per SM that each limit alone would allow, with {resources_text} a block:", "note"),
+        words(f"Blocks per SM that each limit alone would allow, with {resources_text} per block:", "note"),
         bars(limit_bars(occupancy), label=0.44),
         gap=3,
     )
@@ -352,7 +352,7 @@ def _sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float])
 
 
 def _idle_line(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
-    text = f"{count(waves.idle_sms, 'SM')} idle: no block came to {noun(waves.idle_sms, 'it', 'them')}"
+    text = f"{count(waves.idle_sms, 'SM')} idle: {noun(waves.idle_sms, 'it', 'they')} got no block"
     return [
         Rects([domain[0]], [domain[1]], [top], [top + IDLE_PX - 4], "grid"),
         Labels([domain[0]], [top + (IDLE_PX - 4) / 2], [text], dx=6, pin=True),
@@ -388,8 +388,11 @@ def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[It
 def _caption(trace: LaunchTrace, other: LaunchTrace | None) -> str:
     origin = f"Placement and times {trace.provenance.label}"
     step_text = f"; timer step {trace.timer_step_ns} ns" if trace.timer_step_ns > 1 else ""
-    other_text = f"; beside it {other.provenance.label}" if other is not None else ""
+    other_text = f"; compared with a launch {other.provenance.label}" if other is not None else ""
     no_slider = ""
     if math.prod(trace.grid) != trace.grid[0] or math.prod(trace.block) != trace.block[0]:
-        no_slider = " No slider for the block size: a launch of several dimensions has no one way to cut it."
+        no_slider = (
+            " There is no slider for the block size, because a launch of several dimensions can be divided "
+            "in several ways."
+        )
     return f"{origin}{step_text}{other_text}. {trace.note} {MEANING}{no_slider}".replace("  ", " ")

@@ -31,7 +31,8 @@ class LayersView(View):
         super().__init__(
             title=f"Layer by layer: {first_stack.call}",
             source=first_stack.provenance.source,
-            caption="Each layer's symbols in the order of their first call, mere questions last. "
+            caption="Each layer's symbols in the order of their first call; calls that only query a "
+            "value are last. "
             + " ".join(f"{stack.package}: {stack.provenance.label}." for stack in self._followed),
         )
         self.redraw()
@@ -49,7 +50,9 @@ class LayersView(View):
         for stack in self._followed:
             for layer, symbols in zip(LAYERS, stack.layers, strict=True):
                 calls = (
-                    listing([_symbol_text(*symbol) for symbol in symbols]) if symbols else "nothing was seen"
+                    listing([_symbol_text(*symbol) for symbol in symbols])
+                    if symbols
+                    else "no call was recorded"
                 )
                 lines.append(f"{stack.package}, {layer}: {calls}.")
             lines += [f"{stack.package}: {stack.note}"] if stack.note else []

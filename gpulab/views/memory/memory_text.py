@@ -7,7 +7,7 @@ from virtualgpu.records.memory import MemorySamples
 
 NOT_AVAILABLE = "not available"
 TERMS = ("Used", "Cached", "Driver and others", "Limit of the pool", "Peak used")
-NO_LINE = "no line of the program"
+NO_LINE = "not from a line of the program"
 NO_LIMIT = "none"
 ROWS = ("allocated", "freed")
 REFUSED = "refused"

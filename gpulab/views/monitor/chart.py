@@ -103,7 +103,7 @@ class LoadChart(Steered):
         self._state = state
         self._pause = pause
         record = samples()
-        super().__init__(title=f"What {record.provenance.device} does", source=record.provenance.source)
+        super().__init__(title=f"Load of {record.provenance.device}", source=record.provenance.source)
         if state in ("live", "paused"):
             self.paused = int(state == "paused")
             self.controls = [

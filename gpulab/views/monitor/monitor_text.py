@@ -99,7 +99,7 @@ def state_of(record: LoadSamples) -> str:
     return (
         limits_text
         + mig
-        + (f"Compute processes: {listing(processes)}." if processes else "NVML names no compute process.")
+        + (f"Compute processes: {listing(processes)}." if processes else "NVML reports no compute process.")
     )
 
 

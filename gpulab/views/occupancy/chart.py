@@ -56,7 +56,7 @@ class OccupancyChart(FigureView):
         super().__init__(
             title="Theoretical occupancy against block size",
             caption="Theoretical occupancy: the warps that fit on an SM over those it can hold, "
-            f"{provenance.label}. What a launch achieves of it, gl.launch shows.",
+            f"{provenance.label}. gl.launch shows the achieved occupancy of a launch.",
             source=provenance.source,
         )
         self.chosen = threads
@@ -108,7 +108,7 @@ class OccupancyChart(FigureView):
             for point in self.points
         )
         columns = (
-            Column("threads a block", "block_threads", number),
+            Column("threads per block", "block_threads", number),
             Column("occupancy", "occupancy", percent),
             Column("warps per SM", "warps_per_sm", number),
             Column("blocks per SM", "blocks_per_sm", number),
@@ -158,7 +158,7 @@ class OccupancyChart(FigureView):
         ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         ax.set_ylim(0, 1.16)
         ax.grid(axis="y")
-        ax.set_xlabel("threads a block")
+        ax.set_xlabel("threads per block")
         ax.set_ylabel("theoretical occupancy")
         ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4, handlelength=1, columnspacing=1.2)
 
@@ -180,11 +180,11 @@ class OccupancyChart(FigureView):
         ax.spines[:].set_visible(False)
         ax.tick_params(left=False)
         fit_text = f"{occupancy_words(point)}, {limiter_words(point)}"
-        heading = f"{count(point.block_threads, 'thread')} a block: {percent(point.fraction)}"
+        heading = f"{count(point.block_threads, 'thread')} per block: {percent(point.fraction)}"
         ax.set_title(f"{heading}\n{fill(fit_text, 32)}", loc="left")
         resources_text = (
-            f"{count(point.registers_per_thread, 'register')} a thread, {size(point.shared_bytes)} of shared "
-            "memory a block. Bars: blocks per SM that each limit alone allows."
+            f"{count(point.registers_per_thread, 'register')} per thread, {size(point.shared_bytes)} of "
+            "shared memory per block. Bars: blocks per SM that each limit alone allows."
         )
         ax.set_xlabel(fill(resources_text, 42), loc="left", fontsize=SMALL_POINTS)
 
@@ -195,4 +195,4 @@ def _first_limiter(point: Occupancy) -> str:
 
 def _words(point: Occupancy) -> str:
     threads = count(point.block_threads, "thread")
-    return f"{threads} a block give {percent(point.fraction)}, {limiter_words(point)}"
+    return f"{threads} per block give {percent(point.fraction)}, {limiter_words(point)}"

@@ -11,7 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-NOTE = "Saved page: it works without Python and without a network; what needs Python is switched off."
+NOTE = (
+    "Saved page: it works without Python and without a network. Controls that need Python are switched off."
+)
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">

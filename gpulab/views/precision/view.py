@@ -26,8 +26,8 @@ MAX_BITS = 64
 STEPS = range(-64, 65)
 POWERS = range(-48, 49)
 CAPTION = (
-    "Computed exactly from the formats' definitions (IEEE 754-2019, PTX ISA, OCP FP8): rounded to the "
-    "nearest, of two equally near to the even one."
+    "Computed exactly from the formats' definitions (IEEE 754-2019, PTX ISA, OCP FP8): rounded to "
+    "nearest, ties to even."
 )
 
 
@@ -155,7 +155,7 @@ class PrecisionView(Steered):
             self._strips(record),
             table(rows, headings=("format", "nearest", "next below", "next above", "error")),
             fold(
-                "Ranges, and what lies beyond",
+                "Ranges, and the values beyond them",
                 table(
                     [_range(form) for form in self.formats],
                     headings=("format", "largest", "smallest normal", "smallest", "too large becomes"),
@@ -242,9 +242,9 @@ def _text(value: Number, form: Format | None = None) -> str:
     try:
         nearest = float(value)
     except OverflowError:
-        return "more than FP64 holds" if value > 0 else "less than FP64 holds"
+        return "more than FP64 can hold" if value > 0 else "less than FP64 can hold"
     if value and not nearest:
-        return "closer to 0 than FP64 tells"
+        return "closer to 0 than FP64 can show"
     digits = 17 if form and form.fraction_bits > 30 else 10
     return f"{nearest:,.{digits}g}".replace("-", "\N{MINUS SIGN}")
 
@@ -257,7 +257,7 @@ def _error(rounded: Rounded) -> str:
         return "0"
     percentage = float(100 * abs(exact / Fraction(rounded.number)))
     percent = f"{percentage:.2g}" if percentage < 99.5 else f"{percentage:.0f}"
-    error_text = f"{rounded.error:+.3g}" if rounded.error else "less than FP64 tells"
+    error_text = f"{rounded.error:+.3g}" if rounded.error else "less than FP64 can show"
     return f"{error_text} ({percent} %)".replace("-", "\N{MINUS SIGN}")
 
 

@@ -55,7 +55,7 @@ class RooflineChart(FigureView):
         return (
             f"Times {times}; operations and bytes moved counted on the virtual GPU, caches "
             f"modelled. Ceilings for {self.roofline.ceilings.device}: DRAM and arithmetic published, shared "
-            "memory 128 bytes a clock and SM, L2 modelled."
+            "memory 128 bytes per clock and SM, L2 modelled."
         )
 
     def sentence(self) -> str:
@@ -68,7 +68,7 @@ class RooflineChart(FigureView):
         """Return a sentence about one launch."""
         level, ceiling_gflops = self.roofline.roof(point)
         share = percent(point.gflops / ceiling_gflops)
-        share_text = f"{share} of what {NAMES[level]} allows ({_rate(ceiling_gflops)})"
+        share_text = f"{share} of the {NAMES[level]} ceiling ({_rate(ceiling_gflops)})"
         return f"{point.name} reaches {_rate(point.gflops)}, {share_text}"
 
     def describe(self) -> str:
@@ -113,7 +113,7 @@ class RooflineChart(FigureView):
         for point in self.roofline.points:
             if point in self._points:
                 continue
-            reason = "" if point.operations else "it computes no floating-point number; "
+            reason = "" if point.operations else "it does no floating-point operations; "
             largest_bytes = max(point.size_bytes.values())
             bytes_text = size(largest_bytes) if largest_bytes else "no bytes"
             moved_text = f"it moved {bytes_text} in {duration(point.time_ns)}"
@@ -140,12 +140,14 @@ class RooflineChart(FigureView):
         columns: tuple[Column | str, ...] = (
             "kernel",
             Column("achieved", "gflop_per_s", _rate),
-            Column("of its roof", "share_of_roof", percent),
+            Column("of its ceiling", "share_of_roof", percent),
             Column("roof", "roof"),
             Column("time", "time_ns", duration),
             *(
                 Column(
-                    f"operations a byte of {NAMES[level_name]}", f"flop_per_byte_{level_name.lower()}", number
+                    f"operations per byte of {NAMES[level_name]}",
+                    f"flop_per_byte_{level_name.lower()}",
+                    number,
                 )
                 for level_name in LEVELS
             ),
@@ -175,7 +177,7 @@ class RooflineChart(FigureView):
         number_ticks(ax, "x", (1,))
         number_ticks(ax, "y", (1,))
         ax.grid()
-        ax.set_xlabel("operations a byte moved")
+        ax.set_xlabel("operations per byte moved")
         ax.set_ylabel("GFLOP/s")
         self._paint_ceilings(ax, peaks)
         self._paint_points(ax)
@@ -264,7 +266,7 @@ def _rate(gflops: float) -> str:
 
 def _intensities(point: RooflinePoint) -> str:
     texts = [f"{number(value)} of {NAMES[level]}" for level, value in point.intensities.items()]
-    return f"operations a byte: {listing(texts)}"
+    return f"operations per byte: {listing(texts)}"
 
 
 def _modelled(point: RooflinePoint) -> float:

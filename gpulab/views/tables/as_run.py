@@ -37,12 +37,10 @@ class AsRunTable(RecordTable[AsRun], AsRun):
 
     def sentences(self) -> tuple[str, ...]:
         """Return a sentence for each difference between PTX and machine code."""
-        sentences = list(self.differences) or [
-            "The machine code accesses memory and branches as the PTX does."
-        ]
+        sentences = list(self.differences) or ["The machine code accesses memory and branches like the PTX."]
         if self.extra:
             opcodes = ", ".join(f"{count} × {opcode}" for opcode, count in self.extra)
-            sentences.append(f"The machine code also has what the PTX does not show: {opcodes}.")
+            sentences.append(f"The machine code also has instructions that the PTX does not show: {opcodes}.")
         return tuple(sentences)
 
     def _totals(self) -> Table:

@@ -54,7 +54,7 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         """Line with the launch and the origin of the counters."""
         launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         if self.shared_bytes:
-            launch += f", {count(self.shared_bytes, 'byte')} of shared memory a block"
+            launch += f", {count(self.shared_bytes, 'byte')} of shared memory per block"
         return f"{launch}; {self.provenance.label}" + (f". {self.note}" if self.note else "")
 
     def tables(self) -> tuple[Table, ...]:
@@ -81,7 +81,7 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         lane_efficiency = self.lane_efficiency
         rows: list[tuple[Any, ...]] = [
             ("warp instructions", self.warp_instructions, "issued, summed over all warps"),
-            ("thread instructions", self.thread_instructions, "one for each active lane"),
+            ("thread instructions", self.thread_instructions, "one per active lane"),
             (
                 "lane efficiency",
                 _share(lane_efficiency),
@@ -90,7 +90,7 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         ]
         for kind, operations in self.flops.items():
             tensor = self.tensor_flops.get(kind, 0)
-            meaning = "additions, multiplications and functions; a multiply-add counts two"
+            meaning = "additions, multiplications and functions; a multiply-add counts as two"
             rows.append(
                 (
                     f"{kind} operations",
@@ -104,7 +104,7 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
                 sectors, ideal_sectors = (
                     self.total(counter, "global", kind) for counter in ("sectors", "ideal_sectors")
                 )
-                per_request = f"{sectors / requests:.2f} a request, at best {ideal_sectors / requests:.2f}"
+                per_request = f"{sectors / requests:.2f} per request, at best {ideal_sectors / requests:.2f}"
                 meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {per_request}"
                 rows.append((f"global {name}", requests, meaning))
         shared_requests = self.total("requests", "shared")
@@ -164,7 +164,7 @@ def _share(fraction: float) -> Cell:
 
 def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
     """Return the rows of the cache model, whose numbers are modelled, not counted."""
-    start_text = "from empty caches" if caches.start == "cold" else "with what was left in L2"
+    start_text = "from empty caches" if caches.start == "cold" else "with the data left in L2"
     part_text = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
     method = f"modelled {start_text}{part_text}"
     rows: list[tuple[Any, ...]] = []
@@ -181,7 +181,7 @@ def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
         rows.append(("memory (DRAM)", caches.dram_read_bytes + caches.dram_write_bytes, meaning))
     if caches.constant_requests:
         passes = count(caches.constant_passes, "pass", "passes")
-        meaning = f"requests, {passes}, one for each word that a warp asks for"
+        meaning = f"requests, {passes}, one per word that a warp requests"
         rows.append(("constant accesses", caches.constant_requests, meaning))
     return rows
 

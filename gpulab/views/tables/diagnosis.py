@@ -49,12 +49,12 @@ NAMES: Mapping[CauseKind, str] = {
     "compute": "compute-bound",
 }
 BOUND = {
-    "DRAM": ("memory-bound", "DRAM moves its bytes"),
-    "L2": ("bound by L2", "L2 gives its sectors"),
-    "load/store": ("bound by load/store units", "the SMs' load/store units serve its requests"),
-    "constant": ("bound by the constant cache", "the constant cache serves its words"),
-    "atomics": ("bound by atomics", "atomic units do its additions"),
-    "latency": ("latency-bound", "its warps wait for what they asked"),
+    "DRAM": ("memory-bound", "DRAM transfers its bytes"),
+    "L2": ("bound by L2", "L2 returns its sectors"),
+    "load/store": ("bound by load/store units", "the SMs' load/store units process its requests"),
+    "constant": ("bound by the constant cache", "the constant cache returns its words"),
+    "atomics": ("bound by atomics", "atomic units do its operations"),
+    "latency": ("latency-bound", "its warps wait for their loads"),
     "start": ("launch-bound", "it starts"),
     "issue": ("compute-bound", "its instructions are issued"),
 }
@@ -87,7 +87,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
     told = old_method("told", "explanation")
 
     @property
-    def worth_mending(self) -> tuple[Cause, ...]:
+    def worth_fixing(self) -> tuple[Cause, ...]:
         """Causes whose remedy makes the launch at least 1.25 times as fast, the most profitable first.
 
         A cause that depends on others (latency) must gain as much also after the others are fixed.
@@ -102,7 +102,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
     @property
     def main(self) -> Cause | None:
         """Most profitable cause, or None if no cause is worth fixing."""
-        return next(iter(self.worth_mending), None)
+        return next(iter(self.worth_fixing), None)
 
     @property
     def caption(self) -> str:
@@ -123,7 +123,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
                 cause.after_ns,
                 NOTEBOOKS[cause.kind],
             )
-            for cause in self.worth_mending
+            for cause in self.worth_fixing
         )
         columns = (
             "cause",
@@ -137,7 +137,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
     def sentences(self) -> list[str]:
         """Return the verdict, each cause with its remedy, and the changes compared with another launch."""
-        return [self.verdict, *map(self.explanation, self.worth_mending), *self._spilled(), *self._changes()]
+        return [self.verdict, *map(self.explanation, self.worth_fixing), *self._spilled(), *self._changes()]
 
     @property
     def verdict(self) -> str:
@@ -146,15 +146,16 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         name, limit_text = _bound(self.bound)
         bound_text = f"{name}: {share} of its time {limit_text}"
         if self.main is not None:
-            other_count = len(self.worth_mending) - 1
+            other_count = len(self.worth_fixing) - 1
             others_text = f", and {count(other_count, 'lesser cause')}" if other_count else ""
-            return f"Main cause: {NAMES[self.main.kind]}{others_text}. As it is, the kernel is {bound_text}."
+            return f"Main cause: {NAMES[self.main.kind]}{others_text}. The kernel is {bound_text}."
         hint = (
-            " Only fewer bytes would help: narrower types, or one kernel with the one before or after it."
+            " Only moving fewer bytes would help: use narrower types, or fuse the kernel with the one "
+            "before or after it."
             if self.bound == "DRAM"
             else ""
         )
-        return f"Nothing worth mending. The kernel is {bound_text}.{hint}"
+        return f"Nothing worth fixing. The kernel is {bound_text}.{hint}"
 
     def explanation(self, cause: Cause) -> str:
         """Return the explanation of a cause: location, counts, ceiling, remedy and gain."""
@@ -174,7 +175,8 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             return []
         sentence = (
             f"ptxas keeps {count(self.spilled_bytes, 'byte')} of a thread's registers in local memory "
-            "(spills), which the model does not price. Let a thread do less, or allow it more registers. "
+            "(spills), whose time the model does not include. Give each thread less work, or allow it more "
+            "registers. "
             f"Notebook {NOTEBOOKS['spills']} shows how."
         )
         return [sentence]
@@ -187,7 +189,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         if baseline is None:
             return []
         gain = baseline.time_ns / self.time_ns
-        text = f"Beside it {baseline.kernel_name} takes {duration(baseline.time_ns)}: this one is "
+        text = f"Compared with it, {baseline.kernel_name} takes {duration(baseline.time_ns)}: this one is "
         text += f"{number(gain)} × as fast" if gain >= 1 else f"{number(1 / gain)} × as slow"
         causes_before, causes_after = (
             [NAMES[cause.kind] for cause in costs.causes if cause.gain >= MIN_GAIN]
@@ -219,7 +221,7 @@ def _sentence(text: str) -> str:
 
 
 def _bound(stage: str) -> tuple[str, str]:
-    return BOUND.get(stage, ("compute-bound", f"the {PIPES.get(stage, stage)} pipe works"))
+    return BOUND.get(stage, ("compute-bound", f"the {PIPES.get(stage, stage)} pipe is busy"))
 
 
 # What was counted, and the remedy.
@@ -228,16 +230,17 @@ Explanation = tuple[str, str]
 
 def _uncoalesced(cause: Cause, _: DiagnosisTable) -> Explanation:
     count_text = (
-        f"the lanes of a warp touch {number(cause.figures['sectors'])} sectors a request where "
-        f"{number(cause.figures['ideal'])} would hold what they ask for"
+        f"the lanes of a warp touch {number(cause.figures['sectors'])} sectors per request, where "
+        f"{number(cause.figures['ideal'])} would be enough"
     )
     return count_text, (
-        "Let neighbouring lanes take neighbouring addresses: another index or layout, or a shared tile"
+        "Let neighbouring lanes access neighbouring addresses, by another index or layout, or through a tile "
+        "in shared memory"
     )
 
 
 def _rereading(cause: Cause, _: DiagnosisTable) -> Explanation:
-    count_text = f"a block asks for each byte {number(cause.figures['times'])} times"
+    count_text = f"a block loads each byte {number(cause.figures['times'])} times"
     return count_text, "Read it once into shared memory or registers, and use it from there"
 
 
@@ -245,8 +248,8 @@ def _conflicts(cause: Cause, _: DiagnosisTable) -> Explanation:
     wavefronts = number(cause.figures["wavefronts"])
     ideal = number(cause.figures["ideal"])
     count_text = (
-        f"a request takes {wavefronts} wavefronts where {ideal} would do: "
-        "lanes want different words of a bank"
+        f"a request takes {wavefronts} wavefronts where {ideal} would be enough, "
+        "because lanes use different words of a bank"
     )
     return count_text, "Pad the rows by a word, or swizzle the index"
 
@@ -258,14 +261,14 @@ def _atomics(cause: Cause, _: DiagnosisTable) -> Explanation:
         f"{count(cause.figures['lanes'], 'lane')} change {word_text} of global memory, one after another"
     )
     return count_text, (
-        "Sum in the warp by shuffles, or in the block's shared memory, and go to global memory "
-        f"{updates} times in all"
+        "Sum in the warp by shuffles, or in the block's shared memory, and update global memory "
+        f"only {updates} times"
     )
 
 
 def _spills(cause: Cause, _: DiagnosisTable) -> Explanation:
     requests = count(cause.figures["requests"], "request")
-    return f"an array of each thread lies in local memory, which takes {requests}", (
+    return f"an array of each thread is in local memory, which takes {requests}", (
         "Unroll the loops that index it, so that it fits in registers, or give each thread a column of "
         "shared memory"
     )
@@ -276,10 +279,10 @@ def _divergence(cause: Cause, _: DiagnosisTable) -> Explanation:
     divergent_branches = cause.figures["divergent"]
     if partial_lanes and not divergent_branches:
         count_text = f"the last warp of each block has {count(partial_lanes, 'lane')} of 32"
-        return count_text, "Make blocks of a multiple of 32 threads"
+        return count_text, "Use a block size that is a multiple of 32"
     lanes_text = f"{number(cause.figures['lanes'])} of 32 lanes work on average"
-    return f"{lanes_text}; branches part them {count(divergent_branches, 'time')}", (
-        "Let the lanes of a warp go the same way: sort or compact the work, or branch by warp"
+    return f"{lanes_text}; branches divide them {count(divergent_branches, 'time')}", (
+        "Let the lanes of a warp take the same side: sort or compact the work, or branch per warp"
     )
 
 
@@ -287,18 +290,19 @@ def _compute(cause: Cause, _: DiagnosisTable) -> Explanation:
     if cause.detail == "fp64":
         count_text = f"{count(cause.figures['operations'], 'operation')} in double precision"
         rate_text = (
-            f", each of which takes this GPU {number(cause.figures['rate'])} times as long as in single"
+            f", each of which takes {number(cause.figures['rate'])} times as long as in single precision on "
+            "this GPU"
         )
         return count_text + rate_text, "Use float, and write constants with an f, as 2.5f"
     if cause.detail == "functions":
         count_text = (
-            f"{percent(cause.figures['share'])} of all instructions belong to functions of full accuracy"
+            f"{percent(cause.figures['share'])} of all instructions belong to full-accuracy functions"
         )
         return (
             count_text,
-            "Where a few correct digits do, use intrinsics (__expf, __sinf, __powf) or --use_fast_math",
+            "For a few correct digits, use intrinsics (__expf, __sinf, __powf) or --use_fast_math",
         )
-    return f"{count(cause.figures['operations'], 'division')}, each of some 20 instructions", (
+    return f"{count(cause.figures['operations'], 'division')}, each of about 20 instructions", (
         "Divide by powers of two with shifts and masks, multiply by a reciprocal, or move it out of loops"
     )
 
@@ -308,43 +312,47 @@ def _occupancy(cause: Cause, _: DiagnosisTable) -> Explanation:
     max_warps = number(cause.figures["room"])
     limit, remedy = {
         "shared memory": (
-            f"shared memory, {count(cause.figures['size_bytes'], 'byte')} a block",
-            "Use less of it",
+            f"shared memory, {count(cause.figures['size_bytes'], 'byte')} per block",
+            "Use less shared memory",
         ),
         "registers": (
-            f"registers, {number(cause.figures['registers'])} a thread",
-            "Let a thread do less, or give __launch_bounds__(threads, blocks)",
+            f"registers, {number(cause.figures['registers'])} per thread",
+            "Give each thread less work, or use __launch_bounds__(threads, blocks)",
         ),
         "blocks": (
-            f"the number of blocks, as each has {count(cause.figures['threads'], 'thread')}",
-            "Make blocks of 128 to 256 threads",
+            f"the number of blocks, because each has {count(cause.figures['threads'], 'thread')}",
+            "Use blocks of 128 to 256 threads",
         ),
-        "warps": ("the size of a block", "Choose a block size that divides what an SM holds"),
+        "warps": (
+            "the size of a block",
+            "Choose a block size that divides the SM's maximum number of threads",
+        ),
     }[cause.detail]
-    return f"an SM holds {warps} of {max_warps} warps; the limit is {limit}", remedy
+    return f"an SM has {warps} of {max_warps} warps; the limit is {limit}", remedy
 
 
 def _grid(cause: Cause, _: DiagnosisTable) -> Explanation:
     count_text = f"{count(cause.figures['blocks'], 'block')} for {number(cause.figures['sms'])} SMs"
-    return count_text, "Cut the work into more blocks"
+    return count_text, "Divide the work into more blocks"
 
 
 def _tail(cause: Cause, _: DiagnosisTable) -> Explanation:
     if cause.figures["longest"] >= UNEVEN_FACTOR:
-        count_text = (
-            f"the longest block takes {number(cause.figures['longest'])} times the mean, and all wait for it"
-        )
-        return count_text, "Share the work out evenly, or start the long blocks first"
+        longest = number(cause.figures["longest"])
+        count_text = f"the longest block takes {longest} times the mean, and the launch waits for it"
+        return count_text, "Distribute the work evenly, or start the long blocks first"
     waves_text = f"{count(cause.figures['blocks'], 'block')} make {number(cause.figures['waves'])} waves"
-    return f"{waves_text}, and the last one leaves room empty", (
+    return f"{waves_text}, and the last wave leaves slots empty", (
         "Fill the waves: a grid-stride loop over as many blocks as fit, or smaller blocks"
     )
 
 
 def _in_flight(cause: Cause, _: DiagnosisTable) -> Explanation:
     if cause.detail == "narrow":
-        count_text = f"a lane moves {count(cause.figures['size_bytes'], 'byte')} at a time, too few in flight"
-        return count_text, "Move 4 to 16 bytes a lane, as uchar4 or int4"
+        count_text = (
+            f"a lane transfers {count(cause.figures['size_bytes'], 'byte')} at a time, too few in flight"
+        )
+        return count_text, "Move 4 to 16 bytes per lane, as uchar4 or int4"
     memory_share = percent(cause.figures["memory"])
     warps = cause.figures["warps"]
     count_text = (
@@ -353,27 +361,28 @@ def _in_flight(cause: Cause, _: DiagnosisTable) -> Explanation:
     )
     return (
         count_text,
-        "Let a thread ask for several independent values before it uses the first, or have more warps",
+        "Let each thread load several independent values before it uses the first, or use more warps",
     )
 
 
 def _latency(cause: Cause, _: DiagnosisTable) -> Explanation:
     if cause.detail == "memory":
-        return "each load waits for the address that another load gives", (
+        return "each load waits for an address that another load returns", (
             "Follow several chains at once in a thread, or lay the data out so that addresses can be computed"
         )
     warps_text = count(cause.figures["warps"], "warp")
     verb = noun(cause.figures["warps"], "does", "do")
     return (
         f"each instruction waits for the one before it, and {warps_text} on an SM {verb} not fill the gaps",
-        ("Give a thread independent work, such as four accumulators, or have more warps"),
+        ("Give each thread independent work, such as four accumulators, or use more warps"),
     )
 
 
 def _launch(_: Cause, table: DiagnosisTable) -> Explanation:
+    host_time, kernel_time = duration(table.host_ns), duration(table.time_ns)
     return (
-        f"the host takes {duration(table.host_ns)} to launch what runs for {duration(table.time_ns)}",
-        "Do more in a launch, or launch many at once as a CUDA graph",
+        f"the host takes {host_time} to launch a kernel that runs for {kernel_time}",
+        "Do more work per launch, or launch many kernels at once as a CUDA graph",
     )
 
 

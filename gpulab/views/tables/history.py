@@ -57,12 +57,14 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         sentences = [self.verdict]
         if self.left_out:
             sentences.append(
-                f"The first {count(self.left_out, 'entry', 'entries')} of the history left no room."
+                f"The first {count(self.left_out, 'entry', 'entries')} of the history did not fit."
             )
         if any(write.value is None for write in self.writes):
-            sentences.append("Lanes of one instruction wrote it together: the last of them stays.")
+            sentences.append(
+                "Several lanes of one instruction wrote it, and the value of the last one remains."
+            )
         if self.error:
-            sentences.append(f"Then came {self.error}")
+            sentences.append(f"After that, this error occurred: {self.error}")
         return [*sentences, *filter(None, [self.note])]
 
 

@@ -25,7 +25,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         if self.failed is not None:
             used_bytes = self.peak_bytes - self.failed.size_bytes
             request_bytes = self.failed.size_bytes
-            request = f"{size(used_bytes)} used, {size(request_bytes)} more asked for"
+            request = f"{size(used_bytes)} used, {size(request_bytes)} more requested"
             return f"{self.name} ran out of memory: {request}; {self.provenance.label}."
         return (
             f"{self.name}: peak {size(self.peak_bytes)} used, {size(self.needed_bytes)} of it by the call, "
@@ -56,7 +56,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         stayed_text = (
             f"{size(stayed_bytes)} stayed"
             if stayed_bytes >= 0
-            else f"{size(-stayed_bytes)} of what was there before were freed"
+            else f"{size(-stayed_bytes)} of earlier allocations were freed"
         )
         return (
             f"{size(self.temporary_bytes)} of it ({percent(share)}) were temporary; {stayed_text} when the "
@@ -73,10 +73,10 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             else f"only {percent(room.times)} of its size"
         )
         return (
-            f"On {room.provenance.device} there is room for {factor_text}, if all that the call allocates "
-            "grows alike and what was there before stays; sides of matrices could be "
-            f"{_factor_text(room.times**0.5)} as long. Of other GPUs 512 MiB count as the driver's. "
-            "Rounding and fragmentation are left out."
+            f"On {room.provenance.device} there is room for {factor_text}, if all allocations of "
+            "the call grow alike and everything allocated before remains; sides of matrices could be "
+            f"{_factor_text(room.times**0.5)} as long. For other GPUs, 512 MiB are reserved for the driver. "
+            "Rounding and fragmentation are not included."
         )
 
     def _alive(self) -> Table:
@@ -128,7 +128,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             Column("times as large", "factor", _factor_text),
             Column("by side", "factor_by_side", _factor_text),
         )
-        return Table("What would fit", columns, rows)
+        return Table("Sizes that would fit", columns, rows)
 
 
 def _room(room: Room, is_current: bool) -> tuple[Any, ...]:
@@ -144,7 +144,7 @@ def _factor_text(factor: float) -> str:
 
 def _source_text(source: SourceLine | None) -> str:
     if source is None:
-        return "no line of the program"
+        return "not from a line of the program"
     return f"{source}: {source.text}" if source.text else str(source)
 
 

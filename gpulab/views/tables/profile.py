@@ -48,22 +48,23 @@ class ProfileTable(RecordTable[Profile], Profile):
             )
         if self.kernels:
             sentences.append(
-                "device_time is a launch's mean, occupancy the theoretical one. Shares of the wall add up to "
-                "more than the device was busy where kernels ran side by side."
+                "device_time is the mean of the launches, and occupancy is the theoretical one. Where "
+                "kernels ran side by side, the shares of the wall time add up to more than the busy time."
             )
         if any(kernel.moved_bytes is not None for kernel in self.kernels):
             sentences.append(
-                "GB/s is what SMs and L2 exchange, in sectors of 32 bytes; gl.count tells it by line."
+                "GB/s counts the sectors of 32 bytes between SMs and L2; gl.count lists them by line."
             )
         elif self.kernels and not self.counters:
             sentences.append(
-                "What kernels move and compute is not known here: hardware counters tell it (ncu), or "
-                "gl.count for one launch."
+                "The bytes and operations of the kernels are unknown here. Hardware counters (ncu) measure "
+                "them, or gl.count counts them for one launch."
             )
         if self.counters:
             sentences.append(
-                "Hardware counters are measured by Nsight Compute in a run of its own, after one that is not "
-                "counted; sectors are those of loads and stores of global memory, FLOP without tensor cores."
+                "Hardware counters are measured by Nsight Compute in a separate run, after a first run "
+                "that is not counted. Sectors are those of loads and stores of global memory, and FLOP "
+                "excludes tensor cores."
             )
         if self.no_counters:
             sentences.append(f"Hardware counters: {self.no_counters}.")
@@ -155,7 +156,7 @@ class ProfileTable(RecordTable[Profile], Profile):
                 wait.count,
                 wait.cpu_time_total_ns,
                 _share(wait.cpu_time_total_ns, self.wall_ns),
-                "hidden: the line asks for none" if wait.hidden else "asked for",
+                "hidden: the line has no explicit wait" if wait.hidden else "asked for",
                 str(wait.source) if wait.source else None,
                 wait.source.text.strip() if wait.source else None,
             )
@@ -171,7 +172,7 @@ class ProfileTable(RecordTable[Profile], Profile):
         ]
         columns = ("key", _COUNT, _CPU_TIME, _DEVICE_TIME, Column("operations", show=number))
         return _table(
-            "NVTX ranges: the host's time in them, and that of the work given in them", columns, rows
+            "NVTX ranges: the host's time in them, and that of the work launched in them", columns, rows
         )
 
     def _lines(self) -> Table:
@@ -187,7 +188,7 @@ class ProfileTable(RecordTable[Profile], Profile):
             for line in self.lines
         ]
         columns = ("line", SOURCE, _COUNT, _DEVICE_TIME, _OF_WALL, Column("gives", "keys"))
-        return _table("Lines that give the device work", columns, rows)
+        return _table("Lines that launch work on the device", columns, rows)
 
 
 class ProfileComparison(Texts):

@@ -22,7 +22,7 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
     def caption(self) -> str:
         """Line with the name of the code and the device."""
         mode = " with launch blocking" if self.blocking else ""
-        return f"{self.name} in a process of its own{mode}, on {self.provenance.device}."
+        return f"{self.name} in a separate process{mode}, on {self.provenance.device}."
 
     @property
     def verdict(self) -> str:
@@ -30,12 +30,14 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         if self.ended:
             return f"{self.name} was ended: {self.ended}"
         if not self.error:
-            return f"{self.name} came to its end."
+            return f"{self.name} finished."
         error_line = self.error.split("\n", 1)[0].rstrip(".")
         place_text = f" at {self.raised}" if self.raised else ""
         if self.at_end:
-            place_text = ", told at the end: nothing in the program waits for its work"
-        consequence = " The context was lost with it; this notebook's is another one." if self.sticky else ""
+            place_text = ", reported at the end, because the program never waits for its work"
+        consequence = (
+            " The context was lost with it; this notebook has another context." if self.sticky else ""
+        )
         return f"{self.name} raised {error_line}{place_text}.{consequence}"
 
     def tables(self) -> tuple[Table, ...]:

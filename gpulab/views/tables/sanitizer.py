@@ -18,7 +18,7 @@ _RACES = {
     "WAR": ("reads", "writes it"),
     "WAW": ("writes", "writes it"),
     "lost update": ("updates", "updates it"),
-    "copy not awaited": ("copies", "comes too early"),
+    "missing wait for a copy": ("copies", "too early"),
 }
 
 
@@ -157,7 +157,7 @@ class SanitizerComparison(Texts):
 def _limits_text(record: SanitizerReport) -> str:
     if record.unavailable:
         return f"{UNAVAILABLE}: {record.unavailable}."
-    fault_text = f" The launch ended with {record.fault.rstrip('.')}." if record.fault else ""
+    fault_text = f" The launch failed: {record.fault.rstrip('.')}." if record.fault else ""
     check_text = f"{record.provenance.of_results}; checked {', '.join(record.tools)}."
     return f"{check_text}{fault_text} {record.left_out}".rstrip()
 

@@ -26,7 +26,7 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
     def verdict(self) -> str:
         """Sentence with the number of pairs of lines that lack an order."""
         if not self.findings:
-            return "Nothing found: whatever uses the same bytes is ordered."
+            return "Nothing found: all uses of the same bytes are ordered."
         pairs = count(len(self.findings), "pair of uses", "pairs of uses")
         return f"{pairs} of the same bytes without order."
 

@@ -97,7 +97,7 @@ def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
 
     rows = _sums_by_key(records, key, timeline)
     columns = ("link", "where", "line", *_SUMS)
-    caption = "Critical path: what determines how long it takes"
+    caption = "Critical path: the operations that determine the total time"
     return Answers.of(records, _caption(caption, timeline, rows), Table("", columns, rows))
 
 
@@ -105,11 +105,11 @@ def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
     """Return the pieces of advice as sentences, the one with the largest gain first."""
     records = tuple(records)
     sentences = tuple(record.text for record in records)
-    caption = f"What would help, each by itself; {timeline.provenance.label}:"
+    caption = f"Changes that would help, each by itself; {timeline.provenance.label}:"
     if not records and not timeline.activities and timeline.method == "file":
-        caption = f"There is no work of a GPU to advise on; {timeline.provenance.label}."
+        caption = f"There is no GPU work to analyse; {timeline.provenance.label}."
     elif not records:
-        caption = f"Nothing stands out that would help much; {timeline.provenance.label}."
+        caption = f"No single change would help much; {timeline.provenance.label}."
     rows = tuple((record.topic, record.gain_ns, record.text) for record in records)
     columns = ("topic", Column("gain", "gain_ns", duration), "advice")
     return Answers.of(records, caption, Table("", columns, rows), sentences)

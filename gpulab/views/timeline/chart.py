@@ -306,10 +306,10 @@ def arrow_words(panels: Sequence[Lanes]) -> str:
             if implicit
             else []
         ),
-        *([f"red arrows: {count(faults, 'read')} that came before what was to be read"] if faults else []),
+        *([f"red arrows: {count(faults, 'read')} of data that was not yet written"] if faults else []),
         *([f"frames: {count(launches, 'graph launch', 'graph launches')}"] if launches else []),
     ]
     if waits + implicit > MAX_ARROWS:
-        parts.append(f"arrows are drawn where no more than {MAX_ARROWS} are in sight")
+        parts.append(f"arrows are drawn only if at most {MAX_ARROWS} are visible")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""

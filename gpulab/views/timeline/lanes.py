@@ -203,7 +203,7 @@ class Lanes:
     def _waits(self) -> Iterator[Bar]:
         """Yield the bars of the host's waits."""
         for wait in self.waits:
-            reason = "hidden: the program asked for none" if wait.hidden else "asked for"
+            reason = "hidden: the program has no explicit wait" if wait.hidden else "asked for"
             yield Bar(
                 wait.start_ns,
                 wait.end_ns,

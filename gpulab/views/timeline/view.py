@@ -19,7 +19,7 @@ from virtualgpu.records import Timeline
 
 METHODS = {
     "CUPTI": "CUPTI activity records",
-    "events": "event pairs: a bar is what ran between the two, not one operation",
+    "events": "event pairs: a bar shows everything that ran between the two events, not one operation",
     "model": "the modelled clock",
     "file": "a trace file",
 }
@@ -132,7 +132,7 @@ class TimelineView(View):
         notes = [
             arrow_words(self.panels),
             f"{number(folded)} streams with the least work share the last row." if folded else "",
-            "No operation was seen." if not any(lanes.record.activities for lanes in self.panels) else "",
+            "No operation was recorded." if not any(lanes.record.activities for lanes in self.panels) else "",
         ]
         has_bars = any(lanes.start.size for lanes in self.panels)
         plot = chart(self.panels, f"{self.sentence()} {KEYS}", hint=HINT if has_bars else "")
@@ -177,6 +177,10 @@ def _panel_lines(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
 
 
 def _caption(record: Timeline) -> str:
-    lost_text = f" {count(record.lost, 'record')} lost: the recorder had no room." if record.lost else ""
+    lost_text = (
+        f" {count(record.lost, 'record')} lost, because the recorder's buffer was full."
+        if record.lost
+        else ""
+    )
     note = f" {record.note[0].upper()}{record.note[1:].rstrip('.')}." if record.note else ""
     return f"Times {record.provenance.label}, from {METHODS[record.method]}.{lost_text}{note}"

@@ -1,1 +1,1 @@
-"""The traffic meter: a function's expressions, its kernels and red edges, and the bytes moved."""
+"""The traffic meter: a function's expressions, its kernels and fusion boundaries, and the bytes moved."""

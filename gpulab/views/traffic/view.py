@@ -45,14 +45,14 @@ class TrafficView(View):
             f"{variant.way}: {number(variant.kernels)}, {size(variant.moved_bytes)}" for variant in variants
         )
         passes = count(original.kernels, "pass", "passes")
-        return f"{passes} as written move {size(original.moved_bytes)}; {texts}."
+        return f"{passes} as written moves {size(original.moved_bytes)}; {texts}."
 
     def describe(self) -> str:
         lines = [self.sentence()]
         lines += [_row_text(row) for row in self._traffic.expressions if row.kernel >= 0]
         lines += self._reasons()
         lines += [f"Folded while tracing: {row}." for row in self._traffic.folded]
-        lines += [f"Python asks for a value: {row}." for row in self._traffic.breaks]
+        lines += [f"Python needs a value here: {row}." for row in self._traffic.breaks]
         return "\n".join(lines)
 
     def draw(self) -> Box:
@@ -75,14 +75,14 @@ class TrafficView(View):
             self._graph(),
             *(words(item, "strong") for item in self._reasons()[:6]),
             *(words(f"Folded while tracing: {item}", "note") for item in record.folded),
-            *(words(f"Python asks for a value: {item}", "note") for item in record.breaks),
+            *(words(f"Python needs a value here: {item}", "note") for item in record.breaks),
             fold(
                 "Each expression by itself",
                 table(rows, headings=("expression", "reads", "writes", "time", "fused into")),
                 opened=False,
             ),
             fold(
-                "What was generated",
+                "Generated code",
                 column(
                     *(
                         words(f"kernel {index + 1}\n{source_text}", "mono")
@@ -128,7 +128,7 @@ class TrafficView(View):
         return dag(
             nodes,
             edges,
-            label=f"{self.sentence()} {count(len(red), 'red edge')}.",
+            label=f"{self.sentence()} {count(len(red), 'fusion boundary', 'fusion boundaries')}.",
             max_height_px=GRAPH_PX,
             marked=red,
         )

@@ -23,9 +23,9 @@ class LaneState(NamedTuple):
 
 
 ACTIVE = LaneState("active", "●", "active", "executes this")
-INACTIVE = LaneState("inactive", "○", "inactive", "is elsewhere, or has ended")
+INACTIVE = LaneState("inactive", "○", "inactive", "at another instruction, or finished")
 OFF = LaneState(
-    "off", "◐", "predicated off", "is here, but a condition is false for it: it does not take part"
+    "off", "◐", "predicated off", "at this instruction, but inactive because its condition is false"
 )
 NO_THREAD = LaneState("none", "–", "no thread", "the block's last warp has fewer threads")
 LANE_STATES = (ACTIVE, INACTIVE, OFF, NO_THREAD)

@@ -18,8 +18,10 @@ LINE_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop}{access}{m
 # Number of kinds of access in a sentence; the view lists all.
 MAX_BRIEFS = 3
 EMPTY = "The warp ran no instruction."
-LOCAL_NOTE = "Local memory is each lane's own and interleaved: equal offsets of the lanes lie side by side."
-WIDE_NOTE = "Accesses wider than 4 bytes a lane are served in parts: half or a quarter of the warp at a time."
+LOCAL_NOTE = (
+    "Local memory is each lane's own and interleaved: equal offsets of the lanes are next to each other."
+)
+WIDE_NOTE = "Accesses wider than 4 bytes per lane are split: half or a quarter of the warp at a time."
 
 # Cache of texts, because all warps of a block need the same ones.
 _cached = lru_cache(4096)
@@ -98,9 +100,8 @@ def access(
     is_atomic = bare_text(text).startswith(("atom", "red."))
     kind = "atomic" if is_atomic else "store" if is_store else "load"
     verb, preposition = _VERBS[kind]
-    sentence = (
-        f"It {verb} {count(size_bytes, 'byte')} a lane {preposition} {_SPACE_WORDS.get(space, space)} memory"
-    )
+    space_word = _SPACE_WORDS.get(space, space)
+    sentence = f"It {verb} {count(size_bytes, 'byte')} per lane {preposition} {space_word} memory"
     unit = count(cost, "pass", "passes") if space == "shared" else count(cost, "sector")
     verdict = ""
     if picture and cost:
@@ -114,10 +115,10 @@ def access(
     elif space == "shared" and size_bytes > 4:
         note = WIDE_NOTE
     title = "Banks" if space == "shared" else "Sectors"
-    heading = f"{title}: {space} {kind} · {count(size_bytes, 'byte')} a lane × {count(lanes, 'lane')}"
+    heading = f"{title}: {space} {kind} · {count(size_bytes, 'byte')} per lane × {count(lanes, 'lane')}"
     is_read = space == "shared" and kind != "store"
     drawn_picture = picture if has_addresses else ""
-    costs = verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} a lane"
+    costs = verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} per lane"
     brief = f"{space} {kind}: {costs}"
     return Access(
         f"{sentence}.",
@@ -151,7 +152,7 @@ def moved_words(lines: tuple[int, ...]) -> str:
     """Return a sentence about the lines whose instructions run within a visit of another line."""
     line_list = listing([number(line) for line in lines])
     return (
-        f" Part of {noun(len(lines), 'line')} {line_list} runs here: moved by the compiler." if lines else ""
+        f" Part of {noun(len(lines), 'line')} {line_list} runs here: the compiler moved it." if lines else ""
     )
 
 

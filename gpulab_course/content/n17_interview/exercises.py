@@ -273,7 +273,7 @@ def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
         / device.memory_bandwidth_gbps,
         "us": table.time_ns / 1e3,
     }
-    causes = [cause for cause in table.worth_mending if cause.kind != "launch"]
+    causes = [cause for cause in table.worth_fixing if cause.kind != "launch"]
     rounded_values = {name: round(float(value), 4) for name, value in values.items()}
     return rounded_values, causes[0].kind if causes else "nothing"
 

@@ -251,7 +251,7 @@ def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") 
             diagnosis_table = diagnosis(compiled_kernel, heads, 256, args)
             counters = count(compiled_kernel, heads, 256, args)
             loads[name] = counters.total("sectors", "global", "load")
-            main = next((cause for cause in diagnosis_table.worth_mending if cause.kind not in _FIXED), None)
+            main = next((cause for cause in diagnosis_table.worth_fixing if cause.kind not in _FIXED), None)
             rows.append(
                 (
                     name,

@@ -136,7 +136,7 @@ def also_right(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
     causes = [cause for cause in diagnosis_table.causes if cause.kind != "launch"]
     if main is None:
         return tuple(NAMES[cause.kind] for cause in causes if min(cause.gain, cause.remaining) >= HARDLY)
-    names = {NAMES[cause.kind] for cause in diagnosis_table.worth_mending if cause.gain >= NEARLY * main.gain}
+    names = {NAMES[cause.kind] for cause in diagnosis_table.worth_fixing if cause.gain >= NEARLY * main.gain}
     return (*sorted(names - {NAMES[main.kind]}), *([NOTHING] if main.gain < SURELY else []))
 
 

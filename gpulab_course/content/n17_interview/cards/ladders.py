@@ -45,7 +45,7 @@ def diagnose_rung(ladder: str, rung: str, device: str) -> DiagnosisTable:
 
 def main_limit(diagnosis_table: DiagnosisTable) -> str:
     """Return the name of the limit of a kernel, except for launches, which a single kernel cannot avoid."""
-    causes = [cause for cause in diagnosis_table.worth_mending if cause.kind != "launch"]
+    causes = [cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
     return NAMES[causes[0].kind] if causes else NOTHING
 
 
@@ -88,7 +88,7 @@ def climb(rng: Random, ladder: str) -> Drawn:
     def find_limit(name: str) -> Found:
         diagnosis_table = tables_by_name[name]
         cause_text = listing(
-            [NAMES[cause.kind] for cause in diagnosis_table.worth_mending if cause.kind != "launch"]
+            [NAMES[cause.kind] for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
         )
         explanation = (
             f"{diagnosis_table.verdict} {f'Worth fixing: {cause_text}.' if cause_text else ''}".strip()
