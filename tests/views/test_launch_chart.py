@@ -303,7 +303,7 @@ def test_a_second_launch_can_be_added_later() -> None:
     predicted = synthetic.launch_trace()
     view.compare(lambda: predicted)
     assert view.other is predicted
-    assert repr(view).endswith(f"beside {predicted.provenance.label}.")
+    assert repr(view).endswith(f"compared with a launch {predicted.provenance.label}.")
     assert predicted.provenance.label in view.caption
     assert view.png() != alone
 

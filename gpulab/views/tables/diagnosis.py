@@ -356,7 +356,7 @@ def _in_flight(cause: Cause, _: DiagnosisTable) -> Explanation:
     memory_share = percent(cause.figures["memory"])
     warps = cause.figures["warps"]
     count_text = (
-        f"a warp waits for memory {memory_share} of what it takes alone, and {count(warps, 'warp')} on an SM "
+        f"a warp waits for memory during {memory_share} of its own time, and {count(warps, 'warp')} on an SM "
         f"{noun(warps, 'keeps', 'keep')} too few bytes in flight to fill its bandwidth"
     )
     return (
