@@ -138,7 +138,9 @@ class LaunchChart(Steered):
             f"{waves.wave_words()}, occupancy {percent(trace.occupancy.fraction)} "
             f"{limiter_words(trace.occupancy)}; {trace.provenance.label}"
         )
-        return f"{text}, compared with a launch {self.other.provenance.label}." if self.other is not None else f"{text}."
+        if self.other is not None:
+            text += f", compared with a launch {self.other.provenance.label}"
+        return f"{text}."
 
     def describe(self) -> str:
         lines = [self.sentence(), MEANING]
