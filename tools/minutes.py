@@ -1,8 +1,10 @@
 """Time that a notebook takes, computed from its contents, and the texts that state it.
 
-150 words a minute, 4 s a line of code, 45 s a prediction, 10 minutes for questions and quiz, and 5 to 35 an
-exercise: 5, and 45 s for each line of its folded solution that its stub lacks. ``python -m tools.minutes``
-prints the table, ``--write`` puts the minutes into the notebooks' openings and headings and into the README.
+Reading takes a minute per 100 words and 4 s per line of code, a table or picture 30 s, a prediction 45 s, a task
+for the reader ("Your turn.") 2 minutes, questions and quiz 10 minutes, and an exercise 5 to 35 minutes: 5, and
+45 s per line of its folded solution that its stub lacks. A notebook that takes more than `SITTING_MIN` names a
+section to pause after. ``python -m tools.minutes`` prints the table, ``--write`` puts the minutes into the
+notebooks' openings and headings and into the README.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ from tools.cells import CHECK, SOLUTION, notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-MOST = 100  # a notebook that takes longer is split or cut
+SITTING_MIN = 100
 
-WORDS_A_MINUTE = 150
+WORDS_PER_MINUTE = 100
 LINE_MIN = 4 / 60
+OUTPUT_MIN = 30 / 60
 PREDICTION_MIN = 45 / 60
+TASK_MIN = 2
 EXERCISE_MIN = (5, 35)
 SOLUTION_LINE_MIN = 45 / 60
 QUESTIONS_MIN = 10
@@ -35,7 +39,7 @@ SHORT = (("00", "02", "05a §3"), ("04", "07", "05b §2"), ("10a", "10b", "11a",
 
 _HELP = re.compile(r"<details><summary>(?:Hint|Solution|Answers).*?</details>", re.DOTALL)
 _HEADING = re.compile(r"^## (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.MULTILINE)
-_OPENING = re.compile(r"\*\*(?P<minutes>\d+) minutes")
+_OPENING = re.compile(r"\*\*(?P<minutes>\d+) minutes(?: in two sittings \(pause after section (?P<pause>\d+)\))?")
 _SHORT_IN_README = re.compile(r"\*\*(?P<minutes>\d+) minutes\*\* (?=for|with)")
 _SHORT_IN_17 = re.compile(r"^\| (?P<minutes>\d+) (?=\|)", re.MULTILINE)
 _ROW = r"^(\| {number} [^|]*\| )(\d*)( \|)"
@@ -68,7 +72,9 @@ def sections(notebook: Any) -> Iterator[Section]:
 def cell_minutes(cell: Any, solutions: dict[str, str]) -> float:
     """Return the minutes of one cell; hints and solutions belong to their exercise."""
     if cell.cell_type == "markdown":
-        return len(re.findall(r"\w[\w'’.,-]*", _HELP.sub("", cell.source))) / WORDS_A_MINUTE
+        text = _HELP.sub("", cell.source)
+        words = len(re.findall(r"\w[\w'’.,-]*", text))
+        return words / WORDS_PER_MINUTE + TASK_MIN * text.count("**Your turn.**")
     if check := CHECK.search(cell.source):
         stub = {line.strip() for line in cell.source.splitlines()}
         lines = [line for line in solutions[check["id"]].splitlines() if line.strip() not in stub | {""}]
@@ -76,7 +82,8 @@ def cell_minutes(cell: Any, solutions: dict[str, str]) -> float:
         return min(shortest + SOLUTION_LINE_MIN * len(lines), longest)
     if "gl.predict(" in cell.source:
         return PREDICTION_MIN
-    return LINE_MIN * len([line for line in cell.source.splitlines() if line.strip()])
+    code_min = LINE_MIN * len([line for line in cell.source.splitlines() if line.strip()])
+    return code_min + OUTPUT_MIN * any(output.output_type != "stream" for output in cell.outputs)
 
 
 def total(notebook: Any) -> int:
@@ -84,10 +91,29 @@ def total(notebook: Any) -> int:
     return 5 * round(sum(section.minutes for section in sections(notebook)) / 5)
 
 
+def pause(notebook: Any) -> int | None:
+    """Return the number of the section to pause after, or None if the notebook takes one sitting."""
+    if total(notebook) <= SITTING_MIN:
+        return None
+    minutes = 0.0
+    ends = {}
+    for section in sections(notebook):
+        minutes += section.minutes
+        if section.title[:1].isdigit():
+            ends[int(section.title.split(" ")[0])] = minutes
+    return min(ends, key=lambda section_number: abs(ends[section_number] - minutes / 2))
+
+
 def said(notebook: Any) -> int | None:
     """Return the minutes that the notebook's opening states."""
     match = _OPENING.search(notebook.cells[0].source)
     return int(match["minutes"]) if match else None
+
+
+def said_pause(notebook: Any) -> int | None:
+    """Return the section after which the notebook's opening suggests a pause."""
+    match = _OPENING.search(notebook.cells[0].source)
+    return int(match["pause"]) if match and match["pause"] else None
 
 
 def said_by_section(notebook: Any) -> dict[str, int]:
@@ -160,7 +186,9 @@ def write(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     minutes = {section.title: max(round(section.minutes), 1) for section in sections(notebook)}
     whole = total(notebook)
-    notebook.cells[0].source = _OPENING.sub(f"**{whole} minutes", notebook.cells[0].source, count=1)
+    section_number = pause(notebook)
+    sittings = f" in two sittings (pause after section {section_number})" if section_number else ""
+    notebook.cells[0].source = _OPENING.sub(f"**{whole} minutes{sittings}", notebook.cells[0].source, count=1)
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and (heading := _HEADING.match(cell.source)) and heading["minutes"]:
             cell.source = _HEADING.sub(

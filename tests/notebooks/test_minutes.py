@@ -8,13 +8,10 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from tests.notebooks.course import NOTEBOOKS, number, read
 from tools import minutes
-
-# To be split or cut.
-TOO_LONG: set[str] = set()
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -48,9 +45,10 @@ def test_the_minutes_of_short_courses_are_right() -> None:
 
 
 @each_notebook
-def test_nothing_takes_longer_than_a_lesson(path: Path) -> None:
-    too_long = minutes.total(read(path)) > minutes.MOST
-    assert too_long == (number(path) in TOO_LONG)
+def test_a_long_notebook_names_a_pause(path: Path) -> None:
+    notebook = read(path)
+    assert minutes.said_pause(notebook) == minutes.pause(notebook)
+    assert (minutes.said_pause(notebook) is not None) == (minutes.total(notebook) > minutes.SITTING_MIN)
 
 
 SOLUTION = """<details><summary>Hint for 00-x</summary>
@@ -73,8 +71,13 @@ def spent(*cells: Any) -> float:
 
 
 def test_the_rule() -> None:
-    assert spent(new_markdown_cell("word " * 300)) == pytest.approx(2)
+    assert spent(new_markdown_cell("word " * 300)) == pytest.approx(3)
+    assert spent(new_markdown_cell("**Your turn.** " + "word " * 98)) == pytest.approx(3)
     assert spent(new_code_cell("x = 1\n\ny = 2\nz = 3")) == pytest.approx(0.2)
+    shown = new_output("execute_result", {"text/html": "<table></table>"})
+    printed = new_output("stream", text="1")
+    assert spent(new_code_cell("x", outputs=[printed, shown])) == pytest.approx(0.5 + 4 / 60)
+    assert spent(new_code_cell("print(x)", outputs=[printed])) == pytest.approx(4 / 60)
     assert spent(new_code_cell('gl.predict("00-x", n=n)')) == pytest.approx(0.75)
     questions = [new_markdown_cell("## Questions\n" + "word " * 900), new_code_cell("x = 1\n" * 300)]
     assert spent(*questions) == pytest.approx(10)

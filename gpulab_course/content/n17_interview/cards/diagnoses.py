@@ -20,7 +20,7 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import KernelCounters, Provenance
 
 SOUND = "sound"
-NOTHING = "nothing worth mending"
+NOTHING = "nothing worth fixing"
 CAUSES = tuple(cause for cause in FAMILIES if cause != SOUND)
 LEAST_GAIN = 1.4
 NEARLY = 0.6
@@ -190,7 +190,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
 
     parts = [
         Part(
-            question="What is the main cause of its time: what would you mend first?",
+            question="What is the main cause of its time: what would you fix first?",
             measure=find_cause,
             choices=tuple(choice_list),
             table=kernel_case.profile_table,

@@ -158,7 +158,8 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
             pitch = 0
             if not 0 < size[0] <= MOST_LINEAR_TEXELS:
                 raise invalid(
-                    f"a texture of linear memory must have 1 to {MOST_LINEAR_TEXELS:,} texels, not {size[0]:,}."
+                    f"a texture of linear memory must have 1 to {MOST_LINEAR_TEXELS:,} texels, not "
+                    f"{size[0]:,}."
                 )
             needed_bytes = resource.size_bytes
         else:
