@@ -24,7 +24,7 @@ COMMANDS = "gpulab.commands"
 # Commands of a checkout: name -> module with ``main(arguments)``, help.
 _CHECKOUT_COMMANDS = {
     "bench": ("tools.bench.table", "measure the virtual GPU; with --gpu, the teaching kernels on a GPU"),
-    "record": ("tools.recordings.record", "record a real GPU's answers for the tests and the course"),
+    "record": ("tools.recordings.record", "record values of a real GPU for the tests and the course"),
 }
 # Commands of the course, so that the message for a missing command can name its package.
 _COURSE_COMMANDS = ("lab", "copy", "reset", "check", "golf", "instructor", "report")
@@ -66,7 +66,7 @@ def _other_command(name: str) -> Callable[[list[str]], int] | None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="gpulab", description="Explore and learn how a GPU works, on a real one or on a virtual one."
+        prog="gpulab", description="Learn how a GPU works, on a real GPU or on a virtual one."
     )
     parser.add_argument("--version", action="version", version=f"gpulab {gpulab.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")

@@ -29,11 +29,11 @@ __all__ = ["check", "interview", "names", "predict", "progress", "quiz", "reveal
 
 
 def check(exercise_id: str, answer: Any) -> Verdict:
-    """Try `answer` on the inputs of an exercise, edge cases included.
+    """Judge an answer to an exercise, also on its edge cases.
 
     A kernel is judged in five stages: its results, with other orders of blocks, under the sanitizer, by its
-    counters against a budget, and by how evenly its threads share the work. A Python answer is judged in a
-    process of its own, with a time limit.
+    counters against a budget, and by how evenly the work is divided among its threads. A Python answer is
+    judged in a separate process, with a time limit.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def predict(
 ) -> Prediction:
     """Ask for a prediction before a cell shows the number: ``gl.predict("02-tail")``.
 
-    In JupyterLab it is a small form that locks an answer as sure or as a guess. In plain Python pass
-    `answer`, or call ``.lock(value, sure=True)``. `gl.reveal` compares it with what was found.
+    In JupyterLab it is a small form that stores an answer as sure or as a guess. In plain Python pass
+    `answer`, or call ``.lock(value, sure=True)``. `gl.reveal` compares it with the result.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def predict(
 
 
 def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) -> Reveal:
-    """Compare the prediction `key` with what was found: ``gl.reveal("02-tail", 1.45, trace.provenance)``.
+    """Compare the prediction `key` with the result: ``gl.reveal("02-tail", 1.45, trace.provenance)``.
 
     Parameters
     ----------
@@ -139,13 +139,13 @@ def _question(key: str) -> PredictionQuestion:
 def quiz(topic: str) -> Quiz:
     """Return the questions of one topic: a form in JupyterLab, numbered text elsewhere.
 
-    Without the form, answer with ``q = gl.quiz("start")`` and ``q.answer(1, "b")``. Answers are kept
-    (``GPULAB_HOME``); the order of the choices is the learner's own.
+    Without the form, answer with ``q = gl.quiz("start")`` and ``q.answer(1, "b")``. Answers are stored
+    (in ``GPULAB_HOME``); the order of the choices differs between learners.
 
     Raises
     ------
     UnknownQuizError
-        If there is no such topic; the message names the nearest.
+        If there is no such topic; the message names the most similar one.
     """
     topics = folders.quizzes()
     if topic not in topics:
@@ -157,15 +157,15 @@ def quiz(topic: str) -> Quiz:
 
 
 def progress() -> Progress:
-    """Return this learner's progress, from the notes kept on this computer (``GPULAB_HOME``).
+    """Return this learner's progress, from the files on this computer (``GPULAB_HOME``).
 
     Returns
     -------
     Progress
         Exercises passed, predictions right and how well calibrated (of the sure ones, of the guesses),
-        questions right; a table with links in JupyterLab, as text with ``print``, and a file for the
-        instructor with ``.save("progress.json")``. Below it what the notebooks begun so far have made of the
-        course's program, computed anew on the device in use.
+        questions right. It is a table with links in JupyterLab and text with ``print``, and
+        ``.save("progress.json")`` writes a file for the instructor. Below the table are the versions of the
+        course's running example from the notebooks begun so far, computed again on the current device.
     """
     return _progress.progress(folders.folders(), folders.story)
 
@@ -177,7 +177,7 @@ def interview(
     cards: int = 6,
     chair: Chair = "candidate",
 ) -> Interview:
-    """Start a mock interview: you answer first, then the laboratory measures the true value.
+    """Start a mock interview: you answer first, then gpulab measures the true value.
 
     Cards are drawn with their parameters (device, sizes, kernel) by a seed. A card that you missed or
     guessed comes back after 1, 3 and 7 days. The score is coverage times calibration.

@@ -21,13 +21,15 @@ FIRST_NOTEBOOK = "00*.ipynb"
 
 
 def lab(arguments: Sequence[str]) -> int:
-    """Open your copies of the notebooks in JupyterLab; further arguments go to JupyterLab."""
+    """Open your copies of the notebooks in JupyterLab, which receives all other arguments."""
     parser = _parser("lab", lab.__doc__)
     parser.add_argument(
         "--notebooks", type=Path, metavar="FOLDER", help="open the notebooks of this folder and copy nothing"
     )
     parser.add_argument(
-        "--hub", action="store_true", help="serve one learner of a JupyterHub, whose spawner calls this"
+        "--hub",
+        action="store_true",
+        help="serve one learner of a JupyterHub, whose spawner runs this command",
     )
     options, jupyter_arguments = parser.parse_known_args(arguments)
     is_hub = options.hub and os.name != "nt"
@@ -46,14 +48,14 @@ def lab(arguments: Sequence[str]) -> int:
 
 
 def copy(arguments: Sequence[str]) -> int:
-    """Make or renew your copies of the notebooks as `lab` does, and open nothing."""
+    """Create or update your copies of the notebooks, without opening JupyterLab."""
     options = _parser("copy", copy.__doc__).parse_args(arguments)
     _print(update_copies(_folder(options.folder)))
     return 0
 
 
 def reset(arguments: Sequence[str]) -> int:
-    """Begin notebooks again; the old ones are kept."""
+    """Start notebooks again; the old copies are kept."""
     parser = _parser("reset", reset.__doc__)
     parser.add_argument("names", nargs="+", metavar="NN", help="how their names start, such as 02")
     options = parser.parse_args(arguments)

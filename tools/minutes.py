@@ -1,10 +1,10 @@
 """Time that a notebook takes, computed from its contents, and the texts that state it.
 
-Reading takes a minute per 100 words and 4 s per line of code, a table or picture 30 s, a prediction 45 s, a task
-for the reader ("Your turn.") 2 minutes, questions and quiz 10 minutes, and an exercise 5 to 35 minutes: 5, and
-45 s per line of its folded solution that its stub lacks. A notebook that takes more than `SITTING_MIN` names a
-section to pause after. ``python -m tools.minutes`` prints the table, ``--write`` puts the minutes into the
-notebooks' openings and headings and into the README.
+Reading takes a minute per 100 words and 4 s per line of code, a table or picture 30 s, a prediction 45 s, a
+task for the reader ("Your turn.") 2 minutes, questions and quiz 10 minutes, and an exercise 5 to 35
+minutes: 5, and 45 s per line of its folded solution that its stub lacks. A notebook that takes more than
+`SITTING_MIN` names a section to pause after. ``python -m tools.minutes`` prints the table, ``--write`` puts
+the minutes into the notebooks' openings and headings and into the README.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ SHORT = (("00", "02", "05a §3"), ("04", "07", "05b §2"), ("10a", "10b", "11a",
 
 _HELP = re.compile(r"<details><summary>(?:Hint|Solution|Answers).*?</details>", re.DOTALL)
 _HEADING = re.compile(r"^## (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.MULTILINE)
-_OPENING = re.compile(r"\*\*(?P<minutes>\d+) minutes(?: in two sittings \(pause after section (?P<pause>\d+)\))?")
+_OPENING = re.compile(
+    r"\*\*(?P<minutes>\d+) minutes(?: in two sittings \(pause after section (?P<pause>\d+)\))?"
+)
 _SHORT_IN_README = re.compile(r"\*\*(?P<minutes>\d+) minutes\*\* (?=for|with)")
 _SHORT_IN_17 = re.compile(r"^\| (?P<minutes>\d+) (?=\|)", re.MULTILINE)
 _ROW = r"^(\| {number} [^|]*\| )(\d*)( \|)"

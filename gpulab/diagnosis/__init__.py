@@ -121,14 +121,14 @@ def _lines(item: Finding, width: int) -> Iterator[str]:
 
 
 def doctor() -> Diagnosis:
-    """Check separately each part that the course uses.
+    """Check each part that the course uses, such as driver, CuPy, NVRTC and Jupyter.
 
     Returns
     -------
     Diagnosis
-        The verdict in one line, with what is wrong. Unfolded, or with ``print``, a table of what is found:
-        each line is ``ok``, ``missing`` or ``wrong`` and names its remedy. A missing GPU, with all that
-        belongs to one, is fine and takes one line.
+        The verdict in one line, with the problems. Unfolded, or with ``print``, it is a table in which each
+        line is ``ok``, ``missing`` or ``wrong`` and names its remedy. A missing GPU is not a problem and
+        takes one line.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from virtualgpu.records import DeviceInfo
 
 
 def device(name: str | None = None) -> views.DeviceCard:
-    """Show what a GPU can do: capability, limits against other GPUs and live readings.
+    """Show the compute capability, limits and live readings of a GPU, next to other GPUs.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def device(name: str | None = None) -> views.DeviceCard:
 
 
 def compare(*names: str) -> views.DeviceComparison:
-    """Show several GPUs side by side: a column each, differences marked.
+    """Show several GPUs side by side, one column per GPU, and mark the differences.
 
     Parameters
     ----------

@@ -31,8 +31,8 @@ EMPTY = (
 def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGraph:
     """Capture the device work of a function as a CUDA graph.
 
-    `fn` runs twice: once to warm up (kernels compile, pools fill), on a stream of its own, and once while
-    that stream captures, when nothing runs. The arrays get their contents back after the warm-up.
+    `fn` is called twice on a separate stream: once to warm up (kernels compile, pools fill), and once while
+    the stream captures, when no work runs. After the warm-up the contents of the arrays are restored.
 
     Parameters
     ----------

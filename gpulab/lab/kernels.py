@@ -234,10 +234,10 @@ def sanitize(
     nan: bool = False,
     tool: str = "",
 ) -> SanitizerTable:
-    """Run a kernel under checks for mistakes that a plain launch may hide, and report them.
+    """Run a kernel under checks for mistakes that an ordinary launch can hide, and report them.
 
-    The kernel runs on the virtual GPU, for a real GPU over copies of the arrays. Afterwards every array
-    holds what it held before. A fault ends the run and becomes part of the report.
+    The kernel runs on the virtual GPU; for a real GPU it runs there on copies of the arrays. Afterwards
+    every array has its old contents. A fault ends the run and becomes part of the report.
 
     Parameters
     ----------
@@ -295,9 +295,9 @@ def sanitize(
 
 @contextmanager
 def block_order(order: str, seed: int = 0) -> Iterator[None]:
-    """Run the blocks of every kernel on the virtual GPU in another order, within a ``with`` block.
+    """Run the blocks of every kernel on the virtual GPU in a different order, in a ``with`` block.
 
-    CUDA guarantees no order of blocks, so a kernel that needs one is wrong, even if it works by luck::
+    CUDA guarantees no order of blocks, so a kernel that depends on one is wrong, even if it happens to work::
 
         with gl.block_order("random", seed=1):
             kernel(grid, block, args)

@@ -13,26 +13,26 @@ from virtualgpu.records import StreamHazard, StreamReport
 def check_streams() -> StreamCheck:
     """Check in a ``with`` block that streams and host access the same memory in a defined order.
 
-    Found are: two streams (or a stream and the host) that touch the same bytes, of which one at least
-    writes, with nothing that orders them; memory given back or used again while another stream may still use
-    it; a page-locked buffer that the host changes before its asynchronous copy has ended. Each with both
-    lines of the program and the missing wait. It does not matter whether the result happened to be right.
+    The check finds three mistakes: two streams (or a stream and the host) access the same bytes, at least
+    one of them writes, and nothing orders them; memory is freed or reused while another stream may still use
+    it; the host changes a pinned (page-locked) buffer before its asynchronous copy has finished. Each finding
+    names both lines of the program and the missing wait, even if the result happened to be correct.
 
     Returns
     -------
     StreamCheck
-        ``.findings`` has what was found, ``.record`` all of it (`virtualgpu.records.StreamReport`). Its
-        picture is a table, its text one sentence.
+        ``.findings`` lists the mistakes, and ``.record`` has all data (`virtualgpu.records.StreamReport`).
+        Its picture is a table, and its text is one sentence.
 
     Raises
     ------
     NotSupportedError
-        On entering the block, on a device that cannot be watched.
+        On entering the block, if the device cannot be observed.
 
     Notes
     -----
-    What was given to a device before the block counts as ended. Blocks may be nested. Kernels take longer on
-    the virtual GPU meanwhile, since every access is looked at.
+    Work that was launched before the block counts as finished. ``with`` blocks can be nested. Kernels run
+    more slowly on the virtual GPU inside the block, because every access is checked.
 
     Examples
     --------

@@ -17,18 +17,18 @@ from virtualgpu.records import Advice, Gap, Overlap, PathStep, Timeline
 
 
 def timeline() -> TimelineReport:
-    """Record what the device and the host do while a block runs: kernels, copies, waits, NVTX ranges.
+    """Record the kernels, copies, waits and NVTX ranges of device and host in a ``with`` block.
 
     Returns
     -------
     TimelineReport
-        Its text is one sentence, its picture streams against time. ``.record`` holds the data
-        (`virtualgpu.records.Timeline`). Measured on a real GPU, modelled on a virtual one.
+        Its text is one sentence. Its picture shows the streams over time. ``.record`` has the data
+        (`virtualgpu.records.Timeline`). Times are measured on a real GPU and modelled on a virtual one.
 
     Raises
     ------
     GpulabError
-        On entering the block, if a timeline is being recorded already, or while a stream captures a graph.
+        On entering the block, if a timeline is already being recorded, or while a stream captures a graph.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def open_timeline(path: str | Path, *, most_events: int = 100_000) -> TimelineRe
 
 
 def timelines(*timelines: TimelineReport | Timeline) -> views.TimelineView:
-    """Show several timelines one below the other on one axis, each from its own beginning.
+    """Show several timelines below each other on one axis, each from its own start.
 
     Parameters
     ----------

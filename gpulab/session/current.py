@@ -164,7 +164,7 @@ def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator
 
 
 def which_device() -> DeviceChoice:
-    """Return the device in use; its text says whether numbers are measured or modelled.
+    """Return the current device; its text states whether times are measured or modelled.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from virtualgpu.errors import GpulabError, did_you_mean
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Judge answers in files, without Jupyter; return the exit status."""
+    """Judge answers in files, without Jupyter."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.all is None and not (options.exercise and options.file):
@@ -56,8 +56,8 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpulab check",
-        description="Judge an answer as gl.check does, and keep nothing. Exit status: 0 passed, 1 not yet, "
-        "2 the file could not be judged.",
+        description="Judge an answer as gl.check does, without storing the result. Exit status: 0 "
+        "passed, 1 not passed, 2 the file could not be judged.",
     )
     parser.add_argument("exercise", nargs="?", metavar="NN-NAME", help="such as 05-transpose")
     parser.add_argument(
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "--all",
         type=Path,
         metavar="FOLDER",
-        help="judge every file in FOLDER and below that is called after an exercise: 05-transpose.cu",
+        help="judge every file in FOLDER and its subfolders whose name is an exercise, such as 05-transpose.cu",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser

@@ -52,21 +52,22 @@ class Entry:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Keep a file of best scores, entered with answers that pass.
+    """Maintain a file of best scores.
 
     Enters an answer, judges the answers in a folder again, or prints the table; returns 1 if one failed.
     """
     parser = argparse.ArgumentParser(
         prog="gpulab golf",
-        description="A file of best scores: the fewest sectors, requests, launches. An entry takes an answer "
-        "that passes; the file keeps its digest, not the answer.",
+        description="Maintain a file of best scores: the fewest sectors, requests or launches. An "
+        "entry needs an answer that passes. The file stores a digest of the answer, not "
+        "the answer.",
     )
-    parser.add_argument("file", type=Path, help="the file of scores; made with the first entry")
+    parser.add_argument("file", type=Path, help="the file of scores; the first entry creates it")
     parser.add_argument("exercise", nargs="?", metavar="NN-NAME", help="such as 05-transpose")
     parser.add_argument("answer", nargs="?", type=Path, help="a .cu or .py file, as `gpulab check` takes it")
-    parser.add_argument("--name", default="", help="whose answer it is")
+    parser.add_argument("--name", default="", help="the name of the author")
     parser.add_argument(
-        "--verify", type=Path, metavar="FOLDER", help="judge the entries whose answers are in FOLDER again"
+        "--verify", type=Path, metavar="FOLDER", help="judge again the entries whose answers are in FOLDER"
     )
     options = parser.parse_args(arguments)
     if options.exercise is None:

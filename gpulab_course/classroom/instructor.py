@@ -34,13 +34,15 @@ class InstructorError(GpulabError):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the instructor's page of a notebook, or write the pages of all."""
+    """Print the instructor's page of a notebook, or write all pages."""
     parser = argparse.ArgumentParser(
         prog="gpulab instructor",
-        description="A page for whoever teaches: minutes, what to project, misconceptions, answers.",
+        description="Print a page for instructors: minutes, cells to project, misconceptions, answers.",
     )
-    parser.add_argument("notebook", nargs="?", metavar="NN", help="how its name starts, such as 05a")
-    parser.add_argument("--all", type=Path, metavar="FOLDER", help="write a page for every notebook there")
+    parser.add_argument(
+        "notebook", nargs="?", metavar="NN", help="the start of the notebook's name, such as 05a"
+    )
+    parser.add_argument("--all", type=Path, metavar="FOLDER", help="write a page per notebook to FOLDER")
     parser.add_argument("--html", action="store_true", help="HTML instead of Markdown")
     options = parser.parse_args(arguments)
     if (options.notebook is None) == (options.all is None):

@@ -49,12 +49,14 @@ class Learner:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the progress files of a class as one table; return 1 if a file was left out."""
+    """Print the progress files of a class as one table."""
     parser = argparse.ArgumentParser(
         prog="gpulab report",
-        description="A class's progress files in one table. Files are read and never written.",
+        description="Print a class's progress files in one table. The files are only read.",
     )
-    parser.add_argument("folder", type=Path, help="files of gl.progress().save(...), in folders or not")
+    parser.add_argument(
+        "folder", type=Path, help="folder with files of gl.progress().save(...); subfolders are searched, too"
+    )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--csv", action="store_true", help="print CSV, with a column for each notebook")
     kind.add_argument("--json", action="store_true", help="print JSON")

@@ -409,12 +409,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="gpulab bench", description="Time the virtual GPU on this machine.")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="launches a kernel (default: 15)")
+    parser.add_argument(
+        "--rounds", type=int, default=15, metavar="N", help="launches per kernel (default: 15)"
+    )
     parser.add_argument("--no-simulator", action="store_true", help="leave out the Numba CUDA simulator")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="compare processor time with limits instead; exit with 1 if a figure is above its own",
+        help="compare processor times with their limits instead; exit with 1 if a limit is exceeded",
     )
     options = parser.parse_args(arguments)
     if options.check:

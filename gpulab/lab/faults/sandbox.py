@@ -46,7 +46,7 @@ def sandbox(
     limit_s: float = LIMIT_S,
     memory_bytes: int = MEMORY_BYTES,
 ) -> Sandboxed:
-    r"""Run a function in a separate process with its own CUDA context, which a fault may destroy.
+    r"""Run a function in a separate process with its own CUDA context, so that a fault cannot destroy yours.
 
     Parameters
     ----------

@@ -28,10 +28,10 @@ BY_HAND = "RawKernel, a block a row"
 
 @old_parameters
 def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
-    """Show what each array expression of a function reads and writes, and which can share a kernel.
+    """Show the bytes that each array expression of a function reads and writes, and which can be fused.
 
-    The function is called once, with stand-ins for its arrays that write down what is done to them; then what
-    was written down runs again, on copies of the arguments, expression by expression and as fused kernels.
+    The function is called once with stand-ins for its arrays, which record every operation. Then the recorded
+    operations run on copies of the arguments, expression by expression and as fused kernels.
 
     Parameters
     ----------

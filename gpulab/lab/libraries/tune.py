@@ -36,7 +36,8 @@ def tune(
 ) -> Tuner:
     """Choose the fastest of several ways to compute something, once for each kind of arguments.
 
-    What PyTorch's TunableOp does for a product, short enough to be read: results first, then times.
+    This is what PyTorch's TunableOp does for a matrix multiplication, in a form that is short enough to read:
+    it compares the results first, and then the times.
 
     Parameters
     ----------

@@ -39,8 +39,8 @@ def collective(
 ) -> views.CollectiveView:
     """Run a collective operation on several GPUs, and show step by step the data that each holds and sends.
 
-    The arrays are real ones of 32-bit integers, one a GPU; chunks are copied from GPU to GPU and added there,
-    and what comes out is compared with NumPy's sum.
+    The data are real: one array of 32-bit integers per GPU. Chunks are copied from GPU to GPU and added
+    there, and the result is compared with NumPy's sum.
 
     Parameters
     ----------

@@ -43,13 +43,13 @@ class Peers:
 
 
 def peers() -> Peers:
-    """Show for each pair of GPUs in use whether they access each other's memory, or copy through the host.
+    """Show for each pair of GPUs whether they access each other's memory or copy through the host.
 
     Returns
     -------
     Peers
-        A table; on virtual GPUs with the modelled rate of large copies in GB/s, in one direction. ``.record``
-        has by pair whether peer access is possible.
+        A table. On virtual GPUs it includes the modelled rate of large copies in one direction, in GB/s.
+        ``.record`` lists for each pair whether peer access is possible.
 
     Examples
     --------

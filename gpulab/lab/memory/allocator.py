@@ -28,19 +28,19 @@ OTHERS = ("CuPy", "PyTorch")
 
 
 def allocator() -> AllocatorReport:
-    """Show what the memory pool holds, its segments and blocks; with ``with``, all that it does.
+    """Show the segments and pool blocks of the memory pool; in a ``with`` block, also every event.
 
     Returns
     -------
     AllocatorReport
-        Its text is one sentence, its picture the map of the pool: now, or with ``with`` at any event of the
+        Its text is one sentence. Its picture is the map of the pool, now or at any event of the ``with``
         block. ``.record`` holds the data (`virtualgpu.records.memory.AllocatorTrace`).
 
     Notes
     -----
-    CuPy's pool on a real GPU does not tell what it holds: the map has what its hooks told within the block,
-    and the arrays that lived before; its caption says what is missing. Allocations of other threads are not
-    seen.
+    CuPy's pool on a real GPU does not report its contents. The map therefore shows the events that its
+    hooks reported within the block, and the arrays that existed before; its caption names what is
+    missing. Allocations of other threads are not recorded.
 
     Examples
     --------

@@ -19,11 +19,11 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def memory(rate_hz: float = 10.0) -> MemoryRecording:
-    """Show the memory of the device in use, live: used, cached, driver and others, limit and peak.
+    """Show the memory of the current device, live: used, cached, driver and others, limit and peak.
 
-    Displayed, it reads in the background while cells run, until it is stopped or its cell is run again;
-    allocations are marked with size and line. The last ten minutes are kept. Measured on a real GPU; on a
-    virtual one by its pool, which is CuPy's to the byte, and a modelled driver.
+    While it is displayed, it takes readings in the background, until it is stopped or its cell is run
+    again. Allocations are marked with their size and line, and the last ten minutes are kept. On a real GPU
+    the values are measured. On a virtual GPU, the pool is exactly CuPy's, and the driver's share is modelled.
 
     Parameters
     ----------

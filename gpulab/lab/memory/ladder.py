@@ -15,7 +15,7 @@ _ENDING = ".npz"
 
 
 def memory_hierarchy(device: str | None = None, *, beside: str | None = None) -> views.LadderChart:
-    """Show the memory hierarchy: latency over the working set, and what each level delivers.
+    """Show the latency of the memory hierarchy over the working set, and the bandwidth of each level.
 
     Parameters
     ----------

@@ -15,15 +15,15 @@ def host_memory() -> HostMemoryReport:
     Returns
     -------
     HostMemoryReport
-        Its text is one sentence; `statistics` has the figures and `summary` a table of them, both as
-        PyTorch's ``torch.cuda.host_memory_stats`` names them. ``.record`` holds the data
+        Its text is one sentence. `statistics` has the numbers and `summary` a table of them, with the names
+        of PyTorch's ``torch.cuda.host_memory_stats``. ``.record`` holds the data
         (`virtualgpu.records.memory.AllocatorTrace`).
 
     Notes
     -----
-    CuPy's pool of page-locked memory calls no hooks. So the block allocates from a pool of its own, with the
-    rules of CuPy's: buffers of powers of two from 512 bytes up, kept when they are free. Afterwards CuPy's
-    default pool serves again, and buffers still in use are counted on.
+    CuPy's pool of pinned memory calls no hooks. So the ``with`` block allocates from a separate pool with the
+    rules of CuPy's: buffers of powers of two from 512 bytes up, which are kept when they are free.
+    Afterwards CuPy's default pool is used again, and buffers still in use continue to be counted.
 
     Examples
     --------

@@ -16,12 +16,12 @@ from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
 
 
 def monitor(rate_hz: float = 10.0) -> Monitor:
-    """Show the load of the GPU in use, live: utilization of its units, power, clocks and their limits.
+    """Show the load of the current GPU, live: utilization of its units, power, clocks and their limits.
 
-    Displayed, it reads in the background while cells run, until it is stopped or its cell runs again; the
-    last ten minutes are kept. From Hopper on the GPU counts its own units (SMs that hold a warp, warps held,
-    pipes, tensor cores, memory); elsewhere there is NVML's utilization, which is only the time in which
-    *some* kernel ran. A virtual GPU has no sensors: there a session is shown that was recorded on an H200.
+    While it is displayed, it takes readings in the background, until it is stopped or its cell runs again.
+    The last ten minutes are kept. GPUs from Hopper on measure the load of their units (SMs with a warp,
+    resident warps, pipes, tensor cores, memory). Older GPUs report only NVML's utilization, the time in which
+    *some* kernel ran. A virtual GPU has no sensors, so a recording of an H200 is shown there.
 
     Parameters
     ----------

@@ -25,10 +25,10 @@ def diagnose(
     caches: Literal["cold", "warm"] = "cold",
     baseline: Any = None,
 ) -> DiagnosisTable:
-    """Run a kernel and explain why it is as slow as it is: each cause with its line, counter and remedy.
+    """Run a kernel and explain the causes of its time, each with its line, counter and remedy.
 
     The virtual GPU's time model computes the time of the launch again without each cause. The causes are
-    listed in the order of what their remedies gain; those that gain less than some 1.25 times are left out.
+    sorted by the gain of their remedies; causes whose remedy gains less than about 1.25 times are left out.
 
     Parameters
     ----------

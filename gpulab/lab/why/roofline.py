@@ -17,9 +17,9 @@ def roofline(
 ) -> views.RooflineChart:
     """Run launches and show them under the ceilings of the device: DRAM, L2, shared memory, arithmetic.
 
-    Each launch runs once. Its height is the number of operations per second. It has one point for each level
-    of memory, whose position is the number of operations per byte moved there: sectors of DRAM and L2, and
-    128 bytes for each pass of shared memory's banks.
+    Each launch runs once and has one point per level of memory. The height of a point is the number of
+    operations per second, and its position is the number of operations per byte moved at that level. Bytes
+    are those of the sectors of DRAM and L2, and 128 bytes per pass of shared memory's banks.
 
     Parameters
     ----------
