@@ -144,7 +144,7 @@ def check_cuda_version() -> Result:
     """Check the newest CUDA version that the driver supports."""
     version = driver_status().cuda_version
     if version is None:
-        return "missing", "no driver to ask", ""
+        return "missing", "unknown without a driver", ""
     if version < _MIN_CUDA:
         return (
             "wrong",
@@ -173,7 +173,7 @@ def check_sharing() -> Result:
     try:
         status = sharing()
     except NvmlError:
-        return "missing", "no GPU to ask about", ""
+        return "missing", "no GPU", ""
     if status.phrase:
         return "ok", status.phrase, "Nothing to repair; measured times may vary from run to run."
     return "ok", "the whole GPU, no other process seen", ""

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "--all",
         type=Path,
         metavar="FOLDER",
-        help="judge every file in FOLDER and its subfolders whose name is an exercise, such as 05-transpose.cu",
+        help="judge every file in FOLDER and its subfolders named after an exercise, such as 05-transpose.cu",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
