@@ -2,7 +2,7 @@
 
 ``python -m tools.gallery`` writes the README's views to ``gallery/``, each the page that its ``save`` makes,
 and an index. ``python -m tools.gallery OUT --course 02 05a`` (or ``all``) runs notebooks of the course, too,
-and adds every view that their cells end in. All figures are modelled, on the device that the pages name.
+and adds every view that their cells end in. All numbers are modelled, on the device that the pages name.
 """
 
 from __future__ import annotations
@@ -26,16 +26,48 @@ from typing import Any
 from tools.pictures import CELLS, IMAGES, ROOT, SETUP
 
 DEVICE = "virtual:A100"
-# What the index says of the README's views beside their own sentence.
-TITLES = {
-    "device_card": "What a GPU is made of",
-    "launch_chart": "Where blocks run, and when",
-    "warp_stepper": "One warp, step by step",
-    "occupancy_chart": "What limits occupancy",
-    "timeline": "Streams over time",
-    "graph": "A CUDA graph beside its launches",
-    "memory_map": "Why 1 GiB is refused while more is free",
-    "access": "What 32 addresses cost",
+# Title, content and a first thing to try of each of the README's views.
+TEXTS = {
+    "device_card": (
+        "The parts and limits of a GPU",
+        "The compute capability, SMs, memory and launch limits of an A100, next to those of other GPUs.",
+        "Unfold a group of limits, and compare the shared memory per SM with the maximum per block.",
+    ),
+    "launch_chart": (
+        "Blocks on SMs over time",
+        "One row per SM, and in it a bar per block of a launch. The last, partly filled wave is marked.",
+        "Click a row to see one SM alone, and find the SMs that are idle while the last blocks run.",
+    ),
+    "warp_stepper": (
+        "One warp, step by step",
+        "The source lines that a warp executes, and for each step the lanes that are active.",
+        "Press the right arrow key until the lanes diverge at `if (x % 2 == 0)`.",
+    ),
+    "occupancy_chart": (
+        "Occupancy over the block size",
+        "The fraction of an SM's warp slots that each block size can fill, coloured by the limit.",
+        "Find the smallest block size with the highest occupancy, and read which limit it reaches.",
+    ),
+    "timeline": (
+        "Copies and kernels on two streams",
+        "Each row is a stream or an engine, and each bar a copy or a kernel of a program in six chunks.",
+        "Select a bar with Enter to see its size and rate, and find the copies that overlap with a kernel.",
+    ),
+    "graph": (
+        "A CUDA graph and the same launches without it",
+        "The nodes of a captured program, and below them both runs on one time axis.",
+        "Point at a node to see its kernel, grid and arguments.",
+    ),
+    "memory_map": (
+        "A request of 1 GiB that fails while more is free",
+        "The segments of a memory pool with their used and free blocks, at each event of a program.",
+        "Step back with the left arrow key, and watch how freeing every other array fragments the pool.",
+    ),
+    "access": (
+        "The sectors and banks of 32 addresses",
+        "The 32 lanes of a warp, and the sectors of memory or banks of shared memory that they access.",
+        "Point at a lane. Then read why a stride of 2 wastes half of the bytes.",
+    ),
 }
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -51,11 +83,13 @@ h2 { font-size: 1.05rem; margin: .4rem 0; } p { margin: .3rem 0; }
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the gallery: its file, title, text, and its picture's file."""
+    """A page of the gallery: its file, title, the view's sentence, further texts, and its picture's file."""
 
     file: str
     title: str
-    said: str
+    sentence: str
+    content: str = ""
+    task: str = ""
     picture: str = ""
 
 
@@ -68,7 +102,8 @@ def readme_pages(folder: Path, names: list[str]) -> list[Page]:
     for name in names:
         view = last_value(CELLS[name], names_of_cells)
         view.save(folder / f"{name}.html")
-        pages.append(Page(f"{name}.html", TITLES[name], repr(view), _picture(name, folder)))
+        title, content, task = TEXTS[name]
+        pages.append(Page(f"{name}.html", title, repr(view), content, task, _picture(name, folder)))
     return pages
 
 
@@ -84,7 +119,7 @@ def last_value(code: str, names: dict[str, Any]) -> Any:
 
 
 def course_pages(folder: Path, notebook: Path) -> list[Page]:
-    """Run a notebook in a process of its own, and save the views at the end of its cells."""
+    """Run a notebook in a separate process, and save the views at the end of its cells."""
     command = [sys.executable, "-m", "tools.gallery", str(folder), "--one", str(notebook)]
     environment = {**os.environ, "GPULAB_DEVICE": DEVICE, "GPULAB_HOME": str(folder / ".learner")}
     process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -123,21 +158,30 @@ def run_notebook(folder: Path, notebook: Path) -> list[Page]:
 
 
 def index(pages: list[Page]) -> str:
-    """The page that leads to all others, by relative names."""
+    """Return the page that links to all others, by relative names."""
     cards = "\n".join(
         f'<article><a href="{html.escape(page.file)}">'
         + (f'<img src="{html.escape(page.picture)}" alt="" loading="lazy">' if page.picture else "")
-        + f"<h2>{html.escape(page.title)}</h2></a><p>{html.escape(page.said)}</p></article>"
+        + f"<h2>{html.escape(page.title)}</h2></a>"
+        + (f"<p><b>What you can see.</b> {_text(page.content)}</p>" if page.content else "")
+        + (f"<p><b>Try this.</b> {_text(page.task)}</p>" if page.task else "")
+        + f"<p><small>{html.escape(page.sentence)}</small></p></article>"
         for page in pages
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n<title>gpulab: a gallery</title>\n'
         f"<style>{_STYLE}</style></head>\n<body><h1>gpulab: a gallery</h1>\n"
-        "<p>Views of the course, as its notebooks show them. They answer to mouse and keyboard, need no "
-        "server and no network, and say what was modelled, and on which device.</p>\n"
+        "<p>These are views of the course, as its notebooks show them. You can use them with mouse and "
+        "keyboard, without a server or a network. Their numbers are modelled, for the device that they "
+        "name.</p>\n"
         f"<main>\n{cards}\n</main></body></html>\n"
     )
+
+
+def _text(text: str) -> str:
+    """Return a text as HTML, with code in backticks."""
+    return re.sub("`(.*?)`", r"<code>\1</code>", html.escape(text))
 
 
 def _picture(name: str, folder: Path) -> str:

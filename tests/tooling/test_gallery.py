@@ -26,7 +26,7 @@ def test_the_shipped_gallery_is_whole() -> None:
     assert pages == {f"{name}.html" for name in gallery.CELLS}
     assert {name for name in linked(SHIPPED) if name.endswith(".html")} == pages
     assert all((SHIPPED / name).is_file() for name in linked(SHIPPED))
-    assert set(gallery.TITLES) == set(gallery.CELLS)
+    assert set(gallery.TEXTS) == set(gallery.CELLS)
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 2_500_000
 
 
@@ -76,7 +76,7 @@ def test_a_notebooks_views_become_pages(tmp_path: Path) -> None:
     )
     pages = gallery.course_pages(tmp_path, cells_)
     assert [(page.file, page.title) for page in pages] == [("07-cell-3.html", "07 · Tiny: A section")]
-    assert pages[0].said.startswith("Access microscope, stride 3")
+    assert pages[0].sentence.startswith("Access microscope, stride 3")
     assert (tmp_path / "07-cell-3.html").is_file()
     assert "07-cell-3.html" in gallery.index(pages)
 
