@@ -192,7 +192,9 @@ class VirtualBackend:
         """Check a launch, with the errors before its first thread, without running it."""
         kernel = launch.kernel
         device = self.machine.current_device
-        compiled_kernel = self._compiled(kernel).kernel(kernel.name, device)
+        module = self._compiled(kernel)
+        module.warn()
+        compiled_kernel = module.kernel(kernel.name, device)
         if not isinstance(kernel, RawKernel):
             return prepare(device, compiled_kernel, launch)
         prepared = prepare(device, compiled_kernel, launch, kernel.max_dynamic_on(device))

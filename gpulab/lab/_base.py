@@ -187,7 +187,7 @@ class Recorded(Pictured, Generic[R]):
         if self._is_going:
             return f"{self._what.capitalize()} that is being recorded."
         display_hint = " or display it" if self._display else ""
-        return f"{self._what.capitalize()} that has not begun: write `{self._write}`{display_hint}."
+        return f"{self._what.capitalize()} that has not started: write `{self._write}`{display_hint}."
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
         if self._display and self._is_new:

@@ -43,7 +43,7 @@ def test_settings_as_pytorch_writes_them(text: str, expected: Settings) -> None:
         ("large_segment_size_mb:10", "more than 10"),
         ("expandable_segments:True,large_segment_size_mb:11", "large_segment_size_mb:11 is odd"),
         ("max_split_size_mb:-1", "max_split_size_mb:-1 is not an integer number"),
-        ("max_split_size_mb:1e9", "whole number"),
+        ("max_split_size_mb:1e9", "integer number"),
         ("garbage_collection_threshold:1", "between 0 and 1"),
         ("garbage_collection_threshold:0.0", "between 0 and 1"),
         ("garbage_collection_threshold:nan", "between 0 and 1"),

@@ -79,7 +79,7 @@ def test_its_buttons_change_the_pool(views: tuple[Any, Any]) -> None:
     lab.page.locator(f"{VIEW} .gl-error", has_text="OutOfMemoryError").wait_for()
     lab.page.locator(f"{VIEW} input").fill("much")
     press(lab, "Set limit")
-    lab.page.locator(f"{VIEW} .gl-error", has_text="no size").wait_for()
+    lab.page.locator(f"{VIEW} .gl-error", has_text="not a size").wait_for()
     assert kernel.value("m.record.peak[0]") == 94 << 20
 
 

@@ -102,12 +102,12 @@ def test_answers_are_validated_by_the_kind_of_part() -> None:
     number = Part(question="?", unit="blocks")
     assert [number.valid(value) for value in (3, 2.5, "1,5", "4 blocks")] == [3, 2.5, 1.5, 4]
     for wrong in (True, None, float("inf"), [1]):
-        with pytest.raises(ValueError, match=r"is not a number; this part takes one\.$"):
+        with pytest.raises(ValueError, match=r"is not a number, but this part needs one\.$"):
             number.valid(wrong)
     kernel = Part(question="?", judge=judged)
     assert kernel.valid("code") == "code"
     for wrong in (7, " \n"):
-        with pytest.raises(ValueError, match=r"^This part takes the text of a kernel: answer\(code\)\.$"):
+        with pytest.raises(ValueError, match=r"^This part needs the source of a kernel: answer\(code\)\.$"):
             kernel.valid(wrong)
 
 

@@ -233,12 +233,12 @@ def test_the_busiest_device_of_a_snapshot_is_shown_unless_one_is_named(
     monkeypatch.setattr("gpulab.allocators.snapshot.read_snapshot", lambda path: snapshot)
     assert gl.open_allocator("x.pickle").record.device_id == 0
     assert gl.open_allocator("x.pickle", 2).record.device_id == 2
-    with pytest.raises(GpulabError, match=r"x\.pickle has nothing of device 3; it has devices 1, 0, 2\."):
+    with pytest.raises(GpulabError, match=r"x\.pickle has no data of device 3; it has devices 1, 0, 2\."):
         gl.open_allocator("x.pickle", 3)
     traces.clear()
-    with pytest.raises(GpulabError, match=r"x\.pickle is a snapshot of no device: nothing was"):
+    with pytest.raises(GpulabError, match=r"x\.pickle has no device: nothing was"):
         gl.open_allocator("x.pickle")
-    with pytest.raises(GpulabError, match="has nothing of device 0; it has devices none"):
+    with pytest.raises(GpulabError, match="has no data of device 0; it has devices none"):
         gl.open_allocator("x.pickle", 0)
 
 
@@ -333,7 +333,7 @@ def test_two_reports_are_compared() -> None:
                 assert layout(panel.map_after(panel.step(position))) == layout(report.at(step))
         assert "10 MiB in use" in view.maps.status_text(second, view.maps.last)
     assert len(second_report.compare(gl.allocator()).panels) == 2
-    with pytest.raises(ValueError, match=r"max_split_size_mb: settings are of an allocator"):
+    with pytest.raises(ValueError, match=r"max_split_size_mb: settings need an allocator"):
         first_report.compare(second_report, max_split_size_mb=64)
 
 

@@ -98,7 +98,7 @@ def test_the_thread_and_the_hook_end_with_the_block_or_a_forgotten_recording():
     forgotten = gl.memory(rate_hz=50)
     forgotten.start()
     report = weakref.ref(forgotten)
-    with pytest.warns(ResourceWarning, match="memory recording was started and never stopped"):
+    with pytest.warns(ResourceWarning, match="memory recording was started but never stopped"):
         del forgotten
     gc.collect()
     end_s = time.monotonic() + 5
@@ -155,7 +155,7 @@ def test_buttons_allocate_free_limit_and_pause():
     assert press("limit", "1 MiB") == ""
     assert pool.get_limit() == MIB
     assert "OutOfMemoryError" in press("allocate", "2 MiB")
-    assert "no size" in press("limit", "-5")
+    assert "not a size" in press("limit", "-5")
     assert press("limit", "0") == ""
     assert pool.get_limit() == 0
     press("pause")
@@ -245,7 +245,7 @@ def test_sizes_as_people_write_them(text: str, size: int):
 
 @pytest.mark.parametrize("text", ["", "much", "-1", "1e3", "1 XiB", "NaN"])
 def test_wrong_sizes_are_refused(text: str):
-    with pytest.raises(ValueError, match="no size"):
+    with pytest.raises(ValueError, match="not a size"):
         parse_size(text)
 
 

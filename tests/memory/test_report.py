@@ -113,7 +113,7 @@ def test_out_of_memory_tells_what_failed_and_leaves_nothing():
     assert (r.failed.size_bytes, r.peak_bytes) == (8 * MIB, 56 * MIB)
     assert "limit set to" in r.failed.message
     assert [(g.blocks, g.size_bytes // MIB, g.stay) for g in r.alive] == [(6, 48, "at the failure")]
-    assert "48 MiB used, 8 MiB more asked for" in repr(r)
+    assert "48 MiB used, 8 MiB more requested" in repr(r)
     assert gl.cp.get_default_memory_pool().used_bytes() == 0
     assert not gl.cp.cuda.memory_hook.get_memory_hooks()
 

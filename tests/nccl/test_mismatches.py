@@ -401,7 +401,7 @@ def test_invalid_communicators_are_refused(gpus: Gpus) -> None:
     uid = nccl.get_unique_id()
     assert len(uid) == 128
     assert uid != nccl.get_unique_id()
-    refused(lambda: make(2, uid, 2), 4, "Rank 2 of 2")
+    refused(lambda: make(2, uid, 2), 4, "Rank 2 is invalid")
     refused(lambda: make.initAll(3), 4, "Device 2 does not exist", "count=n")
     refused(lambda: make.initAll([0, 0]), 5, "Duplicate GPU: ranks 0 and 1")
     refused(lambda: make(1, bytes(128), 0), 5, "from another process")

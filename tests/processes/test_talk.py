@@ -427,7 +427,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, uses: Any, shown: str = "f(1)", **l
     [
         (
             ResourceUse(200, 4.0, 3 << 29, False),
-            "not done after 50 s (in f(1)), in which this busy computer gave it 4.0 s",
+            "did not finish within 50 s (in f(1)), and this busy computer gave it only 4.0 s",
         ),
         (ResourceUse(201, 0, 0, False), "it has started more than 200 processes (in f(1))"),
         (ResourceUse(1, 0, (3 << 29) + 1, False), "it takes more than 1.5 GiB of memory (in f(1))"),
@@ -443,7 +443,7 @@ def test_a_process_that_uses_too_much_is_ended(
 
 def test_earlier_use_of_a_process_does_not_count(puppets: Any, monkeypatch: Any) -> None:
     reason = limited(monkeypatch, ResourceUse(1, 13.0, 0, False), before=ResourceUse(1, 9.0, 0, False))
-    assert "gave it 4.0 s" in reason
+    assert "gave it only 4.0 s" in reason
 
 
 def test_a_process_that_only_waits_is_ended_after_twice_its_limit(
@@ -459,7 +459,7 @@ def test_a_process_that_only_waits_is_ended_after_twice_its_limit(
         time.sleep(0.005)
         return ResourceUse(1, 0.0, 0, True)
 
-    assert "it did not finish after 50 s" in limited(monkeypatch, printing), "printing is no waiting"
+    assert "it did not finish within 50 s" in limited(monkeypatch, printing), "printing is no waiting"
 
 
 def test_a_process_that_replies_does_not_wait(puppets: list[Puppet], monkeypatch: Any) -> None:
@@ -502,11 +502,11 @@ def test_limits_can_be_changed_and_have_defaults(puppets: list[Puppet], monkeypa
         set_use(monkeypatch, ResourceUse(1, 7.0, 1 << 30, False))
         clock(monkeypatch, 1.0)
         with pytest.raises(
-            ProcessError, match=r"not done after 30 s, in which this busy computer gave it 1\.5 s"
+            ProcessError, match=r"did not finish within 30 s, and this busy computer gave it only 1\.5 s"
         ):
             line.ask("", len)
     defaults: Any = {"longest_s": None, "memory_bytes": None}
-    assert "not done after 20 s" in limited(monkeypatch, ResourceUse(1, 0, 3 << 30, False), **defaults)
+    assert "did not finish within 20 s" in limited(monkeypatch, ResourceUse(1, 0, 3 << 30, False), **defaults)
     assert "more than 3 GiB" in limited(monkeypatch, ResourceUse(1, 0, (3 << 30) + 1, False), **defaults)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpulab.session import arguments, calls
-from virtualgpu.errors import GpulabError
+from virtualgpu.errors import ArgumentWarning, GpulabError
 from virtualgpu.launch.launch import Launch, dims
 from virtualgpu.records import KernelSource
 
@@ -51,7 +51,7 @@ def test_wrong_shapes_are_named(value: Any, error: type[Exception], message: str
 def test_arguments_are_a_tuple() -> None:
     assert Launch.of(KERNEL, 1, 1, [1, 2]).args == (1, 2)
     for read in (Launch.of, Launch.as_cupy):
-        with pytest.raises(TypeError, match=r"even of one: \(x,\). Got ndarray"):
+        with pytest.raises(TypeError, match=r"even for a single one: \(x,\). Got ndarray"):
             read(KERNEL, (1,), (1,), np.zeros(3), 0)
 
 
@@ -59,7 +59,7 @@ def test_shared_memory() -> None:
     assert Launch.of(KERNEL, 1, 1, shared_mem=4096).shared_bytes == 4096
     with pytest.raises(ValueError, match=r"`shared_mem` .* at least 0"):
         Launch.of(KERNEL, 1, 1, shared_mem=-1)
-    with pytest.raises(TypeError, match="`shared_mem` is a number of bytes"):
+    with pytest.raises(TypeError, match="`shared_mem` must be a number of bytes"):
         Launch.of(KERNEL, 1, 1, shared_mem=(64,))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="shared_mem"):
         Launch.as_cupy(KERNEL, (1,), (1,), (), -1)
@@ -73,7 +73,9 @@ def test_a_launch_counts_threads_and_needs_a_kernel_with_source() -> None:
 
 
 def test_a_call_of_cupys_kernel_takes_tuples_and_counts_sizes_below_one_as_one() -> None:
-    launch = Launch.as_cupy(KERNEL, (0, 5), (-3,), (), 0)
+    with pytest.warns(ArgumentWarning, match=r"`(grid|block)` is \((0, 5|-3,)\)\. As with CuPy") as warned:
+        launch = Launch.as_cupy(KERNEL, (0, 5), (-3,), (), 0)
+    assert len(warned) == 2
     assert (launch.grid, launch.block) == ((1, 5, 1), (1, 1, 1))
     with pytest.raises(TypeError, match="expected tuple, got list"):
         Launch.as_cupy(KERNEL, [1], (1,), (), 0)
@@ -130,14 +132,14 @@ def test_small_arrays_of_the_last_eight_launches_stay_and_large_ones_while_the_c
     for size in ((4 << 20) + 1, None), (8, (4 << 20) + 1):
         gone = arguments.Arguments((Array(*size), 1.5), is_array, recent)
         assert recent[-1] == []
-        with pytest.raises(GpulabError, match="gone"):
+        with pytest.raises(GpulabError, match="have been freed"):
             gone.now()
     for _ in range(7):
         last = arguments.Arguments((Array(8),), is_array, recent)
     assert len(recent) == 8
     assert last.now()[0].nbytes == 8
     recent.clear()
-    with pytest.raises(GpulabError, match="gone"):
+    with pytest.raises(GpulabError, match="have been freed"):
         last.now()
 
 

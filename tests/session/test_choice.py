@@ -45,7 +45,7 @@ def test_a_working_cupy_is_used(fake_cupy: FakeCupy) -> None:
     [
         ({"import": 1}, "cannot be imported (cudaError: failure 1 at import)"),
         ({"count": 35}, "driver is too old"),
-        ({"count": 100}, "not a CUDA device"),
+        ({"count": 100}, "no CUDA device"),
         ({"zeros": 46}, "exclusive mode"),
         ({"zeros": "oom"}, "memory is used up by other processes"),
         ({"synchronize": 999}, "unknown error"),
@@ -170,7 +170,7 @@ def test_the_sentence_of_a_choice(choice: DeviceChoice, parts: list[str], other:
 
 def test_a_wrong_name_suggests_the_nearest_and_changes_nothing() -> None:
     gl.use_device("T4")
-    with pytest.raises(TypeError, match=r'named by a string such as "cuda:0" or "virtual:T4", not 0'):
+    with pytest.raises(TypeError, match=r'must be a str such as "cuda:0" or "virtual:T4", not 0'):
         gl.use_device(0)  # type: ignore[arg-type]
     for name, remedy in (("virtual:H20", "H200"), ("cuda:T4", '"virtual:T4"'), ("cuda:first", "cuda:0")):
         with pytest.raises(UnknownDeviceError, match=remedy):

@@ -35,7 +35,7 @@ def test_every_gpu_ends_with_what_it_should(operation: str, algorithm: str, gpus
         for chunk, parts in enumerate(last[rank]):
             assert record.expected_parts(rank, chunk) in (None, parts)
     assert sum(record.chunk_bytes) == 4 * 1003
-    assert "every result is right" in repr(view)
+    assert "every result is correct" in repr(view)
 
 
 @pytest.mark.parametrize("gpus", [2, 3, 8, 16])
@@ -95,7 +95,7 @@ def test_a_schedule_of_ones_own() -> None:
     assert gl.collective("all-reduce", pairs, gpus=4, size_bytes=400).record.algorithm == "pairs"
     late = gl.collective("all-reduce", [[(0, 1, 0, "add")], [(1, 0, 1, "copy")]], gpus=2, size_bytes=400)
     assert late.record.right == (False, False)
-    assert "GPU 0 ends with something else" in repr(late)
+    assert "GPU 0 has a wrong result" in repr(late)
     assert "GPU 0: 200 B out, 200 B in. Its chunk 0 is 0." in late.describe()
     assert "Its chunk 1 is 1." in late.describe()
     twice = gl.collective("reduce", [[(1, 0, 0, "add")], [(1, 0, 0, "add")]], gpus=2, size_bytes=400)
@@ -119,7 +119,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no number": ({"size_bytes": float("nan")}, "a number of bytes"),
     "large": ({"size_bytes": 1 << 28}, "at most 1 GiB"),
     "links": ({"links": "ring"}, "`links` must be"),
-    "move": ({"algorithm": [[(0, 1, 0)]]}, r"Step 1: a move is .*not \(0, 1, 0\)"),
+    "move": ({"algorithm": [[(0, 1, 0)]]}, r"Step 1: a move must be .*not \(0, 1, 0\)"),
 }
 
 
@@ -175,7 +175,7 @@ def test_nccls_own_call_gives_numpys_results(operation: Operation) -> None:
     )
     ring = gl.collective(operation, "ring", gpus=3, size_bytes=record.size_bytes).record.traffic
     assert record.traffic.matrix == ring.matrix
-    for part in ("one call", "computed as of a ring", "every result is right", "modelled on virtual H200"):
+    for part in ("one call", "computed as of a ring", "every result is correct", "modelled on virtual H200"):
         assert part in repr(view)
         assert part in view.describe()
 

@@ -74,7 +74,7 @@ def test_nccl_needs_as_many_real_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         real = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
         monkeypatch.setattr(session, "real_cp", lambda real=real: real)
         with pytest.raises(
-            GpulabError, match=f"NCCL on 3 GPUs needs 3 real GPUs, but {words}: take fewer, or gl"
+            GpulabError, match=rf"NCCL on 3 GPUs needs 3 real GPUs, but {words}\. Use fewer, or gl"
         ):
             gl.collective("reduce", "nccl", gpus=3)
 
@@ -431,7 +431,7 @@ def test_a_schedule_of_ones_own_becomes_moves() -> None:
         ((3, 1, 0, "add"), "two different"),
         ((0, -1, 0, "add"), "two different"),
         ((0, 3, 0, "add"), "two different"),
-        ((0, 1, -1, "add"), "no chunk"),
+        ((0, 1, -1, "add"), "and a chunk"),
         ((2, 2, 0, "add"), "two different"),
     ],
 )
@@ -455,11 +455,11 @@ ONE = (0, 1, 0, "add")
         ([[ONE]] * 20_000, "Step 1001: a schedule has at most 1,000 steps"),
         (lambda _: repeat([ONE]), "Step 1001: a schedule has at most 1,000 steps"),
         ([[ONE], repeat(ONE)], "Step 2: a schedule has at most 10,000 moves"),
-        ([[(0, 1, 10**9, "add")]], "Step 1: .* steps times GPUs times chunks are at most 200,000"),
-        ([[(0, 1, float("inf"), "add")]], "Step 1: source, target and chunk are integers"),
-        ([[(0, 1.5, 0, "add")]], "Step 1: source, target and chunk are integers"),
+        ([[(0, 1, 10**9, "add")]], "Step 1: .* steps times GPUs times chunks must be at most 200,000"),
+        ([[(0, 1, float("inf"), "add")]], "Step 1: source, target and chunk must be integers"),
+        ([[(0, 1.5, 0, "add")]], "Step 1: source, target and chunk must be integers"),
         ([[(0, 1, 0, [])]], "Step 1: a move must be"),
-        ([5], "Step 1: a step is a list"),
+        ([5], "Step 1: a step must be a list"),
         (5, "A schedule must be a list of steps"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_diagnosis_is_saved_as_page_and_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"baseline": 3}, TypeError, "`baseline` is a launch, not int"),
+        ({"baseline": 3}, TypeError, "`baseline` must be a launch, not int"),
         ({"baseline": (1, 2)}, TypeError, "`baseline` has 2 parts"),
         ({"baseline": (None, 1, 1, ())}, TypeError, "Expected a kernel, but got None"),
         ({"shared_mem": -1}, ValueError, "shared_mem"),

@@ -84,7 +84,7 @@ def test_the_layers_are_described_and_saved(tmp_path: Path) -> None:
     report = gl.call_layers(lambda: x @ x)
     assert repr(report).count("symbol") == 7
     assert "PyTorch, CUDA runtime: cudaLaunchKernelExC (2 times)." in report.describe()
-    assert "PyTorch, driver: nothing" in report.describe()
+    assert "PyTorch, driver: no call was recorded" in report.describe()
     assert report.save(tmp_path / "layers.png").read_bytes().startswith(b"\x89PNG")
 
 

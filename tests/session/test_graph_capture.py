@@ -323,7 +323,7 @@ class TestCallable:
     @pytest.mark.parametrize(
         ("arrays", "error", "message"),
         [
-            (lambda: (), TypeError, "takes 1 array, and 0 came"),
+            (lambda: (), TypeError, "takes 1 array, but got 0"),
             (lambda: (ones()[:5],), ValueError, "has shape (5,)"),
             (lambda: (ones().astype(np.int32),), ValueError, "dtype int32"),
             (lambda: (np.zeros(N, np.float32),), TypeError, "not a device array"),

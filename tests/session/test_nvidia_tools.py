@@ -130,8 +130,8 @@ def test_missing_and_odd_values_are_left_out() -> None:
         (file(record(PAST_END, 4))[:-30], "cut short or damaged"),
         (b"", "cut short or damaged"),
         (b"\xff\xfe\x00", "cut short or damaged"),
-        (b"<other/>", "no file of compute-sanitizer"),
-        (file("<a>" * 100 + "</a>" * 100), "no file of compute-sanitizer"),
+        (b"<other/>", "not a file of compute-sanitizer"),
+        (file("<a>" * 100 + "</a>" * 100), "not a file of compute-sanitizer"),
         (b" " * ((16 << 20) + 1), "bytes, but at most 16,777,216 can be read"),
     ],
 )
@@ -244,7 +244,7 @@ def test_arguments_reach_the_process_with_the_memory_around_them(tool: Callable[
             "Device not supported.*install a CUDA Toolkit that knows this GPU",
         ),
         ({"runs": False, "says": "cannot open a shared file"}, "ended with status 0: .*cannot open"),
-        ({"more": "time.sleep(60)"}, "was not done after 0.5 s: give it a smaller launch"),
+        ({"more": "time.sleep(60)"}, "did not finish within 0.5 s: give it a smaller launch"),
         (None, "compute-sanitizer is not installed; it comes with the CUDA Toolkit"),
     ],
 )
@@ -282,7 +282,7 @@ def test_the_tools_are_not_available_on_a_virtual_gpu() -> None:
         gl.sanitize(kernel, 1, 32, (x, x), tool="memcheck")
     p = gl.profile(lambda: x.sum(), counters=True)
     assert p.record.counters == ()
-    assert "Hardware counters: not available on this machine: it looks at a real GPU" in p.describe()
+    assert "Hardware counters: not available on this machine: it needs a real GPU" in p.describe()
     with pytest.raises(TypeError, match="needs a function"):
         gl.profile(counters=True)
 

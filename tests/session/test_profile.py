@@ -155,7 +155,7 @@ def test_two_profiles_are_compared(program: Any) -> None:
     assert cells[7] == f"{first / second:.3g} ×"
     assert cells[6].startswith("−")
     assert comparison.table().rows == before.compare(after.record).table().rows
-    with pytest.raises(TypeError, match=r"A profile is what gl\.profile\(\) gives, not int"):
+    with pytest.raises(TypeError, match=r"Expected a profile, the result of gl\.profile\(\), not int"):
         before.compare(3)  # type: ignore[arg-type]
 
 

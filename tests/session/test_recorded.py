@@ -87,7 +87,7 @@ def test_before_and_while_it_records(name: str) -> None:
     report.stop()
     assert report.record is not None
     assert mime(report) is not None
-    with pytest.raises(GpulabError, match="make a new one: with "), report:
+    with pytest.raises(GpulabError, match="Create a new one: with "), report:
         pass
 
 
@@ -99,7 +99,7 @@ def test_an_error_passes_and_a_forgotten_recording_ends_with_a_warning(name: str
     assert report.record is not None
     forgotten = make()
     forgotten.start()
-    with pytest.warns(ResourceWarning, match=f"(?i){title} was started and never stopped: with "):
+    with pytest.warns(ResourceWarning, match=f"(?i){title} was started but never stopped: with "):
         del forgotten
     with make():
         pass

@@ -203,5 +203,5 @@ def test_a_question_runs_in_the_stream_of_its_launch() -> None:
 
 
 def test_another_value_than_a_stream_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"`stream` is a stream, such as cp.cuda.Stream\(\), not int"):
+    with pytest.raises(TypeError, match=r"`stream` must be a stream, such as cp.cuda.Stream\(\), not int"):
         gl.launch(*described(), stream=3)

@@ -79,7 +79,7 @@ def test_a_fault_that_no_call_waits_for_is_reported_at_the_end() -> None:
     run = gl.sandbox(forgotten)
     assert run.record.at_end
     assert run.record.raised is None
-    assert "nothing in the program waits" in repr(run)
+    assert "the program never waits" in repr(run)
 
 
 def test_an_error_that_is_not_sticky_loses_no_context() -> None:
@@ -224,7 +224,7 @@ def test_wrong_limits_are_named(options: dict[str, Any], message: str) -> None:
 
 
 def test_another_value_than_a_function_is_refused() -> None:
-    with pytest.raises(TypeError, match="takes a function, not int"):
+    with pytest.raises(TypeError, match="needs a function, not int"):
         gl.sandbox(3)  # type: ignore[arg-type]
 
 
@@ -313,7 +313,7 @@ def test_a_recorded_cell_is_kept_under_its_name_and_its_error_is_shown_once(
     assert not {"showtraceback", "showsyntaxerror"} & {*shell.__dict__}
     unnamed = shell.run_cell_magic(magic, "", "x.fill(3)")
     assert unnamed is not report
-    with pytest.raises(GpulabError, match=f"%%{magic} -o takes the name of a variable, not 'a b'"):
+    with pytest.raises(GpulabError, match=f"%%{magic} -o needs the name of a variable, not 'a b'"):
         shell.run_cell_magic(magic, "a b", "x.fill(4)")
     assert float(gl.cp.asnumpy(shell.user_ns["x"])[0]) == 3
     line = shell.run_line_magic(magic, "-o kept y = cp.ones(8).sum(axis=0)")

@@ -87,7 +87,7 @@ def test_the_text_names_device_and_lines(counters: KernelCounters) -> None:
         assert part in heading
     row = rows(table)
     assert "40" in row["global loads"]
-    assert "320 sectors of 32 bytes, 8.00 a request, at best 4.00" in row["global loads"]
+    assert "320 sectors of 32 bytes, 8.00 per request, at best 4.00" in row["global loads"]
     assert "40 bank conflicts" in row["shared accesses"]
     assert "75.0 %" in row["lane efficiency"]
     assert "of 1,234" in row["divergent branches"]

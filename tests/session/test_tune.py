@@ -186,13 +186,13 @@ def test_choices_of_other_versions_are_not_used_and_other_files_refused(tmp_path
     assert len(tuned.record.choices) == 2
     for text in ("[]", '{"format": "other", "choices": []}', '{"choices": []}', "3"):
         file.write_text(text)
-        with pytest.raises(GpulabError, match=r"^kept\.json holds no choices of gl\.tune's\."):
+        with pytest.raises(GpulabError, match=r"^kept\.json has no choices saved by gl\.tune\."):
             tuned.read(file)
 
 
 @pytest.mark.parametrize("bad", [[], {}, {"one": 3}])
 def test_only_functions_are_candidates(bad: Any) -> None:
-    with pytest.raises(TypeError, match=r"gl\.tune takes functions"):
+    with pytest.raises(TypeError, match=r"gl\.tune needs functions"):
         gl.tune(bad)
 
 

@@ -125,12 +125,14 @@ def test_a_tool_that_takes_too_long_is_ended_with_its_processes(
     monkeypatch.setattr(subprocess.Popen, "wait", wait_for_pids)
     file, error, reason = looked(0.25)
     assert (file, error) == (b"", "")
-    assert "not done after 0.25 s" in reason
+    assert "did not finish within 0.25 s" in reason
     assert processes[0].returncode == -9, "its status is read, so that it is no zombie"
     parent, child = map(int, (tmp_path / "pids").read_text().split())
     assert not psutil.pid_exists(parent)
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
-    assert "not done after 60 s" in under.run("look", (), lambda: JOB, lambda text: "")[2], "the default"
+    assert "did not finish within 60 s" in under.run("look", (), lambda: JOB, lambda text: "")[2], (
+        "the default"
+    )
 
 
 def test_a_large_file_is_read_to_one_byte_beyond_the_limit(tool: Callable[[str], None]) -> None:

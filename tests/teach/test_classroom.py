@@ -111,7 +111,7 @@ def test_a_busy_computer_is_named(
     (workdir / "mine.py").write_text("while True: pass")
     status, out, _ = check(capsys, "00-blocks", "mine.py")
     assert status == 1
-    assert "it was not done after 0.3 s" in out
+    assert "it did not finish within 0.3 s" in out
     assert "Try again when the computer is less busy" in out
 
 

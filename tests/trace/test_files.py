@@ -324,7 +324,7 @@ def test_operations_without_a_duration_are_left_out_and_counted(file: Path) -> N
     assert replace(timeline, note="") == whole
     assert timeline.note == "2 events with a duration of zero or less were left out."
     file.write_text(json.dumps(lost))
-    with pytest.raises(TraceFormatError, match="holds no timeline: 2 events with a duration of zero or less"):
+    with pytest.raises(TraceFormatError, match="has no timeline: 2 events with a duration of zero or less"):
         open_file(file)
 
 

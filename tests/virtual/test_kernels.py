@@ -15,7 +15,7 @@ from virtualgpu import cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.cp._core.raw_kernel import RawKernel, RawModule
 from virtualgpu.cuda_errors import CompileException, CUDADriverError, KernelFault
-from virtualgpu.errors import NotSupportedError
+from virtualgpu.errors import ArgumentWarning, NotSupportedError
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
@@ -183,8 +183,20 @@ def test_dynamic_shared_memory_needs_opting_in() -> None:
 def test_sizes_below_one_count_as_one(grid: tuple[int, ...], block: tuple[int, ...]) -> None:
     """As in CuPy, so that a guarded kernel over no elements does nothing."""
     x = cp.arange(32, dtype=cp.float32)
-    kernel("saxpy")(grid, block, (np.float32(2), x, x, 32))
+    with pytest.warns(ArgumentWarning, match="As with CuPy, a size below 1 counts as 1"):
+        kernel("saxpy")(grid, block, (np.float32(2), x, x, 32))
     np.testing.assert_array_equal(x.get(), 3 * np.arange(32))
+
+
+def test_nvrtcs_warnings_are_reported_once_with_their_lines() -> None:
+    code = 'extern "C" __global__ void careless(int* x) {\n  int unused;\n  x[0] = 1;\n}'
+    careless = cp.RawKernel(code, "careless")
+    x = cp.zeros(1, cp.int32)
+    with pytest.warns(ArgumentWarning, match=r"kernel\.cu\(2\): warning .*\"unused\" was declared") as warned:
+        careless((1,), (1,), (x,))
+    assert len(warned) == 1
+    careless((1,), (1,), (x,))
+    assert int(x[0]) == 1
 
 
 def test_a_stream_of_another_device() -> None:
@@ -202,7 +214,7 @@ def test_a_stream_of_another_device() -> None:
     [
         (1, (32,), r"'grid' has incorrect type \(expected tuple, got int\).*\(1,\)"),
         ((1,), 32, r"'block' has incorrect type \(expected tuple, got int\).*\(32,\)"),
-        ((1.5,), (32,), r"`grid` takes whole numbers, not 1\.5.*//"),
+        ((1.5,), (32,), r"`grid` must contain integers, not 1\.5.*//"),
         ((1, 1, 1, 1), (32,), "'grid' has 4 dimensions"),
         ((), (32,), "'grid' has 0 dimensions"),
     ],
@@ -249,7 +261,7 @@ def test_unknown_names_have_a_suggestion(load: Any, parts: tuple[str, ...]) -> N
         (lambda: RawModule(path=Path("a.ptx")), TypeError, r"'path' has incorrect type .*Pass str\(path\)"),  # type: ignore[arg-type]
         (lambda: RawModule(path="no such.cubin").get_function("k"), CUDADriverError, "FILE_NOT_FOUND"),
         (lambda: RawModule(code=CODE, name_expressions="saxpy"), TypeError, r"Write \['saxpy'\]"),
-        (lambda: RawKernel(CODE.encode(), "saxpy"), TypeError, "is a str"),  # type: ignore[arg-type]
+        (lambda: RawKernel(CODE.encode(), "saxpy"), TypeError, "as a str"),  # type: ignore[arg-type]
         (lambda: RawKernel(CODE, "saxpy", backend="nvcc"), NotSupportedError, "virtual GPU"),
         (lambda: RawKernel(CODE, "saxpy", jitify=True), NotSupportedError, "virtual GPU"),
         (lambda: RawModule(code=CODE, backend="nvcc"), NotSupportedError, "virtual GPU"),

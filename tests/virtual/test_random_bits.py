@@ -78,7 +78,7 @@ def test_a_kept_state_goes_on_from_there(kind: str) -> None:
 
 def test_a_state_stays_on_its_device(two_gpus: Machine) -> None:
     rng = generator()
-    with cp.cuda.Device(1), pytest.raises(RuntimeError, match="different device: it lies on device 0"):
+    with cp.cuda.Device(1), pytest.raises(RuntimeError, match="different device: it is on device 0"):
         rng.random(3)
     assert rng.random(3).device.id == 0
 

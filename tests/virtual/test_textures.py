@@ -213,7 +213,7 @@ def test_descriptors_that_cuda_refuses() -> None:
     pitch = texture.ResourceDescriptor(runtime.cudaResourceTypePitch2D, None, words, whole, 0, 5, 4, 20)
     array = texture.ResourceDescriptor(runtime.cudaResourceTypeArray, texture.CUDAarray(whole, 8))
     for refused, message in (
-        (lambda: make(line(words[1:], 64)), "multiples of 512"),
+        (lambda: make(line(words[1:], 64)), "multiple of 512"),
         (lambda: make(line(words, 1 << 30)), "bytes"),
         (lambda: make(line(words, 64), normalizedCoords=1), "tex1Dfetch"),
         (lambda: make(pitch), "multiple of 32"),

@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.advice import advice
@@ -66,6 +66,20 @@ class CompiledModule:
         default_factory=weakref.WeakKeyDictionary
     )
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_log_reported: bool = False
+
+    def write_log(self, log_stream: TextIO) -> None:
+        """Write NVRTC's warnings to a text file."""
+        self._is_log_reported = True
+        if self.log:
+            log_stream.write(f"{self.log}\n")
+
+    def warn(self) -> None:
+        """Issue NVRTC's warnings about the source as `ArgumentWarning`, unless they have been reported."""
+        if not self._is_log_reported:
+            self._is_log_reported = True
+            for message in _LOG_WARNING.findall(self.log):
+                warn(f"NVRTC warns about the kernel's source. {message.strip()}")
 
     def program(self, device: VirtualDevice) -> Program:
         """Return the module as loaded on a device, with its ``__device__`` variables."""
@@ -258,8 +272,6 @@ def _compile(
     except nvrtc.NvrtcCompileError as error:
         log = f"{error.log}\n{advice(error.log, code)}".rstrip()
         raise CompileException(log, code, "kernel.cu", options) from None
-    for message in _LOG_WARNING.findall(image.log):
-        warn(f"NVRTC warns about the kernel's source. {message.strip()}")
     resources = kernel_resources(machine.cubin) if machine is not None else image.resources or {}
     is_precompiled = machine is None
     return CompiledModule(

@@ -115,8 +115,8 @@ class RawKernel:
         """Compile now instead of at the first launch; NVRTC's warnings go to `log_stream`, a text file."""
         module = self._module()
         module.symbol(self.name)
-        if log_stream is not None and module.log:
-            log_stream.write(f"{module.log}\n")
+        if log_stream is not None:
+            module.write_log(log_stream)
 
     @property
     def stats(self) -> KernelStats:
@@ -216,6 +216,7 @@ class RawKernel:
     def _function_on(self, device: VirtualDevice) -> Function:
         if device not in self._functions:
             module = self._module(device)
+            module.warn()
             self._functions[device] = Module.from_compiled(module, device).get_function(self.name)
         return self._functions[device]
 
@@ -288,8 +289,8 @@ class RawModule:
     def compile(self, log_stream: Any = None) -> None:
         """Compile now instead of at the first use; NVRTC's warnings go to `log_stream`, a text file."""
         module = self._module()
-        if log_stream is not None and module.log:
-            log_stream.write(f"{module.log}\n")
+        if log_stream is not None:
+            module.write_log(log_stream)
 
     def get_function(self, name: str) -> RawKernel:
         """Return a kernel by its name or, for templates, by its name expression.

@@ -352,7 +352,7 @@ def _pointer(pointer: Any) -> MemoryPointer:
     if not isinstance(pointer, MemoryPointer | None):
         raise TypeError(
             f"Cannot convert {type(pointer).__name__} to cupy.cuda.memory.MemoryPointer: "
-            "an allocator must return the result of cp.cuda.alloc or of a pool's malloc."
+            "an allocator must return the result of cp.cuda.alloc or of the malloc of a pool."
         )
     return pointer  # type: ignore[return-value]  # None fails where the pointer is used, as in CuPy
 
