@@ -391,7 +391,7 @@ def test_clusters_of_several_blocks_are_refused() -> None:
         cluster.sync();
         out[blockIdx.x] = 10 * cluster.num_blocks() + cluster.block_rank();
     }"""
-    with pytest.raises(NotSupportedError, match="clusters: k asks for 2 blocks"):
+    with pytest.raises(NotSupportedError, match="clusters, but k requests clusters of 2 blocks"):
         run(code.replace("BLOCKS", "2"), zeros(2), grid=2, block=32)
     (out,) = run(code.replace("BLOCKS", "1"), zeros(2), grid=2, block=32)
     assert out.tolist() == [10, 10]

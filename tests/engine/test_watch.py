@@ -398,7 +398,7 @@ MISTAKES = {
 }
 STOPS = {
     "i >= n": 'Write a line (stop="line 12"), a condition over lanes',
-    "any(i)": "`i` is an int, no truth value: compare it, as in any(i > 0).",
+    "any(i)": "`i` is an int, which is not a truth value. Compare it, as in any(i > 0).",
     "any()": "write any(i >= n)",
     "line twelve": "write its number, as in line 12",
     "line 99": "the kernel's source has the lines 1 to 14",
@@ -441,7 +441,7 @@ def test_without_debug_information_parameters_lines_and_indices_remain(
         "run_debug_build",
         lambda *_: debugging.DebugBuild(missing_reason="NVRTC is not installed here."),
     )
-    with pytest.raises(WatchError, match=r"`i` is no parameter of `filled`.*NVRTC is not"):
+    with pytest.raises(WatchError, match=r"`i` is not a parameter of `filled`.*NVRTC is not"):
         filled(Warp(watch=("i",)))
     trace, _ = filled(
         Warp((1, 0, 0), watch=("n - threadIdx.x", "x[threadIdx.x]"), stop=("line 9", "write x[37]"))

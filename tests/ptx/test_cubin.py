@@ -103,5 +103,5 @@ def test_register_cap_is_seen() -> None:
 
 
 def test_refuses_what_is_no_cubin() -> None:
-    with pytest.raises(GpulabError, match="no cubin"):
+    with pytest.raises(GpulabError, match="not a cubin"):
         kernel_resources(b".version 8.0")

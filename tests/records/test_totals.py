@@ -319,13 +319,13 @@ def _assert_same(copy: object, original: object) -> None:
 
 
 def test_other_values_and_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="int is no record of gpulab"):
+    with pytest.raises(TypeError, match="int is not a record of gpulab"):
         save(5, tmp_path / "x")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(TraceFormatError, match=r"notes\.txt holds no gpulab record"):
+    with pytest.raises(TraceFormatError, match=r"notes\.txt has no gpulab record"):
         read(b"not a zip", "notes.txt")
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
-    with pytest.raises(TraceFormatError, match=r"other\.npz holds no gpulab record"):
+    with pytest.raises(TraceFormatError, match=r"other\.npz has no gpulab record"):
         load(tmp_path / "other.npz")
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nowhere.npz")

@@ -484,7 +484,6 @@ SHARED = r"""extern "C" __global__ void own(const float* x, float* y) {
 }"""
 
 
-@pytest.mark.filterwarnings("ignore:NVRTC warns")  # one of the two arrays is not used
 @pytest.mark.parametrize(("memory", "options"), [("all", {}), ("more", {"shared_mem": 128})])
 def test_a_kernel_of_ones_own_gets_its_shared_memory_and_no_more(
     memory: str, options: dict[str, int]
