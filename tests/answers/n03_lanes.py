@@ -32,7 +32,7 @@ def _ruled(which: str, element: str, guard: str = "if (i >= n) return;") -> str:
 
 _PAIRED = "int i = t / 64 * 64 + t % 32 * 2 + t / 32 % 2;"
 _BRANCHES = (
-    Wrong("03-branch", "as given", _ruled("i % 2 == 0", "int i = t;"), "budget", "Warps still walk both sides"),
+    Wrong("03-branch", "as given", _ruled("i % 2 == 0", "int i = t;"), "budget", "Warps still run both sides"),
     Wrong("03-branch", "guards the thread", _ruled("i % 2 == 0", _PAIRED, "if (t >= n) return;"), "results",
           "the element that the thread really handles"),
     Wrong("03-branch", "no guard", _ruled("i % 2 == 0", _PAIRED, ""), "results", "really handles"),
@@ -41,7 +41,7 @@ _BRANCHES = (
     Wrong("03-branch", "both at the same place", _ruled("i % 2 == 0", "int i = t / 64 * 64 + t % 32 * 2;"), "results",
           "had no thread"),
     Wrong("03-branch", "pairs within a half warp", _ruled("i % 2 == 0", "int i = t / 32 * 32 + t % 16 * 2 + t / 16 % 2;"),
-          "budget", "Warps still walk both sides"),
+          "budget", "Warps still run both sides"),
     Wrong("03-branch", "the other rule", _ruled("i % 2 == 1", _PAIRED), "results", ""),
     Wrong("03-branch", "blocks of 64 only",
           _ruled("i % 2 == 0", "int i = blockIdx.x * 64 + threadIdx.x % 32 * 2 + threadIdx.x / 32;"), "results", ""),
@@ -105,7 +105,7 @@ _SUMS = (
     Wrong("03-warp-sum", "shared memory",
           _sum(f"__shared__ int s[1024]; {_LOAD} s[threadIdx.x] = v; for (int o = 16; o > 0; o /= 2) {{ __syncwarp();"
                " int a = threadIdx.x % 32 < o ? s[threadIdx.x + o] : 0; __syncwarp(); s[threadIdx.x] += a; }"
-               " v = s[threadIdx.x]; if (threadIdx.x % 32 == 0) out[i / 32] = v;"), "budget", "Let registers talk"),
+               " v = s[threadIdx.x]; if (threadIdx.x % 32 == 0) out[i / 32] = v;"), "budget", "by shuffles"),
     Wrong("03-warp-sum", "every lane in a loop",
           _sum(f"{_I} int s = 0; for (int k = i / 32 * 32; k < i / 32 * 32 + 32 && k < n; ++k) s += x[k];"
                " s = __shfl_sync(0xffffffff, s, 0); if (threadIdx.x % 32 == 0) out[i / 32] = s;"), "budget", "read once"),
@@ -154,11 +154,11 @@ _WRITES = "if (threadIdx.x % 32 == 0 && i < n) out[i / 32] = v;"
 _MAXIMA = (
     Wrong("03-repair", "as given", _max(f"{_I} int v = i < n ? x[i] : 0; {_SOME} if (threadIdx.x == 0) out[i / 32] = v;"),
           "results", "lane 0 of every warp writes"),
-    Wrong("03-repair", "who writes mended", _max(f"{_I} int v = i < n ? x[i] : 0; {_SOME} {_WRITES}"), "results",
+    Wrong("03-repair", "writing repaired", _max(f"{_I} int v = i < n ? x[i] : 0; {_SOME} {_WRITES}"), "results",
           "0 is not the value"),
-    Wrong("03-repair", "who shuffles mended",
+    Wrong("03-repair", "shuffles repaired",
           _max(f"{_I} int v = i < n ? x[i] : 0; {_BEST} {_WRITES}"), "results", "0 is not the value"),
-    Wrong("03-repair", "who writes and the least mended", _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_SOME} {_WRITES}"),
+    Wrong("03-repair", "writing and least value repaired", _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_SOME} {_WRITES}"),
           "hazards", "takes no part in the shuffle"),
     Wrong("03-repair", "returns early", _max(f"{_I} if (i >= n) return; int v = x[i]; {_BEST} {_WRITES}"), "results", ""),
     Wrong("03-repair", "no guard on writing",
@@ -175,7 +175,7 @@ _MAXIMA = (
     Wrong("03-repair", "lane 0 in a loop",
           _max(f"{_I} if (threadIdx.x % 32 == 0 && i < n) {{ int v = x[i]; for (int k = i; k < i + 32 && k < n; ++k)"
                " v = max(v, x[k]); out[i / 32] = v; }"), "parallelism", ""),
-    Right("03-repair", "mended", _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_BEST} {_WRITES}")),
+    Right("03-repair", "repaired", _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_BEST} {_WRITES}")),
     Right("03-repair", "xor", _max(f"{_I} int v = i < n ? x[i] : 1 << 31; for (int o = 1; o < 32; o *= 2)"
                                    f" v = max(v, __shfl_xor_sync(0xffffffff, v, o)); {_WRITES}")),
     Right("03-repair", "the last element instead of a constant",

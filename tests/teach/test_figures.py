@@ -16,6 +16,7 @@ from gpulab import session
 from gpulab.session.choose import DeviceChoice
 from gpulab_course.content.n00_start import device_card, figures
 from gpulab_course.content.n02_grid import figures as n02_figures
+from gpulab_course.content.n03_lanes import figures as n03_figures
 from gpulab_course.content.n05_memory import figures as n05_figures
 from gpulab_course.content.n10_allocator import figures as pool_figures
 from gpulab_course.content.n11_graphs import figures as graph_figures
@@ -202,3 +203,19 @@ def test_the_picture_of_points_counts_those_in_the_circle() -> None:
     points = np.array([[0.1, 0.1], [0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], np.float32)
     caption = repr(n14_figures.circle_points({"four": points}))
     assert caption.endswith("four: 3 different points, 75.0% inside the circle.")
+
+
+def test_the_pictures_of_lanes_name_the_lanes_of_a_mask() -> None:
+    assert "0x0000004d" in repr(n03_figures.mask_strip(0b1001101))
+    assert repr(n03_figures.mask_strip(0b1001101)).endswith("The bits of the lanes 0, 2, 3, 6 are 1.")
+    caption = repr(n03_figures.compaction(0b1001101))
+    assert caption.endswith(
+        "lane 0 to position 0, lane 2 to position 1, lane 3 to position 2, lane 6 to position 3."
+    )
+
+
+def test_the_picture_of_a_sum_counts_its_steps_and_names_the_sum() -> None:
+    values = np.array([[1, 2, 3, 4], [4, 6, 6, 8], [10, 12, 12, 16]])
+    caption = repr(n03_figures.shuffle_sum(values))
+    assert caption.startswith("The sum of 4 lanes in 2 steps")
+    assert "lane 0 has 10" in caption

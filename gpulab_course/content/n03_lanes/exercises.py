@@ -214,18 +214,20 @@ def _draw_blocks_of_even_warps(rng: np.random.Generator) -> list[Dim3]:
 _MEASURED = Measured(1 << 12, (256, 1, 1))
 _MISSING_LANES_ADVICE = Advice(
     advice.fault("lanes missing"),
-    "With a full mask all 32 lanes must reach the call: replace the early return by a value that does not "
-    "count for lanes beyond n.",
+    "A full mask names all 32 lanes, so all of them must make the call. Remove the early return, and give "
+    "lanes beyond n a value that does not count.",
 )
 _HAZARD_ADVICE = Advice(
     advice.hazard(),
-    "Lanes beyond n must take part, with a value that does not count; and where lanes of different warps "
-    "meet in memory, they need a barrier.",
+    "Lanes beyond n must take part, with a value that does not count. If threads of different warps use the "
+    "same memory, they need a barrier.",
 )
-_WRITTEN_TWICE_ADVICE = Advice(advice.written_twice, "One lane of each warp writes its result.")
+_WRITTEN_TWICE_ADVICE = Advice(
+    advice.written_twice, "Only one lane of each warp must write the result of the warp."
+)
 _MISSING_WARPS_ADVICE = Advice(
     _only_first_warps_written,
-    "Some warps wrote nothing: lane 0 of every warp writes, to the warp's number over the whole grid.",
+    "Some warps wrote nothing: lane 0 of every warp must write, at the number of its warp in the whole grid.",
 )
 
 EXERCISES = (
@@ -244,13 +246,14 @@ EXERCISES = (
         budgets=(
             Budget(
                 "divergent_branches",
-                "Warps still walk both sides: choose the elements so that all 32 lanes of a warp are at even "
-                "places, or all at odd ones.",
+                "Warps still run both sides: choose the elements so that all 32 lanes of a warp have even "
+                "indices, or all have odd ones.",
                 spare=4,
             ),
             Budget(
                 "warp_instructions",
-                "A lane that computes both rules and chooses pays for both: each warp must run only one.",
+                "A lane that computes both rules and then chooses pays for both. Each warp must run only "
+                "one rule.",
                 allowance=1.65,
             ),
         ),
@@ -260,11 +263,11 @@ EXERCISES = (
             Advice(
                 advice.partly_unwritten,
                 "Some elements had no thread: 64 neighbouring threads must still handle 64 neighbouring "
-                "elements.",
+                "elements, in another order.",
             ),
             Advice(advice.written_twice, "Two threads handle the same element."),
         ),
-        praise="no warp walks both sides any more.",
+        praise="no warp runs both sides any more.",
     ),
     KernelExercise(
         "03-warp-sum",
@@ -279,35 +282,40 @@ EXERCISES = (
         budgets=(
             Budget(
                 "warp_exchanges",
-                "Let registers talk, not memory: in five steps of __shfl_down_sync, or by __reduce_add_sync.",
+                "Exchange the values in five steps with __shfl_down_sync, or with __reduce_add_sync.",
                 least_share=0.2,
                 allowance=2.0,  # a sum in 64 bits takes two for each
             ),
             Budget(
                 "shared_bytes",
-                "Let registers talk, not memory: a shuffle hands a value from lane to lane without any.",
+                "Exchange the values by shuffles, which need no shared memory.",
                 most=0,
             ),
-            Budget("atomics", "Let registers talk: one lane of each warp writes the sum.", most=0),
-            Budget("sectors", "Each element is read once, by the lane it belongs to.", allowance=1.2),
+            Budget(
+                "atomics",
+                "Exchange the values by shuffles. Then one lane of each warp writes the sum, without an "
+                "atomic.",
+                most=0,
+            ),
+            Budget("sectors", "Each element must be read once, by the lane that has it.", allowance=1.2),
         ),
         measured=_MEASURED,
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(
                 advice.out_of_bounds,
-                "Lanes beyond n must not load: take 0 for them, and let lane 0 alone write.",
+                "Lanes beyond n must not load: use 0 as their value, and let only lane 0 write.",
             ),
             _MISSING_WARPS_ADVICE,
             _WRITTEN_TWICE_ADVICE,
             Advice(
                 _only_ragged_warp_wrong,
-                "Full warps are right, the ragged one is not: lanes without an element must take part with "
-                "the value 0, not stay away.",
+                "Full warps are right, but the incomplete one is not: lanes without an element must take "
+                "part, with the value 0.",
             ),
             _HAZARD_ADVICE,
         ),
-        praise="every warp's sum is right, with a ragged tail and without any element, too.",
+        praise="the sum of every warp is right, also if the warp has few elements or none.",
     ),
     KernelExercise(
         "03-repair",
@@ -326,16 +334,22 @@ EXERCISES = (
             _MISSING_LANES_ADVICE,
             Advice(
                 advice.fault("out of bounds", "out"),
-                "`out` has one element for each warp that has elements, and none for the others.",
+                "`out` has one element for each warp that has elements, and none for the others: these must "
+                "not write.",
             ),
             Advice(advice.out_of_bounds, "Lanes beyond n must not load."),
             _MISSING_WARPS_ADVICE,
             _WRITTEN_TWICE_ADVICE,
             Advice(
                 lambda mistake: mistake.found is not None and bool((mistake.found[mistake.wrong] == 0).all()),
-                "All elements may be negative: 0 is not the value that never wins a maximum.",
+                "All elements may be negative: 0 is not the value that never wins. Which int is never the "
+                "larger one?",
             ),
-            Advice(_only_ragged_warp_wrong, "Full warps are right, the ragged one is not."),
+            Advice(
+                _only_ragged_warp_wrong,
+                "Full warps are right, but the incomplete one is not: which value do lanes without an "
+                "element have?",
+            ),
             _HAZARD_ADVICE,
         ),
         praise="all three flaws are fixed.",
@@ -352,27 +366,27 @@ EXERCISES = (
         budgets=(
             Budget(
                 "global_atomic_lanes",
-                "Let the lanes that hold the same key agree first, and one of them add for all.",
+                "Let the lanes that hold the same key find each other with a match, and let one of them add "
+                "for all.",
                 allowance=1.1,
             ),
         ),
         measured=replace(_MEASURED, busiest=12, slack=6.0),
         advice=(
             _MISSING_LANES_ADVICE,
-            Advice(advice.out_of_bounds, "Lanes beyond n have no key: they must neither load nor add."),
+            Advice(advice.out_of_bounds, "Lanes beyond n have no key, so they must neither load nor add."),
             Advice(
                 lambda mistake: mistake.found is not None and bool((mistake.found >= mistake.wanted).all()),
-                "It counts too much: every lane of a group sees the same peers, and only one may add "
-                "for them; "
-                "lanes beyond n count nothing.",
+                "It counts too much: every lane of a group gets the same peers, but only one of them may "
+                "add for the group. Lanes beyond n must add nothing.",
             ),
             Advice(
                 advice.hazard("WAW", "WAR", "RAW"),
-                "Threads of different warps share bins: only an atomic add is safe.",
+                "Threads of different warps add to the same bins, so only an atomic addition is safe.",
             ),
             _HAZARD_ADVICE,
         ),
-        praise="right, and lanes with the same key add together.",
+        praise="the bins are right, and one lane adds for all lanes with the same key.",
     ),
     KernelExercise(
         "03-compact",
@@ -394,13 +408,17 @@ EXERCISES = (
         measured=_MEASURED,
         advice=(
             _MISSING_LANES_ADVICE,
-            Advice(advice.out_of_bounds, "Lanes beyond n hold nothing to keep, but their votes count as no."),
+            Advice(
+                advice.out_of_bounds,
+                "Lanes beyond n have no element to keep, but they must vote: their votes count as no.",
+            ),
             Advice(
                 lambda mistake: (
                     mistake.name == "out"
                     and _sorted_or_none(mistake.found) == _sorted_or_none(mistake.wanted)
                 ),
-                "The elements are right, but in another order: count the lower lanes that keep theirs.",
+                "The elements are right, but in another order: count the lower lanes that keep their "
+                "elements.",
             ),
             _HAZARD_ADVICE,
         ),

@@ -6,11 +6,11 @@ TITLE = "Lanes"
 
 QUESTIONS = (
     Question(
-        "Even lanes take the if, odd lanes the else. The warp …",
+        "Even lanes take the if side of a branch, and odd lanes the else side. The warp …",
         (
             Choice(
-                "runs one side, then the other",
-                "Each with the lanes of the other side masked off.",
+                "runs both sides, each with a part of its lanes",
+                "While one side runs, the lanes of the other side are inactive.",
                 right=True,
             ),
             Choice("is split into two warps for the branch", "A warp keeps its 32 lanes."),
@@ -21,89 +21,100 @@ QUESTIONS = (
         "Which condition does not diverge within a warp (blocks of 256 in x)?",
         (
             Choice("threadIdx.x % 2 == 0", "Neighbouring lanes differ."),
-            Choice("blockIdx.x * blockDim.x + threadIdx.x < n", "In one warp at the ragged end it does."),
-            Choice("threadIdx.x / 32 % 2 == 0", "All lanes of a warp share threadIdx.x / 32.", right=True),
+            Choice(
+                "blockIdx.x * blockDim.x + threadIdx.x < n",
+                "The warp that contains element n diverges, if n is not a multiple of 32.",
+            ),
+            Choice(
+                "threadIdx.x / 32 % 2 == 0", "threadIdx.x / 32 is equal in all lanes of a warp.", right=True
+            ),
         ),
     ),
     Question(
-        "A profiler shows no divergent branch, although the source has an `if` on the data. How come?",
+        "A profiler shows no divergent branch, although the source has an `if` that depends on the data. "
+        "Why?",
         (
             Choice(
                 "the compiler put predicates in front of its short body",
-                "There is no branch in the machine code.",
+                "The machine code has no branch.",
                 right=True,
             ),
-            Choice("all 32 elements happened to agree", "Possible for one warp, hardly for thousands."),
             Choice(
-                "since Volta, lanes do not diverge any more", "They do; each has its own program counter."
+                "all 32 elements of each warp took the same side",
+                "That is possible for one warp, but not likely for thousands.",
+            ),
+            Choice(
+                "since Volta, lanes no longer diverge",
+                "They do diverge, and each has its own program counter.",
             ),
         ),
     ),
     Question(
-        "__shfl_down_sync(0xffffffff, v, 16) is called by lanes 0 to 15 only. That is …",
+        "Only lanes 0 to 15 call __shfl_down_sync(0xffffffff, v, 16), and no lane has ended. That is …",
         (
             Choice(
-                "fine: lanes 16 to 31 still hold their v", "Lanes named in the mask must all make the call."
+                "fine: lanes 16 to 31 still have their v", "All lanes that the mask names must make the call."
             ),
             Choice(
-                "slow, but right, because the others are waited for",
-                "They never come: nobody can wait for them.",
+                "slow, but right, because the hardware waits for the others",
+                "They never make the call, so waiting does not help.",
             ),
             Choice(
-                "undefined: the mask names lanes that do not come",
-                "It may hang, or give garbage, or seem right.",
+                "undefined: the mask names lanes that do not make the call",
+                "The program may hang, or the result may be wrong, or seem right.",
                 right=True,
             ),
         ),
     ),
     Question(
-        "What does __syncwarp() promise?",
+        "What does __syncwarp() guarantee?",
         (
             Choice(
-                "that the warp does not diverge again before the kernel ends", "It may at the next branch."
+                "that the warp does not diverge again before the kernel ends",
+                "It may diverge at the next branch.",
             ),
             Choice(
-                "that the named lanes are here and see each other's writes",
-                "A barrier and a memory fence for one warp.",
+                "that the named lanes have all arrived and see each other's writes",
+                "It is a barrier and a memory fence for one warp.",
                 right=True,
             ),
             Choice("that all warps of the block have arrived", "That is __syncthreads()."),
         ),
     ),
     Question(
-        "Every lane calls atomicAdd(&total, 1) on one integer. Aggregate by hand with a ballot?",
+        "Every lane calls atomicAdd(&total, 1) on one integer. Should you combine these additions by hand?",
         (
-            Choice("yes: 32 atomics become one", "They have become one already."),
+            Choice("yes: 32 atomics become one", "The compiler has already combined them."),
             Choice(
                 "no: the compiler does it for integers",
-                "NVRTC and nvcc do so for integer sums to one address.",
+                "NVRTC and nvcc do so for integer sums at one address.",
                 right=True,
             ),
-            Choice("no: atomics of one warp cost no more than one", "To one address they queue up."),
+            Choice(
+                "no: atomics of one warp cost no more than one",
+                "At one address they run one after the other.",
+            ),
         ),
     ),
     Question(
-        "Lanes get their peers from __activemask() inside a branch. What is wrong?",
+        "A kernel calls __activemask() inside a branch to find the lanes that took it. What is wrong?",
         (
             Choice(
                 "nothing promises that all lanes of the branch are there together",
-                "A split warp may be in several parts. Vote before the branch.",
+                "The lanes of one side may be in several parts. Vote before the branch.",
                 right=True,
             ),
-            Choice("__activemask() needs a mask of its own", "It takes none."),
+            Choice("__activemask() needs a mask as its argument", "It takes no argument."),
             Choice("it returns the lanes that are not active", "It returns those that are."),
         ),
     ),
     WhyQuestion(
         "Why could a lock within a warp hang before Volta, and why does it work today?",
         (
-            "Before Volta a warp had one program counter; lanes that had left the loop waited, masked off.",
-            "The lane that held the lock was among them, so nobody could free it.",
-            (
-                "Since Volta each lane has a program counter of its own, and every lane makes progress in "
-                "its turn."
-            ),
-            "It is still slow: 32 lanes take 32 turns. Let one lane take the lock for its warp.",
+            "Before Volta a warp had one program counter, so lanes that had left the loop waited, inactive.",
+            "The lane that had the lock was one of them, so no lane could free it.",
+            "Since Volta each lane has its own program counter, so the lane that has the lock can continue.",
+            "It is still slow, because 32 lanes take the lock one by one. Let one lane take it for its warp.",
         ),
     ),
 )

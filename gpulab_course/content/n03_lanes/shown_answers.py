@@ -3,7 +3,7 @@
 from gpulab_course.teach.shown import ShownAnswer
 
 SHOWN = (
-    ShownAnswer("03-branch", "as given", "budget", "Warps still walk both sides"),
+    ShownAnswer("03-branch", "as given", "budget", "Warps still run both sides"),
     ShownAnswer("03-branch", "guards the thread", "results", "the element that the thread really handles"),
     ShownAnswer("03-branch", "no guard", "results", "really handles"),
     ShownAnswer("03-branch", "even elements alone", "results", "had no thread"),
@@ -12,10 +12,10 @@ SHOWN = (
     ShownAnswer("03-warp-sum", "16 bits for warps", "results", "more warps than 16 bits count"),
     ShownAnswer("03-warp-sum", "thread 0 writes", "results", "lane 0 of every warp writes"),
     ShownAnswer("03-warp-sum", "lane 0 in a loop", "parallelism", "one lane does what 32 could share"),
-    ShownAnswer("03-warp-sum", "shared memory", "budget", "Let registers talk"),
+    ShownAnswer("03-warp-sum", "shared memory", "budget", "by shuffles"),
     ShownAnswer("03-repair", "as given", "results", "lane 0 of every warp writes"),
-    ShownAnswer("03-repair", "who writes mended", "results", "0 is not the value"),
-    ShownAnswer("03-repair", "who writes and the least mended", "hazards", "takes no part in the shuffle"),
+    ShownAnswer("03-repair", "writing repaired", "results", "0 is not the value"),
+    ShownAnswer("03-repair", "writing and least value repaired", "hazards", "takes no part in the shuffle"),
     ShownAnswer("03-repair", "no guard on writing", "results", "none for the others"),
     ShownAnswer("03-repair", "least is -1", "results", ""),
     ShownAnswer("03-bins", "each for itself", "budget", "hold the same key"),
