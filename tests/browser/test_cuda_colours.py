@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from gpulab.views.parts import palette
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 KERNEL = '''code = r"""
@@ -55,6 +57,17 @@ def cells(lab: Any) -> Iterator[Any]:
 def painted(page: Any, kind: str) -> list[str]:
     texts = page.locator(f".jp-Cell .gpulab-cuda-{kind}").all_text_contents()
     return [str(text) for text in texts]
+
+
+def test_stored_pictures_are_dark_in_a_dark_theme_before_a_cell_runs(cells: Any) -> None:
+    """The rule of the extension is the one that views bring (`palette.css`)."""
+    rule = cells.evaluate(
+        """() => [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules])
+          .find((rule) => rule.cssText.includes("needs-light-background") && rule.cssText.includes("invert"))
+          ?.style.filter"""
+    )
+    assert rule == "invert(0.87) hue-rotate(180deg)"
+    assert rule in palette.css()
 
 
 def test_each_kind_has_its_words(cells: Any) -> None:

@@ -51,7 +51,7 @@ function render({ model, el }) {
   curve.canvas.setAttribute("aria-hidden", "true");
   const detail = element("div", { class: "gl-detail" });
   const legend = element("div", { class: "gl-legend" });
-  const hint = "Click a block, or focus the map and use the arrow keys: its size, its age and its stack trace are told here.";
+  const hint = "Click a block, or focus the map and use the arrow keys, to see its size, age and stack trace here.";
   const colourNames = [...contents.colours, contents.rest];
   const panels = pools.map((pool, at) => {
     const canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "memory map", "aria-label": `${pool.panel.name}: blocks` });

@@ -118,6 +118,9 @@
     rules.push(`.${NAME}-fault { background: var(--jp-error-color3, #ffcdd2); box-shadow: inset 3px 0 0
       var(--jp-error-color1, #d32f2f) }
       body[data-jp-theme-light="false"] .${NAME}-fault { background: #5c1f1f; }`);
+    // Stored pictures of figures, also before a cell runs; views bring the same rule (parts/palette.py).
+    rules.push(`body[data-jp-theme-light="false"] .jp-RenderedImage img.jp-needs-light-background
+      { filter: invert(0.87) hue-rotate(180deg); }`);
     sheet.textContent = rules.join("\n");
     document.head.append(sheet);
 
