@@ -37,29 +37,52 @@ def _forever(*_: Any) -> None:
 _PEAKS = (
     Wrong("01-peak", "published", lambda i: (i.fp32_tflops, i.memory_bandwidth_gbps), "", "published rate"),
     Wrong("01-peak", "one operation", lambda i: (_peak(i)[0] / 2, _peak(i)[1]), "", "two operations"),
-    Wrong("01-peak", "single data rate", lambda i: (_peak(i)[0], _peak(i)[1] / 2), "", "double data rate"),
-    Wrong("01-peak", "bits as bytes", lambda i: (_peak(i)[0], _peak(i)[1] * 8), "", "a byte has eight"),
+    Wrong(
+        "01-peak", "single data rate", lambda i: (_peak(i)[0], _peak(i)[1] / 2), "", "with double data rate"
+    ),
+    Wrong("01-peak", "bits as bytes", lambda i: (_peak(i)[0], _peak(i)[1] * 8), "", "a byte has 8 bits"),
     Wrong("01-peak", "GFLOP", lambda i: (_peak(i)[0] * 1e3, _peak(i)[1]), "", "10^12"),
     Wrong("01-peak", "MB/s", lambda i: (_peak(i)[0], _peak(i)[1] * 1e3), "", "10^9"),
     Wrong("01-peak", "the other way round", lambda i: _peak(i)[::-1], "", "TFLOP/s"),
     Wrong("01-peak", "2^30 bytes", lambda i: (_peak(i)[0], _peak(i)[1] * 1e9 / 2**30), "", "not 2^30"),
     Wrong("01-peak", "one number", lambda i: _peak(i)[0], "", "return two numbers"),
     Wrong("01-peak", "text", lambda i: tuple(f"{rate:.1f}" for rate in _peak(i)), "", "return numbers"),
-    Wrong("01-peak", "64 lanes", lambda i: (i.sm_count * 128 * i.boost_clock_mhz / 1e6, _peak(i)[1]), "", "TFLOP/s"),
+    Wrong(
+        "01-peak",
+        "64 lanes",
+        lambda i: (i.sm_count * 128 * i.boost_clock_mhz / 1e6, _peak(i)[1]),
+        "",
+        "TFLOP/s",
+    ),
     Wrong("01-peak", "nothing", lambda i: None, "", "returns nothing"),
     Wrong("01-peak", "never ends", _forever, "", "of processor time"),
-    Wrong("01-peak", "lanes by capability",
-          lambda i: (i.sm_count * (64 if i.compute_capability in ((7, 0), (7, 5), (8, 0)) else 128) * 2e-6
-                     * i.boost_clock_mhz, _peak(i)[1]), "", "info.fp32_lanes_per_sm says how many"),
+    Wrong(
+        "01-peak",
+        "lanes by capability",
+        lambda i: (
+            i.sm_count
+            * (64 if i.compute_capability in ((7, 0), (7, 5), (8, 0)) else 128)
+            * 2e-6
+            * i.boost_clock_mhz,
+            _peak(i)[1],
+        ),
+        "",
+        "Use info.fp32_lanes_per_sm",
+    ),
     Wrong("01-peak", "equal to everything", lambda i: (_Agrees(1), _Agrees(1)), "", "it should be"),
     Wrong("01-peak", "too large for a float", lambda i: (10**400, 10**400), "", "it should be"),
     Right("01-peak", "as taught", _peak),
     Right("01-peak", "an array", lambda i: np.array(_peak(i))),
     Right("01-peak", "a list", lambda i: list(_peak(i))),
     Right("01-peak", "rounded", lambda i: tuple(float(f"{rate:.5g}") for rate in _peak(i))),
-    Right("01-peak", "in powers of ten",
-          lambda i: (2e-6 * i.boost_clock_mhz * i.fp32_lanes_per_sm * i.sm_count,
-                     i.memory_bus_bits * i.memory_clock_mhz * 1e6 / 4 / 1e9)),
+    Right(
+        "01-peak",
+        "in powers of ten",
+        lambda i: (
+            2e-6 * i.boost_clock_mhz * i.fp32_lanes_per_sm * i.sm_count,
+            i.memory_bus_bits * i.memory_clock_mhz * 1e6 / 4 / 1e9,
+        ),
+    ),
 )
 
 
@@ -68,26 +91,71 @@ def _pair(text: str) -> tuple[int, int]:
 
 
 _CAPABILITIES = (
-    Wrong("01-capability", "as given", lambda t, a, b: float(f"{t[0]}.{t[1:]}") >= float(f"{a}.{b}"), "", "the last digit"),
+    Wrong(
+        "01-capability",
+        "as given",
+        lambda t, a, b: float(f"{t[0]}.{t[1:]}") >= float(f"{a}.{b}"),
+        "",
+        "the last digit",
+    ),
     Wrong("01-capability", "as texts", lambda t, a, b: t >= f"{a}{b}", "", ""),
-    Wrong("01-capability", "newer than", lambda t, a, b: _pair(t) > (a, b), "", "includes the version itself"),
-    Wrong("01-capability", "minor alone", lambda t, a, b: _pair(t)[0] >= a and _pair(t)[1] >= b, "",
-          "only where the major ones are equal"),
+    Wrong(
+        "01-capability", "newer than", lambda t, a, b: _pair(t) > (a, b), "", "includes the version itself"
+    ),
+    Wrong(
+        "01-capability",
+        "minor alone",
+        lambda t, a, b: _pair(t)[0] >= a and _pair(t)[1] >= b,
+        "",
+        "only if the major versions are equal",
+    ),
     Wrong("01-capability", "major alone", lambda t, a, b: _pair(t)[0] >= a, "", ""),
-    Wrong("01-capability", "first digit", lambda t, a, b: (int(t[0]), int(t[1:])) >= (a, b), "", "the last digit"),
+    Wrong(
+        "01-capability",
+        "first digit",
+        lambda t, a, b: (int(t[0]), int(t[1:])) >= (a, b),
+        "",
+        "the last digit",
+    ),
     Wrong("01-capability", "pairs of texts", lambda t, a, b: (t[:-1], t[-1]) >= (str(a), str(b)), "", ""),
     Wrong("01-capability", "the pair itself", lambda t, a, b: _pair(t), "", "return True or False"),
     Wrong("01-capability", "always", lambda *_: True, "", ""),
     Wrong("01-capability", "equal", lambda t, a, b: _pair(t) == (a, b), "", ""),
-    Wrong("01-capability", "a table of those that there are",
-          lambda t, a, b: {"75": (7, 5), "80": (8, 0), "86": (8, 6), "89": (8, 9), "90": (9, 0), "100": (10, 0),
-                           "103": (10, 3), "120": (12, 0)}.get(t, (99, 0)) >= (a, b), "", ""),
+    Wrong(
+        "01-capability",
+        "a table of those that there are",
+        lambda t, a, b: (
+            {
+                "75": (7, 5),
+                "80": (8, 0),
+                "86": (8, 6),
+                "89": (8, 9),
+                "90": (9, 0),
+                "100": (10, 0),
+                "103": (10, 3),
+                "120": (12, 0),
+            }.get(t, (99, 0))
+            >= (a, b)
+        ),
+        "",
+        "",
+    ),
     Wrong("01-capability", "one of both", lambda t, a, b: _pair(t)[0] > a or _pair(t)[1] >= b, "", ""),
-    Wrong("01-capability", "the first two digits", lambda t, a, b: divmod(int(t[:2]), 10) >= (a, b), "", "the last digit"),
+    Wrong(
+        "01-capability",
+        "the first two digits",
+        lambda t, a, b: divmod(int(t[:2]), 10) >= (a, b),
+        "",
+        "the last digit",
+    ),
     Right("01-capability", "pairs", lambda t, a, b: _pair(t) >= (a, b)),
     Right("01-capability", "slices", lambda t, a, b: (int(t[:-1]), int(t[-1])) >= (int(a), int(b))),
     Right("01-capability", "one number", lambda t, a, b: int(t) >= 10 * a + b),
-    Right("01-capability", "in two steps", lambda t, a, b: int(t) // 10 > a or (int(t) // 10 == a and int(t) % 10 >= b)),
+    Right(
+        "01-capability",
+        "in two steps",
+        lambda t, a, b: int(t) // 10 > a or (int(t) // 10 == a and int(t) % 10 >= b),
+    ),
 )
 
 
@@ -163,38 +231,111 @@ def _in_a_row(info: Any, grid: Any, block: Any, shared_bytes: int) -> str:
 
 
 _LIMITS = (
-    Wrong("01-limits", "product of 32 bits", lambda i, g, b, s: "threads" if int(np.prod(b, dtype=np.int32)) > i.max_threads_per_block
-          else _limits(i, g, b if math.prod(b) <= i.max_threads_per_block else (1, 1, 1), s), "", "however large that is"),
-    Wrong("01-limits", "2^40 blocks at most", lambda i, g, b, s: "grid" if math.prod(g) > 2**40 and _limits(i, g, b, 0) == "ok"
-          else _limits(i, g, b, s), "", "all at once"),
-    Wrong("01-limits", "blocks of the grid counted", lambda info, g, b, s: "grid" if _limits(info, g, b, 0) == "ok" and math.prod(g) >= 2**31
-          else _limits(info, g, b, s), "", "their product none"),
+    Wrong(
+        "01-limits",
+        "product of 32 bits",
+        lambda i, g, b, s: (
+            "threads"
+            if int(np.prod(b, dtype=np.int32)) > i.max_threads_per_block
+            else _limits(i, g, b if math.prod(b) <= i.max_threads_per_block else (1, 1, 1), s)
+        ),
+        "",
+        "even if it is very large",
+    ),
+    Wrong(
+        "01-limits",
+        "2^40 blocks at most",
+        lambda i, g, b, s: (
+            "grid" if math.prod(g) > 2**40 and _limits(i, g, b, 0) == "ok" else _limits(i, g, b, s)
+        ),
+        "",
+        "at once",
+    ),
+    Wrong(
+        "01-limits",
+        "blocks of the grid counted",
+        lambda info, g, b, s: (
+            "grid" if _limits(info, g, b, 0) == "ok" and math.prod(g) >= 2**31 else _limits(info, g, b, s)
+        ),
+        "",
+        "their product does not",
+    ),
     Wrong("01-limits", "typed in", _typed_in, "", "does not read info.max_threads_per_block"),
-    Wrong("01-limits", "shared memory typed in", _changed(shared_per_block_bytes=49152), "",
-          "does not read info.shared_per_block_bytes"),
-    Wrong("01-limits", "block typed in", _changed(max_block_dim=(1024, 1024, 64)), "", "does not read info.max_block_dim"),
-    Wrong("01-limits", "grid typed in", _changed(max_grid_dim=(2**31 - 1, 65535, 65535)), "",
-          "does not read info.max_grid_dim"),
+    Wrong(
+        "01-limits",
+        "shared memory typed in",
+        _changed(shared_per_block_bytes=49152),
+        "",
+        "does not read info.shared_per_block_bytes",
+    ),
+    Wrong(
+        "01-limits",
+        "block typed in",
+        _changed(max_block_dim=(1024, 1024, 64)),
+        "",
+        "does not read info.max_block_dim",
+    ),
+    Wrong(
+        "01-limits",
+        "grid typed in",
+        _changed(max_grid_dim=(2**31 - 1, 65535, 65535)),
+        "",
+        "does not read info.max_grid_dim",
+    ),
     Wrong("01-limits", "refuses the limit itself", _reaching, "", "compare with >"),
     Wrong("01-limits", "adds the axes", _sum, "", ""),
     Wrong("01-limits", "shared first", _other_order, "", "comes before shared memory"),
     Wrong("01-limits", "grid first", _grid_first, "", "the block comes before the grid"),
     Wrong("01-limits", "no grid", lambda i, g, b, s: _limits(i, (1, 1, 1), b, s), "", "grid"),
     Wrong("01-limits", "x axis alone", lambda i, g, b, s: _limits(i, (g[0], 1, 1), b, s), "", "grid"),
-    Wrong("01-limits", "opt-in limit", lambda i, g, b, s: _limits(i, g, b, s if s > i.shared_per_block_optin_bytes else 0),
-          "", "default limit"),
+    Wrong(
+        "01-limits",
+        "opt-in limit",
+        lambda i, g, b, s: _limits(i, g, b, s if s > i.shared_per_block_optin_bytes else 0),
+        "",
+        "default limit",
+    ),
     Wrong("01-limits", "True or False", lambda *a: _limits(*a) == "ok", "", "it should be 'ok'"),
-    Wrong("01-limits", "y's limit for z", lambda i, g, b, s: _limits(i, (g[0], max(g[1:]), 1), b, s), "", "on a device with"),
-    Wrong("01-limits", "grid in x without a limit", lambda i, g, b, s: _limits(i, (1, *g[1:]), b, s), "", "max_grid_dim"),
-    Wrong("01-limits", "compares tuples",
-          lambda i, g, b, s: "grid" if g > i.max_grid_dim and b <= i.max_block_dim else _limits(i, (1, 1, 1), b, s), "", ""),
+    Wrong(
+        "01-limits",
+        "y's limit for z",
+        lambda i, g, b, s: _limits(i, (g[0], max(g[1:]), 1), b, s),
+        "",
+        "on a device with",
+    ),
+    Wrong(
+        "01-limits",
+        "grid in x without a limit",
+        lambda i, g, b, s: _limits(i, (1, *g[1:]), b, s),
+        "",
+        "max_grid_dim",
+    ),
+    Wrong(
+        "01-limits",
+        "compares tuples",
+        lambda i, g, b, s: (
+            "grid" if g > i.max_grid_dim and b <= i.max_block_dim else _limits(i, (1, 1, 1), b, s)
+        ),
+        "",
+        "",
+    ),
     Right("01-limits", "as taught", _limits),
     Right("01-limits", "in a row", _in_a_row),
-    Right("01-limits", "axes one by one",
-          lambda i, g, b, s: "threads" if b[0] * b[1] * b[2] > i.max_threads_per_block else
-          "block" if b[0] > i.max_block_dim[0] or b[1] > i.max_block_dim[1] or b[2] > i.max_block_dim[2] else
-          "grid" if g[0] > i.max_grid_dim[0] or g[1] > i.max_grid_dim[1] or g[2] > i.max_grid_dim[2] else
-          "shared" if s > i.shared_per_block_bytes else "ok"),
+    Right(
+        "01-limits",
+        "axes one by one",
+        lambda i, g, b, s: (
+            "threads"
+            if b[0] * b[1] * b[2] > i.max_threads_per_block
+            else "block"
+            if b[0] > i.max_block_dim[0] or b[1] > i.max_block_dim[1] or b[2] > i.max_block_dim[2]
+            else "grid"
+            if g[0] > i.max_grid_dim[0] or g[1] > i.max_grid_dim[1] or g[2] > i.max_grid_dim[2]
+            else "shared"
+            if s > i.shared_per_block_bytes
+            else "ok"
+        ),
+    ),
     Right("01-limits", "with match", lambda i, g, b, s: ("ok", _limits(i, g, b, s))[1]),
 )
 
@@ -327,7 +468,7 @@ _SELECTED = (
         "",
         "element 0 is 9",
     ),
-    Wrong("01-select", "leaves it", _leaves, "", "the caller's device must come back"),
+    Wrong("01-select", "leaves it", _leaves, "", "The caller's device must be current"),
     Wrong("01-select", "by hand", _by_hand, "", "runs out of memory and leaves device"),
     Wrong("01-select", "back to 0", _back_to_0, "", "leaves device"),
     Wrong("01-select", "always device 1", _with_device_1, "", "makes the array on device 1"),
@@ -357,7 +498,7 @@ _SELECTED = (
         "floats",
         _made_as(lambda cp, n: cp.arange(n, dtype=cp.float32)),
         "",
-        "integers are asked for",
+        "must be integers",
     ),
     Right("01-select", "with", _with),
     Right("01-select", "lifts the pool's limit", _lifts_the_limit),
@@ -371,7 +512,7 @@ _SELECTED = (
         "by way of float32",
         _made_as(lambda cp, n: cp.arange(n, dtype=cp.float32).astype(int)),
         "",
-        "counts no further",
+        "cannot represent every integer",
     ),
     Right("01-select", "32 bits", _made_as(lambda cp, n: cp.arange(n, dtype=cp.int32))),
     Right("01-select", "finally", _finally),
@@ -412,41 +553,148 @@ def _best_then_fits(gpus: Any, memory: float, moved: float, flop: float) -> Any:
 
 _CHOICES = (
     Wrong("01-choose", "the fastest, if it fits", _best_then_fits, "", "a GPU whose memory is too small"),
-    Wrong("01-choose", "one after the other",
-          lambda g, m, b, f: _best(_fitting(g, m), lambda i: -b / i.memory_bandwidth_gbps / 1e9 - f / i.fp32_tflops / 1e12),
-          "", "overlap"),
-    Wrong("01-choose", "the best of both", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.memory_bandwidth_gbps * i.fp32_tflops),
-          "", ""),
-    Wrong("01-choose", "bandwidth alone", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.memory_bandwidth_gbps), "",
-          "FP32 arithmetic decides"),
-    Wrong("01-choose", "arithmetic alone", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.fp32_tflops), "",
-          "bandwidth decides"),
-    Wrong("01-choose", "in whole GB", lambda g, m, b, f: _choose([i for i in g if i.memory_bytes // 10**9 >= m // 10**9], 0, b, f), "",
-          "memory is too small"),
-    Wrong("01-choose", "memory alone", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.memory_bytes), "", ""),
-    Wrong("01-choose", "whether it fits or not", lambda g, m, b, f: _choose(g, 0, b, f), "", "no GPU holds it"),
-    Wrong("01-choose", "fails if none fits", lambda g, m, b, f: min(_fitting(g, m), key=lambda i: _seconds(i, b, f)).name,
-          "", "raised ValueError"),
-    Wrong("01-choose", "the slowest", lambda g, m, b, f: max(_fitting(g, m), key=lambda i: _seconds(i, b, f)).name
-          if _fitting(g, m) else None, "", "it should be"),
-    Wrong("01-choose", "by capability", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.compute_capability), "", ""),
-    Wrong("01-choose", "the only one, whatever its memory", lambda g, m, b, f: g[0].name if len(g) == 1 else _choose(g, m, b, f),
-          "", "it should be None"),
-    Wrong("01-choose", "the GPU itself", lambda g, m, b, f: next(i for i in g if i.name == _choose(g, m, b, f))
-          if _choose(g, m, b, f) else None, "", "return the `.name`"),
-    Wrong("01-choose", "the faster of the two", lambda g, m, b, f: min(_fitting(g, m), key=lambda i: min(
-        b / i.memory_bandwidth_gbps / 1e9, f / i.fp32_tflops / 1e12)).name if _fitting(g, m) else None, "", ""),
-    Wrong("01-choose", "TB for GB", lambda g, m, b, f: min(_fitting(g, m), key=lambda i: max(
-        b / i.memory_bandwidth_gbps / 1e12, f / i.fp32_tflops / 1e12)).name if _fitting(g, m) else None, "", ""),
-    Wrong("01-choose", "2^40 operations a second", lambda g, m, b, f: _choose(g, m, b, f * 1e12 / 2**40), "", ""),
+    Wrong(
+        "01-choose",
+        "one after the other",
+        lambda g, m, b, f: _best(
+            _fitting(g, m), lambda i: -b / i.memory_bandwidth_gbps / 1e9 - f / i.fp32_tflops / 1e12
+        ),
+        "",
+        "overlap",
+    ),
+    Wrong(
+        "01-choose",
+        "the best of both",
+        lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.memory_bandwidth_gbps * i.fp32_tflops),
+        "",
+        "",
+    ),
+    Wrong(
+        "01-choose",
+        "bandwidth alone",
+        lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.memory_bandwidth_gbps),
+        "",
+        "FP32 arithmetic decides",
+    ),
+    Wrong(
+        "01-choose",
+        "arithmetic alone",
+        lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.fp32_tflops),
+        "",
+        "bandwidth decides",
+    ),
+    Wrong(
+        "01-choose",
+        "in whole GB",
+        lambda g, m, b, f: _choose([i for i in g if i.memory_bytes // 10**9 >= m // 10**9], 0, b, f),
+        "",
+        "memory is too small",
+    ),
+    Wrong(
+        "01-choose",
+        "memory alone",
+        lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.memory_bytes),
+        "",
+        "",
+    ),
+    Wrong(
+        "01-choose",
+        "whether it fits or not",
+        lambda g, m, b, f: _choose(g, 0, b, f),
+        "",
+        "no GPU has enough memory",
+    ),
+    Wrong(
+        "01-choose",
+        "fails if none fits",
+        lambda g, m, b, f: min(_fitting(g, m), key=lambda i: _seconds(i, b, f)).name,
+        "",
+        "raised ValueError",
+    ),
+    Wrong(
+        "01-choose",
+        "the slowest",
+        lambda g, m, b, f: (
+            max(_fitting(g, m), key=lambda i: _seconds(i, b, f)).name if _fitting(g, m) else None
+        ),
+        "",
+        "it should be",
+    ),
+    Wrong(
+        "01-choose",
+        "by capability",
+        lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.compute_capability),
+        "",
+        "",
+    ),
+    Wrong(
+        "01-choose",
+        "the only one, whatever its memory",
+        lambda g, m, b, f: g[0].name if len(g) == 1 else _choose(g, m, b, f),
+        "",
+        "it should be None",
+    ),
+    Wrong(
+        "01-choose",
+        "the GPU itself",
+        lambda g, m, b, f: (
+            next(i for i in g if i.name == _choose(g, m, b, f)) if _choose(g, m, b, f) else None
+        ),
+        "",
+        "return the `.name`",
+    ),
+    Wrong(
+        "01-choose",
+        "the faster of the two",
+        lambda g, m, b, f: (
+            min(
+                _fitting(g, m), key=lambda i: min(b / i.memory_bandwidth_gbps / 1e9, f / i.fp32_tflops / 1e12)
+            ).name
+            if _fitting(g, m)
+            else None
+        ),
+        "",
+        "",
+    ),
+    Wrong(
+        "01-choose",
+        "TB for GB",
+        lambda g, m, b, f: (
+            min(
+                _fitting(g, m),
+                key=lambda i: max(b / i.memory_bandwidth_gbps / 1e12, f / i.fp32_tflops / 1e12),
+            ).name
+            if _fitting(g, m)
+            else None
+        ),
+        "",
+        "",
+    ),
+    Wrong(
+        "01-choose", "2^40 operations a second", lambda g, m, b, f: _choose(g, m, b, f * 1e12 / 2**40), "", ""
+    ),
     Wrong("01-choose", "only with room to spare", lambda g, m, b, f: _choose(g, 1.1 * m, b, f), "", ""),
     Wrong("01-choose", "prints", lambda *a: print(_choose(*a)), "", "it should be"),
     Right("01-choose", "the slower of the two", _choose),
     Right("01-choose", "a loop", _loop),
-    Right("01-choose", "sorted", lambda g, m, b, f: next(
-        (i.name for i in sorted(g, key=lambda i: _seconds(i, b, f)) if i.memory_bytes >= m), None)),
-    Right("01-choose", "by rates", lambda g, m, b, f: max(_fitting(g, m), key=lambda i: min(
-        i.memory_bandwidth_gbps * 1e9 / b, i.fp32_tflops * 1e12 / f)).name if _fitting(g, m) else None),
+    Right(
+        "01-choose",
+        "sorted",
+        lambda g, m, b, f: next(
+            (i.name for i in sorted(g, key=lambda i: _seconds(i, b, f)) if i.memory_bytes >= m), None
+        ),
+    ),
+    Right(
+        "01-choose",
+        "by rates",
+        lambda g, m, b, f: (
+            max(
+                _fitting(g, m), key=lambda i: min(i.memory_bandwidth_gbps * 1e9 / b, i.fp32_tflops * 1e12 / f)
+            ).name
+            if _fitting(g, m)
+            else None
+        ),
+    ),
 )
 
 _ALL: tuple[Wrong | Right, ...] = (*_PEAKS, *_CAPABILITIES, *_LIMITS, *_SELECTED, *_CHOICES)

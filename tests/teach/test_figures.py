@@ -15,6 +15,7 @@ import gpulab as gl
 from gpulab import session
 from gpulab.session.choose import DeviceChoice
 from gpulab_course.content.n00_start import device_card, figures
+from gpulab_course.content.n01_devices import figures as n01_figures
 from gpulab_course.content.n02_grid import figures as n02_figures
 from gpulab_course.content.n03_lanes import figures as n03_figures
 from gpulab_course.content.n05_memory import figures as n05_figures
@@ -40,6 +41,12 @@ def test_numbering_counts_blocks_and_idle_threads(n: int, threads: int, blocks: 
     caption = repr(figures.numbering(n, threads))
     assert caption.startswith(f"{n} elements in {blocks} blocks of {threads} threads")
     assert f"{idle} threads (hatched) have no element." in caption
+
+
+def test_the_parts_of_a_gpu_multiply_to_its_rates() -> None:
+    caption = repr(n01_figures.rates_of(session.table_info("A100")))
+    assert "108 SMs with 64 FP32 units each, so 19.5 TFLOP/s" in caption
+    assert caption.endswith("5 stacks of memory with 1,024 wires each, so 2,039 GB/s.")
 
 
 def test_the_picture_of_a_block_counts_the_threads_of_each_warp() -> None:

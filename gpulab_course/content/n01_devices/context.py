@@ -60,7 +60,7 @@ class ContextSteps:
             for step in self.record
         )
         title = f"The first calls of a process, {self.provenance.label}"
-        return Table(title, ("call", "took", "context", "memory held on the device"), rows)
+        return Table(title, ("call", "time", "context", "device memory used"), rows)
 
 
 def first_calls() -> ContextSteps:

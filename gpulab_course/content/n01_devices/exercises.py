@@ -35,12 +35,12 @@ def judge_peak(answer: Answer) -> str:
         parts = parts_of(result)
         if parts is None or len(parts) != 2:
             raise NotYet(
-                f"peak of a {info.name} gives {spelt(result)}: return two numbers, TFLOP/s and GB/s."
+                f"peak of a {info.name} returns {spelt(result)}; return two numbers, TFLOP/s and GB/s."
             )
         tflops, gbps = _peak(info)
         _check_rate(info, "TFLOP/s", parts[0], tflops, _TFLOPS_LESSONS)
         _check_rate(info, "GB/s", parts[1], gbps, _GBPS_LESSONS)
-    return "both rates follow from counts, clocks and widths, for devices that do not exist, too."
+    return "both rates follow from counts, clocks and widths, also for imaginary devices."
 
 
 def _peak(device: Any) -> tuple[float, float]:
@@ -57,9 +57,9 @@ _TFLOPS_LESSONS = {
     1e-3: "TFLOP are 10^12 operations; the clock is in MHz.",
 }
 _GBPS_LESSONS = {
-    0.5: "double data rate moves two bits a wire in each clock.",
-    8: "the bus width is in bits; a byte has eight.",
-    4: "the bus width is in bits, and data moves twice in each clock.",
+    0.5: "with double data rate, each wire carries two bits per clock cycle.",
+    8: "the bus width is in bits, and a byte has 8 bits.",
+    4: "the bus width is in bits, and each wire carries two bits per clock cycle.",
     1e3: "GB are 10^9 bytes; the clock is in MHz.",
     1e9 / 2**30: "GB are 10^9 bytes, not 2^30.",
     1e-3: "GB are 10^9 bytes; the clock is in MHz.",
@@ -68,7 +68,7 @@ _GBPS_LESSONS = {
 
 def _check_rate(info: DeviceInfo, unit: str, value: Any, expected: float, lessons: dict[float, str]) -> None:
     if not is_number(value):
-        raise NotYet(f"peak of a {info.name} gives {spelt(value)} for {unit}: return numbers.")
+        raise NotYet(f"peak of a {info.name} returns {spelt(value)} for {unit}; return numbers.")
     rate = as_float(value)
     if np.isclose(rate, expected, rtol=1e-3):
         return
@@ -78,11 +78,11 @@ def _check_rate(info: DeviceInfo, unit: str, value: Any, expected: float, lesson
             lesson = known_lesson
             break
     if not lesson and rate in (info.fp32_tflops, info.memory_bandwidth_gbps):
-        lesson = "that is the published rate; compute it from counts, clocks and widths."
+        lesson = "this is the published rate. Compute it from counts, clocks and widths."
     lanes = rate / expected * info.fp32_lanes_per_sm / 32
     if not lesson and "TFLOP" in unit and 0.5 < lanes < 100 and np.isclose(lanes, round(lanes), rtol=1e-6):
-        lesson = "not every SM has as many lanes: info.fp32_lanes_per_sm says how many."
-    message = f"peak of a {info.name} gives {rate:,.4g} {unit}, it should be {expected:,.4g}"
+        lesson = "the number of FP32 units per SM differs. Use info.fp32_lanes_per_sm."
+    message = f"peak of a {info.name} returns {rate:,.4g} {unit}, but it should be {expected:,.4g}"
     raise NotYet(f"{message}: {lesson}" if lesson else f"{message}.")
 
 
@@ -147,12 +147,12 @@ def _judge_comparison(
         return
     message = f"{call_text} returns {result}, but {text} is {version[0]}.{version[1]}"
     if len(text) == 3:
-        raise NotYet(f"{message}: the minor version is the last digit, and all before it is the major one.")
+        raise NotYet(f"{message}: the minor version is the last digit, the rest is the major version.")
     if required_version[0] > 9:
-        raise NotYet(f"{message}: compare numbers, not texts; as a text, 9 comes after 10.")
+        raise NotYet(f"{message}: compare numbers, not strings. As strings, '9' comes after '10'.")
     if version == required_version:
         raise NotYet(f"{message}: at least includes the version itself.")
-    raise NotYet(f"{message}: the minor version counts only where the major ones are equal.")
+    raise NotYet(f"{message}: the minor versions count only if the major versions are equal.")
 
 
 def judge_limits(answer: Answer) -> str:
@@ -166,7 +166,7 @@ def judge_limits(answer: Answer) -> str:
     _check_reads_info(answer, info)
     for _ in range(120):
         _judge_launch(answer, *_draw_launch(answer.rng, info))
-    return "it finds every broken limit, on any device."
+    return "it finds every exceeded limit, on any device."
 
 
 def _first_problem(info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> str:
@@ -254,7 +254,7 @@ def _check_reads_info(answer: Answer, info: DeviceInfo) -> None:
         if result != expected:
             raise NotYet(
                 f"it does not read info.{field}: for another device and grid {grid}, block {block}, "
-                f"{shared_bytes:,} bytes it says {spelt(result)} instead of {expected!r}."
+                f"{shared_bytes:,} bytes it returns {spelt(result)} instead of {expected!r}."
             )
 
 
@@ -266,39 +266,39 @@ def _example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str
     unit_shape = (1, 1, 1)
     warp = (32, 1, 1)
     return (
-        (unit_shape, warp, 0, "ok", "a small launch breaks no limit."),
+        (unit_shape, warp, 0, "ok", "a small launch exceeds no limit."),
         (
             unit_shape,
             (max_threads, 1, 1),
             max_shared,
             "ok",
-            "a limit may be reached, not passed: compare with >.",
+            "a launch may reach a limit, but not exceed it: compare with >.",
         ),
         (unit_shape, (max_threads + 1, 1, 1), 0, "threads", f"a block has at most {max_threads:,} threads."),
-        (unit_shape, (max_x // 16, 32, 1), 0, "threads", "x × y × z counts, not each alone."),
-        (unit_shape, (1 << 16, 1 << 16, 1), 0, "threads", "x × y × z counts, however large that is."),
+        (unit_shape, (max_x // 16, 32, 1), 0, "threads", "x · y · z counts, not each number alone."),
+        (unit_shape, (1 << 16, 1 << 16, 1), 0, "threads", "x · y · z counts, even if it is very large."),
         (unit_shape, (8, 8, max_z + 1), 0, "threads", "the number of threads comes first in the order."),
-        (unit_shape, (1, 1, max_z + 1), 0, "block", f"a block is at most {max_z} deep in z."),
-        (unit_shape, (1, 1, max_z), 0, "ok", f"a block may be {max_z} deep."),
+        (unit_shape, (1, 1, max_z + 1), 0, "block", f"a block has at most {max_z} threads in z."),
+        (unit_shape, (1, 1, max_z), 0, "ok", f"a block may have {max_z} threads in z."),
         (unit_shape, (8, max_y // 16, 1), 0, "ok", f"{8 * (max_y // 16)} threads fit."),
-        ((1, max_grid_y, 1), warp, 0, "ok", f"a grid may be {max_grid_y:,} high."),
+        ((1, max_grid_y, 1), warp, 0, "ok", f"a grid may have {max_grid_y:,} blocks in y."),
         (
             (1, max_grid_y + 1, 1),
             warp,
             0,
             "grid",
-            f"a grid is at most {max_grid_y:,} high; put the long axis in x.",
+            f"a grid has at most {max_grid_y:,} blocks in y. Put the longest axis in x.",
         ),
-        ((1, 1, max_grid_y + 1), warp, 0, "grid", f"a grid is at most {max_grid_y:,} deep."),
-        ((max_grid_y + 1, 1, 1), warp, 0, "ok", "x has a limit of its own, far above y's."),
+        ((1, 1, max_grid_y + 1), warp, 0, "grid", f"a grid has at most {max_grid_y:,} blocks in z."),
+        ((max_grid_y + 1, 1, 1), warp, 0, "ok", "x has a separate limit, which is far above that of y."),
         (
             (max_grid_y + 1, max_grid_y, 1),
             warp,
             0,
             "ok",
-            "each axis of a grid has a limit, and their product none.",
+            "each axis of a grid has a limit, but their product does not.",
         ),
-        (info.max_grid_dim, warp, 0, "ok", "each axis of a grid may reach its limit, all at once, too."),
+        (info.max_grid_dim, warp, 0, "ok", "all axes of a grid may reach their limits at once."),
         (
             (1, max_grid_y + 1, 1),
             (1, 1, max_z + 1),
@@ -335,8 +335,8 @@ def judge_choose(answer: Answer) -> str:
         (1e9, 1e9, 1e15, "it computes much and moves little, so FP32 arithmetic decides."),
         (60e9, 60e9, 120e9, "a GPU whose memory is too small cannot run it at all."),
         (130e9, 1e12, 1e13, "a GPU whose memory is too small cannot run it at all."),
-        (1e13, 1e12, 1e12, "no GPU holds it: return None."),
-        (15e9, 5e11, 1.7e13, "the slower of the two, moving and computing, takes the time."),
+        (1e13, 1e12, 1e12, "no GPU has enough memory. Return None."),
+        (15e9, 5e11, 1.7e13, "the slower of moving and computing determines the time."),
     ):
         _judge_choice(answer, (gpus, memory_bytes, moved_bytes, flop), f": {lesson}")
     exact_gpu = replace(gpus[0], memory_bytes=16 << 30)
@@ -348,7 +348,7 @@ def judge_choose(answer: Answer) -> str:
         _judge_choice(answer, (available_gpus, float(memory_bytes), 1e9, 1e9))
     for job, mistake_index in _draw_distinguishing_jobs(rng, gpus):
         _judge_choice(answer, job, mistake_index=mistake_index)
-    return "it chooses by what the job needs: memory first, then the slower of moving and computing."
+    return "it compares memory first, and then the slower of moving and computing."
 
 
 def _job_times_s(gpu: DeviceInfo, moved_bytes: float, flop: float) -> tuple[float, float]:
@@ -359,16 +359,19 @@ def _job_times_s(gpu: DeviceInfo, moved_bytes: float, flop: float) -> tuple[floa
 _TIME_MISTAKES: tuple[tuple[Callable[[float, float], float], str], ...] = (
     (
         lambda moving_s, computing_s: moving_s + computing_s,
-        "moving and computing overlap: the slower takes the time.",
+        "moving and computing overlap, so the slower of them determines the time.",
     ),
-    (min, "the slower of the two, moving and computing, takes the time."),
-    (lambda moving_s, computing_s: moving_s, "computing may take longer than moving."),
-    (lambda moving_s, computing_s: computing_s, "moving may take longer than computing."),
-    (lambda moving_s, computing_s: moving_s * computing_s, "the slower of the two takes the time."),
-    (lambda moving_s, computing_s: max(moving_s * 1e9 / 2**30, computing_s), "GB/s are 10^9 bytes a second."),
+    (min, "the slower of moving and computing determines the time."),
+    (lambda moving_s, computing_s: moving_s, "computing can take longer than moving."),
+    (lambda moving_s, computing_s: computing_s, "moving can take longer than computing."),
+    (lambda moving_s, computing_s: moving_s * computing_s, "the slower of the two determines the time."),
+    (
+        lambda moving_s, computing_s: max(moving_s * 1e9 / 2**30, computing_s),
+        "GB/s are 10^9 bytes per second.",
+    ),
     (
         lambda moving_s, computing_s: max(moving_s, computing_s * 1e12 / 2**40),
-        "TFLOP/s are 10^12 operations.",
+        "1 TFLOP/s is 10^12 operations per second.",
     ),
 )
 
@@ -447,14 +450,14 @@ def _explain_choice(job: Job, choice: str | None, mistake_index: int) -> str:
     gpus, memory_bytes, moved_bytes, flop = job
     fitting_gpus = [info for info in gpus if info.memory_bytes >= memory_bytes]
     if not gpus:
-        return ": there is no GPU: return None."
+        return ": the list is empty. Return None."
     if not fitting_gpus:
         return ": a GPU whose memory is too small cannot run it at all."
     if choice is None and any(info.memory_bytes == memory_bytes for info in gpus):
         return ": a job may fill the memory to the last byte."
     fastest = min(gpus, key=lambda info: max(_job_times_s(info, moved_bytes, flop)))
     if choice is None and fastest not in fitting_gpus:
-        return ": a GPU whose memory is too small cannot run it at all; choose among the others."
+        return ": a GPU whose memory is too small cannot run it at all. Choose one of the others."
     if choice not in [info.name for info in fitting_gpus]:
         return ": a GPU whose memory is too small cannot run it at all." if choice is not None else "."
     for mistaken_time, lesson in (_TIME_MISTAKES[mistake_index], *_TIME_MISTAKES):
@@ -475,13 +478,13 @@ def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int
     must_be_a_function("choose", answer.is_function, answer.kind)
     choice = answer.calling(call_text, gpus, memory_bytes, moved_bytes, flop)
     if choice is not None and not isinstance(choice, str):
-        raise NotYet(f"{call_text} gives {spelt(choice)}: return the `.name` of a GPU, or None.")
+        raise NotYet(f"{call_text} returns {spelt(choice)}: return the `.name` of a GPU, or None.")
     if choice in best_names or (choice is None and not best_names):
         return
     expected = repr(best_names[0]) if best_names else "None"
     gpu_list = f" among {', '.join(info.name for info in gpus)}" if 0 < len(gpus) < 5 else ""
     explanation = lesson or _explain_choice(job, choice, mistake_index)
-    raise NotYet(f"{call_text}{gpu_list} gives {spelt(choice)}, it should be {expected}{explanation}")
+    raise NotYet(f"{call_text}{gpu_list} returns {spelt(choice)}, but it should be {expected}{explanation}")
 
 
 def judge_select(answer: Answer) -> str:
@@ -496,17 +499,18 @@ def judge_select(answer: Answer) -> str:
         if excessive_facts["current_id"] != current_id:
             raise NotYet(
                 f"make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}) runs out of memory and leaves device "
-                f"{excessive_facts['current_id']} current instead of {current_id}: let a `with` block give "
-                "the device back."
+                f"{excessive_facts['current_id']} current instead of {current_id}. Use a `with` block, "
+                "which makes the earlier device current again."
             )
         if excessive_facts["description"]:
             message = (
-                f"device {device_id} has no memory for make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}), and "
-                f"yet it returns {excessive_facts['description']}: let the exception through."
+                f"device {device_id} has not enough memory for make_on(cp, {device_id}, "
+                f"{_EXCESSIVE_COUNT:,}), but it returns {excessive_facts['description']}: let the exception "
+                "through."
             )
     if message:
         raise NotYet(message)
-    return "the array is where it should be, and the caller's device comes back, after an error, too."
+    return "the array is on the right device, and the caller's device is current again, even after an error."
 
 
 _LARGE_COUNT = (1 << 24) + 4  # beyond the integers that float32 represents exactly
@@ -567,27 +571,27 @@ def _describe_unexpected_result(cp: Any, result: Any, device_id: int) -> str:
 
 def _judge_array(call_text: str, facts: dict[str, Any], current_id: int, device_id: int, n: int) -> None:
     if facts["device_id"] is None:
-        raise NotYet(f"{call_text} gives a {facts['kind']}; return the device array.")
+        raise NotYet(f"{call_text} returns a {facts['kind']}; return the device array.")
     if facts["device_id"] != device_id:
         raise NotYet(
-            f"{call_text} makes the array on device {facts['device_id']}: an array lies on the device that "
-            "was current when it was made."
+            f"{call_text} makes the array on device {facts['device_id']}. An array is on the device that was "
+            "current when it was made."
         )
     if facts["current_id"] != current_id:
         raise NotYet(
-            f"{call_text} leaves device {facts['current_id']} current: the caller's device must come back, "
-            "as a `with` block sees to."
+            f"{call_text} leaves device {facts['current_id']} current. The caller's device must be current "
+            "again afterwards. Use a `with` block."
         )
     values = facts["values"]
     if n and values.dtype.kind not in "iu":
-        raise NotYet(f"{call_text} holds {values.dtype.name}: integers are asked for.")
+        raise NotYet(f"{call_text} contains {values.dtype.name}, but the elements must be integers.")
     if facts["shape"] != (n,):
-        raise NotYet(f"{call_text} has the shape {facts['shape']}, it should be ({n},).")
+        raise NotYet(f"{call_text} has the shape {facts['shape']}, but it should be ({n},).")
     expected = np.arange(n - values.size, n)
     wrong_indices = np.nonzero(values != expected)[0]
     if wrong_indices.size:
         first_index = int(wrong_indices[0])
-        reason = " A float counts no further than 16,777,216." if n == _LARGE_COUNT else ""
+        reason = " A float cannot represent every integer above 16,777,216." if n == _LARGE_COUNT else ""
         raise NotYet(
             f"{call_text}: element {expected[first_index]:,} is {values[first_index]}, "
             f"it should be {expected[first_index]:,}.{reason}"

@@ -23,6 +23,7 @@ from virtualgpu.records import Provenance
 RECORDING_FILE = "h200_sensors.json"
 _INTERVAL_S = 0.05
 _PHASES = (("idle", 1.0), ("matrix products", 2.0), ("idle", 1.5), ("copies", 2.0), ("idle", 1.5))
+_PHASE_LABELS = {"matrix products": "matrix multiplications"}
 _READINGS = ("power", "SM clock", "GPU utilization", "memory controller utilization", "temperature")
 
 
@@ -58,7 +59,7 @@ class Series:
             axes[0].text(
                 (start + end) / 2,
                 1.04,
-                name,
+                _PHASE_LABELS.get(name, name),
                 transform=axes[0].get_xaxis_transform(),
                 ha="center",
                 fontsize=9,
