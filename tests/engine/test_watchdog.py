@@ -131,9 +131,7 @@ def test_the_environment_sets_the_limit_of_programs_without_gpulab(monkeypatch: 
     monkeypatch.setenv("VIRTUALGPU_WATCHDOG_S", "90")
     assert choice.initial_watchdog_s() == 90
     monkeypatch.setenv("VIRTUALGPU_WATCHDOG_S", "soon")
-    with pytest.raises(
-        ValueError, match="VIRTUALGPU_WATCHDOG_S must be a number of seconds"
-    ):
+    with pytest.raises(ValueError, match="VIRTUALGPU_WATCHDOG_S must be a number of seconds"):
         choice.initial_watchdog_s()
     monkeypatch.delenv("VIRTUALGPU_WATCHDOG_S")
     assert choice.initial_watchdog_s() == choice.DEFAULT_WATCHDOG_S

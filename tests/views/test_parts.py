@@ -210,6 +210,26 @@ def test_very_many_spans_look_as_painted_one_by_one() -> None:
             assert tuple(image[20 * r + 10, x]) == rgb(name), (r, x)
 
 
+def test_rows_too_low_for_their_lanes_show_the_share_of_lanes_in_use() -> None:
+    """Half of four lanes, all four, and one of each colour; rows of a pixel have no space for four lanes."""
+    lanes = [
+        (0, 40, 0, 0),
+        (0, 40, 1, 0),
+        *((40, 80, lane, 1) for lane in range(4)),
+        (80, 100, 0, 0),
+        (80, 100, 3, 1),
+    ]
+    start, end, lane, colour = (np.array(column) for column in zip(*lanes, strict=True))
+    row = np.full(len(lanes), 7)
+    item_ = Spans(start, end, row, colour, ["accent", "tail"], rows=20, top=0, height=20, lane=lane, lanes=4)
+    image = np.asarray(painted(plot(20, (0, 100), item_, left=0, right=0), 200))
+    accent, tail, ground = (np.array(rgb(name), float) for name in ("accent", "tail", "grid"))
+    expected = {20: (accent + ground) / 2, 60: tail, 90: (accent + tail + 2 * ground) / 4}
+    for x, colour_ in expected.items():
+        assert np.abs(image[7 * SHARP, x * 2 * SHARP] - colour_).max() <= 1, x
+        assert tuple(image[9 * SHARP, x * 2 * SHARP]) == rgb("grid")
+
+
 def test_a_long_staircase_keeps_its_peaks() -> None:
     steps = 100_000
     y = np.full(steps, 50.0)

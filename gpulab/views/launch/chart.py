@@ -33,7 +33,8 @@ RUNNING_PX = 46
 SHADES = ("accent", "accent-2", "tail")
 MEANING = (
     "Occupancy is the fraction of an SM's warp slots in use. Theoretical: the slots that this launch can "
-    "fill. Achieved: the slots that were filled on average, while an SM was busy."
+    "fill. Achieved: the slots that were filled on average, while an SM was busy. The more block slots of an "
+    "SM are in use, the stronger the colour of its row."
 )
 
 
@@ -258,7 +259,7 @@ def _chart(waves: Waves, span_ns: int, max_height_px: float, is_narrow: bool = F
     warps_text = "warps per SM busy at that moment, dashed: as many as fit"
     axis_text = f"{title} ({unit}); {warps_text}\n{title} ({unit})\n({unit})"
     label = f"Blocks of {count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} over time"
-    hint = "Each row is one SM, its blocks side by side. Click it or press Enter to see it alone."
+    hint = "Each row is one SM. Click it or press Enter to see it alone."
     return plots.plot(
         bottom + 34,
         domain,

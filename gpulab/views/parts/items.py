@@ -50,6 +50,8 @@ class Item:
 class Spans(Item):
     """Intervals over `rows` rows of equal height, in order of their start `x0`.
 
+    If a row has fewer pixels than lanes, its colour shows the share of the lanes in use.
+
     Parameters
     ----------
     row, lane

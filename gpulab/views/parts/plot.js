@@ -172,6 +172,10 @@ export class Plot {
 
   /** Paint spans pixel by pixel, in order of their start, which is much faster than rectangles. */
   draw_spans(item) {
+    if (item.lane && !item.busy && Math.floor((item.height / this.rows(item)) * this.ratio) < item.lanes) {
+      this.drawShares(item);
+      return;
+    }
     const { ratio } = this;
     const { x0, x1, row, lane, colour } = item;
     const width = Math.max(1, Math.round(this.wide * ratio));
@@ -211,6 +215,50 @@ export class Plot {
     }
     this.pen.putImageData(picture, Math.round(this.box.left * ratio), topPx);
     this.nameSpans(item, lanes);
+  }
+
+  /** Paint rows that are too low for their lanes: the share of the lanes in use mixes colour and background. */
+  drawShares(item) {
+    const { ratio } = this;
+    const width = Math.max(1, Math.round(this.wide * ratio));
+    const topPx = Math.round(item.top * ratio);
+    const picture = this.pen.createImageData(width, Math.max(1, Math.round((item.top + item.height) * ratio) - topPx));
+    const pixels = new Uint32Array(picture.data.buffer);
+    pixels.fill(pixelOf(this.frame.colour(item.ground)));
+    const channels = (name) => [0, 8, 16].map((shift) => (pixelOf(this.frame.colour(name)) >>> shift) & 255);
+    const ground = channels(item.ground);
+    const offsets = item.colours.map((name) => channels(name).map((channel, index) => channel - ground[index]));
+    const rows = this.rows(item);
+    const scale = width / (this.sight[1] - this.sight[0]);
+    const shift = new Float32Array(3 * (width + 1)); // change of the colour's channels from one pixel to the next
+    const alone = this.alone;
+    const ofRow = Array.from({ length: rows }, () => []);
+    for (let index = 0; index < item.x0.length; index += 1) if (!this.hidden(item.row[index], item)) ofRow[alone < 0 ? item.row[index] : 0].push(index);
+    for (let row = 0; row < rows; row += 1) {
+      shift.fill(0);
+      for (const index of ofRow[row]) {
+        const [left, right] = [item.x0[index], item.x1[index]].map((x) => Math.max(0, Math.min(width, (x - this.sight[0]) * scale)));
+        const offset = offsets[item.colour[index]];
+        for (const [x, sign] of [[left, 1], [right, -1]]) {
+          const pixel = Math.min(width - 1, Math.floor(x));
+          for (let channel = 0; channel < 3; channel += 1) {
+            const change = (sign * offset[channel]) / item.lanes;
+            shift[3 * pixel + channel] += change * (pixel + 1 - x);
+            shift[3 * (pixel + 1) + channel] += change * (x - pixel);
+          }
+        }
+      }
+      const [top, rowHeight] = this.band(item, alone < 0 ? row : alone, 0, 1);
+      const [first, last] = [Math.round(top * ratio) - topPx, Math.round((top + rowHeight) * ratio) - topPx];
+      const sum = [...ground];
+      for (let x = 0; x < width; x += 1) {
+        for (let channel = 0; channel < 3; channel += 1) sum[channel] += shift[3 * x + channel];
+        const [red, green, blue] = sum.map((value) => Math.max(0, Math.min(255, Math.round(value))));
+        const shade = ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+        for (let y = first; y < last; y += 1) pixels[y * width + x] = shade;
+      }
+    }
+    this.pen.putImageData(picture, Math.round(this.box.left * ratio), topPx);
   }
 
   /** Write texts into spans that have enough space for them. */

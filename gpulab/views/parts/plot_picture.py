@@ -34,6 +34,9 @@ def paint_plot(pen: Pen, box: Plot, left: float, top: float, width: float) -> No
 
 
 def _spans(pen: Pen, item: Spans, scale: Scale) -> None:
+    if item.lane is not None and not item.busy and int(item.height / item.rows * SHARPNESS) < item.lanes:
+        _shares(pen, item, scale)
+        return
     width = max(1, round(scale.width * SHARPNESS))
     rows = item.rows
     top_px = round(item.top * SHARPNESS)
@@ -98,6 +101,44 @@ def _spans(pen: Pen, item: Spans, scale: Scale) -> None:
     )
     if item.written and row_height / item.lanes >= MIN_NAMED_PX:
         _span_names(pen, item, scale, row_height, inner_height)
+
+
+def _shares(pen: Pen, item: Spans, scale: Scale) -> None:
+    """Paint rows that are too low for their lanes: the share of lanes in use mixes colour and background."""
+    width = max(1, round(scale.width * SHARPNESS))
+    top_px = round(item.top * SHARPNESS)
+    height_px = max(1, round((item.top + item.height) * SHARPNESS) - top_px)
+    ground, *colours = (
+        np.frombuffer(bytes.fromhex(palette.light(name)[1:]), np.uint8).astype(float)
+        for name in (item.ground, *item.colours)
+    )
+    offsets = (np.array(colours) - ground) / item.lanes
+    row = np.asarray(item.row, np.int64)
+    is_visible = (row >= 0) & (row < item.rows)
+    row = row[is_visible]
+    offset = offsets[np.asarray(item.colour, np.int64)[is_visible]]
+    change = np.zeros((item.rows, width + 1, 3))  # of the colour, from one pixel to the next
+    for name, sign in (("x0", 1), ("x1", -1)):
+        position = (np.asarray(item.column(name), float)[is_visible] - scale.low) * scale.px * SHARPNESS
+        position = np.clip(position, 0, width)
+        pixel = np.minimum(width - 1, position.astype(np.int64))
+        share = (position - pixel)[:, None]
+        np.add.at(change, (row, pixel), sign * offset * (1 - share))
+        np.add.at(change, (row, pixel + 1), sign * offset * share)
+    row_pixels = np.clip(np.rint(ground + change.cumsum(axis=1)[:, :-1]), 0, 255).astype(np.uint8)
+    picture = np.empty((height_px, width, 3), np.uint8)
+    picture[:] = ground
+    row_height = item.height / item.rows
+    inner_height = row_height - (1 if row_height > ROW_GAP_FROM_PX and not item.joined else 0)
+    for index in range(item.rows):
+        first, last = (
+            round((item.top + index * row_height + part) * SHARPNESS + 1e-6) - top_px
+            for part in (0, inner_height)
+        )
+        picture[first : max(first + 1, last)] = row_pixels[index]
+    pen.image.paste(
+        Image.fromarray(picture), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + top_px)
+    )
 
 
 def _span_colours(item: Spans) -> list[str]:
