@@ -32,14 +32,31 @@ def test_the_four_numbers_are_those_of_both_pools(size: int) -> None:
     del block
 
 
-def test_the_puzzle_leaves_enough_and_serves_it_not() -> None:
-    cp = gl.use_device("virtual:A100").cp
-    default = cp.get_default_memory_pool()
-    blocks = figures.tetris()
-    assert default.free_bytes() > 1.19 * figures.GIB
-    with pytest.raises(cp.cuda.memory.OutOfMemoryError):
-        cp.empty(figures.GIB, dtype=cp.uint8)
-    assert len(blocks) == 5
+def test_the_nested_boxes_add_up() -> None:
+    caption = repr(figures.nested({"used": 2 * MIB, "reserved": 8 * MIB, "device": 520 * MIB}))
+    assert "2 MiB are used by arrays, within 8 MiB" in caption
+    assert "The other 512 MiB of the device" in caption
+
+
+def test_the_picture_of_a_race_depends_on_the_addresses() -> None:
+    assert repr(figures.reused(0x7000, 0x7000)).endswith("Both use the memory at 0x7000: a race.")
+    assert repr(figures.reused(0x7000, 0x8000)).endswith("so there is no race.")
+
+
+def test_the_lifetimes_of_attention_show_its_peak() -> None:
+    gl.use_device("virtual:A100")
+    h = figures.tokens(1024)
+    with gl.allocator() as trace:
+        output = figures.attention(h)
+        del output
+    names = "h @ h.T", "scores", "scores - max", "powers", "weights", "output"
+    caption = repr(figures.lifetimes(trace.record, names))
+    assert "At the peak of 12.1 MiB" in caption
+    assert caption.endswith("alive (orange): scores, powers, weights, output.")
+
+
+def test_checkpoints_are_in_equal_distances() -> None:
+    assert "keeps the input and output 2, 4, and computes" in repr(figures.kept_outputs(6, 2))
 
 
 def counted(program: Any) -> MemoryUse:

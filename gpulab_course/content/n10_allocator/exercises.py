@@ -120,14 +120,16 @@ def _size_lesson(size: int, part_name: str) -> str:
     if size == 0:
         return " A request of 0 bytes takes no pool block and no segment."
     if "used in PyTorch" in part_name and after_one(size)[2] != after_one(size)[0]:
-        return " A large block is cut only if more than 1 MiB would be left; here it is used whole."
+        return (
+            " A medium or large segment is cut only if more than 1 MiB would be left; here all of it is used."
+        )
     if "reserved by PyTorch" not in part_name:
-        return " Blocks are multiples of 512 bytes, and CuPy takes a segment of just that size."
+        return " Pool blocks are multiples of 512 bytes, and CuPy takes a segment of exactly this size."
     block_bytes = round_up(size, 512)
     if block_bytes <= MIB:
         return " Up to 1 MiB, this size included, PyTorch takes a segment of 2 MiB."
     if block_bytes < 10 * MIB:
-        return " Between 1 and 10 MiB PyTorch takes 20 MiB, so that other requests find room in the rest."
+        return " Between 1 and 10 MiB PyTorch takes a segment of 20 MiB, and other requests can use the rest."
     return " From 10 MiB on PyTorch rounds up to a multiple of 2 MiB."
 
 
@@ -309,14 +311,19 @@ FIT = ProgramExercise(
     budgets=(
         Budget(
             "peak_reserved_bytes",
-            "A segment with one small block in use cannot go back: do not cut the results out of it.",
+            "A segment with one small array cannot be returned to the driver: do not cut results out of it.",
             allowance=1.1,
             large=True,
         ),
-        Budget("driver_calls", "One workspace serves all windows.", most=14),
+        Budget("driver_calls", "One workspace is enough for all windows.", most=14),
         Budget("waits", _NO_WAIT, most=0),
     ),
-    advice=(("OutOfMemoryError", "What stays sits in the middle of what was freed: allocate it before."),),
+    advice=(
+        (
+            "OutOfMemoryError",
+            "The rows stay in the middle of memory that was freed: allocate them before the windows.",
+        ),
+    ),
     praise="the windows share one workspace, and the results are in other memory.",
 )
 
@@ -385,11 +392,13 @@ SIDE = ProgramExercise(
         Budget("streams", "The two results should be computed on two streams.", least=2),
         Budget(
             "beside",
-            "No kernels of the two streams run side by side: wait for the side stream only at the end.",
+            "No kernels of the two streams run at the same time: wait for the side stream only at the end.",
             least=2,
         ),
         Budget(
-            "held_up", "The current stream waits before its own result is ready: join at the end.", most=0
+            "held_up",
+            "The current stream waits before its own result is ready: wait for the side stream at the end.",
+            most=0,
         ),
     ),
     advice=(("In another order", "The memory is free for its stream as soon as Python deletes the array."),),
@@ -428,11 +437,11 @@ POOL = ProgramExercise(
     budgets=(
         Budget(
             "driver_calls",
-            "Keep freed blocks for the next request, cut large blocks, and join free neighbours.",
+            "Keep freed pool blocks for the next request, cut large ones, and join free neighbours.",
         ),
-        Budget("peak_reserved_bytes", "Take the smallest block that fits, and join free neighbours."),
+        Budget("peak_reserved_bytes", "Take the smallest pool block that fits, and join free neighbours."),
     ),
-    praise="blocks are cut, joined and kept apart by stream, and whole segments are returned.",
+    praise="pool blocks are cut, joined and kept apart by stream, and whole segments are returned.",
 )
 
 
@@ -495,19 +504,19 @@ ROWS_AT_A_TIME = ProgramExercise(
     budgets=(
         Budget(
             "peak_used_bytes",
-            "Work on a block of rows at a time, change its scores in place, and let go "
-            "of them (del scores) before the next ones are made.",
+            "Compute some rows at a time, change their scores in place, and delete "
+            "them (del scores) before the next ones are made.",
             allowance=1.35,
             large=True,
         ),
         Budget(
             "launches",
-            "Take more rows at a time: a row needs little memory, but each of its launches takes time.",
+            "Take more rows at a time: a row needs little memory, but each launch takes time.",
             allowance=2.0,
             large=True,
         ),
         Budget("waits", _NO_WAIT, most=0),
-        Budget("to_host_bytes", "Nothing has to leave the device.", most=0),
+        Budget("to_host_bytes", "No data has to leave the device.", most=0),
     ),
     advice=_MEMORY,
     praise="there is no n × n array at any time.",

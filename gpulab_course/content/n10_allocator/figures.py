@@ -1,19 +1,27 @@
-"""Measurements and programs of notebook 10 in addition to the views of gpulab."""
+"""Measurements, programs and pictures of notebook 10 in addition to the views of gpulab."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from gpulab import session
+from gpulab.session.pools.hook import ALLOC, FREE_COMPLETED
+from gpulab.views.parts.palette import light
 from gpulab.views.tables import Table
 from gpulab_course.content import story
+from gpulab_course.teach.picture import Picture
+from virtualgpu.records.memory.events import AllocatorTrace
 
 MIB = 1 << 20
-GIB = 1 << 30
+_FONT = 10
 
 
 def device_used_bytes() -> int:
@@ -35,22 +43,6 @@ def in_a_thread(function: Callable[[], Any]) -> Any:
     thread.start()
     thread.join()
     return results[0] if results else None
-
-
-def tetris(limit_bytes: int = int(2.2 * GIB), piece_bytes: int = 205 * MIB) -> list[Any]:
-    """Fill a segment with ten arrays, free every other one, and return the others.
-
-    The pool is limited first, and a workspace of the whole limit is allocated and freed, as a program's first
-    step might do.
-    """
-    cp = session.cp()
-    pool = cp.get_default_memory_pool()
-    pool.free_all_blocks()
-    pool.set_limit(size=pool.total_bytes() + limit_bytes)
-    workspace = cp.empty(limit_bytes - MIB, dtype=cp.uint8)
-    del workspace
-    pieces = [cp.empty(piece_bytes, dtype=cp.uint8) for _ in range(10)]
-    return pieces[1::2]
 
 
 def settings_try(cp: Any) -> None:
@@ -94,3 +86,208 @@ def attention(h: Any) -> Any:
     powers = cp.exp(scores - scores.max(axis=1, keepdims=True))
     weights = powers / powers.sum(axis=1, keepdims=True)
     return weights @ h
+
+
+# --- pictures -------------------------------------------------------------------------------------------
+def _canvas(height_in: float, width: float, height: float, left: float = 0.01) -> tuple[Figure, Axes]:
+    """Return a figure whose axes have no frame and run from 0 to `width` and, downwards, to `height`."""
+    figure = Figure(figsize=(7.6, height_in), dpi=100)
+    axes = figure.add_axes((left, 0.02, 0.99 - left, 0.96))
+    axes.set_xlim(0, width)
+    axes.set_ylim(height, 0)
+    axes.set_axis_off()
+    return figure, axes
+
+
+def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: str, **style: Any) -> None:
+    """Draw a filled box with a thin frame."""
+    frame = {"edgecolor": light("fg"), "linewidth": 1} | style
+    axes.add_patch(Rectangle((x, y), width, height, facecolor=light(colour), **frame))
+
+
+def nested(level_bytes: Mapping[str, int]) -> Picture:
+    """Draw used memory inside reserved memory inside the memory of the device in use, not to scale.
+
+    Parameters
+    ----------
+    level_bytes
+        The bytes of the levels "used", "reserved" and "device".
+    """
+    used, reserved, device = (level_bytes[level] / MIB for level in ("used", "reserved", "device"))
+    figure, axes = _canvas(2.7, 100, 36)
+    _box(axes, 1, 1, 98, 34, "grid")
+    _box(axes, 3, 8, 56, 25, "accent-2")
+    _box(axes, 5, 16, 22, 14, "accent")
+    texts = (
+        (3, 4.5, f"device: {device:,.0f} MiB in use", "left", "fg"),
+        (5, 12, f"reserved by the pool: {reserved:,.0f} MiB", "left", "on-accent-2"),
+        (16, 23, f"used by arrays:\n{used:,.0f} MiB", "center", "on-accent"),
+        (43, 23, f"free in the pool:\n{reserved - used:,.0f} MiB", "center", "on-accent-2"),
+        (79, 21, f"CUDA, libraries,\nother processes:\n{device - reserved:,.0f} MiB", "center", "fg"),
+    )
+    for x, y, text, alignment, colour in texts:
+        axes.text(x, y, text, ha=alignment, va="center", fontsize=_FONT, color=light(colour))
+    return Picture.of(
+        figure,
+        f"Three boxes inside each other, not to scale: {used:,.0f} MiB are used by arrays, within "
+        f"{reserved:,.0f} MiB that the pool has reserved, within {device:,.0f} MiB in use on the device. The "
+        f"other {device - reserved:,.0f} MiB of the device belong to CUDA, libraries and other processes.",
+    )
+
+
+def reused(doubled_address: int, z_address: int) -> Picture:
+    """Draw the host's and two streams' order of a race on memory that was freed too early.
+
+    Parameters
+    ----------
+    doubled_address, z_address
+        The addresses of the two arrays of the default stream, which are equal if memory was used again.
+    """
+    is_race = doubled_address == z_address
+    figure, axes = _canvas(3.2, 100, 44)
+    rows = {"host": 3, "default stream": 15, "side stream": 27}
+    for name, y in rows.items():
+        axes.text(15, y + 4, name, ha="right", va="center", fontsize=_FONT)
+        axes.plot([17, 99], [y + 9.5, y + 9.5], color=light("rule"), linewidth=1)
+    second_colour = "tail" if is_race else "accent-2"
+    boxes = (
+        ("host", 17, 14, "doubled\n= x * 2", "grid"),
+        ("host", 32, 18, "y = doubled\n+ 20", "grid"),
+        ("host", 51, 14, "del\ndoubled", "grid"),
+        ("host", 66, 14, "z = x * 3", "grid"),
+        ("default stream", 24, 20, "x * 2 writes\ndoubled", "accent-2"),
+        ("default stream", 72, 20, "x * 3\nwrites z", second_colour),
+        ("side stream", 46, 50, "doubled + 20 reads doubled", second_colour),
+    )
+    for row, x, width, text, colour in boxes:
+        _box(axes, x, rows[row], width, 8, colour)
+        text_colour = light("fg") if colour == "grid" else light(f"on-{colour}")
+        axes.text(x + width / 2, rows[row] + 4, text, ha="center", va="center", fontsize=9, color=text_colour)
+    result = "the same memory at the same time" if is_race else "different memory"
+    axes.text(58, 40.5, f"orange: {result}" if is_race else result, ha="center", va="center", fontsize=_FONT)
+    axes.text(17, 40.5, "time →", ha="left", va="center", fontsize=_FONT, color=light("muted"))
+    return Picture.of(
+        figure,
+        "The host calls x * 2, doubled + 20, del doubled and x * 3 in this order. On the device, x * 3 of "
+        "the default stream can run while doubled + 20 of the side stream still reads doubled. "
+        + (
+            f"Both use the memory at {z_address:#x}: a race."
+            if is_race
+            else "They use different memory, so there is no race."
+        ),
+    )
+
+
+def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64 << 10) -> Picture:
+    """Draw the life of each large array of a trace as a bar over the events, and the sum of their memory.
+
+    Parameters
+    ----------
+    trace
+        The requests of a program to its pool.
+    names
+        The names of the arrays of at least `least_bytes`, in the order of their allocation.
+    least_bytes
+        The size from which on an array is drawn.
+    """
+    events = trace.events
+    chosen = np.flatnonzero(
+        (events.size_bytes >= least_bytes) & np.isin(events.actions, (ALLOC, FREE_COMPLETED))
+    )
+    alive: dict[int, int] = {}
+    bars: list[list[int]] = []  # start, end, bytes
+    sums = [0]
+    for step, event in enumerate(chosen):
+        address, size = int(events.addresses[event]), int(events.size_bytes[event])
+        is_new = events.actions[event] == ALLOC
+        if is_new:
+            alive[address] = len(bars)
+            bars.append([step, len(chosen), size])
+        else:
+            bars[alive.pop(address)][1] = step
+        sums.append(sums[-1] + (size if is_new else -size))
+    peak = int(np.argmax(sums)) - 1
+    figure = Figure(figsize=(7.6, 4.4), dpi=100)
+    upper = figure.add_axes((0.16, 0.4, 0.82, 0.53))
+    lower = figure.add_axes((0.16, 0.12, 0.82, 0.24), sharex=upper)
+    for row, (start, end, size) in enumerate(bars):
+        colour = "tail" if start <= peak < end else "accent-2"
+        upper.add_patch(Rectangle((start, row - 0.38), end - start, 0.76, facecolor=light(colour)))
+        text = f"{size / MIB:.3g} MiB"
+        upper.text(start + 0.1, row, text, ha="left", va="center", fontsize=9, color="black")
+    upper.set_yticks(range(len(bars)), names, fontsize=_FONT)
+    upper.set_ylim(len(bars) - 0.5, -0.5)
+    lower.stairs([size / MIB for size in sums[1:]], np.arange(len(sums)), fill=True, color=light("accent-2"))
+    lower.set_ylabel("MiB", fontsize=_FONT)
+    lower.set_ylim(0, 1.2 * max(sums) / MIB)
+    lower.text(peak + 0.5, 1.02 * max(sums) / MIB, "peak", ha="center", va="bottom", fontsize=_FONT)
+    lower.set_xlabel("allocations and frees, in the order of the program", fontsize=_FONT)
+    lower.set_xlim(0, len(chosen))
+    lower.set_xticks([])
+    upper.tick_params(labelbottom=False, bottom=False)
+    for axes in (upper, lower):
+        axes.axvspan(peak, peak + 1, facecolor=light("grid"), zorder=0)
+        axes.spines[["top", "right"]].set_visible(False)
+    stacks = events.stacks[chosen]
+    starts = [0, *(np.flatnonzero(np.diff(stacks)) + 1), len(chosen)]
+    for number, (start, end) in enumerate(pairwise(starts), 1):
+        is_inside = len(trace.stacks[stacks[start]]) > len(trace.stacks[stacks[-1]])
+        text = f"line {number}" if is_inside else "return" if end < len(chosen) else ""
+        upper.text((start + end) / 2, -0.7, text, ha="center", va="bottom", fontsize=_FONT)
+        if start:
+            upper.axvline(start, color=light("muted"), linestyle=":", linewidth=1)
+    at_peak = [name for name, (start, end, _) in zip(names, bars, strict=True) if start <= peak < end]
+    return Picture.of(
+        figure,
+        f"The life of each array over the allocations and frees of a program, {trace.provenance.label}. At "
+        f"the peak of {max(sums) / MIB:.3g} MiB these are alive (orange): {', '.join(at_peak)}.",
+    )
+
+
+def kept_outputs(layers: int, every: int) -> Picture:
+    """Draw which outputs of layers exist until the end: all, each `every`-th one, or those on the host.
+
+    Parameters
+    ----------
+    layers
+        The number of layers.
+    every
+        The number of layers from one checkpoint to the next.
+    """
+    figure, axes = _canvas(2.8, 100, 40)
+    kept = {
+        "keep": range(layers + 1),
+        "recompute": range(0, layers, every),
+        "offload": range(1),
+    }
+    width = 80 / (layers + 1)
+    for column in range(layers + 1):
+        name = f"output {column}" if column else "input x"
+        axes.text(19 + (column + 0.45) * width, 3, name, ha="center", va="center", fontsize=9)
+    for row, (program, numbers) in enumerate(kept.items()):
+        y = 6 + 9 * row
+        axes.text(17, y + 3.5, program, ha="right", va="center", fontsize=_FONT)
+        for column in range(layers + 1):
+            x = 19 + column * width
+            if column in numbers:
+                _box(axes, x, y, 0.9 * width, 7, "accent")
+            elif program == "offload":
+                _box(axes, x, y, 0.9 * width, 7, "warn")
+            else:
+                _box(axes, x, y, 0.9 * width, 7, "bg", hatch="///", edgecolor=light("muted"))
+    legend = (
+        ("kept on the device", "accent", ""),
+        ("computed when needed", "bg", "///"),
+        ("on the host", "warn", ""),
+    )
+    for index, (text, colour, hatch) in enumerate(legend):
+        x = 19 + (0, 26, 58)[index]
+        _box(axes, x, 35, 3, 3, colour, hatch=hatch)
+        axes.text(x + 4, 36.5, text, ha="left", va="center", fontsize=_FONT)
+    checkpoints = ", ".join(str(number) for number in kept["recompute"] if number)
+    return Picture.of(
+        figure,
+        f"The input and the outputs of {layers} layers. keep has all of them on the device until the end. "
+        f"recompute keeps the input and output {checkpoints}, and computes the others when they are needed. "
+        "offload has the outputs on the host.",
+    )

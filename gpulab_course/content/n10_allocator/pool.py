@@ -225,7 +225,7 @@ class Driver:
         """Return the address of a new segment of `size` bytes."""
         size = int(size)
         if size <= 0:
-            raise ValueError(f"the driver is asked for {size} bytes")
+            raise ValueError(f"the pool requests {size} bytes from the driver")
         pointer = self._runtime.malloc(size)
         address = self._next_address
         self._next_address = self._next_address + -(-size // UNIT_BYTES) * UNIT_BYTES
@@ -237,7 +237,7 @@ class Driver:
         """Return a segment to the device."""
         if address not in self._pointers:
             self.calls.append(("no segment",))
-            raise ValueError("that address starts no segment, or was given back before")
+            raise ValueError("no segment starts at this address, or it was returned before")
         self._runtime.free(self._pointers.pop(address))
         self.calls.append(("free", int(address)))
 

@@ -10,7 +10,7 @@ from gpulab_course.content.n10_allocator.pool import UNIT_BYTES, Request
 from gpulab_course.teach.judge import NotYet, is_whole
 
 _POOLS = 2
-_JOIN = "join free neighbours, and return each free block that is a whole segment."
+_JOIN = "join free neighbours, and return each free pool block that is a whole segment."
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
         if error_text:
             raise NotYet(f"MyPool(driver) {error_text.removeprefix('it ')}")
         if driver_calls:
-            raise NotYet("MyPool(driver) calls the driver already: wait for the first request.")
+            raise NotYet("MyPool(driver) already calls the driver: do this only at a request.")
     for request, (error_text, return_value, driver_calls) in zip(requests, log[_POOLS:], strict=False):
         check = _CHECKS[request.kind]
         check(pools[request.pool], request, error_text, return_value, driver_calls)
@@ -119,7 +119,7 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
         if pool.segments:
             remainder = f"{len(pool.segments)} segment{'s have' if len(pool.segments) > 1 else ' has'}"
             raise NotYet(
-                f"nothing is in use any more, but after empty_cache() {remainder} not been returned to the "
+                f"no pool block is in use, but after empty_cache() {remainder} not been returned to the "
                 f"driver: {_JOIN}"
             )
 
@@ -141,23 +141,23 @@ def _malloc(
             raise NotYet(f"{name} returns a segment to the driver: only empty_cache() may do this.")
         if smallest_size is not None:
             raise NotYet(
-                f"{name} takes a new segment, though a free block of {smallest_size:,} bytes of that stream "
-                "would fit: keep what is freed for the next request, cut large blocks, and join free "
-                "neighbours."
+                f"{name} takes a new segment, although a free pool block of {smallest_size:,} bytes of "
+                "that stream would fit: keep freed pool blocks for the next request, cut large ones, and "
+                "join free neighbours."
             )
         pool.add(arguments[1], arguments[0], request.stream)
     blocks = [candidate for candidate in pool.blocks if candidate.start <= address < candidate.end]
     for block in blocks:
         if (address - block.segment) % UNIT_BYTES:
             raise NotYet(
-                f"{name} is at {address:#x}: blocks start at multiples of 512 bytes; round sizes up."
+                f"{name} is at {address:#x}: pool blocks start at multiples of 512 bytes; round sizes up."
             )
         if block.number is not None:
             raise NotYet(f"{name} overlaps allocation {block.number}, which is still in use.")
         if block.stream != request.stream:
             raise NotYet(
-                f"{name} gets a block that stream {block.stream} has used, and its work may not be over: "
-                "keep the free blocks of each stream apart."
+                f"{name} gets a pool block that stream {block.stream} has used, and its work may not be "
+                "over: keep the free pool blocks of each stream apart."
             )
     end = blocks[0].segment + pool.segments[blocks[0].segment] if blocks else 0
     if blocks and end % UNIT_BYTES and address + request.size > end:
@@ -167,7 +167,7 @@ def _malloc(
         )
     if address + request.size > end:
         raise NotYet(
-            f"{name} is not within one segment of the driver: blocks of two segments must not be "
+            f"{name} is not within one segment of the driver: pool blocks of two segments must not be "
             "joined, even if they are neighbours, and each pool has segments of its own."
         )
     block = blocks[0]
@@ -176,8 +176,8 @@ def _malloc(
         raise NotYet(f"{name} overlaps allocation {next_block.number}, which is still in use.")
     if smallest_size is not None and block.size > smallest_size:
         raise NotYet(
-            f"{name} is cut out of a block of {block.size:,} bytes, though one of {smallest_size:,} bytes is "
-            "free: take the smallest block that fits."
+            f"{name} is cut out of a pool block of {block.size:,} bytes, although one of {smallest_size:,} "
+            "bytes is free: take the smallest pool block that fits."
         )
     pool.take(block, address, min(size, block.end - address), request.number)
 
@@ -190,8 +190,8 @@ def _free(pool: _PoolState, request: Request, error_text: str, return_value: Any
     pool.free(block)
     if driver_calls:
         raise NotYet(
-            f"free({block.start:#x}) calls the driver: keep what is freed for the next request; only "
-            "empty_cache() gives segments back."
+            f"free({block.start:#x}) calls the driver: keep the pool block for the next request; only "
+            "empty_cache() returns segments."
         )
 
 
@@ -200,7 +200,9 @@ def _refuse(
 ) -> None:
     """Check that a wrong address was refused."""
     if not error_text:
-        address_text = "an address within a block in use" if request.size else "a block that was freed before"
+        address_text = (
+            "an address within a pool block in use" if request.size else "a pool block that was freed before"
+        )
         raise NotYet(f"free() of {address_text} should raise an error; your pool accepts it.")
 
 
@@ -227,7 +229,7 @@ def _empty(pool: _PoolState, request: Request, error_text: str, return_value: An
         count = len(pool.free_segments())
         raise NotYet(
             f"after empty_cache() {count} segment{'s have' if count > 1 else ' has'} not been returned to "
-            f"the driver, though nothing in {'them' if count > 1 else 'it'} is in use: {_JOIN}"
+            f"the driver, although no pool block in {'them' if count > 1 else 'it'} is in use: {_JOIN}"
         )
 
 

@@ -7,8 +7,8 @@ PREDICTIONS = (
         "10-driver",
         "An array of a million floats has 4,000,000 bytes. By how much does the memory grow that nvidia-smi "
         "shows as used?",
-        "The pool rounds up to 512 bytes. The driver, however, maps whole pages of 2 MiB, and the tool "
-        "counts pages: two of them.",
+        "The pool rounds up to a multiple of 512 bytes. The driver, however, maps whole pages of 2 MiB, and "
+        "nvidia-smi counts these pages. The array needs two of them.",
         choices=("4,000,000 bytes", "4,000,256 bytes", "4,194,304 bytes"),
         comparison="4,000,256 bytes",
         misconception="The device counts memory as the pool does.",
@@ -32,7 +32,7 @@ PREDICTIONS = (
         "memory. The last request needs a fourth segment.",
         unit="segments",
         comparison=3,
-        misconception="Free memory is one amount.",
+        misconception="All free memory can be used for one array.",
     ),
     PredictionQuestion(
         "10-refused",
@@ -41,19 +41,19 @@ PREDICTIONS = (
         "is large enough, and a segment with any array in it cannot be returned.",
         choices=("it fits: 1.2 GiB are free", "it fits, after the cache is freed", "out of memory"),
         comparison="it fits, after the cache is freed",
-        misconception="After the cache is freed, every request fits that is smaller than the free memory.",
+        misconception="After the cache is freed, every request that is smaller than the free memory fits.",
     ),
     PredictionQuestion(
         "10-arena",
         "Stream A frees a pool block of 1 MiB. Then stream B requests 1 MiB. What does the pool do?",
-        "Kernels in stream A may still read the block. Only work in A itself is certain to run after them. "
-        "Therefore each stream has an arena of its own.",
+        "Kernels in stream A may still read the pool block. Only later work in A itself is certain to run "
+        "after them. Therefore each stream has an arena of its own.",
         choices=(
-            "gives B the same block",
+            "gives B the same pool block",
             "takes a new segment for B",
-            "waits for A, then gives B the block",
+            "waits for A, then gives B the pool block",
         ),
-        comparison="gives B the same block",
+        comparison="gives B the same pool block",
         misconception="A freed pool block can be used by every stream.",
     ),
     PredictionQuestion(

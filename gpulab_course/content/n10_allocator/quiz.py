@@ -8,35 +8,41 @@ QUESTIONS = (
     Question(
         "nvidia-smi shows 20 GiB in use, and your arrays come to 3 GiB. What is the likeliest reason?",
         (
-            Choice("a leak: arrays that Python has lost", "Python frees arrays without references."),
+            Choice("a leak: arrays that Python has lost", "Python frees arrays that no variable refers to."),
             Choice(
-                "the pool keeps segments it once needed",
-                "Reserved memory need not be used. The context and libraries also need memory.",
+                "the pool keeps segments that it needed before",
+                "Reserved memory is not always used. The context and libraries also need memory.",
                 right=True,
             ),
-            Choice("each array is rounded up to a page", "Blocks are multiples of 512 bytes."),
+            Choice(
+                "each array is rounded up to a page",
+                "The pool rounds up to a multiple of 512 bytes, not to a page.",
+            ),
         ),
     ),
     Question(
-        "“Call empty_cache() regularly, it prevents running out of memory.” What is true of it?",
+        "“Call empty_cache() regularly, it prevents running out of memory.” What is true?",
         (
             Choice(
                 "it makes room for other processes, not for yours",
-                "A pool frees its cache before it refuses. A call in a loop only makes the program slow.",
+                "A pool returns its free segments before it refuses a request. A loop only costs time.",
                 right=True,
             ),
             Choice(
-                "it joins free blocks of different segments, so larger requests fit",
-                "Blocks of different segments are never joined.",
+                "it joins free pool blocks of different segments, so larger requests fit",
+                "Pool blocks of different segments are never joined.",
             ),
-            Choice("it moves arrays together", "Nothing moves, because kernels use the addresses."),
+            Choice("it moves arrays together", "No array moves, because kernels use its address."),
         ),
     ),
     Question(
         "5 GiB are free in the pool, and 3 GiB are refused. What will help?",
         (
-            Choice("waiting for the device, so that all frees are done", "They are done, in stream order."),
-            Choice("emptying the cache before the request", "The pool has tried that."),
+            Choice(
+                "waiting for the device, so that all frees are done",
+                "The pool already counts this memory as free.",
+            ),
+            Choice("emptying the cache before the request", "The pool has already done this."),
             Choice(
                 "allocating long-lived arrays before short-lived ones",
                 "Then long-lived arrays do not split the memory that short-lived ones leave.",
@@ -45,17 +51,17 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "Why does a pool keep the free blocks of each stream apart?",
+        "Why does a pool keep the free pool blocks of each stream apart?",
         (
             Choice(
-                "work of the stream that had a block may still use it",
+                "work of the stream that had a pool block may still use it",
                 "Within one stream the order is clear, but two streams do not wait for each other.",
                 right=True,
             ),
             Choice(
                 "each stream runs on its own SMs, which have their own memory", "All SMs share all memory."
             ),
-            Choice("so that a search for a block takes less time", "This is only a side effect."),
+            Choice("so that a search for a pool block takes less time", "This is only a side effect."),
         ),
     ),
     Question(
@@ -74,19 +80,19 @@ QUESTIONS = (
         "What does an expandable segment change?",
         (
             Choice(
-                "memory is mapped behind a range of addresses as it grows",
+                "it gets more memory at its end when it must grow",
                 "So neighbours can be joined where fixed segments would have borders.",
                 right=True,
             ),
-            Choice("tensors that are in use move together when room is needed", "Addresses never change."),
-            Choice("memory of the host is added when the device is full", "That would be managed memory."),
+            Choice("tensors that are in use move together when memory is needed", "Addresses never change."),
+            Choice("memory of the host is used when the device is full", "That would be managed memory."),
         ),
     ),
     Question(
         "Your training step peaks in the backward pass. Which of these lowers the peak without changing the "
         "results?",
         (
-            Choice("a larger pool limit", "It allows a higher peak, but lowers none."),
+            Choice("a larger pool limit", "It allows a higher peak, but does not lower it."),
             Choice(
                 "to recompute some activations instead of keeping them",
                 "This trades time for memory: they are computed again when they are needed.",
@@ -96,7 +102,7 @@ QUESTIONS = (
         ),
     ),
     WhyQuestion(
-        "Why is an array's memory not simply given back to the device when the array dies?",
+        "Why is an array's memory not simply returned to the device when the array is deleted?",
         (
             "cudaMalloc and cudaFree take microseconds to milliseconds, more than many kernels.",
             "cudaFree can wait for all work of the device, so all streams would wait.",
