@@ -163,8 +163,12 @@ def test_the_mode_of_a_capture_decides_whether_the_pool_may_grow(mode: str, mess
 def test_settings_change_the_reserved_memory_of_pytorch() -> None:
     gl.use_device("virtual:A100")
     gl.cp.get_default_memory_pool().free_all_blocks()
+    mib = 1 << 20
     with gl.allocator() as trace:
-        pool_figures.settings_try(gl.cp)
+        for size in (21, 23, 25, 27, 64):
+            gl.cp.empty(size * mib, dtype=gl.cp.uint8)
+        arrays = [gl.cp.empty(size * mib, dtype=gl.cp.uint8) for size in (30, 64)]
+        del arrays
     better = {"expandable_segments": True}, {"max_split_size_mb": 32}, {"roundup_power2_divisions": 4}
     plain, *others = (
         trace.replayed("PyTorch", **settings).statistics().nested()["reserved_bytes"]["all"]["peak"]

@@ -45,18 +45,6 @@ def in_a_thread(function: Callable[[], Any]) -> Any:
     return results[0] if results else None
 
 
-def settings_try(cp: Any) -> None:
-    """Make requests that leave fragments: growing buffers, and one that splits a freed buffer."""
-    for size in (21, 23, 25, 27):
-        buffer = cp.empty(size * MIB, dtype=cp.uint8)
-        del buffer
-    large_buffer = cp.empty(64 * MIB, dtype=cp.uint8)
-    del large_buffer
-    small_buffer = cp.empty(30 * MIB, dtype=cp.uint8)
-    large_buffer = cp.empty(64 * MIB, dtype=cp.uint8)
-    del large_buffer, small_buffer
-
-
 def with_settings(trace: Any, *variants: dict[str, Any]) -> str:
     """Tabulate the memory that PyTorch's allocator reserves for a trace, and its driver calls."""
     rows = []
