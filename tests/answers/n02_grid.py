@@ -24,14 +24,14 @@ _STRIDES = (
         "stride of a block",
         _squares(f"for ({_I} i < n; i += blockDim.x) y[i] = x[i] * x[i];"),
         "hazards",
-        "do each other's work again",
+        "process the same elements",
     ),
     Wrong(
         "02-stride",
         "stride of the blocks",
         _squares(f"for ({_I} i < n; i += gridDim.x) y[i] = x[i] * x[i];"),
         "hazards",
-        "do each other's work again",
+        "process the same elements",
     ),
     Wrong(
         "02-stride",
@@ -45,7 +45,7 @@ _STRIDES = (
         "one too many",
         _squares(f"{_STRIDE} for ({_I} i <= n; i += stride) y[i] = x[i] * x[i];"),
         "results",
-        "The loop ends where i reaches n",
+        "The loop must end when i reaches n",
     ),
     Wrong(
         "02-stride",
@@ -56,7 +56,7 @@ _STRIDES = (
     ),
     Wrong(
         "02-stride",
-        "64 rounds at most",
+        "64 iterations at most",
         _squares(f"{_I} {_STRIDE} for (int k = 0; k < 64; ++k, i += stride) if (i < n) y[i] = x[i] * x[i];"),
         "results",
         "Some elements had no thread",
@@ -79,7 +79,7 @@ _STRIDES = (
             "for (int i = first; i < min(first + each, n); ++i) y[i] = x[i] * x[i];"
         ),
         "budget",
-        "neighbouring lanes stay neighbours",
+        "neighbouring lanes access neighbouring elements",
     ),
     Wrong(
         "02-stride",
@@ -100,7 +100,7 @@ _STRIDES = (
         "every thread does all",
         _squares("for (int i = 0; i < n; ++i) y[i] = x[i] * x[i];"),
         "hazards",
-        "do each other's work again",
+        "process the same elements",
     ),
     Wrong(
         "02-stride",
@@ -175,10 +175,10 @@ _MATRICES = (
           "results", ""),
     Wrong("02-index", "rows in 16 bits, unsigned",
           _scale(f"{_CR} unsigned short s = r; if (s < rows && c < cols) y[s * cols + c] = 2 * x[s * cols + c];"), "results",
-          "16 bits count no further"),
+          "16 bits cannot represent"),
     Wrong("02-index", "columns in 16 bits, unsigned",
           _scale(f"{_CR} unsigned short s = c; if (r < rows && s < cols) y[r * cols + s] = 2 * x[r * cols + s];"), "results",
-          "16 bits count no further"),
+          "16 bits cannot represent"),
     Wrong("02-index", "by the exponent",
           _scale(f"{_CR} int i = r * cols + c; if (r < rows && c < cols) y[i] = __int_as_float(__float_as_int(x[i]) + (1 << 23));"),
           "results", "it should be"),
@@ -203,7 +203,7 @@ _MATRICES = (
           "results", "adds to what the output held"),
     Wrong("02-index", "leaves zeros out",
           _scale(f"{_CR} int i = r * cols + c; if (r < rows && c < cols && x[i] != 0) y[i] = 2 * x[i];"), "results",
-          "has a thread that stores its result"),
+          "needs a thread that stores its result"),
     Right("02-index", "x + x", _scale(f"{_CR} if (r < rows && c < cols) {{ int k = c + cols * r; y[k] = x[k] + x[k]; }}")),
     Right("02-index", "early return", _scale(f"{_CR}\nif (c >= cols) return;\nif (r >= rows) return;\n"
                                              "y += r * cols; x += r * cols; y[c] = x[c] * 2.f;")),
@@ -256,7 +256,7 @@ _REPAIRS = (
           _add(f"__shared__ float s[32]; {_CR} int k = threadIdx.y * blockDim.x + threadIdx.x;"
                " if (r < rows && c < cols) { s[k] = row[c]; out[r * cols + c] = m[r * cols + c] + s[k]; }"),
           "results", "large enough for every block shape"),
-    Right("02-repair", "mended", _add(f"{_CR} if (r < rows && c < cols) out[r * cols + c] = m[r * cols + c] + row[c];")),
+    Right("02-repair", "repaired", _add(f"{_CR} if (r < rows && c < cols) out[r * cols + c] = m[r * cols + c] + row[c];")),
     Right("02-repair", "row loaded first", _add(f"{_CR} if (c < cols) {{ float b = row[c]; if (r < rows) "
                                                 "out[r * cols + c] = b + m[r * cols + c]; }")),
     Right("02-repair", "grid stride",
@@ -301,16 +301,16 @@ _ADDRESSES = (
           "results", ""),
     Wrong("02-address", "block y before x, all three dimensions",
           _address("int block = blockIdx.y + gridDim.y * (blockIdx.x + gridDim.x * blockIdx.z);"
-                   f"{_T}{_G}{_WRITE}"), "results", "Blocks or threads stand in another order"),
+                   f"{_T}{_G}{_WRITE}"), "results", "Blocks or threads are in another order"),
     Wrong("02-address", "blocks numbered z first",
           _address("int block = blockIdx.z + gridDim.z * (blockIdx.y + gridDim.y * blockIdx.x);"
-                   f"{_T}{_G}{_WRITE}"), "results", "Blocks or threads stand in another order"),
+                   f"{_T}{_G}{_WRITE}"), "results", "Blocks or threads are in another order"),
     Wrong("02-address", "blocks numbered x, z, y",
           _address("int block = blockIdx.x + gridDim.x * (blockIdx.z + gridDim.z * blockIdx.y);"
-                   f"{_T}{_G}{_WRITE}"), "results", "Blocks or threads stand in another order"),
+                   f"{_T}{_G}{_WRITE}"), "results", "Blocks or threads are in another order"),
     Wrong("02-address", "threads numbered x, z, y",
           _address(f"{_BLOCK} int t = threadIdx.x + blockDim.x * (threadIdx.z + blockDim.z * threadIdx.y);"
-                   f"{_G}{_WRITE}"), "results", "Blocks or threads stand in another order"),
+                   f"{_G}{_WRITE}"), "results", "Blocks or threads are in another order"),
     Wrong("02-address", "the SM's place for the warp",
           _address(f"{_BLOCK}{_T}{_G} unsigned id; asm(\"mov.u32 %0, %%warpid;\" : \"=r\"(id)); warp[g] = id; lane[g] = t % 32; {_ROW}"),
           "results", "warp["),
@@ -355,7 +355,7 @@ _ACHIEVED = (
     Wrong("02-achieved", "percent", lambda *a: 100 * _right(*a), "", "not percent"),
     Wrong("02-achieved", "a place a block", lambda s, e, w, *a: _right(s, e, 1, *a), "", "each of its warps"),
     Wrong("02-achieved", "one SM", lambda s, e, w, sms, p: _right(s, e, w, 1, p), "", "idle SMs count"),
-    Wrong("02-achieved", "one place", lambda s, e, w, sms, p: _right(s, e, w, sms, 1), "", "places that each SM has"),
+    Wrong("02-achieved", "one place", lambda s, e, w, sms, p: _right(s, e, w, sms, 1), "", "slots of each SM as well"),
     Wrong("02-achieved", "starts at 0",
           lambda s, e, w, sms, p: w * (e - s).sum() / (e.max() * sms * p) if len(s) else 0, "", "not at 0"),
     Wrong("02-achieved", "averages",
@@ -364,13 +364,13 @@ _ACHIEVED = (
     Wrong("02-achieved", "counts blocks", lambda s, e, w, sms, p: w * len(s) / (sms * p), "", "weight each by its time"),
     Wrong("02-achieved", "fails without blocks",
           lambda s, e, w, sms, p: w * (e - s).sum() / ((e.max() - s.min()) * sms * p), "", "without blocks"),
-    Wrong("02-achieved", "at most one of its own", lambda *a: min(1.0, 2 * _right(*a)), "", "yours says"),
+    Wrong("02-achieved", "at most one of its own", lambda *a: min(1.0, 2 * _right(*a)), "", "yours returns"),
     Wrong("02-achieved", "prints", lambda *a: print(_right(*a)), "", "returns nothing"),
     Wrong("02-achieved", "gives text", lambda *a: f"{_right(*a):.0%}", "", "return one number"),
     Wrong("02-achieved", "never ends", _forever, "", "of processor time"),
     Wrong("02-achieved", "not called", 0.5, "", "should be a function"),
     Wrong("02-achieved", "times of 32 bits",
-          lambda s, e, *a: _right(s.astype(np.int32), e.astype(np.int32), *a) if len(s) else 0, "", "mind their type"),
+          lambda s, e, *a: _right(s.astype(np.int32), e.astype(np.int32), *a) if len(s) else 0, "", "check their type"),
     Wrong("02-achieved", "adds up in 32 bits",
           lambda s, e, w, sms, p: w * int((e - s).astype(np.int32).sum(dtype=np.int32)) / (int(e.max() - s.min()) * sms * p)
           if len(s) else 0, "", "these times do not fit into 32 bits"),

@@ -56,6 +56,18 @@ def test_the_picture_of_a_block_counts_the_threads_of_each_warp() -> None:
     assert caption.endswith(" 32 in warp 0, 32 in warp 1, 32 in warp 2, 32 in warp 3, 16 in warp 4.")
 
 
+def test_sectors_and_issue_slots_are_counted() -> None:
+    lanes = np.arange(32)
+    caption = repr(n02_figures.sectors_of_warps({"rows": lanes, "columns": lanes * 64}, cols=64))
+    assert "rows: 4 sectors; columns: 32 sectors" in caption
+    caption = repr(n02_figures.waiting_warps((1, 12), latency=8))
+    assert caption.endswith(
+        "with 1 warp it issues in 1 of 8 cycles; with 12 warps it issues in 8 of 8 cycles."
+    )
+    caption = repr(n02_figures.inside_sm(session.table_info("A100")))
+    assert "4 warp schedulers, each with 16 warp slots, 16 FP32 units" in caption
+
+
 def test_pictures_are_png_with_a_sentence() -> None:
     bundle, metadata = figures.stacks()._repr_mimebundle_()
     assert metadata == {"image/png": {"alt": repr(figures.stacks())}, "needs_background": "light"}

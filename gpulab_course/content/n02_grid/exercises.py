@@ -31,9 +31,9 @@ from virtualgpu.records import Dim3
 
 _SECTOR_BUDGET = Budget(
     "sectors",
-    "Neighbouring lanes should touch neighbouring elements, so let x, which runs fastest within a warp, "
-    "run along the columns; and guard both edges, or threads beyond the last column do the next row's "
-    "work once more.",
+    "Neighbouring lanes should access neighbouring elements, so let x, which runs fastest within a warp, "
+    "be the column. And guard both edges: otherwise threads beyond the last column do the work of the next "
+    "row again.",
 )
 
 
@@ -191,8 +191,8 @@ def judge_achieved(answer: Answer) -> str:
         shown="occupancy of a launch without blocks",
     )
     if not is_number(result) or result != 0:
-        raise NotYet(f"a launch without blocks has occupancy 0, not {spelt(result)}.")
-    return "achieved occupancy, idle SMs and late starts included."
+        raise NotYet(f"the occupancy of a launch without blocks must be 0, not {spelt(result)}.")
+    return "achieved occupancy, including idle SMs and late starts."
 
 
 def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: int, warp_slots: int) -> None:
@@ -203,12 +203,12 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
     call_text = call_text.replace(" 1 SMs", " 1 SM")
     result = call(answer, starts_ns, ends_ns, warps, sms, warp_slots, name="occupancy", shown=call_text)
     if not is_number(result):
-        raise NotYet(f"{call_text} gives {spelt(result)}: return one number.")
+        raise NotYet(f"{call_text} returns {spelt(result)}: return one number.")
     result = as_float(result)
     # A float has 128 ns to spare at 10^18 ns.
     if np.isclose(result, expected, rtol=1e-6 if ends_ns.max() < 1 << 50 else 1e-3, atol=0):
         return
-    message = f"{call_text} is {expected:.4g}, yours says {result:.4g}"
+    message = f"{call_text} is {expected:.4g}, but yours returns {result:.4g}"
     with np.errstate(over="ignore"):
         narrow_sum = warps * int(durations_ns.astype(np.int32).sum(dtype=np.int32))
         narrow_results = [
@@ -216,19 +216,19 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
             narrow_sum / (np.int32(span_ns & 0x7FFFFFFF) * float(sms * warp_slots)),
         ]
     guesses = {
-        100 * expected: "give a share from 0 to 1, not percent.",
-        expected / warps: "a block holds a place for each of its warps, not one.",
-        expected * sms: "idle SMs count: divide by the places of all of them.",
-        expected * warp_slots: "divide by the places that each SM has.",
+        100 * expected: "return a number from 0 to 1, not percent.",
+        expected / warps: "a block uses one slot for each of its warps, not one in all.",
+        expected * sms: "idle SMs count: divide by the slots of all SMs.",
+        expected * warp_slots: "divide by the number of slots of each SM as well.",
         expected
         * span_ns
-        / max(int(ends_ns.max()), 1): "the launch begins with the first block's start, not at 0.",
+        / max(int(ends_ns.max()), 1): "the launch starts when its first block starts, not at 0.",
         expected
         * span_ns
         / (int(ends_ns[-1] - starts_ns[0]) or 1): "the last block of the list need not end last.",
         warps
         * float(durations_ns.mean())
-        / (span_ns * sms * warp_slots): "add up the blocks' times instead of averaging them.",
+        / (span_ns * sms * warp_slots): "add up the times of the blocks instead of averaging them.",
         warps
         * len(starts_ns)
         / (sms * warp_slots): "blocks count only while they run: weight each by its time.",
@@ -250,20 +250,21 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
     )
     if not reason and span_ns >= 1 << 31:
         reason = (
-            f"times reach {int(ends_ns.max()):,} ns, and add up to {int(durations_ns.sum()):,}: "
-            "mind their type."
+            f"times reach {int(ends_ns.max()):,} ns, and their sum is {int(durations_ns.sum()):,}: "
+            "check their type."
         )
     raise NotYet(f"{message}{f': {reason}' if reason else '.'}")
 
 
-_GUARD_TEXT = "Guard both edges: a thread belongs to the matrix only if its row and its column do."
+_GUARD_TEXT = "Guard both edges: a thread has an element only if its row and its column are in the matrix."
 _SHARED_ADVICE = Advice(
     advice.out_of_shared,
-    "A __shared__ array has to be large enough for every block shape, up to 1,024 threads; none is needed.",
+    "A __shared__ array must be large enough for every block shape, up to 1,024 threads. You do not need "
+    "one.",
 )
 _UNWRITTEN_ADVICE = Advice(
     advice.both(advice.partly_unwritten, advice.not_(advice.unchanged)),
-    "Some elements were never written: each of them has a thread that stores its result, whatever it is.",
+    "Some elements were never written. Each element needs a thread that stores its result, whatever it is.",
 )
 
 EXERCISES = (
@@ -280,25 +281,24 @@ EXERCISES = (
         budgets=(
             Budget(
                 "sectors",
-                "Let each thread take element i, then the one a whole grid further on, so that "
-                "neighbouring "
-                "lanes stay neighbours.",
+                "Let each thread process element i, and then the element that is a whole grid further on, so "
+                "that neighbouring lanes access neighbouring elements.",
             ),
         ),
         advice=(
             Advice(
                 advice.out_of_bounds,
-                "The loop ends where i reaches n; a launch may have more threads than there are elements.",
+                "The loop must end when i reaches n. A launch can have more threads than there are elements.",
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some elements had no thread: there may be fewer threads than elements, so each goes on, a "
-                "whole grid (gridDim.x * blockDim.x) at a time.",
+                "Some elements had no thread. There can be fewer threads than elements, so each thread must "
+                "continue, in steps of a whole grid (gridDim.x * blockDim.x).",
             ),
-            Advice(advice.endless, "Does i grow in every round?"),
+            Advice(advice.endless, "Does i grow in every iteration?"),
             Advice(
                 advice.written_twice,
-                "Threads do each other's work again: a whole grid is gridDim.x * blockDim.x.",
+                "Several threads process the same elements. A whole grid has gridDim.x * blockDim.x threads.",
             ),
         ),
         measured=Measured(1 << 16, slack=20),
@@ -324,11 +324,12 @@ EXERCISES = (
                 advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD_TEXT}"
             ),
             Advice(
-                _is_wrong_after_16_bits, "Rows and columns are ints: 16 bits count no further than 65,535."
+                _is_wrong_after_16_bits,
+                "Rows and columns are ints, and 16 bits cannot represent more than 65,535.",
             ),
             Advice(
                 _has_swapped_axes,
-                "Some elements were never written: x counts columns and y counts rows; the index is "
+                "Some elements were never written. x counts columns and y counts rows, and the index is "
                 "row * cols + col.",
             ),
             _UNWRITTEN_ADVICE,
@@ -354,7 +355,9 @@ EXERCISES = (
             Advice(
                 advice.fault("out of bounds", "row"), f"`row` has one element for each column. {_GUARD_TEXT}"
             ),
-            Advice(advice.out_of_bounds, f"{_GUARD_TEXT} From one row to the next it is `cols` elements."),
+            Advice(
+                advice.out_of_bounds, f"{_GUARD_TEXT} From one row to the next, the position grows by `cols`."
+            ),
             Advice(
                 advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD_TEXT}"
             ),
@@ -364,7 +367,7 @@ EXERCISES = (
             ),
             _UNWRITTEN_ADVICE,
         ),
-        praise="all three flaws are mended.",
+        praise="all three flaws are fixed.",
     ),
     PythonExercise("02-achieved", "Achieved occupancy", judge_achieved),
     KernelExercise(
@@ -383,25 +386,27 @@ EXERCISES = (
         budgets=(
             Budget(
                 "sectors",
-                "Lanes that follow each other should write to neighbouring places: x is counted first, "
-                "then y, then z.",
+                "Neighbouring lanes should write to neighbouring positions: count along x first, then y, "
+                "then z.",
             ),
         ),
         advice=(
-            Advice(advice.out_of_bounds, "g runs from 0 to the number of all threads, without gaps."),
+            Advice(
+                advice.out_of_bounds, "g must run from 0 to the number of all threads minus 1, without gaps."
+            ),
             Advice(
                 advice.written_twice,
-                "Two threads have the same g: blocks and threads are numbered x fastest, then y, then z.",
+                "Two threads have the same g. Number blocks and threads along x first, then y, then z.",
             ),
             Advice(
                 _has_other_row_order,
-                "Blocks or threads stand in another order: both are numbered x fastest, then y, then z.",
+                "Blocks or threads are in another order. Number both along x first, then y, then z.",
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some places were never written: do all three dimensions of grid and block count?",
+                "Some elements were never written. Do you use all three dimensions of grid and block?",
             ),
         ),
-        praise="every thread of every shape knows its place.",
+        praise="every thread has the right numbers, for every shape.",
     ),
 )

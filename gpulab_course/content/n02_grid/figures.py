@@ -1,17 +1,21 @@
-"""Figures of notebook 02: the warps of a block, and the bandwidth of copies over the number of warps."""
+"""Figures of notebook 02: warps of a block, sectors of a warp, an SM, and how warps hide latency."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from gpulab.views.parts.palette import light
+from gpulab.words import count as counted
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import DeviceInfo, Provenance
 
+_FLOATS_PER_SECTOR = 8
+_SCHEDULERS = 4  # per SM, since Volta
 _COLOURS = ("accent", "warn", "good")
 _MARKS = ("o", "s", "^")
 _WARP_COLOURS = ("accent", "warn", "good", "purple", "accent-2")
@@ -52,6 +56,160 @@ def warps_of_block(warp_numbers: Any) -> Picture:
         figure,
         f"The threads of a block of {columns} × {rows}, row by row, in the colours of their warps: "
         f"{warps_text}.",
+    )
+
+
+def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
+    """Draw which sectors of a row-major matrix of floats the lanes of a warp write.
+
+    Parameters
+    ----------
+    positions
+        For each way to write, the positions in the matrix that the 32 lanes write.
+    cols
+        The number of columns, a multiple of the 8 floats of a sector.
+    """
+    figure = Figure(figsize=(7.6, 4.4), dpi=100)
+    axes_of_panels = figure.subplots(1, len(positions), squeeze=False)[0]
+    figure.subplots_adjust(left=0.08, right=0.99, top=0.87, bottom=0.03, wspace=0.18)
+    counts = []
+    rows = max(int(max(written)) // cols + 1 for written in positions.values())
+    for axes, (name, written) in zip(axes_of_panels, positions.items(), strict=True):
+        sectors = {int(position) // _FLOATS_PER_SECTOR for position in written}
+        counts.append(f"{name}: {len(sectors)} sectors")
+        for sector in range(rows * cols // _FLOATS_PER_SECTOR):
+            row, column = divmod(sector * _FLOATS_PER_SECTOR, cols)
+            axes.add_patch(
+                Rectangle(
+                    (column, row),
+                    _FLOATS_PER_SECTOR,
+                    1,
+                    facecolor=light("accent-2") if sector in sectors else "white",
+                    edgecolor=light("muted"),
+                    linewidth=0.6,
+                )
+            )
+        for position in written:
+            row, column = divmod(int(position), cols)
+            axes.add_patch(Rectangle((column + 0.15, row + 0.2), 0.7, 0.6, facecolor=light("tail")))
+        axes.set_xlim(0, cols)
+        axes.set_ylim(rows, 0)
+        axes.set_title(counts[-1], fontsize=11, pad=22)
+        ticks = range(0, cols, 2 * _FLOATS_PER_SECTOR)
+        axes.set_xticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=9)
+        axes.set_yticks([row + 0.5 for row in range(0, rows, 8)], [str(row) for row in range(0, rows, 8)])
+        axes.tick_params(length=0, labelsize=9)
+        axes.xaxis.tick_top()
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+    axes_of_panels[0].set_ylabel("row")
+    return Picture.of(
+        figure,
+        f"The sectors that the 32 lanes of a warp write in a matrix of {cols} columns. {'; '.join(counts)}. "
+        "A box is a sector of 8 floats, and the marks in it are floats that lanes write.",
+    )
+
+
+def inside_sm(info: DeviceInfo) -> Picture:
+    """Draw an SM: its warp schedulers with their slots and execution units, and what they share."""
+    slots = info.max_warps_per_sm // _SCHEDULERS
+    units = info.fp32_lanes_per_sm // _SCHEDULERS
+    figure = Figure(figsize=(7.6, 4.0), dpi=100)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(0, 15.2), ylim=(0, 8.0))
+    axes.axis("off")
+
+    def box(left: float, bottom: float, width: float, height: float, name: str, text: str) -> None:
+        axes.add_patch(
+            Rectangle((left, bottom), width, height, facecolor=(light(name), 0.45), edgecolor=light("fg"))
+        )
+        axes.text(left + width / 2, bottom + height / 2, text, ha="center", va="center", fontsize=9)
+
+    for scheduler in range(_SCHEDULERS):
+        left = 0.3 + 3.7 * scheduler
+        for slot in range(slots):
+            row, column = divmod(slot, 8)
+            axes.add_patch(
+                Rectangle(
+                    (left + 0.43 * column, 7.0 - 0.4 * row),
+                    0.35,
+                    0.3,
+                    facecolor=light("warn"),
+                    edgecolor=light("fg"),
+                    linewidth=0.5,
+                )
+            )
+        axes.text(left, 7.55, f"{slots} warp slots", fontsize=9)
+        box(left, 4.9, 3.4, 0.8, "accent-2", f"scheduler {scheduler}")
+        axes.annotate(
+            "",
+            xy=(left + 1.7, 5.75),
+            xytext=(left + 1.7, 7.0 - 0.4 * ((slots - 1) // 8) - 0.05),
+            arrowprops={"arrowstyle": "-|>", "color": light("fg")},
+        )
+        axes.annotate(
+            "",
+            xy=(left + 1.7, 4.25),
+            xytext=(left + 1.7, 4.85),
+            arrowprops={"arrowstyle": "-|>", "color": light("fg")},
+        )
+        box(left, 3.4, 3.4, 0.8, "good", f"{units} FP32 units")
+        box(left, 2.5, 1.6, 0.8, "good", "SFUs")
+        box(left + 1.8, 2.5, 1.6, 0.8, "good", "tensor core")
+        box(left, 1.6, 3.4, 0.8, "purple", f"{info.registers_per_sm // _SCHEDULERS:,} registers")
+    box(
+        0.3, 0.4, 14.5, 0.8, "purple", "load/store units, shared memory and L1 cache, for all warps of the SM"
+    )
+    return Picture.of(
+        figure,
+        f"An SM of {info.name}: {_SCHEDULERS} warp schedulers, each with {slots} warp slots, {units} FP32 "
+        "units, special-function units, a tensor core and registers. Load/store units, shared memory and L1 "
+        "cache serve all of them.",
+    )
+
+
+def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
+    """Draw when the warps of a scheduler issue and when they wait, for several numbers of warps.
+
+    Parameters
+    ----------
+    warp_counts
+        The numbers of warps, one per panel.
+    latency
+        The cycles from an instruction of a warp to its next one.
+    """
+    cycles = 2 * latency
+    figure = Figure(figsize=(7.6, 0.6 + 0.27 * sum(count + 1.4 for count in warp_counts)), dpi=100)
+    axes = figure.add_axes((0.11, 0.1, 0.87, 0.89))
+    top = 0.0
+    shares = []
+    for count in warp_counts:
+        issuing = np.zeros(cycles, bool)
+        for warp in range(count):
+            y = top - warp
+            axes.add_patch(Rectangle((warp, y), cycles - warp, 0.8, facecolor=(light("other"), 0.35)))
+            for cycle in range(warp, cycles, latency):
+                issuing[cycle] = True
+                axes.add_patch(Rectangle((cycle, y), 1, 0.8, facecolor=light("accent"), edgecolor="white"))
+            axes.text(-0.2, y + 0.4, f"warp {warp}", ha="right", va="center", fontsize=9)
+        busy = int(issuing[:latency].sum())
+        shares.append(f"with {counted(count, 'warp')} it issues in {busy} of {latency} cycles")
+        axes.text(
+            0,
+            top + 1.0,
+            f"{counted(count, 'warp')}: the scheduler issues in {busy} of {latency} cycles",
+            fontsize=10,
+        )
+        top -= count + 1.3
+    axes.set(xlim=(0, cycles), ylim=(top + 1.1, 1.7))
+    axes.set_yticks([])
+    axes.set_xticks(range(0, cycles + 1, 4))
+    axes.set_xlabel("cycle (blue: the warp issues an instruction; grey: it waits)", fontsize=9)
+    for side in ("left", "right", "top"):
+        axes.spines[side].set_visible(False)
+    return Picture.of(
+        figure,
+        f"One scheduler whose warps wait {latency} cycles after each instruction: {'; '.join(shares)}.",
     )
 
 

@@ -35,8 +35,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "02-tail-factor",
-        "A grid of exactly one wave gets one block more. How many times as long does the launch take?",
-        "The work grows by {more}, but the late block has to wait until another block ends. Then it took "
+        "A grid of exactly one wave gets one more block. How many times as long does the launch take?",
+        "The work grows by {more}, but the late block must wait until another block ends. Its own time was "
         "{share} of the time of the others; {company}.",
         unit="times",
         comparison=1.0,
@@ -45,7 +45,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "02-cure",
         "You may not change the amount of work. Which change shortens that launch?",
-        "Smaller blocks make a shorter tail, because the late block is a smaller part of the work.",
+        "Smaller blocks spread the late threads over several SMs, so each of these SMs has less to do.",
         choices=("larger blocks", "smaller blocks", "a faster memory", "none of these"),
         comparison="larger blocks",
         misconception="Fewer, larger blocks mean less overhead and so a shorter tail.",

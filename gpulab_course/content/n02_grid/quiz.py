@@ -13,10 +13,10 @@ QUESTIONS = (
             ),
             Choice(
                 "the rows y = 0 and y = 1",
-                "Threads are numbered with x first, so 2 × 16 threads make 32.",
+                "Threads are numbered along x first, so two rows of 16 threads make 32.",
                 right=True,
             ),
-            Choice("the columns x = 0 and x = 1", "Threads are numbered x first, then y, then z."),
+            Choice("the columns x = 0 and x = 1", "Threads are numbered along x first, then y, then z."),
         ),
     ),
     Question(

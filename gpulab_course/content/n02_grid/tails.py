@@ -1,4 +1,4 @@
-"""Texts for notebook 02 about waiting blocks, blocks that share an SM, and the times of blocks."""
+"""Sentences for notebook 02 about waiting blocks, blocks that share an SM, and the times of blocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, st
     sharing_text = (
         f"before, {blocks_per_sm} blocks shared each SM"
         if blocks_per_sm > 1
-        else "before, each block had an SM to itself, too"
+        else "before, each block had an SM to itself as well"
     )
     return {
         "more": f"{1 / full_launch.grid[0]:.1%}",
