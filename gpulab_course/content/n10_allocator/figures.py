@@ -89,7 +89,7 @@ def _canvas(height_in: float, width: float, height: float, left: float = 0.01) -
 
 def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: str, **style: Any) -> None:
     """Draw a filled box with a thin frame."""
-    frame = {"edgecolor": light("fg"), "linewidth": 1} | style
+    frame: dict[str, Any] = {"edgecolor": light("fg"), "linewidth": 1} | style
     axes.add_patch(Rectangle((x, y), width, height, facecolor=light(colour), **frame))
 
 
