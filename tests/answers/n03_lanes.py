@@ -93,7 +93,7 @@ _SUMS = (
     Wrong("03-warp-sum", "four steps", _sum(f"{_LOAD} {_TREE.replace('o = 16', 'o = 8')} {_STORE}"), "results", ""),
     Wrong("03-warp-sum", "stops at 2", _sum(f"{_LOAD} {_TREE.replace('o > 0', 'o > 1')} {_STORE}"), "results", ""),
     Wrong("03-warp-sum", "thread 0 writes", _sum(f"{_LOAD} {_TREE} if (threadIdx.x == 0) out[i / 32] = v;"), "results",
-          "lane 0 of every warp writes"),
+          "lane 0 of every warp must write"),
     Wrong("03-warp-sum", "by block", _sum(f"{_LOAD} {_TREE} if (threadIdx.x % 32 == 0) out[threadIdx.x / 32] = v;"),
           "results", ""),
     Wrong("03-warp-sum", "all lanes write", _sum(f"{_LOAD} {_TREE} out[i / 32] = v;"), "results", ""),
@@ -128,7 +128,7 @@ _SUMS = (
     Wrong("03-warp-sum", "shared memory, and shuffles for show",
           _sum(f"__shared__ int s[1024]; {_LOAD} int t = threadIdx.x; s[t] = v; for (int o = 16; o > 0; o /= 2) {{ __syncwarp();"
                " int a = t % 32 < o ? s[t + o] : 0; __syncwarp(); s[t] += a; v ^= __shfl_xor_sync(~0u, v, o); }"
-               f" v = v == 1 << 30 ? 0 : s[t]; {_STORE}"), "budget", "without any"),
+               f" v = v == 1 << 30 ? 0 : s[t]; {_STORE}"), "budget", "need no shared memory"),
     Right("03-warp-sum", "down", _sum(f"{_LOAD} {_TREE} {_STORE}")),
     Right("03-warp-sum", "xor",
           _sum(f"/* no atomicAdd */ {_LOAD}\n#pragma unroll\nfor (int b = 1; b < 32; b *= 2)"
@@ -153,7 +153,7 @@ _SOME = _BEST.replace("v = max", "if (threadIdx.x % 32 < o) v = max")
 _WRITES = "if (threadIdx.x % 32 == 0 && i < n) out[i / 32] = v;"
 _MAXIMA = (
     Wrong("03-repair", "as given", _max(f"{_I} int v = i < n ? x[i] : 0; {_SOME} if (threadIdx.x == 0) out[i / 32] = v;"),
-          "results", "lane 0 of every warp writes"),
+          "results", "lane 0 of every warp must write"),
     Wrong("03-repair", "writing repaired", _max(f"{_I} int v = i < n ? x[i] : 0; {_SOME} {_WRITES}"), "results",
           "0 is not the value"),
     Wrong("03-repair", "shuffles repaired",
@@ -166,7 +166,7 @@ _MAXIMA = (
           "none for the others"),
     Wrong("03-repair", "thread 0 writes",
           _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_BEST} if (threadIdx.x == 0 && i < n) out[i / 32] = v;"),
-          "results", "lane 0 of every warp writes"),
+          "results", "lane 0 of every warp must write"),
     Wrong("03-repair", "least is -1", _max(f"{_I} int v = i < n ? x[i] : -1; {_BEST} {_WRITES}"), "results", ""),
     Wrong("03-repair", "absolute values", _max(f"{_I} int v = i < n ? abs(x[i]) : 0; {_BEST} {_WRITES}"), "results", ""),
     Wrong("03-repair", "active lanes as mask",

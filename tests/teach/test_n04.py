@@ -103,3 +103,12 @@ def test_the_recorded_screen_names_the_lines_that_our_checker_names() -> None:
     (line,) = re.findall(r"\.cu:(\d+)", screens.screen("memcheck", "no-pool", only="========="))
     assert "sums[blockIdx.x]" in code.splitlines()[int(line) - 1]
     assert screens.screen("memcheck") != screens.screen("memcheck", "no-pool")
+
+
+def test_the_picture_of_streams_shows_a_reuse_only_if_the_memory_is_freed_before_the_wait() -> None:
+    careless = ("double", "add", "del", "z", "wait", "multiply")
+    assert repr(figures.reuse(careless)).endswith("here writes z into it while side may still read doubled.")
+    waits_first = ("double", "add", "wait", "del", "z", "multiply")
+    keeps_it = ("double", "add", "z", "wait", "del", "multiply")
+    for order in (waits_first, keeps_it):
+        assert repr(figures.reuse(order)).endswith("z gets no memory that side may still read.")

@@ -282,7 +282,8 @@ EXERCISES = (
         budgets=(
             Budget(
                 "warp_exchanges",
-                "Exchange the values in five steps with __shfl_down_sync, or with __reduce_add_sync.",
+                "Exchange the values by shuffles: in five steps with __shfl_down_sync, or by "
+                "__reduce_add_sync.",
                 least_share=0.2,
                 allowance=2.0,  # a sum in 64 bits takes two for each
             ),

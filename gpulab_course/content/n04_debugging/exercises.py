@@ -74,9 +74,11 @@ def judge_whodunit(answer: Answer) -> str:
             _run_whodunit, names, waiting_launches, shown="whodunit(program)", back=stray_offset
         )
         if launch_counts != facts["started_launches"]:
-            raise NotYet("whodunit(program) looks into the program: run it, and see what CUDA tells.")
+            raise NotYet(
+                "whodunit(program) looks into the program. Run it, and use the error that CUDA reports."
+            )
         _judge_launch(facts, names, failing_launches)
-    return "the first that failed is named, and a program that is well runs without waits."
+    return "the first launch that failed is named, and a program without errors runs without waits."
 
 
 def _run_whodunit(
@@ -112,7 +114,7 @@ def _run_whodunit(
             result = answer(program)
         except cp.cuda.runtime.CUDARuntimeError as error:
             raise NotYet(
-                "whodunit(program) lets the error pass; catch it, and return which launch it was."
+                "whodunit(program) does not catch the error: catch it, and return the launch that failed."
             ) from error
         wait_counts = [fault_record.waits for fault_record in fault_records]
         has_fault = [fault_record.fault is not None for fault_record in fault_records]
@@ -140,14 +142,14 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
         if result is not None:
             raise NotYet(
                 f"whodunit(program) returns {spelt(result)} for a program in which nothing fails; return "
-                "None there."
+                "None for it."
             )
         if sum(facts["waits"]) > facts["program_waits"] + 2:
             wait_count = sum(facts["waits"])
             raise NotYet(
-                f"of a program that is well, whodunit(program) lets the host wait {wait_count} times: a "
-                "synchronisation after each launch belongs into the run that looks for the culprit, not into "
-                "every run. Run it once without, and look closer only if that fails."
+                f"in a program without errors, whodunit(program) lets the host wait {wait_count} times. "
+                "Wait after each launch only in a run that searches for the launch, not in every run. Run "
+                "it once without waits, and run it again with waits only if that fails."
             )
         return
     first_failure = failing_launches[0]
@@ -158,25 +160,27 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
         return
     if result is None and not any(facts["has_fault"]):
         raise NotYet(
-            "whodunit(program) returns None though a launch fails: nobody waited for it. Synchronize before "
-            "you believe that all is well."
+            "whodunit(program) returns None although a launch fails: the host never waited for it. Wait for "
+            "the device before you conclude that no launch failed."
         )
     message = (
-        f"whodunit(program) returns {spelt(result)}, and launch {first_failure}, {expected[0]}, failed first"
+        f"whodunit(program) returns {spelt(result)}, but launch {first_failure}, {expected[0]}, failed first"
     )
     if not isinstance(result, tuple) or len(result) != 2 or not is_whole(result[1]):
-        raise NotYet(f"{message}: return the kernel's name and the number of its launch.")
+        raise NotYet(f"{message}. Return the kernel's name and the number of its launch.")
     if result[1] == first_failure - 1 and equals(result[0], expected[0]):
-        raise NotYet(f"{message}: launches count from 1.")
+        raise NotYet(f"{message}. The numbers of launches count from 1.")
     if result[1] in failing_launches[1:]:
-        raise NotYet(f"{message}: that one fails, too, but a context is lost once, by the first.")
+        raise NotYet(f"{message}. Yours fails as well, but the context is lost only once, by the first one.")
     if result[1] in facts["finished_calls"]:
         raise NotYet(
-            f"{message}: yours is the last that was given before the error was told. A launch returns "
-            "before its kernel runs: let the host wait after each launch, and note each before you wait."
+            f"{message}. Yours is the last one that was launched before the error was reported. A launch "
+            "returns before its kernel runs: let the host wait after each launch, and store its name and "
+            "number before you wait."
         )
     raise NotYet(
-        f"{message}: note name and number of each launch first, then wait; the last noted one did it."
+        f"{message}. Store the name and the number of each launch first, and then wait: the last one that "
+        "you stored is the one that failed."
     )
 
 
@@ -223,10 +227,10 @@ def judge_hunt(answer: Answer) -> str:
                 unfinished_steps = f"{len(calls)} of {counted(len(program.written_values), 'step')}"
     if unfinished_steps:
         raise NotYet(
-            f"hunt(steps, arrays) names the right cell, but runs only {unfinished_steps}: each runs once, "
-            "also those after the first NaN."
+            f"hunt(steps, arrays) names the right cell, but runs only {unfinished_steps}. Each step must "
+            "run once, also those after the first NaN."
         )
-    return "kernel and cell are named, whatever stood in the arrays before."
+    return "the step and the cell are named, whatever the arrays contained before."
 
 
 @dataclass(frozen=True)
@@ -360,43 +364,47 @@ def _judge_cell(result: Any, program: _Program, calls: list[str], is_unchanged: 
             result = (result[0], tuple(int(coordinate) for coordinate in cell if is_whole(coordinate)))
     message = f"hunt(steps, arrays) returns {spelt(result)}"
     if calls != list(program.written_values)[: len(calls)]:
-        raise NotYet(f"{message}, but runs the steps {', '.join(calls)}: each runs once, in order.")
+        raise NotYet(f"{message}, but runs the steps {', '.join(calls)}. Each step must run once, in order.")
     if not is_unchanged:
         raise NotYet(
-            f"{message}, and leaves other numbers in the arrays than the steps make: looking for a NaN must "
-            "not change one. A NaN that is replaced is not mended."
+            f"{message}, but the arrays contain other numbers than the steps have written. The search for a "
+            "NaN must not change an array. Replacing a NaN does not fix its cause."
         )
     if equals(result, expected):
         return
     if program.has_stale_nan and _is_initial_nan(result, program):
         raise NotYet(
-            f"{message}, and no step makes a NaN there: what an array held before its step has run is left "
-            "over from earlier."
+            f"{message}, but no step makes a NaN there. What an array contains before its step has run is "
+            "left over from earlier."
         )
     if expected is None:
-        raise NotYet(f"{message} where there is no NaN; return None.")
-    expected_message = f"{message}, and the first is in {expected[0]!r} at {expected[1]}"
+        raise NotYet(f"{message} for a program without NaN; return None.")
+    expected_message = f"{message}, but the first NaN is in {expected[0]!r} at {expected[1]}"
     if result is None:
-        hint = "Ask with cp.isnan: no comparison with NaN is true."
+        hint = "Use cp.isnan: NaN is not equal to any number, not even to NaN."
         if program.has_stale_nan:
-            hint = "Its step may make a NaN where the array held one before: look at it afterwards."
+            hint = "A step may make a NaN where the array had one before: look at the array after its step."
         if kind == "in place":
-            hint = "Look after each step: a later one may write over it."
+            hint = "Look at the array after each step: a later step may overwrite the NaN."
         raise NotYet(f"{expected_message}. {hint}")
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], str):
-        raise NotYet(f"{expected_message}: return the name of the array and the cell's row and column.")
+        raise NotYet(f"{expected_message}. Return the name of the array, and the row and column of the cell.")
     if kind == "infinite" and result[0] != expected[0]:
-        raise NotYet(f"{expected_message}: infinity is no NaN yet.")
+        raise NotYet(f"{expected_message}. Infinity is not NaN.")
     if result[0] != expected[0] and program.array_names.get(result[0]) == program.array_names[expected[0]]:
         raise NotYet(
-            f"{expected_message}: both names mean one array, and the step that made the NaN is asked for."
+            f"{expected_message}. Both names mean the same array: return the name of the step that made the "
+            "NaN."
         )
     if result[0] != expected[0]:
         raise NotYet(
-            f"{expected_message}: NaN spreads, so look at the input first, and after each step at its own "
-            "array."
+            f"{expected_message}. NaN spreads, so look at the input first, and then, after each step, at "
+            "the array that it has written."
         )
-    raise NotYet(f"{expected_message}: of several cells the first, row by row, as a tuple (row, column).")
+    raise NotYet(
+        f"{expected_message}. If several cells have a NaN, return the first one, row by row, as a tuple "
+        "(row, column)."
+    )
 
 
 HUNT = PythonExercise("04-hunt", "The first NaN", judge_hunt, level="core", limit_s=12.0)
@@ -495,21 +503,25 @@ PLACES = KernelExercise(
     advice=(
         Advice(
             _narrow_product_matcher(np.int32),
-            "The product of two ints is an int, and wraps beyond 2,147,483,647, whatever it is assigned to: "
-            "widen a factor before you multiply, in both lines.",
+            "The product of two ints is an int. It wraps around beyond 2,147,483,647, also if you assign it "
+            "to a long long: widen a factor before you multiply, in both lines.",
         ),
         Advice(
             _narrow_product_matcher(np.uint32),
-            "unsigned wraps as well, only later: widen a factor to 64 bits before you multiply.",
+            "unsigned wraps around as well, only later: widen a factor to 64 bits before you multiply.",
         ),
-        Advice(advice.partly_unwritten, "Every element has a place, however far out: a guard hides it only."),
+        Advice(
+            advice.partly_unwritten,
+            "Every element has a position, also a very large one. A guard only hides the mistake.",
+        ),
         Advice(advice.out_of_bounds, "Threads beyond n have no element."),
         Advice(
             lambda mistake: mistake.found is not None,
-            "Row times the row's length, plus the column; in the transpose a row has `rows` elements.",
+            "A position is the row times the length of a row, plus the column. In the transposed matrix, a "
+            "row has `rows` elements.",
         ),
     ),
-    praise="right beyond 2³¹, on the way out and on the way back.",
+    praise="the positions are right beyond 2³¹, in the matrix and in the transposed one.",
 )
 
 # 04-barrier
@@ -560,25 +572,25 @@ BARRIER = KernelExercise(
     kind="repair",
     level="stretch",
     advice=(
-        Advice(advice.out_of_bounds, "Threads beyond n add 0, and `part` has 1,024 places."),
+        Advice(advice.out_of_bounds, "Threads beyond n must add 0, and `part` has 1,024 elements."),
         Advice(
             advice.hazard("RAW", "WAR", "WAW"),
-            "Without a __syncthreads() between storing and reading, a warp reads what another has not stored "
-            "yet: one belongs behind the first store, and one behind each step.",
+            "Without a __syncthreads() between storing and reading, a warp can read a value that another "
+            "warp has not stored yet. Put one after the first store, and one after each step.",
         ),
         Advice(
             lambda mistake: "barrier" in mistake.said or mistake.fault in ("threads missing", "barrier"),
-            "__syncthreads() is for all threads of the block: put it where every one of them comes by, busy "
-            "or not.",
+            "__syncthreads() is for all threads of the block: put it where every one of them reaches it, "
+            "whether it adds or not.",
         ),
-        Advice(advice.written_twice, "One thread of each block writes its sum."),
+        Advice(advice.written_twice, "Only one thread of each block must write the sum of the block."),
         Advice(
             lambda mistake: mistake.found is not None,
-            "Does every element reach thread 0, for blocks of any size, and does everybody wait after each "
+            "Does every element reach thread 0, for blocks of any size? And do all threads wait after each "
             "step?",
         ),
     ),
-    praise="all threads of the block meet after each step, whoever adds.",
+    praise="all threads of the block wait for each other after each step.",
 )
 
 # 04-freed
@@ -617,22 +629,30 @@ FREED = ProgramExercise(
     sizes=lambda rng: (1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000),
     checked=True,
     budgets=(
-        Budget("streams", "Keep the two streams, and let one wait for the other.", least=2),
-        Budget("waits", "An event orders the streams and leaves the host free.", most=0),
+        Budget("streams", "Keep the two streams, and let one wait for an event of the other.", least=2),
+        Budget(
+            "waits", "The host must not wait: an event orders the streams and leaves the host free.", most=0
+        ),
         Budget(
             "kept_bytes",
-            "Nothing but the result lives on: order the streams, and let the block go back.",
+            "After the call, only the memory of the result may be in use: order the streams, and then let "
+            "the memory of `doubled` go back to the pool.",
             allowance=1.05,
             large=True,
         ),
         Budget(
             "driver_calls",
-            "cudaFree lets the host wait for the whole device: leave the memory to the pool.",
+            "cudaFree lets the host wait for the whole device: return the memory to the pool instead.",
             allowance=2.0,
         ),
     ),
-    advice=(("reused too early", "The block goes back when its array dies; order the streams before that."),),
-    praise="the block goes back when the other stream has read it, and the host never waits.",
+    advice=(
+        (
+            "reused too early",
+            "The memory goes back to the pool when its array is deleted: order the streams before that.",
+        ),
+    ),
+    praise="the memory goes back after the other stream has read it, and the host never waits.",
 )
 
 EXERCISES = (WHODUNIT, PLACES, FREED, HUNT, BARRIER)

@@ -1,14 +1,20 @@
-"""Figures of notebook 04 in addition to gpulab's views: a write into a neighbouring array."""
+"""Figures of notebook 04: a write into a neighbouring array, and memory that is freed too early."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
 from gpulab import session
 from gpulab.views import WarpStepper
+from gpulab.views.parts.palette import light
+from gpulab_course.teach.picture import Picture
 from virtualgpu.errors import WatchError
 from virtualgpu.records.faults.history import Write
 
@@ -110,3 +116,98 @@ class Stray:
             f'<svg role="img" aria-label="{html.escape(self.describe())}" viewBox="0 0 {_WIDTH} 116" '
             f'width="{_WIDTH}">{"".join(elements)}</svg>'
         )
+
+
+# Memory that is freed too early
+
+_DURATIONS = {"double": 2.0, "add": 4.0, "z": 2.2, "multiply": 2.0}
+_OPERATION_TEXTS = {
+    "double": "doubled = x * 2",
+    "add": "y = doubled + 1",
+    "z": "z = x - 3",
+    "multiply": "y * z",
+}
+_EVENT_GAP = 0.7  # between the end of an operation and the start of one that waits for its event
+
+
+def reuse(host_order: Sequence[str]) -> Picture:
+    """Draw two streams in time, and the memory of `doubled`, which `z` gets if `doubled` is freed first.
+
+    Parameters
+    ----------
+    host_order
+        What the host does, in order: "double", "add" (in the other stream, which waits for "double"), "del",
+        "z", "wait" (for the other stream) and "multiply".
+    """
+    starts, free_at = _schedule(host_order)
+    ends = {name: start + _DURATIONS[name] for name, start in starts.items()}
+    gets_memory = host_order.index("del") < host_order.index("z")
+    is_too_early = gets_memory and starts["z"] < ends["add"]
+    last = max(ends.values())
+    figure = Figure(figsize=(7.6, 3.0), dpi=100)
+    axes = figure.add_axes((0.01, 0.02, 0.98, 0.96))
+    axes.set_xlim(-2.3, last + 0.2)
+    axes.set_ylim(5.5, -0.1)
+    axes.set_axis_off()
+    for y, text in ((0.9, "stream here"), (2.4, "stream side"), (3.9, "the memory")):
+        axes.text(-2.3, y, text, va="center", fontsize=10, color=light("fg"))
+    axes.text(last, 0.15, "time →", ha="right", va="center", fontsize=9, color=light("muted"))
+    for name, start in starts.items():
+        y = 2.0 if name == "add" else 0.5
+        _draw_bar(
+            axes, start, y, _DURATIONS[name], _OPERATION_TEXTS[name], "warn" if name == "add" else "accent"
+        )
+    _draw_arrow(axes, (ends["double"], 1.3), (starts["add"], 2.0))
+    if "wait" in host_order:
+        _draw_arrow(axes, (ends["add"], 2.0), (starts["multiply"], 1.3))
+    _draw_bar(axes, starts["double"], 3.5, free_at - starts["double"], "contains doubled", "accent-2")
+    axes.text(free_at, 4.55, "del doubled", ha="center", va="center", fontsize=9, color=light("fg"))
+    if gets_memory:
+        _draw_bar(axes, starts["z"], 3.5, last - starts["z"], "", "purple")
+        text_left = max(starts["z"], ends["add"])
+        x = (text_left + last) / 2
+        axes.text(x, 3.9, "contains z", ha="center", va="center", fontsize=9, color=light("on-purple"))
+    if is_too_early:
+        box = Rectangle((starts["z"], 1.9), ends["add"] - starts["z"], 2.5, fill=False, linewidth=1.8)
+        box.set_edgecolor(light("error"))
+        axes.add_patch(box)
+        text = "side may still read doubled, but the memory already contains z"
+        axes.text(last, 5.1, text, ha="right", va="center", fontsize=9.5, color=light("error"))
+    return Picture.of(
+        figure,
+        "Two streams in one possible order: here computes doubled, then side computes y = doubled + 1. "
+        + (
+            "The memory of doubled is freed, and here writes z into it while side may still read doubled."
+            if is_too_early
+            else "z gets no memory that side may still read."
+        ),
+    )
+
+
+def _schedule(host_order: Sequence[str]) -> tuple[dict[str, float], float]:
+    """Return the start of each operation in one possible order, and the time when `doubled` is freed."""
+    starts: dict[str, float] = {}
+    here_free_at = 0.0
+    freed_at = 0.0
+    for name in host_order:
+        if name == "add":
+            starts[name] = starts["double"] + _DURATIONS["double"] + _EVENT_GAP
+        elif name == "wait":
+            here_free_at = max(here_free_at, starts["add"] + _DURATIONS["add"] + _EVENT_GAP)
+        elif name == "del":
+            freed_at = here_free_at + 0.6
+        else:
+            starts[name] = max(here_free_at, freed_at + 0.7 if name == "z" and freed_at else 0.0)
+            here_free_at = starts[name] + _DURATIONS[name]
+    return starts, freed_at
+
+
+def _draw_bar(axes: Axes, left: float, top: float, width: float, text: str, colour: str) -> None:
+    axes.add_patch(Rectangle((left, top), width, 0.8, facecolor=light(colour), edgecolor="white"))
+    text_colour = light(f"on-{colour}")
+    axes.text(left + width / 2, top + 0.4, text, ha="center", va="center", fontsize=9, color=text_colour)
+
+
+def _draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    style = {"arrowstyle": "-|>", "color": light("fg"), "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", end, start, arrowprops=style)
