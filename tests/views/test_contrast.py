@@ -33,6 +33,7 @@ VIEW_PAIRS = [
     ("on-good", "good"),
     ("on-warn", "warn"),
     ("on-purple", "purple"),
+    *((f"on-{name}", name) for name in palette.KERNELS),
     ("on-muted", "muted"),
     ("on-error", "error"),
     ("fg", "other"),

@@ -13,6 +13,7 @@ from gpulab.views import TimelineView
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.boxes import slider
 from gpulab.views.parts.items import Time, Tracks
+from gpulab.views.parts.palette import KERNELS
 from gpulab.views.parts.plots import plot, time_ticks
 from gpulab.views.timeline.chart import chart, lanes_of
 from gpulab.views.timeline.lanes import ENGINES, Lanes
@@ -59,6 +60,7 @@ def test_columns_follow_the_record() -> None:
     by_number = {each.correlation_id: each for each in record.activities}
     streams = {"default stream": 7, "stream 1": 8, "stream 2": 9, "stream 3": 10}
     numbers = set()
+    colour_of_name: dict[str, set[str]] = {}
     for index in range(track["x0"].size):
         activity = by_number.get(int(track["operation"][index]))
         row = track["row_names"][track["row"][index]]
@@ -70,10 +72,13 @@ def test_columns_follow_the_record() -> None:
         assert track["names"][track["name"][index]] == activity.name
         assert track["size"][index] == activity.size_bytes
         colour = track["colours"][track["colour"][index]]
-        assert (
-            colour in {"HtoD": ("good",), "DtoH": ("warn",), None: ("accent", "accent-2")}[activity.copy_kind]
-        )
+        if activity.copy_kind:
+            assert colour == {"HtoD": "good", "DtoH": "warn"}[activity.copy_kind]
+        else:
+            colour_of_name.setdefault(activity.name, set()).add(colour)
     assert numbers == set(by_number)
+    assert all(len(colours) == 1 for colours in colour_of_name.values())
+    assert len({*map(frozenset, colour_of_name.values())}) == min(len(colour_of_name), len(KERNELS))
     square, cube = (
         {int(c) for c, n in zip(track["colour"], track["name"], strict=True) if track["names"][n] == name}
         for name in ("square", "cube")
@@ -330,7 +335,7 @@ def test_the_picture_holds_every_engine_in_its_colour() -> None:
     view = TimelineView(timelines.overlapped())
     pixels_ = np.asarray(Image.open(__import__("io").BytesIO(view.png())).convert("RGB")).reshape(-1, 3)
     colours = {tuple(activity) for activity in np.unique(pixels_, axis=0).tolist()}
-    for engine in ("kernel", "other kernel", "HtoD", "DtoH", "wait", "hidden", "range"):
+    for engine in ("kernel", "kernel 2", "HtoD", "DtoH", "wait", "hidden", "range"):
         assert rgb(ENGINES[engine][0]) in colours, engine
     assert Time(0).kind == "time"
     view.close()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gpulab.views.graph.folding import Group
+from gpulab.views.timeline.chart import OF_CUPY
 from gpulab.words import count, duration, listing, noun, number, shape, size
 from virtualgpu.records import DanglingArray, Dim3, GraphComparison, GraphNode, GraphRecord, NodeParameter
 
@@ -41,15 +42,13 @@ _KINDS = {
     "CONDITIONAL": "conditional node",
     "OTHER": "node",
 }
-# Names of CuPy's own kernels, such as cupy_multiply__float32_float32_float32.
 _LENGTH = re.compile(r"\d+")
-_OF_CUPY = re.compile(r"cupy_(\w+?)(?:__\w+)?")
 
 
 def name_of(node: GraphNode) -> str:
     """Return the text on a node."""
     if node.kind == "KERNEL":
-        match = _OF_CUPY.fullmatch(node.name)
+        match = OF_CUPY.fullmatch(node.name)
         return match[1] if match else _unmangled_name(node.name)
     return f"copy {node.copy_kind or ''}".strip() if node.kind == "MEMCPY" else node.name.lower()
 

@@ -13,7 +13,8 @@ from gpulab.views.graph.folding import Group, groups
 from gpulab.views.parts import boxes
 from gpulab.views.parts.boxes import Box, Plot, column, legend
 from gpulab.views.parts.dag import DrawnNode, dag
-from gpulab.views.timeline.chart import chart, lanes_of, legend_entries
+from gpulab.views.parts.palette import KERNELS
+from gpulab.views.timeline.chart import chart, kernel_colours, kernel_legend, lanes_of, legend_entries
 from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, NO_OPERATION
 from gpulab.words import count, listing, number
 from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Timeline
@@ -196,25 +197,25 @@ class GraphView(View):
         )
 
     def _colour(self, group: Group) -> str:
-        """Return the colour of a group, as in the timeline, where kernels alternate between two colours."""
+        """Return the colour of a group, as in the timeline."""
         engine = _engine(group)
-        if engine == "kernel" and self._kernel_index[group.pattern[0].name] % 2:
-            engine = "other kernel"
+        if engine == "kernel":
+            return KERNELS[self._kernel_colours[group.pattern[0].name]]
         return ENGINES[engine][0]
 
     @cached_property
-    def _kernel_index(self) -> dict[str, int]:
-        """Index of each kernel name, in order of appearance."""
+    def _kernel_colours(self) -> dict[str, int]:
+        """Colour of each kernel name, in order of appearance."""
         names = [name for lanes in self.panels for name in lanes.kernels]
-        names += [node.name for node in self.graph.nodes if node.kind == "KERNEL"]
-        return {name: index for index, name in enumerate(dict.fromkeys(names))}
+        return kernel_colours([*names, *(node.name for node in self.graph.nodes if node.kind == "KERNEL")])
 
     def _legend(self, timelines: Plot | None) -> list[tuple[str, str]]:
         if timelines:
             entries = legend_entries(timelines)
         else:
             used_colours = {self._colour(group) for group in self.groups}
-            entries = [entry for entry in [*ENGINES.values()][:DEVICE_ENGINES] if entry[0] in used_colours]
+            others = [*ENGINES.values()][len(KERNELS) : DEVICE_ENGINES]
+            entries = [*kernel_legend([*self._kernel_colours]), *(e for e in others if e[0] in used_colours)]
         return [*entries, *([("error", "uses an old array")] if self.graph.dangling else [])]
 
     def _caption(self) -> str:

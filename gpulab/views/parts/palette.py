@@ -19,6 +19,10 @@ COLOURS: dict[str, tuple[str, str]] = {
     "good": ("#009e73", "#2fbf93"),
     "good-text": ("#00704f", "#2fbf93"),
     "purple": ("#cc79a7", "#d793b8"),
+    "kernel-3": ("#5c4a9e", "#a597e8"),
+    "kernel-4": ("#117a8b", "#3fb6c8"),
+    "kernel-5": ("#8a3b5e", "#d58bab"),
+    "kernels": ("#6b7885", "#8f9ba8"),
     "other": ("#b6bfc8", "#5a6672"),
     "on-accent": ("#ffffff", "#0b1117"),
     "on-accent-2": ("#0b1117", "#ffffff"),
@@ -26,6 +30,10 @@ COLOURS: dict[str, tuple[str, str]] = {
     "on-good": ("#0b1117", "#0b1117"),
     "on-warn": ("#0b1117", "#0b1117"),
     "on-purple": ("#0b1117", "#0b1117"),
+    "on-kernel-3": ("#ffffff", "#0b1117"),
+    "on-kernel-4": ("#ffffff", "#0b1117"),
+    "on-kernel-5": ("#ffffff", "#0b1117"),
+    "on-kernels": ("#ffffff", "#0b1117"),
     "on-muted": ("#ffffff", "#0b1117"),
     "on-error": ("#ffffff", "#0b1117"),
     "range": ("#c9b8e8", "#54427a"),
@@ -77,7 +85,9 @@ LANE_STATES = {"active": "accent", "inactive": "grid", "off": "warn", "none": "b
 for _state, _name in LANE_STATES.items():
     COLOURS[f"lane-{_state}"] = COLOURS[_name]
     COLOURS[f"on-lane-{_state}"] = COLOURS.get(f"on-{_name}", COLOURS["muted"])
-PALE = ("accent", "accent-2", "good", "warn", "purple", "tail", "other", "muted", "error", "range")
+KERNELS = ("accent", "accent-2", "kernel-3", "kernel-4", "kernel-5", "kernels")
+"""Colours of kernels, in the order in which their names appear; all further names share the last one."""
+PALE = (*KERNELS, "good", "warn", "purple", "tail", "other", "muted", "error", "range")
 """Colours with a pale form, ``NAME-pale``: 40 % of the colour on the background of a row (``panel``)."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gpulab.views.parts import plots
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Rects, Rules, Time, Tracks
+from gpulab.views.parts.palette import KERNELS
 from gpulab.views.parts.pen import shorten, text_width
 from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, HIDDEN, MARK_DETAIL, STREAM_OF, Lanes, RowKey
 from gpulab.words import count
@@ -162,11 +163,11 @@ def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Tr
     merged: dict[str, Any] = {
         name: _compact(np.concatenate(pieces)[order]) for name, pieces in columns.items()
     }
-    # Kernels of different names alternate between two shades; one name has the same shade in every panel.
-    kernels = dict.fromkeys(name for lanes in panels for name in lanes.kernels)
-    second_shade_kernels = {*[*kernels][1::2]}
-    has_second_shade = np.array([name in second_shade_kernels for name in texts["names"]], bool)
-    merged["colour"] += (merged["colour"] == 0) & has_second_shade[merged["name"]]
+    # A kernel's name has the same colour in every panel.
+    colour_of_kernel = kernel_colours(name for lanes in panels for name in lanes.kernels)
+    colours = np.array([colour_of_kernel.get(name, 0) for name in texts["names"]], np.uint8)
+    is_kernel = merged["colour"] == 0
+    merged["colour"][is_kernel] = colours[merged["name"][is_kernel]]
     device_names = {*np.unique(merged["name"][merged["colour"] < DEVICE_ENGINES]).tolist()}
     shorts = [
         _short_name(name) if index in device_names else name for index, name in enumerate(texts["names"])
@@ -200,12 +201,16 @@ def _compact(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return column.astype(np.result_type(*map(np.min_scalar_type, extremes))) if fits_int32 else column
 
 
+# Names of CuPy's own kernels, such as cupy_multiply__float32_float32_float32.
+OF_CUPY = re.compile(r"cupy_(\w+?)(?:__\w+)?")
 _COPY = re.compile(r"(?i)\W*(?:cuda )?memcpy (\w)to(\w)")
 _ARGUMENTS = re.compile(r"<[^<>]*>|\([^()]*\)")
 
 
 def _short_name(name: str) -> str:
     """Return the text on a bar: ``H2D`` for a copy, the name without arguments for a C++ function."""
+    if match := OF_CUPY.fullmatch(name):
+        return match[1]
     if match := _COPY.match(name):
         return f"{match[1]}2{match[2]}".upper()
     bare_name = name
@@ -288,10 +293,34 @@ def tracks_of(plot: Plot) -> Tracks:
     return next(item for item in plot.items if isinstance(item, Tracks))
 
 
+def kernel_colours(names: Iterable[str]) -> dict[str, int]:
+    """Return the colour of each kernel's name, an index into `ENGINES`; further names share the last one."""
+    return {name: min(index, len(KERNELS) - 1) for index, name in enumerate(dict.fromkeys(names))}
+
+
+def kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the colours of kernels with their names."""
+    shown_names = names if len(names) <= len(KERNELS) else names[: len(KERNELS) - 1]
+    entries = [
+        (colour, f"kernel {_short_name(name)}") for colour, name in zip(KERNELS, shown_names, strict=False)
+    ]
+    if further := len(names) - len(shown_names):
+        entries.append((KERNELS[-1], f"{further} further kernels"))
+    return entries
+
+
 def legend_entries(plot: Plot) -> list[tuple[str, str]]:
     """Return the meanings of the colours that occur in a `chart`."""
+    tracks = tracks_of(plot)
+    is_kernel = tracks.colour < len(KERNELS)
+    colours = tracks.colour[is_kernel]
+    names = tracks.columns["name"][is_kernel]
+    texts = tracks.columns["names"]
+    pairs = sorted({*zip(colours.tolist(), names.tolist(), strict=True)})
+    ordered = dict.fromkeys(texts[name] for _, name in pairs)
     entries = [*ENGINES.values()]
-    return [entries[index] for index in np.unique(tracks_of(plot).colour).tolist()]
+    others = np.unique(tracks.colour[~is_kernel]).tolist()
+    return [*kernel_legend([*ordered]), *(entries[index] for index in others)]
 
 
 def arrow_words(panels: Sequence[Lanes]) -> str:

@@ -14,16 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.views.parts import palette
 from gpulab.words import duration, shape
 from virtualgpu.records import Dim3, SourceLine, Synchronization, Timeline
 
 RowKey = tuple[str, int, int]
 """The key of a row: ``stream`` with device and stream, ``range`` with thread and depth, ..."""
 
-# Colour and legend text of the bars of each engine.
+# Colour and legend text of the bars of each engine; of kernels, one entry per colour.
 ENGINES: dict[str, tuple[str, str]] = {
-    "kernel": ("accent", "kernel"),
-    "other kernel": ("accent-2", "kernel of another name"),
+    **{
+        "kernel" if index == 0 else f"kernel {index + 1}": (colour, "kernel")
+        for index, colour in enumerate(palette.KERNELS)
+    },
     "HtoD": ("good", "copy to device (H2D)"),
     "DtoH": ("warn", "copy to host (D2H)"),
     "DtoD": ("purple", "copy on or between devices, memset"),
