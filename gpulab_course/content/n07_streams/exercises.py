@@ -45,7 +45,7 @@ def judge_stopwatch(answer: Answer) -> str:
         shares = _draw_time_shares(answer.rng, n)
         facts = answer.ask(_run_stopwatch, n, [int(rounds * share) for share in shares], shown=call_text)
         _judge_time(call_text, facts, n)
-    return "warm, between two events of the right stream, and nobody else was waited for."
+    return "warm, between two events of the right stream, and without a wait for other streams."
 
 
 def _run_stopwatch(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
     calls = facts["calls"]
     runs = facts["runs"]
     if isinstance(result, bool) or not isinstance(result, int | float | np.integer | np.floating):
-        raise NotYet(f"{call_text} returns {kind_of(result)}; return a number of milliseconds.")
+        raise NotYet(f"{call_text} returns {kind_of(result)}: return a number of milliseconds.")
     if not calls:
         raise NotYet(f"{call_text} never calls work().")
     if len(runs) < calls:
@@ -108,10 +108,12 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
             f"{call_text} lets work() run in another stream than the caller's: call it in the current stream."
         )
     if calls < n:
-        raise NotYet(f"{call_text} calls work() {calls} times: call it once to warm up, and then {n} times.")
+        raise NotYet(
+            f"{call_text} calls work() {counted(calls, 'time')}: call it once to warm up, and then {n} times."
+        )
     if calls == n:
         raise NotYet(
-            f"{call_text} calls work() {calls} times, so the first, cold call is among those that are timed; "
+            f"{call_text} calls work() {counted(calls, 'time')}, so the first, cold call is timed as well: "
             "call it once before you start."
         )
     result = float(result)
@@ -123,18 +125,18 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
         raise NotYet(f"{message}: {_explain_time(result, expected_ms, n, total_ms, call_times_ms, facts)}")
     if "device" in facts["waits"]:
         raise NotYet(
-            f"{call_text} is right here, but it waits for the whole device, and so for everybody's streams: "
-            "wait for the event alone, with end.synchronize()."
+            f"{call_text} returns the right time, but it waits for the whole device, and so for other "
+            "streams: wait only for the event, with end.synchronize()."
         )
     if "other" in facts["waits"]:
         raise NotYet(
-            f"{call_text} is right here, but it waits for another stream than the current one: wait for the "
-            "event alone, with end.synchronize()."
+            f"{call_text} returns the right time, but it waits for another stream than the current one: "
+            "wait only for the event, with end.synchronize()."
         )
     if facts["early_waits"] > max(_ALLOWED_WAITS, n // 2):
         raise NotYet(
             f"{call_text} lets the host wait {facts['early_waits']} times between its calls. Such a wait is "
-            "followed by a gap, which counts as their time: give all calls, then wait once."
+            "followed by a gap, which is timed as well: enqueue all calls, and then wait once."
         )
 
 
@@ -151,25 +153,25 @@ def _explain_time(
 
     if facts["events"] < 2:
         return (
-            "the host's clock does not see the device work; record one event before and one after, in the "
-            "stream in which work() runs."
+            "the host's clock does not measure the work on the device: record one event before the calls "
+            "and one after them, in the stream in which work() runs."
         )
     if n > 1 and is_near(expected_ms * n):
-        return "that is the time of all calls together; divide by n."
+        return "that is the time of all calls together: divide by n."
     if is_near(expected_ms / 1000):
-        return "get_elapsed_time gives milliseconds already."
+        return "get_elapsed_time returns milliseconds already."
     if is_near(expected_ms * 1000):
         return "return milliseconds, not microseconds."
     if result_ms > expected_ms and is_near(total_ms / n, 0.2):
-        return "the warm-up is among what is timed; record the first event after it."
+        return "the time includes the warm-up call: record the first event after it."
     if n > 1 and any(is_near(time_ms) for time_ms in [*call_times_ms, float(np.median(call_times_ms))]):
         return "calls differ: add up all n of them, and divide by n."
     if result_ms < expected_ms / 2:
         return (
-            "so little lies between the two events. Both belong in the stream in which work() runs, the "
-            "current one, one before the calls and one after."
+            "there is little work between the two events. Record both in the stream in which work() runs, "
+            "which is the current stream: one before the calls and one after them."
         )
-    return "record one event before the n calls and one after them, and nothing else between."
+    return "record one event before the n calls and one after them, with nothing else in between."
 
 
 STOPWATCH = PythonExercise(
@@ -209,7 +211,7 @@ def energy(x: Any) -> Any:
 
 RACE = ProgramExercise(
     "07-race",
-    "The published race",
+    "Repair a program with two missing waits",
     "energy",
     energy_case,
     energy,
@@ -219,10 +221,12 @@ RACE = ProgramExercise(
     budgets=(
         Budget("streams", "Keep the two streams, and let one wait for the other.", least=2),
         Budget(
-            "waits", "An event that one stream records and the other waits for leaves the host free.", most=0
+            "waits",
+            "Let one stream record an event and the other one wait for it. This leaves the host free.",
+            most=0,
         ),
     ),
-    praise="ordered there and back by events, and the host never waits.",
+    praise="two events order the streams in both directions, and the host never waits.",
 )
 
 # 07-conveyor
@@ -261,7 +265,9 @@ def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any
     original_x = pinned_x.copy()
     program(pinned_x, pinned_y, step)
     if not np.array_equal(pinned_x, original_x):
-        raise NotYet("conveyor(x, y, step) changes x, which belongs to its caller.")
+        raise NotYet(
+            "conveyor(x, y, step) changes x, which belongs to the caller: change a copy on the device."
+        )
     return pinned_y
 
 
@@ -292,7 +298,7 @@ def conveyor_in_one_piece(x: Any, y: Any, step: Any) -> Any:
 
 CONVEYOR = ProgramExercise(
     "07-conveyor",
-    "The conveyor",
+    "Overlap copies and work",
     "conveyor",
     conveyor_case,
     conveyor,
@@ -302,16 +308,18 @@ CONVEYOR = ProgramExercise(
     calls=on_pinned,
     returns=False,
     budgets=(
-        Budget("to_device_bytes", "Each element crosses the bus once each way.", allowance=1.0),
-        Budget("to_host_bytes", "Each element crosses the bus once each way.", allowance=1.0),
+        Budget("to_device_bytes", "Copy each element over the bus once in each direction.", allowance=1.0),
+        Budget("to_host_bytes", "Copy each element over the bus once in each direction.", allowance=1.0),
+        Budget("pageable_copies", "x and y are pinned: copy directly from x and directly to y.", most=0),
         Budget(
-            "pageable_copies", "x and y are page-locked: copy straight out of them and into them.", most=0
+            "device_waits",
+            "Wait only for your own streams, at the end, because the device can have other streams.",
+            most=0,
         ),
-        Budget("device_waits", "Wait for your own streams, at the end; the device has others, too.", most=0),
         Budget(
             "hidden_percent",
-            "Cut x into pieces, and give the pieces to several non-blocking streams in turns: each goes in "
-            "with set(), through step() and out with get(out=…, blocking=False).",
+            "Cut x into pieces, and use several non-blocking streams in turn. For each piece, call set(), "
+            "step(), and get(out=…, blocking=False).",
             least_share=0.7,
         ),
     ),
@@ -344,7 +352,7 @@ def with_environments(bench: Any, program: Callable[..., Any], starts: Any, step
     envs = [work.Environment(start, bench.pinned, bench.compute, bench.uses) for start in starts]
     result = program(envs, work.decide, steps)
     if not isinstance(result, list | tuple) or [id(env) for env in result] != [id(env) for env in envs]:
-        raise NotYet(f"rollout(envs, policy, {steps}) should return `envs`.")
+        raise NotYet(f"rollout(envs, policy, {steps}) must return `envs`.")
     for env in envs:
         if env.steps != steps:
             raise NotYet(f"an environment made {env.steps} steps instead of {steps}.")
@@ -385,7 +393,7 @@ def in_turns(envs: Any, policy: Any, steps: int) -> Any:
 
 ROLLOUT = ProgramExercise(
     "07-rollout",
-    "Play while the device thinks",
+    "Overlap decisions and steps",
     "rollout",
     rollout_case,
     rollout,
@@ -396,23 +404,23 @@ ROLLOUT = ProgramExercise(
     calls=with_environments,
     budgets=(
         Budget(
-            "device_waits", "Wait for the stream of the environment whose turn it is, not for both.", most=0
+            "device_waits", "Wait for the stream of the environment that steps next, not for both.", most=0
         ),
         Budget(
             "launches",
-            "One decision of `policy` on the device for each step of each environment.",
+            "Call `policy` exactly once on the device for each step of each environment.",
             allowance=1.0,
             least_share=1.0,
         ),
         Budget(
             "microseconds",
             "While the host steps one environment, the device should decide for the other: give each a "
-            "stream, and ask again as soon as its step is done.",
+            "stream, and request the next decision as soon as its step is done.",
             allowance=1.1,
             large=True,
         ),
     ),
-    praise="the host and the device work at the same time, and nobody reads what is not there yet.",
+    praise="the host and the device work at the same time, and no data is read too early.",
 )
 
 EXERCISES = (STOPWATCH, RACE, CONVEYOR, ROLLOUT)

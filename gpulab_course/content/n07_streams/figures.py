@@ -1,4 +1,4 @@
-"""Figures of notebook 07 in addition to gpulab's views: three clocks, and the conveyor."""
+"""Figures of notebook 07 in addition to gpulab's views: clocks, and the conveyor."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def three_clocks(
             label=name,
             markerfacecolor="none" if size > 6 else light(colour),
         )
-    axes.set_xlabel("turns in the kernel")
+    axes.set_xlabel("iterations in the kernel")
     axes.set_ylabel("ms")
     axes.set_ylim(bottom=0)
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
@@ -63,8 +63,54 @@ def three_clocks(
     )
     return Picture.of(
         figure,
-        f"Three clocks, {iterations[0]:,} to {iterations[-1]:,} turns in the kernel, "
+        f"Three clocks, {iterations[0]:,} to {iterations[-1]:,} iterations in the kernel, "
         f"{origin.label}: {summary}.",
+    )
+
+
+def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin: Provenance) -> Picture:
+    """Draw where three clocks start and stop: rows of the host and the GPU, and a span for each clock.
+
+    Parameters
+    ----------
+    no_wait_ms, with_wait_ms
+        The times by the host's clock of the launch, and of the launch with the wait.
+    events_ms
+        The time between two events around the kernel.
+    origin
+        The provenance of the times.
+    """
+    figure = Figure(figsize=(7.6, 3.0), dpi=100)
+    axes = figure.add_axes((0.2, 0.15, 0.76, 0.73))
+    launch_us, end_us, kernel_us = 1e3 * no_wait_ms, 1e3 * with_wait_ms, 1e3 * events_ms
+    begin_us = max(0.0, end_us - kernel_us)
+    axes.barh([0], [launch_us], 0.6, color=light("warn"))
+    axes.barh([0], [end_us - launch_us], 0.6, left=launch_us, color=light("other"))
+    axes.barh([1], [end_us - begin_us], 0.6, left=begin_us, color=light("good"))
+    middle_us = (begin_us + end_us) / 2
+    axes.annotate("launch", (0, -0.36), (0, 3), textcoords="offset points", fontsize=9, va="bottom")
+    axes.text(middle_us, 0, "wait", ha="center", va="center", fontsize=9, color=light("fg"))
+    axes.text(middle_us, 1, "kernel", ha="center", va="center", fontsize=9, color=light("on-good"))
+    spans = ((0.0, launch_us, "warn"), (0.0, end_us, "accent"), (begin_us, end_us, "good"))
+    for row, (start, stop, colour) in enumerate(spans, start=2):
+        axes.plot([start, stop], [row, row], color=light(colour), marker="|", markersize=12, linewidth=2)
+        label = f"{stop - start:.1f} µs"
+        axes.annotate(label, (stop, row), (8, 0), textcoords="offset points", va="center", fontsize=9)
+    names = ("host", "GPU", "1: host, no wait", "2: host, with a wait", "3: two events")
+    axes.set_yticks(range(5), names, fontsize=9)
+    axes.set_ylim(4.6, -0.9)
+    axes.set_xlim(-0.005 * end_us, 1.15 * end_us)
+    axes.set_xlabel("µs since the call of the launch", fontsize=9)
+    axes.tick_params(axis="x", labelsize=9)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_title(origin.label, fontsize=10, color=light("muted"))
+    return Picture.of(
+        figure,
+        "Where three clocks start and stop. The host launches a kernel and waits; the GPU runs the kernel. "
+        f"Clock 1, host without a wait, covers the launch: {launch_us:.1f} µs. "
+        f"Clock 2, host with a wait, covers launch and kernel: {end_us:.1f} µs. "
+        f"Clock 3, two events, covers the kernel: {kernel_us:.1f} µs ({origin.label}).",
     )
 
 
@@ -168,7 +214,7 @@ class Conveyor(SteeredTimeline):
         self.pieces = pieces
         self.steer(
             boxes.slider("Pieces", "pieces", PIECES, [str(n) for n in PIECES]),
-            boxes.slider("Host memory", "pinned", (0, 1), ("pageable", "page-locked")),
+            boxes.slider("Host memory", "pinned", (0, 1), ("pageable", "pinned")),
             boxes.slider("Work waits for its copy", "waits", (0, 1), ("no: the event is missing", "yes")),
         )
 
@@ -190,9 +236,9 @@ class Conveyor(SteeredTimeline):
         early_pairs = find_early_kernels(record)
         summary = (
             f"{self.pieces} {'piece' if self.pieces == 1 else 'pieces'}, "
-            f"{'page-locked' if self.pinned else 'pageable'} memory: {record.span_ns / 1e3:,.0f} µs, "
+            f"{'pinned' if self.pinned else 'pageable'} memory: {record.span_ns / 1e3:,.0f} µs, "
             f"{single_piece_ns / max(1, record.span_ns):.2f} times as fast as in one piece."
         )
         if early_pairs:
-            summary += f" {len(early_pairs)} of {self.pieces} kernels began before what they read was there."
+            summary += f" {len(early_pairs)} of {self.pieces} kernels began before their data had arrived."
         self.show(record, summary=summary, faults=early_pairs)

@@ -30,16 +30,16 @@ PREDICTIONS = (
         "07-parallel",
         "Two kernels, each of {waves} full waves, run in two streams. How many times as fast is that as in "
         "one stream?",
-        "One of the kernels already fills the SMs. Streams allow work to overlap, but they do not make "
-        "room for it.",
+        "One of the kernels already fills the SMs. Streams allow work to overlap, but they do not free any "
+        "SMs.",
         unit="times",
         comparison=2.0,
         misconception="Two streams are twice as fast as one.",
     ),
     PredictionQuestion(
         "07-blocking",
-        "The program changes in one place: stream = cp.cuda.Stream() instead of "
-        "cp.cuda.Stream(non_blocking=True). How many races does the checker find now?",
+        "The program gets another stream: cp.cuda.Stream() instead of cp.cuda.Stream(non_blocking=True). "
+        "How many races does the checker find now?",
         "A blocking stream waits for the default stream, where the array was made. In PyTorch, whose streams "
         "are all non-blocking, the same program is a race.",
         unit="races",
@@ -50,7 +50,8 @@ PREDICTIONS = (
         "07-urgent",
         "Four kernels of many waves are enqueued in one stream. Then a small kernel is launched in a "
         "stream of higher priority. When does it start?",
-        "Running blocks are never stopped, but the next blocks to start are those of the urgent kernel.",
+        "Running blocks are not stopped. As soon as some of them end, blocks of the urgent kernel start "
+        "next.",
         choices=("at once", "when running blocks end", "after all four"),
         comparison="at once",
         misconception="An urgent kernel stops the one that runs.",
@@ -60,7 +61,7 @@ PREDICTIONS = (
         "Copies in, work and copies out use {pieces} pieces, three streams and pinned memory. How many times "
         "as fast is that as in one piece?",
         "At best the time of the longest stage remains. The first copy in and the last copy out cannot be "
-        "hidden, and every piece costs launches.",
+        "hidden, and each piece has start-up times.",
         unit="times",
         comparison=3.0,
         misconception="Three stages that overlap are three times as fast.",
@@ -79,8 +80,8 @@ PREDICTIONS = (
         "07-hidden",
         "This loop of {rounds} iterations never calls synchronize(). How often does the host wait for the "
         "GPU?",
-        "An if with a device array and float(…) of a device array both need a value on the host. Each is a "
-        "copy and a wait for it.",
+        "Both `if` and float(…) need the value of a device array on the host. Each makes a copy and waits "
+        "for it: the `if` in every iteration, float(…) in every fifth.",
         unit="waits",
         comparison=0,
         misconception="Only synchronize() synchronizes.",
@@ -88,9 +89,10 @@ PREDICTIONS = (
     PredictionQuestion(
         "07-overlap",
         "A step of an environment takes the host {host} µs, a decision takes the GPU {device} µs. With two "
-        "environments that alternate, how many µs does one step of one environment take on average?",
+        "environments, and the GPU deciding for one while the host steps the other, how many µs pass per "
+        "step?",
         "While the host steps one environment, the GPU decides for the other. The longer of the two times "
-        "remains, and the host's launches come on top.",
+        "remains, and the host's launches are added.",
         unit="µs",
         misconception="Overlap halves the time.",
     ),
@@ -98,8 +100,8 @@ PREDICTIONS = (
         "07-block",
         "Four sequences pass through the attention layer with {launches} small launches in all. How many "
         "times as fast are four streams as one?",
-        "{times} times here. Such small kernels fit next to each other, but one host launches all of them, "
-        "one after the other. The next cells show why the order matters.",
+        "Here it is {times} times. Such small kernels fit next to each other, but one host launches all of "
+        "them, one after the other. The next cells show why the order matters.",
         choices=ranges(*BLOCK),
         comparison=ranges(*BLOCK)[3],
         misconception="Four streams are four times as fast.",

@@ -6,76 +6,91 @@ TITLE = "Timing, streams, events"
 
 QUESTIONS = (
     Question(
-        "start = perf_counter(); kernel(…); perf_counter() - start gives 6 µs. What took 6 µs?",
+        "start = perf_counter(); kernel(…); perf_counter() - start is 6 µs. What took 6 µs?",
         (
-            Choice("the kernel, from its first block to its last", "The kernel may not even have begun."),
+            Choice("the kernel, from its first block to its last", "The kernel may not have started yet."),
             Choice(
-                "the launch: checking, packing, queueing",
-                "The call returns as soon as that is done.",
+                "the launch: checking the arguments and putting the kernel into a queue",
+                "The call returns as soon as this is done.",
                 right=True,
             ),
-            Choice("the kernel, and the way to the GPU and back", "Nobody waited for anything to come back."),
+            Choice(
+                "the kernel, and the way to the GPU and back", "No line of the program waits for the GPU."
+            ),
         ),
     ),
     Question(
-        "An event pair around one launch says 2 ms, around the next nine 0.4 ms each. Why?",
+        "Two events around the first launch measure 2 ms, and around each of the next nine 0.4 ms. Why?",
         (
             Choice(
-                "the first call loads code and fills caches; it is not the speed of the kernel",
+                "The first call also loads code and fills caches.",
                 "Warm up first, then measure several calls.",
                 right=True,
             ),
+            Choice("The GPU's clock is set by the first call.", "The clock of events runs all the time."),
             Choice(
-                "the GPU's clock needs the first call to be set", "Events count on a clock that always runs."
+                "Events are exact only if they are far apart.",
+                "Their resolution is about half a microsecond.",
             ),
-            Choice("events are only exact if they are far apart", "They resolve about half a microsecond."),
         ),
     ),
     Question(
         "Which streams does a kernel in the legacy default stream wait for?",
         (
-            Choice("for none: it is a stream like any other", "That holds for a non-blocking stream."),
-            Choice("for all of the device, of whatever kind", "Non-blocking streams are left out."),
-            Choice("for those that were made without non_blocking", "And these wait for it.", right=True),
-        ),
-    ),
-    Question(
-        "b.wait_event(a.record()) is called. Who waits?",
-        (
-            Choice("the host, until stream a has come so far", "The host goes on at once."),
-            Choice("what is given to b from now on", "Until what a was given so far has ended.", right=True),
+            Choice("none: it is a stream like any other", "This is true of a non-blocking stream."),
+            Choice("all streams of the device, of any kind", "It does not wait for non-blocking streams."),
             Choice(
-                "all of b, what it was given before as well", "What b has already begun or queued goes on."
+                "those that were made without non_blocking=True",
+                "These streams also wait for it.",
+                right=True,
             ),
         ),
     ),
     Question(
-        "Two streams hold a kernel each, and the timeline shows one after the other. What is the likeliest "
-        "reason?",
+        "b.wait_event(a.record()) is called. What waits?",
         (
-            Choice("the first one alone fills all SMs", "There is no room for the other.", right=True),
-            Choice("CUDA deals out streams in turns", "It deals out blocks wherever there is room."),
-            Choice("the streams have the same priority", "Equal priority does not keep them apart."),
+            Choice("the host, until stream a has reached the event", "The host continues at once."),
+            Choice(
+                "work that is enqueued in b from now on",
+                "It waits for the work that was enqueued in a before.",
+                right=True,
+            ),
+            Choice("all work in b, also earlier work", "Work that is already in b does not wait."),
+        ),
+    ),
+    Question(
+        "Two streams have one kernel each, and the timeline shows one after the other. What is the most "
+        "likely reason?",
+        (
+            Choice(
+                "the first kernel alone fills all SMs", "There is no space for the other one.", right=True
+            ),
+            Choice("CUDA runs streams in turns", "It starts blocks of all streams wherever there is space."),
+            Choice(
+                "the streams have the same priority", "Kernels of equal priority can run at the same time."
+            ),
         ),
     ),
     Question(
         "A copy from an ordinary NumPy array, in a non-blocking stream. The call …",
         (
             Choice(
-                "returns at once, as the stream is non-blocking", "That flag is about the default stream."
+                "returns at once, because the stream is non-blocking",
+                "This flag is about the default stream.",
             ),
             Choice(
-                "returns when the device has the data in its memory", "It may still be in a staging buffer."
+                "returns when all data is in the memory of the device",
+                "Some data may still be in the driver's buffer.",
             ),
             Choice(
-                "returns when the host's data has been read",
-                "The driver copies it to a page-locked buffer first, on your time.",
+                "returns when all data of the host has been read",
+                "The driver first copies it to a pinned buffer, during the call.",
                 right=True,
             ),
         ),
     ),
     Question(
-        "You want to know when stream a has finished, and lose as little time as possible. You call …",
+        "The host must wait until stream a has finished, and for nothing else. You call …",
         (
             Choice("cp.cuda.Device().synchronize()", "It waits for all streams of the device."),
             Choice("synchronize() of an event in a", "Or of the stream itself.", right=True),
@@ -83,30 +98,48 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A race between two streams gives the right result in each of 1,000 runs. It is …",
+        "A program has a race between two streams, and the right result in each of 1,000 runs. It is …",
         (
-            Choice("harmless on this GPU, and wrong on others", "Another driver or load is enough."),
-            Choice("no race: one of them would have failed", "What nothing orders may still come in order."),
-            Choice("a fault that waits for other timing", "Nothing promises the order.", right=True),
+            Choice("harmless on this GPU, and wrong on others", "Another driver or another load is enough."),
+            Choice(
+                "right: one of the runs would have failed",
+                "Without a wait, the right order can occur by chance.",
+            ),
+            Choice("wrong, and fails when the timing changes", "Nothing ensures the order.", right=True),
         ),
     ),
     WhyQuestion(
         "Why does non_blocking=True in PyTorch's tensor.to(…) not make a copy asynchronous by itself?",
         (
-            "The copy engine reads host memory itself only if it is page-locked: its pages cannot move.",
-            "The driver first copies pageable memory to a page-locked buffer, and the call does that itself.",
-            "So the call is asynchronous only for page-locked memory (pin_memory()).",
-            "And an asynchronous copy to the host has to be waited for before the host reads the result.",
+            (
+                "The copy engine can read host memory only if it is pinned, because then its pages cannot "
+                "move."
+            ),
+            "The driver first copies pageable memory to a pinned buffer, and does so during the call.",
+            "So the call is asynchronous only for pinned memory (pin_memory()).",
+            (
+                "After an asynchronous copy to the host, the program must wait before the host reads the "
+                "result."
+            ),
         ),
     ),
     WhyQuestion(
-        "Why may a temporary array that another stream still reads be overwritten, although no line of the "
+        "Why can a temporary array that another stream still reads be overwritten, although no line of the "
         "program frees it?",
         (
-            "When the last reference goes, the block returns to the pool at once; the GPU is not asked.",
-            "The pool keeps an arena for each stream: the next array of the stream that made it may get it.",
-            "In that stream everything is ordered, but the other stream is not waited for.",
-            "Keep the array, or let the stream that made it wait for an event of the one that reads.",
+            (
+                "When the last reference disappears, the memory returns to the pool at once, without a "
+                "wait for the GPU."
+            ),
+            (
+                "The pool keeps free memory per stream: the next array of the stream that made it can get "
+                "this memory."
+            ),
+            "In that stream everything is in order, but nothing waits for the other stream.",
+            (
+                "Keep a reference, or let the stream that made the array wait for an event of the stream "
+                "that reads it."
+            ),
         ),
     ),
 )
