@@ -21,6 +21,7 @@ from gpulab_course.content.n03_lanes import figures as n03_figures
 from gpulab_course.content.n05_memory import figures as n05_figures
 from gpulab_course.content.n10_allocator import figures as pool_figures
 from gpulab_course.content.n11_graphs import figures as graph_figures
+from gpulab_course.content.n11_graphs import pictures as graph_pictures
 from gpulab_course.content.n13_libraries import figures as n13_figures
 from gpulab_course.content.n14_random import figures as n14_figures
 from gpulab_course.content.n14_random import generators
@@ -170,6 +171,62 @@ def test_the_mode_of_a_capture_decides_whether_the_pool_may_grow(mode: str, mess
     gl.use_device("virtual:A100")
     x = gl.cp.ones(64, gl.cp.float32)
     assert message in graph_figures.in_a_capture(lambda _: x + 1, mode=mode)
+
+
+def test_kernels_wait_for_their_launch_or_for_the_kernel_before() -> None:
+    launches, kernels = graph_pictures.launch_times(3, 6, 1)
+    assert launches == [(0, 6), (6, 12), (12, 18)]
+    assert kernels == [(6, 7), (12, 13), (18, 19)]
+    assert graph_pictures.launch_times(3, 6, 10)[1] == [(6, 16), (16, 26), (26, 36)]
+    caption = repr(graph_pictures.launches_and_kernels(6, 1, 10))
+    assert "Kernels of 1 µs start 6 µs apart: a gap of 5 µs before each kernel." in caption
+    assert caption.endswith("Kernels of 10 µs start 10 µs apart: no gaps.")
+
+
+def test_the_lines_of_a_graphs_costs_name_their_break_even() -> None:
+    even = graph_figures.BreakEven(capture_us=70, end_us=130, eager_us=100, launch_us=10)
+    caption = repr(graph_pictures.break_even_lines(even, "forty launches", MODELLED))
+    assert caption.endswith(
+        "200 µs to make the graph and 10.0 µs per launch: the graph takes less host time "
+        "from launch number 3 on."
+    )
+    never = repr(graph_pictures.break_even_lines(replace(even, launch_us=100), "forty launches", MODELLED))
+    assert never.endswith("the graph never takes less host time.")
+
+
+def _model(batch: gl.cp.ndarray) -> gl.cp.ndarray:
+    return gl.cp.maximum(batch * 2, 0) + 1
+
+
+def test_a_node_reads_the_old_batch_or_a_static_buffer() -> None:
+    gl.use_device("virtual:A100")
+    batches = gl.cp.ones((2, 1024), gl.cp.float32)
+    renamed = gl.graph(_model, batches[0]).record
+    buffered = gl.graph(_model, gl.cp.empty(1024, gl.cp.float32))
+    caption = repr(graph_pictures.static_buffer(renamed, buffered.record, batches))
+    assert f"still reads 0x…{batches.data.ptr & 0xFFFFF:05x}, the address of the first batch." in caption
+    address = buffered.arrays[0].data.ptr
+    assert caption.endswith(f"into a static buffer at 0x…{address & 0xFFFFF:05x}, which the node reads.")
+
+
+def test_a_second_graph_of_a_pool_writes_where_the_first_one_has_temporaries() -> None:
+    gl.use_device("virtual:A100")
+    batch = gl.cp.ones(1 << 16, gl.cp.float32)
+    first = gl.graph(_model, batch)
+    second = gl.graph(_model, batch, pool=first.pool)
+    (_, source, a), (_, a_again, b), (_, b_again, out) = graph_pictures.accesses(first.record)
+    assert source == batch.data.ptr
+    assert (a_again, b_again) == (a, b)
+    assert out == a == first.result.data.ptr
+    steps = [(name, written) for name, _, written in graph_pictures.accesses(second.record)]
+    assert steps[0] == ("multiply", b)
+    assert steps[1][1] not in (a, b)
+    assert steps[2] == ("add", b)
+    caption = repr(graph_pictures.blocks_of_pool(first.record, second.record))
+    assert caption.startswith(
+        "3 pool blocks. Graph 1 writes pool block A (multiply), then pool block B (maxim"
+    )
+    assert caption.endswith("pool block C (maximum), then pool block B (add), which is its output.")
 
 
 def test_settings_change_the_reserved_memory_of_pytorch() -> None:

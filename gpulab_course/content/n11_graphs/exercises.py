@@ -12,8 +12,8 @@ from gpulab import session
 from gpulab_course.teach.judge import Budget, Draw, ProgramCase, ProgramExercise
 
 _IN_CAPTURE = (
-    "While a stream captures, nothing runs: results, waits and copies to the host come after the graph's "
-    "launch."
+    "While a stream captures, nothing runs. Wait for results and copy them to the host after the "
+    "launch of the graph."
 )
 _UNJOINED = (
     "Record an event at the end of the second stream's work, and let the stream that captures wait for it "
@@ -22,13 +22,16 @@ _UNJOINED = (
 _ADVICE = (
     ("is capturing", _IN_CAPTURE),
     ("StreamCaptureUnsupported", _IN_CAPTURE),
-    ("cannot capture on the default", "Capture on a stream of your own: cp.cuda.Stream(non_blocking=True)."),
+    ("cannot capture on the default", "Capture in a stream of your own: cp.cuda.Stream(non_blocking=True)."),
     (
         "legacy stream depend",
-        "Make the stream with non_blocking=True, and give it all of the work: with stream: …",
+        "Make the stream with non_blocking=True, and put all of the work into it: with stream: …",
     ),
     ("StreamCaptureUnjoined", _UNJOINED),
-    ("StreamCaptureIsolation", "Record the event that a capturing stream waits for within the capture, too."),
+    (
+        "StreamCaptureIsolation",
+        "The stream waits for an event from before the capture. Record it during the capture.",
+    ),
 )
 _ONE_GRAPH = Budget(
     "graphs",
@@ -78,18 +81,20 @@ def replay_case(random_data: Draw, size: Any) -> ProgramCase:
         (
             _relax_on_host(x, rounds + 1),
             (
-                "One round too many has run: warm up on a copy, and put all of the work into the stream that "
-                "captures (with stream: …)."
+                "One round too many has run. Make sure that you warm up on a copy, and put all of the work "
+                "into the stream that captures (with stream: …)."
             ),
         )
     ]
     if rounds:
-        mistakes += [(x, "Nothing has run: capturing a kernel does not run it, launching the graph does.")]
+        mistakes += [
+            (x, "No round has run: capturing a kernel does not run it, but launching the graph does.")
+        ]
     if rounds > 1:
         mistakes += [
             (
                 _relax_on_host(x, rounds - 1),
-                ("One round is missing: capturing does not run a round, so launch once per round."),
+                ("One round is missing: capturing does not run a round, so launch the graph once per round."),
             ),
             (
                 first_round,
@@ -152,23 +157,23 @@ def serve_case(random_data: Draw, size: Any) -> ProgramCase:
         (
             np.broadcast_to(answers[requests[-1]], expected.shape),
             (
-                "All rows are the last answer: the graph writes to one array again and again, so copy it "
-                "before the next launch."
+                "All rows are the last answer, because the graph writes to the same array each time. Copy "
+                "the array before the next launch."
             ),
         ),
         (
             np.broadcast_to(answers[0], expected.shape),
             (
-                "All rows are the answer to batch 0, on which the graph was captured: another array "
-                "under the same name changes nothing; copy each batch into the captured one with x[...] "
-                "= batch."
+                "All rows are the answer to batch 0, with which the graph was captured. Assigning another "
+                "array to the name changes nothing in the graph: copy each batch into the captured array "
+                "with x[...] = batch."
             ),
         ),
         (
             np.broadcast_to(answers[requests[0]], expected.shape),
             (
-                "All rows are the answer to the first request, on which the graph was captured: copy "
-                "each batch into the captured input with x[...] = batch."
+                "All rows are the answer to the first request, with which the graph was captured. Copy each "
+                "batch into the captured input with x[...] = batch."
             ),
         ),
     )
@@ -248,15 +253,16 @@ def fork_case(random_data: Draw, size: Any) -> ProgramCase:
         (
             left_results - right_results[0],
             (
-                "The right branch has run only once, at the capture: its stream never joined. Let it wait "
-                "for an event of the capturing stream first."
+                "The right branch has run only once, immediately: it is not in the graph, because its "
+                "stream did not join the capture. Let this stream wait for an event of the capturing stream "
+                "first."
             ),
         ),
         (
             left_results[0] - right_results,
             (
-                "The left branch has run only once, at the capture: its stream never joined. Let it wait for "
-                "an event of the capturing stream first."
+                "The left branch has run only once, immediately: it is not in the graph, because its stream "
+                "did not join the capture. Let this stream wait for an event of the capturing stream first."
             ),
         ),
     )
@@ -352,7 +358,7 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
         (
             np.broadcast_to(expected[0], expected.shape),
             (
-                "Every launch drew round 0: the number of the round was fixed at the capture. Keep it in "
+                "Every launch drew round 0: the number of the round was captured as a constant. Keep it in "
                 "device memory, and let a kernel of the graph advance it."
             ),
         ),
@@ -363,8 +369,8 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
         (
             rows[1:],
             (
-                "The rows are one round ahead: advance the round after the draw, and do not let the warm-up "
-                "advance it."
+                "The rows are one round ahead. Advance the round after the draw, and reset it to 0 after the "
+                "warm-up."
             ),
         ),
     )
@@ -415,7 +421,7 @@ EXERCISES = (
             _ONE_GRAPH,
             Budget(
                 "host_launches",
-                "Capture a round, and launch the graph: one launch for three kernels.",
+                "Capture one round and launch the graph: then there is one launch for three kernels.",
                 allowance=1.5,
                 large=True,
             ),
@@ -428,7 +434,7 @@ EXERCISES = (
         ),
         checked=True,
         advice=_ADVICE,
-        praise="one launch per round, and no launch starts before its data is ready.",
+        praise="there is one launch per round, and no launch starts before its data is ready.",
     ),
     ProgramExercise(
         "11-static",
@@ -450,7 +456,8 @@ EXERCISES = (
             ),
             Budget(
                 "computed_outside",
-                "Outside of the graph, do nothing but copy: a batch in and an answer out for each request.",
+                "Outside of the graph, do nothing but copy: one batch into the graph's input and one answer "
+                "out of it per request.",
                 most=0,
             ),
         ),
@@ -473,19 +480,23 @@ EXERCISES = (
                 "Launch the graph once for each input, and return what it has computed.",
                 least_share=1.0,
             ),
-            Budget("graph_kernels", "Both branches and the join belong in the graph.", least_share=1.0),
+            Budget(
+                "graph_kernels",
+                "Both branches and the join belong in the graph: capture all three.",
+                least_share=1.0,
+            ),
             Budget(
                 "graph_depth",
                 (
-                    "The branches run one after the other: let the second stream wait for an event that is "
-                    "recorded before the first branch, and join it after its own work."
+                    "The branches run one after the other. Let the second stream wait for an event that is "
+                    "recorded before the first branch, and join it after its own branch."
                 ),
                 allowance=1.0,
             ),
         ),
         checked=True,
         advice=_ADVICE,
-        praise="the branches run side by side, and the join waits for both.",
+        praise="the branches can run at the same time, and the join waits for both.",
     ),
     ProgramExercise(
         "11-noise",
@@ -502,7 +513,9 @@ EXERCISES = (
                 "Draw each round with a launch of the graph, and return what it has drawn.",
                 least_share=1.0,
             ),
-            Budget("to_device_copies", "Leave the round on the device: let the graph advance it.", most=1),
+            Budget(
+                "to_device_copies", "Leave the round on the device, and let the graph advance it.", most=1
+            ),
             Budget("to_host_copies", "Keep the rows on the device until the end.", most=0),
         ),
         checked=True,

@@ -8,20 +8,20 @@ IDLE = (25, 50, 75)
 PREDICTIONS = (
     PredictionQuestion(
         "11-idle",
-        "Forty tiny kernels are launched one after the other. For what share of the time is the GPU "
-        "computing?",
+        "The host launches forty tiny kernels one after the other. During which share of the time does the "
+        "GPU compute?",
         "A launch keeps the host busy for some microseconds, but a kernel keeps the GPU busy for a shorter "
         "time. So the GPU waits for the next kernel most of the time. Here it computes for {busy} % of it.",
         choices=ranges(*IDLE, unit="%"),
         comparison=ranges(*IDLE, unit="%")[3],
-        misconception="A GPU that is given work without a pause is busy.",
+        misconception="A GPU to which the host launches work without a pause is busy.",
     ),
     PredictionQuestion(
         "11-stale",
         "The graph was captured for batch 0, whose sum is {first}. Then `batch` is assigned batch 1, and "
         "the graph is launched. What is the sum of `y`?",
-        "The graph contains the address of the array to which `batch` referred during the capture. It does "
-        "not change when the name is assigned to another array.",
+        "The graph contains the address of the array to which `batch` referred during the capture. This "
+        "address does not change when you assign another array to the name.",
         choices=("that of batch 0", "that of batch 1", "an error"),
         comparison="that of batch 1",
         misconception="A graph reads Python's variables when it is launched.",
@@ -30,18 +30,18 @@ PREDICTIONS = (
         "11-times",
         "The same forty kernels run as one graph. How many times shorter is the replay, from the start of "
         "the first kernel to the end of the last one?",
-        "The host makes one launch instead of forty. The time of the nodes remains, here {node} µs from one "
+        "The host makes one launch instead of forty. But the nodes still take time, here {node} µs from one "
         "to the next, because even the smallest kernel needs time to begin and to end.",
         unit="times",
         comparison=40.0,
         tolerance=0.25,
-        misconception="A graph of n kernels is n times as fast, because it is one launch.",
+        misconception="A graph of n kernels is n times as fast, because it needs only one launch.",
     ),
     PredictionQuestion(
         "11-pays",
         "The kernels grow from {small} to {large} elements. How much of the graph's advantage is left?",
         "If a kernel takes longer than a launch, the next launch is finished before the kernel ends. The "
-        "stream is never empty, so a graph has nothing to save.",
+        "stream always has work, so a graph saves almost nothing.",
         choices=("about the same factor", "half of it", "almost nothing"),
         comparison="about the same factor",
         misconception="A graph makes every program faster.",
@@ -66,21 +66,22 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "11-random",
-        "A graph that draws random numbers is launched three times. Its kernel got the seed and the round as "
-        "numbers. How many different draws do you get?",
-        "Numbers are copied into the node when it is captured. A number that must change has to be in "
+        "A graph that draws random numbers is launched three times. The seed and the number of the round are "
+        "numbers among the kernel's arguments. How many different draws do you get?",
+        "A capture copies numbers into the node. A number that must change between launches has to be in "
         "device memory.",
         unit="draws",
         comparison=3,
-        misconception="A random generator gives new numbers whenever its kernel runs.",
+        misconception="A random generator returns new numbers whenever its kernel runs.",
     ),
     PredictionQuestion(
         "11-block",
         "{sequences} sequences go through the attention layer in {sequences} streams, {kernels} kernels in "
         "all. How many launches does the host make for {replays} replays of their graph?",
-        "One launch per replay, however many nodes the graph has. Without a graph, there would be {eager}.",
+        "The host makes one launch per replay, however many nodes the graph has. Without a graph, it would "
+        "make {eager}.",
         unit="launches",
         comparison=32,
-        misconception="Each stream needs a launch of its own.",
+        misconception="The host needs one launch per stream.",
     ),
 )

@@ -26,7 +26,7 @@ QUESTIONS = (
         (
             Choice(
                 "so that compiling, tuning and first allocations are over",
-                "During the capture, they would wait or allocate, or would be captured.",
+                "During the capture, these steps would wait or allocate, or would be captured.",
                 right=True,
             ),
             Choice(
@@ -54,17 +54,17 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A captured kernel was given the learning rate as a float. How do you halve it?",
+        "The learning rate is a float among the arguments of a captured kernel. How do you halve it?",
         (
             Choice(
                 "assign the variable before the next launch", "The node contains a copy of the old number."
             ),
             Choice(
                 "let it read the rate from device memory, and write there",
-                "Or update the node's parameters in the instantiated graph.",
+                "You could also update the node's parameters in the instantiated graph.",
                 right=True,
             ),
-            Choice("launch the graph twice as often with half of the data", "That is another computation."),
+            Choice("launch the graph twice as often with half of the data", "This computes something else."),
         ),
     ),
     Question(
@@ -89,16 +89,15 @@ QUESTIONS = (
         "Two graphs share one memory pool. When is that safe?",
         (
             Choice(
-                "always: a pool never hands out the same memory twice", "It does, after the memory was freed."
+                "always: a pool never hands out the same memory twice",
+                "A pool hands memory out again after it was freed.",
             ),
             Choice(
                 "if they run one at a time, always in the same order",
                 "Then a graph overwrites only data that the other no longer needs.",
                 right=True,
             ),
-            Choice(
-                "never: by CUDA's rules each graph has to have a pool of its own", "CUDA has no such rule."
-            ),
+            Choice("never: CUDA requires a separate pool for each graph", "CUDA has no such rule."),
         ),
     ),
     WhyQuestion(

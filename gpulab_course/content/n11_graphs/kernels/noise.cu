@@ -1,4 +1,4 @@
-// One draw of 32 random bits a thread: a hash of seed, round and thread (the finaliser of MurmurHash3).
+// Each thread draws 32 random bits: a hash of seed, round and thread (the last steps of MurmurHash3).
 extern "C" __global__ void noise(const unsigned* round, unsigned seed, unsigned* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
