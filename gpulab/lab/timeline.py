@@ -75,14 +75,17 @@ def open_timeline(path: str | Path, *, most_events: int = 100_000) -> TimelineRe
     return TimelineReport(open_file(path, most_events))
 
 
-def timelines(*timelines: TimelineReport | Timeline) -> views.TimelineView:
+def timelines(
+    *timelines: TimelineReport | Timeline, **named_timelines: TimelineReport | Timeline
+) -> views.TimelineView:
     """Show several timelines below each other on one axis, each from its own start.
 
     Parameters
     ----------
     timelines
-        What `timeline`, `open_timeline` and ``gl.recorded`` give, or records: modelled above measured, eager
-        above graph, before above after.
+        Results of `timeline`, `open_timeline` or ``gl.recorded``, or records.
+    named_timelines
+        Further timelines, whose names are shown above them, such as ``gl.timelines(eager=a, graph=b)``.
 
     Raises
     ------
@@ -93,11 +96,13 @@ def timelines(*timelines: TimelineReport | Timeline) -> views.TimelineView:
     --------
     >>> with gl.timeline() as one:
     ...     kernel((4,), (256,), (x, y, n))
-    >>> gl.timelines(one, one)
+    >>> gl.timelines(before=one, after=one)
     """
-    if not timelines:
+    all_timelines = (*timelines, *named_timelines.values())
+    if not all_timelines:
         raise TypeError("Pass the timelines to show: gl.timelines(t1, t2).")
-    return views.TimelineView(*(_record_of(timeline) for timeline in timelines))
+    names = [""] * len(timelines) + [*named_timelines]
+    return views.TimelineView(*(_record_of(timeline) for timeline in all_timelines), names=names)
 
 
 def _record_of(timeline: TimelineReport | Timeline) -> Timeline:

@@ -68,7 +68,7 @@ def test_a_baseline_shows_what_changed_and_what_that_gained() -> None:
     factor = diagnosis.baseline.time_ns / diagnosis.time_ns
     comparison = diagnosis.sentences()[-1]
     assert f"{factor:.2f} × as fast" in comparison or f"{factor:.1f} × as fast" in comparison
-    assert "Mended: " in comparison
+    assert "Fixed: " in comparison
     assert "uncoalesced" in comparison
     reverse = gl.diagnose(*before.step, baseline=after.step).sentences()[-1]
     assert "× as slow" in reverse

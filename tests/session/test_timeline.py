@@ -104,6 +104,10 @@ def test_a_timeline_is_displayed_and_compared_with_another() -> None:
     assert "image/png" in bundle or "application/vnd.jupyter.widget-view+json" in bundle
     comparison = first.compare(second)
     assert comparison.record == gl.timelines(first, second.record).record == (first.record, second.record)
+    named = gl.timelines(first, before=first, after=second)
+    headings = [panel.heading for panel in named.panels]
+    assert [heading.split(":")[0] for heading in headings[1:]] == ["before", "after"]
+    assert headings[0].startswith("Modelled on")
     with pytest.raises(TypeError, match="Pass the timelines"):
         gl.timelines()
     with pytest.raises(TypeError, match="not int"):

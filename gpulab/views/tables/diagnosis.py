@@ -197,7 +197,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         )
         text += f" ({duration(self.time_ns)}). "
         for word, names in (
-            ("Mended", [name for name in causes_before if name not in causes_after]),
+            ("Fixed", [name for name in causes_before if name not in causes_after]),
             ("Left", [name for name in causes_after if name in causes_before]),
             ("New", [name for name in causes_after if name not in causes_before]),
         ):
