@@ -299,3 +299,22 @@ def test_the_picture_of_a_sum_counts_its_steps_and_names_the_sum() -> None:
     caption = repr(n03_figures.shuffle_sum(values))
     assert caption.startswith("The sum of 4 lanes in 2 steps")
     assert "lane 0 has 10" in caption
+
+
+def test_the_map_of_sectors_counts_those_that_a_request_touches() -> None:
+    lanes = np.arange(32)
+    requests = {
+        "neighbours": lanes,
+        "an offset": lanes + 1,
+        "reversed": 31 - lanes,
+        "a stride of 9": 9 * lanes,
+    }
+    caption = repr(n05_figures.sector_map(requests))
+    assert caption.endswith(": 4 for neighbours, 5 for an offset, 4 for reversed, 32 for a stride of 9.")
+
+
+def test_the_levels_and_the_texture_say_what_they_show() -> None:
+    assert "from device memory (HBM, GDDR) through L2 and L1 to the registers" in repr(n05_figures.levels())
+    coordinates = np.linspace(-0.5, 2.5, 31)
+    values = np.interp(coordinates, (0.5, 1.5), (0, 8))
+    assert repr(n05_figures.texture_curve([0, 8], coordinates, values)).endswith("and 4 at the coordinate 1.")

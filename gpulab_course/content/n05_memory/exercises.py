@@ -234,7 +234,7 @@ def judge_ways(answer: Answer) -> str:
         ("words 0 to 7, each for four lanes", lanes // 4),
         ("a column of 32 x 32", 32 * lanes),
         ("a column of 32 x 33", 33 * lanes),
-        ("words 0 and 32, in turns", 32 * (lanes % 2)),
+        ("words 0 and 32, alternating", 32 * (lanes % 2)),
         ("words 31 to 0", 31 - lanes),
         ("one lane", lanes[:1] + offset),
         (f"words {stride} apart", stride * lanes),
@@ -256,7 +256,7 @@ def judge_ways(answer: Answer) -> str:
         ("32-bit words, shuffled", rng.permutation(2 * lanes).astype(np.int32)),
     ):
         _judge_words(answer, pattern, words)
-    return "conflict ways of any pattern, with words that lanes share counted once."
+    return "the conflict ways of any pattern, and words that lanes share are counted once."
 
 
 def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
@@ -316,14 +316,14 @@ def judge_asked(answer: Answer) -> str:
             ("random floats, some more than once", rng.choice(rng.integers(0, 300, 20), 32), 4),
             ("two lanes, one before the end of a sector, one after it", np.array([7, 8]), 4),
             ("a far pair", np.array([0, 1 << 22]), 4),
-            ("a pair further apart than 32 bits tell", np.array([0, 1 << 30]), 4),
+            ("a pair further apart than 32 bits can express", np.array([0, 1 << 30]), 4),
             ("a float4 for each lane", lanes, 16),
             (f"{lane_count} bytes, {gap} from the start", lanes[:lane_count] + gap, 1),
         ):
             _judge_request(
                 answer, pattern, base_address + width_bytes * np.asarray(positions, np.int64), width_bytes
             )
-    return "sectors and useful bytes of any request, wherever it begins."
+    return "the sectors and the useful bytes of any request, wherever it starts."
 
 
 def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: int) -> None:
@@ -398,14 +398,14 @@ EXERCISES = (
         budgets=(
             Budget(
                 "requests",
-                "One request of 16 bytes per lane replaces four: let a thread take a float4.",
+                "One request of 16 bytes per lane replaces four of 4 bytes: let each thread copy a float4.",
             ),
         ),
         measured=Measured((1 << 14) + 3),
         advice=(
             Advice(
                 advice.fault("misaligned"),
-                "A float4 begins at a multiple of 16 bytes: let thread i take elements 4 i to 4 i + 3.",
+                "A float4 must start at a multiple of 16 bytes: let thread i copy elements 4 i to 4 i + 3.",
             ),
             Advice(
                 advice.out_of_bounds,
@@ -423,7 +423,7 @@ EXERCISES = (
                 "have indices from 0 to n / 4 - 1.",
             ),
         ),
-        praise="right for every length, in a quarter of the requests.",
+        praise="the copy is right for every length, with a quarter of the requests.",
     ),
     PythonExercise("05-asked", "The sectors of a request", judge_asked),
     PythonExercise("05-ways", "Conflict ways", judge_ways),

@@ -1,11 +1,15 @@
-"""Figures of notebook 05: the bytes that the steps of a program move, compared with those that they need."""
+"""Figures of notebook 05: requested and needed bytes, levels of memory, sectors, and a texture."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from gpulab.views.parts.palette import light
 from gpulab_course.teach.picture import Picture
@@ -18,23 +22,25 @@ def least_bytes(args: Sequence[Any]) -> int:
     return sum(arrays.values())
 
 
-def traffic(moved_bytes: Mapping[str, int], needed_bytes: Mapping[str, int], origin: Provenance) -> Picture:
-    """Draw the bytes that each step moves above the bytes that it needs.
+def traffic(
+    requested_bytes: Mapping[str, int], needed_bytes: Mapping[str, int], origin: Provenance
+) -> Picture:
+    """Draw the bytes that each step requests above the bytes that it needs.
 
     Parameters
     ----------
-    moved_bytes, needed_bytes
+    requested_bytes, needed_bytes
         The bytes of each step by its name.
     origin
-        The provenance of `moved_bytes`.
+        The provenance of `requested_bytes`.
     """
-    names = list(moved_bytes)
+    names = list(requested_bytes)
     figure = Figure(figsize=(7.6, 0.7 + 0.52 * len(names)), dpi=100)
     axes = figure.add_axes((0.23, 0.2, 0.66, 0.68))
     rows = range(len(names))
     axes.barh(
         [row - 0.19 for row in rows],
-        [moved_bytes[name] for name in names],
+        [requested_bytes[name] for name in names],
         0.36,
         color=light("warn"),
         label="requested",
@@ -48,8 +54,8 @@ def traffic(moved_bytes: Mapping[str, int], needed_bytes: Mapping[str, int], ori
     )
     for row, name in enumerate(names):
         axes.annotate(
-            f"{moved_bytes[name] / needed_bytes[name]:,.0f} ×",
-            (moved_bytes[name], row - 0.19),
+            f"{requested_bytes[name] / needed_bytes[name]:,.0f} ×",
+            (requested_bytes[name], row - 0.19),
             (4, 0),
             textcoords="offset points",
             va="center",
@@ -62,5 +68,159 @@ def traffic(moved_bytes: Mapping[str, int], needed_bytes: Mapping[str, int], ori
     axes.legend(frameon=False, loc="lower right", fontsize=9)
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
     axes.spines[["top", "right"]].set_visible(False)
-    ratios = ", ".join(f"{name} {moved_bytes[name] / needed_bytes[name]:,.0f} times" for name in names)
+    ratios = ", ".join(f"{name} {requested_bytes[name] / needed_bytes[name]:,.0f} times" for name in names)
     return Picture.of(figure, f"Bytes requested per step, {origin.label}: {ratios} what it needs.")
+
+
+# Levels of memory
+
+_LEVEL_BOXES = {
+    "device memory (HBM, GDDR)": (0.4, 5.2, 5.6),
+    "L2": (0.4, 3.8, 5.6),
+    "L1": (0.7, 2.2, 2.4),
+    "shared memory": (3.3, 2.2, 2.4),
+    "registers": (0.7, 0.8, 5.0),
+}
+_LEVEL_COLOURS = {
+    "device memory (HBM, GDDR)": "accent",
+    "L2": "accent",
+    "L1": "accent",
+    "shared memory": "warn",
+    "registers": "accent",
+}
+_LOAD_PATH = ("device memory (HBM, GDDR)", "L2", "L1", "registers")
+
+
+def levels() -> Picture:
+    """Draw the levels of memory, the path of a load, and the way in which data gets into shared memory."""
+    figure = Figure(figsize=(7.6, 4.0), dpi=100)
+    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
+    axes.set_xlim(0, 9.6)
+    axes.set_ylim(6.1, 0)
+    axes.set_axis_off()
+    sm = Rectangle((0.4, 0.3), 5.6, 2.8, facecolor=light("panel"), edgecolor=light("muted"), linestyle="--")
+    axes.add_patch(sm)
+    axes.text(6.2, 0.55, "each SM has its own", va="center", fontsize=10, color=light("muted"))
+    axes.text(6.2, 4.15, "one for the whole GPU", va="center", fontsize=10, color=light("muted"))
+    axes.text(6.2, 5.55, "outside the GPU chip", va="center", fontsize=10, color=light("muted"))
+    for name, (left, top, width) in _LEVEL_BOXES.items():
+        colour = _LEVEL_COLOURS[name]
+        axes.add_patch(Rectangle((left, top), width, 0.7, facecolor=light(colour), edgecolor="white"))
+        text_colour = light(f"on-{colour}")
+        axes.text(
+            left + width / 2, top + 0.35, name, ha="center", va="center", fontsize=10, color=text_colour
+        )
+    for source, target in itertools.pairwise(_LOAD_PATH):
+        top = _LEVEL_BOXES[source][1]
+        bottom = _LEVEL_BOXES[target][1] + 0.7
+        _draw_arrow(axes, (1.9, top), (1.9, bottom), 3.5)
+    _draw_arrow(axes, (4.5, 1.5), (4.5, 2.2), 1.2)
+    axes.text(6.2, 1.85, "only by stores of your own code", va="center", fontsize=10, color=light("fg"))
+    axes.plot([4.65, 6.1], [1.85, 1.85], color=light("rule"), linewidth=1)
+    axes.text(2.1, 4.85, "a load", va="center", fontsize=10, color=light("fg"))
+    return Picture.of(
+        figure,
+        f"The levels of memory. A load passes from {_LOAD_PATH[0]} through {_LOAD_PATH[1]} and "
+        f"{_LOAD_PATH[2]} to the {_LOAD_PATH[3]}. Shared memory is next to L1 and not on this path: only "
+        "stores of your own code put data there.",
+    )
+
+
+def _draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], width: float) -> None:
+    style = {"arrowstyle": "-|>", "color": light("fg"), "linewidth": width, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", end, start, arrowprops={**style, "mutation_scale": 10 + 3 * width})
+
+
+# Sectors of a request
+
+_FLOATS_PER_SECTOR = 8
+_SHOWN_SECTORS = 8
+
+
+def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
+    """Draw the first sectors of memory for each request, with the floats that its lanes read.
+
+    Parameters
+    ----------
+    requests
+        The indices of the floats that the lanes read, by the name of the request. Float 0 starts a line.
+    """
+    shown_floats = _FLOATS_PER_SECTOR * _SHOWN_SECTORS
+    left = 22.0
+    figure = Figure(figsize=(7.6, 0.55 + 0.45 * len(requests)), dpi=100)
+    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
+    axes.set_xlim(0, left + shown_floats + 15)
+    axes.set_ylim(len(requests) + 0.9, -0.1)
+    axes.set_axis_off()
+    for sector in range(_SHOWN_SECTORS):
+        x = left + _FLOATS_PER_SECTOR * (sector + 0.5)
+        axes.text(x, 0.4, str(sector), ha="center", va="center", fontsize=9, color=light("muted"))
+    axes.text(0, 0.4, "sector", va="center", fontsize=9, color=light("muted"))
+    counts = {}
+    for row, (name, indices) in enumerate(requests.items()):
+        top = row + 0.9
+        read_floats = {int(index) for index in indices}
+        touched_sectors = {index // _FLOATS_PER_SECTOR for index in read_floats}
+        counts[name] = len(touched_sectors)
+        axes.text(0, top + 0.35, name, va="center", fontsize=9.5, color=light("fg"))
+        for index in range(shown_floats):
+            is_touched = index // _FLOATS_PER_SECTOR in touched_sectors
+            colour = "accent" if index in read_floats else "accent-2" if is_touched else "grid"
+            alpha = 1.0 if index in read_floats or not is_touched else 0.45
+            cell = Rectangle(
+                (left + index, top), 1, 0.7, facecolor=light(colour), edgecolor="none", alpha=alpha
+            )
+            axes.add_patch(cell)
+        for sector in range(_SHOWN_SECTORS + 1):
+            x = left + _FLOATS_PER_SECTOR * sector
+            axes.plot([x, x], [top - 0.02, top + 0.72], color="white", linewidth=2.5)
+        more = max(touched_sectors) - _SHOWN_SECTORS + 1
+        text = f"{'… ' if more > 0 else ''}{counts[name]} sectors"
+        axes.text(left + shown_floats + 0.8, top + 0.35, text, va="center", fontsize=9.5, color=light("fg"))
+    counts_text = ", ".join(f"{count} for {name}" for name, count in counts.items())
+    return Picture.of(figure, f"The sectors that a request of one warp touches: {counts_text}.")
+
+
+# Textures
+
+
+def texture_curve(texels: Sequence[float], coordinates: Any, values: Any) -> Picture:
+    """Draw what a texture returns over the coordinate, with a box for each texel and its centre.
+
+    Parameters
+    ----------
+    texels
+        The values of the texels.
+    coordinates, values
+        The coordinates that were read, and what the texture returned.
+    """
+    figure = Figure(figsize=(7.6, 3.3), dpi=100)
+    axes = figure.add_axes((0.08, 0.15, 0.9, 0.8))
+    height = max(texels)
+    for index, value in enumerate(texels):
+        box = Rectangle(
+            (index, -0.28 * height), 1, 0.18 * height, facecolor=light("accent-2"), edgecolor="white"
+        )
+        axes.add_patch(box)
+        text = f"texel {index}: {value:g}"
+        middle = -0.19 * height
+        axes.text(index + 0.5, middle, text, ha="center", va="center", fontsize=9, color=light("on-accent-2"))
+        axes.plot([index + 0.5] * 2, [-0.1 * height, value], color=light("rule"), linewidth=1, zorder=0)
+    axes.plot(coordinates, values, color=light("accent"), linewidth=2, label="returned")
+    centres = [index + 0.5 for index in range(len(texels))]
+    axes.plot(centres, texels, "o", color=light("tail"), label="centre of a texel")
+    halfway = float(np.interp(1.0, coordinates, values))
+    axes.plot([1.0], [halfway], "s", color=light("purple"), label=f"coordinate 1: {halfway:g}")
+    axes.set_xlim(float(min(coordinates)), float(max(coordinates)))
+    axes.set_ylim(-0.32 * height, 1.1 * height)
+    axes.set_xlabel("coordinate")
+    axes.set_ylabel("value")
+    axes.set_yticks(list(texels))
+    axes.grid(axis="y", alpha=0.25)
+    axes.legend(frameon=False, loc="upper left", fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    return Picture.of(
+        figure,
+        f"What a texture of the texels {', '.join(f'{value:g}' for value in texels)} returns: at the centre "
+        f"of each texel its value, between the centres a straight line, and {halfway:g} at the coordinate 1.",
+    )

@@ -5,14 +5,14 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "05-block",
-        "`gelu` moves exactly the bytes that it needs. Now consider `matmul_transposed`, which multiplies "
-        "`normed` by its own transpose. How many times the needed bytes does it move?",
+        "`gelu` requests exactly the bytes that it needs. Now consider `matmul_transposed`, which multiplies "
+        "`normed` by its own transpose. How many times the needed bytes does it request?",
         "Each element of the result reads a whole row of both factors again. In addition, 16 lanes read "
         "from 16 different rows, so each request loads sectors of 32 bytes and uses 4 bytes of each. In all "
         "it is {times} times.",
         choices=("about 2 times", "about 20 times", "about 200 times", "about 2,000 times"),
         comparison="about 2 times",
-        misconception="A kernel moves about as many bytes as its arrays have.",
+        misconception="A kernel requests about as many bytes as its arrays have.",
     ),
     PredictionQuestion(
         "05-hundred",

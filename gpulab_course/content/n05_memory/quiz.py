@@ -6,7 +6,7 @@ TITLE = "The memory hierarchy"
 
 QUESTIONS = (
     Question(
-        "A load from global memory misses L1 and hits L2. Which way has it gone?",
+        "A load from global memory misses L1 and hits L2. On which path does the data come?",
         (
             Choice(
                 "global memory, L2, shared memory, register",
@@ -27,12 +27,12 @@ QUESTIONS = (
                 "4 sectors, whatever the order", "Only the set of bytes of the request counts.", right=True
             ),
             Choice(
-                "32 sectors, since neighbours are apart",
+                "32 sectors, because neighbouring lanes read floats that are far apart",
                 "The number of sectors counts, not the order of the lanes.",
             ),
             Choice(
-                "5 sectors: one more for the disorder",
-                "It takes five only if the bytes start inside a sector.",
+                "5 sectors, because the random order costs one more",
+                "It takes five only if the 128 bytes start inside a sector.",
             ),
         ),
     ),
@@ -40,7 +40,7 @@ QUESTIONS = (
         "All lanes of a warp read the same word of shared memory. That is …",
         (
             Choice(
-                "a 32-way conflict, because they all want one bank",
+                "a 32-way conflict, because all lanes use one bank",
                 "Only different words of the same bank conflict.",
             ),
             Choice(
@@ -64,11 +64,11 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A kernel is limited by DRAM bandwidth, with every sector used in full. With float4 loads it gets …",
+        "A kernel is limited by DRAM bandwidth, and every sector is used in full. With float4 loads it is …",
         (
             Choice("four times faster", "The bytes are still the same."),
             Choice(
-                "hardly faster, if enough bytes were on their way before",
+                "hardly faster, if enough bytes were in flight before",
                 "There are fewer instructions, but the bytes are the same and limit the speed.",
                 right=True,
             ),
@@ -79,7 +79,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "What does a tile of 32 × 32 save in a matrix product with blocks of 32 × 32?",
+        "What does a tile of 32 × 32 save in a matrix multiplication with blocks of 32 × 32 threads?",
         (
             Choice(
                 "requests that are not coalesced, which become coalesced",
@@ -89,12 +89,13 @@ QUESTIONS = (
                 "31 of 32 loads of each element", "A block loads it once, and 32 threads use it.", right=True
             ),
             Choice(
-                "the traffic between L2 and the device's memory, mostly", "L2 served much of that before."
+                "mostly the traffic between L2 and device memory",
+                "L2 already served most of these loads before.",
             ),
         ),
     ),
     Question(
-        "The compiler reports 480 bytes of local memory a thread. That is …",
+        "The compiler reports 480 bytes of local memory per thread. That is …",
         (
             Choice(
                 "480 bytes of registers, kept close to the core",
@@ -105,7 +106,7 @@ QUESTIONS = (
                 "Local memory is not a part of shared memory.",
             ),
             Choice(
-                "memory of the device, cached in L1 as long as there is room",
+                "device memory, which L1 caches as long as it has space",
                 "Spilled values and arrays with indices that depend on data are stored there.",
                 right=True,
             ),
@@ -115,21 +116,23 @@ QUESTIONS = (
         "When is constant memory a poor choice?",
         (
             Choice(
-                "if lanes of a warp read different places",
+                "if lanes of a warp read different words",
                 "The different words are served one after another.",
                 right=True,
             ),
-            Choice("if all lanes read the same place at once", "Constant memory is made for this case."),
-            Choice("if it holds more than 1 KB in all", "It can contain up to 64 KB."),
+            Choice(
+                "if all lanes read the same word at the same time", "Constant memory is made for this case."
+            ),
+            Choice("if it contains more than 1 KB in all", "It can contain up to 64 KB."),
         ),
     ),
     WhyQuestion(
-        "Why may a kernel that asks for 200 times the bytes it needs still run only 10 times slower?",
+        "Why can a kernel that requests 200 times the bytes that it needs run only 10 times slower?",
         (
-            "What lanes ask for is counted in front of L1; most of it comes back from L1 and L2.",
-            "Device memory sees the first touch of a line, and what has fallen out of the caches since.",
-            "Each level has its own bandwidth, and the slowest one for its own traffic decides.",
-            "So count at each level: sectors for L1, misses of L1 for L2, misses of L2 for DRAM.",
+            "The requested bytes are counted before L1, and L1 and L2 serve most of them.",
+            "Device memory serves the first access to a line, and data that the caches have replaced.",
+            "Each level has its own bandwidth, and the level that needs the most time decides.",
+            "So count at each level: sectors for L1, misses of L1 for L2, and misses of L2 for DRAM.",
         ),
     ),
 )
