@@ -12,7 +12,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab_course.content.n08_copies import elsewhere, where
+from gpulab_course.content.n08_copies import elsewhere, figures, where
 from gpulab_course.content.n08_copies.memory import managed, mapped
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Activity, HostCall, Provenance, SourceLine, Timeline
@@ -176,3 +176,11 @@ def test_a_wrong_kind_of_result_is_named(answer: Any, kind: str) -> None:
     verdict = gl.check("08-report", answer)
     assert not verdict.passed
     assert f" returns {kind}, and the result should be" in repr(verdict)
+
+
+def test_the_picture_of_pages_names_the_times_of_each_step() -> None:
+    origin = Provenance("modelled", "virtual T4")
+    caption = repr(figures.page_migration(16 << 20, 2.1e6, 23_600, 711_000, origin))
+    assert caption.startswith("Where the pages of an array of 16 MiB are, modelled on virtual T4.")
+    for time in ("2.1 ms", "23.6 µs", "711 µs"):
+        assert f"in {time}." in caption

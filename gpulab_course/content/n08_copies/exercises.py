@@ -14,11 +14,17 @@ from gpulab_course.content.n08_copies.memory import mapped
 from gpulab_course.teach.judge import Budget, Draw, Near, ProgramCase, ProgramExercise, Row
 
 _HOST_ARRAY_ADVICE = (
-    ("Unsupported type", "That is a NumPy array among device arrays; keep all of the work on the device."),
-    ("Implicit conversion", "A NumPy function was given a device array; use the function of cp."),
+    (
+        "Unsupported type",
+        (
+            "One operand is a NumPy array, and the others are device arrays: keep all of the work on the "
+            "device."
+        ),
+    ),
+    ("Implicit conversion", "A NumPy function cannot take a device array: use the function of cp."),
 )
 _NO_WAIT_ADVICE = (
-    "float(), .item(), .get() and synchronize() make the host wait; a device array needs none of them."
+    "float(), .item(), .get() and synchronize() make the host wait: work with device arrays without them."
 )
 
 
@@ -103,7 +109,11 @@ STAY = ProgramExercise(
             "x - x.min() subtracts on the device: nothing has to be copied to the host.",
             most=0,
         ),
-        Budget("to_device_copies", "A number is passed with the launch: no array has to be sent.", most=0),
+        Budget(
+            "to_device_copies",
+            "A Python number is passed with the launch, so do not make an array of it on the host.",
+            most=0,
+        ),
         Budget("waits", _NO_WAIT_ADVICE, most=0),
     ),
     advice=_HOST_ARRAY_ADVICE,
@@ -144,7 +154,7 @@ def _make_report_case(x: Any) -> ProgramCase:
     # The first two are exact.
     tolerant_expected = Near(expected, np.array([0, 0, np.abs(x).sum(dtype=np.float64)]), 16)
     label = f"report(x) with {counted(n, 'element')}"
-    mistakes = ((expected_with_mean, "The third is the sum, not the mean."),)
+    mistakes = ((expected_with_mean, "The third number must be the sum, not the mean."),)
     return ProgramCase((x,), tolerant_expected, True, label, mistakes, place="host", unchanged=True)
 
 
@@ -195,10 +205,16 @@ REPORT = ProgramExercise(
     checked=True,
     rules=4,
     budgets=(
-        Budget("to_host_bytes", "Reduce on the device: three numbers are 12 bytes.", allowance=2),
-        Budget("to_host_copies", "Combine the three on the device, then copy once.", most=1),
-        Budget("waits", "Each float() and each .get() waits. One is enough.", most=1),
-        Budget("to_device_copies", "Nothing has to be sent: the three are already on the device.", most=0),
+        Budget(
+            "to_host_bytes",
+            "Reduce on the device, and copy only the results: three numbers are 12 bytes.",
+            allowance=2,
+        ),
+        Budget("to_host_copies", "Combine the three numbers on the device, then copy once.", most=1),
+        Budget("waits", "Each float() and each .get() makes the host wait: one is enough.", most=1),
+        Budget(
+            "to_device_copies", "The three numbers are already on the device: copy nothing to it.", most=0
+        ),
     ),
     advice=_HOST_ARRAY_ADVICE,
     praise="one small copy, and one wait.",
@@ -270,9 +286,7 @@ PACK = ProgramExercise(
             least=1,
             most=1,
         ),
-        Budget(
-            "to_host_copies", "The host knows lengths and offsets; nothing has to be copied back.", most=0
-        ),
+        Budget("to_host_copies", "The host knows the lengths and offsets: copy nothing back.", most=0),
         Budget("waits", _NO_WAIT_ADVICE, most=0),
     ),
     advice=(("is not in device memory", "cp.asarray(x) copies a NumPy array to the device."),),
@@ -356,17 +370,17 @@ RING = ProgramExercise(
     checked=True,
     budgets=(
         Budget("pageable_copies", "Copy from the pinned buffers, not from `data` itself.", most=0),
-        Budget("to_device_bytes", "Each piece goes once.", allowance=1.0),
+        Budget("to_device_bytes", "Copy each row to the device once.", allowance=1.0),
         Budget(
             "waits",
-            "Wait for a buffer's last copy before it is filled again, and once at the end.",
+            "Wait for a buffer's last copy before you fill it again, and once at the end.",
             allowance=1.5,
             least=1,
             large=True,
         ),
     ),
     advice=(("changed", "Before you fill a buffer again, let the host wait for its last copy."),),
-    praise="no buffer is touched while a copy reads it.",
+    praise="no buffer is changed while a copy reads it.",
 )
 
 
@@ -431,18 +445,21 @@ LOOKUP = ProgramExercise(
     budgets=(
         Budget(
             "bus_bytes",
-            "Let the kernel read the table in place: only what it reads travels.",
+            "Let the kernel read the table in place: only the rows that it reads cross the bus.",
             allowance=3,
             large=True,
         ),
-        Budget("waits", "The numbers of the rows are on the device; leave them there.", most=0),
+        Budget("waits", "The row numbers are on the device: leave them there.", most=0),
     ),
     advice=(
-        ("is pageable host memory", "A kernel reads pinned memory only; the table is in it: use that."),
-        ("given back", "What a kernel still reads must stay: use the table itself, or wait for the kernel."),
+        (
+            "is pageable host memory",
+            "A kernel can read only pinned memory of the host: use the table itself, which is pinned.",
+        ),
+        ("given back", "A kernel still reads this memory: use the table itself, or wait for the kernel."),
         *_HOST_ARRAY_ADVICE,
     ),
-    praise="only the rows that were asked for crossed the bus.",
+    praise="only the chosen rows crossed the bus.",
 )
 
 EXERCISES = (STAY, REPORT, PACK, RING, LOOKUP)

@@ -12,16 +12,16 @@ PREDICTIONS = (
         "08-pageable",
         "16 MiB are copied to the device, once from an ordinary NumPy array and once from pinned memory. "
         "How many times as long does the ordinary array take?",
-        "{times} times here. The copy engine needs addresses that do not move. So a core of the CPU first "
-        "copies pageable memory, piece by piece, into a buffer of the driver.",
+        "Here it is {times} times. The copy engine needs memory that does not move. So a core of the CPU "
+        "first copies pageable memory, piece by piece, into a buffer of the driver.",
         choices=ranges(*PAGEABLE),
         comparison=ranges(*PAGEABLE)[0],
         misconception="All host memory is the same, and only the bus limits the rate.",
     ),
     PredictionQuestion(
         "08-returns",
-        "16 MiB again: `x.set(pinned)`, `x.set(pageable)`, `x.get(out=pageable, blocking=False)`. Which call "
-        "returns before half of its copy is done?",
+        "Again, 16 MiB are copied: `x.set(pinned)`, `x.set(pageable)`, `x.get(out=pageable, "
+        "blocking=False)`. Which call returns before half of its copy is done?",
         "Only the copy engine can work without the host, and it needs pinned memory. `blocking=False` and "
         "`non_blocking=True` request an asynchronous copy, but with pageable memory there is none. At most "
         "the last piece, which is already in the driver's buffer, is still in flight when the call returns.",
@@ -33,8 +33,8 @@ PREDICTIONS = (
         "08-early",
         '`early = y.to("cpu", non_blocking=True)` of a PyTorch tensor whose values are all going to be '
         "5. The very next line prints `early[0]`. What did an H200 print?",
-        "PyTorch allocated pinned memory, so the call returned at once, as requested. The host read the "
-        "value before the copy had written it. Synchronize first, and then read.",
+        "PyTorch allocated pinned memory, so the call returned at once. The host read the value before the "
+        "copy had written it. Synchronize first, and then read.",
         choices=("5.0", "0.0", "an error"),
         comparison="5.0",
         misconception="What a call has returned can be used.",
@@ -43,8 +43,8 @@ PREDICTIONS = (
         "08-thousand",
         "A pinned array is sent in {count} pieces of 4 KiB, one by one, or as a whole. How many times as "
         "long do the pieces take?",
-        "Each copy needs a call and a start-up, {each} µs here, regardless of its size. The 4 KiB themselves "
-        "need only {crossing} µs.",
+        "Each copy needs a call and a start-up, here {each} µs, regardless of its size. The 4 KiB "
+        "themselves need only {crossing} µs.",
         unit="times",
         comparison=1.0,
         tolerance=0.3,
@@ -54,8 +54,8 @@ PREDICTIONS = (
         "08-round-trip",
         "`cp.asarray(x.get())` and `x.copy()`, for 16 MiB. How many times as long does the path through the "
         "host take?",
-        "{times} times here. The data crosses the bus in both directions, with a copy by the CPU each time, "
-        "while `x.copy()` never leaves the device's memory.",
+        "Here it is {times} times. The data crosses the bus in both directions, with a copy by the CPU "
+        "each time, while `x.copy()` never leaves the device's memory.",
         choices=ranges(*ROUND_TRIP),
         comparison=ranges(*ROUND_TRIP)[1],
         misconception="A path through the host is two copies, so it takes twice as long.",
@@ -64,7 +64,7 @@ PREDICTIONS = (
         "08-zero-copy",
         "A kernel reads each of 4 M floats once, directly from pinned host memory. How many times as long "
         "does that take as a copy to the device and then the kernel?",
-        "The bus is the bottleneck of both, and the bytes cross it once in both cases.",
+        "The bus limits both, and the bytes cross it once in both cases.",
         unit="times",
         comparison=10.0,
         tolerance=0.25,
@@ -74,19 +74,21 @@ PREDICTIONS = (
         "08-managed",
         "The host has filled 16 MiB of managed memory. A kernel reads them, and then the same kernel runs "
         "again. How many times as long does the first run take?",
-        "{times} times here. The first run finds every page on the host and causes page faults: the driver "
-        "moves the missing pages while the kernel waits. For the second run, they are on the device.",
+        "Here it is {times} times. In the first run, all pages are on the host and cause page faults: the "
+        "driver moves the missing pages while the kernel waits. For the second run, they are on the "
+        "device.",
         choices=ranges(*MANAGED),
         comparison=ranges(*MANAGED)[0],
         misconception="Managed memory makes every access slow, the second run as well as the first.",
     ),
     PredictionQuestion(
         "08-prefetched",
-        "The host fills the managed memory again, and this time requests a prefetch. How many times as long "
-        "as with ordinary device memory does the kernel take after it?",
-        "Moving the pages one fault at a time was slow. On real GPUs, the first access costs something even "
-        "after a prefetch, which the model leaves out. In recordings, the kernel after a prefetch took "
-        "{on_first} times as long as in device memory on an {first}, and {on_second} times on an {second}.",
+        "The host fills the managed memory again, but this time it requests a prefetch before the kernel. "
+        "How many times as long as with ordinary device memory does the kernel take?",
+        "The prefetch has already moved the pages, so the kernel has no page faults. On real GPUs, the "
+        "first access is slower even after a prefetch, which the model leaves out. In recordings, the "
+        "kernel after a prefetch took {on_first} times as long as in device memory on an {first}, and "
+        "{on_second} times on an {second}.",
         unit="times",
         comparison=5.0,
         tolerance=0.25,
@@ -95,7 +97,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "08-dlpack",
         "`view = np.from_dlpack(x)` of a managed device array, then `view[0] = 7`. What is `x[0]` now?",
-        "DLPack passes on an address, not a copy. Both names mean the same bytes.",
+        "DLPack passes on the address and makes no copy. Both names mean the same bytes.",
         choices=("what it was", "7", "an error"),
         comparison="what it was",
         misconception="Going from one library to another makes a copy.",

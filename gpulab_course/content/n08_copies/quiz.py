@@ -10,7 +10,7 @@ QUESTIONS = (
         (
             Choice(
                 "continues at once, because the flag requests that",
-                "It does, but the copy needs pinned memory.",
+                "The flag requests it, but only a copy from pinned memory can be asynchronous.",
             ),
             Choice(
                 "waits until the driver has read the batch",
@@ -39,7 +39,7 @@ QUESTIONS = (
         "A kernel needs 40 rows of a table of 3 GB in host memory, and only the device knows which. What is "
         "best?",
         (
-            Choice("copy the table, then run the kernel", "3 GB cross the bus for 40 rows."),
+            Choice("copy the table, then run the kernel", "Then 3 GB cross the bus for 40 rows."),
             Choice(
                 "pin the table and let the kernel read the rows",
                 "Only what the kernel reads crosses the bus, and the host never waits.",
@@ -47,7 +47,7 @@ QUESTIONS = (
             ),
             Choice(
                 "copy the row numbers to the host and gather there",
-                "It works, with a wait and two crossings.",
+                "It works, but the host waits, and data crosses the bus twice.",
             ),
         ),
     ),
@@ -60,8 +60,8 @@ QUESTIONS = (
                 "The L2 cache does not keep mapped host memory (NVIDIA's Best Practices Guide).",
             ),
             Choice(
-                "is faster, because the copy is saved",
-                "The copy crosses the bus once, the kernel eight times.",
+                "is faster, because there is no copy",
+                "A copy would cross the bus once, and the kernel crosses it eight times.",
             ),
             Choice(
                 "takes eight times as long, or more",
@@ -79,7 +79,8 @@ QUESTIONS = (
                 right=True,
             ),
             Choice(
-                "a synchronize after each of the kernels", "It orders the work, but moves no page sooner."
+                "a synchronize after each of the kernels",
+                "It orders the work, but does not move pages earlier.",
             ),
             Choice("smaller blocks, so that fewer pages fault at once", "The pages are the same."),
         ),
@@ -96,13 +97,16 @@ QUESTIONS = (
                 "The copy comes after the work in its stream, and the host needs its result.",
                 right=True,
             ),
-            Choice("nothing, because the copy is asynchronous", "A Python float cannot arrive later."),
+            Choice(
+                "nothing, because the copy is asynchronous",
+                "The host needs the value to make the Python float.",
+            ),
         ),
     ),
     Question(
-        "Two processes are to use one array on one GPU. What is passed from one to the other?",
+        "Two processes share an array on one GPU. What does one process pass to the other?",
         (
-            Choice("the address of the array on the device", "It means nothing in another process."),
+            Choice("the address of the array on the device", "An address is valid only in its own process."),
             Choice("a pickle of the array", "That is a copy through the host."),
             Choice(
                 "a handle of 64 bytes",
@@ -115,9 +119,9 @@ QUESTIONS = (
         "Why can a copy from pageable memory not be asynchronous?",
         (
             "The copy engine reads physical addresses by itself, but the system may move pageable memory.",
-            "So the data must first be in memory that stays where it is: a pinned buffer of the driver.",
-            "A core of the CPU has to copy it there, within the call.",
-            "The call can return when the last piece has been read, not before.",
+            "So the driver must first copy the data to memory that cannot move, its own pinned buffer.",
+            "A core of the CPU makes this copy during the call.",
+            "The call cannot return before the last piece has been read.",
         ),
     ),
 )

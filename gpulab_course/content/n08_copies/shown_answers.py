@@ -24,8 +24,8 @@ SHOWN = (
     ShownAnswer("08-ring", "the host's array", "results", "stay on the device"),
     ShownAnswer("08-ring", "float32 typed in", "results", "should be"),
     ShownAnswer("08-lookup", "row by row", "counts", "leave them there"),
-    ShownAnswer("08-lookup", "prefetched", "counts", "only what it reads travels"),
-    ShownAnswer("08-lookup", "pageable", "results", "A kernel reads pinned memory only"),
+    ShownAnswer("08-lookup", "prefetched", "counts", "only the rows that it reads cross the bus"),
+    ShownAnswer("08-lookup", "pageable", "results", "A kernel can read only pinned memory"),
     ShownAnswer("08-lookup", "locks it twice", "results", "pinned since their allocation"),
     ShownAnswer("08-lookup", "columns", "results", "shape"),
 )

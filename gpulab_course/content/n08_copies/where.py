@@ -261,7 +261,9 @@ def _connecting_line(a: Place, b: Place) -> tuple[float, float, float, float]:
 
 
 def _move_name(move: Move) -> str:
-    if move.way in ("zero-copy", "managed", "at home"):
+    if move.way == "at home":
+        return "device memory"
+    if move.way in ("zero-copy", "managed"):
         return move.way
     if move.way == "peer":
         return "GPU to GPU"

@@ -1,0 +1,83 @@
+"""Figure of notebook 08: the pages of managed memory before and after a kernel, next to pinned memory."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from gpulab.views.parts.palette import light
+from gpulab.words import duration, size
+from gpulab_course.teach.picture import Picture
+from virtualgpu.records import Provenance
+
+_SQUARE_BYTES = 2 << 20
+_HOST_X = 5.2
+_DEVICE_X = 15.6
+_MAX_SQUARES = 8
+
+
+def page_migration(
+    size_bytes: int, first_ns: float, second_ns: float, in_place_ns: float, origin: Provenance
+) -> Picture:
+    """Draw where the pages of an array are while kernels read it, in managed and in pinned memory.
+
+    Parameters
+    ----------
+    size_bytes
+        The size of the array.
+    first_ns, second_ns
+        The times of the first kernel, whose pages are on the host, and of the same kernel again.
+    in_place_ns
+        The time of a kernel that reads as many bytes from pinned memory.
+    origin
+        The provenance of the times.
+    """
+    squares = max(1, min(_MAX_SQUARES, size_bytes // _SQUARE_BYTES))
+    first, second, in_place = (duration(time_ns) for time_ns in (first_ns, second_ns, in_place_ns))
+    # The step and its time, where the pages are afterwards, and the label of an arrow.
+    rows = (
+        ("managed: host fills it", "", "host", ""),
+        ("managed: first kernel", first, "device", "page faults"),
+        ("managed: second kernel", second, "device", ""),
+        ("pinned: any kernel", in_place, "host", "each read"),
+    )
+    figure = Figure(figsize=(7.6, 3.5), dpi=100)
+    axes = figure.add_axes((0.01, 0.02, 0.98, 0.86))
+    for row, (step, time_text, side, arrow) in enumerate(rows):
+        y = 1.5 * row
+        axes.text(0, y + 0.3, step, fontsize=9, va="center", color=light("fg"))
+        axes.text(0, y + 0.75, time_text, fontsize=9, va="center", weight="bold", color=light("fg"))
+        for name, x, colour in (("host", _HOST_X, "warn"), ("device", _DEVICE_X, "good")):
+            for index in range(squares):
+                is_here = side == name
+                axes.add_patch(
+                    Rectangle(
+                        (x + 0.8 * index, y + 0.15),
+                        0.7,
+                        0.7,
+                        facecolor=light(colour) if is_here else "white",
+                        edgecolor=light(colour if is_here else "rule"),
+                    )
+                )
+        if arrow:
+            start, end = _HOST_X + 0.8 * squares + 0.2, _DEVICE_X - 0.3
+            style = {"arrowstyle": "-|>", "color": light("tail"), "linewidth": 2}
+            axes.annotate("", (end, y + 0.62), (start, y + 0.62), arrowprops=style)
+            middle = (start + end) / 2
+            axes.text(middle, y + 0.2, arrow, fontsize=9, ha="center", color=light("tail-text"))
+    half = 0.4 * squares
+    axes.text(_HOST_X + half, -0.3, "host memory", fontsize=9, ha="center", weight="bold", color=light("fg"))
+    axes.text(
+        _DEVICE_X + half, -0.3, "device memory", fontsize=9, ha="center", weight="bold", color=light("fg")
+    )
+    axes.set_xlim(0, _DEVICE_X + 0.8 * squares + 0.1)
+    axes.set_ylim(1.5 * len(rows) - 0.4, -0.8)
+    axes.set_axis_off()
+    figure.text(0.5, 0.93, origin.label, fontsize=10, ha="center", color=light("muted"))
+    return Picture.of(
+        figure,
+        f"Where the pages of an array of {size(size_bytes)} are, {origin.label}. Managed memory: after the "
+        "host has filled it, all pages are in host memory. The first kernel causes page faults, which move "
+        f"all pages to device memory, in {first}. The second kernel finds them there, in {second}. Pinned "
+        f"memory: the pages stay in host memory, and each read of a kernel crosses the bus, in {in_place}.",
+    )
