@@ -364,7 +364,7 @@ def test_the_page_shows_question_outcome_and_points() -> None:
     page_ = form.page_of(interview_)
     assert "<li>one &lt;thing&gt;</li>" in page_
     assert "Truth" not in page_
-    assert form.page_of(talk("interviewer")).count("<b>Truth:</b>") == 3
+    assert form.page_of(talk("interviewer")).count("<p>Truth: ") == 3
 
 
 def child_named(box: Any, name: str) -> Any:
@@ -404,23 +404,40 @@ def test_the_widget_asks_shows_and_continues(monkeypatch: pytest.MonkeyPatch) ->
         "answers": [{"words": "mine", "points": ["one <thing>", "another", "a third"], "ticked": [0, 2]}],
         "score": "2 of 3 points",
     }
-    assert onward.disabled is False
-    box.children[-1].click()
+    assert onward.children[1].disabled is False
+    next_button(box).click()
     assert interview_.index == 1
-    assert box.children[-1].disabled, "there is no next card"
+    assert next_button(box).disabled, "there is no next card"
     answered(interview_)
     assert "Scorecard, seed 7" in form.interview_form(interview_).children[-1].value
     assert "Truth" not in "".join(getattr(child, "value", "") for child in box.children)
+
+
+def next_button(box: Any) -> Any:
+    return box.children[-1].children[1]
+
+
+def test_a_card_with_open_questions_is_left_only_at_the_second_click() -> None:
+    interview_ = talk()
+    box = form.interview_form(interview_)
+    warning, button = box.children[-1].children
+    button.click()
+    assert interview_.index == 0
+    assert "3 questions and the rubric" in warning.value
+    assert button.description == "Skip them"
+    button.click()
+    assert interview_.index == 1
 
 
 def test_the_interviewers_widget_shows_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     interview_ = talk("interviewer", cards=1)
     box = form.interview_form(interview_)
     text = "".join(getattr(child, "value", "") for child in box.children)
-    assert text.count("<b>Truth:</b>") == 3
+    assert text.count("<p>Truth: ") == 3
     assert "Forty &amp; no more." in text
+    assert text.index("What to listen for") < text.index("Truth: "), "in the order of the conversation"
     assert child_named(box, "quiz").state["answers"][0]["points"] == ["one <thing>", "another", "a third"]
-    assert box.children[-1].disabled
+    assert next_button(box).disabled
     assert interview_._repr_mimebundle_()["text/plain"] == str(interview_)
     monkeypatch.setattr(page, "in_jupyter", lambda: True)
     assert interview_._repr_mimebundle_()["text/plain"] == repr(interview_)

@@ -519,7 +519,7 @@ def test_the_scan_card_asks_for_what_is_judged() -> None:
     (part,) = CARDS["whiteboard-06-scan"].drawn(1).parts
     assert part.question.startswith("Exclusive prefix sums")
     inclusive, _ = whiteboards.wrong("06-scan")
-    assert "It is inclusive" in part.outcome(inclusive).said
+    assert "This is an inclusive scan" in part.outcome(inclusive).said
 
 
 def test_a_launch_of_ones_own_does_not_let_a_serial_kernel_pass() -> None:

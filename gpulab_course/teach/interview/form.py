@@ -21,26 +21,33 @@ _MISSING = "Choose or type an answer first."
 def page_of(talk: Interview) -> str:
     """Return the page for readers without a kernel: the current card and the answers to it."""
     content = f"<p><b>{html.escape(talk.heading)}</b></p>" + _answered(talk)
-    if talk.part is not None:
-        choices = "".join(f"<li>{page.prose(choice)}</li>" for choice in talk.part.choices)
-        content += f"<p>{page.prose(talk.part.question)}</p>{f'<ol>{choices}</ol>' if choices else ''}"
     if talk.chair == "interviewer":
         content += _answers(talk)
+    elif talk.part is not None:
+        choices = "".join(f"<li>{page.prose(choice)}</li>" for choice in talk.part.choices)
+        content += f"<p>{page.prose(talk.part.question)}</p>{f'<ol>{choices}</ol>' if choices else ''}"
+    else:
+        content += f"<p>A strong answer says:</p>{_points(talk)}"
     if talk.part is None or talk.chair == "interviewer":
-        points = "".join(f"<li>{page.prose(point)}</li>" for point in talk.drawn.points)
-        content += (
-            f"<p>A strong answer says:</p><ol>{points}</ol><p><i>{page.prose(talk.drawn.sentence)}</i></p>"
-        )
+        content += f"<p><i>{page.prose(talk.drawn.sentence)}</i></p>"
     return page.boxed(content)
 
 
 def _answers(talk: Interview) -> str:
-    """Return all questions of the card with their true values as HTML, for the interviewer."""
-    return "".join(
-        f"<p>{number}. {page.prose(question)}</p><p><b>Truth:</b> {page.prose(truth)}</p>"
-        + (_item_html(model) if model else "")
-        for number, (question, truth, model) in enumerate(talk.answers(), start=1)
-    )
+    """Return the questions, points and true values of the card as HTML, for the interviewer."""
+    pieces = []
+    for number, (question, truth, model) in enumerate(talk.answers(), start=1):
+        pieces.append(f"<p><b>{number}. {page.prose(question)}</b></p>")
+        if number == 1:
+            pieces.append(f"<p>What to listen for:</p>{_points(talk)}")
+        pieces.append(f"<p>Truth: {page.prose(truth)}</p>")
+        pieces += [_item_html(model)] if model else []
+    return "".join(pieces)
+
+
+def _points(talk: Interview) -> str:
+    """Return the points of a strong answer as an HTML list."""
+    return f"<ol>{''.join(f'<li>{page.prose(point)}</li>' for point in talk.drawn.points)}</ol>"
 
 
 def _answered(talk: Interview) -> str:
@@ -69,7 +76,7 @@ def interview_form(talk: Interview) -> Any:
     def show() -> None:
         parts: list[Any] = [widgets.HTML(f"<b>{html.escape(talk.heading)}</b>{_answered(talk)}")]
         if talk.chair == "interviewer":
-            parts.append(widgets.HTML(_answers(talk)))
+            parts.append(widgets.HTML(f"{_answers(talk)}<p><b>The candidate's answer</b></p>"))
         if talk.part is not None:
             parts.append(_question_form(talk, show) if talk.part.judge is None else _kernel_form(talk, show))
         if talk.part is None or talk.chair == "interviewer":
@@ -153,7 +160,9 @@ def _rubric_form(talk: Interview) -> Form:
         form.refresh()
 
     question = "Say it aloud, as you would in the room: what is the answer, and why?"
-    facts = {"title": "What has to be said", "questions": [{"text": question, "choices": []}]}
+    if talk.chair == "interviewer":
+        question = "Tick the points that the candidate made."
+    facts = {"title": "Points of a strong answer", "questions": [{"text": question, "choices": []}]}
     form = Form("quiz", facts, state, react)
     return form
 
@@ -165,10 +174,15 @@ def _next_button(talk: Interview, show: Any) -> Any:
     if is_last and talk.part is None:
         return widgets.HTML(talk.scorecard._repr_html_())
     button = widgets.Button(description="Next card", disabled=is_last)
+    warning = widgets.HTML()
 
     def go_on(_: object) -> None:
+        if talk.rest and not warning.value:
+            warning.value = page.boxed(f"This card still has {talk.rest}.", "tail")
+            button.description = "Skip them"
+            return
         talk.next()
         show()
 
     button.on_click(go_on)
-    return button
+    return widgets.VBox([warning, button])

@@ -157,6 +157,15 @@ class Interview:
         self._keep()
         return f"{len(self.ticked)} of {count(total, 'point')}. {self.drawn.sentence}"
 
+    @property
+    def rest(self) -> str:
+        """The parts of the current card that are still open, as text; "" if none."""
+        open_count = len(self.drawn.parts) - len(self.outcomes)
+        texts = [count(open_count, "question")] if open_count else []
+        if self.chair == "candidate" and self.words is None and not self.ticked:
+            texts.append("the rubric")
+        return " and ".join(texts)
+
     def next(self) -> Interview:
         """Go to the next card; stay at the last card."""
         self.index = min(self.index + 1, len(self.cards) - 1)
@@ -224,7 +233,7 @@ class Interview:
         card = self.card
         notebooks = ", ".join(card.taught)
         return (
-            f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · {card.level} · {card.title} "
+            f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · level {card.level} · {card.title} "
             f"(seed {self.seed}; taught in {notebooks})"
         )
 
@@ -241,16 +250,24 @@ class Interview:
         for outcome in self.outcomes:
             lines.append(f"{'✓' if outcome.right else '✗'} {outcome.said} ({outcome.label})")
         lines += [item if isinstance(item, str) else item.text() for item in self.shown()]
-        if self.part is not None:
+        points = [f"  {number}. {point}" for number, point in enumerate(self.drawn.points, start=1)]
+        if self.chair == "interviewer":
+            for number, (question, truth, model) in enumerate(self.answers(), start=1):
+                lines.append(f"Question {number}: {question}")
+                if number == 1:
+                    lines += ["What to listen for:", *points]
+                lines += [f"Truth: {truth}", *filter(None, [model])]
+            if self.part is not None:
+                lines.append(
+                    "Record the candidate's answer: .answer(value, sure=True), and .tick(1, 2) for points."
+                )
+        elif self.part is not None:
             lines.append(self.part.question)
             lines += [f"  {number}. {choice}" for number, choice in enumerate(self.part.choices, start=1)]
             lines.append("Lock an answer: .answer(value, sure=True).")
-        if self.chair == "interviewer":
-            for number, (question, truth, model) in enumerate(self.answers(), start=1):
-                lines += [f"Question {number}: {question}", f"Truth: {truth}", *filter(None, [model])]
+        else:
+            lines += ["A strong answer says:", *points]
         if self.part is None or self.chair == "interviewer":
-            lines.append("A strong answer says:")
-            lines += [f"  {number}. {point}" for number, point in enumerate(self.drawn.points, start=1)]
             lines.append(f"In one sentence: {self.drawn.sentence}")
         return "\n".join(lines)
 
