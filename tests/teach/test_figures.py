@@ -25,6 +25,7 @@ from gpulab_course.content.n11_graphs import pictures as graph_pictures
 from gpulab_course.content.n13_libraries import figures as n13_figures
 from gpulab_course.content.n14_random import figures as n14_figures
 from gpulab_course.content.n14_random import generators
+from gpulab_course.content.n17_interview import figures as n17_figures
 from gpulab_course.teach import picture
 from virtualgpu.records import Provenance
 
@@ -318,3 +319,9 @@ def test_the_levels_and_the_texture_say_what_they_show() -> None:
     coordinates = np.linspace(-0.5, 2.5, 31)
     values = np.interp(coordinates, (0.5, 1.5), (0, 8))
     assert repr(n05_figures.texture_curve([0, 8], coordinates, values)).endswith("and 4 at the coordinate 1.")
+
+
+def test_a_warp_of_a_matrix_multiplication_loads_few_sectors() -> None:
+    thread = np.arange(32)
+    caption = repr(n17_figures.warp_of_sgemm(thread // 16, thread % 16, k=5))
+    assert "A[row, k]: 2 elements in 2 sectors; B[k, col]: 16 elements in 2 sectors" in caption

@@ -112,20 +112,20 @@ def _draw_works(rng: np.random.Generator, ridge: float) -> list[dict[str, Any]]:
 
 _SLIP_LESSONS = {
     "bytes": (
-        (0.5, "Something is counted half, or twice: each array is moved once, in the bytes of its type."),
-        (2.0, "Something is counted twice: each array is moved once, in the bytes of its type."),
-        (8.0, "These are bits; bytes are asked for."),
+        (0.5, "Something is counted half or twice. Each array is moved once, with the size of its elements."),
+        (2.0, "Something is counted twice. Each array is moved once, with the size of its elements."),
+        (8.0, "These are bits. Return bytes."),
     ),
-    "operations": ((0.5, "A multiply-add is two operations."),),
+    "operations": ((0.5, "A multiply-add counts as two operations."),),
     "memory_us": (
         (1e-3, "These are milliseconds: a microsecond is asked for."),
         (1e3, "These are nanoseconds: a microsecond is asked for."),
-        (1e9 / 2**30, "GB/s on data sheets are 10⁹ bytes a second, not 2³⁰."),
+        (1e9 / 2**30, "GB/s on data sheets are 10⁹ bytes per second, not 2³⁰."),
     ),
     "compute_us": (
         (1e-3, "These are milliseconds: a microsecond is asked for."),
         (1e3, "These are nanoseconds: a microsecond is asked for."),
-        (0.5, "A multiply-add is two operations."),
+        (0.5, "A multiply-add counts as two operations."),
     ),
 }
 
@@ -146,12 +146,12 @@ def judge_napkin(answer: Answer) -> str:
         expected = napkin_of(work, card)
         if not isinstance(result, dict):
             raise NotYet(
-                f"{call_text} gives {spelt(result)}: return a dict with {', '.join(_FIGURES)} and bound."
+                f"{call_text} returns {spelt(result)}: return a dict with {', '.join(_FIGURES)} and bound."
             )
         for name in _FIGURES:
             value: Any = result.get(name)
             if not is_number(value):
-                raise NotYet(f"{call_text}: {name} is {spelt(value)}, a number is asked for.")
+                raise NotYet(f"{call_text}: {name} is {spelt(value)}, but it must be a number.")
             if math.isclose(float(value), expected[name], rel_tol=1e-6):
                 continue
             lesson = next(
@@ -167,12 +167,12 @@ def judge_napkin(answer: Answer) -> str:
                     float(value), expected["memory_us"] + expected["compute_us"], rel_tol=1e-6
                 )
                 lesson = (
-                    "Memory and arithmetic work at the same time: the larger bound counts, not the sum."
+                    "Memory and arithmetic work at the same time, so the larger time counts, not the sum."
                     if is_sum
-                    else ("Both bounds are right, and the larger of them is the estimate.")
+                    else ("Both times are right, and the larger of them is the estimate.")
                 )
             if name == "bytes" and not lesson:
-                lesson = "All that is read and all that is written, in the bytes of its type."
+                lesson = "Count all arrays that are read or written, with the size of their elements."
             raise NotYet(
                 f"{call_text}: {name} is {float(value):.6g}, "
                 f"it should be {expected[name]:.6g}. {lesson}".rstrip()
@@ -180,10 +180,10 @@ def judge_napkin(answer: Answer) -> str:
         bound = "memory" if expected["memory_us"] > expected["compute_us"] else "arithmetic"
         if result.get("bound") != bound:
             raise NotYet(
-                f"{call_text}: bound is {spelt(result.get('bound'))}, it should be {bound!r}: the bound is "
-                f"what takes longer."
+                f"{call_text}: bound is {spelt(result.get('bound'))}, but it should be {bound!r}, which "
+                "takes longer."
             )
-    return "every figure on the way is right, so nothing cancels."
+    return "every number is right, so no errors cancel each other."
 
 
 # 17-diagnose
@@ -290,10 +290,10 @@ def judge_cause(answer: Answer) -> str:
         result = answer.calling(f"cause({counters})", dict(counters))
         if equals(result, expected_cause):
             continue
-        message = f"On {info(device).name}, for {counters}, cause says {spelt(result)}"
+        message = f"On {info(device).name}, for {counters}, cause returns {spelt(result)}"
         if isinstance(result, str) and result in SYMPTOMS:
             raise NotYet(
-                f"{message}: that is a symptom, which unit is busy. Name the cause: one of "
+                f"{message}: that is a symptom, because it names the busy unit. Name the cause: one of "
                 f"{', '.join(CAUSES)}."
             )
         if not isinstance(result, str) or result not in CAUSES:
@@ -302,7 +302,7 @@ def judge_cause(answer: Answer) -> str:
             f"{message}; without {_CAUSE_PHRASES[expected_cause]} it would gain most, so it is "
             f"{expected_cause!r}. {_CAUSE_LESSONS[expected_cause]}"
         )
-    return f"{len(cases)} hidden kernels on {info(device).name}, each for its own counter."
+    return f"the causes of {len(cases)} hidden kernels on {info(device).name} are right."
 
 
 _CAUSE_PHRASES = {
@@ -315,11 +315,11 @@ _CAUSE_PHRASES = {
 }
 _CAUSE_LESSONS = {
     "uncoalesced": "A load of 32 neighbouring floats needs 4 sectors.",
-    "bank conflicts": "A shared request needs one wavefront.",
-    "atomics": "Every lane of these adds to few words, one after another.",
-    "divergence": "Most lanes wait while others of their warp work.",
-    "grid": "There are fewer blocks than SMs; look at that before anything else.",
-    "nothing": "A busy DRAM alone is no fault: that is the roof.",
+    "bank conflicts": "A shared-memory request needs only one wavefront.",
+    "atomics": "All lanes add to a few words of memory, one after the other.",
+    "divergence": "Most lanes wait while other lanes of their warp work.",
+    "grid": "There are fewer blocks than SMs. Check this first.",
+    "nothing": "A busy DRAM alone is not a cause: the kernel has reached the bandwidth.",
 }
 
 # 17-bug
@@ -469,10 +469,12 @@ class Bench:
         """
         unknown_names = set(setting) - set(SETTING)
         if unknown_names:
-            raise TypeError(f"run() has no {sorted(unknown_names)[0]!r}; there are {', '.join(SETTING)}.")
+            raise TypeError(
+                f"run() has no parameter {sorted(unknown_names)[0]!r}. It has {', '.join(SETTING)}."
+            )
         self.runs += 1
         if self.runs > 40 * MOST_RUNS:
-            raise NotYet(f"settle runs on and on; {MOST_RUNS} runs are enough.")
+            raise NotYet(f"settle does not stop; {MOST_RUNS} runs are enough.")
         full_setting = {**SETTING, **setting}
         key = device, tuple(sorted(full_setting.items()))
         self.settings_run.add(key)
@@ -599,9 +601,9 @@ def judge_settle(answer: Answer) -> str:
         )
         verdict = answer.ask(_run_settle, claim, shown=call_text, back=bench)
         if not isinstance(verdict, str) or verdict not in ("holds", "refuted"):
-            raise NotYet(f"{call_text} gives {spelt(verdict)}: return 'holds' or 'refuted'.")
+            raise NotYet(f"{call_text} returns {spelt(verdict)}: return 'holds' or 'refuted'.")
         if not bench.runs:
-            raise NotYet(f"{call_text} runs nothing: a verdict without an experiment cannot fail.")
+            raise NotYet(f"{call_text} runs nothing. A verdict needs an experiment that can fail.")
         if not any(device == claim["device"] for device, _ in bench.settings_run):
             raise NotYet(f"{call_text} measures on another device: the claim is about {claim['device']}.")
         settings = [{**SETTING, **claim["setting"], claim["change"]: value} for value in pair]
@@ -611,21 +613,21 @@ def judge_settle(answer: Answer) -> str:
         ):
             raise NotYet(
                 f"{call_text} never runs the two settings that the claim compares, {claim['setting']} with "
-                f"{claim['change']} "
-                f"{claim['from']} and {claim['to']}: whatever else differs is confounded with it."
+                f"{claim['change']} {claim['from']} and {claim['to']}: if anything else differs, you cannot "
+                "tell the effects apart."
             )
         verdicts.append(verdict)
         if verdict != expected_verdict:
             claimed_gain = claim["times_as_fast"]
             raise NotYet(
-                f"{call_text}: it is {gain:.2f} times as fast where at least {claimed_gain:g} was claimed, "
-                f"so it {_verdict_phrase(expected_verdict)}, and settle says {verdict!r}. Compare from / to "
-                "with what is claimed, by a statistic that a cold first run and a few slow ones do not "
-                "move."
+                f"{call_text}: the program is {gain:.2f} times as fast, and at least {claimed_gain:g} was "
+                f"claimed, so the claim {_verdict_phrase(expected_verdict)}, but settle returns {verdict!r}. "
+                "Compare from / to with the claimed number. Use a statistic that a cold first run and a few "
+                "slow runs do not change."
             )
         if bench.runs > MOST_RUNS:
-            raise NotYet(f"{call_text} takes {plural(bench.runs, 'run')}; {MOST_RUNS} are enough.")
-    return "claims that hold and claims that do not are told apart, each where it was made."
+            raise NotYet(f"{call_text} uses {plural(bench.runs, 'run')}; {MOST_RUNS} are enough.")
+    return "the verdict is right for every claim, on its own device and setting."
 
 
 def _verdict_phrase(expected_verdict: str) -> str:
@@ -764,34 +766,36 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.out_of_bounds,
-                "The grid may have more blocks than there are rows, and a row fewer columns than threads.",
+                "The grid can have more blocks than there are rows, and a row fewer columns than threads.",
             ),
-            Advice(advice.fault("barrier"), "All threads of a block have to come to every barrier."),
-            Advice(advice.hazard("WAW"), "One thread of one block writes a row's answer."),
+            Advice(advice.fault("barrier"), "All threads of a block must reach every barrier."),
+            Advice(advice.hazard("WAW"), "Let one thread of one block write the result of a row."),
             Advice(
                 advice.hazard("RAW", "WAR"),
-                "Other warps have written what is read: a barrier of the whole block after each step.",
+                "The values that are read were written by other warps. Add a barrier of the block after "
+                "each step.",
             ),
-            Advice(advice.written_twice, "One thread writes a row's answer."),
-            Advice(lambda m: m["cols"] == 0, "Each row has an answer, an empty one -1."),
+            Advice(advice.written_twice, "Let one thread write the result of a row."),
+            Advice(lambda m: m["cols"] == 0, "Each row has a result. For an empty row, it is -1."),
             Advice(
                 _other_of_equals,
-                "Of several equal ones the first is asked for: compare places where values are equal.",
+                "Of several equal elements, the first counts. Compare the indices if values are equal.",
             ),
-            Advice(_equal_floats, "Two ints next to each other may be one float: compare them as ints."),
+            Advice(_equal_floats, "Two neighbouring ints can be the same float. Compare them as ints."),
             Advice(
                 _only_int_min_rows,
-                "A row may be negative throughout, or nothing but the least int: its first counts.",
+                "All elements of a row can be negative, or even the smallest int. Then the first of them "
+                "counts.",
             ),
-            Advice(_negative_rows, "A row may be negative throughout: 0 is not the least there is."),
-            Advice(advice.partly_unwritten, "Each row has an answer, an empty one -1."),
+            Advice(_negative_rows, "All elements of a row can be negative, so 0 is not a valid start value."),
+            Advice(advice.partly_unwritten, "Each row has a result. For an empty row, it is -1."),
             Advice(
                 lambda m: m.found is not None,
-                "Does the tree lose an element where the number of threads is odd, does every thread see all "
-                "its columns, and do all threads of the block come to each barrier?",
+                "Check three things. Does the tree lose an element if the number of threads is odd? Does "
+                "every thread read all of its columns? Do all threads of the block reach each barrier?",
             ),
         ),
-        praise="the first of the largest, for every row, block and sign.",
+        praise="the first of the largest elements, for every row, block size and sign.",
     ),
     PythonExercise("17-refute", "Settle a claim", judge_settle, level="stretch"),
     KernelExercise(
@@ -821,43 +825,46 @@ EXERCISES = (
         rules=4,
         measured=Measured((12, 256), (256, 1, 1), slack=3.0),
         budgets=(
-            Budget("load_sectors", "Keys and values are read once, by neighbouring lanes.", allowance=1.3),
+            Budget("load_sectors", "Read keys and values once, with neighbouring lanes.", allowance=1.3),
             Budget(
                 "warp_instructions",
-                "A score is a product of 32 numbers: all lanes of a warp share it.",
+                "A score is a sum of 32 products. Let all lanes of a warp share this work.",
                 allowance=1.6,
             ),
-            Budget("atomics", "Warps meet in shared memory.", most=0),
+            Budget("atomics", "Let the warps exchange their results in shared memory.", most=0),
         ),
         advice=(
-            Advice(advice.out_of_bounds, "The grid may have more blocks than there are heads."),
-            Advice(advice.fault("barrier"), "All warps of a block come to the barrier."),
-            Advice(advice.hazard("RAW", "WAR"), "Warps meet in shared memory, and a barrier lies between."),
-            Advice(advice.written_twice, "One warp writes a head's numbers."),
+            Advice(advice.out_of_bounds, "The grid can have more blocks than there are heads."),
+            Advice(advice.fault("barrier"), "All warps of a block must reach the barrier."),
+            Advice(
+                advice.hazard("RAW", "WAR"),
+                "Warps exchange results in shared memory, with a barrier between writing and reading.",
+            ),
+            Advice(advice.written_twice, "Let one warp write the numbers of a head."),
             Advice(
                 lambda m: _attends_as(m, scale=np.float32(1)),
-                "The scores are not scaled: each is the product of query and key, times scale.",
+                "The scores are not scaled. A score is the dot product of query and key, times scale.",
             ),
             Advice(
                 lambda m: _attends_as(m, lanes=16) or _attends_as(m, lanes=1),
-                "A score is the sum over all 32 lanes.",
+                "A score must be the sum over all 32 lanes.",
             ),
             Advice(
                 lambda m: m.found is not None and not np.isfinite(m.found).all(),
-                "NaN and ∞ come from an exponential that overflows (take the largest score off), from a warp "
-                "that has no token, or from what other warps have not written yet (a barrier).",
+                "NaN and ∞ come from an exponential that overflows (subtract the largest score), from a warp "
+                "that has no token, or from values that other warps have not written yet (add a barrier).",
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some numbers were never written: each head has 32.",
+                "Some numbers were never written. Each head has 32.",
             ),
             Advice(
                 lambda m: m.found is not None,
-                "Compare with NumPy for one head: the score (all lanes, scale); a higher score, after which "
-                "both the sum and the weights so far shrink, in each warp and where warps are joined; and "
-                "whether all warps are joined, behind a barrier.",
+                "Compare with NumPy for one head. Check the score (all lanes, scale). After a higher score, "
+                "the sum and the weight so far must shrink, in each warp and where warps are joined. All "
+                "warps must be joined, after a barrier.",
             ),
         ),
-        praise="every key and value read once, for any number of tokens and warps.",
+        praise="every key and value is read once, for any number of tokens and warps.",
     ),
 )

@@ -1,11 +1,14 @@
-"""Figures of notebook 17: resident blocks of an SM, two kernels with one symptom, and costs of bets."""
+"""Figures of notebook 17: resident blocks, the loads of a warp, two kernels with one symptom, calibration."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from gpulab import session
 from gpulab.lab.kernels import count
@@ -13,12 +16,14 @@ from gpulab.lab.run import launch
 from gpulab.lab.timeline import timeline
 from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.views._saving import Savable, Writers, text_writer
+from gpulab.views.parts.palette import light
 from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, size
 from gpulab_course.content.n17_interview.cards.laboratory import Published, info, kernel, source, use_device
 from gpulab_course.teach.interview import again
 from gpulab_course.teach.interview.scorecard import CONFIDENCE
+from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
 
@@ -49,6 +54,53 @@ def resident(device: str, threads: int, shared_kib: int) -> Resident:
         occupancy = session.backend().occupancy(kernel(cp, "resident"), threads, shared_kib << 10)
     return Resident(
         info(device), occupancy.blocks_per_sm, dict(occupancy.blocks_by_limit), occupancy.provenance
+    )
+
+
+_FLOATS_PER_SECTOR = 8
+_SIDE = 20
+
+
+def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
+    """Draw which elements of A, B and the result a warp accesses in one iteration of a matrix multiplication.
+
+    Parameters
+    ----------
+    row, col
+        The row and the column of the result that each thread of the warp computes.
+    k
+        The iteration of the inner loop.
+    """
+    figure = Figure(figsize=(7.6, 3.0), dpi=100)
+    panels = (
+        ("A[row, k]", row, np.full_like(row, k), "accent"),
+        ("B[k, col]", np.full_like(col, k), col, "good"),
+        ("result[row, col]", row, col, "tail"),
+    )
+    texts = []
+    for index, (name, rows, cols, colour) in enumerate(panels):
+        axes = figure.add_axes((0.02 + 0.33 * index, 0.03, 0.3, 0.74))
+        elements = {(int(r), int(c)) for r, c in zip(rows, cols, strict=True)}
+        sectors = {(r, c // _FLOATS_PER_SECTOR) for r, c in elements}
+        for r in range(_SIDE):
+            for c in range(_SIDE):
+                axes.add_patch(
+                    Rectangle(
+                        (c, r),
+                        1,
+                        1,
+                        facecolor=light(colour) if (r, c) in elements else "white",
+                        edgecolor=light("rule"),
+                        linewidth=0.5,
+                    )
+                )
+        axes.set(xlim=(0, _SIDE), ylim=(_SIDE, 0), aspect="equal")
+        axes.axis("off")
+        count_text = f"{len(elements)} elements in {len(sectors)} sectors"
+        axes.set_title(f"{name}\n{count_text}", fontsize=10)
+        texts.append(f"{name}: {count_text}")
+    return Picture.of(
+        figure, f"The elements that a warp of {len(row)} threads accesses, for k = {k}. {'; '.join(texts)}."
     )
 
 

@@ -12,7 +12,8 @@ PREDICTIONS = (
         choices=("fewer than 19", "19", "more than 19"),
         comparison="19",
         misconception="A block takes exactly the shared memory that it requests.",
-        because="Since compute capability 8.0, CUDA reserves 1 KB in each block: 228 / 13 = 17.",
+        because="Since compute capability 8.0, CUDA reserves 1 KB for each block. 228 / 13 = 17.5, so 17 "
+        "blocks fit.",
     ),
     PredictionQuestion(
         "17-turing",
@@ -20,8 +21,8 @@ PREDICTIONS = (
         "blocks fit on an SM?",
         unit="blocks",
         comparison=4,
-        misconception="CUDA reserves 1 KB of each block on every GPU.",
-        because="64 / 12 = 5, rounded down. For each rule, ask on which devices it is true.",
+        misconception="CUDA reserves 1 KB for each block on every GPU.",
+        because="64 / 12 = 5.3, so 5 blocks fit. For each rule, ask on which devices it is true.",
     ),
     PredictionQuestion(
         "17-naive",
@@ -31,8 +32,8 @@ PREDICTIONS = (
         unit="sectors",
         comparison=32,
         misconception="A slow kernel must have uncoalesced loads.",
-        because="In one load, whole rows of lanes access the same address; in the other, lanes access "
-        "neighbours. No request wastes anything, but there are far too many requests.",
+        because="A warp covers 2 rows and 16 columns of the result. It loads 2 elements of A, one per row, "
+        "and 16 neighbouring elements of B: 2 sectors each. But there are far too many requests.",
         tolerance=0.3,
     ),
     PredictionQuestion(
@@ -42,7 +43,7 @@ PREDICTIONS = (
         comparison="memory-bound: nothing to fix",
         misconception="A busy unit is its own cause.",
         because="DRAM is busy in both kernels of the table. One of them moves only the bytes that it needs, "
-        "the other moves several times as many. A busy unit is a symptom.",
+        "and the other one moves several times as many. A busy unit is a symptom.",
     ),
     PredictionQuestion(
         "17-silence",
