@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import gpulab as gl
 from gpulab_course.content import kernels
+from gpulab_course.content.n05_memory import figures
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:H200"])
@@ -29,3 +31,17 @@ def test_each_version_is_faster_and_a_small_tile_does_not_relieve_l2(device: str
     assert tiled.l2_sectors > 0.8 * naive.l2_sectors
     sectors = [counts[name].total("sectors", "global", "load") for name in ("naive", "tiled")]
     assert sectors[0] == 8 * sectors[1]
+
+
+def test_the_picture_of_a_transpose_counts_the_sectors_of_both_sides() -> None:
+    rows, columns, bx, by, k = 96, 128, 2, 0, 8
+    lane = np.arange(32)
+    loads = (32 * by + k) * columns + 32 * bx + lane
+    stores = (32 * bx + k) * rows + 32 * by + lane
+    caption = repr(figures.transpose_through_tile((rows, columns), (bx, by), loads, stores))
+    assert "row 8 of `in` (4 sectors)" in caption
+    assert "row 72 of `out` (4 sectors)" in caption
+    naive_stores = (32 * bx + lane) * rows + 32 * by + k
+    assert "(32 sectors)" in repr(
+        figures.transpose_through_tile((rows, columns), (bx, by), loads, naive_stores)
+    )

@@ -1,4 +1,4 @@
-"""Figures of notebook 05: requested and needed bytes, levels of memory, sectors, and a texture."""
+"""Figures of notebooks 05a and 05b: bytes, levels of memory, sectors, a texture, and a tile."""
 
 from __future__ import annotations
 
@@ -224,3 +224,94 @@ def texture_curve(texels: Sequence[float], coordinates: Any, values: Any) -> Pic
         f"What a texture of the texels {', '.join(f'{value:g}' for value in texels)} returns: at the centre "
         f"of each texel its value, between the centres a straight line, and {halfway:g} at the coordinate 1.",
     )
+
+
+_TILE_SIDE = 32
+_TILE_SCALE = 3  # the tile is drawn larger than in the matrices
+_PANEL_GAP = 56
+
+
+def transpose_through_tile(
+    shape: tuple[int, int], block: tuple[int, int], loads: Any, stores: Any
+) -> Picture:
+    """Draw how a warp loads a row of a tile, and stores a column of the tile as a row of the result.
+
+    Parameters
+    ----------
+    shape
+        The rows and columns of the matrix.
+    block
+        The position (x, y) of the block in the grid.
+    loads, stores
+        The elements that the lanes load from the matrix and store to the result, as indices.
+    """
+    rows, columns = shape
+    bx, by = block
+    load_sectors, store_sectors = (_count_sectors(elements) for elements in (loads, stores))
+    loaded_row, stored_row = int(loads[0]) // columns, int(stores[0]) // rows
+    side = _TILE_SCALE * _TILE_SIDE
+    tile_x = columns + _PANEL_GAP
+    out_x = tile_x + side + _PANEL_GAP
+    height = max(rows, columns)
+    figure = Figure(figsize=(7.6, 3.5), dpi=100)
+    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
+    for x, width, tall in ((0, columns, rows), (out_x, rows, columns)):
+        for left in range(0, width, _TILE_SIDE):
+            for top in range(0, tall, _TILE_SIDE):
+                corner = (x + left, top)
+                axes.add_patch(Rectangle(corner, 32, 32, facecolor="white", edgecolor=light("rule")))
+    in_corner = (bx * _TILE_SIDE, by * _TILE_SIDE)
+    out_corner = (out_x + by * _TILE_SIDE, bx * _TILE_SIDE)
+    for corner in (in_corner, out_corner):
+        axes.add_patch(Rectangle(corner, 32, 32, facecolor=light("highlight"), edgecolor=light("fg")))
+    axes.add_patch(Rectangle((tile_x, 0), side, side, facecolor=light("highlight"), edgecolor=light("fg")))
+    tile_row = _TILE_SCALE * (loaded_row % _TILE_SIDE)
+    tile_column = _TILE_SCALE * (stored_row % _TILE_SIDE)
+    bars = (
+        ((in_corner[0], loaded_row), 32, 3, "accent"),
+        ((tile_x, tile_row), side, 4, "accent"),
+        ((tile_x + tile_column, 0), 4, side, "tail"),
+        ((out_corner[0], stored_row), 32, 3, "tail"),
+    )
+    for corner, width, tall, colour in bars:
+        axes.add_patch(Rectangle(corner, width, tall, facecolor=light(colour)))
+    _draw_arrow(axes, (in_corner[0] + 36, loaded_row + 1.5), (tile_x - 3, tile_row + 2), 2)
+    _draw_arrow(axes, (tile_x + side + 3, stored_row + 1.5), (out_corner[0] - 3, stored_row + 1.5), 2)
+    labels = (
+        (columns / 2, f"1  load a row: {load_sectors} sectors", "accent"),
+        (tile_x + side / 2, "2  store it as a row", "accent"),
+        (out_x + rows / 2, f"4  store a row: {store_sectors} sectors", "tail-text"),
+    )
+    for x, text, colour in labels:
+        axes.text(x, height + 14, text, fontsize=9, ha="center", va="center", color=light(colour))
+    axes.text(
+        tile_x + side / 2,
+        height + 28,
+        "3  read a column",
+        fontsize=9,
+        ha="center",
+        va="center",
+        color=light("tail-text"),
+    )
+    titles = (
+        (columns / 2, f"in: {rows} × {columns}"),
+        (tile_x + side / 2, "tile in shared memory"),
+        (out_x + rows / 2, f"out: {columns} × {rows}"),
+    )
+    for x, text in titles:
+        axes.text(x, -12, text, fontsize=9, ha="center", va="center", weight="bold", color=light("fg"))
+    axes.set_xlim(-2, out_x + rows + 2)
+    axes.set_ylim(height + 38, -24)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    return Picture.of(
+        figure,
+        f"A transpose of a matrix of {rows} × {columns} floats through a tile, for block ({bx}, {by}). A "
+        f"warp loads 32 neighbouring floats of row {loaded_row} of `in` ({load_sectors} sectors) into a row "
+        "of the tile. After the barrier, a warp reads a column of the tile and stores it to 32 neighbouring "
+        f"floats of row {stored_row} of `out` ({store_sectors} sectors).",
+    )
+
+
+def _count_sectors(elements: Any) -> int:
+    return len(np.unique(np.asarray(elements) // _FLOATS_PER_SECTOR))
