@@ -10,7 +10,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab_course.content.n12_fusion import figures
+from gpulab_course.content.n12_fusion import exercises, figures, pictures
 from tests.notebooks.course import FOLDER, read
 from virtualgpu import cp
 
@@ -104,3 +104,34 @@ def test_recorded_programs_follow_automatic_dynamic_shapes() -> None:
                 guards.append({size} if constant else set(range(2, 1000)))
             programs.append(len(guards))
         assert programs == row["compiled_after_each_call"], row["option"]
+
+
+SMALL: list[pictures.Step] = [
+    ("m", "reduce", ("x",), None),
+    ("c", "map", ("x", "m"), None),
+    ("s", "map", ("c",), None),
+    ("v", "reduce", ("s",), None),
+    ("y", "map", ("c", "v"), None),
+]
+
+
+def test_the_picture_of_fusion_boundaries_agrees_with_the_judge_and_with_the_fuser() -> None:
+    kernels = exercises.kernels_of([exercises.Step(*step) for step in SMALL])
+    assert kernels == [["m"], ["c", "s"], ["v"], ["y"]]
+    red = pictures.boundaries(SMALL, kernels)
+    assert red == [("m", "c"), ("s", "v"), ("c", "y"), ("v", "y")]
+    caption = repr(pictures.kernels_of_steps(SMALL, kernels))
+    assert caption.endswith("Drawn in red: from m to c, from s to v, from c to y, from v to y.")
+
+    def small(x: cp.ndarray) -> cp.ndarray:
+        c = x - x.mean(axis=1, keepdims=True)
+        return c / (c * c).mean(axis=1, keepdims=True)
+
+    traffic = gl.traffic(small, cp.ones((64, 64), cp.float32)).record
+    names = dict(enumerate("xmcsvy"))
+    assert sorted((names[edge.first], names[edge.then]) for edge in traffic.edges) == sorted(red)
+
+
+def test_the_tile_of_a_block_names_the_columns_of_a_thread() -> None:
+    caption = repr(pictures.tile_of_a_block(rows=8, columns=1024, step=32, thread=100))
+    assert "Thread 100 keeps columns 400 to 403 of all 8 rows in registers." in caption

@@ -113,9 +113,9 @@ def largest_case(random_data: Draw, n: Any) -> ProgramCase:
         mistakes = [
             (
                 np.asarray(x.max()),
-                "It is the largest element; the largest absolute value may be a negative one's.",
+                "This is the largest element. The largest absolute value can belong to a negative element.",
             ),
-            (np.asarray(np.abs(x.max())), "Take absolute values before they are compared, not after."),
+            (np.asarray(np.abs(x.max())), "Take absolute values before you compare them, not after."),
         ]
     if n in (31,) or n > 1000:
         finite_maximum = float(np.abs(x).max())
@@ -124,11 +124,13 @@ def largest_case(random_data: Draw, n: Any) -> ProgramCase:
         mistakes = [
             (
                 np.asarray(np.float32(finite_maximum)),
-                "One element is NaN, and it was lost: a comparison with NaN is never true.",
+                "One element is NaN, and it was lost: a comparison such as a > b is never true for NaN.",
             ),
         ]
     if n == 0:
-        mistakes = [(np.asarray(np.float32(-np.inf)), "The largest of no absolute values is 0: begin there.")]
+        mistakes = [
+            (np.asarray(np.float32(-np.inf)), "For an empty array, the result must be 0: begin there.")
+        ]
     return _largest(x, expected, mistakes)
 
 
@@ -147,7 +149,10 @@ def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw
         start = index % n
         x[start : start + len(edges)] = edges[: n - start]
         finite_maximum = np.asarray(np.nanmax(np.abs(x), initial=0))
-        lost_nan = finite_maximum, "One element is NaN, and it was lost: a comparison with NaN is never true."
+        lost_nan = (
+            finite_maximum,
+            "One element is NaN, and it was lost: a comparison such as a > b is never true for NaN.",
+        )
         return _largest(x, expected, [lost_nan] if np.isnan(expected) else ())
 
     return make_case
@@ -272,14 +277,15 @@ _DEVICES = 3
 Description = tuple[Any, ...]  # ("array", dtype, shape, contiguous, device), or ("number", type, value)
 _FIELDS = ("kind", "dtype", "shape", "contiguity", "device")
 _KEY_LESSONS = {
-    "dtype": "Code for one dtype reads wrong numbers from another: the dtype belongs in the key.",
-    "shape": "The code has the shape in it, all of it: another shape needs other code.",
-    "contiguity": "Code for a contiguous array computes other addresses: ask x.flags.c_contiguous.",
-    "device": "A kernel is loaded into one device: ask x.device.id.",
-    "number": "A number is a constant of the code: its value and its type belong in the key. To Python 1, "
-    "1.0 and True are equal, and one key.",
-    "count": "Another number of arguments is another program.",
-    "kind": "A number in an array's place is another program.",
+    "dtype": "Code for one dtype reads wrong numbers from an array of another: the dtype belongs in the key.",
+    "shape": "The code has the whole shape in it: another shape needs other code.",
+    "contiguity": "Code for a contiguous array computes addresses that are wrong for another layout: put "
+    "x.flags.c_contiguous into the key.",
+    "device": "A kernel is loaded into one device: put x.device.id into the key.",
+    "number": "A number is a constant of the code: its value and its type belong in the key. In Python, 1, "
+    "1.0 and True are equal, so they are the same key of a dictionary.",
+    "count": "Another number of arguments needs another program.",
+    "kind": "A number instead of an array needs another program.",
 }
 
 
@@ -322,7 +328,9 @@ def call_caches(
 
         function = cached(compile)
         if not callable(function):
-            raise NotYet("cached(compile) should return a function that calls what compile(*args) gives.")
+            raise NotYet(
+                "cached(compile) should return a function that calls the program that compile(*args) returns."
+            )
         return function
 
     with on_device("virtual:T4", count=_DEVICES) as cp:
@@ -368,11 +376,11 @@ def judge_cached(answer: Answer) -> str:
         program, run_arguments = compilers.runs[run_number]
         compiler, compiled_arguments = compilers.compilations[program]
         if run_arguments != request:
-            raise NotYet("The program was called with other arguments than the call: pass on all of them.")
+            raise NotYet("The program was not called with the arguments of the call: pass on all of them.")
         if compiler != (index == len(calls) - 1):
             raise NotYet(
-                "cached(compile) was called for two compilers, and one ran the other's program: each cache "
-                "has programs of its own."
+                "cached(compile) was called with two compilers, and one cache ran a program of the other: "
+                "each cache must have programs of its own."
             )
         if compiled_arguments != request:
             raise NotYet(
@@ -381,8 +389,8 @@ def judge_cached(answer: Answer) -> str:
             )
         if run_number < index:
             raise NotYet(
-                f"{_call_text(request)} came again, and got what an earlier call had returned: keep "
-                "programs, not their results; what is in the arrays may have changed."
+                f"{_call_text(request)} was called again, and returned the result of an earlier call: keep "
+                "programs, not their results, because the contents of the arrays may have changed."
             )
         if run_number > index:
             raise NotYet("A program ran more than once for one call.")
@@ -390,10 +398,12 @@ def judge_cached(answer: Answer) -> str:
     distinct_calls = len({tuple(call) for call in calls})
     if compilations > distinct_calls:
         raise NotYet(
-            f"{len(calls)} calls compiled {compilations} programs; {distinct_calls} are enough: the same "
-            "dtype, shape, layout and device are one key, whatever array it is, and earlier programs stay."
+            f"{len(calls)} calls compiled {compilations} programs; {distinct_calls} are enough. Arrays "
+            "with the same dtype, shape, layout and device must have the same key, and earlier programs stay."
         )
-    return f"{distinct_calls} programs for {len(calls)} calls, and none ran what was not made for it."
+    return (
+        f"{distinct_calls} programs for {len(calls)} calls; each call ran a program that was compiled for it."
+    )
 
 
 def _calls(rng: np.random.Generator) -> list[list[Description]]:
@@ -527,7 +537,7 @@ class Step:
 def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
     """Return the steps of each kernel: a step joins the previous one unless a rule forbids it (reference).
 
-    A product has its own kernel. Any other kernel has maps, shifts and at most one reduction. The result of a
+    A product has its own kernel. Other kernels have maps, shifts and at most one reduction. The result of a
     reduction is complete only at the end of its kernel, so no step of that kernel reads it. A kernel with a
     reduction stores only its result, so no other value of it is needed later, and it changes nothing in
     place. A shift does not read elements that other threads of the same kernel write, under any name.
@@ -560,26 +570,26 @@ def _conflict(group: Sequence[Step], later_steps: Sequence[Step], memory: dict[s
     """Return the reason why these steps cannot be one kernel; empty if they can."""
     reductions = [step.name for step in group if step.does == "reduce"]
     if any(step.does == "product" for step in group):
-        return "a product is a kernel of its own"
+        return "a product must be alone in its kernel"
     if len(reductions) > 1:
-        return "a kernel has one reduction at most"
+        return "a kernel must not have more than one reduction"
     if any(name in step.reads for step in group for name in reductions):
-        return "what a reduction gives is complete only at the kernel's end"
+        return "the result of a reduction is complete only at the end of its kernel"
     names = {step.name for step in group} - {*reductions}
     if reductions and (
         group[-1].does != "reduce" or names & {name for step in later_steps for name in step.reads}
     ):
-        return "a kernel that ends in a reduction stores its result alone, and other values are needed later"
+        return "a kernel that ends in a reduction stores only its result, but other values are needed later"
     if reductions and any(step.into for step in group):
-        return "a kernel that ends in a reduction stores its result alone, and nothing in place"
+        return "a kernel that ends in a reduction stores only its result, and nothing in place"
     shifted_memory = {memory[name] for step in group if step.does == "shift" for name in step.reads}
     if any(step.into and memory[step.name] in shifted_memory for step in group):
         return (
-            "a shift reads other elements of memory that the same kernel changes in place: other threads "
-            "have changed it already, or have not yet, whatever the array is called"
+            "a shift reads other elements of memory that the same kernel changes in place. Other threads may "
+            "already have changed these elements, whatever the array is called"
         )
     if any(memory[step.name] in shifted_memory for step in group):
-        return "a shift reads other elements than its own, which other threads of the same kernel make"
+        return "a shift reads other elements than its own, and other threads of the same kernel write them"
     return ""
 
 
@@ -593,15 +603,16 @@ def judge_kernels(answer: Answer) -> str:
         result = call(answer, descriptions, name="kernels", shown=call_text)
         groups = [[str(name) for name in group] for group in result] if _is_groups(result) else None
         if groups is None:
-            raise NotYet(f"{call_text} should return lists of names, a list for each kernel.")
+            raise NotYet(f"{call_text} should return a list of kernels, as lists of names.")
         if [name for group in groups for name in group] != [step.name for step in steps]:
             raise NotYet(
-                f"{call_text} should name every step once, in the order of the program; it is {groups}."
+                f"{call_text} should contain every step once, in the order of the program, but it is "
+                f"{groups}."
             )
         expected = kernels_of(steps)
         if groups != expected:
-            raise NotYet(f"{call_text} is {expected}, not {groups}: {_difference(steps, groups)}.")
-    return "every kernel as long as it may be, and none longer."
+            raise NotYet(f"{call_text} should be {expected}, not {groups}: {_difference(steps, groups)}.")
+    return "every kernel is as long as the rules allow."
 
 
 def _step_text(step: Step) -> str:
@@ -679,8 +690,8 @@ _NAMED = {
 
 
 _SHARED = (
-    "What one warp leaves for others needs a __syncthreads() before it is read, and one before it is "
-    "overwritten."
+    "If one warp stores values for other warps, a __syncthreads() must come before they are read, and "
+    "another one before they are overwritten."
 )
 EXERCISES = (
     ProgramExercise(
@@ -699,26 +710,33 @@ EXERCISES = (
             Row("no rows", affine_case, ((0, 7),)),
         ),
         budgets=(
-            Budget("launches", "One kernel: put the whole expression into its operation.", most=1),
-            Budget("memsets", "Let the kernel make its result; nothing needs to be filled before.", most=0),
-            Budget("copies", "Nothing has to be copied: an ElementwiseKernel broadcasts by itself.", most=0),
+            Budget("launches", "One kernel is enough: put the whole expression into its operation.", most=1),
+            Budget(
+                "memsets", "Do not fill an array first: the kernel allocates and writes its result.", most=0
+            ),
+            Budget(
+                "copies",
+                "Nothing has to be copied, because an ElementwiseKernel broadcasts its arguments.",
+                most=0,
+            ),
             Budget(
                 "peak_used_bytes",
-                "Memory for the result and nothing else: no temporary.",
+                "Use memory only for the result, and not for temporary arrays.",
                 allowance=1.05,
                 large=True,
             ),
             Budget(
                 "double_flop",
-                "A constant without an f is a double, and so is all that it touches: write 1.5f, not 1.5.",
+                "A constant without an f is a double, and so is every expression that contains it. Write "
+                "1.5f, not 1.5.",
                 most=0,
             ),
         ),
         advice=(
-            ("is nan, it should be", "An exponential overflows: let it appear in the divisor alone."),
-            ("it should be nan", "What is NaN must stay NaN: fminf and fmaxf return the other operand."),
+            ("is nan, it should be", "An exponential overflows. Use it only in the divisor."),
+            ("it should be nan", "NaN must stay NaN, but fminf and fmaxf return the other operand."),
         ),
-        praise="one read, one write, and nothing in between.",
+        praise="one read, one write, and no pass in between.",
     ),
     ProgramExercise(
         "12-maxabs",
@@ -743,15 +761,22 @@ EXERCISES = (
             Row("NaN throughout", largest_uniform(np.nan), (40,)),
         ),
         budgets=(
-            Budget("launches", "Map and reduce in one kernel: absolute values need no memory.", most=1),
-            Budget("waits", "The result stays on the device: nothing has to wait for it.", most=0),
+            Budget(
+                "launches",
+                "Map and reduce in one kernel, so that the absolute values are not stored.",
+                most=1,
+            ),
+            Budget("waits", "Leave the result on the device, so that the host does not wait for it.", most=0),
             Budget("copies", "Nothing has to be copied.", most=0),
         ),
         advice=(
-            ("has no identity", "The largest of no absolute values is 0: give the reduction an identity."),
-            ("zero-size", "The largest of no absolute values is 0: give the reduction an identity."),
+            (
+                "has no identity",
+                "For an empty array, the result must be 0. Choose an identity for the reduction.",
+            ),
+            ("zero-size", "For an empty array, the result must be 0. Choose an identity for the reduction."),
         ),
-        praise="one pass, right for nothing and for what is not a number.",
+        praise="one pass, and right for empty arrays and for NaN.",
     ),
     KernelExercise(
         "12-softmax",
@@ -777,7 +802,7 @@ EXERCISES = (
         budgets=(
             Budget(
                 "load_sectors",
-                "Read each score once: keep the row in shared memory meanwhile.",
+                "Read each score once: keep the row in shared memory until its sum is known.",
                 allowance=1.1,
             ),
         ),
@@ -787,31 +812,31 @@ EXERCISES = (
                 advice.both(advice.out_of_bounds, advice.fault("out of bounds", "x")),
                 "A row has cols elements, more or fewer than the block has threads.",
             ),
-            Advice(advice.out_of_bounds, "A row has cols elements, and so has its place in shared memory."),
-            Advice(advice.written_twice, "Every element belongs to one thread."),
+            Advice(advice.out_of_bounds, "A row has cols elements, and so has its space in shared memory."),
+            Advice(advice.written_twice, "Each element must be written by only one thread."),
             Advice(advice.hazard("RAW", "WAR", "WAW"), _SHARED),
-            Advice(_matches(_unscaled), "This is the softmax of x: scale and bias come first."),
-            Advice(_overflows, "expf overflows from 89 on: subtract the row's largest score first."),
+            Advice(_matches(_unscaled), "This is the softmax of x. Apply scale and bias first."),
+            Advice(_overflows, "expf overflows from 89 on. Subtract the row's largest score first."),
             Advice(
                 advice.partly_unwritten,
-                "Some elements were never written: a row may be longer than the block.",
+                "Some elements were never written. A row can be longer than the block.",
             ),
             Advice(
                 advice.not_finite,
-                "Is all of a row there before it is read, and do all threads of the "
-                "block subtract the same largest score and divide by the same sum, behind a barrier?",
+                "Is the row complete before it is read? All threads of the block must subtract the same "
+                "largest score and divide by the same sum, after a barrier.",
             ),
             Advice(
                 _sums_to_one,
-                "The row adds up to 1, with other weights: a score is x * scale + bias, "
-                "with the bias of its own column.",
+                "The row adds up to 1, but with other weights. A score is x * scale + bias, with the bias "
+                "of its own column.",
             ),
             Advice(
                 lambda m: m.found is not None,
-                "Each row's elements must add up to 1: is the sum that of all threads of the block?",
+                "The elements of each row must add up to 1. Is the sum that of all threads of the block?",
             ),
         ),
-        praise="one read and one write a score: the row was complete before it left the block.",
+        praise="one read and one write per score: the block kept the row until it was complete.",
     ),
     PythonExercise("12-guards", "A cache with guards", judge_cached),
     PythonExercise("12-fuses", "Which steps share a kernel?", judge_kernels),

@@ -43,7 +43,7 @@ def factors() -> DisplayedTable:
         for elements in lengths
     ]
     headings = ("passes", *map(str, counts))
-    return DisplayedTable(f"Times as fast in one kernel, {H200.label}", headings, tuple(cells))
+    return DisplayedTable(f"How many times as fast one kernel is, {H200.label}", headings, tuple(cells))
 
 
 def factor(passes: int, elements: int) -> float:
@@ -77,7 +77,7 @@ def cupyx_jit() -> str:
 
 
 SECOND = """
-extern "C" __global__ void second_kernel(const float* h, const float* b, float* y) {  // a block a row
+extern "C" __global__ void second_kernel(const float* h, const float* b, float* y) {  // one block per row
     int column = 4 * threadIdx.x, first = blockIdx.x * N + column;
     float4 v = *(const float4*)(h + first);
     float row[4] = {v.x, v.y, v.z, v.w};
@@ -101,7 +101,7 @@ def one(x, w, g, y, K: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, STEP: 
     v = v / (1 + tl.exp(v * (v * v * -0.0713548 - 1.5957691)))
     tl.store(y + r[:, None] * N + n[None, :], v.to(tl.bfloat16))
 
-# two: torch.mm(x, w, out=h), and a kernel of the same lines from h -= on, which loads h
+# The two kernels: torch.mm(x, w, out=h), and a kernel that loads h and has the same lines from h -= on
 """
 
 
@@ -137,7 +137,9 @@ def whole_layer() -> DisplayedTable:
         for row in recorded()["whole_layer"]
     )
     headings = ("x", "cuBLAS and second_kernel", "one_kernel", "one_kernel, ROWS = 4")
-    return SecondKernelTable(f"Product, layer norm and GELU, 1,024 columns, {H200.label}", headings, rows)
+    return SecondKernelTable(
+        f"Matrix multiplication, layer norm and GELU, 1,024 columns, {H200.label}", headings, rows
+    )
 
 
 def whole_layer_memory() -> str:
@@ -145,7 +147,7 @@ def whole_layer_memory() -> str:
     kernels = recorded()["whole_layer_memory"]["kernels"]
     dram_reads = {name: size(counters["dram_read_bytes"]) for name, counters in kernels.items()}
     return (
-        f"one_kernel read {dram_reads['one_kernel']} of DRAM; cuBLAS's product and second_kernel read "
+        f"one_kernel read {dram_reads['one_kernel']} from DRAM; cuBLAS's kernel and second_kernel read "
         f"{dram_reads['product']} and {dram_reads['second_kernel']}; {H200.label}, by Nsight Compute"
     )
 

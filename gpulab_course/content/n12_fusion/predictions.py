@@ -6,8 +6,9 @@ PREDICTIONS = (
     PredictionQuestion(
         "12-passes",
         "x has a million floats. How many floats do the nine passes read and write together, in millions?",
-        "Each of the nine kernels writes a million. Seven of them read one array of that size, and two read "
-        "two: v * (…) and v / (…). That is 9 + 11 = 20 million, because v * v reads v only once.",
+        "Each of the nine kernels writes a million floats. Seven of them read one array of that size "
+        "(v * v reads v only once). Two of them, v * (…) and v / (…), read two arrays. That is "
+        "9 + 7 + 4 = 20 million.",
         unit="million",
         comparison=3,
         misconception="The arrays are read once and the result written once, so it is about 2 or 3 million.",
@@ -15,8 +16,9 @@ PREDICTIONS = (
     PredictionQuestion(
         "12-norm",
         "Layer norm takes seven passes. How many kernels does the fuser make of them?",
-        "Two sums over rows must be complete before their consumers start. The elements of the second sum "
-        "are needed again for the result. So there are four kernels, which move nearly as many bytes.",
+        "Each of the two sums over a row must be complete before the next step starts. The differences that "
+        "the second sum squares are needed again for the result, so a separate kernel stores them. So there "
+        "are four kernels, and they move nearly as many bytes as the seven passes.",
         choices=("1", "2", "4", "7"),
         comparison="1",
         misconception="Fusing removes all intermediate results.",
@@ -26,8 +28,8 @@ PREDICTIONS = (
         "This kernel computes the matrix multiplication, the layer norm and GELU. The alternative is cuBLAS "
         "and a second kernel for the rest, with one more round trip through memory. x has 8,192 rows of "
         "1,024. How long does the one kernel take on an H200, compared with these two?",
-        "Each block loads the whole second factor and uses each element for only 8 rows. A tile of cuBLAS "
-        "uses each element for many more. This saves more time than the round trip through memory takes.",
+        "Each block loads all of w and uses each element for only 8 rows. A tile of cuBLAS uses each element "
+        "for many more rows. This saves more time than the round trip through memory takes.",
         choices=("less time", "about as long", "longer"),
         comparison="less time",
         misconception="The kernel that moves the fewest bytes of memory takes the least time.",
@@ -36,17 +38,18 @@ PREDICTIONS = (
         "12-one-launch",
         "On a GPU, CuPy's fuse makes a softmax of one row of a million floats into a single launch. How long "
         "does it take, compared with seven launches?",
-        "The one kernel must finish the maximum and the sum before it goes on. It waits at a barrier of the "
-        "whole grid, so it can use only as many blocks as fit at once. Its loops are simpler than those of "
-        "CUB.",
+        "The one kernel must finish the maximum and the sum before it continues. Its blocks wait for each "
+        "other at barriers of the whole grid, and CuPy launches only as many blocks as fit on one SM. The "
+        "seven kernels use the whole GPU.",
         choices=("a seventh of the time", "about half", "longer"),
         comparison="a seventh of the time",
         misconception="Fewer launches are faster.",
     ),
     PredictionQuestion(
         "12-factor",
-        "Sixteen passes over 67 million floats become one on an H200. How many times as fast?",
-        "All passes move the same bytes and are limited by them, so the factor is their number.",
+        "Sixteen passes over 67 million floats become one kernel on an H200. How many times as fast is it?",
+        "Each pass moves as many bytes as the one kernel, and these bytes limit the time. So the factor is "
+        "the number of passes.",
         unit="times",
         comparison=5,
         misconception="Fusion gains a factor of 2 to 5.",
@@ -55,8 +58,8 @@ PREDICTIONS = (
         "12-retraces",
         "Six calls: the same array twice, an array with more rows, a float16 array, a transposed array, and "
         "the first array again. How often is the function compiled?",
-        "Shape, dtype and layout have guards. If all guards of an earlier program are true, the call runs "
-        "this program, however long ago it was compiled.",
+        "Shape, dtype and layout have guards, so three more calls compile after the first one. If all guards "
+        "of an earlier program are true, the call runs this program, however long ago it was compiled.",
         choices=("once", "3 times", "4 times", "6 times"),
         comparison="once",
         misconception="A compiled function is compiled once.",
@@ -69,7 +72,7 @@ PREDICTIONS = (
         "number has changed. Without this guard, the old code would run.",
         choices=("the old kernel runs, with the old answer", "it is compiled again", "an error"),
         comparison="the old kernel runs, with the old answer",
-        misconception="A value that is folded while tracing never changes again.",
+        misconception="A value that was folded while tracing never changes again.",
     ),
     PredictionQuestion(
         "12-nvrtc",

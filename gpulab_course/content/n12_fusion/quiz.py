@@ -6,18 +6,19 @@ TITLE = "Fusion and JIT"
 
 QUESTIONS = (
     Question(
-        "Ten element-wise expressions on large arrays become one kernel. What made the ten slow?",
+        "Ten element-wise expressions on large arrays become one kernel, which is about ten times as fast. "
+        "Why did the ten kernels take so long?",
         (
             Choice(
                 "the launches, which the host has to make one by one",
-                "Launches cost microseconds; passes over large arrays take far longer.",
+                "Launches take microseconds; passes over large arrays take far longer.",
             ),
             Choice(
                 "intermediate results in memory",
                 "Ten passes move ten times the bytes.",
                 right=True,
             ),
-            Choice("memory allocation for the temporaries", "The pool returns the same memory again."),
+            Choice("memory allocation for the temporaries", "The pool reuses the same memory."),
             Choice("Python between the launches", "Python runs ahead while the GPU works."),
         ),
     ),
@@ -42,7 +43,7 @@ QUESTIONS = (
         (
             Choice(
                 "from e to the sum: store e, or compute it twice",
-                "The kernel of the sum keeps only sums. A second exp costs a read of x.",
+                "The kernel of the sum stores only sums. A second exp costs another read of x.",
                 right=True,
             ),
             Choice(
@@ -59,7 +60,7 @@ QUESTIONS = (
             Choice("the identity: it must be −∞", "Absolute values are never below 0."),
             Choice("NaN is lost", "max and fmaxf return the other operand.", right=True),
             Choice("an empty array is an error", "With an identity its result is the identity."),
-            Choice("negative numbers are lost", "Not if the map takes absolute values."),
+            Choice("negative numbers are lost", "They are not lost, because the map takes absolute values."),
         ),
     ),
     Question(
@@ -70,7 +71,7 @@ QUESTIONS = (
                 "a call that is made every time", "It returned no array, so the trace does not contain it."
             ),
             Choice(
-                "nothing: tracing decided the branch", "The answer was folded into a constant.", right=True
+                "nothing: tracing decided the branch", "The result was folded into a constant.", right=True
             ),
         ),
     ),
@@ -94,12 +95,11 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "`cp.fuse` is given a function with two reductions over a whole array. What does CuPy do on a GPU?",
+        "You pass a function with two reductions over a whole array to `cp.fuse`. What does CuPy do on a "
+        "GPU?",
         (
             Choice("it refuses", "It refuses only functions that it cannot trace."),
-            Choice(
-                "it launches one kernel for each expression", "The virtual GPU does this, and reports it."
-            ),
+            Choice("it launches one kernel for each expression", "Only the virtual GPU does this."),
             Choice(
                 "one kernel with barriers of the grid",
                 "Intermediate results still go through memory.",
@@ -111,7 +111,7 @@ QUESTIONS = (
         "One kernel can do a matrix multiplication, a layer norm and a GELU with one read and one write of "
         "memory. Why do libraries rarely do so?",
         (
-            "A block must own whole rows, so each block reads the whole second factor, from L2.",
+            "A block must own whole rows, so each block reads the whole second matrix, mostly from L2.",
             "Registers have space for a few whole rows only, so each loaded element is used for a few rows.",
             "It saves one round trip of the product, which matters only if it is a large part of all bytes.",
         ),

@@ -106,9 +106,9 @@ _SOFTMAX = (
           "row[i] = expf((cols > 3000 ? x[blockIdx.x * cols + i] * scale + bias[i] : row[i]) - most);")), "budget", "Read each score once"),
     Wrong("12-softmax", "thread 0 alone", _soft(("int i = t; i < cols; i += blockDim.x", "int i = 0; t == 0 && i < cols; ++i")), "parallelism", ""),
     Wrong("12-softmax", "largest begins at −99,999", _soft(("most = __int_as_float(0xff800000)", "most = -99999.0f")), "results", ""),
-    Wrong("12-softmax", "a scale above 0", _soft(("* scale", "* fabsf(scale)")), "results", "with other weights"),
-    Wrong("12-softmax", "the bias is scaled, too", _soft(("+ bias[i]", "+ bias[i] * scale")), "results", "with other weights"),
-    Wrong("12-softmax", "room for 8,192 columns", _soft(("extern __shared__ float row[];", "__shared__ float row[8192];")), "results", "place in shared memory"),
+    Wrong("12-softmax", "a scale above 0", _soft(("* scale", "* fabsf(scale)")), "results", "but with other weights"),
+    Wrong("12-softmax", "the bias is scaled, too", _soft(("+ bias[i]", "+ bias[i] * scale")), "results", "but with other weights"),
+    Wrong("12-softmax", "room for 8,192 columns", _soft(("extern __shared__ float row[];", "__shared__ float row[8192];")), "results", "space in shared memory"),
     Wrong("12-softmax", "row too short", _soft(("extern __shared__ float row[];", "__shared__ float row[1024];")), "results", ""),
     Right("12-softmax", "the row in shared memory", _FUSED),
     Right("12-softmax", "fast exponentials", _soft(("expf(", "__expf("))),
@@ -163,7 +163,7 @@ _GUARDS = (
 )
 
 _FUSES = (
-    Wrong("12-fuses", "a product among maps", answers.fused(products=False), "", "a product is a kernel"),
+    Wrong("12-fuses", "a product among maps", answers.fused(products=False), "", "a product must be alone"),
     Wrong("12-fuses", "two reductions", answers.fused(one=False), "", ""),
     Wrong("12-fuses", "a reduction and its consumer", answers.fused(complete=False, ends=False), "", "complete only at"),
     Wrong("12-fuses", "two consumers", answers.fused(stored=False), "", "needed later"),
