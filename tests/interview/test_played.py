@@ -229,7 +229,7 @@ NUMBERS: dict[str, Answers] = {
     "refute-full": lambda p: [(1, 2), (2, 1)],
     "refute-asynchronous": lambda p: [(95, 5)],
 }
-SAID = {"estimate-copy": "8 GB/s", "estimate-launches": "6 µs", "estimate-lanes": "one over their number"}
+SAID = {"estimate-copy": "8 GB/s", "estimate-launches": "6 µs", "estimate-lanes": "one divided by the number of branches"}
 # The same unit, written in another way: how many of the second are one of the first.
 OTHER_UNITS = {
     "µs": ("ms", 1e-3),
@@ -486,7 +486,7 @@ class TestLocks:
         talk = self.talk()
         code, _ = whiteboards.RIGHT["05-transpose"]
         for launch, message in (
-            ({"grid": 3}, "Choose the block, too"),
+            ({"grid": 3}, "Choose the block as well"),
             ({"block": (64, 32)}, "at most 1,024 threads"),
             ({"block": (16, 16)}, "Choose the grid for this block"),
             ({"block": "32"}, "one to three integers"),

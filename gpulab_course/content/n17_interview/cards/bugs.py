@@ -145,7 +145,10 @@ BUGS: dict[str, tuple[Bug, ...]] = {
         _bug(
             "no barrier after the loads",
             (
-                "        __syncthreads();\n        for (int k = 0; k < side; ++k) sum += as[ty][k] * bs[k][tx];\n",
+                (
+                    "        __syncthreads();\n        for (int k = 0; k < side; ++k) sum += as[ty][k] * "
+                    "bs[k][tx];\n"
+                ),
                 "        for (int k = 0; k < side; ++k) sum += as[ty][k] * bs[k][tx];\n",
             ),
             also=(MEMORY,),
@@ -279,12 +282,12 @@ def repair(rng: Random, name: str) -> Drawn:
             ),
         ),
         points=(
-            "Named the line, and an input or an order of threads for which it goes wrong.",
-            "Said why a test may have passed all the same.",
-            "Repaired the cause: no smaller grid, no longer array, no clamp, no serial loop.",
+            "Named the line, and an input or an order of threads for which the result is wrong.",
+            "Said why a test can pass nevertheless.",
+            "Repaired the cause, without a smaller grid, a longer array, a clamp or a serial loop.",
             "Said which tool would have found it.",
         ),
-        sentence="Here is the line, here the smallest input that shows it, and this change makes it right for all.",
+        sentence="This is the line, this is the smallest input that shows the fault, and this change makes it right for all inputs.",
         parameters={"exercise": name, "bug": bug.name},
     )
 

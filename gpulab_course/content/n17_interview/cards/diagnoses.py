@@ -66,11 +66,17 @@ class Hidden:
             ("device", f"{device.name}, {device.sm_count} SMs, {device.memory_bandwidth_gbps:,} GB/s"),
             (
                 "launch",
-                f"{blocks:,} blocks of {shape(diagnosis_table.block)} threads, {size(diagnosis_table.shared_bytes)} shared",
+                (
+                    f"{blocks:,} blocks of {shape(diagnosis_table.block)} threads, "
+                    f"{size(diagnosis_table.shared_bytes)} shared"
+                ),
             ),
             (
                 "resident",
-                f"{occupancy.blocks_per_sm} blocks, {occupancy.warps_per_sm} of {occupancy.max_warps_per_sm} warps an SM",
+                (
+                    f"{occupancy.blocks_per_sm} blocks, {occupancy.warps_per_sm} of "
+                    f"{occupancy.max_warps_per_sm} warps an SM"
+                ),
             ),
             (
                 "time of the kernel",
@@ -87,7 +93,10 @@ class Hidden:
             ),
             (
                 "atomics",
-                f"{counters.total('requests', 'global', 'atomic'):,} requests, {shared_total('requests', 'atomic'):,} shared",
+                (
+                    f"{counters.total('requests', 'global', 'atomic'):,} requests, "
+                    f"{shared_total('requests', 'atomic'):,} shared"
+                ),
             ),
             ("local memory", f"{counters.total('requests', 'local'):,} requests"),
             (
@@ -190,7 +199,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
 
     parts = [
         Part(
-            question="What is the main cause of its time: what would you fix first?",
+            question="What is the main cause of its time, that is, what would you fix first?",
             measure=find_cause,
             choices=tuple(choice_list),
             table=kernel_case.profile_table,
@@ -199,7 +208,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
     if main is not None:
         parts.append(
             Part(
-                question="Without that cause, all else as it is: how many times as fast would it be?",
+                question="How many times as fast would it be without this cause, if nothing else changed?",
                 measure=find_gain,
                 unit="times",
                 near=1.6,
@@ -208,10 +217,10 @@ def diagnose(rng: Random, cause: str) -> Drawn:
     return Drawn(
         parts=tuple(parts),
         points=(
-            "Named the counter that gives it away, with its figure and what it should be.",
+            "Named the counter that shows the cause, with its value and its best value.",
             "Ruled out at least one other cause by its counter.",
-            "Told the cause from the symptom: which unit is busy is not yet why.",
-            "Said what the remedy would gain, and what holds the kernel then.",
+            "Distinguished the cause from the symptom: a busy unit does not show why it is busy.",
+            "Said what the fix would gain, and what would limit the kernel afterwards.",
         ),
         sentence=explanation,
         parameters={"device": kernel_case.case.device, "family": kernel_case.case.family},

@@ -37,8 +37,8 @@ def measure_resident(device: str, threads: int, kib: int) -> Found:
     return Found(
         occupancy.blocks_per_sm,
         occupancy.provenance,
-        f"Blocks that each limit allows: {limits}. From compute capability 8.0 on each block costs 1 KiB of shared "
-        "memory more than it asks for.",
+        f"Blocks that each limit allows: {limits}. Since compute capability 8.0, CUDA "
+        "reserves 1 KiB of shared memory for each block, in addition to its own.",
     )
 
 
@@ -48,8 +48,8 @@ def resident_card(rng: Random) -> Drawn:
     kib = rng.choice([4, 6, 10, 12, 14, 20, 27])
     other_device = draw_other_device(rng, device)
     question = (
-        "Blocks of {threads} threads ask for {kib} KiB of dynamic shared memory each and few registers. How many "
-        "of them are resident on one SM of {a} {device}?"
+        "Each block has {threads} threads, requests {kib} KiB of dynamic shared memory and uses few "
+        "registers. How many such blocks fit on one SM of {a} {device} at the same time?"
     )
     fields = {"threads": threads, "kib": kib}
 
@@ -64,12 +64,15 @@ def resident_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(part(device), part(other_device)),
         points=(
-            "There are four limits: warps, blocks, registers, shared memory. The smallest decides.",
-            "Shared memory of an SM is not what one block may have, and a block costs a little more than it asks.",
-            "Registers are handed out by the warp, in units, so the count is rounded up.",
-            "More resident blocks hide more latency; past what is needed they buy nothing.",
+            "There are four limits: warps, blocks, registers and shared memory. The tightest one decides.",
+            (
+                "The shared memory of an SM is more than one block may use, and CUDA reserves a little for "
+                "each block."
+            ),
+            "Registers are allocated per warp, in units, so their number is rounded up.",
+            "More resident blocks hide more latency. As soon as it is hidden, more of them do not help.",
         ),
-        sentence="I divide each of the SM's four budgets by what a block takes, round down, and take the smallest.",
+        sentence="I divide each of the four limits of the SM by what a block needs, round down, and take the smallest result.",
         parameters={"device": device, "then": other_device, **fields},
     )
 
@@ -89,13 +92,14 @@ def waves_card(rng: Random) -> Drawn:
             -(-blocks // blocks_at_once),
             occupancy.provenance,
             f"{info(name).sm_count} SMs × {occupancy.blocks_per_sm} blocks = {blocks_at_once:,} at once; "
-            f"{blocks:,} / {blocks_at_once:,} = {number(blocks / blocks_at_once)}, and what is begun is a wave.",
+            f"{blocks:,} / {blocks_at_once:,} = {number(blocks / blocks_at_once)}, rounded up.",
         )
 
     def part(name: str) -> Part:
         return Part(
             question=f"A launch has {blocks:,} equal blocks of {threads} threads, few registers, no shared memory. "
-            f"In how many waves does {article(name)} {name} run them, the last one counted even if it is not full?",
+            f"In how many waves does {article(name)} {name} run them, the last one counted even if it is "
+            "not full?",
             measure=lambda: count_waves(name),
             unit="waves",
             near=1.0,
@@ -104,11 +108,11 @@ def waves_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(part(device), part(other_device)),
         points=(
-            "Blocks at once = SMs × resident blocks an SM.",
-            "A last wave that is nearly empty takes as long as a full one: the tail.",
-            "A grid-stride loop with one wave's blocks has no tail.",
+            "Blocks at the same time = SMs × resident blocks per SM.",
+            "A last wave that is nearly empty (the tail) can take almost as long as a full one.",
+            "Smaller blocks shorten the tail, because its threads are spread over more SMs.",
         ),
-        sentence="I ask how many blocks run at once, divide, and look at how full the last wave is.",
+        sentence="I compute how many blocks run at the same time, divide, and look at how full the last wave is.",
         parameters={"device": device, "then": other_device, "threads": threads, "blocks": blocks},
     )
 
@@ -125,8 +129,8 @@ def _measure_sectors(device: str, stride: int, n: int) -> Found:
     return Found(
         sectors // requests,
         counters.provenance,
-        f"{sectors:,} sectors in {requests:,} requests: 32 lanes, {4 * stride} bytes apart, touch sectors of 32 "
-        "bytes.",
+        f"{sectors:,} sectors in {requests:,} requests: 32 lanes, {4 * stride} bytes apart, touch sectors "
+        "of 32 bytes.",
     )
 
 
@@ -148,9 +152,12 @@ def sectors_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(part(stride), part(other_stride)),
         points=(
-            "A request is a warp's; memory moves sectors of 32 bytes, four to a line.",
-            "32 neighbouring floats are 128 bytes: 4 sectors, the least there is.",
-            "From a stride of 8 floats on each lane has a sector of its own: 32, seven eighths of it wasted.",
+            "A request is one instruction of one warp. Memory moves sectors of 32 bytes, four per line.",
+            "32 neighbouring floats are 128 bytes, so 4 sectors is the smallest number.",
+            (
+                "From a stride of 8 floats, each lane has its own sector. These are 32 sectors, of which "
+                "seven eighths are not used."
+            ),
         ),
         sentence="I count the different 32-byte sectors that the 32 addresses fall into.",
         parameters={"device": device, "stride": stride, "then": other_stride},
@@ -169,7 +176,8 @@ def _measure_wavefronts(device: str, stride: int) -> Found:
     return Found(
         round(passes / requests),
         counters.provenance,
-        f"{passes:,} passes for {requests:,} requests. Word {stride} × lane lies in bank {stride} × lane modulo 32.",
+        f"{passes:,} passes for {requests:,} requests. Word {stride} × lane is in bank {stride} × lane "
+        "modulo 32.",
     )
 
 
@@ -190,12 +198,15 @@ def conflicts_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(part(stride), part(other_stride)),
         points=(
-            "There are 32 banks of 4 bytes; a pass serves one word of each.",
-            "The passes are the greatest common divisor of the stride and 32; odd strides have none too many.",
-            "Lanes that read the same word do not conflict: it is broadcast.",
-            "One padding column, a swizzle, or another layout cures it.",
+            "There are 32 banks of 4 bytes, and a pass returns one word per bank.",
+            (
+                "The number of passes is the greatest common divisor of the stride and 32. With an odd "
+                "stride, it is 1."
+            ),
+            "Lanes that read the same word do not conflict, because the word is broadcast.",
+            "One padding column, a swizzle or another layout avoids the conflicts.",
         ),
-        sentence="I reduce the stride modulo 32 banks and count how many different words share the fullest bank.",
+        sentence="I take the addresses modulo 32 banks, and count the different words in the bank that has the most.",
         parameters={"device": device, "stride": stride, "then": other_stride},
     )
 
@@ -232,12 +243,15 @@ def scaling_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(part(device), part(other_device)),
         points=(
-            "It is bound by memory: one operation for 8 bytes.",
-            "Bytes are counted both ways: what is read and what is written.",
-            "Time is bytes over bandwidth, and a long kernel reaches some 80 to 95 % of the data sheet's.",
-            "If it fits into L2 and is used again, DRAM does not see it.",
+            "The kernel is memory-bound, because it computes one operation per 8 bytes.",
+            "The bytes that are read and the bytes that are written both count.",
+            (
+                "The time is bytes / bandwidth, and a long kernel reaches about 80 to 95 % of the published "
+                "bandwidth."
+            ),
+            "If the data fits into L2 and is used again, it does not come from DRAM.",
         ),
-        sentence="Eight bytes an element over the card's bandwidth, plus a few microseconds to start.",
+        sentence="Eight bytes per element, divided by the bandwidth of the card, plus a few microseconds for the start.",
         parameters={"device": device, "n": n, "then": other_device},
     )
 
@@ -258,8 +272,8 @@ def _measure_copy(device: str, size_bytes: int, pinned: bool) -> Found:
     return Found(
         round(copy_ns / 1e6, 3),
         copy_timeline.record.provenance,
-        f"{size(size_bytes)} in {number(copy_ns / 1e6)} ms are {number(size_bytes / copy_ns)} GB/s, of {info(device).pcie_gbps} "
-        f"that the bus is published with.",
+        f"{size(size_bytes)} in {number(copy_ns / 1e6)} ms are {number(size_bytes / copy_ns)} GB/s. "
+        f"The published rate of the bus is {info(device).pcie_gbps} GB/s.",
     )
 
 
@@ -271,7 +285,7 @@ def copy_card(rng: Random) -> Drawn:
 
     def part(name: str, is_pinned: bool) -> Part:
         return Part(
-            question=f"How long does a copy of {mib} MiB from {'page-locked' if is_pinned else 'pageable'} host memory "
+            question=f"How long does a copy of {mib} MiB from {'pinned' if is_pinned else 'pageable'} host memory "
             f"to {article(name)} {name} take (PCIe {_pcie(name)})?",
             measure=lambda: _measure_copy(name, mib * MIB, is_pinned),
             unit="ms",
@@ -281,12 +295,11 @@ def copy_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(part(device, pinned), part(device, not pinned), part(other_device, True)),
         points=(
-            "The bus decides, not the card's memory: it is tens of times slower.",
-            "Pageable memory is copied into a page-locked buffer first, and the host waits.",
-            "Only a copy from page-locked memory may overlap with kernels.",
+            "The bus is the limit, because it is tens of times slower than the memory of the card.",
+            "Pageable memory is first copied into a pinned (page-locked) buffer, and the host waits.",
+            "Only a copy from pinned memory can overlap with kernels.",
         ),
-        sentence="Bytes over the bus's rate; from pageable memory the host copies first, so I count with some 8 GB/s "
-        "whatever the bus; and I ask whether the data must move.",
+        sentence="Bytes divided by the rate of the bus. From pageable memory, the host copies first, so I calculate with about 8 GB/s for any bus. And I ask whether the data must move at all.",
         parameters={"device": device, "mib": mib, "pinned": pinned, "then": other_device},
     )
 
@@ -304,7 +317,7 @@ def _measure_lanes(device: str, ways: int) -> Found:
     return Found(
         round(100 * counters.lane_efficiency, 2),
         counters.provenance,
-        f"{counters.thread_instructions:,} of 32 × {counters.warp_instructions:,} lanes had something to do.",
+        f"{counters.thread_instructions:,} of 32 × {counters.warp_instructions:,} lanes were active.",
     )
 
 
@@ -325,11 +338,14 @@ def divergence_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(part(ways), part(other_ways)),
         points=(
-            "A warp runs its branches one after another, with the others' lanes idle.",
-            "Divergence is a matter of one warp: warps that differ from each other cost nothing.",
-            "Sorting work so that a warp agrees cures it.",
+            "A warp runs its branches one after the other, while the other lanes are idle.",
+            (
+                "Divergence happens within one warp. It costs nothing if different warps take different "
+                "branches."
+            ),
+            "It can be avoided by sorting the work, so that all lanes of a warp take the same branch.",
         ),
-        sentence="The warp takes every branch that one of its lanes takes, so the share is one over their number.",
+        sentence="The warp runs every branch that one of its lanes takes, so the share is one divided by the number of branches.",
         parameters={"device": device, "ways": ways, "then": other_ways},
     )
 
@@ -359,7 +375,7 @@ def measure_launches(device: str, launch_count: int, graph: bool) -> Found:
         stream.synchronize()
         time_ns = backend.host_ns() - start_ns
         origin = Provenance("modelled", f"virtual {info(device).name}")
-    return Found(round(time_ns / 1000, 1), origin, f"{number(time_ns / 1000 / launch_count)} µs a kernel.")
+    return Found(round(time_ns / 1000, 1), origin, f"{number(time_ns / 1000 / launch_count)} µs per kernel.")
 
 
 def launches_card(rng: Random) -> Drawn:
@@ -373,7 +389,7 @@ def launches_card(rng: Random) -> Drawn:
             else "launched one by one from Python by CuPy into one stream"
         )
         return Part(
-            question=f"{launch_count} kernels that hardly do anything, {method}, until the last has ended: how long, on "
+            question=f"{launch_count} kernels that do almost nothing are {method}. How long does it take until the last one has ended, on "
             f"{article(device)} {device}?",
             measure=lambda: measure_launches(device, launch_count, graph),
             unit="µs",
@@ -384,14 +400,14 @@ def launches_card(rng: Random) -> Drawn:
         parts=(part(False), part(True)),
         points=(
             (
-                "A launch from Python takes the host some 5 to 10 µs, from C++ some 2 to 3 µs: with short kernels the host "
-                "is the limit."
+                "A launch from Python takes the host some 5 to 10 µs, from C++ some 2 to 3 µs: with short "
+                "kernels the host is the limit."
             ),
-            "A graph is launched once; the device then needs 1 to 2 µs for each kernel of a chain.",
-            "Fusing the kernels removes launches and traffic, too.",
-            "A kernel that is longer than its launch hides it.",
+            "A graph is launched once. Then the device needs 1 to 2 µs for each kernel of a chain.",
+            "Fusing the kernels removes launches, and memory traffic as well.",
+            "A kernel that takes longer than a launch hides the next launch.",
         ),
-        sentence="Some 6 µs for each launch from Python, unless the kernels are longer; in a graph 1 to 2 µs for each.",
+        sentence="About 6 µs per launch from Python, unless the kernels take longer. In a graph, 1 to 2 µs per kernel.",
         parameters={"device": device, "launches": launch_count},
     )
 
@@ -430,10 +446,10 @@ def pool_card(rng: Random) -> Drawn:
         parts=(part(False), part(True)),
         points=(
             "Sizes are rounded up to 512 bytes.",
-            "What is freed stays with the pool, for the next array of that size.",
-            "`nvidia-smi` shows what the process holds: pools, context, and what was freed.",
+            "Freed memory stays in the pool, for the next array of this size.",
+            "`nvidia-smi` shows all memory of the process: pools, context, and freed memory in the pools.",
         ),
-        sentence="Rounded to 512 bytes each; a deleted array goes back to the pool, not to the driver.",
+        sentence="Each array is rounded up to 512 bytes. A deleted array goes back to the pool, not to the driver.",
         parameters={"n": n, "arrays": array_count},
     )
 
@@ -452,13 +468,14 @@ def segments_card(rng: Random) -> Drawn:
         return Found(
             int(last_state.total_bytes) // MIB,
             Provenance("modelled", "virtual A100", "PyTorch's caching allocator"),
-            "Up to 1 MiB come out of segments of 2 MiB; larger ones, below 10 MiB, out of segments of 20 MiB.",
+            "Tensors of up to 1 MiB are in segments of 2 MiB. Larger ones, below 10 MiB, are in segments of "
+            "20 MiB.",
         )
 
     return Drawn(
         parts=(
             Part(
-                question=f"PyTorch's caching allocator, empty, is asked for {tensor_count} tensors of {kib} KiB each. How many MiB "
+                question=f"PyTorch's caching allocator is empty. A program then makes {tensor_count} tensors of {kib} KiB each. How many MiB "
                 "has it reserved then?",
                 measure=reserved_mib,
                 unit="MiB",
@@ -466,11 +483,14 @@ def segments_card(rng: Random) -> Drawn:
             ),
         ),
         points=(
-            "Reserved is not allocated: it is what was taken from the driver.",
-            "Small requests share segments of 2 MiB, middling ones of 20 MiB.",
-            "A segment goes back only when all of it is free.",
+            (
+                "*Reserved* memory is the memory that was taken from the driver. It is not the same as "
+                "*allocated* memory."
+            ),
+            "Small requests share segments of 2 MiB, and medium ones share segments of 20 MiB.",
+            "A segment goes back to the driver only if all of it is free.",
         ),
-        sentence="I sort each request into its kind of segment and count segments, not tensors.",
+        sentence="I assign each request to its kind of segment, and count segments instead of tensors.",
         parameters={"kib": kib, "tensors": tensor_count},
     )
 

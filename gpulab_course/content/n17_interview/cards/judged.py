@@ -127,7 +127,7 @@ def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Kerne
     """
     convention = CONVENTIONS[kernel_exercise.exercise_id]
     if block is None:
-        raise ValueError("Choose the block, too: block=(32, 8).")
+        raise ValueError("Choose the block as well: block=(32, 8).")
     own_block = _dim3("block", block)
     if prod(own_block) > _MOST_THREADS:
         raise ValueError(f"A block has at most {_MOST_THREADS:,} threads, not {prod(own_block):,}.")
@@ -186,7 +186,7 @@ def _dim3(name: str, sides: Any) -> Dim3:
     padded_sides = [*map(int, side_list), 1, 1]
     x, y, z = padded_sides[:3]
     if name == "block" and not prod((x, y, z)):
-        raise ValueError("A block has at least one thread.")
+        raise ValueError("A block must have at least one thread.")
     return x, y, z
 
 
@@ -205,7 +205,8 @@ def _grid_of(grid: Any, names: list[str]) -> Callable[[list[int]], Dim3] | None:
             parameter_text = ", ".join(names)
             argument_text = ", ".join(map(str, numbers))
             raise ValueError(
-                f"grid({argument_text}) fails ({error}). Write grid=lambda {parameter_text}: (blocks in x, blocks in y)."
+                f"grid({argument_text}) fails ({error}). Write grid=lambda {parameter_text}: (blocks in x, "
+                "blocks in y)."
             ) from None
 
     blocks([1000 + n for n in range(len(names))])

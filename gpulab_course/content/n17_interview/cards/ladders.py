@@ -136,9 +136,9 @@ def climb(rng: Random, ladder: str) -> Drawn:
             for rung_number in rung_numbers
         ),
         points=(
-            "Named after each rung the counter that the next one improves.",
-            "Said when to stop: the ceiling that is left, and how near the kernel is.",
-            "Told what the size of the problem does: with few blocks no rung helps.",
+            "Named after each version the counter that the next one improves.",
+            "Said when to stop: which ceiling remains, and how close the kernel is to it.",
+            "Said how the size of the problem matters: with few blocks, no version helps.",
         ),
         sentence=_summary({name: found.time_ns for name, found in tables_by_name.items()}),
         parameters={"device": device, "ladder": ladder},

@@ -54,12 +54,12 @@ def ridge_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(part(device), part(other_device), part(device, tensor=True)),
         points=(
-            "It is the ridge of the roofline: peak rate over bandwidth.",
+            "It is the ridge of the roofline, that is, peak rate / bandwidth.",
             "A multiply-add counts as two operations.",
-            "With tensor cores the ridge lies many times further right.",
-            "Bytes are those that are moved, not those that are asked for.",
+            "With tensor cores, the ridge is at many times as many operations per byte.",
+            "Bytes are those that are moved, not those that the kernel requests.",
         ),
-        sentence="Peak FLOPS over bandwidth: below that the kernel waits for memory, above it for arithmetic.",
+        sentence="Peak FLOPS divided by bandwidth. With fewer operations per byte, memory is the limit, and with more, arithmetic is.",
         parameters={"device": device, "then": other_device},
     )
 
@@ -86,7 +86,7 @@ def product_card(rng: Random) -> Drawn:
             "in FP16 on tensor cores (dense, sums in FP32)" if tensor else "in FP32, without tensor cores"
         )
         return Part(
-            question=f"What is the least time for a product of two {n:,} × {n:,} matrices {method}, on {article(name)} {name}?",
+            question=f"What is the shortest time for the multiplication of two {n:,} × {n:,} matrices {method}, on {article(name)} {name}?",
             measure=lambda: compute_time(name, tensor),
             unit="ms",
             near=1.3,
@@ -95,11 +95,11 @@ def product_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(part(device), part(other_device), part(device, tensor=True)),
         points=(
-            "2 n³ operations over n² numbers: arithmetic grows with n for each byte.",
-            "Two lower bounds, arithmetic and memory; the larger one counts.",
-            "cuBLAS reaches most of it for large n; a naive kernel a few per cent.",
+            "2 n³ operations on 3 n² numbers, so the operations per byte grow with n.",
+            "There are two lower bounds, arithmetic and memory, and the larger one counts.",
+            "For large n, cuBLAS reaches most of this rate, and a naive kernel a few percent.",
         ),
-        sentence="Two n cubed over the peak rate, once I have checked that memory is not the larger bound.",
+        sentence="2 n³ divided by the peak rate, after I have checked that memory is not the larger bound.",
         parameters={"device": device, "n": n, "then": other_device},
     )
 
@@ -114,7 +114,8 @@ def registers_card(rng: Random) -> Drawn:
         return Found(
             device_info.registers_per_sm * 4 // 1024,
             device_info.provenance,
-            f"{device_info.registers_per_sm:,} registers of 4 bytes. The figure of 64 KB that is handed on forgets the bytes.",
+            f"{device_info.registers_per_sm:,} registers of 4 bytes. A common wrong answer, 64 KB, "
+            "forgets that a register has 4 bytes.",
         )
 
     def warp_limit(name: str) -> Found:
@@ -125,8 +126,8 @@ def registers_card(rng: Random) -> Drawn:
         return Found(
             value,
             device_info.provenance,
-            f"{device_info.registers_per_sm:,} / {registers_per_warp:,} registers a warp, over four schedulers. The SM holds at most "
-            f"{device_info.max_warps_per_sm} warps.",
+            f"{device_info.registers_per_sm:,} / {registers_per_warp:,} registers a warp, over four "
+            f"schedulers. The SM holds at most {device_info.max_warps_per_sm} warps.",
         )
 
     return Drawn(
@@ -138,7 +139,7 @@ def registers_card(rng: Random) -> Drawn:
                 near=1.03,
             ),
             Part(
-                question=f"A kernel takes {registers_per_thread} registers a thread. How many warps do the registers of an SM of "
+                question=f"A kernel uses {registers_per_thread} registers per thread. How many warps do the registers of an SM of "
                 f"{article(other_device)} {other_device} allow, whatever its other limits are?",
                 measure=lambda: warp_limit(other_device),
                 unit="warps",
@@ -147,10 +148,13 @@ def registers_card(rng: Random) -> Drawn:
         ),
         points=(
             "An SM has 65,536 registers of 32 bits.",
-            "They are handed out by the warp, in units of 256.",
-            "Registers beyond the limit a thread spill into local memory, which is DRAM behind caches.",
+            "They are allocated per warp, in units of 256.",
+            (
+                "If a thread needs more registers than its limit, values spill into local memory, which is "
+                "cached DRAM."
+            ),
         ),
-        sentence="64 K registers of four bytes: a quarter of a mebibyte an SM, the largest memory it has.",
+        sentence="64 K registers of four bytes are 256 KiB per SM, usually its largest memory.",
         parameters={"device": device, "registers": registers_per_thread, "then": other_device},
     )
 
@@ -166,13 +170,13 @@ def in_flight_card(rng: Random) -> Drawn:
         return Found(
             round(kib, 1),
             device_info.provenance,
-            f"{device_info.memory_bandwidth_gbps:,} GB/s × {latency_ns} ns = {size(device_info.memory_bandwidth_gbps * latency_ns)}, over "
-            f"{device_info.sm_count} SMs.",
+            f"{device_info.memory_bandwidth_gbps:,} GB/s × {latency_ns} ns = "
+            f"{size(device_info.memory_bandwidth_gbps * latency_ns)}, over {device_info.sm_count} SMs.",
         )
 
     def part(name: str) -> Part:
         return Part(
-            question=f"A load from DRAM comes back after {latency_ns} ns. How many KiB must each SM of {article(name)} {name} "
+            question=f"A load from DRAM takes {latency_ns} ns. How many KiB must each SM of {article(name)} {name} "
             "have in flight to use all of its bandwidth?",
             measure=lambda: compute_bytes(name),
             unit="KiB",
@@ -182,11 +186,11 @@ def in_flight_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(part(device), part(other_device)),
         points=(
-            "Little's law: what is in flight is rate times latency.",
-            "More warps, or more independent loads a thread, or wider ones: each puts more in flight.",
-            "So full occupancy is one way, and not the only one.",
+            "Little's law: bytes in flight = bandwidth × latency.",
+            "More warps, more independent loads per thread, or wider loads all put more bytes in flight.",
+            "So full occupancy is one way, but not the only one.",
         ),
-        sentence="Bandwidth times latency, divided among the SMs: that many bytes must be under way at any time.",
+        sentence="Bandwidth times latency, divided by the number of SMs. This many bytes must be in flight at any time.",
         parameters={"device": device, "latency_ns": latency_ns, "then": other_device},
     )
 
@@ -203,7 +207,7 @@ def key_cache_card(rng: Random) -> Drawn:
         return Found(
             round(token_bytes * tokens * batch / GIB, 2),
             BY_ARITHMETIC,
-            f"2 × {layers} layers × {heads} heads × {dim} × 2 bytes = {token_bytes:,} bytes a token.",
+            f"2 × {layers} layers × {heads} heads × {dim} × 2 bytes = {token_bytes:,} bytes per token.",
         )
 
     def step_time() -> Found:
@@ -226,19 +230,25 @@ def key_cache_card(rng: Random) -> Drawn:
             ),
             Part(
                 question=f"One decoding step adds a token to {f'each of the {batch} sequences' if batch > 1 else 'the sequence'}, and "
-                f"reads all these keys and values once. How long is that at least on {article(device)} {device}, were there room for them?",
+                f"reads all these keys and values once. How long is that at least on {article(device)} "
+                f"{device}, if they fit into its memory?",
                 measure=step_time,
                 unit="ms",
                 near=1.3,
             ),
         ),
         points=(
-            "Keys and values: twice. Layers × key-value heads × head size × bytes, for each token of each sequence.",
-            "A step reads all of it, and the weights, for one token of each sequence: bound by memory.",
-            "Grouped heads, narrower formats and paging make it smaller; a larger batch shares the weights only.",
+            (
+                "Two (keys and values) × layers × key-value heads × head size × bytes, for each token of "
+                "each sequence."
+            ),
+            "A step reads all of this and the weights for one token of each sequence, so it is memory-bound.",
+            (
+                "Grouped heads, narrower formats and paging make it smaller. A larger batch shares only the "
+                "weights."
+            ),
         ),
-        sentence="Two times layers times key-value heads times head size times bytes, for every token kept; then over "
-        "bandwidth.",
+        sentence="2 × layers × key-value heads × head size × bytes for every stored token, and then divided by the bandwidth.",
         parameters={
             "layers": layers,
             "heads": heads,
@@ -262,7 +272,8 @@ def decoding_card(rng: Random) -> Drawn:
         return Found(
             round(device_info.memory_bandwidth_gbps / (billions * bytes_each), 1),
             device_info.provenance,
-            f"{billions * bytes_each} GB of weights a token, at {device_info.memory_bandwidth_gbps:,} GB/s.",
+            f"{billions * bytes_each} GB of weights per token, at {device_info.memory_bandwidth_gbps:,} "
+            "GB/s.",
         )
 
     def gain() -> Found:
@@ -271,15 +282,15 @@ def decoding_card(rng: Random) -> Drawn:
         return Found(
             round(new_info.memory_bandwidth_gbps / old_info.memory_bandwidth_gbps, 2),
             new_info.provenance,
-            f"{old_info.memory_bandwidth_gbps:,} → {new_info.memory_bandwidth_gbps:,} GB/s. Bound by memory does not mean no gain: "
-            "it means that bandwidth sets it.",
+            f"{old_info.memory_bandwidth_gbps:,} → {new_info.memory_bandwidth_gbps:,} GB/s. Bound by memory "
+            "does not mean no gain: it means that bandwidth sets it.",
         )
 
     return Drawn(
         parts=(
             Part(
                 question=f"{billions} billion weights of {bytes_each} byte{'s' if bytes_each > 1 else ''} decode one sequence. How many tokens a second does "
-                f"the bandwidth of {article(device)} {device} allow at most, were there room for them?",
+                f"the bandwidth of {article(device)} {device} allow at most, if they fit into its memory?",
                 measure=rate,
                 unit="tokens/s",
                 near=1.3,
@@ -292,11 +303,14 @@ def decoding_card(rng: Random) -> Drawn:
             ),
         ),
         points=(
-            "Each token reads every weight once: bytes of weights over bandwidth.",
-            "Tensor cores do not matter at batch 1; bandwidth does.",
-            "A batch shares the weights, until arithmetic or the cache of keys and values is the limit.",
+            "Each token reads every weight once, so the time is bytes of the weights / bandwidth.",
+            "With batch size 1, bandwidth matters, and tensor cores do not.",
+            (
+                "The sequences of a batch share the weights, until arithmetic or the cache of keys and "
+                "values is the limit."
+            ),
         ),
-        sentence="Bandwidth over bytes of weights, since every token reads all of them.",
+        sentence="Bandwidth divided by the bytes of the weights, because every token reads all of them.",
         parameters={"billions": billions, "bytes": bytes_each, "device": device, "then": other_device},
     )
 
@@ -312,7 +326,7 @@ def halves_card(rng: Random) -> Drawn:
         return Found(
             value,
             Provenance("modelled", "virtual A100", "results are exact"),
-            "Above it neighbours are 2 apart, and the half between is rounded to even.",
+            "Above this number, neighbouring numbers differ by 2, and a tie is rounded to the even one.",
         )
 
     def limit_in_single() -> Found:
@@ -337,11 +351,11 @@ def halves_card(rng: Random) -> Drawn:
             ),
         ),
         points=(
-            "FP16 has 11 bits of significand, FP32 24, BF16 8.",
-            "A sum stops where one is less than half the distance to the next number.",
-            "So accumulate in FP32, or in a tree, or compensate.",
+            "The significand has 11 bits in FP16, 24 in FP32 and 8 in BF16.",
+            "A sum stops growing when 1 is at most half of the distance to the next number.",
+            "So accumulate in FP32, or in a tree, or with compensation.",
         ),
-        sentence="It counts to two to the number of significand bits, and stays there.",
+        sentence="It counts to 2 to the power of the number of significand bits, and stays there.",
         parameters={"times": additions},
     )
 
@@ -381,11 +395,14 @@ def all_reduce_card(rng: Random) -> Drawn:
             ),
         ),
         points=(
-            "Reduce-scatter and all-gather, n − 1 steps each, one n-th of the data a step.",
-            "It is nearly twice the data whatever n is: a ring's bandwidth does not fall with n, its latency grows.",
-            "Traffic is counted for each port: one that all have to pass is the limit.",
+            "Reduce-scatter and all-gather, with n − 1 steps each, and one n-th of the data per step.",
+            (
+                "It is nearly twice the data for any n. The bandwidth of a ring does not fall with n, but "
+                "its latency grows."
+            ),
+            "Traffic is counted per port, and a port that all data must pass is the limit.",
         ),
-        sentence="Twice (n − 1) over n of the data, in and out of every port, for any number of GPUs.",
+        sentence="2 (n − 1) / n times the data, in and out of every port, for any number of GPUs.",
         parameters={"gpus": gpus, "mib": mib},
     )
 
@@ -415,18 +432,25 @@ def amdahl_card(rng: Random) -> Drawn:
             ),
         ),
         points=(
-            "Amdahl: what is not touched stays.",
-            "Shares are of the wall clock, not of the GPU's busy time.",
-            "After each gain the shares are others: measure anew.",
+            "Amdahl's law: the time of the unchanged part stays the same.",
+            "Shares refer to wall time, not to the busy time of the GPU.",
+            "After each improvement the shares are different, so measure again.",
         ),
-        sentence="One over what is left: the untouched share plus the touched one divided by its gain.",
+        sentence="1 divided by the remaining time: the unchanged share, plus the changed share divided by its speed-up.",
         parameters={"share": share, "factor": factor},
     )
 
 
 CARDS = (
     Card("estimate-ridge", "estimate", "L4", "The ridge of a roofline", ridge_card, ("09",)),
-    Card("estimate-product", "estimate", "L4", "Least time of a product", product_card, ("05b", "09")),
+    Card(
+        "estimate-product",
+        "estimate",
+        "L4",
+        "Shortest time of a matrix multiplication",
+        product_card,
+        ("05b", "09"),
+    ),
     Card("estimate-registers", "estimate", "L3", "The register file", registers_card, ("01", "02")),
     Card("estimate-flight", "estimate", "L5", "Bytes in flight", in_flight_card, ("02",)),
     Card("estimate-keys", "estimate", "L5", "Keys and values", key_cache_card, ("16",)),

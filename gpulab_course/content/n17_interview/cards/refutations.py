@@ -19,8 +19,8 @@ from virtualgpu.records import Provenance
 
 FAIR = "can fail, and changes one thing"
 _POINTS = (
-    "Said what the experiment would show were the claim true.",
-    "Changed one thing, on the device that the claim is about, from the same state of the caches.",
+    "Said what the experiment would show if the claim were true.",
+    "Changed one thing, on the device of the claim, from the same state of the caches.",
     "Measured, and gave the number with its unit, its device and its origin.",
     "Corrected the claim, instead of only denying it.",
 )
@@ -70,7 +70,7 @@ def _card(
             parameters=parameters,
         )
 
-    return Card(f"refute-{key}", "refute", level, "A claim that goes round", draw, (section,))
+    return Card(f"refute-{key}", "refute", level, "A common claim", draw, (section,))
 
 
 # --- occupancy --------------------------------------------------------------------------------------
@@ -78,10 +78,10 @@ def _blocks_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found
     device = rng.choice(["A100", "H100", "H200", "L40S"])
     kib = rng.choice([6, 10, 12])
     total = info(device).shared_per_sm_bytes >> 10
-    claim = f"{info(device).name}: blocks of 32 threads with {kib} KiB of shared memory: {total} / {kib} = {total // kib} blocks an SM."
+    claim = f"{info(device).name}: blocks of 32 threads with {kib} KiB of shared memory: {total} / {kib} = {total // kib} blocks per SM."
     return (
         claim,
-        "How many blocks does the laboratory find?",
+        "How many blocks does the occupancy calculator find?",
         "blocks",
         1.0,
         lambda: estimates.measure_resident(device, 32, kib),
@@ -102,13 +102,13 @@ def _naive_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
         return Found(
             round(sectors / requests, 2),
             counters.provenance,
-            f"{sectors:,} sectors in {requests:,} requests: a row's element is the same for all lanes, a column's are "
-            "neighbours. Its fault is reading everything again.",
+            f"{sectors:,} sectors in {requests:,} requests: a row's element is the same for all lanes, a "
+            "column's are neighbours. It is slow because it reads everything again.",
         )
 
     return (
         "",
-        f"How many sectors a load request, on average, for n = {n} (32 would be uncoalesced)?",
+        f"How many sectors does a load request take on average, for n = {n}? (32 would be uncoalesced.)",
         "sectors",
         1.5,
         measure,
@@ -130,7 +130,7 @@ def _registers_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
 
     return (
         "",
-        f"How many KiB of registers has an SM of the {info(device).name}?",
+        f"How many KiB of registers does an SM have in the {info(device).name}?",
         "KiB",
         1.0,
         measure,
@@ -147,11 +147,11 @@ def _decode_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found
         return Found(
             round(ratio, 2),
             info(new).provenance,
-            f"{info(old).memory_bandwidth_gbps:,} → {info(new).memory_bandwidth_gbps:,} GB/s: what is bound by memory gains what "
-            "memory gains.",
+            f"{info(old).memory_bandwidth_gbps:,} → {info(new).memory_bandwidth_gbps:,} GB/s: a memory-bound "
+            "kernel gains at most as much as the memory.",
         )
 
-    return claim, "How many times as fast may it become?", "times", 1.15, measure, {"old": old, "new": new}
+    return claim, "How many times as fast can it become?", "times", 1.15, measure, {"old": old, "new": new}
 
 
 def _energy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
@@ -180,7 +180,8 @@ def _stack_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
         return Found(
             round(8 * n / diagnosis_table.time_ns),
             diagnosis_table.provenance,
-            f"{size(8 * n)} in {duration(diagnosis_table.time_ns)}. 460 GB/s is one stack of HBM2e; the card has five.",
+            f"{size(8 * n)} in {duration(diagnosis_table.time_ns)}. 460 GB/s is one stack of HBM2e; the "
+            "card has five.",
         )
 
     return (
@@ -208,7 +209,7 @@ def _freed_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
         return Found(
             value,
             Provenance("modelled", "virtual T4", "CuPy's pool"),
-            "The pool keeps it: `free_all_blocks` gives it back.",
+            "The pool keeps it, and `free_all_blocks` returns it.",
         )
 
     return (
@@ -251,12 +252,15 @@ def _graphs_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found
         return Found(
             round(result.value / launch_count, 2),
             result.origin,
-            "Less than a launch, and not nothing: the device starts each node.",
+            "It is less than a launch, but not zero, because the device starts each node.",
         )
 
     return (
         "",
-        f"A graph of {launch_count} tiny kernels in one chain on {info(device).name}: how many µs a kernel?",
+        (
+            f"A graph has {launch_count} tiny kernels in one chain, on {info(device).name}. How many µs "
+            "does it take per kernel?"
+        ),
         "µs",
         2.0,
         measure,
@@ -317,7 +321,8 @@ def _measure_slowdown(device: str, kib: int) -> Found:
     return Found(
         round(low_ns / full_ns, 2),
         diagnosis_table.provenance,
-        f"{duration(full_ns)} at {percent(full_occupancy)} occupancy, {duration(low_ns)} at {percent(low_occupancy)}: bytes in flight decide.",
+        f"{duration(full_ns)} at {percent(full_occupancy)} occupancy, {duration(low_ns)} at "
+        f"{percent(low_occupancy)}: bytes in flight decide.",
     )
 
 
@@ -325,8 +330,8 @@ def _occupancy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
     device = rng.choice(list(_UNUSED_KIB))
     kib, _ = _UNUSED_KIB[device]
     question = (
-        f"An element-wise kernel on {info(device).name} in blocks of 128 threads, and the same with {kib} KiB of unused "
-        "shared memory a block: how many times as long?"
+        f"An element-wise kernel on {info(device).name} in blocks of 128 threads, and the same with {kib} "
+        "KiB of unused shared memory a block: how many times as long?"
     )
     return "", question, "times", 1.25, lambda: _measure_slowdown(device, kib), {"device": device}
 
@@ -335,7 +340,7 @@ def _low_occupancy_part(parameters: dict[str, object]) -> Part:
     device = str(parameters["device"])
     _, kib = _UNUSED_KIB[device]
     return Part(
-        question=f"And with {kib} KiB a block: how many times as long as without?",
+        question=f"And with {kib} KiB per block: how many times as long does it take as without?",
         measure=lambda: _measure_slowdown(device, kib),
         unit="times",
         near=1.6,
@@ -361,15 +366,16 @@ def _asynchronous_claim(rng: Random) -> tuple[str, str, str, float, Callable[[],
         return Found(
             round(100 * call_ns / copy_ns),
             Provenance("modelled", f"virtual {info(device).name}"),
-            f"The call returned after {duration(call_ns)} of {duration(copy_ns)}: pageable memory is staged, and the host stays.",
+            f"The call returned after {duration(call_ns)} of {duration(copy_ns)}: pageable memory is "
+            "staged, and the host stays.",
         )
 
     question = f"{mib} MiB from pageable memory into a stream of its own on {info(device).name}: after what share of the copy's time does the call return?"
     return ("", question, "%", 1.3, measure, {"device": device, "mib": mib})
 
 
-_OTHER_DEVICE = "wrong device: says nothing of the one that is meant"
-_CANNOT_FAIL = "cannot fail: it gives the same whether the claim holds or not"
+_OTHER_DEVICE = "wrong device: it says nothing about the device of the claim"
+_CANNOT_FAIL = "cannot fail: the result is the same whether the claim is true or not"
 _CONFOUNDED = "confounded: two things change at once"
 
 CARDS = (
@@ -378,27 +384,27 @@ CARDS = (
         "a GPU glossary",
         "",
         (
-            ("ask the occupancy rules for this kernel, block and device", FAIR),
-            ("ask for a kernel without shared memory", _CANNOT_FAIL),
-            ("ask for a T4 instead", _OTHER_DEVICE),
+            ("use the occupancy rules for this kernel, block and device", FAIR),
+            ("use them for a kernel without shared memory", _CANNOT_FAIL),
+            ("use them for a T4 instead", _OTHER_DEVICE),
             ("double shared memory and threads together", _CONFOUNDED),
         ),
         _blocks_claim,
-        "A block costs one KiB more than it asks for, from compute capability 8.0 on.",
+        "Since compute capability 8.0, CUDA reserves 1 KiB for each block, in addition to its own memory.",
         "02",
     ),
     _card(
         "naive",
         "a collection of practice kernels",
-        "The naive product `A[row*N+k] * B[k*N+col]` is slow because it is uncoalesced.",
+        "The naive matrix multiplication with `A[row*N+k] * B[k*N+col]` is slow because it is uncoalesced.",
         (
-            ("count sectors a request of its two loads", FAIR),
+            ("count the sectors per request of its two loads", FAIR),
             ("time it against cuBLAS", "confounded: everything differs, not only coalescing"),
             ("count the operations", _CANNOT_FAIL),
-            ("count the loads of the tiled version", "wrong kernel: says nothing of this one"),
+            ("count the loads of the tiled version", "wrong kernel: it says nothing about this one"),
         ),
         _naive_claim,
-        "It is coalesced; it reads each element n times.",
+        "It is coalesced, but it reads each element n times.",
         "05b",
     ),
     _card(
@@ -406,10 +412,10 @@ CARDS = (
         "a list of interview questions",
         "An SM typically has 64 KB of registers.",
         (
-            ("look up registers an SM, and multiply by their width", FAIR),
-            ("compile a kernel with 64 registers a thread", _CANNOT_FAIL),
-            ("look up shared memory an SM", "another memory: says nothing of registers"),
-            ("compare two cards of one architecture", "cannot fail: both have the same, whatever it is"),
+            ("look up the registers per SM, and multiply by their width", FAIR),
+            ("compile a kernel with 64 registers per thread", _CANNOT_FAIL),
+            ("look up the shared memory per SM", "another memory: it says nothing about registers"),
+            ("compare two cards of one architecture", "cannot fail: both have the same number"),
         ),
         _registers_claim,
         "64 K registers of four bytes are 256 KiB.",
@@ -427,7 +433,7 @@ CARDS = (
             ("compare the bandwidths of two T4", _OTHER_DEVICE),
         ),
         _decode_claim,
-        "Bound by memory means: as fast as memory, so a faster memory shows in full.",
+        "A memory-bound kernel is as fast as the memory, so it gains fully from a faster memory.",
         "09",
     ),
     _card(
@@ -436,44 +442,44 @@ CARDS = (
         "",
         (
             ("multiply, with the powers of ten written out", FAIR),
-            ("compare with another figure of the same card", "cannot fail: the same slip may be in both"),
-            ("measure the board's power while idle", "wrong quantity: power of nothing"),
+            ("compare with another number of the same card", "cannot fail: both can contain the same error"),
+            ("measure the board's power while idle", "wrong quantity: no operations run"),
             ("measure a kernel that also moves memory", _CONFOUNDED),
         ),
         _energy_claim,
-        "A million millions of picojoules are a joule.",
+        "10¹² picojoules are one joule.",
         "09",
         "L3",
     ),
     _card(
         "stack",
         "notes that go round",
-        "An A100 gives 460 GB/s.",
+        "The memory of an A100 delivers 460 GB/s.",
         (
-            ("time a kernel that streams several times what L2 holds, and count its bytes", FAIR),
-            ("time one that fits into L2", "confounded: L2 answers, not DRAM"),
+            ("time a kernel that streams several times as much as fits into L2, and count its bytes", FAIR),
+            ("time one that fits into L2", "confounded: the data comes from L2, not from DRAM"),
             ("time it on a T4", _OTHER_DEVICE),
             (
-                "look whether it is slower than the data sheet says",
+                "check whether it is slower than the data sheet says",
                 "cannot fail: everything is a little slower than that",
             ),
         ),
         _stack_claim,
-        "One stack gives that, and the card has five.",
+        "This is the highest rate of one stack, and the card has five stacks.",
         "05a",
     ),
     _card(
         "freed",
         "forum answers",
-        "`del x` gives the memory back to the GPU.",
+        "`del x` returns the memory to the GPU.",
         (
             ("read the pool's total before and after", FAIR),
-            ("read its used bytes before and after", "cannot fail: used falls in either case"),
+            ("read its used bytes before and after", "cannot fail: the used bytes fall in both cases"),
             ("delete and make another array, then look", _CONFOUNDED),
             ("look at the host's memory", "wrong memory"),
         ),
         _freed_claim,
-        "It goes back to the pool; only `free_all_blocks` gives it to the driver.",
+        "It goes back to the pool, and only `free_all_blocks` returns it to the driver.",
         "10a",
     ),
     _card(
@@ -481,10 +487,10 @@ CARDS = (
         "a tutorial",
         "",
         (
-            ("ask the pool for its used bytes", FAIR),
-            ("ask the array for `nbytes`", "cannot fail: that is computed from its shape"),
-            ("ask `nvidia-smi`", "confounded: the context and the pool's reserve are in it"),
-            ("ask for ten arrays of other sizes", _CONFOUNDED),
+            ("read the used bytes of the pool", FAIR),
+            ("read `nbytes` of the array", "cannot fail: this is computed from its shape"),
+            ("ask `nvidia-smi`", "confounded: it includes the context and the free memory of the pool"),
+            ("make ten arrays of other sizes", _CONFOUNDED),
         ),
         _million_claim,
         "It is rounded up to 512 bytes.",
@@ -494,15 +500,18 @@ CARDS = (
     _card(
         "graphs",
         "a blog",
-        "With CUDA graphs launch overhead is gone.",
+        "With CUDA graphs, there is no launch overhead.",
         (
-            ("time a graph of many empty kernels in a chain, a kernel", FAIR),
-            ("time a graph of one long kernel", "cannot fail: its overhead drowns in either case"),
+            ("time a graph of many empty kernels in a chain, per kernel", FAIR),
+            (
+                "time a graph of one long kernel",
+                "cannot fail: the overhead is too small to see in both cases",
+            ),
             ("time a graph of fused kernels", _CONFOUNDED),
-            ("count the graph's nodes", "wrong quantity: a number of nodes is no time"),
+            ("count the graph's nodes", "wrong quantity: a number of nodes is not a time"),
         ),
         _graphs_claim,
-        "The host pays once, and the device still starts each node.",
+        "The host launches once, but the device still starts each node.",
         "11a",
     ),
     _card(
@@ -510,13 +519,13 @@ CARDS = (
         "many slides",
         "An `if` in a kernel halves its speed.",
         (
-            ("count active lanes where whole warps agree, and where they do not", FAIR),
+            ("count active lanes if whole warps take one branch, and if they do not", FAIR),
             ("count instructions of a kernel without an `if`", _CANNOT_FAIL),
-            ("time it with another block size, too", _CONFOUNDED),
+            ("time it with another block size as well", _CONFOUNDED),
             ("look at its source", "no measurement: the source does not say which lanes go where"),
         ),
         _diverging_claim,
-        "Only a warp that disagrees with itself pays.",
+        "Only a warp whose lanes take different branches becomes slower.",
         "03",
     ),
     _card(
@@ -524,13 +533,14 @@ CARDS = (
         "many slides",
         "Occupancy should always be as high as possible.",
         (
-            ("the same kernel with unused shared memory, which lowers nothing but occupancy", FAIR),
+            ("the same kernel with unused shared memory, which lowers only the occupancy", FAIR),
             ("another block size and another unrolling", _CONFOUNDED),
             ("two kernels of full occupancy", _CANNOT_FAIL),
             ("read the occupancy calculator", "no measurement of speed"),
         ),
         _occupancy_claim,
-        "Past what hides the latency it buys nothing; below that, time grows as occupancy falls.",
+        "As soon as the latency is hidden, more occupancy does not help. Below that, the time grows when "
+        "occupancy falls.",
         "02",
         "L5",
         _low_occupancy_part,
@@ -541,12 +551,12 @@ CARDS = (
         "`non_blocking=True` makes a copy asynchronous.",
         (
             ("note when the call returns, from pageable memory", FAIR),
-            ("note when it returns, from page-locked memory", "cannot fail: there it is asynchronous"),
+            ("note when the call returns, from pinned memory", "cannot fail: there it is asynchronous"),
             ("note when the data have arrived", "wrong moment: of the copy, not of the call"),
             ("copy another amount in the other direction", _CONFOUNDED),
         ),
         _asynchronous_claim,
-        "From pageable memory the host stays until it is staged.",
+        "From pageable memory, the host waits until the data is in a pinned buffer.",
         "08",
     ),
 )

@@ -11,9 +11,9 @@ from gpulab_course.teach.interview import Card, Drawn, Part
 
 _POINTS = (
     "Repeated sizes, types, alignment and edge cases before writing.",
-    "Said which thread does which element, and what happens at the ragged end.",
-    "Said what it costs: requests, sectors, barriers or atomics, and the least possible.",
-    "Named what would be tried next, and how to find out whether it pays.",
+    "Said which thread processes which element, and what happens at the end of the array.",
+    "Said what it costs (requests, sectors, barriers, atomics), and what the smallest cost is.",
+    "Named the next thing to try, and how to find out whether it helps.",
 )
 MINUTES = 20
 
@@ -45,7 +45,7 @@ def write(rng: Random, name: str) -> Drawn:
             ),
         ),
         points=_POINTS,
-        sentence="First right for every size, then coalesced, then as few barriers and atomics as it takes.",
+        sentence="First right for every size, then coalesced, then with as few barriers and atomics as possible.",
         parameters={"exercise": name},
     )
 
