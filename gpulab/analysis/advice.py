@@ -131,9 +131,9 @@ def _waits(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
         saved_ns = _total_ns(gaps) + sum(
             copy.duration_ns + idle_before_ns.get(number, 0) for number, copy in removable_copies.items()
         )
-        text = f"Remove the wait{lines_text([line])}, behind which the device stood idle {_times_text(gaps)}"
+        text = f"Remove the wait{lines_text([line])}, after which the device was idle {_times_text(gaps)}"
         if any(gap.cause == "hidden synchronisation" for gap in gaps):
-            text += "; leave the value on the device, or fetch it once at the end"
+            text += "; keep the value on the device, or copy it once at the end"
         yield Advice("wait", text, saved_ns, _distinct_lines([line]))
 
 
@@ -146,7 +146,7 @@ def _graph(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
         if any(gap.cause in _WAIT_CAUSES for gap in idle_gaps):
             remedy = "Once nothing waits between the launches, capture them in a CUDA Graph"
         text = f"{remedy}{lines_text(lines)}: {_times_text(launches)} the device "
-        text += "stood idle because the host gives out work more slowly than it runs"
+        text += "was idle because the host launches work more slowly than it runs"
         node_spacing_ns = sum(
             max(0, GRAPH_NODE_NS - flow.operations[gap.before].duration_ns) for gap in launches
         )
@@ -157,8 +157,8 @@ def _host(idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
     gaps = [gap for gap in idle_gaps if gap.cause == "host computing"]
     if gaps:
         lines = [gap.source for gap in gaps]
-        text = f"Give out work before the host computes{lines_text(lines)}: {_times_text(gaps)} the device "
-        text += "stood idle meanwhile"
+        text = f"Launch work before the host computes{lines_text(lines)}: {_times_text(gaps)} the device "
+        text += "was idle in the meantime"
         yield Advice("host", text, _total_ns(gaps), _distinct_lines(lines))
 
 
@@ -183,7 +183,7 @@ def _overlap(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     # Even with perfect overlap, a run is not shorter than the work of its busiest engine.
     shortest_ns = max(max(pair.first_ns, pair.second_ns) for pair in overlaps)
     names = listing([longest, *(name for name, _ in others)])
-    text = f"Let {names} overlap: cut the work into pieces, and give them to several streams in turn"
+    text = f"Let {names} overlap: divide the work into pieces, and launch them in several streams in turn"
     if any(a.pinned is False for a in _path_operations(flow, path)):
         text += ", with pinned buffers"
     yield Advice("overlap", text, round(min(saved_ns, flow.timeline.duration_ns - shortest_ns)))
@@ -193,10 +193,8 @@ def _stream(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
     rule_gaps = [gap for gap in gaps if gap.cause == "default stream"]
     if rule_gaps:
         streams = listing(list(dict.fromkeys(gap.where for gap in rule_gaps)))
-        text = (
-            f"Make streams with cp.cuda.Stream(non_blocking=True), and leave the default stream: {streams} "
-        )
-        text += f"waited {_times_text(rule_gaps)} by its rule"
+        text = f"Use streams of cp.cuda.Stream(non_blocking=True) instead of the default stream: {streams} "
+        text += f"waited {_times_text(rule_gaps)} because of its rule"
         calls = [flow.call(flow.operations[gap.before]) for gap in rule_gaps]
         issue_times = [
             gap.start_ns if call is None else call.end_ns for gap, call in zip(rule_gaps, calls, strict=True)

@@ -87,13 +87,13 @@ def _conflict_text(
     pending = f"{activity} ({earlier_use.name}{_comma_line(earlier_use.source)})"
     if kind == "used after it was freed":
         use = f"{later_use.stream} uses {array} ({later_use.name}{_comma_line(later_use.source)})"
-        return f"{use}, whose memory was given back or went to another array{_in_line(earlier_use.source)}: "
+        return f"{use}, whose memory was freed or given to another array{_in_line(earlier_use.source)}: "
     if kind == "freed too early":
-        return f"{_capital(array)} is given back{_in_line(later_use.source)} while {pending}: "
+        return f"{_capital(array)} is freed{_in_line(later_use.source)} while {pending}: "
     if kind == "reused too early":
         user = later_use.stream or "the host"
         reuse = f"{user} uses its memory again ({later_use.name}{_comma_line(later_use.source)})"
-        return f"{_capital(array)} was given back{_in_line(free_source)}, and {reuse} while {pending}: "
+        return f"{_capital(array)} was freed{_in_line(free_source)}, and {reuse} while {pending}: "
     if not later_use.stream:
         return f"The host {later_use.name} ({array}{_comma_line(later_use.source)}) while {pending}: "
     verb = "writes" if later_use.writes else "reads"
@@ -106,7 +106,7 @@ def _missing_order(
 ) -> str:
     """Return the reason why there is no order, including waits that have no effect."""
     if kind == "used after it was freed" or earlier.stream is None:
-        return "its address is no longer its own."
+        return "its address now belongs to another array."
     if later.launch and later.launch == earlier.launch:
         return "the graph has no edge that orders the two."
     waits = order.waits_of_host if later.stream is None else order.waits(later.stream)
@@ -117,7 +117,7 @@ def _missing_order(
             return reason
     if kind == "freed too early" and later.stream is not None:
         reuser = stream_words(later.stream, names)
-        return f"the pool may give the block to {reuser} again, which does not wait for that."
+        return f"the pool can give the pool block to {reuser} again, which does not wait for that."
     return "nothing orders the two."
 
 
@@ -125,7 +125,7 @@ def _useless_wait(wait: Wait, earlier: Use, waiter: str, names: dict[StreamKey, 
     """Return why a wait does not order the later use after the earlier one, or an empty string."""
     if wait.stream is None:
         line = _in_line(wait.source)
-        return f"{waiter} waits{line} for an event that was not recorded yet, which does nothing."
+        return f"{waiter} waits{line} for an event that has not been recorded, which has no effect."
     assert earlier.stream is not None
     if wait.stream == earlier.stream:
         if wait.record_index >= earlier.index:
@@ -148,7 +148,7 @@ def _remedy(
     first_stream = _displayed_stream(earlier, later)
     second_stream = _displayed_stream(later, earlier)
     if kind == "used after it was freed" or first_stream is None:
-        return f"Keep {array} as long as something uses its address.", ""
+        return f"Keep {array} as long as its address is used.", ""
     first_code = stream_code(first_stream, names)
     if second_stream is None:
         return f"After {_line(earlier.source)} and before that, add:", f"{first_code}.synchronize()"
@@ -161,7 +161,7 @@ def _remedy(
             f"with cp.cuda.Device({first_stream[0]}): e = {first_code}.record()\n{second_code}.wait_event(e)"
         )
     if kind in ("freed too early", "reused too early"):
-        return f"Keep {array} until {first_code} has done with it, or add before it is given back:", code
+        return f"Keep {array} until {first_code} has finished with it, or add before it is freed:", code
     if earlier.source == later.source and earlier.source is not None:
         return f"After {_line(earlier.source)} and before it runs again, add:", code
     position = f"After {_line(earlier.source)} and before" if earlier.source else "Before"

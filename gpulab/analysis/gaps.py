@@ -98,7 +98,7 @@ class _Causes:
     def of(self, start_ns: int, end_ns: int, operation: Activity | None) -> list[tuple[int, int, _Cause]]:
         """Return the parts of the gap before `operation`, each with cause, reason and source line."""
         if operation is None:
-            return [(start_ns, end_ns, ("nothing to do", "no further operation was given", None))]
+            return [(start_ns, end_ns, ("nothing to do", "no further operation was launched", None))]
         call = self._flow.call(operation)
         issued_ns = start_ns if call is None else min(max(call.end_ns, start_ns), end_ns)
         smallest_part_ns = (end_ns - start_ns) / 10
@@ -121,7 +121,7 @@ class _Causes:
         if self._engine_ns(operation, issued_ns, end_ns) * 2 > end_ns - issued_ns:
             engine = engine_of(operation)
             return "engine busy", f"other streams' work kept the engine ({engine}) busy", None
-        return "start-up", f"{operation.name} was given in time and took that long to start", None
+        return "start-up", f"{operation.name} was launched in time and took that long to start", None
 
     def _predecessor_cause(self, operation: Activity, awaited: Activity) -> _Cause:
         """Return why an operation had to wait for another operation."""
@@ -138,12 +138,12 @@ class _Causes:
         if wait is not None:
             return (
                 "waiting for an event",
-                f"waited for an event behind {awaited.name} of {stream_name}",
+                f"waited for an event after {awaited.name} of {stream_name}",
                 source,
             )
         return (
             "default stream",
-            f"{awaited.name} of {stream_name} comes first, by the default stream's rule",
+            f"{awaited.name} of {stream_name} comes first, because of the default stream's rule",
             None,
         )
 
@@ -176,7 +176,7 @@ class _Causes:
             in_call_ns = min(longest.end_ns, issued_ns) - max(longest.start_ns, start_ns)
             if in_call_ns * 2 > length_ns:
                 return "host computing", f"the host was in {longest.name}", longest.source
-        return "launch-bound", f"the host was giving out work ({count(len(calls), 'call')})", issuing_line
+        return "launch-bound", f"the host was launching work ({count(len(calls), 'call')})", issuing_line
 
     def _engine_ns(self, operation: Activity, start_ns: int, end_ns: int) -> int:
         """Return how long an operation's engine was busy in an interval."""
@@ -198,7 +198,7 @@ def _wait_cause(wait: Wait) -> _Cause:
     """Return the cause of a gap in which the host waited."""
     if wait.synchronization is None:
         size_text = f"{size(wait.operation.size_bytes)} of " if wait.operation is not None else ""
-        return "pageable copy", f"a copy of {size_text}pageable memory held the host up", wait.source
+        return "pageable copy", f"a copy of {size_text}pageable memory blocked the host", wait.source
     if wait.synchronization.hidden:
         return "hidden synchronisation", f"{wait.synchronization.name} made the host wait", wait.source
     return "synchronisation", f"the host waited in {wait.synchronization.name}", wait.source

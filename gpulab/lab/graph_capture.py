@@ -128,7 +128,7 @@ def _spoiler(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: Any) -> st
             sys.settrace(previous_trace)
             stream.end_capture()
     if not lines:
-        return "Look for a call in fn that waits, or asks whether something is done."
+        return "Look for a call in fn that waits, or checks whether work has finished."
     name, line = lines[-1]
     return f"The graph was lost in line {line}: {linecache.getline(name, line).strip()}"
 

@@ -23,7 +23,7 @@ from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord
 
 SHOWN_ELEMENTS = 4
 EMPTY = (
-    "fn gave the stream nothing to do, so the graph is empty: only work of the current stream, and of "
+    "fn launched no work in the stream, so the graph is empty: only work of the current stream, and of "
     "streams that wait for an event of it, is captured."
 )
 
@@ -82,7 +82,7 @@ def _check(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
             remedy = (
                 "copy it to the device with cp.asarray"
                 if isinstance(array, np.ndarray)
-                else "what is no array is frozen at its value: bind it with functools.partial"
+                else "a value that is not an array is fixed at capture: bind it with functools.partial"
             )
             raise TypeError(
                 f"Argument {number} of gl.graph is a {type(array).__name__}, not a device array; {remedy}."

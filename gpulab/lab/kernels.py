@@ -21,7 +21,7 @@ from virtualgpu.protocol import Block, Counters, Hazards, Launch, Shape, Warp
 from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
 
 _NOT_REPLAYED = (
-    "Nothing was watched: only a replay tells values, and the launch is too large or too slow for one."
+    "Nothing was watched: only a replay has the values, and the launch is too large or too slow for one."
 )
 
 

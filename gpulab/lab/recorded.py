@@ -220,7 +220,9 @@ def timelines() -> tuple[RecordedTimeline, ...]:
 
 def _session() -> RecordedSession:
     recording = sessions.recorded_session()
-    description = "few blocks spin, then many; an addition, a product; a loader that stalls, short kernels"
+    description = (
+        "a few blocks spin, then many; an addition and a matrix multiplication; a slow loader; short kernels"
+    )
     return RecordedSession(sessions.RECORDED, description, recording.provenance.device, recording.date)
 
 

@@ -80,7 +80,7 @@ def test_nccl_gives_numpys_results(gpus: int, operation: str) -> None:
     record = gl.collective(operation, "nccl", gpus=gpus, size_bytes=ODD_BYTES).record
     assert record.right == (True,) * gpus
     assert record.provenance.source == "measured"
-    assert record.bytes_are == "computed as of a ring"
+    assert record.bytes_are == "computed as for a ring"
     assert record.time_ns > 0
 
 

@@ -229,7 +229,11 @@ NUMBERS: dict[str, Answers] = {
     "refute-full": lambda p: [(1, 2), (2, 1)],
     "refute-asynchronous": lambda p: [(95, 5)],
 }
-SAID = {"estimate-copy": "8 GB/s", "estimate-launches": "6 µs", "estimate-lanes": "one divided by the number of branches"}
+SAID = {
+    "estimate-copy": "8 GB/s",
+    "estimate-launches": "6 µs",
+    "estimate-lanes": "one divided by the number of branches",
+}
 # The same unit, written in another way: how many of the second are one of the first.
 OTHER_UNITS = {
     "µs": ("ms", 1e-3),

@@ -175,7 +175,7 @@ def test_nccls_own_call_gives_numpys_results(operation: Operation) -> None:
     )
     ring = gl.collective(operation, "ring", gpus=3, size_bytes=record.size_bytes).record.traffic
     assert record.traffic.matrix == ring.matrix
-    for part in ("one call", "computed as of a ring", "every result is correct", "modelled on virtual H200"):
+    for part in ("one call", "computed as for a ring", "every result is correct", "modelled on virtual H200"):
         assert part in repr(view)
         assert part in view.describe()
 

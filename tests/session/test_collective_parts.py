@@ -255,7 +255,7 @@ def test_nccl_on_real_gpus_is_one_call_with_a_ring_s_bytes(
     assert "NVLink SHARP (NVLS)" in record.bytes_are
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     record = gl.collective(operation, "nccl", gpus=2, size_bytes=size_bytes).record
-    assert record.bytes_are == "computed as of a ring"
+    assert record.bytes_are == "computed as for a ring"
     assert {(c.name, c.over) for c in record.traffic.crossings} == {("NCCL", "NVLink")}
 
 

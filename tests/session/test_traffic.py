@@ -374,7 +374,7 @@ def test_a_record_has_each_expression_and_each_way_to_make_kernels() -> None:
         ("as written", 5, 183 * F + 288, 300),
         ("ElementwiseKernel", 4, 143 * F + 288, 300),
         ("fuse, ReductionKernel", 3, 103 * F + 288, 300),
-        ("RawKernel, a block a row", 3, 103 * F + 288, 300),
+        ("RawKernel, one block per row", 3, 103 * F + 288, 300),
     ]
     assert written.time_ns == sum(e.time_ns for e in passes)
     assert fused.time_ns == sum(k.time_ns for k in record.kernels)

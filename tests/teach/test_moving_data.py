@@ -175,7 +175,7 @@ def as_tuple(x: Any) -> Any:
 def test_a_wrong_kind_of_result_is_named(answer: Any, kind: str) -> None:
     verdict = gl.check("08-report", answer)
     assert not verdict.passed
-    assert f" returns {kind}, and the result should be" in repr(verdict)
+    assert f" returns {kind}, but the result should be" in repr(verdict)
 
 
 def test_the_picture_of_pages_names_the_times_of_each_step() -> None:

@@ -137,7 +137,7 @@ def test_a_choice_is_a_letter_of_either_case_or_a_place() -> None:
         assert quiz_.answer(1, choice) == "Right. It is not."
     assert quiz_.score_words() == "1 of 2 with choices answered, 1 right first time."
     for choice in ("d", "ab", "", 4, "1"):
-        with pytest.raises(ValueError, match=f"^{choice!r} is no choice; use a to c\\.$"):
+        with pytest.raises(ValueError, match=f"^{choice!r} is not a choice; use a to c\\.$"):
             quiz_.answer(1, choice)
     for number in (0, 4):
         with pytest.raises(ValueError, match=f"^Question {number} does not exist; there are 1 to 3\\.$"):

@@ -149,7 +149,7 @@ def test_a_value_that_stays_on_the_device_needs_no_copy(size: int, hidden: bool,
     timeline = by_hand(activities, calls, (wait(20, 120, 2, 5, hidden),))
     (advice_text,) = (piece for piece in advice_of(timeline) if piece[0] == "wait")
     assert advice_text[1] == gain * US  # 40 idle behind it; 16 of the copy, 4 before that
-    assert ("; leave the value on the device, or fetch it once at the end: " in advice_text[2]) is hidden
+    assert ("; keep the value on the device, or copy it once at the end: " in advice_text[2]) is hidden
 
 
 def test_work_can_be_launched_before_the_host_computes() -> None:

@@ -129,7 +129,7 @@ def test_a_wait_of_half_a_gap_is_not_its_cause() -> None:
         (waited,),
     )
     gap = next(g for g in gaps(timeline) if g.where == "stream 1" and g.start_ns == 50)
-    assert (gap.cause, gap.reason) == ("launch-bound", "the host was giving out work (0 calls)")
+    assert (gap.cause, gap.reason) == ("launch-bound", "the host was launching work (0 calls)")
 
 
 OTHER = kernel(3, 2, 15, 80)
@@ -273,7 +273,7 @@ def test_empty_calls_are_counted_and_nested_ones_are_not() -> None:
         for start, end in ((0, 5), (5, 5), (6, 9), (7, 8), (6, 6))
     ]
     timeline = by_hand([kernel(1, 1, 12, 20)], [*calls, call(1, 9, 12)])
-    assert gaps(timeline)[0].reason == "the host was giving out work (4 calls)"
+    assert gaps(timeline)[0].reason == "the host was launching work (4 calls)"
 
 
 def test_a_busy_stream_has_no_gaps() -> None:

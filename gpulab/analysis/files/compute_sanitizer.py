@@ -53,8 +53,8 @@ _SPACE = re.compile(r"__(\w+)__")
 
 
 _LIMITS = (
-    "It looks for races in shared memory alone, and for unwritten global memory; arguments lie in memory of "
-    "their own, and all of it was written."
+    "It detects races only in shared memory, and uninitialized global memory. The arguments "
+    "have separate memory, and all of it was initialized."
 )
 _FAULT = re.compile(r"CUDA(Driver|Runtime)Error|cudaError|CUDA_ERROR")
 _REFUSAL = re.compile(
@@ -84,7 +84,9 @@ class ToolRun:
 def refusal(text: str) -> str:
     """Return the reason why the tool checked nothing, in its own words, or an empty string if it checked."""
     match = _REFUSAL.search(text)
-    return f"{match[1].rstrip('. ')}; install a CUDA Toolkit that knows this GPU and driver" if match else ""
+    return (
+        f"{match[1].rstrip('. ')}; install a CUDA Toolkit that supports this GPU and driver" if match else ""
+    )
 
 
 def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerReport:

@@ -102,7 +102,7 @@ class Document:
             else:
                 self._value(MAX_PART)
             if self._next():
-                self._fail("it goes on after its end")
+                self._fail("it has data after its end")
         except RecursionError as error:
             raise TraceFormatError(
                 f"{self._name} is not a trace: its parts are nested too deeply."

@@ -48,7 +48,7 @@ _OLD_CATEGORIES = {
     "Operator": "cpu_op",
 }
 _NO_GPU = (
-    "It holds no activity of a GPU: record it with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
+    "It has no activity of a GPU: record it with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
     "ProfilerActivity.CUDA])."
 )
 _WAITS: dict[str, SynchronizationType] = {

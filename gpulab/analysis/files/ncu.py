@@ -21,11 +21,11 @@ _FLOP = {
     for op in ("add", "mul", "fma")
 }
 _REFUSALS = {
-    "ERR_NVGPUCTRPERM": "this user may not read counters (ERR_NVGPUCTRPERM): an administrator allows it with "
-    "the driver's option NVreg_RestrictProfilingToAdminUsers=0, or runs this as root",
+    "ERR_NVGPUCTRPERM": "this user has no permission to read counters (ERR_NVGPUCTRPERM): an administrator "
+    "can allow it with the driver's option NVreg_RestrictProfilingToAdminUsers=0, or runs this as root",
     "No kernels were profiled": "no kernel ran",
-    "Unsupported GPU": "it does not know this GPU: install one that is as new as the driver",
-    "InterprocessLockFailed": "another profiler is at work on this machine: end it first",
+    "Unsupported GPU": "it does not support this GPU: install a version that is as new as the driver",
+    "InterprocessLockFailed": "another profiler is running on this machine: end it first",
 }
 METRICS = (*_SECTORS, *_DRAM, _INSTRUCTIONS, _L1, _L2, *_FLOP, DURATION)
 
@@ -90,7 +90,7 @@ def refusal(text: str) -> str:
 
 def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:
     """Return a profile with the counters that ncu wrote, or with the reason why there are none."""
-    if reason := unavailable_reason or (error and f"in a process of its own the function raised {error}"):
+    if reason := unavailable_reason or (error and f"in a separate process the function raised {error}"):
         return replace(profile, no_counters=f"not available on this machine: {reason}")
     kernel_counters = counters(parse_csv(data.decode(errors="replace")))
     return replace(profile, counters=kernel_counters, no_counters="" if kernel_counters else "no kernel ran")

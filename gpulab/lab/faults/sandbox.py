@@ -195,7 +195,7 @@ def _run_once(
     except ProcessError as reason:
         ending = str(reason)
     except DamagedError:
-        ending = "it wrote to a file descriptor that is not its own; leave those alone that you did not open."
+        ending = "it wrote to a file descriptor that it did not open. Use only those that you opened."
     finally:
         output, lines = talk.printed()
         talk.__exit__()

@@ -23,7 +23,7 @@ from virtualgpu.records.traffic import Expression, KernelSet, RedEdge, Traffic
 AS_WRITTEN = "as written"
 ELEMENTWISE = "ElementwiseKernel"
 REDUCTION = "fuse, ReductionKernel"
-BY_HAND = "RawKernel, a block a row"
+BY_HAND = "RawKernel, one block per row"
 
 
 @old_parameters

@@ -248,8 +248,8 @@ def _by_library(
 def _library_bytes(side: Any) -> str:
     """Return the origin of the byte count of NCCL's call; on real GPUs NVLink SHARP may need fewer bytes."""
     if side is not None or os.environ.get("NCCL_NVLS_ENABLE") == "0":
-        return "computed as of a ring"
-    return "computed as of a ring, while NVLink SHARP (NVLS) would need fewer"
+        return "computed as for a ring"
+    return "computed as for a ring, while NVLink SHARP (NVLS) would need fewer"
 
 
 def _origin(side: Any, connections: set[tuple[int, int]], gpus: int) -> tuple[Provenance, LinkKind]:

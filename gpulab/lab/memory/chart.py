@@ -104,17 +104,17 @@ class MemoryRecording(
             return f"Allocated {size}."
         if action == "free":
             if not self._held_arrays:
-                return "Nothing allocated by this button; del frees an array of yours."
+                return "This button has not allocated anything. Use del to free your own arrays."
             array = self._held_arrays.pop()
             size_bytes = array.mem.size
             del array
             return f"Freed {size_bytes:,} B; the pool keeps it."
         if action == "empty":
             current_pool().free_all_blocks()
-            return "Free blocks went back to the device."
+            return "Free pool blocks were returned to the device."
         if action == "limit":
             current_pool().set_limit(size=parse_size(size))
-            return f"Limit set to {size}." if parse_size(size) else "The pool has no limit now."
+            return f"Limit set to {size}." if parse_size(size) else "The pool no longer has a limit."
         raise ValueError(f"There is no button {action!r}.")
 
     # Display

@@ -35,7 +35,7 @@ CHASE = (
     "of two chains of different length is taken, so that the launch does not count."
 )
 MODELLED_L1 = (
-    "The modelled clock takes every L1 for one of 128 KiB that keeps sectors of 32 bytes, not lines, so "
+    "The time model treats every L1 as one of 128 KiB that stores sectors of 32 bytes, not lines, so "
     "that its first step comes at 512 KiB."
 )
 MIB = 1 << 20
@@ -207,21 +207,21 @@ class _Bench:
             gbps,
             "All SMs multiply and add: each lane reads three registers and writes one.",
             operands or None,
-            f"four operands a lane and clock: {guide}",
+            f"four operands per lane and clock: {guide}",
         )
         gbps = loop("shared_memory", self.out, loads=4)
         yield LevelBandwidth(
             "shared memory",
             gbps,
-            "Every warp reads 16 bytes a lane without bank conflicts.",
+            "Every warp reads 16 bytes per lane without bank conflicts.",
             warp_loads or None,
-            f"32 banks of 4 bytes a clock: {guide}",
+            f"32 banks of 4 bytes per clock: {guide}",
         )
         gbps = loop("l1", self.out, loads=4)
         yield LevelBandwidth(
             "L1",
             gbps,
-            "Each block reads 32 KiB of its own again and again.",
+            "Each block reads its own 32 KiB repeatedly.",
             warp_loads or None,
             f"128 bytes per clock: {guide}",
         )
@@ -237,7 +237,7 @@ class _Bench:
         vectors = size_bytes // VECTOR_BYTES
         self._read(array, vectors, 1)
         ns = self.apart_ns(partial(self._read, array, vectors), 2 * rounds, rounds)
-        description = f"All SMs read the same {size(size_bytes)} again and again, past L1."
+        description = f"All SMs read the same {size(size_bytes)} repeatedly, past L1."
         return LevelBandwidth("L2", size_bytes * rounds / ns, description)
 
     def _memory(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:

@@ -136,7 +136,7 @@ class NoSensors:
         shipped_session = recorded_session()
         return replace(
             shipped_session,
-            note=f"{self._why} Shown is what a real GPU was recorded doing, not this program.",
+            note=f"{self._why} The chart shows a recording of a real GPU, not this program.",
         )
 
 

@@ -26,15 +26,15 @@ ROW_BYTES = 48 * 1024  # of shared memory, which every block may have
 WORKS = ("map", "reduce", "matmul", "kernel", "other")
 
 REDUCTION = "a row must be complete before its consumer begins"
-REDUCTION_BETWEEN = "a reduction lies in between, and has to be complete first"
-CONSUMERS = "two consumers: what leads to it is needed elsewhere, too, so it is stored, or computed twice"
+REDUCTION_BETWEEN = "there is a reduction in between, which must be complete first"
+CONSUMERS = "two consumers: its inputs are also needed elsewhere, so it is stored or computed twice"
 ALIAS = "in place: other elements of the same memory are read, before or after they change"
-SHAPE = "another shape: a thread of the one is no thread of the other"
-MATMUL = "a matrix product: each element needs a whole row and a whole column"
-KERNEL = "a kernel of one's own is taken as it is"
+SHAPE = "another shape: the threads of the two do not correspond"
+MATMUL = "a matrix multiplication: each element needs a whole row and a whole column"
+KERNEL = "a kernel of your own is used unchanged"
 OTHER = "not an expression of elements"
 STREAM = "another stream or device"
-HOST = "Python asks for a value in between"
+HOST = "Python needs a value in between"
 
 
 @dataclass(frozen=True, slots=True)
