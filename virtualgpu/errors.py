@@ -27,6 +27,10 @@ class ArgumentWarning(UserWarning):
     """Warning about an argument that a kernel reads as another value or not at all, unlike in CuPy."""
 
 
+class SourceWarning(ArgumentWarning):
+    """Warning of NVRTC about a kernel's source, such as an unused variable."""
+
+
 class NotSupportedError(GpulabError, NotImplementedError):
     """Error for an operation that the virtual GPU does not support; the message names an alternative."""
 
@@ -76,11 +80,11 @@ def did_you_mean(name: str, known_names: Iterable[str], cutoff: float = 0.3) -> 
 _PACKAGES = ("virtualgpu", "gpulab", "gpulab_course")
 
 
-def warn(message: str) -> None:
-    """Issue an `ArgumentWarning` for the line that called this package."""
+def warn(message: str, category: type[Warning] = ArgumentWarning) -> None:
+    """Issue a warning for the line that called this package."""
     level = 1
     frame = sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _PACKAGES:
         level = level + 1
         frame = frame.f_back
-    warnings.warn(message, ArgumentWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)

@@ -509,8 +509,8 @@ out[i]=LIT(x-cx,cy-y)?picture[i]>127?255:picture[i]<<1:picture[i]>>1;}""",
 WRONG = (
     *(Wrong("00-saxpy", what, saxpy(body), stage, says) for what, body, stage, says in SAXPY_WRONG),
     Wrong("00-saxpy", "stub", saxpy(f"{INDEX}\n    // TODO"), "", "the kernel still has its TODO"),
-    Wrong("00-saxpy", "a number", 3, "", "a value of type int is no kernel; pass the kernel itself"),
-    Wrong("00-saxpy", "a sentence", "y = a * x + y", "", "this text has no kernel `saxpy`"),
+    Wrong("00-saxpy", "a number", 3, "", "a value of type int is not a kernel; pass the kernel itself"),
+    Wrong("00-saxpy", "a sentence", "y = a * x + y", "", "this source has no kernel `saxpy`"),
     Wrong(
         "00-saxpy",
         "double",

@@ -70,9 +70,9 @@ PASS_IT = 'pass the kernel itself: cp.RawKernel(code, "twice"), or its CUDA C++ 
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("void other()", f"this text has no kernel `twice`; {PASS_IT}."),
-        (3, f"a value of type int is no kernel; {PASS_IT}."),
-        (len, "the function `len` is no kernel; pass"),
+        ("void other()", f"this source has no kernel `twice`; {PASS_IT}."),
+        (3, f"a value of type int is not a kernel; {PASS_IT}."),
+        (len, "the function `len` is not a kernel; pass"),
         (KernelSource("other", CODE), "this kernel is called `other`; the exercise asks for `twice`."),
         (KernelSource("twice2", CODE), "this kernel is called `twice2`"),
         (KernelSource("_Z5other", CODE), "this kernel is called `_Z5other`"),

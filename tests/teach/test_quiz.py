@@ -52,7 +52,7 @@ def test_each_question_has_one_right_choice_and_a_reason_for_each(topic: str) ->
 
 def test_the_right_choice_cannot_be_told_by_its_place() -> None:
     """Over many learners each place holds the right choice equally often."""
-    learners = 300
+    learners = 1000
     for question in WITH_CHOICES:
         places = Counter(
             [option.right for option in question.shuffled(str(learner))].index(True)

@@ -158,7 +158,7 @@ def across(waits: tuple[Synchronization, ...], first_stream: int = 1, **fields: 
 def test_causes_across_streams() -> None:
     waited = across((EVENT,))
     assert (waited.cause, waited.source) == ("waiting for an event", LINE[6])
-    assert waited.reason == "waited for an event behind k3 of stream 2"
+    assert waited.reason == "waited for an event after k3 of stream 2"
     implicit = across((), first_stream=0)
     assert (implicit.cause, implicit.source) == ("default stream", None)
     copied = across((EVENT,), kind="MEMCPY", copy_kind="HtoD", pinned=False, size_bytes=4 << 20)

@@ -74,7 +74,7 @@ def message(*acts: Act) -> str:
             [WRITTEN, work(2, B, "reads")],
             ["b reads x (k, line 2) while a may still be writing it (k, line 1)", "nothing orders the two"],
         ),
-        ([WRITTEN, EventWait(7, 0, B, line(3)), work(2, B, "reads")], ["in line 3", "not recorded yet"]),
+        ([WRITTEN, EventWait(7, 0, B, line(3)), work(2, B, "reads")], ["in line 3", "has not been recorded"]),
         (
             [EARLY, WRITTEN, EventWait(7, 0, B, line(3)), work(2, B, "reads")],
             ["in line 3", "recorded in line 5, before that operation"],
@@ -89,7 +89,7 @@ def message(*acts: Act) -> str:
             [EARLY, SENT, HostWait("event", event_id=7, source=line(6)), CHANGED],
             ["waits for in line 6", "recorded in line 5, before that operation"],
         ),
-        ([SENT, HostWait("event", event_id=7, source=line(6)), CHANGED], ["in line 6", "not recorded yet"]),
+        ([SENT, HostWait("event", event_id=7, source=line(6)), CHANGED], ["line 6", "has not been recorded"]),
         ([SENT, HostWait("stream", 0, B, source=line(6)), CHANGED], ["for b only", "a.synchronize()"]),
         # Graphs
         ([graph(WRITTEN, work(2, A, "reads"))], ["no edge", "Add an edge from the first node to the second"]),
@@ -105,20 +105,20 @@ def message(*acts: Act) -> str:
                 Allocation(Z, 0, None, line(4)),
                 graph(WRITTEN, number=1),
             ],
-            ["a uses x (k, line 1)", "went to another array in line 4", "Keep x"],
+            ["a uses x (k, line 1)", "given to another array in line 4", "Keep x"],
         ),
         # Memory
         (
             [work(1, A, "reads"), Release(X, 0, B, line(3))],
-            ["x is given back in line 3 while a may still be reading it", "to b", "b.wait_event(a.record())"],
+            ["x is freed in line 3 while a may still be reading it", "to b", "b.wait_event(a.record())"],
         ),
-        ([WRITTEN, Release(X, 0, None, line(3))], ["is given back in line 3", "a.synchronize()"]),
+        ([WRITTEN, Release(X, 0, None, line(3))], ["is freed in line 3", "a.synchronize()"]),
         ([Release(X, 0, A, line(3)), work(1, B, "reads")], ["b uses x (k, line 1)", "in line 3", "Keep x"]),
         (
             [work(1, A, "reads"), Release(X, 0, B, line(3)), Allocation(Z), work(2, B, "writes", Z)],
-            ["x was given back in line 3, and b uses its memory again (k, line 2)", "Keep x until a"],
+            ["x was freed in line 3, and b uses its memory again (k, line 2)", "Keep x until a"],
         ),
-        ([work(1, A, "reads", Y), Release(Y, 0, B, line(3))], ["The same memory is given back in line 3"]),
+        ([work(1, A, "reads", Y), Release(Y, 0, B, line(3))], ["The same memory is freed in line 3"]),
     ],
 )
 def test_a_finding_names_uses_lines_and_remedy(acts: list[Act], words: list[str]) -> None:

@@ -15,7 +15,7 @@ from virtualgpu import cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.cp._core.raw_kernel import RawKernel, RawModule
 from virtualgpu.cuda_errors import CompileException, CUDADriverError, KernelFault
-from virtualgpu.errors import ArgumentWarning, NotSupportedError
+from virtualgpu.errors import ArgumentWarning, NotSupportedError, SourceWarning
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
@@ -192,7 +192,7 @@ def test_nvrtcs_warnings_are_reported_once_with_their_lines() -> None:
     code = 'extern "C" __global__ void careless(int* x) {\n  int unused;\n  x[0] = 1;\n}'
     careless = cp.RawKernel(code, "careless")
     x = cp.zeros(1, cp.int32)
-    with pytest.warns(ArgumentWarning, match=r"kernel\.cu\(2\): warning .*\"unused\" was declared") as warned:
+    with pytest.warns(SourceWarning, match=r"kernel\.cu\(2\): warning .*\"unused\" was declared") as warned:
         careless((1,), (1,), (x,))
     assert len(warned) == 1
     careless((1,), (1,), (x,))

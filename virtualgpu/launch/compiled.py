@@ -18,7 +18,7 @@ from virtualgpu.compile.headers.cupy import with_headers
 from virtualgpu.compile.headers.includes import stamp
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CompileException, CUDADriverError
-from virtualgpu.errors import warn
+from virtualgpu.errors import SourceWarning, warn
 from virtualgpu.launch.signature import SourceParam, kernel_names, source_params
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.records import DeviceInfo, KernelStats, Occupancy
@@ -75,11 +75,11 @@ class CompiledModule:
             log_stream.write(f"{self.log}\n")
 
     def warn(self) -> None:
-        """Issue NVRTC's warnings about the source as `ArgumentWarning`, unless they have been reported."""
+        """Issue NVRTC's warnings about the source as `SourceWarning`, unless they have been reported."""
         if not self._is_log_reported:
             self._is_log_reported = True
             for message in _LOG_WARNING.findall(self.log):
-                warn(f"NVRTC warns about the kernel's source. {message.strip()}")
+                warn(f"NVRTC warns about the kernel's source. {message.strip()}", SourceWarning)
 
     def program(self, device: VirtualDevice) -> Program:
         """Return the module as loaded on a device, with its ``__device__`` variables."""

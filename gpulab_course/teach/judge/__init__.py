@@ -136,7 +136,7 @@ Some of the wrong ones are described in ``shown_answers.py`` of the notebook's f
     )
     RIGHT = (Right("02-index", "grid-stride in both directions", scale2d("for (...) for (...) ...")),)
 
-The stage is empty for what cannot be tried at all (it does not compile, is no kernel), and for Python
+The stage is empty for what cannot be tried at all (it does not compile, is not a kernel), and for Python
 functions.
 """
 

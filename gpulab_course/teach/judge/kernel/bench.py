@@ -19,7 +19,7 @@ from gpulab_course.teach.judge.compare import Array, values_of
 from gpulab_course.teach.judge.draw import garbage
 from gpulab_course.teach.judge.exercise import Case, KernelExercise, NotYet, Unwritten
 from virtualgpu.compile import nvrtc
-from virtualgpu.errors import ArgumentWarning
+from virtualgpu.errors import ArgumentWarning, SourceWarning
 from virtualgpu.protocol import Counters, Hazards, Launch, kernel_source
 from virtualgpu.records import KernelCounters, KernelSource, KernelStats, SanitizerReport
 
@@ -133,6 +133,7 @@ class Bench:
             with warnings.catch_warnings():
                 # A GPU would silently read another value, so this is another parameter list.
                 warnings.simplefilter("error", ArgumentWarning)
+                warnings.simplefilter("ignore", SourceWarning)
                 return self.side.observe(launch, observation)
         except (TypeError, ArgumentWarning) as error:
             raise Fault("parameters", _parameter_message(exercise, error)) from None
