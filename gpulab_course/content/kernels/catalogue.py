@@ -346,7 +346,7 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
     """
     known = {rung.name: (one, rung) for one in LADDERS for rung in one.rungs}
     if name not in known:
-        raise GpulabError(f"There is not a kernel {name!r}.{did_you_mean(name, known)}")
+        raise GpulabError(f"There is no kernel {name!r}.{did_you_mean(name, known)}")
     of, rung = known[name]
     if not tuning and session.which_device().kind == "cuda":
         tuning = dict(rung.tuned)
