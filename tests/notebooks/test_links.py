@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebooks.course import NOTEBOOKS, read, text
+from tests.notebooks.course import FOLDER, NOTEBOOKS, read, text
 
 LISTED = {
     line.split("\t")[0]
@@ -39,3 +39,12 @@ def test_a_wrong_anchor_is_found() -> None:
     )
     assert set(guide_links(right)) <= LISTED
     assert not set(guide_links(right.replace("#kernels", "#kernel"))) & LISTED
+
+
+@each_notebook
+def test_links_to_the_glossary_lead_to_its_entries(path: Path) -> None:
+    """JupyterLab's anchor of a heading is its text with hyphens instead of spaces."""
+    glossary = text(read(FOLDER / "glossary.ipynb"))
+    headings = {heading.replace(" ", "-") for heading in re.findall(r"^##? (.+)$", glossary, re.M)}
+    links = re.findall(r"\]\(glossary\.ipynb#((?:[^()]|\([^()]*\))*)\)", text(read(path)))
+    assert not set(links) - headings

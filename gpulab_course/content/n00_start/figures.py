@@ -10,6 +10,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from gpulab.session import which_device
 from gpulab.views.parts.palette import light
@@ -74,7 +75,7 @@ def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
     plane.set_ylabel("imaginary part of z", labelpad=2)
     plane.set_title("z in the complex plane", fontsize=10)
     distance.set_ylim(bottom=0)
-    distance.xaxis.get_major_locator().set_params(integer=True)
+    distance.xaxis.set_major_locator(MaxNLocator(integer=True))
     distance.set_xlabel("iterations")
     distance.set_title("distance of z from 0", fontsize=10)
     distance.legend(frameon=False, fontsize=9, loc="upper right", bbox_to_anchor=(1.0, 0.94))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -37,7 +39,7 @@ def rates_of(info: DeviceInfo) -> Picture:
     axes.set(xlim=(0, 15.2), ylim=(1.4, 8.6))
     axes.axis("off")
 
-    def text(x: float, y: float, string: str, **options: object) -> None:
+    def text(x: float, y: float, string: str, **options: Any) -> None:
         axes.text(x, y, string, color=light("fg"), **{"fontsize": 10, "va": "center", **options})
 
     # The units of one SM.

@@ -282,8 +282,8 @@ def transpose_through_tile(
         (tile_x + side / 2, "2  store it as a row", "accent"),
         (out_x + rows / 2, f"4  store a row: {store_sectors} sectors", "tail-text"),
     )
-    for x, text, colour in labels:
-        axes.text(x, height + 14, text, fontsize=9, ha="center", va="center", color=light(colour))
+    for label_x, text, colour in labels:
+        axes.text(label_x, height + 14, text, fontsize=9, ha="center", va="center", color=light(colour))
     axes.text(
         tile_x + side / 2,
         height + 28,
@@ -298,8 +298,8 @@ def transpose_through_tile(
         (tile_x + side / 2, "tile in shared memory"),
         (out_x + rows / 2, f"out: {columns} × {rows}"),
     )
-    for x, text in titles:
-        axes.text(x, -12, text, fontsize=9, ha="center", va="center", weight="bold", color=light("fg"))
+    for title_x, text in titles:
+        axes.text(title_x, -12, text, fontsize=9, ha="center", va="center", weight="bold", color=light("fg"))
     axes.set_xlim(-2, out_x + rows + 2)
     axes.set_ylim(height + 38, -24)
     axes.set_aspect("equal")

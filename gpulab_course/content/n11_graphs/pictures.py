@@ -30,8 +30,8 @@ def _axes(height_in: float, x_end: float, y_end: float) -> tuple[Figure, Axes]:
 
 
 def _text(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    style = {"ha": "left", "va": "center", "fontsize": _FONT, "color": light("fg")} | style
-    axes.text(x, y, text, **style)
+    options: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": _FONT, "color": light("fg")} | style
+    axes.text(x, y, text, **options)
 
 
 def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
