@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from gpulab.views.parts.palette import light
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 
 _LANES = 32
@@ -19,49 +18,28 @@ def _has_bit(mask: int, lane: int) -> bool:
     return bool(mask >> lane & 1)
 
 
-def _axes(width: float, height: float, inches: float) -> tuple[Figure, Axes]:
-    """Return a figure whose axes have these limits, with y downwards, and nothing around them."""
-    figure = Figure(figsize=(7.6, inches), dpi=100)
-    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
-    axes.set_xlim(0, width)
-    axes.set_ylim(height, 0)
-    axes.set_axis_off()
-    return figure, axes
-
-
-def _box(axes: Axes, x: float, y: float, text: str, colour: str | None, height: float = 1) -> None:
+def _cell(axes: Axes, x: float, y: float, text: str, colour: str | None, height: float = 1) -> None:
     """Draw a cell of width 1 with a text; without a colour, its value is not needed."""
-    face = light(colour or "grid")
-    axes.add_patch(Rectangle((x, y), 1, height, facecolor=face, edgecolor="white", linewidth=1.5))
-    text_colour = light(f"on-{colour}" if colour else "muted")
-    axes.text(x + 0.5, y + height / 2, text, ha="center", va="center", fontsize=10, color=text_colour)
-
-
-def _label(axes: Axes, x: float, y: float, text: str, align: str = "left") -> None:
-    axes.text(x, y, text, ha=align, va="center", fontsize=10, color=light("fg"))
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    style = {"arrowstyle": "-|>", "color": light("fg"), "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", end, start, arrowprops=style)
+    text_colour = None if colour else "muted"
+    draw_box(axes, x, y, 1, height, colour or "grid", text, edge="bg", text_colour=text_colour, linewidth=1.5)
 
 
 def mask_strip(mask: int) -> Picture:
     """Draw the 32 bits of a mask, bit 0 at the right, above its hexadecimal digits."""
-    figure, axes = _axes(_LANES + 3.4, 4.1, 1.25)
+    figure, axes = empty_axes(1.25, (0, _LANES + 3.4), (0, 4.1))
     for lane in range(_LANES):
         x = 3.4 + _LANES - 1 - lane
-        _box(axes, x, 1, str(int(_has_bit(mask, lane))), "accent" if _has_bit(mask, lane) else None, 1.3)
-        axes.text(x + 0.5, 0.5, str(lane), ha="center", va="center", fontsize=9, color=light("muted"))
+        _cell(axes, x, 1, str(int(_has_bit(mask, lane))), "accent" if _has_bit(mask, lane) else None, 1.3)
+        draw_text(axes, x + 0.5, 0.5, str(lane), "muted", ha="center", fontsize=9)
     for digit in range(_LANES // _DIGIT_BITS):
         x = 3.4 + _LANES - _DIGIT_BITS * (digit + 1)
         axes.plot(
             [x + 0.2, x + 0.2, x + 3.8, x + 3.8], [2.5, 2.8, 2.8, 2.5], color=light("muted"), linewidth=1
         )
         text = f"{mask >> _DIGIT_BITS * digit & 15:x}"
-        axes.text(x + 2, 3.45, text, ha="center", va="center", fontsize=12, color=light("fg"))
+        draw_text(axes, x + 2, 3.45, text, ha="center", fontsize=12)
     for y, text in ((0.5, "lane"), (1.65, "bit"), (3.45, "hex digit")):
-        _label(axes, 0, y, text)
+        draw_text(axes, 0, y, text)
     active_lanes = [lane for lane in range(_LANES) if _has_bit(mask, lane)]
     return Picture.of(
         figure,
@@ -80,21 +58,21 @@ def shuffle_sum(values: Any) -> Picture:
     """
     rows, lanes = values.shape
     left = 2.4
-    figure, axes = _axes(left + lanes, 0.8 + 1.9 * (rows - 1) + 0.9, 0.42 * (1.9 * rows + 0.2))
+    figure, axes = empty_axes(0.42 * (1.9 * rows + 0.2), (0, left + lanes), (0, 0.8 + 1.9 * (rows - 1) + 0.9))
     for lane in range(lanes):
-        axes.text(left + lane + 0.5, 0.4, f"lane {lane}", ha="center", va="center", fontsize=10)
+        draw_text(axes, left + lane + 0.5, 0.4, f"lane {lane}", ha="center")
     needed = lanes
     for row in range(rows):
         top = 0.8 + 1.9 * row
         if row:
             needed //= 2
-            _label(axes, 0, top - 0.5, f"offset {needed}")
+            draw_text(axes, 0, top - 0.5, f"offset {needed}")
             for lane in range(needed):
-                _arrow(axes, (left + lane + 0.5, top - 1.1), (left + lane + 0.5, top))
-                _arrow(axes, (left + lane + needed + 0.5, top - 1.1), (left + lane + 0.6, top))
-        _label(axes, 0, top + 0.4, "at first" if row == 0 else f"after step {row}")
+                draw_arrow(axes, (left + lane + 0.5, top - 1.1), (left + lane + 0.5, top))
+                draw_arrow(axes, (left + lane + needed + 0.5, top - 1.1), (left + lane + 0.6, top))
+        draw_text(axes, 0, top + 0.4, "at first" if row == 0 else f"after step {row}")
         for lane in range(lanes):
-            _box(
+            _cell(
                 axes, left + lane, top, str(int(values[row, lane])), "accent" if lane < needed else None, 0.8
             )
     return Picture.of(
@@ -108,21 +86,21 @@ def shuffle_sum(values: Any) -> Picture:
 def compaction(ballot: int, lanes: int = 8) -> Picture:
     """Draw the lanes that keep their elements, and the position of each element in the output."""
     left = 2.6
-    figure, axes = _axes(left + lanes, 5.1, 2.2)
+    figure, axes = empty_axes(2.2, (0, left + lanes), (0, 5.1))
     kept_lanes = [lane for lane in range(lanes) if _has_bit(ballot, lane)]
     for lane in range(lanes):
         is_kept = lane in kept_lanes
-        axes.text(left + lane + 0.5, 0.4, f"lane {lane}", ha="center", va="center", fontsize=10)
-        _box(axes, left + lane, 0.8, f"x[{lane}]", "accent" if is_kept else None, 0.9)
+        draw_text(axes, left + lane + 0.5, 0.4, f"lane {lane}", ha="center")
+        _cell(axes, left + lane, 0.8, f"x[{lane}]", "accent" if is_kept else None, 0.9)
     for position, lane in enumerate(kept_lanes):
-        _arrow(axes, (left + lane + 0.5, 1.75), (left + position + 0.5, 3.45))
+        draw_arrow(axes, (left + lane + 0.5, 1.75), (left + position + 0.5, 3.45))
     for position in range(lanes):
         is_written = position < len(kept_lanes)
         text = f"x[{kept_lanes[position]}]" if is_written else ""
-        _box(axes, left + position, 3.5, text, "good" if is_written else None, 0.9)
-        axes.text(left + position + 0.5, 4.8, str(position), ha="center", va="center", fontsize=10)
+        _cell(axes, left + position, 3.5, text, "good" if is_written else None, 0.9)
+        draw_text(axes, left + position + 0.5, 4.8, str(position), ha="center")
     for y, text in ((1.25, "element"), (3.95, "output"), (4.8, "position")):
-        _label(axes, 0, y, text)
+        draw_text(axes, 0, y, text)
     moves = ", ".join(f"lane {lane} to position {position}" for position, lane in enumerate(kept_lanes))
     return Picture.of(
         figure, f"A compaction: the lanes that keep their elements write them next to each other, {moves}."

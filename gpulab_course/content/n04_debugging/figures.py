@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from gpulab import session
 from gpulab.views import WarpStepper
 from gpulab.views.parts.palette import light
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.errors import WatchError
 from virtualgpu.records.faults.history import Write
@@ -144,35 +143,33 @@ def reuse(host_order: Sequence[str]) -> Picture:
     gets_memory = host_order.index("del") < host_order.index("z")
     is_too_early = gets_memory and starts["z"] < ends["add"]
     last = max(ends.values())
-    figure = Figure(figsize=(7.6, 3.0), dpi=100)
-    axes = figure.add_axes((0.01, 0.02, 0.98, 0.96))
-    axes.set_xlim(-2.3, last + 0.2)
-    axes.set_ylim(5.5, -0.1)
-    axes.set_axis_off()
+    figure, axes = empty_axes(3.0, (-2.3, last + 0.2), (-0.1, 5.5))
     for y, text in ((0.9, "stream here"), (2.4, "stream side"), (3.9, "the memory")):
-        axes.text(-2.3, y, text, va="center", fontsize=10, color=light("fg"))
-    axes.text(last, 0.15, "time →", ha="right", va="center", fontsize=9, color=light("muted"))
+        draw_text(axes, -2.3, y, text)
+    draw_text(axes, last, 0.15, "time →", "muted", ha="right", fontsize=9)
+
+    def bar(left: float, top: float, width: float, colour: str, text: str = "") -> None:
+        draw_box(axes, left, top, width, 0.8, colour, text, edge="bg", fontsize=9)
+
     for name, start in starts.items():
         y = 2.0 if name == "add" else 0.5
-        _draw_bar(
-            axes, start, y, _DURATIONS[name], _OPERATION_TEXTS[name], "warn" if name == "add" else "accent"
-        )
-    _draw_arrow(axes, (ends["double"], 1.3), (starts["add"], 2.0))
+        bar(start, y, _DURATIONS[name], "warn" if name == "add" else "accent", _OPERATION_TEXTS[name])
+    draw_arrow(axes, (ends["double"], 1.3), (starts["add"], 2.0))
     if "wait" in host_order:
-        _draw_arrow(axes, (ends["add"], 2.0), (starts["multiply"], 1.3))
-    _draw_bar(axes, starts["double"], 3.5, free_at - starts["double"], "contains doubled", "accent-2")
-    axes.text(free_at, 4.55, "del doubled", ha="center", va="center", fontsize=9, color=light("fg"))
+        draw_arrow(axes, (ends["add"], 2.0), (starts["multiply"], 1.3))
+    bar(starts["double"], 3.5, free_at - starts["double"], "accent-2", "contains doubled")
+    draw_text(axes, free_at, 4.55, "del doubled", ha="center", fontsize=9)
     if gets_memory:
-        _draw_bar(axes, starts["z"], 3.5, last - starts["z"], "", "purple")
+        bar(starts["z"], 3.5, last - starts["z"], "purple")
         text_left = max(starts["z"], ends["add"])
         x = (text_left + last) / 2
-        axes.text(x, 3.9, "contains z", ha="center", va="center", fontsize=9, color=light("on-purple"))
+        draw_text(axes, x, 3.9, "contains z", "on-purple", ha="center", fontsize=9)
     if is_too_early:
         box = Rectangle((starts["z"], 1.9), ends["add"] - starts["z"], 2.5, fill=False, linewidth=1.8)
         box.set_edgecolor(light("error"))
         axes.add_patch(box)
         text = "side may still read doubled, but the memory already contains z"
-        axes.text(last, 5.1, text, ha="right", va="center", fontsize=9.5, color=light("error"))
+        draw_text(axes, last, 5.1, text, "error", ha="right")
     return Picture.of(
         figure,
         "Two streams in one possible order: here computes doubled, then side computes y = doubled + 1. "
@@ -200,14 +197,3 @@ def _schedule(host_order: Sequence[str]) -> tuple[dict[str, float], float]:
             starts[name] = max(here_free_at, freed_at + 0.7 if name == "z" and freed_at else 0.0)
             here_free_at = starts[name] + _DURATIONS[name]
     return starts, freed_at
-
-
-def _draw_bar(axes: Axes, left: float, top: float, width: float, text: str, colour: str) -> None:
-    axes.add_patch(Rectangle((left, top), width, 0.8, facecolor=light(colour), edgecolor="white"))
-    text_colour = light(f"on-{colour}")
-    axes.text(left + width / 2, top + 0.4, text, ha="center", va="center", fontsize=9, color=text_colour)
-
-
-def _draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    style = {"arrowstyle": "-|>", "color": light("fg"), "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", end, start, arrowprops=style)

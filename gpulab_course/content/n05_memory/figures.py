@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from gpulab.views.parts.palette import light
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
@@ -93,42 +93,27 @@ _LOAD_PATH = ("device memory (HBM, GDDR)", "L2", "L1", "registers")
 
 def levels() -> Picture:
     """Draw the levels of memory, the path of a load, and the way in which data gets into shared memory."""
-    figure = Figure(figsize=(7.6, 4.0), dpi=100)
-    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
-    axes.set_xlim(0, 9.6)
-    axes.set_ylim(6.1, 0)
-    axes.set_axis_off()
-    sm = Rectangle((0.4, 0.3), 5.6, 2.8, facecolor=light("panel"), edgecolor=light("muted"), linestyle="--")
-    axes.add_patch(sm)
-    axes.text(6.2, 0.55, "each SM has its own", va="center", fontsize=10, color=light("muted"))
-    axes.text(6.2, 4.15, "one for the whole GPU", va="center", fontsize=10, color=light("muted"))
-    axes.text(6.2, 5.55, "outside the GPU chip", va="center", fontsize=10, color=light("muted"))
+    figure, axes = empty_axes(4.0, (0, 9.6), (0, 6.1))
+    draw_box(axes, 0.4, 0.3, 5.6, 2.8, "panel", edge="muted", linewidth=1, linestyle="--")
+    draw_text(axes, 6.2, 0.55, "each SM has its own", "muted")
+    draw_text(axes, 6.2, 4.15, "one for the whole GPU", "muted")
+    draw_text(axes, 6.2, 5.55, "outside the GPU chip", "muted")
     for name, (left, top, width) in _LEVEL_BOXES.items():
-        colour = _LEVEL_COLOURS[name]
-        axes.add_patch(Rectangle((left, top), width, 0.7, facecolor=light(colour), edgecolor="white"))
-        text_colour = light(f"on-{colour}")
-        axes.text(
-            left + width / 2, top + 0.35, name, ha="center", va="center", fontsize=10, color=text_colour
-        )
+        draw_box(axes, left, top, width, 0.7, _LEVEL_COLOURS[name], name, edge="bg")
     for source, target in itertools.pairwise(_LOAD_PATH):
         top = _LEVEL_BOXES[source][1]
         bottom = _LEVEL_BOXES[target][1] + 0.7
-        _draw_arrow(axes, (1.9, top), (1.9, bottom), 3.5)
-    _draw_arrow(axes, (4.5, 1.5), (4.5, 2.2), 1.2)
-    axes.text(6.2, 1.85, "only by stores of your own code", va="center", fontsize=10, color=light("fg"))
+        draw_arrow(axes, (1.9, top), (1.9, bottom), linewidth=3.5, mutation_scale=20)
+    draw_arrow(axes, (4.5, 1.5), (4.5, 2.2))
+    draw_text(axes, 6.2, 1.85, "only by stores of your own code")
     axes.plot([4.65, 6.1], [1.85, 1.85], color=light("rule"), linewidth=1)
-    axes.text(2.1, 4.85, "a load", va="center", fontsize=10, color=light("fg"))
+    draw_text(axes, 2.1, 4.85, "a load")
     return Picture.of(
         figure,
         f"The levels of memory. A load passes from {_LOAD_PATH[0]} through {_LOAD_PATH[1]} and "
         f"{_LOAD_PATH[2]} to the {_LOAD_PATH[3]}. Shared memory is next to L1 and not on this path: only "
         "stores of your own code put data there.",
     )
-
-
-def _draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], width: float) -> None:
-    style = {"arrowstyle": "-|>", "color": light("fg"), "linewidth": width, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", end, start, arrowprops={**style, "mutation_scale": 10 + 3 * width})
 
 
 # Sectors of a request
@@ -147,22 +132,19 @@ def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
     """
     shown_floats = _FLOATS_PER_SECTOR * _SHOWN_SECTORS
     left = 22.0
-    figure = Figure(figsize=(7.6, 0.55 + 0.45 * len(requests)), dpi=100)
-    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
-    axes.set_xlim(0, left + shown_floats + 15)
-    axes.set_ylim(len(requests) + 0.9, -0.1)
-    axes.set_axis_off()
+    height_in = 0.55 + 0.45 * len(requests)
+    figure, axes = empty_axes(height_in, (0, left + shown_floats + 15), (-0.1, len(requests) + 0.9))
     for sector in range(_SHOWN_SECTORS):
         x = left + _FLOATS_PER_SECTOR * (sector + 0.5)
-        axes.text(x, 0.4, str(sector), ha="center", va="center", fontsize=9, color=light("muted"))
-    axes.text(0, 0.4, "sector", va="center", fontsize=9, color=light("muted"))
+        draw_text(axes, x, 0.4, str(sector), "muted", ha="center", fontsize=9)
+    draw_text(axes, 0, 0.4, "sector", "muted", fontsize=9)
     counts = {}
     for row, (name, indices) in enumerate(requests.items()):
         top = row + 0.9
         read_floats = {int(index) for index in indices}
         touched_sectors = {index // _FLOATS_PER_SECTOR for index in read_floats}
         counts[name] = len(touched_sectors)
-        axes.text(0, top + 0.35, name, va="center", fontsize=9.5, color=light("fg"))
+        draw_text(axes, 0, top + 0.35, name)
         for index in range(shown_floats):
             is_touched = index // _FLOATS_PER_SECTOR in touched_sectors
             colour = "accent" if index in read_floats else "accent-2" if is_touched else "grid"
@@ -176,7 +158,7 @@ def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
             axes.plot([x, x], [top - 0.02, top + 0.72], color="white", linewidth=2.5)
         more = max(touched_sectors) - _SHOWN_SECTORS + 1
         text = f"{'… ' if more > 0 else ''}{counts[name]} sectors"
-        axes.text(left + shown_floats + 0.8, top + 0.35, text, va="center", fontsize=9.5, color=light("fg"))
+        draw_text(axes, left + shown_floats + 0.8, top + 0.35, text)
     counts_text = ", ".join(f"{count} for {name}" for name, count in counts.items())
     return Picture.of(figure, f"The sectors that a request of one warp touches: {counts_text}.")
 
@@ -253,18 +235,17 @@ def transpose_through_tile(
     tile_x = columns + _PANEL_GAP
     out_x = tile_x + side + _PANEL_GAP
     height = max(rows, columns)
-    figure = Figure(figsize=(7.6, 3.5), dpi=100)
-    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
+    figure, axes = empty_axes(3.5, (-2, out_x + rows + 2), (-24, height + 38))
+    axes.set_aspect("equal")
     for x, width, tall in ((0, columns, rows), (out_x, rows, columns)):
         for left in range(0, width, _TILE_SIDE):
             for top in range(0, tall, _TILE_SIDE):
-                corner = (x + left, top)
-                axes.add_patch(Rectangle(corner, 32, 32, facecolor="white", edgecolor=light("rule")))
+                draw_box(axes, x + left, top, 32, 32, "bg", edge="rule", linewidth=1)
     in_corner = (bx * _TILE_SIDE, by * _TILE_SIDE)
     out_corner = (out_x + by * _TILE_SIDE, bx * _TILE_SIDE)
     for corner in (in_corner, out_corner):
-        axes.add_patch(Rectangle(corner, 32, 32, facecolor=light("highlight"), edgecolor=light("fg")))
-    axes.add_patch(Rectangle((tile_x, 0), side, side, facecolor=light("highlight"), edgecolor=light("fg")))
+        draw_box(axes, *corner, 32, 32, "highlight")
+    draw_box(axes, tile_x, 0, side, side, "highlight")
     tile_row = _TILE_SCALE * (loaded_row % _TILE_SIDE)
     tile_column = _TILE_SCALE * (stored_row % _TILE_SIDE)
     bars = (
@@ -275,35 +256,25 @@ def transpose_through_tile(
     )
     for corner, width, tall, colour in bars:
         axes.add_patch(Rectangle(corner, width, tall, facecolor=light(colour)))
-    _draw_arrow(axes, (in_corner[0] + 36, loaded_row + 1.5), (tile_x - 3, tile_row + 2), 2)
-    _draw_arrow(axes, (tile_x + side + 3, stored_row + 1.5), (out_corner[0] - 3, stored_row + 1.5), 2)
+    start, end = (in_corner[0] + 36, loaded_row + 1.5), (tile_x - 3, tile_row + 2)
+    draw_arrow(axes, start, end, linewidth=2, mutation_scale=16)
+    y = stored_row + 1.5
+    draw_arrow(axes, (tile_x + side + 3, y), (out_corner[0] - 3, y), linewidth=2, mutation_scale=16)
     labels = (
         (columns / 2, f"1  load a row: {load_sectors} sectors", "accent"),
         (tile_x + side / 2, "2  store it as a row", "accent"),
         (out_x + rows / 2, f"4  store a row: {store_sectors} sectors", "tail-text"),
     )
     for label_x, text, colour in labels:
-        axes.text(label_x, height + 14, text, fontsize=9, ha="center", va="center", color=light(colour))
-    axes.text(
-        tile_x + side / 2,
-        height + 28,
-        "3  read a column",
-        fontsize=9,
-        ha="center",
-        va="center",
-        color=light("tail-text"),
-    )
+        draw_text(axes, label_x, height + 14, text, colour, ha="center", fontsize=9)
+    draw_text(axes, tile_x + side / 2, height + 28, "3  read a column", "tail-text", ha="center", fontsize=9)
     titles = (
         (columns / 2, f"in: {rows} × {columns}"),
         (tile_x + side / 2, "tile in shared memory"),
         (out_x + rows / 2, f"out: {columns} × {rows}"),
     )
     for title_x, text in titles:
-        axes.text(title_x, -12, text, fontsize=9, ha="center", va="center", weight="bold", color=light("fg"))
-    axes.set_xlim(-2, out_x + rows + 2)
-    axes.set_ylim(height + 38, -24)
-    axes.set_aspect("equal")
-    axes.set_axis_off()
+        draw_text(axes, title_x, -12, text, ha="center", fontsize=9, weight="bold")
     return Picture.of(
         figure,
         f"A transpose of a matrix of {rows} × {columns} floats through a tile, for block ({bx}, {by}). A "

@@ -6,48 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from gpulab.views.parts.palette import light
+from gpulab_course.teach.drawing import WIDTH_IN, draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 
-_WIDTH_IN = 7.6
-_FONT = 9.5
 _ELEMENT_COLOURS = ("accent-2", "warn", "good", "purple")
-
-
-def _empty_figure(height_in: float, x_limits: tuple[float, float], y_limits: tuple[float, float]) -> Any:
-    """Return a figure and axes without frame; y grows downwards."""
-    figure = Figure(figsize=(_WIDTH_IN, height_in), dpi=100)
-    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
-    axes.set_xlim(*x_limits)
-    axes.set_ylim(y_limits[1], y_limits[0])
-    axes.axis("off")
-    return figure, axes
-
-
-def _cell(
-    axes: Axes, x: float, y: float, text: str, colour: str, width: float = 1.0, height: float = 1.0
-) -> None:
-    """Draw a box with its upper left corner at (x, y) and a text in its middle."""
-    axes.add_patch(
-        Rectangle((x, y), width, height, facecolor=light(colour), edgecolor=light("fg"), linewidth=0.8)
-    )
-    on_colour = f"on-{colour}" if colour in ("accent", *_ELEMENT_COLOURS) else "fg"
-    axes.text(
-        x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=_FONT, color=light(on_colour)
-    )
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str = "fg") -> None:
-    properties = {"arrowstyle": "-|>", "color": light(colour), "shrinkA": 0, "shrinkB": 0, "linewidth": 1}
-    axes.annotate("", xy=end, xytext=start, arrowprops=properties)
-
-
-def _words(axes: Axes, x: float, y: float, text: str, align: str = "left", **style: Any) -> None:
-    axes.text(x, y, text, ha=align, va="center", fontsize=_FONT, color=light("fg"), **style)
 
 
 # What two blocks do over time: the start, the end, the text and the colour of each part.
@@ -83,22 +48,22 @@ _TIME_LINES = (
 
 def fence_and_barrier() -> Picture:
     """Draw what two blocks do over time: without fences, with a flag and fences, and with a barrier."""
-    figure, axes = _empty_figure(5.3, (-1.5, 12.2), (-0.2, 11.6))
+    figure, axes = empty_axes(5.3, (-1.5, 12.2), (-0.2, 11.6))
     for panel, (title, first_block, second_block, arrows) in enumerate(_TIME_LINES):
         top = 3.95 * panel
-        _words(axes, -1.45, top + 0.2, title, weight="bold")
+        draw_text(axes, -1.45, top + 0.2, title, weight="bold")
         for row, parts in enumerate((first_block, second_block)):
             y = top + 0.7 + 1.5 * row
-            _words(axes, -1.45, y + 0.4, f"block {row}")
+            draw_text(axes, -1.45, y + 0.4, f"block {row}")
             for start, end, text, colour in parts:
-                _cell(axes, start, y, text, colour, end - start, 0.8)
+                draw_box(axes, start, y, end - start, 0.8, colour, text)
         for start, end, colour in arrows:
-            _arrow(axes, (start, top + 1.5), (end, top + 2.2), colour)
-    _words(axes, 8.4, 2.0, "data becomes visible")
+            draw_arrow(axes, (start, top + 1.5), (end, top + 2.2), colour)
+    draw_text(axes, 8.4, 2.0, "data becomes visible")
     axes.plot([6.0, 6.0], [8.45, 11.0], color=light("tail"), linewidth=2.5)
-    _words(axes, 6.15, 9.75, "barrier")
-    _arrow(axes, (9.2, 11.4), (12.1, 11.4), "muted")
-    _words(axes, 9.1, 11.4, "time", "right")
+    draw_text(axes, 6.15, 9.75, "barrier")
+    draw_arrow(axes, (9.2, 11.4), (12.1, 11.4), "muted")
+    draw_text(axes, 9.1, 11.4, "time", ha="right")
     return Picture.of(
         figure,
         "Three time lines of two blocks. Without fences, block 0 writes data and sets the flag; the flag "
@@ -122,14 +87,15 @@ def scan_steps(values: Sequence[int]) -> Picture:
     while (distance := 1 << len(distances)) < count:
         distances.append(distance)
         rows.append(rows[-1] + np.concatenate((np.zeros(distance, int), rows[-1][:-distance])))
-    figure, axes = _empty_figure(1.05 * len(rows), (-2.3, count + 0.1), (-0.15, 2 * len(rows) - 0.9))
+    figure, axes = empty_axes(1.05 * len(rows), (-2.3, count + 0.1), (-0.15, 2 * len(rows) - 0.9))
     for step, row in enumerate(rows):
-        _words(axes, -2.25, 2 * step + 0.5, "start" if step == 0 else f"distance {distances[step - 1]}")
+        draw_text(axes, -2.25, 2 * step + 0.5, "start" if step == 0 else f"distance {distances[step - 1]}")
         for i, value in enumerate(row):
             is_done = i < 1 << step
-            _cell(axes, i + 0.08, 2 * step, str(value), "good" if is_done else "panel", 0.84)
+            draw_box(axes, i + 0.08, 2 * step, 0.84, 1, "good" if is_done else "panel", str(value))
             if step and i >= distances[step - 1]:
-                _arrow(axes, (i - distances[step - 1] + 0.5, 2 * step - 1), (i + 0.42, 2 * step), "accent")
+                start = (i - distances[step - 1] + 0.5, 2 * step - 1)
+                draw_arrow(axes, start, (i + 0.42, 2 * step), "accent")
     last = ", ".join(str(value) for value in rows[-1])
     return Picture.of(
         figure,
@@ -151,23 +117,24 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
     """
     last = len(own_sums) - 1
     prefix = int(sum(own_sums[: known + 1]))
-    figure, axes = _empty_figure(2.3, (-0.1, last + 1.1), (-0.75, 3.2))
+    figure, axes = empty_axes(2.3, (-0.1, last + 1.1), (-0.75, 3.2))
     for tile, own in enumerate(own_sums):
         is_prefix = tile <= known
-        _words(axes, tile + 0.5, -0.4, f"tile {tile}", "center")
+        draw_text(axes, tile + 0.5, -0.4, f"tile {tile}", ha="center")
         value = sum(own_sums[: tile + 1]) if is_prefix else own
         text = f"{value}\nfrom the start" if is_prefix else f"{value}\nown sum"
-        _cell(axes, tile + 0.05, 0, text, "good" if is_prefix else "warn", 0.9)
-    _arrow(axes, (last + 0.5, 1.75), (known + 0.5, 1.75), "accent")
+        draw_box(axes, tile + 0.05, 0, 0.9, 1, "good" if is_prefix else "warn", text, fontsize=9)
+    draw_arrow(axes, (last + 0.5, 1.75), (known + 0.5, 1.75), "accent")
     axes.plot([last + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1)
     for tile in range(known, last):
         axes.plot([tile + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1, linestyle=":")
     parts = [*(own_sums[tile] for tile in range(last - 1, known, -1)), prefix]
     total = int(sum(own_sums[:last]))
     terms = " + ".join(str(part) for part in parts)
-    _words(axes, (known + last + 1) / 2, 2.1, f"tile {last} looks back and adds {terms} = {total}", "center")
+    added = f"tile {last} looks back and adds {terms} = {total}"
+    draw_text(axes, (known + last + 1) / 2, 2.1, added, ha="center")
     published = f"then it publishes {total} + {own_sums[last]} = {total + own_sums[last]}, from the start"
-    _words(axes, (known + last + 1) / 2, 2.7, published, "center")
+    draw_text(axes, (known + last + 1) / 2, 2.7, published, ha="center")
     return Picture.of(
         figure,
         f"A row of {last + 1} tiles. Tiles 0 to {known} show the sum from the start of the array, the "
@@ -190,33 +157,33 @@ def private_bins(values: Any, blocks: int) -> Picture:
     bins = int(parts.max()) + 1
     counts = np.stack([np.bincount(part, minlength=bins) for part in parts])
     block_width = max(parts.shape[1], bins) + 1.5
-    figure, axes = _empty_figure(3.5, (-3.4, blocks * block_width - 1.2), (-0.8, 6.9))
+    figure, axes = empty_axes(3.5, (-3.4, blocks * block_width - 1.2), (-0.8, 6.9))
     total_x = (blocks * block_width - 1.5 - bins) / 2
     for y, text in (
         (0.5, "elements"),
         (3.0, "bins of the block,\nin shared memory"),
         (6.0, "bins in\nglobal memory"),
     ):
-        _words(axes, -3.35, y, text)
+        draw_text(axes, -3.35, y, text)
     for block, (part, block_counts) in enumerate(zip(parts, counts, strict=True)):
         left = block * block_width
-        _words(axes, left + part.size / 2, -0.45, f"block {block}", "center")
+        draw_text(axes, left + part.size / 2, -0.45, f"block {block}", ha="center")
         for i, value in enumerate(part):
-            _cell(axes, left + i, 0, str(value), _ELEMENT_COLOURS[value % 4])
+            draw_box(axes, left + i, 0, 1, 1, _ELEMENT_COLOURS[value % 4], str(value))
         bins_left = left + (part.size - bins) / 2
         for value, count in enumerate(block_counts):
-            _cell(axes, bins_left + value, 2.5, str(count), _ELEMENT_COLOURS[value % 4])
-            _arrow(
+            draw_box(axes, bins_left + value, 2.5, 1, 1, _ELEMENT_COLOURS[value % 4], str(count))
+            draw_arrow(
                 axes,
                 (bins_left + value + 0.5, 3.5),
                 (total_x + value + 0.5 + 0.3 * (block - (blocks - 1) / 2), 5.5),
                 "muted",
             )
-        _arrow(axes, (left + part.size / 2, 1.05), (left + part.size / 2, 2.4), "accent")
-        _words(axes, left + part.size / 2 + 0.2, 1.7, f"{part.size} atomics")
+        draw_arrow(axes, (left + part.size / 2, 1.05), (left + part.size / 2, 2.4), "accent")
+        draw_text(axes, left + part.size / 2 + 0.2, 1.7, f"{part.size} atomics")
     for value, count in enumerate(counts.sum(axis=0)):
-        _cell(axes, total_x + value, 5.5, str(count), _ELEMENT_COLOURS[value % 4])
-    _words(axes, total_x + bins + 0.3, 6.0, f"{blocks} × {bins} = {blocks * bins} atomics")
+        draw_box(axes, total_x + value, 5.5, 1, 1, _ELEMENT_COLOURS[value % 4], str(count))
+    draw_text(axes, total_x + bins + 0.3, 6.0, f"{blocks} × {bins} = {blocks * bins} atomics")
     total = ", ".join(f"{count} times {value}" for value, count in enumerate(counts.sum(axis=0)))
     return Picture.of(
         figure,
@@ -238,8 +205,8 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
     """
     width = block_x + 2 * radius
     height = block_y + 2 * radius
-    scale = _WIDTH_IN * 0.98 / (width + 0.4)
-    figure, axes = _empty_figure(scale * (height + 4.2) / 0.98, (-0.2, width + 0.2), (-0.2, height + 4.0))
+    scale = WIDTH_IN * 0.98 / (width + 0.4)
+    figure, axes = empty_axes(scale * (height + 4.2) / 0.98, (-0.2, width + 0.2), (-0.2, height + 4.0))
     center_x = width - radius - 1  # at the right edge of the tile, so that the halo is needed
     center_y = radius + block_y // 2
     for y in range(height):
@@ -247,9 +214,8 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
             is_tile = radius <= x < width - radius and radius <= y < height - radius
             is_near = abs(x - center_x) <= radius and abs(y - center_y) <= radius
             name = "accent-2" if is_tile else "other-pale"
-            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=light(name), edgecolor="white", linewidth=0.8))
-            if is_near:
-                axes.text(x + 0.5, y + 0.5, "×", ha="center", va="center", fontsize=9, color=light("fg"))
+            mark = "×" if is_near else ""
+            draw_box(axes, x, y, 1, 1, name, mark, edge="bg", text_colour="fg", fontsize=9)
     near_side = 2 * radius + 1
     axes.add_patch(
         Rectangle(
@@ -261,7 +227,7 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
             linewidth=2,
         )
     )
-    axes.add_patch(Rectangle((center_x, center_y), 1, 1, facecolor=light("warn"), edgecolor=light("tail")))
+    draw_box(axes, center_x, center_y, 1, 1, "warn", edge="tail")
     tile = block_x * block_y
     loaded = width * height
     legend = (
@@ -274,8 +240,8 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
     )
     for line, (name, text) in enumerate(legend):
         line_y = height + 0.5 + 1.2 * line
-        axes.add_patch(Rectangle((0, line_y), 1, 1, facecolor=light(name), edgecolor="white"))
-        _words(axes, 1.5, line_y + 0.5, text)
+        draw_box(axes, 0, line_y, 1, 1, name, edge="bg")
+        draw_text(axes, 1.5, line_y + 0.5, text)
     return Picture.of(
         figure,
         f"A tile of {block_x} × {block_y} pixels with a halo of {radius} pixels on each side: {loaded} "
@@ -296,35 +262,26 @@ def attention_tiles(tiles: int, block: int, current: int) -> Picture:
     current
         The tile of k and v that it is at.
     """
-    figure, axes = _empty_figure(4.0, (-3.6, tiles + 4.4), (-3.3, tiles + 0.5))
+    figure, axes = empty_axes(4.0, (-3.6, tiles + 4.4), (-3.3, tiles + 0.5))
     for i in range(tiles):
-        _cell(axes, -2.2, i, "q" if i == block else "", "accent-2" if i == block else "panel", 1.2)
+        draw_box(axes, -2.2, i, 1.2, 1, "accent-2" if i == block else "panel", "q" if i == block else "")
         name = "good" if i == current else ("other-pale" if i < current else "panel")
-        _cell(axes, i, -1.4, "k" if i == current else "", name, 1, 0.9)
-        _cell(axes, i, -2.5, "v" if i == current else "", name, 1, 0.9)
+        draw_box(axes, i, -1.4, 1, 0.9, name, "k" if i == current else "")
+        draw_box(axes, i, -2.5, 1, 0.9, name, "v" if i == current else "")
         for j in range(tiles):
-            axes.add_patch(
-                Rectangle(
-                    (j, i), 1, 1, facecolor="white", edgecolor=light("other"), linewidth=0.8, linestyle=":"
-                )
-            )
-        _cell(
-            axes, tiles + 1.2, i, "result" if i == block else "", "accent-2" if i == block else "panel", 2.0
-        )
+            draw_box(axes, j, i, 1, 1, "bg", edge="other", linestyle=":")
+        colour = "accent-2" if i == block else "panel"
+        draw_box(axes, tiles + 1.2, i, 2.0, 1, colour, "result" if i == block else "")
     for j in range(current):
-        axes.add_patch(
-            Rectangle(
-                (j, block), 1, 1, facecolor=light("other-pale"), edgecolor=light("other"), linewidth=0.8
-            )
-        )
-    _cell(axes, current, block, "scores", "warn")
-    _arrow(axes, (current + 1.05, block + 0.5), (tiles + 1.15, block + 0.5), "accent")
-    _arrow(axes, (current + 0.1, -2.85), (tiles, -2.85), "accent")
-    _words(axes, current, -2.85, "next tiles", "right")
-    _words(axes, -3.55, -0.95, "tiles of k")
-    _words(axes, -3.55, -2.05, "tiles of v")
-    _words(axes, -3.55, block + 0.5, f"block {block}")
-    _words(axes, tiles / 2, tiles + 0.25, "n × n scores: one tile at a time, on the SM only", "center")
+        draw_box(axes, j, block, 1, 1, "other-pale", edge="other")
+    draw_box(axes, current, block, 1, 1, "warn", "scores", fontsize=9)
+    draw_arrow(axes, (current + 1.05, block + 0.5), (tiles + 1.15, block + 0.5), "accent")
+    draw_arrow(axes, (current + 0.1, -2.85), (tiles, -2.85), "accent")
+    draw_text(axes, current, -2.85, "next tiles", ha="right")
+    draw_text(axes, -3.55, -0.95, "tiles of k")
+    draw_text(axes, -3.55, -2.05, "tiles of v")
+    draw_text(axes, -3.55, block + 0.5, f"block {block}")
+    draw_text(axes, tiles / 2, tiles + 0.25, "n × n scores: one tile at a time, on the SM only", ha="center")
     return Picture.of(
         figure,
         f"Block {block} keeps its tile of q. It is at tile {current} of {tiles} of k and v, computes the "

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -17,6 +16,7 @@ from gpulab.session.pools.hook import ALLOC, FREE_COMPLETED
 from gpulab.views.parts.palette import light
 from gpulab.views.tables import Table
 from gpulab_course.content import story
+from gpulab_course.teach.drawing import draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records.memory.events import AllocatorTrace
 
@@ -77,22 +77,6 @@ def attention(h: Any) -> Any:
 
 
 # --- pictures -------------------------------------------------------------------------------------------
-def _canvas(height_in: float, width: float, height: float, left: float = 0.01) -> tuple[Figure, Axes]:
-    """Return a figure whose axes have no frame and run from 0 to `width` and, downwards, to `height`."""
-    figure = Figure(figsize=(7.6, height_in), dpi=100)
-    axes = figure.add_axes((left, 0.02, 0.99 - left, 0.96))
-    axes.set_xlim(0, width)
-    axes.set_ylim(height, 0)
-    axes.set_axis_off()
-    return figure, axes
-
-
-def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: str, **style: Any) -> None:
-    """Draw a filled box with a thin frame."""
-    frame: dict[str, Any] = {"edgecolor": light("fg"), "linewidth": 1} | style
-    axes.add_patch(Rectangle((x, y), width, height, facecolor=light(colour), **frame))
-
-
 def nested(level_bytes: Mapping[str, int]) -> Picture:
     """Draw used memory inside reserved memory inside the memory of the device in use, not to scale.
 
@@ -102,10 +86,10 @@ def nested(level_bytes: Mapping[str, int]) -> Picture:
         The bytes of the levels "used", "reserved" and "device".
     """
     used, reserved, device = (level_bytes[level] / MIB for level in ("used", "reserved", "device"))
-    figure, axes = _canvas(2.7, 100, 36)
-    _box(axes, 1, 1, 98, 34, "grid")
-    _box(axes, 3, 8, 56, 25, "accent-2")
-    _box(axes, 5, 16, 22, 14, "accent")
+    figure, axes = empty_axes(2.7, (0, 100), (0, 36))
+    draw_box(axes, 1, 1, 98, 34, "grid")
+    draw_box(axes, 3, 8, 56, 25, "accent-2")
+    draw_box(axes, 5, 16, 22, 14, "accent")
     texts = (
         (3, 4.5, f"device: {device:,.0f} MiB in use", "left", "fg"),
         (5, 12, f"reserved by the pool: {reserved:,.0f} MiB", "left", "on-accent-2"),
@@ -114,7 +98,7 @@ def nested(level_bytes: Mapping[str, int]) -> Picture:
         (79, 21, f"CUDA, libraries,\nother processes:\n{device - reserved:,.0f} MiB", "center", "fg"),
     )
     for x, y, text, alignment, colour in texts:
-        axes.text(x, y, text, ha=alignment, va="center", fontsize=_FONT, color=light(colour))
+        draw_text(axes, x, y, text, colour, ha=alignment)
     return Picture.of(
         figure,
         f"Three boxes inside each other, not to scale: {used:,.0f} MiB are used by arrays, within "
@@ -132,10 +116,10 @@ def reused(doubled_address: int, z_address: int) -> Picture:
         The addresses of the two arrays of the default stream, which are equal if memory was used again.
     """
     is_race = doubled_address == z_address
-    figure, axes = _canvas(3.2, 100, 44)
+    figure, axes = empty_axes(3.2, (0, 100), (0, 44))
     rows = {"host": 3, "default stream": 15, "side stream": 27}
     for name, y in rows.items():
-        axes.text(15, y + 4, name, ha="right", va="center", fontsize=_FONT)
+        draw_text(axes, 15, y + 4, name, ha="right")
         axes.plot([17, 99], [y + 9.5, y + 9.5], color=light("rule"), linewidth=1)
     second_colour = "tail" if is_race else "accent-2"
     boxes = (
@@ -148,12 +132,10 @@ def reused(doubled_address: int, z_address: int) -> Picture:
         ("side stream", 46, 50, "doubled + 20 reads doubled", second_colour),
     )
     for row, x, width, text, colour in boxes:
-        _box(axes, x, rows[row], width, 8, colour)
-        text_colour = light("fg") if colour == "grid" else light(f"on-{colour}")
-        axes.text(x + width / 2, rows[row] + 4, text, ha="center", va="center", fontsize=9, color=text_colour)
+        draw_box(axes, x, rows[row], width, 8, colour, text, fontsize=9)
     result = "the same memory at the same time" if is_race else "different memory"
-    axes.text(58, 40.5, f"orange: {result}" if is_race else result, ha="center", va="center", fontsize=_FONT)
-    axes.text(17, 40.5, "time →", ha="left", va="center", fontsize=_FONT, color=light("muted"))
+    draw_text(axes, 58, 40.5, f"orange: {result}" if is_race else result, ha="center")
+    draw_text(axes, 17, 40.5, "time →", "muted")
     return Picture.of(
         figure,
         "The host calls x * 2, doubled + 20, del doubled and x * 3 in this order. On the device, x * 3 of "
@@ -242,7 +224,7 @@ def kept_outputs(layers: int, every: int) -> Picture:
     every
         The number of layers from one checkpoint to the next.
     """
-    figure, axes = _canvas(2.8, 100, 40)
+    figure, axes = empty_axes(2.8, (0, 100), (0, 40))
     kept = {
         "keep": range(layers + 1),
         "recompute": range(0, layers, every),
@@ -251,18 +233,18 @@ def kept_outputs(layers: int, every: int) -> Picture:
     width = 80 / (layers + 1)
     for column in range(layers + 1):
         name = f"output {column}" if column else "input x"
-        axes.text(19 + (column + 0.45) * width, 3, name, ha="center", va="center", fontsize=9)
+        draw_text(axes, 19 + (column + 0.45) * width, 3, name, ha="center", fontsize=9)
     for row, (program, numbers) in enumerate(kept.items()):
         y = 6 + 9 * row
-        axes.text(17, y + 3.5, program, ha="right", va="center", fontsize=_FONT)
+        draw_text(axes, 17, y + 3.5, program, ha="right")
         for column in range(layers + 1):
             x = 19 + column * width
             if column in numbers:
-                _box(axes, x, y, 0.9 * width, 7, "accent")
+                draw_box(axes, x, y, 0.9 * width, 7, "accent")
             elif program == "offload":
-                _box(axes, x, y, 0.9 * width, 7, "warn")
+                draw_box(axes, x, y, 0.9 * width, 7, "warn")
             else:
-                _box(axes, x, y, 0.9 * width, 7, "bg", hatch="///", edgecolor=light("muted"))
+                draw_box(axes, x, y, 0.9 * width, 7, "bg", hatch="///", edge="muted")
     legend = (
         ("kept on the device", "accent", ""),
         ("computed when needed", "bg", "///"),
@@ -270,8 +252,8 @@ def kept_outputs(layers: int, every: int) -> Picture:
     )
     for index, (text, colour, hatch) in enumerate(legend):
         x = 19 + (0, 26, 58)[index]
-        _box(axes, x, 35, 3, 3, colour, hatch=hatch)
-        axes.text(x + 4, 36.5, text, ha="left", va="center", fontsize=_FONT)
+        draw_box(axes, x, 35, 3, 3, colour, hatch=hatch)
+        draw_text(axes, x + 4, 36.5, text)
     checkpoints = ", ".join(str(number) for number in kept["recompute"] if number)
     return Picture.of(
         figure,

@@ -5,54 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from gpulab.views.parts.palette import light
 from gpulab_course.content.n11_graphs.figures import BreakEven
+from gpulab_course.teach.drawing import WIDTH_IN, draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import GraphArray, GraphNode, GraphRecord, Provenance
 
-_WIDTH_IN = 7.6
-_FONT = 10
 Span = tuple[float, float]
-
-
-def _axes(height_in: float, x_end: float, y_end: float) -> tuple[Figure, Axes]:
-    """Return a figure and axes without a frame; y grows downwards."""
-    figure = Figure(figsize=(_WIDTH_IN, height_in), dpi=100)
-    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
-    axes.set_xlim(0, x_end)
-    axes.set_ylim(y_end, 0)
-    axes.set_axis_off()
-    return figure, axes
-
-
-def _text(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    options: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": _FONT, "color": light("fg")} | style
-    axes.text(x, y, text, **options)
-
-
-def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
-    """Draw a box with its upper left corner at (x, y) and a text in its middle."""
-    axes.add_patch(
-        Rectangle((x, y), width, height, facecolor=light(colour), edgecolor=light("fg"), linewidth=0.8)
-    )
-    text_colour = light(f"on-{colour}") if colour in ("accent", "warn", "good") else light("fg")
-    _text(axes, x + width / 2, y + height / 2, text, ha="center", color=text_colour)
-
-
-def _arrow(axes: Axes, start: Span, end: Span, colour: str = "fg", style: str = "-") -> None:
-    properties = {
-        "arrowstyle": "-|>",
-        "color": light(colour),
-        "linestyle": style,
-        "linewidth": 1.6,
-        "shrinkA": 0,
-        "shrinkB": 0,
-    }
-    axes.annotate("", xy=end, xytext=start, arrowprops=properties)
 
 
 # When launches and kernels run
@@ -74,7 +35,7 @@ def launch_times(count: int, launch_us: float, kernel_us: float) -> tuple[list[S
 def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -> Picture:
     """Draw launches above their kernels on a time axis, with a panel for each duration of a kernel."""
     end = max(launch_times(count, launch_us, kernel_us)[1][-1][1] for kernel_us in kernels_us)
-    figure = Figure(figsize=(_WIDTH_IN, 1.75 * len(kernels_us) + 0.45), dpi=100)
+    figure = Figure(figsize=(WIDTH_IN, 1.75 * len(kernels_us) + 0.45), dpi=100)
     captions = []
     panel_height = 1 / (len(kernels_us) + 0.25)
     for panel, kernel_us in enumerate(kernels_us):
@@ -87,17 +48,17 @@ def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -
         gap = kernels[-1][0] - kernels[-2][1]
         gap_text = f"a gap of {gap:g} µs before each kernel" if gap else "no gaps"
         heading = f"Kernels of {kernel_us:g} µs start {spacing:g} µs apart: {gap_text}"
-        _text(axes, -0.13 * end, 0.4, heading, weight="bold")
+        draw_text(axes, -0.13 * end, 0.4, heading, weight="bold")
         for row, (name, spans, colour) in enumerate(
             (("host", launches, "warn"), ("stream", kernels, "accent"))
         ):
-            _text(axes, -0.02 * end, 1.35 + row, name, ha="right")
+            draw_text(axes, -0.02 * end, 1.35 + row, name, ha="right")
             for index, (start, stop) in enumerate(spans, 1):
                 wide = stop - start > 0.05 * end
                 label = str(index) if not wide else f"{'launch' if colour == 'warn' else 'kernel'} {index}"
-                _box(axes, start, 1 + row, stop - start, 0.7, label if wide else "", colour)
+                draw_box(axes, start, 1 + row, stop - start, 0.7, colour, label if wide else "")
                 if not wide:
-                    _text(axes, stop + 0.006 * end, 1.35 + row, label)
+                    draw_text(axes, stop + 0.006 * end, 1.35 + row, label)
         captions.append(f"{heading}.")
     axis = figure.add_axes((0.01, 0.25 * panel_height, 0.98, 0.001))
     axis.set_xlim(-0.13 * end, 1.02 * end)
@@ -127,7 +88,7 @@ def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
     """
     making_us = even.capture_us + even.end_us
     counts = range(max(4, even.launches + 2) + 1)
-    figure = Figure(figsize=(_WIDTH_IN, 3.2), dpi=100)
+    figure = Figure(figsize=(WIDTH_IN, 3.2), dpi=100)
     axes = figure.add_axes((0.1, 0.16, 0.87, 0.74))
     eager_us = [count * even.eager_us for count in counts]
     graph_us = [making_us + count * even.launch_us for count in counts]
@@ -191,30 +152,30 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
     read_address, buffer_address = _input(renamed).address, _input(buffered).address
     is_stale = read_address == first
     node_x = 2.4 if is_stale else 7.2
-    figure, axes = _axes(3.6, 20, 9.2)
-    _text(axes, 0.2, 0.5, "batch = batches[1]: the name moves", weight="bold")
-    _box(axes, 3.0, 1.3, 3.6, 1.1, "name batch", "highlight")
-    _box(axes, 0.4, 4.1, 4.0, 1.5, f"batches[0]\n{_short(first)}", "accent")
-    _box(axes, 5.2, 4.1, 4.0, 1.5, f"batches[1]\n{_short(second)}", "warn")
-    _box(axes, 0.4, 7.4, 8.8, 1.5, _reading_text(renamed), "panel")
-    _arrow(axes, (4.0, 2.4), (2.6, 4.1), "muted", "--")
-    _text(axes, 2.9, 3.0, "before", ha="right", color=light("muted"))
-    _arrow(axes, (5.6, 2.4), (7.0, 4.1))
-    _text(axes, 6.9, 3.0, "now")
-    _arrow(axes, (node_x, 7.4), (node_x, 5.6))
-    _text(axes, node_x + 0.3, 6.5, "still the old batch" if is_stale else "the new batch")
+    figure, axes = empty_axes(3.6, (0, 20), (0, 9.2))
+    draw_text(axes, 0.2, 0.5, "batch = batches[1]: the name moves", weight="bold")
+    draw_box(axes, 3.0, 1.3, 3.6, 1.1, "highlight", "name batch")
+    draw_box(axes, 0.4, 4.1, 4.0, 1.5, "accent", f"batches[0]\n{_short(first)}")
+    draw_box(axes, 5.2, 4.1, 4.0, 1.5, "warn", f"batches[1]\n{_short(second)}")
+    draw_box(axes, 0.4, 7.4, 8.8, 1.5, "panel", _reading_text(renamed))
+    draw_arrow(axes, (4.0, 2.4), (2.6, 4.1), "muted", linestyle="--")
+    draw_text(axes, 2.9, 3.0, "before", ha="right", colour="muted")
+    draw_arrow(axes, (5.6, 2.4), (7.0, 4.1))
+    draw_text(axes, 6.9, 3.0, "now")
+    draw_arrow(axes, (node_x, 7.4), (node_x, 5.6))
+    draw_text(axes, node_x + 0.3, 6.5, "still the old batch" if is_stale else "the new batch")
     axes.plot((10, 10), (0.3, 8.9), color=light("rule"), linewidth=1)
-    _text(axes, 10.6, 0.5, "x[...] = batches[1]: the data moves", weight="bold")
-    _box(axes, 10.8, 1.3, 4.0, 1.5, f"batches[0]\n{_short(first)}", "accent")
-    _box(axes, 15.6, 1.3, 4.0, 1.5, f"batches[1]\n{_short(second)}", "warn")
-    _box(axes, 13.0, 4.4, 4.4, 1.5, f"static buffer x\n{_short(buffer_address)}", "good")
-    _box(axes, 10.8, 7.4, 8.8, 1.5, _reading_text(buffered), "panel")
-    _arrow(axes, (12.8, 2.8), (14.2, 4.4), "muted", "--")
-    _text(axes, 13.0, 3.7, "before", ha="right", color=light("muted"))
-    _arrow(axes, (17.6, 2.8), (16.2, 4.4))
-    _text(axes, 17.4, 3.7, "copy")
-    _arrow(axes, (15.2, 7.4), (15.2, 5.9))
-    _text(axes, 15.5, 6.65, "always this address")
+    draw_text(axes, 10.6, 0.5, "x[...] = batches[1]: the data moves", weight="bold")
+    draw_box(axes, 10.8, 1.3, 4.0, 1.5, "accent", f"batches[0]\n{_short(first)}")
+    draw_box(axes, 15.6, 1.3, 4.0, 1.5, "warn", f"batches[1]\n{_short(second)}")
+    draw_box(axes, 13.0, 4.4, 4.4, 1.5, "good", f"static buffer x\n{_short(buffer_address)}")
+    draw_box(axes, 10.8, 7.4, 8.8, 1.5, "panel", _reading_text(buffered))
+    draw_arrow(axes, (12.8, 2.8), (14.2, 4.4), "muted", linestyle="--")
+    draw_text(axes, 13.0, 3.7, "before", ha="right", colour="muted")
+    draw_arrow(axes, (17.6, 2.8), (16.2, 4.4))
+    draw_text(axes, 17.4, 3.7, "copy")
+    draw_arrow(axes, (15.2, 7.4), (15.2, 5.9))
+    draw_text(axes, 15.5, 6.65, "always this address")
     owner_text = "of the first batch" if is_stale else "of another array"
     return Picture.of(
         figure,
@@ -243,24 +204,25 @@ def blocks_of_pool(*records: GraphRecord) -> Picture:
     letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}
     rows = sum(map(len, steps))
     left, width = 6.4, 13.4 / len(addresses)
-    figure, axes = _axes(0.36 * (rows + len(steps)) + 0.95, 20, rows + 0.55 * (len(steps) - 1) + 1.65)
+    height_in = 0.36 * (rows + len(steps)) + 0.95
+    figure, axes = empty_axes(height_in, (0, 20), (0, rows + 0.55 * (len(steps) - 1) + 1.65))
     for address, letter in letters.items():
         middle = left + (addresses.index(address) + 0.5) * width
-        _text(axes, middle, 0.65, f"pool block {letter}\n{_short(address)}", ha="center", weight="bold")
+        draw_text(axes, middle, 0.65, f"pool block {letter}\n{_short(address)}", ha="center", weight="bold")
     y = 1.4
     captions = []
     for number, (record, chain) in enumerate(zip(records, steps, strict=True), 1):
         outputs = {array.address for array in record.arrays if array.is_output}
         colour = ("accent", "warn", "good")[(number - 1) % 3]
         for index, (name, read, written) in enumerate(chain):
-            _text(axes, 0.1, y + 0.45, f"graph {number}: {name}")
+            draw_text(axes, 0.1, y + 0.45, f"graph {number}: {name}")
             is_output = index == len(chain) - 1 and written in outputs
             for address in addresses:
                 x = left + addresses.index(address) * width
                 if address == written:
-                    _box(axes, x, y, width, 0.9, "writes its output" if is_output else "writes", colour)
+                    draw_box(axes, x, y, width, 0.9, colour, "writes its output" if is_output else "writes")
                 else:
-                    _box(axes, x, y, width, 0.9, "reads" if address == read else "", "bg")
+                    draw_box(axes, x, y, width, 0.9, "bg", "reads" if address == read else "")
             y += 1
         y += 0.55
         written_text = ", then ".join(f"pool block {letters[written]} ({name})" for name, _, written in chain)

@@ -3,62 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import Rectangle
 
 from gpulab.views.parts.palette import light
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 
-_WIDTH_IN = 7.6
-_FONT = 10
 _KERNEL_COLOURS = ("accent", "good", "warn", "purple", "accent-2")
 # A step of a program: its name, its operation, the names that it reads, and the array for its result or None.
 Step = tuple[str, str, Sequence[str], str | None]
-
-
-def _axes(height_in: float, x_end: float, y_end: float) -> tuple[Figure, Axes]:
-    """Return a figure and axes without a frame; y grows downwards."""
-    figure = Figure(figsize=(_WIDTH_IN, height_in), dpi=100)
-    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
-    axes.set_xlim(0, x_end)
-    axes.set_ylim(y_end, 0)
-    axes.set_axis_off()
-    return figure, axes
-
-
-def _text(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    options: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": _FONT, "color": light("fg")} | style
-    axes.text(x, y, text, **options)
-
-
-def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
-    """Draw a box with its upper left corner at (x, y) and a text in its middle."""
-    axes.add_patch(
-        Rectangle((x, y), width, height, facecolor=light(colour), edgecolor=light("fg"), linewidth=0.8)
-    )
-    text_colour = light(f"on-{colour}") if colour in _KERNEL_COLOURS else light("fg")
-    _text(axes, x + width / 2, y + height / 2, text, color=text_colour)
-
-
-def _arrow(
-    axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str = "fg", bend: float = 0
-) -> None:
-    axes.add_patch(
-        FancyArrowPatch(
-            start,
-            end,
-            connectionstyle=f"arc3,rad={bend}",
-            arrowstyle="-|>",
-            mutation_scale=13,
-            color=light(colour),
-            linewidth=2 if colour == "error" else 1.4,
-            shrinkA=0,
-            shrinkB=0,
-        )
-    )
 
 
 # Fusion boundaries of a small program
@@ -88,47 +42,42 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
     red = boundaries(steps, kernels)
     depth = max(map(len, kernels))
     pitch = 20 / (len(kernels) + 0.6)
-    figure, axes = _axes(0.8 * depth + 1.1, 20, 2.1 * depth + 2.1)
+    figure, axes = empty_axes(0.8 * depth + 1.1, (0, 20), (0, 2.1 * depth + 2.1))
     width = 0.72 * pitch
     boxes: dict[str, tuple[float, float]] = {"x": (0.1 * pitch, 1.9 + 0.55)}
-    _text(axes, 0.22 * pitch, 2.5, "x", weight="bold")
+    draw_text(axes, 0.22 * pitch, 2.5, "x", ha="center", weight="bold")
     calls = {name: f"{name} = {does}({', '.join(reads)})" for name, does, reads, _ in steps}
     for index, group in enumerate(kernels):
         x = (0.7 + index) * pitch
         colour = _KERNEL_COLOURS[index % len(_KERNEL_COLOURS)]
-        outer = Rectangle(
-            (x - 0.06 * pitch, 1.35),
-            width + 0.12 * pitch,
-            2.1 * len(group) - 0.15,
-            facecolor=light(f"{colour}-pale"),
-            edgecolor=light(colour),
-            linewidth=1.5,
-        )
-        axes.add_patch(outer)
-        _text(axes, x + width / 2, 1.4 + 2.1 * len(group) + 0.25, f"kernel {index + 1}", weight="bold")
+        left, outer_width = x - 0.06 * pitch, width + 0.12 * pitch
+        height = 2.1 * len(group) - 0.15
+        draw_box(axes, left, 1.35, outer_width, height, f"{colour}-pale", edge=colour, linewidth=1.5)
+        name_y = 1.65 + 2.1 * len(group)
+        draw_text(axes, x + width / 2, name_y, f"kernel {index + 1}", ha="center", weight="bold")
         for row, name in enumerate(group):
             y = 1.9 + 2.1 * row
             boxes[name] = (x, y)
-            _box(axes, x, y, width, 1.1, calls[name], "bg")
+            draw_box(axes, x, y, width, 1.1, "bg", calls[name])
     for name, _, reads, _ in steps:
         x, y = boxes[name]
         for read in reads:
             if read not in boxes:
                 continue
             x_read, y_read = boxes[read]
-            colour = "error" if (read, name) in red else "fg"
+            bend = 0.0
             if x == x_read:
-                _arrow(axes, (x + width / 2, y_read + 1.1), (x + width / 2, y), colour)
+                ends = (x + width / 2, y_read + 1.1), (x + width / 2, y)
+            elif read == "x" and x > pitch:
+                ends, bend = ((0.22 * pitch, 2.15), (x + 0.2 * width, y)), -0.3
             elif read == "x":
-                start = 0.22 * pitch, 2.15 if x > pitch else 2.5
-                if x > pitch:
-                    _arrow(axes, start, (x + 0.2 * width, y), colour, -0.3)
-                else:
-                    _arrow(axes, (0.32 * pitch, 2.5), (x, y + 0.55), colour)
+                ends = (0.32 * pitch, 2.5), (x, y + 0.55)
             elif x - x_read > 1.5 * pitch:
-                _arrow(axes, (x_read + 0.75 * width, y_read), (x + 0.3 * width, y), colour, -0.3)
+                ends, bend = ((x_read + 0.75 * width, y_read), (x + 0.3 * width, y)), -0.3
             else:
-                _arrow(axes, (x_read + width, y_read + 0.55), (x, y + 0.55), colour)
+                ends = (x_read + width, y_read + 0.55), (x, y + 0.55)
+            colour, linewidth = ("error", 2) if (read, name) in red else ("fg", 1.2)
+            draw_arrow(axes, *ends, colour, linewidth=linewidth, connectionstyle=f"arc3,rad={bend}")
     red_text = ", ".join(f"from {first} to {second}" for first, second in red)
     groups_text = "; ".join(
         f"kernel {number} has {', '.join(calls[name] for name in group)}"
@@ -153,42 +102,42 @@ def tile_of_a_block(rows: int, columns: int, step: int, thread: int) -> Picture:
         The thread whose part is drawn.
     """
     first_column = 4 * thread
-    figure, axes = _axes(4.3, 20, 11.3)
+    figure, axes = empty_axes(4.3, (0, 20), (0, 11.3))
     x_left, x_width = 0.6, 3.6
     y_left, y_width = 5.6, 13.9
     w_top, w_height = 1.2, 2.7
     y_top, y_height = 5.5, 4.0
     column_x = y_left + y_width * first_column / columns
     column_width = max(0.45, y_width * 4 / columns)
-    _text(axes, y_left, 0.55, f"w: {step} rows × {columns:,} columns per iteration", ha="left", weight="bold")
-    _box(axes, y_left, w_top, y_width, w_height, "", "panel")
+    draw_text(axes, y_left, 0.55, f"w: {step} rows × {columns:,} columns per iteration", weight="bold")
+    draw_box(axes, y_left, w_top, y_width, w_height, "panel")
     row_y = w_top + 0.45 * w_height
     axes.add_patch(Rectangle((y_left, row_y), y_width, 0.42, facecolor=light("accent-2"), alpha=0.35))
-    _box(axes, column_x, row_y, column_width, 0.42, "", "accent")
-    _text(axes, column_x + column_width + 0.25, row_y + 0.21, "float4 v: row k, 4 columns", ha="left")
-    _text(axes, x_left + x_width / 2, y_top - 0.5, f"x: {rows} rows × {step}", weight="bold")
-    _box(axes, x_left, y_top, x_width, y_height, "", "panel")
+    draw_box(axes, column_x, row_y, column_width, 0.42, "accent")
+    draw_text(axes, column_x + column_width + 0.25, row_y + 0.21, "float4 v: row k, 4 columns")
+    draw_text(axes, x_left + x_width / 2, y_top - 0.5, f"x: {rows} rows × {step}", ha="center", weight="bold")
+    draw_box(axes, x_left, y_top, x_width, y_height, "panel")
     part_x = x_left + 0.45 * x_width
-    _box(axes, part_x, y_top, 0.3, y_height, "", "warn")
-    _text(axes, x_left + x_width / 2, y_top + y_height + 0.5, "in shared memory (part)")
-    _text(axes, x_left + x_width / 2, y_top + y_height + 1.15, "orange: part[r][k]")
-    _text(axes, y_left, y_top - 0.5, f"result: {rows} × {columns:,}", ha="left", weight="bold")
-    _box(axes, y_left, y_top, y_width, y_height, "", "panel")
+    draw_box(axes, part_x, y_top, 0.3, y_height, "warn")
+    draw_text(axes, x_left + x_width / 2, y_top + y_height + 0.5, "in shared memory (part)", ha="center")
+    draw_text(axes, x_left + x_width / 2, y_top + y_height + 1.15, "orange: part[r][k]", ha="center")
+    draw_text(axes, y_left, y_top - 0.5, f"result: {rows} × {columns:,}", weight="bold")
+    draw_box(axes, y_left, y_top, y_width, y_height, "panel")
     for row in range(1, rows):
         height = y_top + row * y_height / rows
         axes.plot((y_left, y_left + y_width), (height, height), color=light("rule"), linewidth=0.8)
-    _box(axes, column_x, y_top, column_width, y_height, "", "good")
-    _text(
+    draw_box(axes, column_x, y_top, column_width, y_height, "good")
+    draw_text(
         axes,
         column_x + column_width + 0.25,
         y_top + y_height / 2,
         f"thread {thread}: sums[{rows}][4]\ncolumns {first_column} to {first_column + 3} of all rows",
-        ha="left",
         bbox={"fc": light("panel"), "ec": "none", "pad": 1},
     )
-    _text(axes, y_left + y_width / 2, y_top + y_height + 0.5, "in registers of the block's threads")
-    _arrow(axes, (column_x + column_width / 2, row_y + 0.42), (column_x + column_width / 2, y_top))
-    _arrow(axes, (x_left + x_width, y_top + y_height / 2), (y_left, y_top + y_height / 2))
+    place = "in registers of the block's threads"
+    draw_text(axes, y_left + y_width / 2, y_top + y_height + 0.5, place, ha="center")
+    draw_arrow(axes, (column_x + column_width / 2, row_y + 0.42), (column_x + column_width / 2, y_top))
+    draw_arrow(axes, (x_left + x_width, y_top + y_height / 2), (y_left, y_top + y_height / 2))
     return Picture.of(
         figure,
         f"A block computes {rows} rows × {columns:,} columns of the result. Thread {thread} keeps columns "

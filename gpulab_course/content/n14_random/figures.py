@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -10,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from gpulab import session
 from gpulab.lab.kernels import block_order
@@ -19,6 +19,7 @@ from gpulab.views.parts.boxes import Box, bars, column, fold, words
 from gpulab.views.parts.palette import light
 from gpulab.views.tables import Table
 from gpulab_course.content.ranges import among as among
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
@@ -41,26 +42,9 @@ def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
     return results
 
 
-def _empty_axes(size: tuple[float, float]) -> tuple[Figure, Any]:
-    """Return a figure of a size in inches and its axes, without ticks and frame."""
-    figure = Figure(figsize=size, dpi=100)
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set_axis_off()
-    return figure, axes
-
-
 def _signed(value: float) -> str:
     """Return a number as a term of a sum, such as ``+ 1``."""
     return f"{'−' if value < 0 else '+'} {abs(value):,.0f}"
-
-
-def _box(axes: Any, left: float, top: float, width: float, text: str, colour: str = "accent") -> None:
-    """Draw a box of one line of text."""
-    axes.add_patch(
-        Rectangle((left, top), width, 0.6, facecolor=light(colour), edgecolor=light("muted"), lw=0.6)
-    )
-    ink = light(f"on-{colour}")
-    axes.text(left + width / 2, top + 0.31, text, ha="center", va="center", fontsize=9.5, color=ink)
 
 
 def orders_of_addition(
@@ -77,15 +61,17 @@ def orders_of_addition(
     orders
         Orders of the blocks, one row of the picture per order.
     """
-    figure, axes = _empty_axes((7.6, 4.5))
+    height = 0.7 + 1.1 * math.log2(len(elements)) + 1.5 + 0.85 * len(orders) + 0.05
+    figure, axes = empty_axes(4.5, (0, 9.8), (0, height), margin=0)
     level = [np.float32(value) for value in elements]
     top = 0.7
-    axes.text(0.1, 0.35, "In a block: always the same tree", va="center", fontsize=10.5, weight="bold")
+    draw_text(axes, 0.1, 0.35, "In a block: always the same tree", weight="bold")
     levels = []
     while True:
         levels.append([f"{value:g}" for value in level])
         for index, value in enumerate(level):
-            _box(axes, 0.1 + 1.2 * index, top, 0.9, f"{value:g}", "good" if len(level) == 1 else "accent")
+            colour = "good" if len(level) == 1 else "accent"
+            draw_box(axes, 0.1 + 1.2 * index, top, 0.9, 0.6, colour, f"{value:g}", edge="muted")
         if len(level) == 1:
             break
         half = len(level) // 2
@@ -100,7 +86,7 @@ def orders_of_addition(
         level = [level[index] + level[index + half] for index in range(half)]
         top += 1.1
     heading = "Between blocks: the order of the atomics changes"
-    axes.text(0.1, top + 1.15, heading, va="center", fontsize=10.5, weight="bold")
+    draw_text(axes, 0.1, top + 1.15, heading, weight="bold")
     top += 1.5
     results = []
     for order in orders:
@@ -112,13 +98,12 @@ def orders_of_addition(
         for index, (block, step) in enumerate(zip(order, steps, strict=True)):
             is_last = index == len(order) - 1
             left = 0.1 + 3.2 * index
-            axes.text(left, top + 0.31, _signed(block_sums[block]), va="center", fontsize=9.5)
-            _box(axes, left + 1.5, top, 1.5, f"{step:,.0f}", "good" if is_last else "accent")
+            draw_text(axes, left, top + 0.3, _signed(block_sums[block]))
+            colour = "good" if is_last else "accent"
+            draw_box(axes, left + 1.5, top, 1.5, 0.6, colour, f"{step:,.0f}", edge="muted")
         names = ", ".join(map(str, order))
         results.append(f"in the order {names} the totals are {', '.join(f'{step:,.0f}' for step in steps)}")
         top += 0.85
-    axes.set_xlim(0, 9.8)
-    axes.set_ylim(top + 0.05, 0)
     tree_text = ", then ".join(" ".join(names) for names in levels)
     sums_text = ", ".join(f"{value:,.0f}" for value in block_sums)
     return Picture.of(
@@ -142,35 +127,29 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
     high_0, low_0 = divmod(0xD2511F53 * x, 1 << 32)
     high_1, low_1 = divmod(0xCD9E8D57 * z, 1 << 32)
     new_words = (high_1 ^ y ^ key[0], low_1, high_0 ^ w ^ key[1], low_0)
-    figure, axes = _empty_axes((7.6, 3.7))
+    figure, axes = empty_axes(3.7, (0, 9.7), (0.2, 5.6), margin=0)
     lefts = (0.3, 2.7, 5.1, 7.5)
     width = 1.9
     for left, name, word in zip(lefts, "xyzw", (x, y, z, w), strict=True):
-        _box(axes, left, 0.4, width, f"{name}  {word:08x}")
+        draw_box(axes, left, 0.4, width, 0.6, "accent", f"{name}  {word:08x}", edge="muted")
     halves = {"high0": (lefts[0], high_0), "low0": (lefts[1], low_0)}
     halves |= {"high1": (lefts[2], high_1), "low1": (lefts[3], low_1)}
     for name, (left, half) in halves.items():
-        _box(axes, left, 2.1, width, f"{name}  {half:08x}", "warn")
-
-    def arrow(start: tuple[float, float], end: tuple[float, float], colour: str = "muted") -> None:
-        style = {"arrowstyle": "->", "color": light(colour), "lw": 1.4}
-        axes.annotate("", xy=end, xytext=start, arrowprops=style)
+        draw_box(axes, left, 2.1, width, 0.6, "warn", f"{name}  {half:08x}", edge="muted")
 
     def middle(index: int) -> float:
         return lefts[index] + width / 2
 
     for source, multiplier in ((0, "0xD2511F53"), (2, "0xCD9E8D57")):
-        axes.text(middle(source) + 1.95, 1.22, f"× {multiplier}", ha="center", va="center", fontsize=9.5)
+        draw_text(axes, middle(source) + 1.95, 1.22, f"× {multiplier}", ha="center")
         for target in (source, source + 1):
-            arrow((middle(source), 1.0), (middle(target), 2.1))
+            draw_arrow(axes, (middle(source), 1.0), (middle(target), 2.1), "muted")
     formulas = ("high1 ^ y ^ key.x", "low1", "high0 ^ w ^ key.y", "low0")
     for index, (name, word, formula) in enumerate(zip("xyzw", new_words, formulas, strict=True)):
-        _box(axes, lefts[index], 4.4, width, f"{name}  {word:08x}", "good")
-        axes.text(middle(index), 5.25, formula, ha="center", va="center", fontsize=9.5)
+        draw_box(axes, lefts[index], 4.4, width, 0.6, "good", f"{name}  {word:08x}", edge="muted")
+        draw_text(axes, middle(index), 5.25, formula, ha="center")
     for source, target in ((2, 0), (3, 1), (0, 2), (1, 3)):
-        arrow((middle(source), 2.7), (middle(target), 4.4), "purple")
-    axes.set_xlim(0, 9.7)
-    axes.set_ylim(5.6, 0.2)
+        draw_arrow(axes, (middle(source), 2.7), (middle(target), 4.4), "purple")
     new_text = ", ".join(f"{name} = {word:08x}" for name, word in zip("xyzw", new_words, strict=True))
     return Picture.of(
         figure,

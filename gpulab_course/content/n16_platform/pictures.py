@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch
 
 from gpulab.lab.libraries.follow import FollowReport
 from gpulab.views.parts.palette import light
 from gpulab_course.content.n16_platform.exercises import GPUS, taken
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records.libraries.layers import Followed
 
@@ -80,30 +81,18 @@ def reach(targets: Sequence[str]) -> Picture:
 def layers(report: FollowReport) -> Picture:
     """Draw the layers of a call as a stack, with one column per recorded framework and its first symbols."""
     columns = [followed for followed in report.record if followed.package != "here"]
-    figure = Figure(figsize=(7.6, 5.4), dpi=100)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, 7.6)
-    axes.set_ylim(5.4, 0)
-    axes.set_axis_off()
+    figure, axes = empty_axes(5.4, (0, 7.6), (0, 5.4), margin=0)
     width = 5.9 / len(columns)
     for column, followed in enumerate(columns):
         left = 1.6 + column * width
-        axes.text(
-            left + width / 2,
-            0.25,
-            f"{followed.package}: {followed.call}",
-            ha="center",
-            va="center",
-            fontsize=11,
-            weight="bold",
-            color=light("fg"),
-        )
+        heading = f"{followed.package}: {followed.call}"
+        draw_text(axes, left + width / 2, 0.25, heading, ha="center", fontsize=11, weight="bold")
         for row, colour in enumerate(_LAYER_COLOURS):
             _draw_layer(axes, left, 0.5 + row * 0.97, width - 0.12, _lines(followed, row), colour)
     for row, (name, content) in enumerate(_LAYERS):
         y = 0.5 + row * 0.97 + 0.38
-        axes.text(0.12, y - 0.1, name, va="center", fontsize=10, weight="bold", color=light("fg"))
-        axes.text(0.12, y + 0.14, content, va="center", fontsize=9, color=light("muted"))
+        draw_text(axes, 0.12, y - 0.1, name, weight="bold")
+        draw_text(axes, 0.12, y + 0.14, content, "muted", fontsize=9)
     names = ", ".join(name for name, _ in _LAYERS)
     texts = [
         f"{followed.package}: "
@@ -138,65 +127,42 @@ def _lines(followed: Followed, row: int) -> list[str]:
 
 def _draw_layer(axes: Axes, left: float, top: float, width: float, lines: list[str], colour: str) -> None:
     """Draw a layer's box with its lines."""
-    axes.add_patch(
-        Rectangle((left, top), width, 0.85, facecolor=light(f"{colour}-pale"), edgecolor=light("muted"))
-    )
+    draw_box(axes, left, top, width, 0.85, f"{colour}-pale", edge="muted")
     for index, line in enumerate(lines):
         y = top + 0.425 + (index - (len(lines) - 1) / 2) * 0.19
-        axes.text(left + width / 2, y, line, ha="center", va="center", fontsize=9, color=light("fg"))
+        draw_text(axes, left + width / 2, y, line, ha="center", fontsize=9)
 
 
 def bulk_copy(tile_bytes: int = 8192) -> Picture:
     """Draw a cluster of two blocks, and the steps of a bulk copy into the shared memory of the first."""
-    figure = Figure(figsize=(7.6, 4.4), dpi=100)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, 7.6)
-    axes.set_ylim(4.4, 0)
-    axes.set_axis_off()
+    figure, axes = empty_axes(4.4, (0, 7.6), (0, 4.4), margin=0)
 
     def box(x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
-        axes.add_patch(Rectangle((x, y), width, height, facecolor=light(colour), edgecolor=light("muted")))
-        axes.text(
-            x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9, color=light("fg")
-        )
-
-    def arrow(start: tuple[float, float], end: tuple[float, float], both: bool = False) -> None:
-        axes.add_patch(
-            FancyArrowPatch(
-                start,
-                end,
-                arrowstyle="<|-|>" if both else "-|>",
-                mutation_scale=14,
-                color=light("fg"),
-                linewidth=1.6,
-                shrinkA=0,
-                shrinkB=0,
-            )
-        )
+        draw_box(axes, x, y, width, height, colour, text, edge="muted", text_colour="fg", fontsize=9)
 
     box(0.15, 0.35, 4.75, 2.75, "", "panel")
-    axes.text(0.3, 0.2, "block 0, on one SM", va="center", fontsize=10, weight="bold", color=light("fg"))
+    draw_text(axes, 0.3, 0.2, "block 0, on one SM", weight="bold")
     box(5.5, 0.35, 1.95, 2.75, "", "panel")
-    axes.text(5.6, 0.2, "block 1, on another SM", va="center", fontsize=10, weight="bold", color=light("fg"))
+    draw_text(axes, 5.6, 0.2, "block 1, on another SM", weight="bold")
     box(0.3, 0.55, 1.35, 0.6, "thread 0", "accent-pale")
     box(3.35, 0.55, 1.4, 0.6, "all threads", "accent-pale")
     box(0.3, 1.85, 1.35, 1.05, "bulk copy\nengine (TMA)", "warn-pale")
     box(2.45, 1.85, 2.3, 1.05, "", "good-pale")
-    axes.text(3.2, 2.02, "shared memory", ha="center", va="center", fontsize=9, color=light("fg"))
+    draw_text(axes, 3.2, 2.02, "shared memory", ha="center", fontsize=9)
     box(2.55, 2.2, 0.85, 0.55, "tile", "good")
     box(3.55, 2.2, 1.1, 0.55, f"barrier:\n{tile_bytes:,} B", "good")
     box(5.65, 1.85, 1.65, 1.05, "shared memory", "good-pale")
     box(0.15, 3.55, 7.3, 0.6, "L2 and memory: the array", "grid")
-    arrow((0.975, 1.15), (0.975, 1.85))
-    axes.text(1.05, 1.5, "1 requests the tile", va="center", fontsize=9, color=light("fg"))
-    arrow((0.975, 3.55), (0.975, 2.9))
-    axes.text(1.05, 3.32, "2 loads it", va="center", fontsize=9, color=light("fg"))
-    arrow((1.65, 2.45), (2.55, 2.45))
-    axes.text(1.72, 2.25, "3 stores it", va="center", fontsize=9, color=light("fg"))
-    arrow((4.1, 1.15), (4.1, 2.2))
-    axes.text(4.02, 1.5, "4 wait for the barrier", ha="right", va="center", fontsize=9, color=light("fg"))
-    arrow((4.75, 2.45), (5.65, 2.45), both=True)
-    axes.text(5.2, 2.2, "cluster", ha="center", va="center", fontsize=9, color=light("fg"))
+    draw_arrow(axes, (0.975, 1.15), (0.975, 1.85))
+    draw_text(axes, 1.05, 1.5, "1 requests the tile", fontsize=9)
+    draw_arrow(axes, (0.975, 3.55), (0.975, 2.9))
+    draw_text(axes, 1.05, 3.32, "2 loads it", fontsize=9)
+    draw_arrow(axes, (1.65, 2.45), (2.55, 2.45))
+    draw_text(axes, 1.72, 2.25, "3 stores it", fontsize=9)
+    draw_arrow(axes, (4.1, 1.15), (4.1, 2.2))
+    draw_text(axes, 4.02, 1.5, "4 wait for the barrier", ha="right", fontsize=9)
+    draw_arrow(axes, (4.75, 2.45), (5.65, 2.45), arrowstyle="<|-|>")
+    draw_text(axes, 5.2, 2.2, "cluster", ha="center", fontsize=9)
     return Picture.of(
         figure,
         "A cluster of two blocks on two SMs, which can read each other's shared memory. In block "

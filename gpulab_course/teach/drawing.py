@@ -1,0 +1,123 @@
+"""Boxes, texts and arrows of the course's static pictures, with colours by their names in the palette."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Rectangle
+
+from gpulab.views.parts.palette import ink, light
+
+Pair = tuple[float, float]
+WIDTH_IN = 7.6
+"""The width of a picture in inches."""
+
+
+def empty_axes(height_in: float, x_limits: Pair, y_limits: Pair, margin: float = 0.01) -> tuple[Figure, Axes]:
+    """Return a figure of the usual width, and axes without a frame that fill it.
+
+    Parameters
+    ----------
+    height_in
+        The height of the figure in inches.
+    x_limits
+        The coordinates at the left and at the right.
+    y_limits
+        The coordinates at the top and at the bottom.
+    margin
+        The space on each side of the axes, as a share of the figure.
+    """
+    figure = Figure(figsize=(WIDTH_IN, height_in), dpi=100)
+    axes = figure.add_axes((margin, margin, 1 - 2 * margin, 1 - 2 * margin))
+    axes.set_xlim(*x_limits)
+    axes.set_ylim(y_limits[1], y_limits[0])
+    axes.set_axis_off()
+    return figure, axes
+
+
+def draw_text(axes: Axes, x: float, y: float, text: str, colour: str = "fg", **style: Any) -> None:
+    """Draw a text whose left end, at half its height, is at (x, y).
+
+    Parameters
+    ----------
+    axes
+        The axes.
+    x, y
+        The position.
+    text
+        The text.
+    colour
+        Its colour.
+    style
+        Further properties of the text, such as ``ha="center"`` or ``fontsize``, which is 10 otherwise.
+    """
+    properties: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": 10} | style
+    axes.text(x, y, text, color=light(colour), **properties)
+
+
+def draw_box(
+    axes: Axes,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    colour: str,
+    text: str = "",
+    *,
+    edge: str = "fg",
+    text_colour: str | None = None,
+    fontsize: float = 10,
+    **style: Any,
+) -> None:
+    """Draw a box from the corner (x, y) on, with a text in its middle.
+
+    Parameters
+    ----------
+    axes
+        The axes.
+    x, y
+        The corner with the smallest coordinates.
+    width, height
+        The size.
+    colour
+        The colour of the box.
+    text
+        The text, if any.
+    edge
+        The colour of the frame.
+    text_colour
+        The colour of the text; otherwise the one that fits `colour`.
+    fontsize
+        The size of the text.
+    style
+        Further properties of the box, such as ``hatch`` or ``linewidth``, which is 0.8 otherwise.
+    """
+    properties: dict[str, Any] = {"linewidth": 0.8} | style
+    axes.add_patch(
+        Rectangle((x, y), width, height, facecolor=light(colour), edgecolor=light(edge), **properties)
+    )
+    if text:
+        middle = (x + width / 2, y + height / 2)
+        draw_text(axes, *middle, text, text_colour or ink(colour), ha="center", fontsize=fontsize)
+
+
+def draw_arrow(axes: Axes, start: Pair, end: Pair, colour: str = "fg", **style: Any) -> None:
+    """Draw an arrow, above the boxes and lines and below the texts.
+
+    Parameters
+    ----------
+    axes
+        The axes.
+    start, end
+        Where it begins, and where its head is.
+    colour
+        The colour.
+    style
+        Further properties of the arrow, such as ``linestyle``, ``linewidth`` (otherwise 1.2) or
+        ``mutation_scale``, the size of its head (otherwise 12).
+    """
+    properties: dict[str, Any] = {"arrowstyle": "-|>", "linewidth": 1.2, "mutation_scale": 12} | style
+    arrow = FancyArrowPatch(start, end, color=light(colour), shrinkA=0, shrinkB=0, zorder=2.5, **properties)
+    axes.add_patch(arrow)
