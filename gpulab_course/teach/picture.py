@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
-import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
@@ -25,10 +24,10 @@ class Picture:
     @classmethod
     def of(cls, figure: Figure, caption: str) -> Picture:
         """Draw a figure on white, with a palette that keeps the file small."""
-        figure.set_facecolor("white")
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+        FigureCanvasAgg(figure)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png", facecolor="white")
+        image = Image.open(drawn).convert("RGB")
         buffer = io.BytesIO()
         image.quantize(_COLOURS, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
         return cls(buffer.getvalue(), caption)
