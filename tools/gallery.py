@@ -31,7 +31,7 @@ TEXTS = {
     "device_card": (
         "The parts and limits of a GPU",
         "The compute capability, SMs, memory and launch limits of an A100, next to those of other GPUs.",
-        'Unfold "All limits", and compare the shared memory per SM with the maximum per block.",
+        'Unfold "All limits", and compare the shared memory per SM with the maximum per block.',
     ),
     "launch_chart": (
         "Blocks on SMs over time",
