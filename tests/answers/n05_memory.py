@@ -26,7 +26,7 @@ _COPIES = (
     Wrong("05-copy4", "a float for each thread", _copy(f"{_I} if (i < n) y[i] = x[i];"), "results", "there is a thread for every"),
     Wrong("05-copy4", "float by float",
           _copy(f"{_I} int t = gridDim.x * blockDim.x; for (; i < n; i += t) y[i] = x[i];"), "budget", "copy a float4"),
-    Wrong("05-copy4", "adds 0 at the end", _copy(f"{_WHOLE} {_ENDS.replace('];', '] + 0.0f;')}"), "results", "next to nothing"),
+    Wrong("05-copy4", "adds 0 at the end", _copy(f"{_WHOLE} {_ENDS.replace('];', '] + 0.0f;')}"), "results", "it should be"),
     Wrong("05-copy4", "pairs", _copy(f"{_I} int t = gridDim.x * blockDim.x; for (int k = i; k < n / 2; k += t)"
           " ((float2*)y)[k] = ((const float2*)x)[k]; if (i == 0 && n % 2) y[n - 1] = x[n - 1];"), "budget", "copy a float4"),
     Wrong("05-copy4", "float4 at every float",

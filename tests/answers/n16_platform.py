@@ -308,7 +308,7 @@ _WHEEL = (
         "With a letter after the number",
     ),
     Wrong("16-wheel", "newest first", lambda c: _plus()(c)[::-1], "", "in the order of the numbers"),
-    Wrong("16-wheel", "with the dot", lambda c: ["sm_" + t for t in c], "", "no target"),
+    Wrong("16-wheel", "with the dot", lambda c: ["sm_" + t for t in c], "", "not a target"),
     Wrong("16-wheel", "a text", lambda c: ";".join(_plus()(c)), "", "return a list"),
     Wrong(
         "16-wheel",

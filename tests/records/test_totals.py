@@ -335,7 +335,7 @@ def test_other_values_and_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match="written by a newer gpulab"):
         check_version({"format": "f", "version": 2}, "f", "x")
     for header in ({"format": "g", "version": 1}, {}, [], None):
-        with pytest.raises(TraceFormatError, match="x is no f file"):
+        with pytest.raises(TraceFormatError, match="x is not a file of the format f"):
             check_version(header, "f", "x")
 
 

@@ -81,7 +81,7 @@ def test_python_runs_where_answers_run_and_only_its_name_counts(
         ("00-blocks", "raise SystemExit", "exit"),
         ("00-blocks", "x = 1 / 0", "ZeroDivisionError"),
         ("00-saxpy", "x = 1 / 0", "ZeroDivisionError"),
-        ("00-blocks", "def shape(n, info): return 1, 1", "defines no `shape_for`"),
+        ("00-blocks", "def shape(n, info): return 1, 1", "does not define `shape_for`"),
         ("00-saxpy", "saxpy = 3", "is not a kernel"),
         ("00-saxpy", "saxpy = 'int main() {}'", "no kernel `saxpy`"),
     ],
@@ -127,10 +127,10 @@ def test_a_busy_computer_is_named(
         (("00-saxpy", "mine.txt"), "neither a .cu nor a .py file"),
         (("00-blocks", "broken.py"), "broken.py, line 2: this is not valid Python"),
         (("00-blocks", "null.py"), "null.py.*: this is not valid Python"),
-        (("00-blocks", "latin.py"), "no text in UTF-8: byte 3 "),
+        (("00-blocks", "latin.py"), "not UTF-8 text: byte 3 "),
         (("00-saxpy", "huge.cu"), "more than 1 MiB"),
-        (("--all", "nowhere"), "nowhere is no folder"),
-        (("--all", "empty"), "empty holds no answer"),
+        (("--all", "nowhere"), "nowhere is not a folder"),
+        (("--all", "empty"), "empty has no answers"),
         (("--all", "empty", "00-saxpy"), "--all takes the exercises"),
         (("00-saxpy",), "name an exercise and a file"),
     ],
@@ -205,7 +205,7 @@ def test_an_unknown_exercise_names_those_of_the_notebook() -> None:
 def test_an_answer_in_python_has_the_notebooks_name_or_answer() -> None:
     assert answers.defined("answer = 1\nf = 2", "f", "a.py") == 2
     assert answers.defined("answer = __name__, __file__", "f", "dir/a.py") == ("a", "dir/a.py")
-    with pytest.raises(Exception, match=r"a\.py defines no `f`"):
+    with pytest.raises(Exception, match=r"a\.py does not define `f`"):
         answers.defined("g = 1", "f", "a.py")
     function, arguments = answers.Module("f = 3", "f", "a.py").__reduce__()
     assert function(*arguments) == 3

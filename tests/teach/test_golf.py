@@ -89,7 +89,7 @@ def test_invalid_entries_are_refused(course: Course, capsys: pytest.CaptureFixtu
 
     entry = ("05-x", "a.cu", "--name", "Ada")
     course.verdict = verdict(False, 70)
-    assert "It does not pass, and is not entered: 05-x: not yet: dear." in message_of(*entry)
+    assert "The answer does not pass, so it was not entered: 05-x: not yet: dear." in message_of(*entry)
     course.verdict = verdict(True, 70, golf_=False)
     assert "05-x has no score to compare. Exercises such as 05-transpose have one." in message_of(*entry)
     course.verdict = verdict(True, 70)
@@ -126,7 +126,7 @@ def test_entries_of_another_kind_are_refused(course: Course, change: dict[str, A
     (data if set(change) & set(data) else data["entries"][0]).update(change)
     Path("s.json").write_text(json.dumps(data))
     with pytest.raises(
-        golf.GolfError, match=r"s\.json is not a file of scores, and stays as it is: name another\."
+        golf.GolfError, match=r"s\.json is not a file of scores, so it was not changed. Name another file\."
     ):
         golf.read(Path("s.json"))
 

@@ -171,7 +171,7 @@ def wrong_if(where: Callable[[Task], bool], **changes: Any) -> Tell:
         (lambda t: t.how == ("random", 1), {}, "orders", "In another order that its streams allow, double("),
         (lambda t: size(t) == 5, {"changed": [1]}, "results", "(5,), 1) changes by, which belongs to its"),
         (lambda t: size(t) == 5, {"changed": [0, 1]}, "results", "(5,), 1) changes x, which belongs to"),
-        (lambda t: True, {"result": None}, "results", "returns NoneType, and the result should be an array"),
+        (lambda t: True, {"result": None}, "results", "returns NoneType, but the result should be an array"),
     ],
 )
 def test_the_first_stage_that_fails_ends_it(where: Any, changes: Any, stage: str, message_of: str) -> None:

@@ -482,7 +482,7 @@ def test_a_late_request_gets_no_reply() -> None:
             return str(error)
 
     message = judge_apart(PythonExercise("00-demo", "Demo", twice), answer).message
-    assert message.startswith("[1, 'this runs in the process and during the call")
+    assert message.startswith("[1, 'this function can run only in the process")
 
 
 def test_a_fault_of_the_judge_is_not_blamed_on_the_learner() -> None:

@@ -42,8 +42,8 @@ WRONG[1, 2] = 9
         (WANTED.astype(float), "the result is float64, it should be float32."),
         (WANTED.astype(complex), "but it should contain numbers."),
         (WANTED.astype(str), "but it should contain numbers."),
-        (None, " returns NoneType, and the result should be an array or a number."),
-        (Other("Stream"), " returns Stream, and the result should be an array or a number."),
+        (None, " returns NoneType, but the result should be an array or a number."),
+        (Other("Stream"), " returns Stream, but the result should be an array or a number."),
         (3, "the result has the shape (), it should be (2, 3)."),
     ],
 )
@@ -76,15 +76,14 @@ def test_a_number_is_not_cut_to_the_type_that_is_wanted(result: Any, expected: A
 
 
 def test_a_result_is_where_it_is_wanted() -> None:
-    on_host = "the result should stay on the device; it is a NumPy array."
+    on_host = "the result should stay on the device, but it is a NumPy array."
     assert message_of(WANTED, place="device") == on_host
-    assert (
-        message_of(3, place="device") == "the result should stay on the device; it is a number of the host."
-    )
+    number = message_of(3, place="device")
+    assert number == "the result should stay on the device, but it is a number of the host."
     assert message_of(OnDevice(WANTED), place="device") == ""
-    host_message = "the result should be a NumPy array; it is still on the device."
+    host_message = "the result should be a NumPy array, but it is still on the device."
     assert message_of(OnDevice(WANTED), place="host") == host_message
-    assert message_of(3.0, 3.0, place="host") == "the result should be a NumPy array; it is a number."
+    assert message_of(3.0, 3.0, place="host") == "the result should be a NumPy array, but it is a number."
     assert message_of(WANTED, place="host") == ""
 
 
@@ -99,7 +98,7 @@ def test_several_results_are_compared_one_by_one() -> None:
     assert message_of([WANTED], expected) == " should return 2 results, not 1."
     assert message_of((WANTED, 3, 3), expected) == " should return 2 results, not 3."
     assert message_of(3, (3,)) == " should return 1 result, as a tuple or a list."
-    assert message_of((3, "x"), (3, 4)) == " returns str, and result 2 should be an array or a number."
+    assert message_of((3, "x"), (3, 4)) == " returns str, but result 2 should be an array or a number."
     assert message_of((OnDevice(WANTED), 3), expected, place="device").startswith(
         "result 2 should stay on the device"
     )
