@@ -42,7 +42,7 @@ _HEADING = re.compile(r"^## (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.M
 _OPENING = re.compile(
     r"\*\*(?P<minutes>\d+) minutes(?: in two sittings \(pause after section (?P<pause>\d+)\))?"
 )
-_SHORT_IN_README = re.compile(r"\*\*(?P<minutes>\d+) minutes\*\* (?=for|with)")
+_SHORT_IN_README = re.compile(r"\*\*(?P<minutes>\d+) minutes\*\* (?=for|in all)")
 _SHORT_IN_17 = re.compile(r"^\| (?P<minutes>\d+) (?=\|)", re.MULTILINE)
 _ROW = r"^(\| {number} [^|]*\| )(\d*)( \|)"
 
