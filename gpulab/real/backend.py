@@ -84,7 +84,7 @@ class CudaBackend:
 
     def metrics(self) -> DeviceMetrics:
         if self._nvml is None:
-            reason = "NVML does not answer on this machine"
+            reason = "NVML is not available on this machine"
             return DeviceMetrics(self.provenance, 0, (Metric("NVML", None, why=reason),))
         return self._nvml.metrics(self.provenance)
 

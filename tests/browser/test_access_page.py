@@ -155,7 +155,7 @@ def test_sliders_need_no_python(open_saved: Any) -> None:
     assert figures_of(page)[3:] == ["1", "no"]
     assert "e % 32 ^ e / 32 % 32" in page.locator(".gl-pattern").text_content()
     page.get_by_label("The 32 lanes").press("ArrowRight")
-    assert page.locator(".gl-lane-said").text_content().startswith("Lane 1 asks for bytes 132 to 135")
+    assert page.locator(".gl-lane-said").text_content().startswith("Lane 1 accesses bytes 132 to 135")
     page.get_by_label("Show").select_option("shared")
     assert len(figures_of(page)) == 2
     box = page.locator(".gpulab-view").bounding_box()

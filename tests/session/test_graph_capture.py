@@ -446,7 +446,7 @@ class TestRefusals:
             gl.graph(lambda x: x[: next(sizes)] * 2, ones())
 
     def test_an_empty_graph_gives_a_warning(self) -> None:
-        with pytest.warns(UserWarning, match="nothing to do"):
+        with pytest.warns(UserWarning, match="launched no work"):
             g = gl.graph(lambda x: None, ones())
         g.launch()
         assert (g.record.nodes, g.record.depth) == ((), 0)
