@@ -29,9 +29,9 @@ def test_right_programs(name: str) -> None:
 
 # Messages of some kinds; other kinds name what one side does while the other may still be reading or writing.
 MESSAGES = {
-    "used after it was freed": r" uses .+, whose memory was given back or went to another array",
-    "freed too early": r" is given back.* while .+ may still be (reading|writing) it",
-    "reused too early": r" was given back.*, and .+ uses its memory again .*while .+ may still be ",
+    "used after it was freed": r" uses .+, whose memory was freed or given to another array",
+    "freed too early": r" is freed.* while .+ may still be (reading|writing) it",
+    "reused too early": r" was freed.*, and .+ uses its memory again .*while .+ may still be ",
 }
 BY_THE_HOST = r"^The host .+ while .+ may still be (reading|writing) it"
 BY_A_STREAM = r"^(?!The host ).+ (writes|reads) .+ while .+ may still be (reading|writing) it"

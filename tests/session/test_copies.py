@@ -69,12 +69,13 @@ def test_a_copy_shows_no_answer_below_its_question(path: Path) -> None:
     assert not [cell.id for cell in code if "because=" in cell.source], "answers lie in the course's folder"
     prose = "\n".join(cell.source for cell in copy.cells if cell.cell_type == "markdown")
     prose = re.sub(r"```.*?```|`[^`\n]*`", "", prose, flags=re.DOTALL)  # f[x](y) is no link in code
-    for link in re.findall(r"\]\((?!https?://|#)([^)]+)\)", prose):
+    for link in re.findall(r"\]\((?!https?://|#)((?:[^()]|\([^()]*\))+)\)", prose):
         name, _, heading = link.partition("#")
         assert name in copies.originals(), "a link that leads nowhere from a learner's folder"
         if heading:
             cells = nbformat.read(copies.originals()[name], as_version=4).cells
-            assert [cell for cell in cells if cell.source.startswith(f"## {heading}\n")], link
+            headings = [cell.source.partition("\n")[0].removeprefix("## ") for cell in cells]
+            assert heading in [text.replace(" ", "-") for text in headings], link
 
 
 def test_copies_are_made_once_and_then_left_alone(course: Path, mine: Path) -> None:

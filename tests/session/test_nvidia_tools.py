@@ -241,7 +241,7 @@ def test_arguments_reach_the_process_with_the_memory_around_them(tool: Callable[
                 "runs": False,
                 "says": "========= Error: Device not supported. Please refer to the release notes.",
             },
-            "Device not supported.*install a CUDA Toolkit that knows this GPU",
+            "Device not supported.*install a CUDA Toolkit that supports this GPU",
         ),
         ({"runs": False, "says": "cannot open a shared file"}, "ended with status 0: .*cannot open"),
         ({"more": "time.sleep(60)"}, "did not finish within 0.5 s: give it a smaller launch"),
@@ -343,7 +343,7 @@ def test_a_profile_has_the_counters_of_a_run_of_its_own(
 
     tool("ncu", b"==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n")
     refused = gl.profile(lambda: gl.cp.ones(3).sum(), counters=True)
-    assert "may not read counters" in refused.record.no_counters
+    assert "has no permission to read counters" in refused.record.no_counters
     assert "not available on this machine" in refused.describe()
 
     tool("ncu", NCU.encode())

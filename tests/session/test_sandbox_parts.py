@@ -134,7 +134,7 @@ def test_processes_that_were_left_are_noted_except_the_compiler_s(alone: list[in
         assert ran(len, ())["notes"] == []
         alone.append(other.pid)
         (note,) = ran(len, ())["notes"]
-        assert "left processes behind" in note
+        assert "left processes running" in note
         other.kill()
         own.kill()
 
@@ -390,7 +390,7 @@ def test_the_record_has_the_whole_reply(made: type[MadeUp]) -> None:
     ("error", "reason"),
     [
         (ProcessError("it was too slow."), "it was too slow."),
-        (DamagedError("no reply"), "it wrote to a file descriptor that is not its own"),
+        (DamagedError("no reply"), "it wrote to a file descriptor that it did not open"),
     ],
 )
 def test_the_reason_why_a_process_was_ended_is_in_the_result(

@@ -5,7 +5,7 @@ from gpulab_course.teach.shown import ShownAnswer
 SHOWN = (
     ShownAnswer("05-copy4", "rounds up", "results", "n need not be a multiple of 4"),
     ShownAnswer("05-copy4", "leaves the end", "results", "The end was never copied"),
-    ShownAnswer("05-copy4", "adds 0 at the end", "results", "next to nothing"),
+    ShownAnswer("05-copy4", "adds 0 at the end", "results", "it should be"),
     ShownAnswer("05-copy4", "pairs", "budget", "copy a float4"),
     ShownAnswer("05-copy4", "end by every thread", "hazards", "belongs to one thread"),
     ShownAnswer("05-split", "each its own point", "budget", "12 bytes apart"),
