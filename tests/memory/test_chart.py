@@ -165,7 +165,14 @@ def test_buttons_allocate_free_limit_and_pause():
     assert "There is no button" in press("explode")
     assert press("free") == ""
     texts = [message["text"] for message in messages if message["kind"] == "answer" and message["text"]]
-    parts = ["2 MiB", "2,097,152 B", "device", "1 MiB", "no longer has a limit", "This button has not allocated anything"]
+    parts = [
+        "2 MiB",
+        "2,097,152 B",
+        "device",
+        "1 MiB",
+        "no longer has a limit",
+        "This button has not allocated anything",
+    ]
     assert len(texts) == len(parts)
     assert all(part in text for part, text in zip(parts, texts, strict=True))
     for size in ("512", "3 KiB"):

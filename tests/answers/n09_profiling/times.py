@@ -498,7 +498,7 @@ _FIRSTS = (
     Wrong(
         "09-first", "the path's kernel, and all of its time", _said(_of_all_calls), "", "behind other work"
     ),
-    Wrong("09-first", "no score", _said(lambda p, faster, found: found[0]), "", "how many times as fast"),
+    Wrong("09-first", "no figure", _said(lambda p, faster, found: found[0]), "", "how many times as fast"),
     Wrong("09-first", "a copy", _said(lambda p, faster, found: ("memcpy", 2.0)), "", "its kernels are"),
     Right("09-first", "the critical path", _first_by(_path_times)),
     Right("09-first", "the longest stream", _first_by(_by_stream)),
