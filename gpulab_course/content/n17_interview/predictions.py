@@ -47,9 +47,9 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "17-silence",
-        "The tree of this kernel loses an element if the number of threads is odd. As a quick fix, one "
-        "thread now goes through all columns. Which stage of the judge rejects this version: results, "
-        "hazards (races and out-of-bounds accesses) or parallelism (the threads share the work)?",
+        "The tree of this kernel leaves out elements if the number of threads is not a power of two. As a "
+        "quick fix, one thread now goes through all columns. Which stage of the judge rejects this version: "
+        "results, hazards (races and out-of-bounds accesses) or parallelism (the threads share the work)?",
         choices=("results", "hazards", "parallelism", "none: it is right"),
         comparison="none: it is right",
         misconception="A program with the right results is repaired.",
