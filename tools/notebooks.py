@@ -72,7 +72,11 @@ def clean_output(output: Any) -> Any | None:
         if "image/png" in data:  # the page of a figure holds its picture twice, light and dark
             data.pop("text/html", None)
         # A picture keeps its size and the sentence that screen readers and exports need.
-        output.metadata = {kind: value for kind, value in output.metadata.items() if kind == "image/png"}
+        output.metadata = {
+            kind: value
+            for kind, value in output.metadata.items()
+            if kind in ("image/png", "needs_background")
+        }
         if not any(data.values()):
             return None
     return output

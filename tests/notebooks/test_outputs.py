@@ -50,6 +50,15 @@ def test_views_are_stored_as_pictures_with_a_sentence(path: Path) -> None:
         assert alt.startswith(output.data["text/plain"]), "exports and screen readers"
 
 
+@each_notebook
+def test_pictures_name_their_light_background(path: Path) -> None:
+    """So JupyterLab and the course's extension can show them in a dark theme."""
+    for cell in code_cells(read(path)):
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                assert output.metadata.get("needs_background") == "light", cell.id
+
+
 # What stands where nobody answered: the number, and a tempting answer.
 _COMPARED = re.compile(
     r"No prediction\. (?P<found>.+?)\. (?:The usual wrong answer: (?P<tempting>.+?)\. )?(?P<source>[A-Z])"
