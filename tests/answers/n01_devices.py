@@ -67,7 +67,7 @@ _PEAKS = (
             _peak(i)[1],
         ),
         "",
-        "Use info.fp32_lanes_per_sm",
+        "but it should be",
     ),
     Wrong("01-peak", "equal to everything", lambda i: (_Agrees(1), _Agrees(1)), "", "it should be"),
     Wrong("01-peak", "too large for a float", lambda i: (10**400, 10**400), "", "it should be"),
