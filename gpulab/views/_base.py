@@ -54,8 +54,8 @@ def module_text(name: str, folder: Traversable = _HERE) -> str:
 
 
 def style_text(name: str) -> str:
-    """Return the style sheet of a view: the colours, ``parts/parts.css``, and its own sheet if it has one."""
-    sheets = [_HERE.joinpath(f"{sheet_name}.css") for sheet_name in ("parts/parts", name)]
+    """Return the style sheet of a view: the colours, the shared sheets, and its own sheet if it has one."""
+    sheets = [_HERE.joinpath(f"{sheet_name}.css") for sheet_name in ("parts/card", "parts/parts", name)]
     return palette.css() + "\n".join(sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.is_file())
 
 
