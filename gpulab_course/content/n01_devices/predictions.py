@@ -15,8 +15,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "01-lazy",
-        "A new kernel is launched many times. How many times as long as a later launch does the first one "
-        "take?",
+        "A new kernel is launched many times. Divide the time of its first launch by the time of a later "
+        "launch. How large is the result?",
         "It took {times} times as long, because the first launch compiles the kernel. Warm up before you "
         "measure a time.",
         choices=("less than 4 times", "4 to 30 times", "more than 30 times"),
@@ -43,8 +43,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "01-t4-v100",
-        "A T4 has capability 7.5, and a V100 has 7.0. How many times as large as that of the V100 is the "
-        "memory bandwidth of the T4?",
+        "A T4 has capability 7.5, and a V100 has 7.0. Divide the memory bandwidth of the T4 by that of the "
+        "V100. What is the result?",
         "The published values are {t4} GB/s (GDDR6, a card of 70 W) for a T4, and {v100} GB/s (HBM2, a card "
         "of 300 W) for a V100.",
         unit="times",
