@@ -44,7 +44,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "02-cure",
-        "You may not change the amount of work. Which change shortens that launch?",
+        "A launch of one wave and one more block must do the same amount of work in less time. Which change "
+        "shortens it?",
         "Smaller blocks spread the late threads over several SMs, so each of these SMs has less to do.",
         choices=("larger blocks", "smaller blocks", "a faster memory", "none of these"),
         comparison="larger blocks",
