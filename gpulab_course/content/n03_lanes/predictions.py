@@ -15,8 +15,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "03-divergence",
-        "Both sides have a loop of 64 iterations. How many times as many warp instructions does `stride = 1` "
-        "take as `stride = 32`?",
+        "Both sides have a loop of 64 iterations. Divide the number of warp instructions for `stride = 1` by "
+        "the number for `stride = 32`. What is the result?",
         "With `stride = 1`, every warp runs both sides instead of one. The number of branches in the code is "
         "the same.",
         unit="times",
