@@ -9,14 +9,14 @@
 VENV ?= .venv
 PYTHON ?= python3
 ARGS ?=
-STAGES ?= unit processors types fake-gpu notebooks lint browser
+STAGES ?= unit processors types fake-gpu notebooks lint site browser
 
 BIN := $(VENV)/bin
 ENVIRONMENT = @$(PYTHON) -m tools.environment --venv $(VENV) $(if $(filter file,$(origin PYTHON)),--keep-python)
 RUN = $(if $(GPULAB_PYTHON),$(GPULAB_PYTHON),$(BIN)/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-all test-fast test-lowest test-gpu test-browser lint format bench notebooks pictures shipped-ptx env env-test clean env-bench
+.PHONY: help lab test test-all test-fast test-lowest test-gpu test-browser lint format bench notebooks pictures docs shipped-ptx env env-test clean env-bench
 
 help:  ## Show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +46,8 @@ lint: env-test  ## ruff and mypy only
 	@$(BIN)/python -m tools.suite lint types
 
 format: env-test  ## Format code and notebooks, fix what ruff can fix
-	@$(BIN)/python -m ruff check --fix gpulab gpulab_course virtualgpu tests notebooks tools || true
-	@$(BIN)/python -m ruff format gpulab gpulab_course virtualgpu tests notebooks tools
+	@$(BIN)/python -m ruff check --fix gpulab gpulab_course virtualgpu tests notebooks tools docs || true
+	@$(BIN)/python -m ruff format gpulab gpulab_course virtualgpu tests notebooks tools docs
 
 bench: $(if $(GPULAB_PYTHON),,env-bench)  ## Measure the engine, the JIT and the import time
 	@$(RUN) -m tools.bench.table $(ARGS)
@@ -58,6 +58,9 @@ pictures: $(if $(GPULAB_PYTHON),,env-test)  ## Take the README's pictures in a r
 notebooks: $(if $(GPULAB_PYTHON),,env-test)  ## Run every notebook again, keep its pictures, strip widget state
 	@$(RUN) -m tools.notebooks $(ARGS)
 
+docs: env-test  ## Build the site with all notebooks into build/site
+	@$(BIN)/python -m tools.suite site
+
 shipped-ptx: env-test  ## Compile the course's kernels in advance, for machines without NVRTC
 	@$(BIN)/python -m tools.shipped_ptx $(ARGS)
 
@@ -65,7 +68,7 @@ env:
 	$(ENVIRONMENT)
 
 env-test:
-	$(ENVIRONMENT) --groups test
+	$(ENVIRONMENT) --groups test docs
 
 env-bench:
 	$(ENVIRONMENT) --groups bench

@@ -114,10 +114,15 @@ def lint() -> list[list[str]]:
     ruff = [sys.executable, "-m", "ruff"]
     places = [
         name
-        for name in ("gpulab", "gpulab_course", "virtualgpu", "tests", "notebooks", "tools")
+        for name in ("gpulab", "gpulab_course", "virtualgpu", "tests", "notebooks", "tools", "docs")
         if (ROOT / name).exists()
     ]
     return [[*ruff, "check", *places], [*ruff, "format", "--check", *places]]
+
+
+def site() -> list[list[str]]:
+    """Build the site; a link to a page or a heading that does not exist is an error."""
+    return [[sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", "build/site"]]
 
 
 def types() -> list[list[str]]:
@@ -226,6 +231,7 @@ def oldest() -> list[list[str]]:
 COURSE = ("anywidget", "filelock", "ipykernel", "llvmlite", "matplotlib", "numpy", "platformdirs")
 NEEDS = {
     "lint": ("ruff",),
+    "site": ("sphinx", "myst_nb", "furo"),
     "types": ("mypy",),
     "speed": ("llvmlite",),
     "unit": ("pytest",),
@@ -242,6 +248,7 @@ SPREAD = ("unit", "fast", "gpu")
 IN_FRONT = "browser"
 STAGES: dict[str, Callable[[], list[list[str]]]] = {
     "lint": lint,
+    "site": site,
     "types": types,
     "speed": speed,
     "unit": unit,
