@@ -19,6 +19,7 @@ from gpulab.allocators.torch import TorchAllocator
 from gpulab.lab.memory import allocator
 from gpulab.lab.memory.allocator import AllocatorReport
 from gpulab.session.pools.pool import block_map
+from gpulab.views.allocator import columns
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.memory import ACTIONS, BlockMap, Request
 
@@ -125,6 +126,23 @@ def test_earlier_blocks_were_requested_before_the_first_event() -> None:
     assert ours.map_after(steps[2]).used_bytes == before.nbytes + kept.nbytes
     used_bytes = [theirs.map_after(theirs.step(request)).used_bytes for request in (1, 2, 3)]
     assert used_bytes == [5 * MIB, 6 * MIB, 6 * MIB + more.nbytes]
+
+
+def test_a_request_keeps_its_name_and_colour_in_the_other_allocator() -> None:
+    cp = gl.cp
+    before = cp.zeros(40 << 20, cp.uint8)
+    with gl.allocator() as a:
+        kept = cp.zeros(8 << 20, cp.uint8)
+        small = cp.zeros(3 << 20, cp.uint8)
+    view = a.compare("PyTorch")
+    names = view.maps.owners.names
+    sizes_by_name = [
+        dict(zip((names[owner] for owner in owners), panel.history.blocks.size_bytes.tolist(), strict=True))
+        for panel, owners in zip(view.panels, view.maps.owners.of_blocks, strict=True)
+    ]
+    assert sizes_by_name[0] == sizes_by_name[1]
+    assert set(sizes_by_name[0].values()) == {before.nbytes, kept.nbytes, small.nbytes}
+    assert columns.legends(view.maps)["line"] == columns.legends(a._maps)["line"]
 
 
 def test_the_limit_is_the_one_that_refused() -> None:

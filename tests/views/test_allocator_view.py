@@ -14,13 +14,15 @@ import traitlets
 from PIL import Image
 
 from gpulab.allocators import steps
-from gpulab.views.allocator import picture
+from gpulab.views.allocator import columns, picture
 from gpulab.views.allocator.columns import contents
 from gpulab.views.allocator.layout import map_layouts
 from gpulab.views.allocator.maps import Maps
 from gpulab.views.allocator.pool_text import owner_of
 from gpulab.views.allocator.view import AllocatorView
 from gpulab.views.parts import palette
+from gpulab.views.parts.boxes import Words
+from gpulab.views.parts.items import Line
 from tests.allocators.traces import MIB, trace_of
 from tests.views import pools
 from virtualgpu.records.memory import ACTIONS, Block, Frame, Segment
@@ -177,6 +179,32 @@ def test_small_segments_are_as_wide_as_there_is_room(small: int, share: int) -> 
     narrow = layout.wide[layout.size_bytes == 2 * MIB]
     assert narrow.size == small
     assert set(narrow.tolist()) == {layout.row_bytes / share}
+
+
+def test_a_segment_that_is_drawn_wider_than_its_size_is_marked() -> None:
+    rows = [("segment_alloc", BASE, 4096 * MIB, 0, 0, -1), ("segment_alloc", 2 * BASE, 2 * MIB, 0, 0, -1)]
+    maps = Maps([pools.panel(trace_of(rows))])
+    assert maps.layouts[0].is_widened.tolist() == [False, True]
+    texts = [box.text for box in picture.draw(maps, 2, "line").boxes if isinstance(box, Words)]
+    assert sum("wider than its size" in text for text in texts) == 1
+    alone = Maps([pools.panel(trace_of(rows[:1]))])
+    assert not any(
+        "wider" in box.text for box in picture.draw(alone, 1, "line").boxes if isinstance(box, Words)
+    )
+
+
+def test_no_curve_has_the_colour_of_a_block() -> None:
+    curve_colours = {line.colour for line in columns.curve(pools.two().maps).items if isinstance(line, Line)}
+    block_colours = {*columns.COLOURS, columns.OTHER_COLOUR, columns.UNKNOWN_COLOUR}
+    assert len(curve_colours) == 3
+    assert not curve_colours & block_colours
+
+
+def test_blocks_of_an_unknown_line_have_their_own_colour() -> None:
+    names = [f"train.py:{index}" for index in range(9)]
+    *known_colours, unknown_colour = columns.colours_of([*names, ""])
+    assert unknown_colour not in known_colours
+    assert len(set(known_colours)) == len(columns.COLOURS) + 1, "further lines share a colour"
 
 
 def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:

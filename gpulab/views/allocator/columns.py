@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,10 @@ MAX_STACKS = 20_000
 COLOURS = ("accent", "good", "warn", "purple", "tail", "range", "accent-2")
 """Colours of the owners or streams with the most memory; all others share `OTHER_COLOUR`."""
 OTHER_COLOUR = "other"
+UNKNOWN_COLOUR = "kernels"
+CURVE_COLOUR = "rule"
+RESERVED_COLOURS = ("fg", "kernel-3")
+"""Colours of the curves of reserved memory, which no block has."""
 AGES = (
     (1, "allocated by this event", "tail"),
     (10, "≤ 10 events ago", "warn"),
@@ -47,11 +52,14 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
         "row_bytes": maps.layouts[0].row_bytes,
         "streams": list(maps.streams.values()),
         "owners": maps.owners.names,
-        "code": [maps.owners.code.get(name, "") for name in maps.owners.names],
         "lines": maps.owners.lines,
-        "colours": list(COLOURS),
-        "rest": OTHER_COLOUR,
+        "colours": {"line": colours_of(maps.owners.names), "stream": colours_of([*maps.streams.values()])},
         "ages": [list(age) for age in AGES],
+        "legend": {
+            colour_by: [[colour, text, maps.owners.code.get(text, "")] for colour, text in entries]
+            for colour_by, entries in legends(maps).items()
+        },
+        "curves": curve_legend(maps),
         "moments": _moments(maps, streams),
         "last": maps.last,
         "stops": stops,
@@ -63,6 +71,33 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
         "curve": curve(maps),
         "keys": keys,
     }
+
+
+def colours_of(names: Sequence[str]) -> list[str]:
+    """Return the colours of owners or streams, which are sorted by memory; an unknown owner has no name."""
+    return [
+        (COLOURS[index] if index < len(COLOURS) else OTHER_COLOUR) if name else UNKNOWN_COLOUR
+        for index, name in enumerate(names)
+    ]
+
+
+def legends(maps: Maps) -> dict[str, list[tuple[str, str]]]:
+    """Return the colours of blocks and their meanings, for each way to colour blocks."""
+    by_name = {}
+    names_by_kind = ("line", maps.owners.names), ("stream", [*maps.streams.values()])
+    for kind, names in names_by_kind:
+        entries = zip(colours_of(names), names, strict=True)
+        texts = {OTHER_COLOUR: f"other {kind}s", UNKNOWN_COLOUR: "unknown line"}
+        by_name[kind] = list(dict.fromkeys((colour, texts.get(colour, name)) for colour, name in entries))
+    return {**by_name, "age": [(colour, text) for _, text, colour in AGES]}
+
+
+def curve_legend(maps: Maps) -> list[tuple[str, str]]:
+    """Return the colours of the curves over all steps, and their meanings."""
+    if not maps.last:
+        return []
+    names = [f"reserved, {panel.name}" if len(maps.panels) > 1 else "reserved" for panel in maps.panels]
+    return [(CURVE_COLOUR, "curve: in use"), *zip(RESERVED_COLOURS, names, strict=False)]
 
 
 def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
@@ -170,6 +205,7 @@ def _segment_columns(history: AllocatorHistory, layout: MapLayout, streams: dict
     return {
         "start": layout.start,
         "wide": layout.wide,
+        "widened": layout.is_widened.astype(np.uint8),
         "low": layout.low,
         "size": layout.size_bytes,
         "stream": _stream_indices(np.array(segments.streams, np.int64), streams),
@@ -219,9 +255,9 @@ def curve(maps: Maps) -> Plot:
     x = np.append(bounds, last)
     refused = np.array(maps.refusals(), np.int64)
     _, mark_indices = np.unique(refused * MAX_MARKS // (last + 1), return_index=True)
-    lines = zip(reserved_curves, ("fg", "tail"), strict=False)
+    lines = zip(reserved_curves, RESERVED_COLOURS, strict=False)
     return axes.plot(
-        Line(x, axes.y(used_bytes), "accent-2", width=0, fill="accent-2", base=axes.bottom, step=True),
+        Line(x, axes.y(used_bytes), CURVE_COLOUR, width=0, fill=CURVE_COLOUR, base=axes.bottom, step=True),
         *(Line(x, axes.y(series), colour, width=1.5, step=True) for series, colour in lines),
         Rules([0], [axes.top], [max(1, last)], [axes.top], "error", dash=True)
         if top_bytes == limit

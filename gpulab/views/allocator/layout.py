@@ -46,6 +46,11 @@ class MapLayout:
     size_bytes: npt.NDArray[np.int64]
 
     @property
+    def is_widened(self) -> npt.NDArray[np.bool_]:
+        """Whether each segment is drawn longer than its size, so that it can be seen."""
+        return self.wide > self.size_bytes
+
+    @property
     def rows(self) -> int:
         """Number of rows."""
         return sum(group.rows for group in self.groups)

@@ -52,11 +52,10 @@ function render({ model, el }) {
   const detail = element("div", { class: "gl-detail" });
   const legend = element("div", { class: "gl-legend" });
   const hint = "Click a block, or focus the map and use the arrow keys, to see its size, age and stack trace here.";
-  const colourNames = [...contents.colours, contents.rest];
   const panels = pools.map((pool, at) => {
     const canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "memory map", "aria-label": `${pool.panel.name}: blocks` });
     const map = new MapCanvas(frame, pool, canvas);
-    map.colours = [...new Set([...colourNames, ...contents.ages.map(([, , colour]) => colour)])];
+    map.colours = [...new Set(Object.values(contents.legend).flat().map(([colour]) => colour))];
     const said = element("div", { class: "gl-said" });
     const numbers = element("dl", { class: "gl-numbers", style: "grid-template-columns:repeat(auto-fit,minmax(min(100%,128px),1fr))" });
     const choose = (tile) => {
@@ -85,14 +84,13 @@ function render({ model, el }) {
   const colouring = ({ pool, map }) => {
     const { block, segment } = pool.panel;
     const number = new Map(map.colours.map((name, index) => [name, index]));
-    const rest = number.get(contents.rest);
-    const ranked = (index) => (index < contents.colours.length ? index : rest);
-    if (model.get("colour_by") === "stream") return (index) => ranked(segment.stream[block.segment[index]]);
+    const [ofLines, ofStreams] = ["line", "stream"].map((kind) => contents.colours[kind].map((name) => number.get(name)));
+    if (model.get("colour_by") === "stream") return (index) => ofStreams[segment.stream[block.segment[index]]];
     if (model.get("colour_by") === "age") {
       const ages = contents.ages.map(([maxAge, , colour]) => [maxAge, number.get(colour)]);
       return (index) => ages.find(([maxAge]) => (block.begin[index] ? pool.at - block.begin[index] : 2 ** 30) < maxAge)[1];
     }
-    return (index) => ranked(block.owner[index]);
+    return (index) => ofLines[block.owner[index]];
   };
 
   const paint = () => {
@@ -112,22 +110,17 @@ function render({ model, el }) {
     detail.replaceChildren(element("div", { role: "status" }, pool.tileText(map.chosen)), ...(frames.length ? [element("ol", {}, ...frames.map((text) => element("li", {}, text)))] : none));
   };
 
-  const coded = (index) => {
-    const text = contents.code[index];
-    return text ? element("code", {}, text.length > MOST_CODE ? `${text.slice(0, MOST_CODE)}…` : text) : "";
-  };
+  const coded = (text) => (text ? element("code", {}, text.length > MOST_CODE ? `${text.slice(0, MOST_CODE)}…` : text) : "");
 
   const showLegend = () => {
-    const criterion = model.get("colour_by");
-    const swatch = (colour, text, className = "", code = "") => element("span", {}, element("i", { class: className, style: colour && `background:var(--gl-${colour})` }), text, " ", code);
-    const entries = criterion === "age" ? contents.ages.map(([, text, colour]) => [colour, text]) : contents.colours.map((colour, index) => [colour, (criterion === "stream" ? contents.streams : contents.owners)[index]]).filter(([, text]) => text !== undefined);
-    const otherEntries = criterion !== "age" && (criterion === "stream" ? contents.streams : contents.owners).length > contents.colours.length ? [[contents.rest, criterion === "stream" ? "other streams" : "other lines"]] : [];
+    const swatch = (colour, text, className = "", code = "") => element("span", {}, element("i", { class: className, style: colour && `background:var(--gl-${colour})` }), text, " ", coded(code));
     const waiting = pools.some(({ panel: { block } }) => block.freed.some((freedStep, row) => freedStep < block.end[row] - 1));
     const holes = pools.some(({ panel: { segment } }) => segment.expandable.some(Boolean));
-    const curves = last ? [swatch("accent-2", "curve: in use"), ...pools.map(({ panel }, index) => swatch("", several ? `reserved, ${panel.name}` : "reserved", index ? "gl-second" : "gl-first"))] : [];
+    const widened = pools.some(({ panel: { segment } }) => segment.widened.some(Boolean));
     legend.replaceChildren(
-      ...[...entries, ...otherEntries].map(([colour, text], index) => swatch(colour, text || "unknown line", "", criterion === "line" && index < entries.length ? coded(index) : "")),
-      swatch("", "free", "gl-free"), ...(waiting ? [swatch("", "freed, waits for a stream", "gl-waiting")] : []), ...(holes ? [swatch("", "not mapped", "gl-hole")] : []), ...curves,
+      ...contents.legend[model.get("colour_by")].map(([colour, text, code]) => swatch(colour, text, "", code)),
+      swatch("", "free", "gl-free"), ...(waiting ? [swatch("", "freed, waits for a stream", "gl-waiting")] : []), ...(holes ? [swatch("", "not mapped", "gl-hole")] : []),
+      ...(widened ? [swatch("", contents.said.widened, "gl-widened")] : []), ...contents.curves.map(([colour, text], index) => swatch(colour, text, index ? "gl-curve-line" : "")),
     );
   };
 

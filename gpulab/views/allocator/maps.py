@@ -53,9 +53,13 @@ class PoolPanel:
 
     def slider_positions(self, steps: Column) -> Column:
         """Return the positions of the slider at which steps have been reached."""
+        return np.unique(self.positions_of(steps))
+
+    def positions_of(self, steps: Column) -> Column:
+        """Return for each step the position of the slider at which it has been reached."""
         if self.events_at_request is None:
             return steps
-        return np.unique(np.searchsorted(self.events_at_request, steps, "left"))
+        return np.searchsorted(self.events_at_request, steps, "left")
 
     def step(self, position: int) -> int:
         """Return the number of events at a position of the slider."""
@@ -63,23 +67,40 @@ class PoolPanel:
 
 
 class Owners:
-    """Owner of each block: the source line that allocated it, or a label. Owners are sorted by bytes."""
+    """Owner of each block: the source line that allocated it, or a label.
 
-    def __init__(self, histories: Sequence[AllocatorHistory]) -> None:
+    Owners are sorted by their bytes in the first history, so that their colours do not depend on the others.
+    A block of a request that stands for a block from before the recording has the owner of that block.
+    """
+
+    def __init__(self, panels: Sequence[PoolPanel], requests: Sequence[Request] = ()) -> None:
+        histories = [panel.history for panel in panels]
         self.stack_owner: list[list[str]] = []
         self.of_blocks: list[Column] = []
-        bytes_of: dict[str, int] = {}
+        bytes_by_history: list[dict[str, int]] = []
         names_of_blocks: list[list[str]] = []
-        for history in histories:
+        labels_before = [
+            block.label or pool_text.BEFORE
+            for segment in histories[0].trace.first.segments
+            for block in segment.blocks
+            if block.state in ("used", "waiting")
+        ]
+        for panel, history in zip(panels, histories, strict=True):
             stack_names = [pool_text.owner_of(stack) for stack in history.trace.stacks]
             self.stack_owner.append(stack_names)
             blocks = history.blocks
             names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
+            positions = panel.positions_of(blocks.begins).tolist()
             for index, begin_step in enumerate(blocks.begins.tolist()):
                 label = blocks.labels.get(index, "") or ("" if begin_step else pool_text.BEFORE)
+                if begin_step and requests:
+                    number = requests[positions[index] - 1].number
+                    label = label or (labels_before[number] if 0 <= number < len(labels_before) else "")
                 names[index] = names[index] or label
+            bytes_by_name: dict[str, int] = {}
             for name, size_bytes in zip(names, blocks.size_bytes.tolist(), strict=True):
-                bytes_of[name] = bytes_of.get(name, 0) + size_bytes
+                bytes_by_name[name] = bytes_by_name.get(name, 0) + size_bytes
+            bytes_by_history.append(bytes_by_name)
             names_of_blocks.append(names)
         # The distinct lines of the first history, for the slider's words.
         self.lines = list(dict.fromkeys(self.stack_owner[0]))
@@ -87,7 +108,10 @@ class Owners:
         self.stack_line = np.array([*(line_index[name] for name in self.stack_owner[0]), -1], np.int32)
         code = zip(self.stack_owner[0], histories[0].trace.texts, strict=False)
         self.code = {name: text for name, text in code if name}
-        self.names = sorted(bytes_of, key=lambda name: (not name, -bytes_of[name]))
+        ranked_names = dict.fromkeys(
+            name for sizes in bytes_by_history for name in sorted(sizes, key=lambda name: -sizes[name])
+        )
+        self.names = sorted(ranked_names, key=lambda name: not name)
         owner_index = {name: index for index, name in enumerate(self.names)}
         self.of_blocks = [
             np.array([owner_index[name] for name in names], np.int32) for names in names_of_blocks
@@ -107,7 +131,7 @@ class Maps:
         histories = [panel.history for panel in panels]
         self.layouts = map_layouts(histories, MAX_ROWS + 2 * (len(panels) - 1))
         self.streams = pool_text.stream_names(histories)
-        self.owners = Owners(histories)
+        self.owners = Owners(panels, requests)
         self._last_map: dict[int, tuple[int, BlockMap, Fragmentation]] = {}
         self.last = len(requests) if requests else histories[0].last_step
 

@@ -7,6 +7,7 @@ import { FREE, UNMAPPED } from "./state.js";
 const [LEFT, RIGHT] = [96, 8];
 const GAP = 4;
 const NAMED_PX = 34;
+const NOTCH_PX = 8;
 const [NONE, EDGE, HOLE, EMPTY, RELEASED] = [0, 1, 2, 3, 4];
 const FIRST = 5; // first code of blocks; there are two codes for each colour: in use and waiting
 
@@ -119,19 +120,36 @@ export class MapCanvas {
 
   /** Draw a line around each segment. */
   outline(pen, ratio) {
-    const { tiles } = this.pool;
+    const { tiles, panel: { segment } } = this.pool;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.strokeStyle = this.frame.colour("muted");
     pen.lineWidth = 1;
     let firstTile = 0;
     for (let tile = 1; tile <= tiles.count; tile += 1) {
       if (tile < tiles.count && tiles.segment[tile] === tiles.segment[firstTile]) continue;
+      let right = null; // the upper right corner, and the size of a notch there
       this.parts(tiles.segment[firstTile], tiles.address[firstTile], tiles.address[tile - 1] + tiles.size[tile - 1], (from, to, row) => {
         if ((to - from) * this.wide < 3) return;
         pen.strokeRect(LEFT + from * this.wide + 0.5, row * this.rowPx + 0.5, (to - from) * this.wide - 1, this.rowPx - GAP - 1);
+        right = [LEFT + to * this.wide, row * this.rowPx, Math.min(NOTCH_PX, ((to - from) * this.wide) / 2, (this.rowPx - GAP) / 2)];
       });
+      if (right && segment.widened[tiles.segment[firstTile]]) this.notch(pen, ...right);
       firstTile = tile;
     }
+  }
+
+  /** Cut the corner of a segment that is drawn wider than its size. */
+  notch(pen, right, top, size) {
+    pen.beginPath();
+    pen.moveTo(right - size, top);
+    pen.lineTo(right, top + size);
+    pen.lineTo(right + 1, top - 1);
+    pen.fillStyle = this.frame.colour("bg");
+    pen.fill();
+    pen.beginPath();
+    pen.moveTo(right - size, top);
+    pen.lineTo(right, top + size);
+    pen.stroke();
   }
 
   /** Write sizes and owners into tiles that have enough space for them. */

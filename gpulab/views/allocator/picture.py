@@ -13,7 +13,7 @@ from gpulab.views.allocator.layout import MapLayout
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Box, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
-from gpulab.views.parts.items import Item, Labels, Rules
+from gpulab.views.parts.items import Item, Labels, Line, Rules
 from gpulab.views.parts.plots import boxes, plot, texts
 from gpulab.words import size
 from virtualgpu.records.memory import Block, Segment
@@ -31,6 +31,7 @@ MAX_ROW_PX = 44
 HATCH_PX = 7
 MAX_HATCHES = 6000
 MIN_NAMED_PX = 28
+NOTCH_PX = 8
 # Left, right and row of a part of a segment or block.
 Piece = tuple[float, float, int]
 
@@ -56,19 +57,13 @@ def draw(maps: Maps, position: int, colour_by: str) -> Box:
             numbers(pool_text.figures(fragmentation), 150),
         ]
         parts.append(_map(maps, panel, layout, row_height, position, colour_by))
-    return column(*parts, legend(_legend(maps, colour_by)), gap=6)
+    is_widened = any(layout.is_widened.any() for layout in maps.layouts)
+    note = paragraph(pool_text.WIDENED.capitalize(), "note") if is_widened else None
+    return column(*parts, legend(_legend(maps, colour_by)), note, gap=6)
 
 
 def _legend(maps: Maps, colour_by: str) -> list[tuple[str, str]]:
-    if colour_by == "age":
-        entries = [(colour, text) for _, text, colour in columns.AGES]
-    else:
-        by_stream = colour_by == "stream"
-        names = [*maps.streams.values()] if by_stream else maps.owners.names
-        entries = list(zip(columns.COLOURS, names, strict=False))
-        if len(names) > len(columns.COLOURS):
-            entries.append((columns.OTHER_COLOUR, "other streams" if by_stream else "other lines"))
-    return [*[(colour, text or "unknown") for colour, text in entries], ("panel", "hatched: free")]
+    return [*columns.legends(maps)[colour_by], ("panel", "hatched: free"), *columns.curve_legend(maps)]
 
 
 def _map(
@@ -79,6 +74,7 @@ def _map(
     block_map, _ = maps.map_at(panel, position)
     pieces_by_colour: dict[str, list[Piece]] = {}
     outlines: list[Piece] = []
+    notches: list[Piece] = []
     hatch_lines: list[tuple[float, float, float, float]] = []
     name_labels: list[tuple[float, float, int, str, str]] = []
     row_bytes = layout.row_bytes
@@ -87,7 +83,12 @@ def _map(
     painted_spots: set[tuple[int, int, bool]] = set()  # half pixels with what is less wide
     for segment in block_map.segments:
         segment_index = _segment_index(panel, layout, segment, step)
-        outlines += _pieces(layout, segment_index, segment.address, segment.address + segment.size_bytes)
+        segment_pieces = [
+            *_pieces(layout, segment_index, segment.address, segment.address + segment.size_bytes)
+        ]
+        outlines += segment_pieces
+        if layout.is_widened[segment_index]:
+            notches.append(segment_pieces[-1])
         for block in segment.blocks:
             pieces = list(_pieces(layout, segment_index, block.address, block.end))
             left, right, row = max(pieces, key=lambda piece: piece[1] - piece[0])
@@ -126,6 +127,15 @@ def _map(
     items += [bars(pieces, colour, inset=0.5) for colour, pieces in pieces_by_colour.items()]
     x0, y0, x1, y1 = np.array(hatch_lines or np.empty((0, 4))).T
     items += [Rules(x0, y0, x1, y1, "other"), bars(outlines, "muted", outline=True)]
+    for left, right, row in notches:
+        notch_px = min(NOTCH_PX, (right - left) * px / 2, bar_height / 2)
+        start = right - notch_px / px
+        y = row * row_height
+        # A notch is a triangle cut off the upper right corner.
+        items += [
+            Line([start, right], [y, y + notch_px], "bg", width=0, fill="bg", base=y),
+            Rules([start], [y], [right], [y + notch_px], "muted"),
+        ]
     for ink in sorted({name[4] for name in name_labels}):
         labels = [
             (left, row * row_height + bar_height / 2, label, right - left - 4 / px)
@@ -193,10 +203,9 @@ def _colour(
             age = step - begin_step if begin_step else 1 << 30
             return next(colour for max_age, _, colour in columns.AGES if age < max_age)
         case "stream":
-            index = list(maps.streams).index(segment.stream)
-        case _:
-            index = int(maps.owners.of_blocks[panel][block_rows[block.address]])
-    return columns.COLOURS[index] if index < len(columns.COLOURS) else columns.OTHER_COLOUR
+            return columns.colours_of([*maps.streams.values()])[list(maps.streams).index(segment.stream)]
+    owner = int(maps.owners.of_blocks[panel][block_rows[block.address]])
+    return columns.colours_of(maps.owners.names)[owner]
 
 
 def _hatch(

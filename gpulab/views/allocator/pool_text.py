@@ -28,6 +28,7 @@ OPERATIONS = {
 KINDS = tuple(OPERATIONS)
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/torch/", "??")
 BEFORE = "before the recording"
+WIDENED = "cut corner: a segment drawn wider than its size"
 FIGURES = (
     ("In use, of reserved", "{used}", "/ {reserved}"),
     ("Free", "{free}", "max {largest}"),
@@ -59,6 +60,7 @@ PAGE = {
     "lost": " ({asked} requested, {lost} lost by rounding)",
     "age": ", {events} events old",
     "first": ", allocated before the first event",
+    "widened": WIDENED,
 }
 """Templates that ``state.js`` fills, in addition to `FIGURES` and `DONE`."""
 
