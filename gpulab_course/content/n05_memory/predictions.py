@@ -65,7 +65,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "05-vector",
         "The copy uses `float4` instead of `float`, so it makes a quarter of the requests. How many sectors "
-        "does it touch, as a share of the sectors before?",
+        "does it touch, in percent of the sectors that the copy with `float` touches?",
         "The bytes are the same, and so are their sectors: 16 per request instead of 4. The copy saves "
         "instructions and addresses, and each lane has more bytes in flight.",
         unit="%",
