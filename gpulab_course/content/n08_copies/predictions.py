@@ -31,8 +31,9 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "08-early",
-        '`early = y.to("cpu", non_blocking=True)` of a PyTorch tensor whose values are all going to be '
-        "5. The very next line prints `early[0]`. What did an H200 print?",
+        "A PyTorch program launches kernels that set all values of the tensor `y` to 5. While they run, it "
+        'calls `early = y.to("cpu", non_blocking=True)`, and the very next line prints `early[0]`. What did '
+        "an H200 print?",
         "PyTorch allocated pinned memory, so the call returned at once. The host read the value before the "
         "copy had written it. Synchronize first, and then read.",
         choices=("5.0", "0.0", "an error"),
