@@ -52,8 +52,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "06-bins",
-        "Each block counts in private bins and adds them to the global bins once. How many times as fast is "
-        "this as counting in global memory directly?",
+        "Each block counts in private bins and adds them to the global bins once. How fast is "
+        "this, compared with counting directly in the global bins?",
         "256 global bins are few for all blocks of a GPU, so their additions queue up in L2. In shared "
         "memory each SM has its own queues.",
         choices=("about as fast", "two to six times", "more than six times"),
