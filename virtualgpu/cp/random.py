@@ -29,8 +29,8 @@ from virtualgpu.cp.cuda.stream import is_capturing
 from virtualgpu.model import machine as _machine
 
 _NO_STATE_REMEDY = (
-    "Where it stands cannot be read: seed it at the point to return to, and seed it there again, or draw "
-    "from a Generator, whose states can be kept."
+    "Its state cannot be read. Seed it where the part to repeat begins, in every run, or draw from a "
+    "Generator, whose states can be saved."
 )
 
 
