@@ -25,6 +25,7 @@ MODULES = sorted(
 ALLOWED = {
     # The one session and the one virtual machine.
     "_session": "the session",
+    "_cell": "the progress of the notebook cell that runs",
     "_slot": "the virtual machine that cp works on",
     # Filled while modules load, and only read afterwards.
     "OPERANDS": "instructions register themselves",

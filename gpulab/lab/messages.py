@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpulab._waiting import watch_cells
 from virtualgpu.compile.advice import advice
 from virtualgpu.tracebacks import trimmed
 
@@ -63,6 +64,7 @@ def use_in_ipython(shell: Any = None) -> None:
     from gpulab.lab import magics
 
     magics.register(shell)
+    watch_cells(shell)
     if not shell.custom_exceptions:
         shell.set_custom_exc((Exception, KeyboardInterrupt), _show)
     if threading.excepthook.__module__ != __name__:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpulab._waiting import steps as steps
 from gpulab.session.calls import driver_calls as driver_calls
 from gpulab.session.current import backend as backend
 from gpulab.session.current import bench as bench
@@ -30,4 +31,3 @@ from gpulab.session.sides import Observed as Observed
 from gpulab.session.sides import at_block_size as at_block_size
 from gpulab.session.sides import observe as observe
 from gpulab.session.sides import occupancies as occupancies
-from gpulab.session.waiting import steps as steps

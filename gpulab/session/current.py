@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gpulab._waiting import KernelLine
 from gpulab.session.arguments import Arguments, recent_arrays
 from gpulab.session.choose import (
     DEVICE_VARIABLE,
@@ -28,7 +29,6 @@ from gpulab.session.choose import (
     parse_device,
 )
 from gpulab.session.cuda import CudaUnavailableError, open_cuda_device
-from gpulab.session.waiting import KernelLine
 from virtualgpu.errors import GpulabError, NotSupportedError, UnknownDeviceError
 from virtualgpu.model import cost, devices
 from virtualgpu.model import machine as slot

@@ -23,6 +23,9 @@ from gpulab.views.tables import Table, Tabular
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
+# Data and metadata of an output.
+Bundle = tuple[dict[str, Any], dict[str, Any]]
+
 _HERE = files("gpulab.views")
 _IMPORT = re.compile(r'^import \{[^}]*\} from "((?:\.{1,2}|gpulab)/[\w./]+\.js)";\n', re.MULTILINE)
 
@@ -148,7 +151,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
     def __repr__(self) -> str:
         return self.sentence()
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _repr_mimebundle_(self, **kwargs: Any) -> Bundle:
         """Return the widget and its sentence; the picture becomes a separate output after the cell.
 
         That output is hidden next to a live widget (``parts.css``). It replaces a widget that cannot be
@@ -163,16 +166,13 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         data, metadata = self._picture_bundle()
         return {**data, **widget}, metadata
 
-    def _picture_bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _picture_bundle(self) -> Bundle:
         """Return the sentence and the picture as data and metadata of an output."""
         try:
             image = self.png()
         except Exception as error:  # the widget must be shown even if the picture fails
             return {"text/plain": f"{self!r}\n(no picture: {type(error).__name__}: {error})"}, {}
-        width, height = picture.nominal_size(image)
-        data = {"text/plain": repr(self), "image/png": base64.b64encode(image).decode("ascii")}
-        sizes = {"width": width, "height": height, "alt": repr(self)}
-        return data, {"image/png": sizes, **palette.NEEDS_LIGHT}
+        return picture_bundle(image, repr(self))
 
     def _show_picture(self) -> None:
         """Publish the picture as a separate output of the current cell."""
@@ -200,6 +200,13 @@ class View(anywidget.AnyWidget, Tabular, Savable):
             self.error = f"{action} failed. {type(error).__name__}: {error}"
         else:
             self.error = ""
+
+
+def picture_bundle(image: bytes, text: str) -> Bundle:
+    """Return a PNG and its text as data and metadata of an output."""
+    width, height = picture.nominal_size(image)
+    data = {"text/plain": text, "image/png": base64.b64encode(image).decode("ascii")}
+    return data, {"image/png": {"width": width, "height": height, "alt": text}, **palette.NEEDS_LIGHT}
 
 
 def close_widgets_of_earlier_runs(widget: anywidget.AnyWidget) -> None:

@@ -16,9 +16,9 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 import gpulab as gl
+from gpulab import _waiting as waiting
 from gpulab import cp, session
 from gpulab.lab.memory import hierarchy
-from gpulab.session import waiting
 from gpulab_course.folders import exercise
 from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.judge.exercise import KernelExercise
@@ -33,36 +33,33 @@ SETUP = f"""
 import threading
 import numpy as np
 import gpulab as gl
+from gpulab import _waiting as waiting
 from gpulab import cp, session
-from gpulab.session import waiting
 forever = cp.RawKernel(r'''{FOREVER}''', "forever")
 gl.use_device(watchdog_s=1)
-waiting.QUIET_S = 0.0
+waiting.QUIET_S, waiting._AGAIN_S = 0.0, 0.1
 """
 ENDLESS = "forever((1,), (32,), (cp.zeros(1, cp.int32),))"
 STEPS = """
+import time
 with session.steps(4, "gl.something") as begin:
     begin()
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):
-            thread.join()
+    time.sleep(0.5)
     begin()
-print(sum(isinstance(thread, threading.Timer) for thread in threading.enumerate()))
+    time.sleep(1.0)
 """
-FAST_STEPS = """
-with session.steps(4, "gl.something") as begin:
-    begin()
-    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
-for timer in timers:
-    timer.join(20)
-print([timer.is_alive() for timer in timers])
+PROGRESS_THREADS = "print(sum(thread.name == 'gpulab progress' for thread in threading.enumerate()))"
+SEQUENCE = """import time
+end_s = time.monotonic() + 1.0
+while time.monotonic() < end_s:
+    cp.zeros(100_000).sum()
 """
 STOP = "To stop it: Kernel > Interrupt, or press I twice."
 
 
 @pytest.fixture
 def shown(jupyter: NotebookClient, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that the kernel displays, one after the other."""
+    """The texts that the kernel displays to a person, one after the other."""
     texts: list[str] = []
     process = jupyter.process_message
 
@@ -72,19 +69,28 @@ def shown(jupyter: NotebookClient, monkeypatch: pytest.MonkeyPatch) -> list[str]
         return process(message, *others)
 
     monkeypatch.setattr(jupyter, "process_message", look)
+    monkeypatch.setattr(jupyter.kc, "allow_stdin", True)  # type: ignore[union-attr]
     run(jupyter, SETUP)
     return texts
 
 
 def test_a_cell_shows_where_its_kernel_is_until_it_ends(jupyter: NotebookClient, shown: list[str]) -> None:
     with pytest.raises(CellExecutionError, match="LaunchTimeout"):
-        run(jupyter, ENDLESS)
+        run(jupyter, f"gl.use_device(watchdog_s=2)\n{ENDLESS}")
     source = FOREVER.split("\n")[1]
-    for part in ("'forever'", f"line 2 `{source}`", "block (0, 0, 0), 0 of 1 block done", STOP):
-        assert part in shown[0]
+    text = next(text for text in shown if "'forever'" in text)
+    for part in (f"line 2 `{source}`", "block (0, 0, 0), 0 of 1 block done", STOP):
+        assert part in text
     assert shown[-1] == ""
     (line, error) = jupyter.nb.cells[-1].outputs
     assert (line.output_type, line.data, error.output_type) == ("display_data", {"text/plain": ""}, "error")
+
+
+def test_a_sequence_of_calls_shows_the_line_of_the_cell(jupyter: NotebookClient, shown: list[str]) -> None:
+    run(jupyter, SEQUENCE)
+    assert "line 4 `cp.zeros(100_000).sum()`" in shown[0] or "line 3 " in shown[0]
+    assert STOP in shown[0]
+    assert shown[-1] == ""
 
 
 def test_nothing_is_shown_early_nor_where_output_is_captured(
@@ -96,13 +102,45 @@ def test_nothing_is_shown_early_nor_where_output_is_captured(
     assert captured.split() == ["0", "''"]
     run(jupyter, "waiting.QUIET_S = 3600.0")
     assert run(jupyter, swallowed) == []
-    assert printed(jupyter, FAST_STEPS).strip() == "[False]"
     assert (text, shown) == ("", [])
 
 
+def test_nothing_is_shown_while_gpulab_is_not_at_work(jupyter: NotebookClient, shown: list[str]) -> None:
+    run(jupyter, "import time\ntime.sleep(0.5)")
+    assert shown == []
+
+
+def test_notebooks_that_a_program_runs_keep_no_line(
+    jupyter: NotebookClient, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jupyter.kc, "allow_stdin", False)  # type: ignore[union-attr]
+    assert run(jupyter, STEPS) == []
+    assert shown == []
+
+
 def test_steps_are_counted_and_leave_no_thread(jupyter: NotebookClient, shown: list[str]) -> None:
-    assert printed(jupyter, STEPS).strip() == "0"
-    assert [*dict.fromkeys(shown)] == [f"gl.something: 1 of 4. {STOP}", f"gl.something: 2 of 4. {STOP}", ""]
+    run(jupyter, STEPS)
+    assert "gl.something, 1 of 4" in shown[0]
+    assert "gl.something, 2 of 4" in shown[-2]
+    assert (STOP in shown[0], shown[-1]) == (True, "")
+    run(jupyter, "waiting.QUIET_S = 3600.0")
+    run(jupyter, "pass")
+    assert printed(jupyter, PROGRESS_THREADS).strip() == "1", "the thread of the cell that counts"
+
+
+def test_results_so_far_are_shown_until_the_end(jupyter: NotebookClient, shown: list[str]) -> None:
+    outputs = run(
+        jupyter,
+        """
+import time
+with session.steps(2, "gl.something") as begin:
+    begin(lambda: ({"text/plain": "too early"}, {}))
+    time.sleep(0.5)
+    begin(lambda: ({"text/plain": "one bar"}, {}))
+""",
+    )
+    assert ("too early" in shown, "one bar" in shown) == (False, True)
+    assert {output.data["text/plain"] for output in outputs} == {""}
 
 
 def test_a_program_outside_of_notebooks_shows_nothing() -> None:
@@ -110,36 +148,25 @@ def test_a_program_outside_of_notebooks_shows_nothing() -> None:
     process = subprocess.run(
         [sys.executable, "-c", f"{SETUP}\n{swallowed}{STEPS}"], capture_output=True, text=True, check=True
     )
-    assert (process.stdout.split(), process.stderr) == (["stopped", "0"], "")
+    assert (process.stdout.split(), process.stderr) == (["stopped"], "")
 
 
 class Cell:
-    """A running notebook cell in this process, with a clock and timers that a test controls."""
+    """A running notebook cell in this process, with a clock that a test controls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
         self.texts: list[str] = []
         self.displays: list[tuple[str, bool]] = []
-        self.timers: list[Any] = []
-        self.shell = SimpleNamespace(
-            kernel=object(),
-            get_parent=lambda: {"header": {"msg_type": "execute_request"}},
-            display_pub=SimpleNamespace(publish=self._publish),
-        )
+        self.shell = SimpleNamespace(display_pub=SimpleNamespace(publish=self._publish))
         monkeypatch.setattr(waiting, "_shell", lambda: self.shell)
         monkeypatch.setattr(waiting.time, "monotonic", lambda: self.now_s)
-        monkeypatch.setattr(waiting.threading, "Timer", self._timer)
+        self.progress = waiting._Cell()
+        monkeypatch.setattr(waiting, "_cell", self.progress)
 
     def _publish(self, data: Any, _: Any, transient: dict[str, str], update: bool) -> None:
         self.texts.append(data["text/plain"])
         self.displays.append((transient["display_id"], update))
-
-    def _timer(self, seconds: float, function: Any, args: Any) -> Any:
-        timer = SimpleNamespace(seconds=seconds, finished=threading.Event(), start=lambda: None)
-        timer.fire = lambda: function(*args)
-        timer.cancel = timer.finished.set
-        self.timers.append(timer)
-        return timer
 
 
 @pytest.fixture
@@ -147,67 +174,70 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
     return Cell(monkeypatch)
 
 
-def test_a_kernel_s_line_comes_after_three_seconds_and_then_every_second(cell: Cell) -> None:
+def test_a_kernel_s_line_comes_after_two_seconds_and_then_every_second(cell: Cell) -> None:
     line = waiting.KernelLine()
     where = Whereabouts("spin", line=0, source_text="", block=(2, 0, 0), ended=1200, blocks=5000)
-    lengths = []
-    for after_s in (2.9, 3.0, 3.9, 4.0, 9.5, 10.4, 10.5):
+    texts = []
+    for after_s in (1.9, 2.0, 2.9, 3.0, 9.5, 10.4, 10.5):
         cell.now_s = 100.0 + after_s
         line.look(lambda: where)
-        lengths.append(len(cell.texts))
-    assert lengths == [0, 1, 1, 2, 3, 3, 4]
+        texts.append("".join(cell.progress.activities.values()))
+    assert len(texts[0]) == 0 < len(texts[1])
+    assert (texts[1] == texts[2], texts[2] == texts[3], texts[4] == texts[5]) == (True, False, True)
+    cell.progress.look()
     for part in ("'spin' has run for 10 s", "block (2, 0, 0), 1,200 of 5,000 blocks done", STOP):
-        assert part in cell.texts[-1]
-    assert "line" not in cell.texts[-1], "the source line is not known"
+        assert part in cell.texts[0]
+    assert "line" not in cell.texts[0], "the source line is not known"
     line.end()
-    waiting.KernelLine().end()  # one that has shown nothing removes nothing
-    assert cell.texts[4:] == [""]
-    (display,) = {display for display, _ in cell.displays}
-    assert cell.displays == [(display, False), *[(display, True)] * 4]
+    assert cell.progress.activities == {}
 
 
-def test_steps_are_shown_after_three_seconds_until_the_end(cell: Cell) -> None:
+def test_a_cell_s_line_is_one_output_that_is_empty_at_the_end(cell: Cell) -> None:
     with session.steps(4, "gl.something") as begin:
-        (timer,) = cell.timers
-        assert (timer.seconds, timer.daemon) == (3, True)
         begin()
+        cell.now_s += 5
+        cell.progress.look()
         begin()
-        assert cell.texts == []
-        timer.fire()
-        assert cell.texts == [f"gl.something: 2 of 4. {STOP}"]
-        timer.finished.set()
+        cell.progress.look()
+        cell.progress.end()
+        cell.progress.look()  # as the thread may, once the cell is over
+    assert [text.removesuffix(STOP).rpartition(": ")[2].strip() for text in cell.texts] == [
+        "gl.something, 1 of 4.",
+        "gl.something, 2 of 4.",
+        "",
+    ]
+    assert "for 5 s" in cell.texts[0]
+    (display,) = {display for display, _ in cell.displays}
+    assert cell.displays == [(display, False), (display, True), (display, True)]
+
+
+def test_a_quick_cell_publishes_nothing(cell: Cell) -> None:
+    with session.steps(4, "gl.quick") as begin:
         begin()
-    assert cell.texts[1:] == [f"gl.something: 3 of 4. {STOP}", ""]
-    cell.texts.clear()
-    with session.steps(4, "gl.quick"):
-        pass
-    assert cell.timers[1].finished.is_set()
-    cell.timers[1].fire()  # as it may once it is over
+    cell.progress.end()
     assert cell.texts == []
-    with session.steps(4, "gl.slow"):
-        cell.timers[2].fire()
-    assert cell.texts == [f"gl.slow: 1 of 4. {STOP}", ""]
 
 
-@pytest.mark.parametrize(
-    "parent", [{"header": {"msg_type": "comm_msg"}}, {}], ids=["widget message", "no message"]
-)
-def test_nothing_is_shown_outside_of_cells(cell: Cell, parent: dict[str, Any]) -> None:
-    cell.shell.get_parent = lambda: parent
-    with session.steps(3, "gl.something") as begin:
-        begin()
-    assert (cell.timers, cell.texts) == ([], [])
+@pytest.mark.parametrize("request_type", ["comm_msg", "execute_request", ""])
+def test_only_cells_that_a_person_starts_are_watched(
+    request_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = {"header": {"msg_type": request_type}, "content": {"allow_stdin": True}}
+    shell = SimpleNamespace(kernel=object(), get_parent=lambda: request)
+    monkeypatch.setattr(waiting, "_shell", lambda: shell)
+    assert waiting._is_read() == (request_type == "execute_request")
 
 
-def test_nothing_is_shown_from_other_threads(cell: Cell) -> None:
+def test_other_threads_do_not_change_the_line(cell: Cell) -> None:
     def work() -> None:
         with session.steps(3, "gl.something") as begin:
             begin()
+            cell.texts.extend(cell.progress.activities.values())
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert (cell.timers, cell.texts) == ([], [])
+    assert cell.texts == []
 
 
 @pytest.fixture
@@ -219,7 +249,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     def steps(total: int, call: str) -> Iterator[Callable[[], None]]:
         count = counts[call] = [total, 0]
 
-        def begin() -> None:
+        def begin(_: object = None) -> None:
             count[1] += 1
 
         yield begin

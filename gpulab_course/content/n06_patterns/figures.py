@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -14,8 +14,9 @@ from gpulab import session
 from gpulab.lab.kernels import block_order, count
 from gpulab.lab.run import launch
 from gpulab.lab.timeline import timeline
-from gpulab.views._base import View
+from gpulab.views._base import Bundle, View, picture_bundle
 from gpulab.views.parts.boxes import Box, bars, column, words
+from gpulab.views.parts.picture import png
 from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
 from gpulab_course.content import kernels, story
@@ -83,32 +84,35 @@ class Race(View):
         return "\n".join([self.sentence(), *lines, f"{self.copy_lap.name}: {_format_lap(self.copy_lap)}."])
 
     def draw(self) -> Box:
-        max_gbps = max(lap.gbps for lap in (*self.laps, self.copy_lap))
-        rows = [
-            {
-                "label": f"{position} {lap.name}",
-                "share": lap.gbps / max_gbps,
-                "value": _format_lap(lap),
-                "mark": f"limited by {lap.limiter}",
-                "title": lap.description,
-                "colour": "good" if position == len(self.laps) else "accent",
-            }
-            for position, lap in enumerate(self.laps, 1)
-        ]
-        copy_row = {
-            "label": self.copy_lap.name,
-            "share": self.copy_lap.gbps / max_gbps,
-            "value": _format_lap(self.copy_lap),
-            "mark": "the goal",
-            "strong": True,
-            "colour": "muted",
+        return _bars(self.laps, self.copy_lap, len(self.laps))
+
+
+def _bars(laps: Sequence[Lap], copy_lap: Lap, total: int) -> Box:
+    """Draw the bandwidths of the first of `total` kernels and of the copy as bars."""
+    max_gbps = max(lap.gbps for lap in (*laps, copy_lap))
+    rows = [
+        {
+            "label": f"{position} {lap.name}",
+            "share": lap.gbps / max_gbps,
+            "value": _format_lap(lap),
+            "mark": f"limited by {lap.limiter}",
+            "title": lap.description,
+            "colour": "good" if position == total else "accent",
         }
-        return column(
-            bars([*rows, copy_row], label=0.24),
-            words(
-                "GB/s of the bytes that must move: a sum reads each byte, a copy reads and writes it.", "note"
-            ),
-        )
+        for position, lap in enumerate(laps, 1)
+    ]
+    copy_row = {
+        "label": copy_lap.name,
+        "share": copy_lap.gbps / max_gbps,
+        "value": _format_lap(copy_lap),
+        "mark": "the goal",
+        "strong": True,
+        "colour": "muted",
+    }
+    return column(
+        bars([*rows, copy_row], label=0.24),
+        words("GB/s of the bytes that must move: a sum reads each byte, a copy reads and writes it.", "note"),
+    )
 
 
 def _format_lap(lap: Lap) -> str:
@@ -289,11 +293,21 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
     example = kernels.example(ladder, (elements,))
     x, out = example.arrays
     limiters = [rung.mends for rung in series.rungs[1:]] + ["memory itself"]
-    laps = []
-    for rung, limiter in zip(series.rungs, limiters, strict=True):
-        busy_ns, provenance = lap(kernels.launch(rung.name, x, out))
-        laps.append(Lap(rung.name, rung.says, limiter, busy_ns, example.moved_bytes / busy_ns))
-    target = cp.empty_like(x)
-    copy_ns, provenance = lap(lambda: target.data.copy_from_device_async(x.data, x.nbytes))
-    copy_lap = Lap("cudaMemcpy", "a copy on the device", "", copy_ns, 2 * x.nbytes / copy_ns)
-    return Race(tuple(laps), copy_lap, provenance, f"{series.title}: n = {elements:,}")
+    title = f"{series.title}: n = {elements:,}"
+    laps: list[Lap] = []
+    total = len(series.rungs)
+    with session.steps(total + 1, "figures.race") as begin:
+        begin()
+        target = cp.empty_like(x)
+        copy_ns, provenance = lap(lambda: target.data.copy_from_device_async(x.data, x.nbytes))
+        copy_lap = Lap("cudaMemcpy", "a copy on the device", "", copy_ns, 2 * x.nbytes / copy_ns)
+
+        def draw_laps() -> Bundle:
+            caption = f"{len(laps)} of {total} kernels. Times {provenance.label}."
+            return picture_bundle(png(_bars(laps, copy_lap, total), title, caption), caption)
+
+        for rung, limiter in zip(series.rungs, limiters, strict=True):
+            begin(draw_laps)
+            busy_ns, _ = lap(kernels.launch(rung.name, x, out))
+            laps.append(Lap(rung.name, rung.says, limiter, busy_ns, example.moved_bytes / busy_ns))
+    return Race(tuple(laps), copy_lap, provenance, title)

@@ -76,10 +76,13 @@ def table(rung: str = RUNGS[-1].number) -> Growth:
     rung
         The notebook's number, such as ``"07"``.
     """
-    lines = [
-        Line(each.number, each.what, _taken(_block, each.number), _taken(_life, each.number))
-        for each in up_to(rung)
-    ]
+    changes = up_to(rung)
+    lines = []
+    with session.steps(len(changes), "story.table") as begin:
+        for each in changes:
+            begin()
+            taken = _taken(_block, each.number), _taken(_life, each.number)
+            lines.append(Line(each.number, each.what, *taken))
     return Growth(lines, session.backend().provenance)
 
 

@@ -1,0 +1,246 @@
+"""Progress line below a notebook cell in which gpulab works for long, with the way to stop it.
+
+The line disappears when the cell ends. Nothing is shown outside notebooks, in cells whose output is captured,
+and where notebooks are run by a program, so that their stored outputs have no such line.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import linecache
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gpulab.words import count
+
+if TYPE_CHECKING:
+    from virtualgpu.records.launch.whereabouts import Whereabouts
+
+# Nothing is shown for work that takes less.
+QUIET_S = 2.0
+_AGAIN_S = 1.0
+_STOP = "To stop it: Kernel > Interrupt, or press I twice."
+_CODE_CHARACTERS = 60
+# What the innermost frame of a package does; the first entry that matches counts.
+_ACTIVITIES = (
+    ("virtualgpu.compile.", ", compiles a kernel"),
+    ("virtualgpu.engine.machine.", ", compiles a kernel"),
+    ("virtualgpu.engine.", ", runs a kernel"),
+    ("gpulab.processes.", ", waits for another process"),
+    ("virtualgpu.", ""),
+    ("gpulab.", ""),
+    ("gpulab_course.", ""),
+)
+Bundle = tuple[dict[str, Any], dict[str, Any]]
+
+
+class Begin(Protocol):
+    """Function that begins the next step of a call."""
+
+    def __call__(self, picture: Callable[[], Bundle] | None = None) -> None:
+        """Begin a step; `picture` returns the data and metadata of an output with the results so far."""
+
+
+class _Display:
+    """An output of the running cell that is updated, and empty at the end."""
+
+    def __init__(self) -> None:
+        self._transient: dict[str, str] = {}
+
+    def show(self, data: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
+        update = bool(self._transient)
+        self._transient = self._transient or {"display_id": uuid.uuid4().hex}
+        _shell().display_pub.publish(data, metadata or {}, transient=self._transient, update=update)
+
+    def end(self) -> None:
+        if self._transient:
+            self.show({"text/plain": ""})
+
+
+class _Cell:
+    """Progress of the running cell: a thread that looks at it once per second."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._line, self._picture = _Display(), _Display()
+        self._ended, self._lock = threading.Event(), threading.Lock()
+        self.is_shown = False
+        # Sentences or parts of sentences by what they are about; the last entry is the innermost activity.
+        self.activities: dict[object, str] = {}
+
+    def start(self) -> None:
+        """Start the thread, in the context of the cell, so that its outputs appear below that cell."""
+        follow = contextvars.copy_context().run
+        threading.Thread(target=follow, args=(self._follow,), name="gpulab progress", daemon=True).start()
+
+    def _follow(self) -> None:
+        wait_s = QUIET_S
+        while not self._ended.wait(wait_s):
+            self.look()
+            wait_s = _AGAIN_S
+
+    def look(self) -> None:
+        """Show what the cell does, if gpulab is at work."""
+        activity = [*self.activities.values()][-1:] or _position()
+        if activity and not _is_captured():
+            (text,) = activity
+            if not text.endswith("."):
+                text = f"The cell has run for {int(time.monotonic() - self._began_s)} s: {text}."
+            with self._lock:
+                if not self._ended.is_set():
+                    self.is_shown = True
+                    self._line.show({"text/plain": f"{text} {_STOP}"})
+
+    def show_picture(self, bundle: Bundle) -> None:
+        """Show the results so far."""
+        self._picture.show(*bundle)
+
+    def end(self) -> None:
+        """Remove the line and the picture."""
+        with self._lock:
+            self._ended.set()
+            self._line.end()
+            self._picture.end()
+
+
+_cell: _Cell | None = None
+
+
+def watch_cells(shell: Any) -> None:
+    """Show the progress of each cell that takes long, beginning with the one that runs now."""
+    shell.events.register("pre_run_cell", _begin_cell)
+    shell.events.register("post_run_cell", _end_cell)
+    _begin_cell()
+
+
+def _begin_cell(*_: Any) -> None:
+    global _cell
+    _end_cell()
+    if _is_read():
+        _cell = _Cell()
+        _cell.start()
+
+
+def _end_cell(*_: Any) -> None:
+    global _cell
+    if _cell is not None:
+        _cell.end()
+        _cell = None
+
+
+class KernelLine:
+    """Progress of a kernel that has run for a while, for the line below the cell."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._next_s = self._began_s + QUIET_S
+
+    def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
+        """Update the text from time to time."""
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + _AGAIN_S
+        if cell := _own_cell():
+            cell.activities[self] = _words(whereabouts(), now_s - self._began_s)
+
+    def end(self) -> None:
+        """Remove the text."""
+        if cell := _own_cell():
+            cell.activities.pop(self, None)
+
+
+@contextmanager
+def steps(total: int, call: str) -> Iterator[Begin]:
+    """Show "2 of 4" below a cell once a call of several launches has taken a while.
+
+    Parameters
+    ----------
+    total
+        How many steps it has at most.
+    call
+        What it is, such as ``"gl.check"``.
+
+    Yields
+    ------
+    Begin
+        To be called as each step begins, with a picture of the results so far if there is one.
+    """
+    cell, step_count, key = _own_cell(), 0, object()
+
+    def begin(picture: Callable[[], Bundle] | None = None) -> None:
+        nonlocal step_count
+        step_count += 1
+        if cell is not None:
+            cell.activities[key] = f"{call}, {step_count} of {total}"
+            if picture is not None and cell.is_shown:
+                cell.show_picture(picture())
+
+    try:
+        yield begin
+    finally:
+        if cell is not None:
+            cell.activities.pop(key, None)
+
+
+def _own_cell() -> _Cell | None:
+    """Return the running cell, if this thread runs it."""
+    return _cell if threading.current_thread() is threading.main_thread() else None
+
+
+def _shell() -> Any:
+    """Return IPython's shell, where it runs."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None
+
+
+def _is_read() -> bool:
+    """Return whether a notebook cell runs that a person has started.
+
+    A program that runs a notebook, such as nbconvert, does not answer input requests.
+    """
+    shell = _shell()
+    if getattr(shell, "kernel", None) is None:
+        return False
+    request = shell.get_parent()
+    is_cell = request.get("header", {}).get("msg_type") == "execute_request"
+    return is_cell and request.get("content", {}).get("allow_stdin", False)
+
+
+def _is_captured() -> bool:
+    from IPython.core.displaypub import CapturingDisplayPublisher
+
+    return isinstance(_shell().display_pub, CapturingDisplayPublisher)
+
+
+def _position() -> list[str]:
+    """Return the line of the cell that runs and what gpulab does there; empty if gpulab is not at work."""
+    code_name = _shell().compile.format_code_name
+    frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)
+    activity, line = None, ""
+    while frame is not None:
+        if activity is None:
+            module = f"{frame.f_globals.get('__name__', '')}."
+            activity = next((text for package, text in _ACTIVITIES if module.startswith(package)), None)
+        elif code_name(frame.f_code.co_filename):
+            code = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+            if len(code) > _CODE_CHARACTERS:
+                code = code[: _CODE_CHARACTERS - 1] + "…"
+            line = f"line {frame.f_lineno} `{code}`"
+        frame = frame.f_back
+    return [line + activity] if line and activity is not None else []
+
+
+def _words(whereabouts: Whereabouts, seconds: float) -> str:
+    source = f" `{whereabouts.source_text}`" if whereabouts.source_text else ""
+    line = f"near line {whereabouts.line}{source}, " if whereabouts.line else ""
+    return (
+        f"Kernel '{whereabouts.kernel}' has run for {int(seconds)} s: {line}block {whereabouts.block}, "
+        f"{whereabouts.ended:,} of {count(whereabouts.blocks, 'block')} done."
+    )
