@@ -116,7 +116,7 @@ def test_states_that_cannot_be_pickled_name_an_alternative() -> None:
     state = cp.random.get_random_state()
     assert "others on a real GPU" in repr(state)
     for broken in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="seed it at the point to return to"):
+        with pytest.raises(TypeError, match="Seed it where the part to repeat begins"):
             broken(state)
         with pytest.raises(TypeError, match="_state"):
             broken(generator())
