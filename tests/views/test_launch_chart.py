@@ -154,6 +154,33 @@ def test_both_launches_carry_their_labels() -> None:
     view.close()
 
 
+def test_launches_side_by_side_have_one_time_axis_and_one_height() -> None:
+    """One has idle SMs and the other does not, so each alone would have another height."""
+    trace = synthetic.launch_trace(blocks=4)
+    other = synthetic.launch_trace(256, sm_count=12, blocks=900)
+    view = LaunchChart(trace, beside=other)
+    plots = boxes(view.scene, "plot")
+    shapes = {(plot["height"], *plot["domain"], plot["left"], plot["right"]) for plot in plots}
+    assert len(plots) == 2
+    assert len(shapes) == 1
+    axes = {item["y"] for plot in plots for item in plot["items"] if item["item"] == "axis"}
+    assert len(axes) == 1
+    assert len({plot["hint"] for plot in (*plots, *boxes(LaunchChart(trace).scene, "plot"))}) == 1
+    view.close()
+
+
+def test_the_other_launch_names_the_block_size_that_the_slider_does_not_change() -> None:
+    other = synthetic.launch_trace(256, provenance=synthetic.MEASURED)
+    view = LaunchChart(synthetic.launch_trace(256), synthetic.launch_trace, beside=other)
+    view.block_threads = 512
+    (note,) = (text for text in heads(view) if "slider" in text)
+    assert note.startswith("256 threads only")
+    view.close()
+    without_slider = LaunchChart(synthetic.launch_trace(256), beside=other)
+    assert not any("slider" in text for text in heads(without_slider))
+    without_slider.close()
+
+
 def legends(view: LaunchChart) -> list[str]:
     return [text for box in boxes(view.scene, "legend") for _, text in box["entries"]]
 

@@ -25,7 +25,7 @@ LEFT_PX = 54
 # Height of the rows of a few busy SMs. Many rows share the available height; up to 16 rows have names.
 ROW_PX = 26
 ROWS_PX = 170
-NARROW_ROWS_PX = 130
+NARROW_ROWS_PX = 120
 NAMED_PX = 13.5
 IDLE_PX = 18
 GAP_PX = 10
@@ -167,7 +167,8 @@ class LaunchChart(Steered):
         span_ns = max(1, *(waves.trace.span_ns for waves in launches))
         if self._other_waves is None:
             return column(_legend(launches), _panel(self.waves, span_ns))
-        return column(_legend(launches), *_side_by_side(self.waves, self._other_waves, span_ns))
+        is_steered = self._at_block_size is not None
+        return column(_legend(launches), *_side_by_side(self.waves, self._other_waves, span_ns, is_steered))
 
 
 def _legend(launches: list[Waves]) -> Box:
@@ -197,40 +198,51 @@ def _occupancy_words(waves: Waves) -> str:
 
 def _panel(waves: Waves, span_ns: int) -> Box:
     """Return the picture, numbers and limits of one launch; in a narrow view the numbers are above."""
-    picture = column(_head(waves), _chart(waves, span_ns, ROWS_PX))
+    picture = column(words(_head(waves), name="waves"), _chart(waves, span_ns, _rows_px(waves, ROWS_PX)))
     numbers_box = column(numbers(waves.numbers(), least=168), _limits(waves), gap=8)
     return row(picture, numbers_box, weights=[2.6, 1], least=[440, 200], above=True)
 
 
-def _side_by_side(left: Waves, right: Waves, span_ns: int) -> list[Box]:
+def _side_by_side(left: Waves, right: Waves, span_ns: int, is_steered: bool) -> list[Box]:
     """Return the pictures of two launches over the same time, and their numbers in a table."""
     # The date and the driver are in the caption, so that the two headings fit on one line.
-    origins = [waves.trace.provenance for waves in (left, right)]
+    launches = (left, right)
+    origins = [waves.trace.provenance for waves in launches]
     headings = [f"{origin.source.capitalize()} on {origin.device}" for origin in origins]
-    pictures = [
-        column(words(heading, "strong"), _head(waves), _chart(waves, span_ns, NARROW_ROWS_PX, is_narrow=True))
-        for heading, waves in zip(headings, (left, right), strict=True)
+    notes = [None, words(_fixed_text(right), "note", only="page") if is_steered else None]
+    texts = [
+        column(words(heading, "strong"), words(_head(waves), name="waves"), note, gap=2)
+        for heading, waves, note in zip(headings, launches, notes, strict=True)
     ]
+    rows_px = max(_rows_px(waves, NARROW_ROWS_PX) for waves in launches)
+    idle_px = IDLE_PX if left.idle_sms or right.idle_sms else 0
     pairs = zip(left.numbers(), right.numbers(), strict=True)
     rows = [
         [term, f"{left_value} ({left_detail})", f"{right_value} ({right_detail})"]
         for (term, left_value, left_detail), (_, right_value, right_detail) in pairs
     ]
+    # Texts of different lengths are in a row of their own, so that the plots below them are aligned.
     return [
-        row(*pictures, least=[240, 240]),
+        row(*texts, least=[240, 240]),
+        row(*(_chart(waves, span_ns, rows_px, idle_px) for waves in launches), least=[240, 240]),
         table(rows, ["", *headings]),
         row(_limits(left), _limits(right), least=[240, 240]),
     ]
 
 
-def _head(waves: Waves) -> Box:
+def _fixed_text(waves: Waves) -> str:
+    """Return a sentence about a launch that does not follow the slider."""
+    return f"{count(math.prod(waves.trace.block), 'thread')} only; it ignores the slider."
+
+
+def _head(waves: Waves) -> str:
     text = f"{count(math.prod(waves.trace.block), 'thread')} per block: {waves.wave_words()}"
     most_running = float(waves.running()[1].max(initial=0))
     if waves.full_waves and most_running < 0.6 * waves.trace.blocks_per_wave:
         text += (
             f". At most {number(round(most_running))} ran at once, because blocks ended before others started"
         )
-    return words(text, name="waves")
+    return text
 
 
 def _limits(waves: Waves) -> Box:
@@ -245,21 +257,33 @@ def _limits(waves: Waves) -> Box:
     return fold(f"Theoretical occupancy {limiter_words(occupancy)}", inner, opened=False)
 
 
-def _chart(waves: Waves, span_ns: int, max_height_px: float, is_narrow: bool = False) -> Box:
+def _rows(waves: Waves) -> npt.NDArray[Any]:
+    """Return the SMs that have a row: all of them, or the busy ones if there are others."""
+    if waves.idle_sms:
+        return waves.sms
+    return np.arange(max(waves.trace.sm_count, int(waves.sms.max(initial=0)) + 1))
+
+
+def _rows_px(waves: Waves, max_height_px: float) -> float:
+    """Return the height of the rows of all SMs; a few SMs have higher rows."""
+    rows = max(1, _rows(waves).size)
+    return float(min(rows * ROW_PX, max(max_height_px, rows * NAMED_PX if rows <= 16 else 0)))
+
+
+def _chart(waves: Waves, span_ns: int, height: float, idle_px: float | None = None) -> Box:
+    """Draw the blocks of a launch with the warps of its SMs below; idle SMs share a line between them."""
     trace = waves.trace
     domain = (0.0, float(span_ns))
-    # If all SMs work, each has a row. Otherwise the busy ones have higher rows, and the others share a line.
-    sms = waves.sms if waves.idle_sms else np.arange(max(trace.sm_count, int(waves.sms.max(initial=0)) + 1))
-    rows = max(1, sms.size)
-    height = float(min(rows * ROW_PX, max(max_height_px, rows * NAMED_PX if rows <= 16 else 0)))
-    top = height + (IDLE_PX if waves.idle_sms else 0) + GAP_PX
+    sms = _rows(waves)
+    if idle_px is None:
+        idle_px = IDLE_PX if waves.idle_sms else 0
+    top = height + idle_px + GAP_PX
     bottom = top + RUNNING_PX
     unit, scale = time_unit(span_ns)
     title = "time since the first block started"
     warps_text = "warps per SM busy at that moment, dashed: as many as fit"
     axis_text = f"{title} ({unit}); {warps_text}\n{title} ({unit})\n({unit})"
     label = f"Blocks of {count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} over time"
-    hint = "Each row is one SM. Click it or press Enter to see it alone."
     return plots.plot(
         bottom + 34,
         domain,
@@ -272,7 +296,7 @@ def _chart(waves: Waves, span_ns: int, max_height_px: float, is_narrow: bool = F
         label=f"{label}: {waves.wave_words()}. Arrow keys go from block to block, Enter shows an SM alone; "
         "+ and - zoom.",
         left=LEFT_PX,
-        hint="Click an SM to see it alone." if is_narrow else hint,
+        hint="Click a row or press Enter to see one SM alone.",
         zoom=True,
     )
 

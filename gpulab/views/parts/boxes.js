@@ -101,7 +101,7 @@ function slider(frame, { label, trait, values, texts }) {
     setWaiting(false);
     target = values[picturedIndex()];
     showPosition(picturedIndex());
-    showNote(`no answer: Python has gone; still showing ${texts[picturedIndex()]}. Run the cell again.`);
+    showNote(`Run this cell again: its kernel has ended. Still showing ${texts[picturedIndex()]}.`);
   };
   const sendTarget = () => {
     const isSent = target === model.get(trait);

@@ -6,7 +6,7 @@ const ROOM = {
   natural_px: 900, // a view's layout is made for this width
   most: 2.4, // largest zoom
   step: 0.92,
-  row_px: 6, // smallest height of an SM's row that can be distinguished from its neighbours
+  row_px: 6, // height of an SM's row at which it can be distinguished from its neighbours, if there is space
   chart_px: 80, // smallest height of a chart; lower plots are strips of something else
   growth: 2, // largest growth of a chart, relative to its height
 };
@@ -34,21 +34,23 @@ export class Room {
 
   /** Height of the content, in pixels of the view. */
   get contentHeight() {
-    return Math.max(...[...this.frame.root.children].map((child) => child.offsetTop + child.offsetHeight)) + 12;
+    return Math.max(...[...this.frame.root.children].map((child) => child.offsetTop + child.offsetHeight)) + 14;
   }
 
-  /** Use the largest zoom at which everything is visible, or the smallest; then charts fill the rest. */
+  /** Use the largest zoom at which everything is visible, or the smallest; then charts fill the rest of the window. */
   fit() {
     const [windowWidth, windowHeight] = [window.innerWidth, window.innerHeight];
+    const missing = (plot, zoom) => Math.max(0, plot.missingHeight(ROOM.row_px / zoom));
     let zoom = Math.min(ROOM.most, Math.max(ROOM.least, windowWidth / ROOM.natural_px));
     for (; ; zoom = Math.max(ROOM.least, zoom * ROOM.step)) {
-      this.lay(zoom, (plot) => Math.max(0, plot.missingHeight(ROOM.row_px / zoom)));
+      this.lay(zoom, (plot) => missing(plot, zoom));
       if (zoom <= ROOM.least || this.contentHeight * zoom <= windowHeight) break;
     }
-    const spare = windowHeight / zoom - this.contentHeight;
+    this.lay(zoom, () => 0);
+    const spare = Math.max(0, windowHeight / zoom - this.contentHeight);
     const { charts } = this;
     const chartRows = new Set(charts.map(({ node }) => Math.round(node.getBoundingClientRect().top))).size;
-    this.lay(zoom, (plot) => Math.max(plot.growth, charts.includes(plot) ? plot.growth + Math.min(ROOM.growth * plot.box.height, spare / chartRows) : 0));
+    this.lay(zoom, (plot) => (charts.includes(plot) ? Math.min(Math.max(missing(plot, zoom), ROOM.growth * plot.box.height), spare / chartRows) : 0));
   }
 
   leave() {
