@@ -5,8 +5,8 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "10-driver",
-        "An array of a million floats has 4,000,000 bytes. By how much does the memory grow that nvidia-smi "
-        "shows as used?",
+        "A program makes an array of a million floats, which has 4,000,000 bytes. nvidia-smi shows how much "
+        "memory of the device is used. By how much does this number grow?",
         "The pool rounds up to a multiple of 512 bytes. The driver, however, maps whole pages of 2 MiB, and "
         "nvidia-smi counts these pages. The array needs two of them.",
         choices=("4,000,000 bytes", "4,000,256 bytes", "4,194,304 bytes"),
