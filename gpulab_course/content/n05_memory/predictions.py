@@ -115,7 +115,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "05-ladder",
         "With a tile of 32 × 32, loads and stores of the transpose are coalesced, but reading a column of "
-        "the tile conflicts 32 ways. How long does it take, as a share of the time of the naive version?",
+        "the tile conflicts 32 ways. How long does it take, in percent of the time of the naive version?",
         "A pass of shared memory takes one cycle, and a sector of global memory takes longer. Therefore "
         "even the worst conflict can be cheaper than one sector per lane. Here the tiled version took "
         "{tiled}, and {padded} without the conflict.",
@@ -126,7 +126,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "05-tile",
         "With tiles of 16 × 16, the multiplication loads an eighth of the sectors. How many sectors does it "
-        "load from L2, as a share of the naive version's?",
+        "load from L2, in percent of the sectors that the naive version loads from L2?",
         "In the naive version, L1 already served {held} of the sectors. A small tile therefore saves "
         "requests to L1. Larger tiles are needed to save traffic to L2 and device memory.",
         unit="%",
