@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpulab import words
-from gpulab.views import DeviceCard, LaunchChart, TimelineView, WarpStepper
+from gpulab.views import DeviceCard, LaunchChart, LoadChart, TimelineView, WarpStepper
 from gpulab.views._base import View, module_text
 from gpulab.views.parts import palette
 from tests.browser.conftest import PICTURES
@@ -360,3 +360,25 @@ def test_a_hundred_thousand_blocks_are_painted_fast(
     )
     record_property("figure", f"100,000 blocks painted on a canvas: {took:.0f} ms, goal 50 ms")
     assert pictures == 2, "zoomed into and whole"
+
+
+def test_the_load_chart_shows_the_values_at_a_time(open_saved: Callable[..., Any]) -> None:
+    record = synthetic.load_samples()
+    page = open_saved(LoadChart(lambda: record))
+    canvas = page.locator("canvas")
+    said = page.locator(".gl-said")
+
+    def text_of(index: int) -> str:
+        return f"At {words.duration(record.time_ns[index])}, in {'copy' if index < 24 else 'compute'}"
+
+    before = canvas.screenshot()
+    canvas.focus()
+    for key, index in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", 59)):
+        page.keyboard.press(key)
+        assert text_of(index) in said.text_content()
+        assert f"power {words.number(record['power'][index])} W" in said.text_content()
+    assert canvas.screenshot() != before
+    size = canvas.bounding_box()
+    # The margins are 48 and 14 pixels wide.
+    page.mouse.move(size["x"] + 48 + (size["width"] - 62) * 10.25 / 29.5, size["y"] + 150)
+    assert text_of(21) in said.text_content()

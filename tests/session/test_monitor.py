@@ -19,6 +19,10 @@ from gpulab.lab.monitor import recorder
 from gpulab.real.load import LoadReader
 from gpulab.real.nvml import NvmlDevice
 from gpulab.views import LoadChart
+from gpulab.views.parts.boxes import Legend, Plot, Words
+from gpulab.views.parts.items import Labels, Line
+from gpulab.views.parts.plot_picture import element_sentence
+from gpulab.words import duration
 from tests.real import fake_nvml
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
@@ -226,6 +230,55 @@ def test_the_chart_names_what_limited_the_clocks_and_what_is_missing() -> None:
     nothing = samples([1, 2, 3], utilization=[100, 100, 100])
     assert LoadChart(lambda: nothing).png() != chart.png()
     assert clock_reasons(0x20 | 0x40) == "software thermal slowdown, hardware thermal slowdown"
+
+
+def chart_of(view: LoadChart) -> Plot:
+    return next(box for box in view.draw().boxes if isinstance(box, Plot))
+
+
+def test_each_reading_can_be_selected_and_has_its_values() -> None:
+    watts = [101.0, 202.0, 303.0]
+    record = samples([1, 2, 3], power=watts, fp32=[0, 12, 100], clock_reasons=[1, 4, 0])
+    (readings,) = (item for item in chart_of(LoadChart(lambda: record)).items if item.say)
+    sentences = [element_sentence(readings, index, readings.say) for index in range(3)]
+    for second, watt, percent, reason, phase, sentence in zip(
+        "123",
+        watts,
+        (0, 12, 100),
+        ("idle", "power cap", "none"),
+        ("first", "second", "second"),
+        sentences,
+        strict=True,
+    ):
+        for part in (f"At {second} s, in {phase}", f"{watt:.0f} W", f"FP32 {percent} %", reason):
+            assert part in sentence
+    np.testing.assert_array_equal(readings.x1, record.time_ns)
+    assert not any(item.say for item in chart_of(LoadChart(lambda: record, "live")).items)
+
+
+def test_curves_that_would_cover_each_other_at_zero_are_not_drawn() -> None:
+    record = samples([1, 2, 3, 4, 5], fp16=[0] * 5, fp32=[0, 0, 0, 0, 50], fp64=[0.5] * 5)
+    view = LoadChart(lambda: record)
+    curves = [item for item in chart_of(view).items if isinstance(item, Line)]
+    assert len(curves) == 1
+    assert curves[0].x[0] == 3e9, "it rises from the reading before"
+    legend_texts = [text for box in view.draw().boxes if isinstance(box, Legend) for _, text in box.entries]
+    assert legend_texts == ["FP16: below 1 %", "FP32", "FP64: below 1 %"]
+
+
+def test_a_phase_has_its_name_in_the_chart_and_below_it() -> None:
+    with gl.monitor() as report:
+        pass
+    view = LoadChart(lambda: report.record, "recorded")
+    names = [name for name, _ in report.record.phases]
+    (labels,) = (item for item in chart_of(view).items if isinstance(item, Labels) and item.lines > 1)
+    assert [text.split("\n")[0] for text in labels.text] == names
+    words = [box.text for box in view.draw().boxes if isinstance(box, Words)]
+    (listed,) = (text for text in words if names[1] in text)
+    assert all(name in listed for name in names)
+    assert any(duration(report.record.duration_ns) in text for text in words), "the time of the numbers"
+    assert view.caption.lower().count("recorded") == 1
+    assert view.sentence().lower().count("recorded") == 1
 
 
 def test_a_live_chart_shows_new_readings_and_can_be_paused() -> None:

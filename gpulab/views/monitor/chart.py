@@ -14,20 +14,25 @@ from gpulab.views.monitor.monitor_text import reading, share
 from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Box, column, legend, numbers, slider
 from gpulab.views.parts.boxes import words as paragraph
-from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Time
-from gpulab.views.parts.plots import nice_ticks, plot, speaking, y_ticks
+from gpulab.views.parts.items import Item, Labels, Line, Readings, Rects, Rules, Time
+from gpulab.views.parts.plots import nice_ticks, plot, y_ticks
 from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
 from virtualgpu.records.device.load import LOAD_READINGS, LoadSamples, clock_reasons
 
-LEFT_PX = 76
+LEFT_PX = 48
 RIGHT_PX = 14
-PHASES_PX = 34
+PHASE_LINES = 4
+PHASE_NAME_PX = 10
+SHORT_NAME = 12  # letters
 GAP_PX = 19
 LIMIT_BAR_PX = 14
 AXIS_PX = 34
 WINDOWS_S = (10, 60, 600)
 MAX_POINTS = 600
+MIN_DRAWN_PERCENT = 1.0
+"""Smaller percentages are not drawn in a strip with several curves, which would cover each other there."""
+HINT = "Point at the chart, or press the arrow keys, to see the values at a time."
 
 
 class _Strip(NamedTuple):
@@ -165,7 +170,8 @@ class LoadChart(Steered):
     def _caption(self) -> str:
         record = self.record
         label = self.record.provenance.label
-        origin = f"{label[0].upper()}{label[1:]}; {self._state}."
+        state = "" if self._state == "recorded" else f"; {self._state}"
+        origin = f"{label[0].upper()}{label[1:]}{state}."
         sentences = [origin, monitor_text.UTILIZATION_NOTE, record.note]
         return " ".join(filter(None, sentences))
 
@@ -186,20 +192,20 @@ class LoadChart(Steered):
 
     def draw(self) -> Box:
         record = self.record
-        names = {
-            (colour, name) for strip in STRIPS for _, colour, name in strip.lines if len(strip.lines) > 1
-        }
         legend_items = [
-            (colour, name)
+            (colour, f"{name}: below {MIN_DRAWN_PERCENT:g} %" if _is_low(record[key]) else name)
             for strip in STRIPS
             for key, colour, name in strip.lines
-            if (colour, name) in names and record.latest(key) is not None
+            if len(strip.lines) > 1 and record.latest(key) is not None
         ]
         missing_text = " ".join(monitor_text.missing(record))
+        phases_text = monitor_text.phase_list(record)
         return column(
-            numbers(_latest_readings(record), least=140),
+            paragraph(monitor_text.time_of_latest(record, self._state == "live"), "heading"),
+            numbers(_latest_readings(record), least=135),
             legend(legend_items),
             self._plot(record),
+            paragraph(phases_text, "note") if phases_text else None,
             paragraph(f"{monitor_text.state_of(record)} {missing_text}".strip(), "note"),
         )
 
@@ -211,9 +217,10 @@ class LoadChart(Steered):
         strips = [
             strip for strip in STRIPS if any(record.latest(name) is not None for name, *_ in strip.lines)
         ]
-        items: list[Item | None] = [*_phase_names(record, window_start_ns, end_ns)]
-        top = float(PHASES_PX)
+        items: list[Item | None] = []
+        top = _phases_px(record)
         ticks = list[tuple[float, str]]()
+        values = list[tuple[float, _Strip]]()
         for strip in strips:
             highest = 100.0 if strip.is_percentage else _axis_top(record, strip)
             tick_values = [0.0, 50.0, 100.0] if strip.is_percentage else [0.0, nice_ticks(highest, 3)[-1]]
@@ -224,14 +231,20 @@ class LoadChart(Steered):
                 top,
             )
             items += [*axes.grid(), *_lines(record, strip, axes, window_start_ns)]
-            strip_name = f"{strip.title} ({strip.unit})"
+            hidden = f"; below {MIN_DRAWN_PERCENT:g} is not drawn" if len(strip.lines) > 1 else ""
+            strip_name = f"{strip.title} ({strip.unit}{hidden})"
+            values.append((top - 8, strip))
             items.append(Labels([window_start_ns], [top - 8], [strip_name], colour="muted", dx=2, pin=True))
             heights = axes.y(tick_values)
             ticks += [(float(y), number(value)) for y, value in zip(heights, tick_values, strict=True)]
             top += strip.height_px + GAP_PX
-        limit_items, bottom = _clock_limits(record, window_start_ns, top, has_sentences=not is_live)
-        items += [
+        limit_items, bottom = _clock_limits(record, window_start_ns, top)
+        phase_items = _phase_names(record, window_start_ns, end_ns, top - GAP_PX)
+        items = [
+            *phase_items,
+            *items,
             *limit_items,
+            *([] if self._state == "live" else [_readings(record, values, window_start_ns, bottom)]),
             y_ticks([y for y, _ in ticks], [text for _, text in ticks], (window_start_ns, end_ns)),
             Time(bottom),
         ]
@@ -243,6 +256,7 @@ class LoadChart(Steered):
             right=RIGHT_PX,
             zoom=not is_live,
             label=self.sentence(),
+            hint=HINT,
         )
 
 
@@ -250,19 +264,24 @@ def _latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
     """Return name, value and detail of the last readings."""
     last = record.latest
     limit = record.power_limit_w
-    memory = record.memory_mib
+    used_mib = last("memory_used")
+    memory_mib = record.memory_mib
     joules = record.energy_j
     return [
         (monitor_text.UTILIZATION, share(last("utilization")), "some kernel ran"),
         ("SMs active", share(last("sm_active")), monitor_text.sms(record, last("sm_active"))),
         ("Occupancy", share(last("sm_occupancy")), ""),
         ("Tensor cores", share(last("tensor")), ""),
-        ("DRAM", share(last("dram")), "of its peak"),
+        ("DRAM", share(last("dram")), "of peak"),
         ("Power", reading(last("power"), "W"), f"limit {number(limit)} W" if limit else ""),
-        ("Energy", reading(joules, "J"), "since it began"),
+        ("Energy", reading(joules, "J"), "so far" if joules is not None else ""),
         ("SM clock", reading(last("sm_clock"), "MHz"), ""),
         ("Temperature", reading(last("temperature"), "°C"), ""),
-        ("Memory", reading(last("memory_used"), "MiB"), f"of {size(memory * 2**20)}" if memory else ""),
+        (
+            "Memory",
+            monitor_text.NOT_AVAILABLE if used_mib is None else size(used_mib * 2**20),
+            f"of {size(memory_mib * 2**20)}" if memory_mib else "",
+        ),
     ]
 
 
@@ -283,6 +302,11 @@ def _lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: floa
     for name, colour, _ in strip.lines:
         values = record[name][visible]
         valid = np.flatnonzero(~np.isnan(values))
+        if len(strip.lines) > 1:
+            # A reading above the limit, and the ones next to it, so that its edges are drawn.
+            is_drawn = values >= MIN_DRAWN_PERCENT
+            is_drawn |= np.append(is_drawn[1:], False) | np.append(False, is_drawn[:-1])
+            valid = valid[is_drawn[valid]]
         for segment in np.split(valid, np.flatnonzero(np.diff(valid) > 1) + 1):
             if len(segment):
                 x = np.append(
@@ -293,28 +317,87 @@ def _lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: floa
     return lines
 
 
-def _phase_names(record: LoadSamples, window_start_ns: float, window_end_ns: float) -> list[Item]:
+def _is_low(percentages: Any) -> bool:
+    """Return whether a curve is nowhere high enough to be drawn."""
+    return bool(np.nanmax(percentages, initial=0.0) < MIN_DRAWN_PERCENT)
+
+
+def _readings(
+    record: LoadSamples, strips: Sequence[tuple[float, _Strip]], window_start_ns: float, bottom: float
+) -> Item:
+    """Return the values of each reading: as texts next to a line at its time, and as a sentence."""
+    visible = np.flatnonzero(record.time_ns >= window_start_ns)
+    time_ns = record.time_ns[visible]
+    phase_starts = [start_ns for _, start_ns in record.phases]
+    columns: dict[str, Any] = {
+        "time_ns": time_ns,
+        "phase": np.searchsorted(phase_starts, time_ns, side="right"),
+        "phases": ["", *(f", in {name}" for name, _ in record.phases)],
+    }
+    values = []
+    texts = [
+        (y, [monitor_text.values_text(record, index, strip.lines, strip.unit) for index in visible.tolist()])
+        for y, strip in strips
+    ]
+    reasons = [monitor_text.limits_text(bits) for bits in record["clock_reasons"][visible].tolist()]
+    sentence: list[Any] = ["At ", ["time_ns", "time"], ["phase", "phases"]]
+    for number_, (y, texts_of_strip) in enumerate([*texts, (None, reasons)]):
+        distinct = list(dict.fromkeys(["", *texts_of_strip]))
+        indices = {text: index for index, text in enumerate(distinct)}
+        name = f"text{number_}"
+        columns[name] = np.array([indices[text] for text in texts_of_strip], np.uint16)
+        columns[f"{name}s"] = distinct
+        sentence += [": " if not number_ else "; ", [name, f"{name}s"]]
+        if y is not None:
+            values.append((y, name, f"{name}s"))
+    starts = np.append(0.0, record.time_ns[:-1])[visible]
+    return Readings(
+        np.maximum(starts, window_start_ns),
+        time_ns,
+        np.zeros(len(visible)),
+        np.full(len(visible), bottom),
+        values,
+        columns=columns,
+        say=[*sentence, "."],
+    )
+
+
+def _phases_px(record: LoadSamples) -> float:
+    """Return the pixels above the first strip: its title, and the lines of the phases' names."""
+    is_long = any(len(name) > SHORT_NAME for name, _ in record.phases)
+    line_count = PHASE_LINES if is_long else bool(record.phases)
+    return 20.0 + 12 * line_count
+
+
+def _phase_names(
+    record: LoadSamples, window_start_ns: float, window_end_ns: float, bottom: float
+) -> list[Item]:
     """Return lines at the beginnings of phases, and the phases' names where there is space."""
     if not record.phases:
         return []
     x = np.array([index for _, index in record.phases])
-    bottom = PHASES_PX + sum(strip.height_px + GAP_PX for strip in STRIPS)
     widths = np.diff(np.append(x, window_end_ns))
     visible = np.flatnonzero((x >= window_start_ns) & (x <= window_end_ns))
     names = []
     for index in visible.tolist():
         name = record.phases[index][0]
-        # The full name, or its distinctive part, or its number.
+        # The full name in several lines, or its distinctive part, or its number in the list below the chart.
         names.append("\n".join((name, name.rpartition(": ")[2], str(index + 1))))
     return [
         Rules(x[visible], 0 * x[visible] + 2, x[visible], 0 * x[visible] + bottom, "rule"),
-        Labels(x[visible], 0 * x[visible] + 8, names, room=widths[visible], dx=3, weight="bold"),
+        Labels(
+            x[visible],
+            0 * x[visible] + 7,
+            names,
+            room=widths[visible],
+            lines=PHASE_LINES,
+            dx=3,
+            size=PHASE_NAME_PX,
+        ),
     ]
 
 
-def _clock_limits(
-    record: LoadSamples, window_start_ns: float, top: float, has_sentences: bool
-) -> tuple[list[Item], float]:
+def _clock_limits(record: LoadSamples, window_start_ns: float, top: float) -> tuple[list[Item], float]:
     """Return bars for the intervals in which the clocks were limited, and the y of the chart's end."""
     reason_bits = record["clock_reasons"]
     time = record.time_ns
@@ -337,15 +420,9 @@ def _clock_limits(
         for run in runs
     ]
     labels = list(dict.fromkeys(colours))
-    sentences = [
-        f"{text}: {duration(float(end_ns - start_ns))} from {duration(float(start_ns))}"
-        for text, start_ns, end_ns in zip(reasons, x0, x1, strict=True)
-    ]
     y = np.full(len(runs), top)
     shades = [labels.index(colour) for colour in colours]
-    bars = Rects(
-        x0, x1, y, y + LIMIT_BAR_PX, shades, labels, **(speaking(sentences) if has_sentences else {})
-    )
+    bars = Rects(x0, x1, y, y + LIMIT_BAR_PX, shades, labels)
     return [
         Labels([window_start_ns], [top - 8], ["clocks held back by"], colour="muted", dx=2, pin=True),
         bars,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gpulab.views.tables import Cell, Column, Table
@@ -73,8 +75,9 @@ def sentence(record: LoadSamples, state: str) -> str:
     reasons = held(record)
     power = f", {number(mean_w)} W" if mean_w is not None else ""
     limits_text = f", clocks held back by {listing(reasons)}" if reasons else ""
+    state_text = "" if state == "recorded" else f" ({state})"  # the label says that it is recorded
     return (
-        f"{record.provenance.device} over {duration(record.duration_ns)} ({state}): on average "
+        f"{record.provenance.device} over {duration(record.duration_ns)}{state_text}: on average "
         f"{share(record.mean('utilization'))} {UTILIZATION}{active_text}{power}{limits_text}; "
         f"{record.provenance.label}."
     )
@@ -92,7 +95,8 @@ def state_of(record: LoadSamples) -> str:
     """Return sentences about the current limits of the clocks and the other processes on the GPU."""
     reason_bits = record.latest("clock_reasons")
     limits_text = (
-        f"Clocks held back by: {NOT_AVAILABLE if reason_bits is None else clock_reasons(reason_bits)}. "
+        f"At {duration(record.duration_ns)}, clocks held back by: "
+        f"{NOT_AVAILABLE if reason_bits is None else clock_reasons(reason_bits)}. "
     )
     mig = {True: "MIG is on: this may be a slice of the GPU. ", False: "MIG is off. ", None: ""}[record.mig]
     processes = [f"{pid} ({reading(mib, 'MiB')})" for pid, mib in record.processes]
@@ -101,6 +105,32 @@ def state_of(record: LoadSamples) -> str:
         + mig
         + (f"Compute processes: {listing(processes)}." if processes else "NVML reports no compute process.")
     )
+
+
+def time_of_latest(record: LoadSamples, is_live: bool) -> str:
+    """Return the time of the numbers above the chart."""
+    return f"{'Now' if is_live else 'Last reading'}, at {duration(record.duration_ns)}"
+
+
+def phase_list(record: LoadSamples) -> str:
+    """Return the numbers and names of the phases; empty if there are none."""
+    phase_texts = [f"{index} {name}" for index, (name, _) in enumerate(record.phases, 1)]
+    return f"Phases: {'; '.join(phase_texts)}." if phase_texts else ""
+
+
+def values_text(record: LoadSamples, index: int, readings: Sequence[tuple[str, str, str]], unit: str) -> str:
+    """Return the values of some readings (key, colour, name) at one time; empty if there are none."""
+    values = [(name, float(record[key][index])) for key, _, name in readings]
+    return ", ".join(
+        f"{name} {share(value) if unit == '%' else reading(value, unit)}"
+        for name, value in values
+        if not np.isnan(value)
+    )
+
+
+def limits_text(reason_bits: float) -> str:
+    """Return the reasons that limit the clocks at one time, in words."""
+    return f"clocks held back by: {NOT_AVAILABLE if np.isnan(reason_bits) else clock_reasons(reason_bits)}"
 
 
 def phases(record: LoadSamples) -> Table:

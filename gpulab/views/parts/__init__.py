@@ -19,8 +19,9 @@ units that its width represents. Its *items* have x in these units and y in pixe
 painters scale x, so the browser can change the layout without Python, and text keeps its size. Items are the
 frozen dataclasses of module `items` (`plots` makes some of them), and the browser receives their fields:
 `Spans` (100,000 intervals and more over rows, merged pixel by pixel), `Rects`, `Line` (or area), `Rules`
-(segments), `Labels` (text), `Ticks` (at several distances, for zooming). `lane_grid` consists of these. `dag`
-(module `dag`) has its own item: nodes that can be selected, also by keys. `Tracks` are any number of
+(segments), `Labels` (text), `Ticks` (at several distances, for zooming), `Readings` (of which one is
+selected, with its values at several heights). `lane_grid` consists of these. `dag` (module `dag`) has its own
+item: nodes that can be selected, also by keys. `Tracks` are any number of
 intervals over rows of individual heights, over a `Time` axis, with unlimited zoom and a search. Charts have
 `axes`.
 

@@ -151,6 +151,28 @@ class Rects(Item):
 
 
 @dataclass(frozen=True)
+class Readings(Item):
+    """Readings over time, of which one is selected: a line at its time, with the values at several heights.
+
+    Parameters
+    ----------
+    x0, x1
+        The interval of each reading.
+    y0, y1
+        The ends of the line in pixels, for each reading.
+    values
+        Heights in pixels, and for each the index and the texts of the values, as names of `columns`.
+    """
+
+    kind = "readings"
+    x0: Numbers
+    x1: Numbers
+    y0: Numbers
+    y1: Numbers
+    values: Sequence[tuple[float, str, str]]
+
+
+@dataclass(frozen=True)
 class Line(Item):
     """Line through points; `step` makes it a staircase, `fill` colours the area down to y = `base`.
 
@@ -206,6 +228,8 @@ class Labels(Item):
     room
         Largest width of each text in data units; a text that does not fit is left out. A text may have
         shorter forms after line breaks; the first that fits is used.
+    lines
+        Largest number of lines below each other into which a form is broken at its spaces to fit.
     spread
         Leave out a text that would touch the previous one.
     turn
@@ -226,6 +250,7 @@ class Labels(Item):
     weight: str = "normal"
     dx: float = 0
     room: Numbers | None = None
+    lines: int = 1
     spread: bool = False
     turn: bool = False
     mono: bool = False

@@ -6,6 +6,7 @@ import { duration, grouped, number, sized, timeUnit } from "./words.js";
 const MOST_ZOOM = 64;
 const HATCH_PX = 5;
 const TICK_PX = 72;
+const LEADING_PX = 2;
 
 /** A colour "#rrggbb" as a pixel of ImageData (bytes red, green, blue, opaque). */
 export function pixelOf(colour) {
@@ -20,6 +21,18 @@ export function pixelOf(colour) {
 function sizeAndRate(bytes, ns) {
   if (!bytes) return "";
   return `, ${sized(bytes)} at ${number(bytes / Math.max(1, ns))} GB/s`;
+}
+
+/** A text in at most `maxLines` lines, each of at most `maxWidth` pixels; null if it does not fit. */
+function broken(pen, text, maxWidth, maxLines) {
+  const lines = [];
+  for (const word of maxLines > 1 ? text.split(" ") : [text]) {
+    const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
+    if (lines.length && pen.measureText(longer).width <= maxWidth) lines[lines.length - 1] = longer;
+    else lines.push(word);
+    if (lines.length > maxLines || pen.measureText(lines.at(-1)).width > maxWidth) return null;
+  }
+  return lines;
 }
 
 /** The sentence of one element of an item, or another text of such pieces. */
@@ -114,6 +127,7 @@ export class Plot {
       const grown = { ...item };
       for (const name of ["y", "base", "top"]) if (item[name] !== undefined) grown[name] = number(item[name]) ? y(item[name]) : all(item[name]);
       for (const name of ["y0", "y1", "tops"]) if (item[name]) grown[name] = all(item[name]);
+      if (item.item === "readings") grown.values = item.values.map(([height, ...names]) => [y(height), ...names]);
       if (item.height) grown.height = y(item.top + item.height) - y(item.top);
       if (item.heights) grown.heights = Array.from(item.heights, (height, row) => y(item.tops[row] + height) - y(item.tops[row]));
       return grown;
@@ -394,20 +408,45 @@ export class Plot {
       const x = box.left + (item.x[index] - origin) * scale + item.dx;
       if (!item.pin && (item.x[index] < this.sight[0] || item.x[index] > this.sight[1])) return;
       if (item.spread && x < (rightEdges.get(item.y[index]) ?? -Infinity)) return;
-      const text = item.room
-        ? forms.split("\n").find((form) => pen.measureText(form).width <= item.room[index] * scale - 4)
-        : forms.split("\n")[0];
-      if (!text) return;
-      const width = pen.measureText(text).width;
+      const fitting = (form) => broken(pen, form, item.room ? item.room[index] * scale - 4 : Infinity, item.lines ?? 1);
+      const lines = forms.split("\n").map(fitting).find((candidate) => candidate);
+      if (!lines?.[0]) return;
+      const width = Math.max(...lines.map((text) => pen.measureText(text).width));
       const left = x - (item.anchor === "middle" ? width / 2 : item.anchor === "end" ? width : 0);
       if (item.spread && left < (rightEdges.get(item.y[index]) ?? -Infinity) + 6) return;
       rightEdges.set(item.y[index], left + width);
       pen.save();
       pen.translate(x, item.y[index]);
       if (item.turn) pen.rotate(-Math.PI / 2);
-      pen.fillText(text, 0, 0);
+      lines.forEach((text, row) => pen.fillText(text, 0, row * (item.size + LEADING_PX)));
       pen.restore();
     });
+  }
+
+  /** Readings are invisible, except for the selected one. */
+  draw_readings() {}
+
+  /** Draw a line at a reading's time, with its values on the side that has more space. */
+  drawReading(item, index) {
+    const { pen, box } = this;
+    const x = this.x((item.x0[index] + item.x1[index]) / 2);
+    if (x < box.left || x > box.left + this.wide) return;
+    pen.fillStyle = this.frame.colour("fg");
+    pen.fillRect(x - 0.5, item.y0[index], 1, item.y1[index] - item.y0[index]);
+    this.font(11, "bold");
+    pen.textBaseline = "middle";
+    const isRightHalf = x > box.left + this.wide / 2;
+    pen.textAlign = isRightHalf ? "right" : "left";
+    const values = item.values.map(([y, which, texts]) => [y, item[texts][item[which][index]]]);
+    for (const [y, text] of [...values, [item.y1[index] + 12, duration(item.x1[index])]]) {
+      if (!text) continue;
+      const width = pen.measureText(text).width;
+      const start = isRightHalf ? Math.max(x - 5, box.left + width) : Math.min(x + 5, box.left + this.wide + box.right - width);
+      pen.fillStyle = this.frame.colour("bg");
+      pen.fillRect(isRightHalf ? start - width - 2 : start - 2, y - 7, width + 4, 14);
+      pen.fillStyle = this.frame.colour("fg");
+      pen.fillText(text, start, y);
+    }
   }
 
   draw_axis(item) {
@@ -464,6 +503,10 @@ export class Plot {
   drawChosen() {
     const { pen, item, chosen, box } = this;
     if (!item || chosen < 0 || chosen >= this.count) return;
+    if (item.item === "readings") {
+      this.drawReading(item, chosen);
+      return;
+    }
     const [left, right] = [this.x(item.x0[chosen]), this.x(item.x1[chosen])];
     if (right < box.left || left > box.left + this.wide) return;
     if (item.item === "spans" && this.hidden(item.row[chosen], item)) return;

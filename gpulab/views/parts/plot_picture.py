@@ -12,8 +12,20 @@ from PIL import Image
 
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Plot
-from gpulab.views.parts.items import Item, Labels, Line, Nodes, Rects, Rules, Spans, Ticks, Time, Tracks
-from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width
+from gpulab.views.parts.items import (
+    Item,
+    Labels,
+    Line,
+    Nodes,
+    Readings,
+    Rects,
+    Rules,
+    Spans,
+    Ticks,
+    Time,
+    Tracks,
+)
+from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width, wrap
 from gpulab.views.parts.tracks_picture import Scale, paint_time, paint_tracks
 from gpulab.words import duration, number, size
 
@@ -21,6 +33,7 @@ ROW_GAP_FROM_PX = 6
 MIN_NAMED_PX = 13
 SLANT_PX = 8
 HATCH_PX = 5
+LEADING_PX = 2
 MIN_OUTLINED_PX = 4
 
 
@@ -264,29 +277,38 @@ def _labels(pen: Pen, item: Labels, scale: Scale) -> None:
     size = item.size - (1 if item.mono else 0)
     right_edges: dict[float, float] = {}
     for index, forms in enumerate(item.text):
-        fitting_forms = forms.split("\n")
-        if item.room is not None:
-            max_width = item.room[index] * scale.px - 4
-            fitting_forms = [form for form in fitting_forms if text_width(form, size, weight) <= max_width]
-        if not fitting_forms or not fitting_forms[0]:
+        max_width = math.inf if item.room is None else item.room[index] * scale.px - 4
+        candidates = (_broken(form, max_width, item.lines, size, weight) for form in forms.split("\n"))
+        lines = next((candidate for candidate in candidates if candidate), None)
+        if not lines or not lines[0]:
             continue
         x = scale.x(item.x[index]) + item.dx
         y = float(item.y[index])
-        width = text_width(fitting_forms[0], size, weight)
+        width = max(text_width(line, size, weight) for line in lines)
         left = x - {"start": 0, "middle": width / 2, "end": width}[item.anchor]
         if item.spread and left < right_edges.get(y, -math.inf) + 6:
             continue
         right_edges[y] = left + width
-        pen.text(
-            x,
-            scale.top + y,
-            fitting_forms[0],
-            size=size,
-            weight=weight,
-            colour=item.colour,
-            anchor=item.anchor,
-            vertical=item.turn,
-        )
+        for row, line in enumerate(lines):
+            pen.text(
+                x,
+                scale.top + y + row * (size + LEADING_PX),
+                line,
+                size=size,
+                weight=weight,
+                colour=item.colour,
+                anchor=item.anchor,
+                vertical=item.turn,
+            )
+
+
+def _broken(text: str, max_width: float, max_lines: int, size: float, weight: str) -> list[str] | None:
+    """Return a text in at most `max_lines` lines, each at most `max_width` wide; None if it does not fit."""
+    lines = wrap(text, max_width, size, weight) if max_lines > 1 else [text]
+    is_fitting = len(lines) <= max_lines and all(
+        text_width(line, size, weight) <= max_width for line in lines
+    )
+    return lines if is_fitting else None
 
 
 def _axis(pen: Pen, item: Ticks, scale: Scale) -> None:
@@ -398,4 +420,5 @@ _PAINTERS: dict[type[Item], Callable[[Pen, Any, Scale], None]] = {
     Tracks: paint_tracks,
     Time: paint_time,
     Nodes: _nodes,
+    Readings: lambda *_: None,  # only the browser selects one
 }
