@@ -24,7 +24,7 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "16-own",
-        "PTX for compute_90 runs on the B200. Does PTX for compute_90a?",
+        "PTX for compute_90 runs on the B200. Does PTX for compute_90a run on the B200 as well?",
         "The letter a gives access to features of this capability, such as the wgmma instructions of Hopper. "
         "Later GPUs do not always have them.",
         choices=("yes", "no"),
