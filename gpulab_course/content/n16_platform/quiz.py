@@ -39,7 +39,10 @@ QUESTIONS = (
                 "The result is kept in a cache, unless the cache is turned off.",
                 right=True,
             ),
-            Choice("the kernel is copied over PCIe", "A kernel has some kilobytes, so its copy takes only microseconds."),
+            Choice(
+                "the kernel is copied over PCIe",
+                "A kernel has some kilobytes, so its copy takes only microseconds.",
+            ),
             Choice("NVRTC compiles the source", "There is no source: PTX is the output of NVRTC."),
         ),
     ),
