@@ -82,7 +82,7 @@ QUESTIONS = (
         (
             Choice("the race: results are right again", "They were right by luck before, most of the time."),
             Choice(
-                "nothing: the order has moved",
+                "nothing: the order has changed by chance",
                 "The sanitizer still finds two accesses that nothing orders.",
                 right=True,
             ),
@@ -91,7 +91,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "“And on a T4?” Which of these may you carry over from an H100 unseen?",
+        "“And on a T4?” Which of these can you take from an H100 without a check?",
         (
             Choice(
                 "32 lanes in a warp, 32-byte sectors",
