@@ -1,4 +1,5 @@
-// CUDA C++ in colour where it stands in Python's triple-quoted strings, in JupyterLab 4 and Notebook 7.
+// Three aids in JupyterLab 4 and Notebook 7: CUDA C++ in colour where it stands in Python's triple-quoted strings,
+// pictures instead of widgets that are not stored, and advice after a restart of the kernel.
 //
 // This file is a federated extension as JupyterLab loads them (`init` takes the modules that all share, `get`
 // gives the plugin), written as it runs: there is nothing to build. It paints what is on the screen, marks lines that
@@ -205,6 +206,62 @@
     return [plugin(painted), plugin(marked)];
   }
 
+  const WIDGET = "application/vnd.jupyter.widget-view+json";
+  const OTHER_TYPES = ["text/html", "image/png", "text/plain"];
+
+  /** Show another type of the same output where the notebook has a widget's reference but not its state.
+   *
+   * JupyterLab stores the widgets of the current kernel only, so cells of earlier days lose theirs.
+   */
+  function replaceMissingWidgets(rendermime) {
+    if (!rendermime.mimeTypes.includes(WIDGET)) return;
+    const example = rendermime.createRenderer(WIDGET);
+    const prototype = Object.getPrototypeOf(example);
+    example.dispose();
+    const { renderModel } = prototype;
+    prototype.renderModel = async function (model) {
+      await renderModel.call(this, model);
+      if (!this.node?.textContent.startsWith("Error displaying widget")) return;
+      const type = OTHER_TYPES.find((name) => model.data[name] !== undefined);
+      if (!type) return;
+      const other = rendermime.createRenderer(type);
+      await other.renderModel(model);
+      this.node.textContent = "";
+      this.removeClass("jupyter-widgets");
+      this.addWidget(other);
+      if (type === "text/plain") this.addClass(`${NAME}-missing`); // a view, whose picture is the next output
+    };
+    const sheet = document.createElement("style");
+    sheet.textContent = `.jp-OutputArea-child:has(> .${NAME}-missing):has(+ .jp-OutputArea-child img[width="900"])
+      { display: none; }`;
+    document.head.append(sheet);
+  }
+
+  /** Whether Python code defines a name: by an assignment, an import, a function, a class, a loop or our magics. */
+  function defines(code, name) {
+    const forms = [
+      String.raw`(?:[\w.*]+\s*,\s*)*\*?${name}\s*(?:,[\w.*,\s]*)?(?::[^=\n]+)?=(?!=)`,
+      String.raw`(?:async\s+)?(?:def|class)\s+${name}\b`,
+      String.raw`(?:from\s.+\s)?import\s(?:.*[\s,(])?${name}\b`,
+      String.raw`for\s[^:\n]*\b${name}\b.*\sin\s`,
+      String.raw`with\s.*\sas\s+${name}\b`,
+      String.raw`%%?gpu_\w+\s.*\b${name}\b`,
+    ];
+    return new RegExp(String.raw`^[ \t]*(?:${forms.join("|")})`, "m").test(code);
+  }
+
+  /** Say below a NameError which command runs the cells above, if one of them defines the name. */
+  function adviseOnNames({ NotebookActions }) {
+    NotebookActions.executed.connect((_, { notebook, cell, error }) => {
+      const [, name] = /^name '(\w+)' is not defined/.exec(error?.errorValue ?? "") ?? [];
+      if (error?.errorName !== "NameError" || !name) return;
+      const above = notebook.widgets.slice(0, notebook.widgets.indexOf(cell));
+      if (!above.some(({ model }) => model.type === "code" && defines(model.sharedModel.getSource(), name))) return;
+      const text = `A cell above defines '${name}'. Choose "Run > Run All Above Selected Cell".\n`;
+      cell.outputArea.model.add({ output_type: "stream", name: "stderr", text });
+    });
+  }
+
   let sharing = {};
 
   /** A module that JupyterLab shares with its extensions. */
@@ -223,7 +280,7 @@
       const names = ["@codemirror/view", "@codemirror/state", "@codemirror/language", "@jupyterlab/codemirror"];
       const [view, state, language, jupyter] = await Promise.all(names.map(shared));
       const { EditorExtensionRegistry, IEditorExtensionRegistry } = jupyter;
-      const plugin = {
+      const colours = {
         id: `${NAME}:plugin`,
         description: "Paints CUDA C++ in strings of Python.",
         autoStart: true,
@@ -234,7 +291,19 @@
           registry.addExtension(Object.freeze({ name: NAME, factory }));
         },
       };
-      return () => ({ __esModule: true, default: plugin });
+      const { IRenderMimeRegistry } = await shared("@jupyterlab/rendermime");
+      const notebook = await shared("@jupyterlab/notebook");
+      const outputs = {
+        id: `${NAME}:outputs`,
+        description: "Shows pictures instead of widgets that are not stored, and advice after a restart.",
+        autoStart: true,
+        requires: [IRenderMimeRegistry],
+        activate: ({ started }, rendermime) => {
+          started.then(() => replaceMissingWidgets(rendermime)); // once the widgets' own extension is there
+          adviseOnNames(notebook);
+        },
+      };
+      return () => ({ __esModule: true, default: [colours, outputs] });
     },
   };
   (window._JUPYTERLAB ??= {})[NAME] = container;

@@ -1,0 +1,77 @@
+"""Notebooks that are opened again: after two partial runs, and after a restart of the kernel."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+VIEW_CELL = """
+from tests.views import synthetic
+from gpulab.views import WarpStepper
+WarpStepper(synthetic.warp_trace(n=24))
+"""
+FORM_CELL = """
+import gpulab as gl
+gl.predict("00-small")
+"""
+VIEW = ".jp-Cell .gpulab-view"
+ERROR = "Error displaying widget"
+
+
+def saved_models(lab: Any, name: str) -> int:
+    notebook = json.loads((lab.folder / name).read_text())
+    state = notebook["metadata"].get("widgets", {}).get("application/vnd.jupyter.widget-state+json", {})
+    return len(state.get("state", {}))
+
+
+def test_views_of_an_earlier_day_are_pictures_and_forms_are_text(lab: Any) -> None:
+    name = "days.ipynb"
+    with lab.notebook(name, [VIEW_CELL, FORM_CELL, "2 + 2"]):
+        lab.page.wait_for_selector(f"{VIEW} .gl-sentence:has-text('Step 1')", timeout=60_000)
+        lab.page.wait_for_selector(".jp-Cell .gpulab-form", timeout=60_000)
+        lab.save(name, until="metadata.widgets")
+    first_day = saved_models(lab, name)
+    assert first_day > 0
+    # On the second day only the last cell runs, in a new kernel, and a widget of its own is saved.
+    lab.page.goto(f"{lab.url}/lab/tree/{name}?reset")
+    lab.page.wait_for_selector(f"{VIEW} .gl-sentence", timeout=60_000)
+    status = "window.jupyterapp.shell.currentWidget.sessionContext?.session?.kernel?.status"
+    lab.page.wait_for_function(f"{status} === 'idle'")
+    lab.page.locator(".jp-Cell .jp-InputArea-editor").last.click()
+    lab.page.keyboard.press("Control+A")
+    lab.page.keyboard.type("import ipywidgets; ipywidgets.IntSlider()")
+    lab.page.keyboard.press("Control+Enter")
+    lab.page.wait_for_selector(".jp-Cell .widget-slider", timeout=60_000)
+    lab.command("docmanager:save")
+    lab.wait_for(lambda: 0 < saved_models(lab, name) < first_day, what="the widgets of the second day")
+    for kernel in lab._get("/api/kernels"):
+        lab._get(f"/api/kernels/{kernel['id']}", method="DELETE")
+    # On the third day JupyterLab has no state of the first cell's view.
+    lab.page.goto(f"{lab.url}/lab/tree/{name}?reset")
+    lab.page.wait_for_selector(".jp-Cell .widget-slider", timeout=60_000)
+    lab.page.locator(".jp-Cell").nth(1).get_by_text("Predict:").wait_for(timeout=20_000)
+    assert lab.page.locator(".jp-RenderedImage img").is_visible()
+    assert lab.page.get_by_text(ERROR).count() == 0
+    assert not lab.page.locator(".gpulab-cuda-missing").is_visible(), "the sentence above the picture"
+    lab.picture("third_day")
+
+
+def test_a_name_error_says_how_to_run_the_cells_above(lab: Any) -> None:
+    cells = ["from math import (pi, tau)", "first, second = 1, 2", "del tau, second\nraise SystemExit"]
+    with lab.notebook("restarted.ipynb", [*cells, "tau + 1", "second + 1", "third + 1", "third = 3"]):
+        lab.page.locator(".jp-Cell").last.locator(".jp-InputPrompt:has-text('[')").wait_for(timeout=60_000)
+        for position in (3, 4, 5):
+            lab.page.locator(".jp-Cell .jp-InputArea-editor").nth(position).click()
+            lab.page.keyboard.press("Control+Enter")
+            lab.page.locator(".jp-Cell").nth(position).get_by_text("NameError:").first.wait_for(
+                timeout=20_000
+            )
+        advice = [
+            lab.page.locator(".jp-Cell").nth(position).get_by_text("Run All Above Selected Cell").count()
+            for position in (3, 4, 5)
+        ]
+    assert advice == [1, 1, 0], "the last name is defined below, not above"
