@@ -16,6 +16,7 @@ from gpulab.cli import CommandError
 from gpulab_course.content.copies import default_folder
 from gpulab_course.content.copies import reset as reset_copies
 from gpulab_course.content.copies import update as update_copies
+from gpulab_course.content.courses import course, courses
 
 FIRST_NOTEBOOK = "00*.ipynb"
 
@@ -31,26 +32,30 @@ def lab(arguments: Sequence[str]) -> int:
         action="store_true",
         help="serve one learner of a JupyterHub, whose spawner runs this command",
     )
+    _add_course(parser)
     options, jupyter_arguments = parser.parse_known_args(arguments)
     is_hub = options.hub and os.name != "nt"
     if is_hub:
         # On a computer that learners share, only a learner may read their own notebooks and histories.
         os.umask(0o077)
     folder = options.notebooks
+    first = ""
     if folder is None:
         folder = _folder(options.folder)
-        _print(update_copies(folder))
+        first = _copy(folder, options)
         if is_hub:
             for private_folder in (folder, Path.home() / ".ipython"):
                 if private_folder.is_dir():
                     private_folder.chmod(0o700)
-    return _open(find_first_notebook(folder), jupyter_arguments, hub=options.hub)
+    return _open(find_first_notebook(folder / first), folder, jupyter_arguments, hub=options.hub)
 
 
 def copy(arguments: Sequence[str]) -> int:
     """Create or update your copies of the notebooks, without opening JupyterLab."""
-    options = _parser("copy", copy.__doc__).parse_args(arguments)
-    _print(update_copies(_folder(options.folder)))
+    parser = _parser("copy", copy.__doc__)
+    _add_course(parser)
+    options = parser.parse_args(arguments)
+    _copy(_folder(options.folder), options)
     return 0
 
 
@@ -71,6 +76,27 @@ def _parser(name: str, description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def _add_course(parser: argparse.ArgumentParser) -> None:
+    names = ", ".join(courses())
+    parser.add_argument("--course", metavar="NAME", help=f"only the cells of one of the courses {names}")
+    parser.add_argument(
+        "--without-solutions", action="store_true", help="with --course: leave out the solutions of exercises"
+    )
+
+
+def _copy(folder: Path, options: argparse.Namespace) -> str:
+    """Update the copies in `folder`, and those of a course in a folder with its name, which is returned."""
+    if options.course is None:
+        if options.without_solutions:
+            raise CommandError("--without-solutions needs a course, for example --course half-day.")
+        _print(update_copies(folder))
+        return ""
+    chosen = course(options.course)
+    _print(update_copies(folder))
+    _print(update_copies(folder / chosen.name, chosen, solutions=not options.without_solutions))
+    return chosen.name
+
+
 def _folder(folder: Path | None) -> Path:
     return folder.expanduser().absolute() if folder else default_folder()
 
@@ -80,12 +106,13 @@ def _print(sentences: Sequence[str]) -> None:
         print(f"gpulab: {sentence}", file=sys.stderr)
 
 
-def _open(notebook: Path, arguments: Sequence[str], *, hub: bool) -> int:
-    """Run JupyterLab, or a hub's server, in the notebook's folder."""
+def _open(notebook: Path, folder: Path, arguments: Sequence[str], *, hub: bool) -> int:
+    """Run JupyterLab, or a hub's server, in `folder`, which contains the notebook."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
     # The address that JupyterLab prints leads to the first notebook, too.
-    url_option = f"--{'ServerApp' if hub else 'LabApp'}.default_url=/lab/tree/{quote(notebook.name)}"
+    path = notebook.relative_to(folder.resolve()).as_posix()
+    url_option = f"--{'ServerApp' if hub else 'LabApp'}.default_url=/lab/tree/{quote(path)}"
     data = Path(str(files("gpulab") / "data"))
     # JupyterLab keeps widget state in the learner's own notebooks, so that views outlive the kernel.
     settings = f"--LabApp.app_settings_dir={data / 'lab_settings'}"
@@ -93,8 +120,8 @@ def _open(notebook: Path, arguments: Sequence[str], *, hub: bool) -> int:
     colours = f"--LabApp.extra_labextensions_path={data / 'labextensions'}"
     options = [*_as_root(), settings, colours, url_option, *arguments]
     if hub:
-        return _replace_process([sys.executable, "-m", "jupyterhub.singleuser", *options], notebook.parent)
-    return _replace_process([sys.executable, "-m", "jupyterlab", *options, notebook.name], notebook.parent)
+        return _replace_process([sys.executable, "-m", "jupyterhub.singleuser", *options], folder)
+    return _replace_process([sys.executable, "-m", "jupyterlab", *options, path], folder)
 
 
 def _replace_process(command: Sequence[str], folder: Path) -> int:

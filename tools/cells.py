@@ -11,12 +11,10 @@ from typing import Any
 
 import nbformat
 
+from gpulab_course.content.cells import CHECK, SOLUTION
+
 ROOT = Path(__file__).resolve().parent.parent
 
-SOLUTION = re.compile(
-    r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
-)
-CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", (?P<answer>.+)\)$', re.MULTILINE)
 _MAGIC = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
 

@@ -13,10 +13,11 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpulab_course.content.courses import Course, reduced
 from virtualgpu.errors import GpulabError
 
 FOLDER = "gpulab-course"
@@ -55,8 +56,17 @@ def default_folder() -> Path:
     return (checkout if is_in_checkout else current_folder) / FOLDER
 
 
-def update(folder: Path) -> list[str]:
+def update(folder: Path, course: Course | None = None, *, solutions: bool = True) -> list[str]:
     """Add the notebooks that `folder` lacks and replace copies that have a newer version and no edits.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the copies.
+    course : Course, optional
+        Copy only the cells that a course uses.
+    solutions : bool
+        False: without the solutions of the exercises; for a course only.
 
     Returns
     -------
@@ -69,12 +79,14 @@ def update(folder: Path) -> list[str]:
         If the folder cannot be written.
     """
     notebooks = originals()
+    if course is not None:
+        notebooks = {name: notebooks[name] for name in _course_names(course, notebooks)}
     messages = [] if folder.exists() else [f"The course is now in {folder}: notebooks of your own to change."]
     is_new_folder = bool(messages)
     with _writable_folder(folder):
         for name, path in notebooks.items():
             copy_path = folder / name
-            new_notebook = as_copy(path)
+            new_notebook = as_copy(path, course, solutions=solutions)
             if not copy_path.exists():
                 _write(new_notebook, copy_path)
                 messages += [] if is_new_folder else [f"{name} is new."]
@@ -143,9 +155,19 @@ def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
     return [*messages, "If one is open in JupyterLab, choose File > Reload Notebook from Disk there."]
 
 
-def as_copy(path: Path) -> Any:
-    """Return the JSON of the notebook at `path` without outputs, as learners get it."""
+def _course_names(course: Course, notebooks: Mapping[str, Path]) -> list[str]:
+    """Return the file names of the notebooks that a course uses, in its order."""
+    return [name for number in course.notebooks for name in notebooks if name.startswith(f"{number}_")]
+
+
+def as_copy(path: Path, course: Course | None = None, *, solutions: bool = True) -> Any:
+    """Return the JSON of the notebook at `path` without outputs, as learners get it.
+
+    With a `course`, the notebook has only the cells that the course uses.
+    """
     notebook = _load(path)
+    if course is not None:
+        notebook = reduced(notebook, path.name.partition("_")[0], course, solutions=solutions)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"] = []

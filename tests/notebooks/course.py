@@ -8,7 +8,7 @@ from typing import Any
 
 import nbformat
 
-from tools.cells import CHECK, SOLUTION
+from gpulab_course.content.cells import CHECK, SOLUTION
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("[0-9][0-9]*_*.ipynb"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +25,6 @@ def test_promised_minutes_are_those_that_it_takes(path: Path) -> None:
     spent = {section.title: max(round(section.minutes), 1) for section in minutes.sections(notebook)}
     numbered = {title for title in spent if title[:1].isdigit()}
     assert promised == {title: spent[title] for title in promised.keys() | numbered}, advice
-
-
-def test_the_minutes_of_short_courses_are_right() -> None:
-    parts = dict.fromkeys(minutes.SHORT, 0)
-    for course in minutes.SHORT:
-        for name in course:
-            number_, _, section = name.partition(" §")
-            (path,) = (path for path in NOTEBOOKS if number(path) == number_)
-            by_section = minutes.said_by_section(read(path)) if section else {}
-            parts[course] += (
-                next(spent for title, spent in by_section.items() if title.startswith(f"{section} ·"))
-                if section
-                else minutes.said_in_readme(number_) or 0
-            )
-    expected = list(itertools.accumulate(parts.values()))
-    assert minutes.said_of_short_courses() == (expected, expected), "python -m tools.minutes --write 17"
 
 
 @each_notebook

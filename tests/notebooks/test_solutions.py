@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab_course.content.cells import CHECK
 from gpulab_course.folders import exercises as all_exercises
 from tests.kernels import until_alive
 from tests.notebooks import compiling
 from tests.notebooks.course import NOTEBOOKS, exercises, output_text, read, solutions, with_solutions
 from tools import sample, shipped_ptx
-from tools.cells import CHECK
 
 CELL_TIMEOUT_S = 240
 

@@ -1,0 +1,85 @@
+"""Sections and exercises of a notebook, and the minutes that its cells take.
+
+Reading takes a minute per 100 words and 4 s per line of code, a table or picture 30 s, a prediction 45 s, a
+task for the reader ("Your turn.") 2 minutes, the questions of a notebook 10 minutes, and an exercise 5 to 35
+minutes: 5, and 45 s per line of its folded solution that its stub lacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+WORDS_PER_MINUTE = 100
+LINE_MIN = 4 / 60
+OUTPUT_MIN = 30 / 60
+PREDICTION_MIN = 45 / 60
+TASK_MIN = 2
+EXERCISE_MIN = (5, 35)
+SOLUTION_LINE_MIN = 45 / 60
+QUESTIONS_MIN = 10
+QUESTIONS = ("Questions", "Check yourself")
+
+HEADING = re.compile(r"^## (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.MULTILINE)
+SOLUTION = re.compile(
+    r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
+)
+CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", (?P<answer>.+)\)$', re.MULTILINE)
+_HELP = re.compile(r"<details><summary>(?:Hint|Solution|Answers).*?</details>", re.DOTALL)
+
+
+@dataclass
+class Section:
+    """A section of a notebook: its heading without the minutes, and its cells."""
+
+    title: str
+    cells: list[Any] = field(default_factory=list)
+
+    @property
+    def number(self) -> str:
+        """The number in the heading, such as ``"3"``; the whole heading where it has none."""
+        return self.title.partition(" · ")[0]
+
+
+def sections(cells: Sequence[Any]) -> Iterator[Section]:
+    """Yield the sections of a notebook; the cells before the first heading belong to the section ``""``."""
+    section = Section("")
+    for cell in cells:
+        if cell["cell_type"] == "markdown" and (heading := HEADING.match(cell["source"])):
+            yield section
+            section = Section(heading["title"])
+        section.cells.append(cell)
+    yield section
+
+
+def solutions(cells: Sequence[Any]) -> dict[str, str]:
+    """Return the folded solutions of a notebook by the names of their exercises."""
+    text = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
+    return {match["id"]: match["code"] for match in SOLUTION.finditer(text)}
+
+
+def section_minutes(section: Section, answers: dict[str, str]) -> float:
+    """Return the minutes of a section's cells."""
+    if section.title.startswith(QUESTIONS):
+        return QUESTIONS_MIN
+    return sum(cell_minutes(cell, answers) for cell in section.cells)
+
+
+def cell_minutes(cell: Any, answers: dict[str, str]) -> float:
+    """Return the minutes of one cell; hints and solutions belong to their exercise."""
+    source = cell["source"]
+    if cell["cell_type"] == "markdown":
+        text = _HELP.sub("", source)
+        words = len(re.findall(r"\w[\w'’.,-]*", text))
+        return words / WORDS_PER_MINUTE + TASK_MIN * text.count("**Your turn.**")
+    if check := CHECK.search(source):
+        stub = {line.strip() for line in source.splitlines()}
+        lines = [line for line in answers[check["id"]].splitlines() if line.strip() not in stub | {""}]
+        shortest, longest = EXERCISE_MIN
+        return min(shortest + SOLUTION_LINE_MIN * len(lines), longest)
+    if "gl.predict(" in source:
+        return PREDICTION_MIN
+    code_min = LINE_MIN * len([line for line in source.splitlines() if line.strip()])
+    return code_min + OUTPUT_MIN * any(output["output_type"] != "stream" for output in cell["outputs"])

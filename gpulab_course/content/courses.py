@@ -1,0 +1,290 @@
+"""Courses of fixed lengths: the cells of each notebook that a course uses, and notebooks with only those.
+
+`courses.toml` lists a course's sessions, and for each session the sections and the exercises for class, the
+exercises for home, and the breaks. A cell that needs a name from a cell that the course leaves out brings
+that cell with it, as preparation that is run and not discussed.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import re
+import symtable
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gpulab_course.content.cells import CHECK, sections
+from virtualgpu.errors import GpulabError
+
+_TABLE = Path(__file__).with_name("courses.toml")
+_MAGIC = re.compile(r"^\s*[%!].*$", re.MULTILINE)
+_OPENING_MINUTES = re.compile(r"\*\*\d+ minutes[^*]*\*\*")
+_HEADING_MINUTES = re.compile(r"^(## .*) \(\d+ min\)$", re.MULTILINE)
+_LINK = re.compile(r"\]\((?=[\w-]+\.ipynb)")
+_SOLUTION = re.compile(r"<details><summary>Solution of .*?</details>\s*", re.DOTALL)
+_PREPARATION = "# Preparation for later cells: run this cell and go on.\n"
+
+
+class CourseError(GpulabError):
+    """The error for a course that does not exist; the message names those that do."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a session: sections and exercises of one notebook, or a break.
+
+    Attributes
+    ----------
+    notebook : str
+        The notebook's number, such as ``"05a"``; empty for a break.
+    sections : tuple of str
+        The numbers of its sections, or headings without a number, such as ``"Questions"``.
+    without : tuple of str
+        The ids of cells of these sections that are left out.
+    exercises, home : tuple of str
+        The exercises that are solved in class, and those for home.
+    title : str
+        The name of a break or of a preparation.
+    minutes : int
+        The length of a break in minutes; 0 for parts whose minutes are computed.
+    """
+
+    notebook: str = ""
+    sections: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    exercises: tuple[str, ...] = ()
+    home: tuple[str, ...] = ()
+    title: str = ""
+    minutes: int = 0
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session of a course: its title, its length in minutes and its parts."""
+
+    title: str
+    length_min: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Course:
+    """A course: its name in commands, its title, one sentence on its aim, and its sessions."""
+
+    name: str
+    title: str
+    aim: str
+    sessions: tuple[Session, ...]
+
+    def parts_of(self, notebook: str) -> list[Part]:
+        """Return the parts that use a notebook, such as ``"05a"``."""
+        return [part for session in self.sessions for part in session.parts if part.notebook == notebook]
+
+    @property
+    def notebooks(self) -> list[str]:
+        """The numbers of the notebooks that the course uses, in its order."""
+        parts = [part for session in self.sessions for part in session.parts]
+        return list(dict.fromkeys(part.notebook for part in parts if part.notebook))
+
+
+@cache
+def courses() -> dict[str, Course]:
+    """Return the courses by name."""
+    table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return {name: _course(name, entry) for name, entry in table.items()}
+
+
+def course(name: str) -> Course:
+    """Return a course by its name.
+
+    Raises
+    ------
+    CourseError
+        If there is no such course.
+    """
+    if name not in courses():
+        raise CourseError(f"There is no course {name!r}. The courses are {', '.join(courses())}.")
+    return courses()[name]
+
+
+def _part(entry: Mapping[str, Any]) -> Part:
+    return Part(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+
+
+def _course(name: str, entry: Mapping[str, Any]) -> Course:
+    sessions = (
+        Session(
+            session["title"],
+            session["length_min"],
+            tuple(
+                Part(
+                    **{key: tuple(value) if isinstance(value, list) else value for key, value in part.items()}
+                )
+                for part in session["parts"]
+            ),
+        )
+        for session in entry["sessions"]
+    )
+    return Course(name, entry["title"], entry["aim"], tuple(sessions))
+
+
+def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
+    """Return the ids of the cells that a part of a course discusses, without preparation.
+
+    Raises
+    ------
+    ValueError
+        If the part names a section, an exercise or a cell that the notebook does not have.
+    """
+    ids: set[str] = set()
+    named: set[str] = set()
+    for section in sections(cells):
+        exercises = dict(_exercises(section.cells))
+        if section.number in part.sections or section.title in part.sections:
+            named |= {section.number, section.title}
+            ids |= {cell["id"] for cell in section.cells}
+            ids -= {cell_id for cell_ids in exercises.values() for cell_id in cell_ids}
+        for exercise in exercises.keys() & {*part.exercises}:
+            named.add(exercise)
+            ids |= exercises[exercise]
+        named |= exercises.keys() & {*part.home}
+    all_ids = {cell["id"] for cell in cells}
+    unknown = {*part.sections, *part.exercises, *part.home} - named | {*part.without} - all_ids
+    if unknown:
+        raise ValueError(f"notebook {part.notebook} has no {', '.join(sorted(unknown))}")
+    return ids - {*part.without}
+
+
+def opening_ids(cells: Sequence[Any]) -> set[str]:
+    """Return the ids of the cells before the first section with a number: title, objectives, imports."""
+    ids: set[str] = set()
+    for section in sections(cells):
+        if section.number.isdigit():
+            break
+        ids |= {cell["id"] for cell in section.cells}
+    return ids
+
+
+def _exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
+    """Yield the exercises of a section: name, and ids of the cells with text, answer, hint and solution."""
+    for index, cell in enumerate(cells):
+        check = CHECK.search(cell["source"]) if cell["cell_type"] == "code" else None
+        if not check:
+            continue
+        ids = {cell["id"]}
+        if index and cells[index - 1]["source"].startswith("### "):
+            ids.add(cells[index - 1]["id"])
+        if "<summary>Solution of" in "".join(follower["source"] for follower in cells[index + 1 : index + 2]):
+            ids.add(cells[index + 1]["id"])
+        yield check["id"], ids
+
+
+def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
+    """Return the ids of code cells that define names which the chosen cells use.
+
+    >>> cell = {"cell_type": "code"}
+    >>> cells = [cell | {"id": "a", "source": "x = 1"}, cell | {"id": "b", "source": "print(x)"}]
+    >>> preparation_ids(cells, {"b"})
+    {'a'}
+    """
+    definers: list[dict[str, str]] = []  # for each cell: the last cell before it that defines a name
+    last: dict[str, str] = {}
+    for cell in cells:
+        definers.append(dict(last))
+        if cell["cell_type"] == "code" and not CHECK.search(cell["source"]):
+            last |= dict.fromkeys(_names(cell["source"])[0], cell["id"])
+    needed: set[str] = set()
+    for cell, defined_by in reversed([*zip(cells, definers, strict=True)]):
+        if cell["cell_type"] == "code" and cell["id"] in chosen | needed:
+            needed |= {defined_by[name] for name in _names(cell["source"])[1] if name in defined_by}
+    return needed - chosen
+
+
+@cache
+def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names that a cell defines at its top level, and the global names that it uses."""
+    code = _MAGIC.sub("", source)
+    defined: set[str] = set()
+    used: set[str] = set()
+    tables = [symtable.symtable(code, "<cell>", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        for symbol in table.get_symbols():
+            is_global = table.get_type() == "module" or symbol.is_global()
+            if is_global and symbol.is_referenced() and not hasattr(builtins, symbol.get_name()):
+                used.add(symbol.get_name())
+            if is_global and (symbol.is_assigned() or symbol.is_imported()):
+                defined.add(symbol.get_name())
+    # A cell that assigns a name before it reads it needs no other cell for it.
+    return frozenset(defined), frozenset(used - _assigned_first(code))
+
+
+def _assigned_first(code: str) -> set[str]:
+    """Return the names that a statement at the top level assigns before any statement has read them."""
+    read: set[str] = set()
+    assigned: set[str] = set()
+    for statement in ast.parse(code).body:
+        names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        read |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - assigned
+        targets: set[str] = set()
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            targets = {(name.asname or name.name).partition(".")[0] for name in statement.names}
+        elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            targets = {statement.name}
+        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.For | ast.With):
+            targets = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        assigned |= targets - read
+    return assigned
+
+
+def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -> Any:
+    """Return a notebook with only the cells that a course uses.
+
+    Parameters
+    ----------
+    notebook : dict
+        The JSON of the whole notebook, with cells whose sources are strings.
+    number : str
+        Its number, such as ``"05a"``.
+    of : Course
+        The course.
+    solutions : bool
+        False: without the solutions of the exercises.
+    """
+    cells = notebook["cells"]
+    parts = of.parts_of(number)
+    chosen = opening_ids(cells).union(*(chosen_ids(cells, part) for part in parts))
+    home_names = {name for part in parts for name in part.home}
+    home = {cell_id for name, ids in _exercises(cells) if name in home_names for cell_id in ids}
+    preparation = preparation_ids(cells, chosen | home)
+    kept = []
+    for cell in cells:
+        if cell["id"] in chosen | preparation:
+            cell = copy.deepcopy(cell)
+            if cell["id"] in preparation:
+                cell["source"] = _PREPARATION + cell["source"]
+                cell["metadata"]["jupyter"] = {"source_hidden": True}
+            kept.append(cell)
+    if home:
+        kept.append({"cell_type": "markdown", "id": "home", "metadata": {}, "source": "## For home"})
+        kept += [copy.deepcopy(cell) for cell in cells if cell["id"] in home]
+    for cell in kept:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = _adapted(cell["source"], of, solutions=solutions)
+    return notebook | {"cells": kept}
+
+
+def _adapted(text: str, of: Course, *, solutions: bool) -> str:
+    """Correct what a text says of the whole notebook: its minutes, and where the other notebooks are."""
+    opening = f"**These are the sections that the course “{of.title}” uses.**"
+    text = _OPENING_MINUTES.sub(opening, text, count=1)
+    text = _HEADING_MINUTES.sub(r"\1", text)
+    text = _LINK.sub("](../", text)
+    return text if solutions else _SOLUTION.sub("", text).strip()

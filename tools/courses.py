@@ -1,0 +1,166 @@
+"""The clock of each course: when each part begins, what it takes, and what is left for home.
+
+``python -m tools.courses`` prints the pages of the courses, and ``--write`` puts them into ``docs/``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gpulab_course.content.cells import CHECK, cell_minutes, section_minutes, sections, solutions
+from gpulab_course.content.courses import Course, Part, Session, chosen_ids, courses, opening_ids
+from tools.cells import notebooks
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+@cache
+def path_of(number: str) -> Path:
+    """Return the path of a notebook by its number, such as ``"05a"``."""
+    return next(path for path in notebooks() if path.name.startswith(f"{number}_"))
+
+
+@cache
+def cells_of(number: str) -> list[Any]:
+    """Return the cells of a notebook, with their sources as strings."""
+    cells: list[Any] = json.loads(path_of(number).read_text(encoding="utf-8"))["cells"]
+    for cell in cells:
+        cell["source"] = "".join(cell["source"])
+    return cells
+
+
+def part_minutes(part: Part, *, opens: bool) -> float:
+    """Return the minutes of a part; the first part of a notebook `opens` it and reads its objectives."""
+    if not part.notebook:
+        return part.minutes
+    cells = cells_of(part.notebook)
+    answers = solutions(cells)
+    ids = chosen_ids(cells, part) | (opening_ids(cells) if opens else set())
+    total = 0.0
+    for section in sections(cells):
+        chosen = [cell for cell in section.cells if cell["id"] in ids]
+        is_whole = chosen == section.cells
+        total += (
+            section_minutes(section, answers)
+            if is_whole
+            else sum(cell_minutes(cell, answers) for cell in chosen)
+        )
+    return total
+
+
+def clock(session: Session, seen: set[str]) -> Iterator[tuple[float, float, Part]]:
+    """Yield the start and the length of each part in minutes; `seen` collects the notebooks that are open."""
+    start_min = 0.0
+    for part in session.parts:
+        length_min = part_minutes(part, opens=part.notebook not in seen)
+        seen.add(part.notebook)
+        yield start_min, length_min, part
+        start_min += length_min
+
+
+def page(course: Course) -> str:
+    """Return the page of a course as Markdown."""
+    lines = [
+        f"# Course: {course.title.lower()}",
+        "",
+        course.aim,
+        "",
+        f"`gpulab lab --course {course.name}` opens notebooks that contain only the cells of this course,",
+        "and at the end of each notebook the exercises for home. Each of these notebooks runs alone. With",
+        "`--without-solutions` they have no solutions. The minutes are computed as",
+        "[for the whole notebooks](classroom.md#minutes).",
+        "",
+    ]
+    seen: set[str] = set()
+    for session in course.sessions:
+        lines += [
+            f"## {session.title}",
+            "",
+            "| Time | Minutes | Part | In class | For home |",
+            "|---|---|---|---|---|",
+        ]
+        end_min = 0.0
+        for start_min, length_min, part in clock(session, seen):
+            end_min = start_min + length_min
+            time = f"{int(start_min) // 60}:{int(start_min) % 60:02}"
+            in_class, for_home = (
+                ", ".join(f"`{name}`" for name in names) for names in (part.exercises, part.home)
+            )
+            lines.append(f"| {time} | {round(length_min)} | {_title(part)} | {in_class} | {for_home} |")
+        spare_min = session.length_min - end_min
+        lines += [
+            "",
+            f"The parts take {round(end_min)} of {session.length_min} minutes. {_spare(spare_min)}",
+            "",
+        ]
+        if home_min := _home_minutes(session):
+            lines += [f"The exercises for home take about {home_min} minutes.", ""]
+    return "\n".join(lines + _left_out(course)) + "\n"
+
+
+def _spare(spare_min: float) -> str:
+    return f"{round(spare_min)} minutes remain for questions, or to begin with the exercises for home."
+
+
+def _home_minutes(session: Session) -> int:
+    """Return the minutes of the exercises for home, to the next five."""
+    total = 0.0
+    for part in session.parts:
+        cells = cells_of(part.notebook) if part.home else []
+        for cell in cells:
+            check = CHECK.search(cell["source"])
+            if check and check["id"] in part.home:
+                total += cell_minutes(cell, solutions(cells))
+    return 5 * round(total / 5)
+
+
+def _title(part: Part) -> str:
+    if not part.notebook:
+        return part.title
+    link = f"[{part.notebook}](../notebooks/{path_of(part.notebook).name})"
+    numbers = [name for name in part.sections if name.isdigit()]
+    titles = [section.title for section in sections(cells_of(part.notebook)) if section.number in numbers]
+    topics = "; ".join([*titles, *(name for name in part.sections if not name.isdigit())])
+    return f"{link}: {topics}"
+
+
+def _left_out(course: Course) -> list[str]:
+    """Return the section of a page that names what the course leaves out of its notebooks."""
+    lines = ["## Left out", "", "Of the notebooks that the course uses, these sections are left out:", ""]
+    for number in course.notebooks:
+        parts = course.parts_of(number)
+        used = {name for part in parts for name in part.sections}
+        left_out = [
+            section.title
+            for section in sections(cells_of(number))
+            if section.number.isdigit() and section.number not in used
+        ]
+        if left_out:
+            lines.append(f"- {number}: {'; '.join(left_out)}")
+    return lines if len(lines) > 4 else []
+
+
+def pages() -> dict[Path, str]:
+    """Return the text of each course's page by its path."""
+    return {DOCS / f"course-{course.name}.md": page(course) for course in courses().values()}
+
+
+def main() -> None:
+    """Print the pages, or write them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the pages into docs/")
+    for path, text in (written := pages()).items():
+        if parser.parse_args().write:
+            path.write_text(text, encoding="utf-8")
+        else:
+            print(text)
+    print(f"{len(written)} courses")
+
+
+if __name__ == "__main__":
+    main()
