@@ -114,7 +114,10 @@ def course(name: str) -> Course:
 
 
 def _part(entry: Mapping[str, Any]) -> Part:
-    return Part(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
+    }
+    return Part(**values)
 
 
 def _course(name: str, entry: Mapping[str, Any]) -> Course:
