@@ -80,8 +80,8 @@ PREDICTIONS = (
         "01-power",
         "An idle GPU suddenly works at full load. After how many seconds does the reported power show the "
         "full load?",
-        "On this GPU the driver reports an average over about a second, so a reading does not show the "
-        "present instant, and short kernels are not visible in it.",
+        "On most GPUs since Ampere, the driver reports an average over about a second, so a reading "
+        "does not show the present instant, and short kernels are not visible in it.",
         unit="s",
         comparison=0.0,
         misconception="Sensors show the present instant.",
