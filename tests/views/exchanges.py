@@ -187,7 +187,7 @@ def followed(many: int = 7) -> list[Followed]:
 
 
 ALL: dict[str, Callable[[], Any]] = {
-    "collective ring": lambda: CollectiveView(collective(ring(4, 3, 3), 4), [KNOWN]),
+    "collective ring": lambda: _at(CollectiveView(collective(ring(4, 3, 3), 4), [KNOWN]), 3),
     "collective in one go": lambda: _at(CollectiveView(collective(ring(2, 1, 1), 2, in_one_go_ns=5_000)), 2),
     "collective of nine": lambda: _at(CollectiveView(collective(ring(9, 8, 0), 9, "reduce-scatter")), 8),
     "collective all-gather": lambda: _at(

@@ -9,11 +9,11 @@ import numpy as np
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views.parts.boxes import Box, Plot, bars, column, legend, row, switch, words
-from gpulab.views.parts.items import Item, Labels, Rects
+from gpulab.views.parts.boxes import Box, Plot, bars, column, legend, player, row, switch, words
+from gpulab.views.parts.items import Item, Labels, Rects, Ring
 from gpulab.views.parts.palette import ink
 from gpulab.views.parts.plots import plot, speaking, texts
-from gpulab.words import count, duration, listing, noun, number, size
+from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic.collective import Collective, Move, Parts
 from virtualgpu.records.traffic.ports import Over
 
@@ -21,11 +21,13 @@ COLOURS = ("accent", "warn", "good", "purple", "accent-2", "tail", "other", "ran
 ROW_PX = 32
 STEPS_PX = 30
 LEFT_PX = 46
-RIGHT_PX = 106
+# Smallest and largest height of the circle of GPUs.
+RING_PX = (200, 270)
 _HIDDEN_TEXT = "the library reports neither chunks nor steps"
 # Columns of such a record, in microseconds.
 SCHEDULES = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
 LIBRARIES = {"nccl_us": "NCCL with NVLS off", "torch_us": "torch.distributed, NVLS off"}
+MAX_MOVES = 20
 HOT_FACTOR = 1.5  # times the mean of all ports, and more than the data
 
 
@@ -54,6 +56,8 @@ class CollectiveView(View):
             filter(None, (_recorded_text(record, recording) for recording in recordings))
         )
         self._states = record.states
+        moves = (move for step in record.steps for move in step.moves)
+        self._pairs = [*dict.fromkeys((move.source, move.target) for move in moves)]
         self._links: tuple[Over, ...] = tuple(
             dict.fromkeys(crossing.over for crossing in record.traffic.crossings)
         )
@@ -73,7 +77,6 @@ class CollectiveView(View):
             title=f"{record.operation}, {record.algorithm}, {record.gpus} GPUs",
             caption=f"{steps_text}; times {record.provenance.label}. Bytes are {record.bytes_are}.",
             source=record.provenance.source,
-            step=(len(record.steps) + 1) // 2,
         )
         self.redraw()
 
@@ -137,17 +140,22 @@ class CollectiveView(View):
         ]
         return column(
             words(" ".join(wrong_texts[:2]), "strong") if wrong_texts else None,
+            None if record.opaque else player("step", len(record.steps)),
             self._steps(),
-            switch("step", self.step, cases),
             legend(
                 [
-                    ("fg", "arrived in this step"),
-                    ("other-pale", "part of a result, or the initial data"),
-                    ("accent", "finished chunk, one colour per chunk"),
+                    ("fg", "arrived in this step", "outline"),
+                    ("accent-pale", "pale: initial data, or part of a result"),
+                    ("accent", "full: finished; each chunk has its own colour"),
                 ]
             ),
+            switch("step", self.step, cases),
             words(self._recorded_text, "note") if self._recorded_text else None,
-            words("Click a step, or focus the steps and use the arrow keys.", "note", only="page"),
+            words(
+                "Play with Space, click a step, or focus the steps and use the arrow keys.",
+                "note",
+                only="page",
+            ),
         )
 
     def _steps(self) -> Plot:
@@ -173,7 +181,6 @@ class CollectiveView(View):
             ),
             texts([(index + 0.5, STEPS_PX / 2 - 2, name, 1) for index, name in enumerate(names)]),
             label="Steps",
-            left=LEFT_PX,
             trait="step",
             values=positions.tolist(),
             chosen=int(self.step),
@@ -198,7 +205,35 @@ class CollectiveView(View):
                 headline = f"After the call, {time_text}: {_HIDDEN_TEXT}."
         return column(
             words(headline, "strong"),
-            row(self._chunks(step_count), self._ports(step_count), weights=[1.6, 1], least=[420, 230]),
+            row(
+                self._ring(step_count),
+                self._chunks(step_count),
+                self._ports(step_count),
+                weights=[1, 2, 0.9],
+                least=[200, 345, 170],
+            ),
+        )
+
+    def _ring(self, step_count: int) -> Plot:
+        """Return the GPUs on a circle, with the chunks that a step moves."""
+        record = self._collective
+        moves = record.steps[step_count - 1].moves if step_count else ()
+        texts_of_moves = [_move_text(move) for move in moves[:MAX_MOVES]]
+        texts_of_moves += [f"and {len(moves) - MAX_MOVES} more"] if len(moves) > MAX_MOVES else []
+        return plot(
+            min(max(ROW_PX * record.gpus, RING_PX[0]), RING_PX[1]),
+            (0, 1),
+            Ring(
+                names=[f"GPU {rank}\n{rank}" for rank in range(record.gpus)],
+                links=self._pairs,
+                source=[move.source for move in moves],
+                target=[move.target for move in moves],
+                text=[str(move.chunk) for move in moves],
+                colour=[move.chunk % len(COLOURS) for move in moves],
+                colours=COLOURS,
+                step=step_count,
+            ),
+            label="; ".join(texts_of_moves) or "GPUs on a circle. Nothing has moved.",
         )
 
     def _chunks(self, step_count: int) -> Box:
@@ -236,19 +271,16 @@ class CollectiveView(View):
         items += [texts(rows, colour=colour, size=10) for colour, rows in texts_by_colour.items()]
         ranks = range(record.gpus)
         middles = [ROW_PX * (rank + 0.5) for rank in ranks]
-        sending_texts = [_sending_text([move for move in moves if move.source == rank]) for rank in ranks]
         items += [
             Labels(
                 [0.0] * record.gpus, middles, [f"GPU {rank}" for rank in ranks], anchor="end", dx=-5, pin=True
             ),
-            Labels([float(chunks)] * record.gpus, middles, sending_texts, dx=6, size=10, colour="muted"),
         ]
         return plot(
             ROW_PX * record.gpus,
             (0, chunks),
             *items,
             left=LEFT_PX,
-            right=RIGHT_PX,
             label=f"Chunks of each GPU after {count(step_count, 'step')}",
             hint="Point at a chunk, or use the arrow keys, to see which GPUs' data it sums.",
         )
@@ -277,7 +309,7 @@ class CollectiveView(View):
                     }
                 )
         volume_text = f"{number(max(*sent_bytes, *received_bytes) / record.size_bytes)} times the data"
-        return column(words(f"Busiest port so far: {volume_text}", "note"), bars(rows, label=0.27))
+        return column(words(f"Busiest port so far: {volume_text}", "note"), bars(rows, label=0.35))
 
 
 def _rects(cells: Sequence[tuple[float, ...]], colours: Sequence[str], sentences: Sequence[str] = ()) -> Item:
@@ -309,16 +341,6 @@ def _sum(parts: Parts) -> str:
 def _count_text(parts: Parts) -> str:
     """Return the number of contributions, for chunks without space for their names."""
     return count(sum(parts), "part")
-
-
-def _sending_text(moves: Sequence[Move]) -> str:
-    if not moves:
-        return ""
-    chunks, targets = ({getattr(move, name) for move in moves} for name in ("chunk", "target"))
-    chunk_text = f"chunk {min(chunks)}" if len(chunks) == 1 else f"{len(chunks)} {noun(len(chunks), 'chunk')}"
-    return (
-        f"{chunk_text} to GPU {min(targets)}" if len(targets) == 1 else f"{chunk_text} to {len(targets)} GPUs"
-    )
 
 
 def _move_text(move: Move) -> str:

@@ -1,12 +1,14 @@
 import { element, unpack } from "./frame.js";
 import { Plot } from "./plot.js";
 import { DagPlot } from "./dag.js";
+import { playback } from "./player.js";
+import { RingPlot } from "./ring.js";
 import { TracksPlot } from "./tracks.js";
 
 // Boxes of the display list as elements of the page; plots are canvases.
 
 // Plots whose first item needs a special class.
-const PLOTS = { tracks: TracksPlot, nodes: DagPlot };
+const PLOTS = { tracks: TracksPlot, nodes: DagPlot, ring: RingPlot };
 
 const make = {
   column: (box, build) => element("div", { class: "gl-column", style: `gap:${box.gap}px` }, ...box.boxes.map(build)),
@@ -15,8 +17,8 @@ const make = {
     ...box.boxes.map((inner, at) => element("div", { style: `flex:${box.weights[at]} 1 ${box.least[at]}px;min-width:0` }, build(inner))),
   ),
   words: ({ text, style }) => element("div", { class: `gl-words-${style}` }, text),
-  legend: ({ entries }) => element("div", { class: "gl-legend" }, ...entries.map(([colour, text]) => element(
-    "span", {}, element("i", { style: `background:var(--gl-${colour})` }), text,
+  legend: ({ entries }) => element("div", { class: "gl-legend" }, ...entries.map(([colour, text, style]) => element(
+    "span", {}, element("i", { style: style === "outline" ? `border:2px solid var(--gl-${colour})` : `background:var(--gl-${colour})` }), text,
   ))),
   numbers: ({ rows, least }) => element(
     "dl", { class: "gl-numbers", style: `grid-template-columns:repeat(auto-fill,minmax(min(100%,${least}px),1fr))` },
@@ -59,6 +61,7 @@ const make = {
     return plot.node;
   },
   slider: (box, _, { frame }) => slider(frame, box),
+  player: (box, _, { frame }) => playback(frame, box),
 };
 
 /** The model of the view's layout, which knows whether the kernel is alive; a saved page has none. */

@@ -63,7 +63,7 @@ class Words(Box):
 
 @dataclass(frozen=True)
 class Legend(Box):
-    """Colours and their meanings."""
+    """Colours and their meanings, and ``"outline"`` for a mark that is not filled."""
 
     kind = "legend"
     entries: list[list[str]]
@@ -138,6 +138,29 @@ class Slider(Box):
 
 
 @dataclass(frozen=True)
+class Player(Box):
+    """Play, pause and single steps: they move a trait from 0 to `last`.
+
+    Parameters
+    ----------
+    step
+        Size of a single step.
+    rates, rate
+        Texts with the trait's change per second, and the first rate; 0 shows all in a few seconds.
+    smooth
+        Whether the trait moves once per frame, as a time does, instead of by single steps.
+    """
+
+    kind = "player"
+    trait: str
+    last: float
+    step: float
+    rates: list[tuple[str, float]]
+    rate: float
+    smooth: bool
+
+
+@dataclass(frozen=True)
 class Plot(Box):
     """Items over a width that represents `domain`; see `gpulab.views.parts`.
 
@@ -196,8 +219,8 @@ def words(text: str, style: str = "plain", **options: Any) -> Box:
     return Words(text, style, **options)
 
 
-def legend(entries: Iterable[tuple[str, str]], **options: Any) -> Box:
-    """Return a legend: colours and their meanings."""
+def legend(entries: Iterable[Sequence[str]], **options: Any) -> Box:
+    """Return a legend: colours, their meanings, and ``"outline"`` for a mark that is not filled."""
     return Legend([list(entry) for entry in entries], **options)
 
 
@@ -238,6 +261,19 @@ def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **options: Any) ->
 def fold(summary: str, inner: Box, *, opened: bool = True, **options: Any) -> Box:
     """Return a box that the learner can open and close; in a picture it is open."""
     return Fold(summary, inner, opened, **options)
+
+
+def player(
+    trait: str,
+    last: float,
+    rates: Sequence[tuple[str, float]] = (("1/s", 1), ("3/s", 3), ("10/s", 10)),
+    *,
+    rate: float = 1,
+    step: float = 1,
+    smooth: bool = False,
+) -> Box:
+    """Return buttons, on the page only, that move a trait from 0 to `last`; see `Player`."""
+    return Player(trait, last, step, list(rates), rate, smooth, only="page")
 
 
 def slider(label: str, trait: str, values: Sequence[int], texts: Sequence[str]) -> Slider:

@@ -292,3 +292,30 @@ class Nodes(Item):
     shape: Sequence[int]
     text: Sequence[str]
     detail: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ring(Item):
+    """Devices on a circle and what moves between them; x and y do not depend on the plot's domain.
+
+    Parameters
+    ----------
+    names
+        Name of each device, clockwise from the top; shorter forms follow after line breaks.
+    links
+        Pairs of devices that are joined by a line.
+    source, target, text, colour
+        Of each move: its devices, the text on its mark, and an index into `colours`.
+    step
+        Number of the step; if the page shows the next step, the marks travel along their arrows.
+    """
+
+    kind = "ring"
+    names: Sequence[str]
+    links: Sequence[tuple[int, int]]
+    source: Sequence[int]
+    target: Sequence[int]
+    text: Sequence[str]
+    colour: Sequence[int]
+    colours: Sequence[str]
+    step: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,6 +90,22 @@ class Pen:
     def polygon(self, points: list[tuple[float, float]], colour: str) -> None:
         """Draw a filled polygon."""
         self.draw.polygon([(x * SHARPNESS, y * SHARPNESS) for x, y in points], fill=palette.light(colour))
+
+    def arrow_head(self, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
+        """Draw the head of an arrow from `start` to `end`."""
+        angle = math.atan2(end[1] - start[1], end[0] - start[0])
+        wings = [
+            (end[0] + 8 * math.cos(angle + offset), end[1] + 8 * math.sin(angle + offset))
+            for offset in (2.7, -2.7)
+        ]
+        self.polygon([end, *wings], colour)
+
+    def disc(self, x: float, y: float, radius: float, colour: str, outline: str) -> None:
+        """Draw a filled circle with an outline."""
+        corners = [v * SHARPNESS for v in (x - radius, y - radius, x + radius, y + radius)]
+        self.draw.ellipse(
+            corners, fill=palette.light(colour), outline=palette.light(outline), width=SHARPNESS
+        )
 
     def text(
         self,

@@ -116,20 +116,21 @@ def _words(box: Words, width: float) -> tuple[float, Painter]:
 
 
 def _legend(box: Legend, width: float) -> tuple[float, Painter]:
-    entries: list[tuple[float, float, str, str]] = []
+    entries: list[tuple[float, float, str, str, bool]] = []
     x = 0.0
     y = 0.0
-    for colour, text in box.entries:
+    for colour, text, *style in box.entries:
         entry_width = 16 + text_width(text, 11)
         if x and x + entry_width > width:
             x = 0.0
             y = y + 17
-        entries.append((x, y, colour, text))
+        entries.append((x, y, colour, text, bool(style)))
         x += entry_width + 16
 
     def paint(pen: Pen, left: float, top: float) -> None:
-        for x, y, colour, text in entries:
-            pen.rect(left + x, top + y + 3, left + x + 11, top + y + 14, colour)
+        for x, y, colour, text, is_outline in entries:
+            edges = (left + x, top + y + 3, left + x + 11, top + y + 14)
+            pen.outline(*edges, colour) if is_outline else pen.rect(*edges, colour)
             pen.text(left + x + 16, top + y + 8.5, text)
 
     return (y + 17 if entries else 0.0), paint

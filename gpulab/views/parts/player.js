@@ -1,21 +1,21 @@
 import { element } from "../parts/frame.js";
 
-// Playback: a number of steps per second, or the whole trace in a few seconds.
+// Playback: a number of steps per second, the whole trace in a few seconds, or a time that runs slowly.
 
-const SPEEDS = [1, 3, 10, 30];
+const RATES = [["1/s", 1], ["3/s", 3], ["10/s", 10], ["30/s", 30], ["fast", 0]];
 const FAST_S = 8;
 const FRAME_MS = 33;
 
 /**
  * A button and a choice of speeds. `advance(count)` moves by some steps and returns whether there are more,
- * `begin` is called at the start, and `length` returns the number of all steps.
+ * `begin` is called at the start, and `length` returns the number of all steps. `rates` are texts with steps
+ * per second, 0 for the whole trace in a few seconds; `smooth` moves once per frame at every rate.
  */
-export function player(frame, { advance, begin, length }) {
+export function player(frame, { advance, begin, length, rates = RATES, rate = 3, smooth = false }) {
   const button = element("button", { type: "button", "aria-label": "Play or pause", title: "Play or pause (Space)", "data-move": "play" }, "Play");
   const speed = element(
     "select", { "aria-label": "Speed", title: "How fast Play goes" },
-    ...SPEEDS.map((rate) => element("option", { value: rate, selected: rate === 3 }, `${rate}/s`)),
-    element("option", { value: "fast" }, "fast"),
+    ...rates.map(([text, value]) => element("option", { value: value || text, selected: value === rate }, text)),
   );
   let timer = 0;
   const stop = () => {
@@ -25,12 +25,15 @@ export function player(frame, { advance, begin, length }) {
     button.setAttribute("aria-pressed", "false");
   };
   const tick = () => {
-    const fast = speed.value === "fast";
+    const perSecond = Number(speed.value) || Math.max(1000 / FRAME_MS, length() / FAST_S);
+    const waitMs = smooth ? FRAME_MS : Math.max(FRAME_MS, 1000 / perSecond);
+    const startMs = performance.now();
     timer = setTimeout(() => {
-      const hasMore = advance(fast ? Math.max(1, Math.round((length() * FRAME_MS) / 1000 / FAST_S)) : 1);
+      const passedMs = smooth ? performance.now() - startMs : waitMs;
+      const hasMore = advance(Math.max(1, Math.round((perSecond * passedMs) / 1000)));
       if (hasMore) tick();
       else stop();
-    }, fast ? FRAME_MS : 1000 / Number(speed.value));
+    }, waitMs);
   };
   const toggle = () => {
     if (timer) return stop();
@@ -42,4 +45,28 @@ export function player(frame, { advance, begin, length }) {
   button.addEventListener("click", toggle);
   speed.addEventListener("change", () => { if (timer) { clearTimeout(timer); tick(); } });
   return { button, speed, toggle, stop };
+}
+
+/** Buttons and keys that move a trait from 0 to `last`, as a box of the display list. */
+export function playback(frame, { trait, last, rates, rate, smooth, step }) {
+  const now = () => Math.max(0, Math.min(last, frame.model.get(trait)));
+  const go = (value) => frame.send(trait, Math.max(0, Math.min(last, value)));
+  const play = player(frame, {
+    advance: (count) => { go(now() + count); return now() < last; },
+    begin: () => { if (now() >= last) go(0); },
+    length: () => last,
+    rates, rate, smooth,
+  });
+  const button = (text, label, onclick) => element("button", { type: "button", "aria-label": label, title: label, onclick: () => { play.stop(); onclick(); } }, text);
+  const onKey = (event) => {
+    if (event.key !== " " || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("button, select, input, summary, a")) return;
+    event.preventDefault();
+    play.toggle();
+  };
+  frame.root.addEventListener("keydown", onKey);
+  frame.endings.push(play.stop, () => frame.root.removeEventListener("keydown", onKey));
+  return element(
+    "div", { class: "gl-tools gl-player" },
+    button("|◀", "To the start", () => go(0)), button("◀", "Step back", () => go(now() - step)), play.button, button("▶", "Step on", () => go(now() + step)), play.speed,
+  );
 }

@@ -19,6 +19,7 @@ from gpulab.views.parts.items import (
     Nodes,
     Readings,
     Rects,
+    Ring,
     Rules,
     Spans,
     Ticks,
@@ -26,6 +27,7 @@ from gpulab.views.parts.items import (
     Tracks,
 )
 from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width, wrap
+from gpulab.views.parts.ring_picture import paint_ring
 from gpulab.views.parts.tracks_picture import Scale, paint_time, paint_tracks
 from gpulab.words import duration, number, size
 
@@ -264,12 +266,7 @@ def _rules(pen: Pen, item: Rules, scale: Scale) -> None:
         else:
             pen.line([start, end], item.colour, item.width)
         if item.arrow:
-            angle = math.atan2(end[1] - start[1], end[0] - start[0])
-            wings = [
-                (end[0] + 8 * math.cos(angle + angle_offset), end[1] + 8 * math.sin(angle + angle_offset))
-                for angle_offset in (2.7, -2.7)
-            ]
-            pen.polygon([end, *wings], item.colour)
+            pen.arrow_head(start, end, item.colour)
 
 
 def _labels(pen: Pen, item: Labels, scale: Scale) -> None:
@@ -421,4 +418,5 @@ _PAINTERS: dict[type[Item], Callable[[Pen, Any, Scale], None]] = {
     Time: paint_time,
     Nodes: _nodes,
     Readings: lambda *_: None,  # only the browser selects one
+    Ring: paint_ring,
 }

@@ -1,4 +1,5 @@
 import { element } from "./frame.js";
+import { above } from "./items.js";
 import { Plot, pixelOf } from "./plot.js";
 import { grouped } from "./words.js";
 
@@ -8,15 +9,6 @@ const NEAR_PX = 4;
 const MIN_NAMED_PX = 11;
 const MIN_NAME_PX = 26;
 const MAX_OUTLINED = 400;
-
-/** The first index from `low` on, below `high`, at which the sorted `values` exceed `limit`. */
-function above(values, limit, low = 0, high = values.length) {
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] > limit) high = middle; else low = middle + 1;
-  }
-  return low;
-}
 
 export class TracksPlot extends Plot {
   constructor(frame, box) {

@@ -1,0 +1,59 @@
+"""Painter of devices on a circle on the static picture; ``ring.js`` paints the same on a canvas."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from gpulab.views.parts import palette
+from gpulab.views.parts.items import Ring
+from gpulab.views.parts.pen import Pen, text_width
+from gpulab.views.parts.tracks_picture import Scale
+
+NODE_PX = 19
+MARK_PX = 17
+SIDE_PX = 5  # distance of an arrow from the line between its devices, so that opposite arrows are apart
+
+
+def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
+    """Paint the devices, their links, and the marks at the ends of their arrows."""
+    count = len(item.names)
+    radius = min(scale.width, scale.box.height) / 2 - NODE_PX - 2
+    node_px = min(NODE_PX, 0.8 * math.pi * radius / count)
+    middle = (scale.left + scale.width / 2, scale.top + scale.box.height / 2)
+    centres = [
+        (middle[0] + radius * math.sin(angle), middle[1] - radius * math.cos(angle))
+        for angle in (2 * math.pi * index / count for index in range(count))
+    ]
+    for source, target in item.links:
+        pen.line([centres[source], centres[target]], "rule", 2)
+    for (x, y), name in zip(centres, item.names, strict=True):
+        pen.disc(x, y, node_px, "panel", "muted")
+        forms = name.split("\n")
+        fitting_forms = [form for form in forms if text_width(form, 10) <= 2 * node_px - 4]
+        pen.text(x, y, (fitting_forms or forms[-1:])[0], size=10, anchor="middle")
+    places: Counter[tuple[int, int]] = Counter()
+    for source, target, text, colour in zip(item.source, item.target, item.text, item.colour, strict=True):
+        (x0, y0), (x1, y1) = centres[source], centres[target]
+        length = math.dist((x0, y0), (x1, y1))
+        ux = (x1 - x0) / length
+        uy = (y1 - y0) / length
+        start, mark, end = (
+            (x0 + ux * distance - uy * SIDE_PX, y0 + uy * distance + ux * SIDE_PX)
+            for distance in (
+                node_px,
+                max(
+                    node_px,
+                    length - node_px - 8 - MARK_PX / 2 - places[source, target] * (MARK_PX + 1),
+                ),
+                length - node_px,
+            )
+        )
+        if not places[source, target]:
+            pen.line([start, end], "muted", 1.5)
+            pen.arrow_head(start, end, "muted")
+        places[source, target] += 1
+        edges = tuple(value + side * MARK_PX / 2 for side in (-1, 1) for value in mark)
+        pen.rect(*edges, item.colours[colour])
+        pen.outline(*edges, "fg", 2)
+        pen.text(*mark, text, size=10, colour=palette.ink(item.colours[colour]), anchor="middle")
