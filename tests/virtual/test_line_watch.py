@@ -65,6 +65,29 @@ def test_each_call_has_its_line(tmp_path: Path) -> None:
     assert (line.file, line.text) == ("program.py", 'note((time.time_ns(), 17, "f"))')
 
 
+def test_a_call_in_a_helper_of_the_course_has_the_learner_s_line(tmp_path: Path) -> None:
+    texts = {
+        "gpulab_course.content.fake": "import time\ndef helper(note):\n    x = 1\n    note(time.time_ns())\n",
+        "program": "def program(helper, note):\n    y = 1\n    helper(note)  # here\n",
+    }
+    modules: dict[str, dict[str, Any]] = {}
+    for name, text in texts.items():
+        path = tmp_path / f"{name.rpartition('.')[2]}.py"
+        path.write_text(text)
+        modules[name] = {"__name__": name}
+        exec(compile(text, str(path), "exec"), modules[name])
+    times_ns: list[int] = []
+    watch = LineWatch()
+    watch.start()
+    try:
+        modules["program"]["program"](modules["gpulab_course.content.fake"]["helper"], times_ns.append)
+    finally:
+        watch.stop()
+    line = watch.line(threading.get_native_id(), times_ns[0], "launch")
+    assert line is not None
+    assert (line.file, line.text) == ("program.py", "helper(note)  # here")
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="lines cannot be silenced one by one")
 def test_after_lines_have_fallen_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_watch, "MAX_PER_LINE", 20)

@@ -94,6 +94,24 @@ def test_the_program_s_line_is_found_through_libraries(tmp_path: Path) -> None:
     assert [*lines.outward(None)] == []
 
 
+def test_a_line_of_the_learner_precedes_those_of_helpers_that_it_calls(tmp_path: Path) -> None:
+    lines = ProgramLines()
+    path = tmp_path / "mine.py"
+    path.write_text("def run(helper, f, lines):\n    return helper(f, lines)  # mine\n")
+    run = module("mine", path.read_text(), str(path))["run"]
+    text = "def helper(f, lines):\n    return f(lines)\n"
+    helper_path = tmp_path / "helper.py"
+    helper_path.write_text(text)
+    helper = module("gpulab_course.content.fake", text, str(helper_path))["helper"]
+    library = module("numpy.fake", "def ask(lines):\n    return lines.here()\n")["ask"]
+    source, called = run(helper, library, lines)
+    assert (source.file, source.text) == ("mine.py", "return helper(f, lines)  # mine")
+    assert called == "ask", "the function of the library, not the helper"
+    with ThreadPoolExecutor(1) as pool:  # no learner's code runs there
+        source, _ = pool.submit(helper, library, lines).result()
+    assert source.file == "helper.py"
+
+
 def test_frames_of_the_program_from_inside_out() -> None:
     lines = ProgramLines()
 

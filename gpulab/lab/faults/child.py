@@ -117,12 +117,17 @@ def _failed(error: BaseException, outcome: dict[str, Any]) -> None:
 
 
 def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
+    """Return the learner's lines of a traceback, or those of the course's helpers if there are no others."""
     lines = session.program_lines()
-    return [
-        (frame.f_code.co_filename, line)
-        for frame, line in traceback.walk_tb(tb)
-        if lines.belongs(frame.f_code.co_filename, str(frame.f_globals.get("__name__")))
-    ][-20:]
+    for is_shown in (lines.is_learners, lines.belongs):
+        frames = [
+            (frame.f_code.co_filename, line)
+            for frame, line in traceback.walk_tb(tb)
+            if is_shown(frame.f_code.co_filename, str(frame.f_globals.get("__name__")))
+        ]
+        if frames:
+            return frames[-20:]
+    return []
 
 
 def _again(cp: Any) -> int:

@@ -182,7 +182,7 @@ class LineWatch:
         return frame is not None and self._begin(frame.f_code, frame.f_lineno, key)
 
     def _is_ours(self, code: CodeType) -> bool:
-        """Return whether code belongs to the program: to a cell or a file outside of the libraries."""
+        """Return whether the learner wrote the code: a cell, or a file outside of the libraries."""
         is_program = self._is_program.get(code)
         if is_program is None:
             name = code.co_filename
@@ -192,7 +192,7 @@ class LineWatch:
                 while frame is not None and frame.f_code is not code:
                     frame = frame.f_back
                 module = "" if frame is None else str(frame.f_globals.get("__name__"))
-                is_program = self._program.belongs(name, module)
+                is_program = self._program.is_learners(name, module)
                 if not name.startswith("<"):  # a name that several modules share
                     self._files[name] = is_program
             self._is_program[code] = is_program

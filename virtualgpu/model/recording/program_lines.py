@@ -46,15 +46,23 @@ class ProgramLines:
         return None if frame is None else self.line(frame), function_name
 
     def frame(self) -> tuple[FrameType | None, str]:
-        """Return the program's current frame in the calling thread, and the function that it called."""
+        """Return the program's current frame in the calling thread, and the library function in it.
+
+        This is the innermost frame that the learner wrote. A frame of the course's helpers is returned only if
+        the learner's code did not call them.
+        """
         frame: FrameType | None = sys._getframe(1)
+        helper: FrameType | None = None
         function_name = ""
         while frame is not None:
             if self._is_own(frame):
-                return frame, function_name
-            function_name = frame.f_code.co_name
+                if not _is_helper(str(frame.f_globals.get("__name__"))):
+                    return frame, function_name
+                helper = helper or frame
+            elif helper is None:
+                function_name = frame.f_code.co_name
             frame = frame.f_back
-        return None, function_name
+        return helper, function_name
 
     def outward(self, frame: FrameType | None) -> Iterator[FrameType]:
         """Yield the program's frames among a frame and its callers, the innermost first."""
@@ -82,6 +90,10 @@ class ProgramLines:
             line = self._lines[key] = SourceLine(display_name(name), key[1], text)
         return line
 
+    def is_learners(self, name: str, module: str) -> bool:
+        """Return whether a file belongs to the program and not to the course's helpers."""
+        return not _is_helper(module) and self.belongs(name, module)
+
     def is_own_class(self, cls: type) -> bool:
         """Return whether a class belongs to the program or to a library outside of this project."""
         return cls.__module__.partition(".")[0] not in (*_PACKAGES, *sys.stdlib_module_names)
@@ -90,10 +102,10 @@ class ProgramLines:
         """Return whether a file belongs to the program.
 
         Code from strings has no file, but the name of a module: this project's for dataclasses, one of its
-        own for a named tuple. Code that the course's folders run for a notebook belongs to the program, too.
+        own for a named tuple. The helpers that the course's notebooks call belong to the program, too.
         Cython's sources, such as CuPy's, have no frames.
         """
-        if module.startswith("gpulab_course.content."):
+        if _is_helper(module):
             return True
         if module.partition(".")[0] in _PACKAGES or module.startswith("namedtuple_"):
             return False
@@ -102,6 +114,11 @@ class ProgramLines:
         if name.startswith("<"):
             return True
         return not Path(name).resolve().as_posix().startswith(self._libraries)
+
+
+def _is_helper(module: str) -> bool:
+    """Return whether a module belongs to the functions that the course's notebooks call."""
+    return module.startswith("gpulab_course.content.")
 
 
 def display_name(name: str) -> str:

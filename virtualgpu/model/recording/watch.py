@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
 import threading
 import weakref
 import zlib
@@ -406,7 +407,7 @@ class Watch:
         frame, _ = self._lines.frame()
         if frame is None:
             return None
-        self._names.look(frame)
+        self._names.look(sys._getframe(1))
         return self._lines.line(frame)
 
     def _report(self, act: Act) -> None:
