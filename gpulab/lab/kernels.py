@@ -288,9 +288,9 @@ def sanitize(
             )
         from gpulab.lab.faults.nvidia import check
 
-        return SanitizerTable.of(check(launch, names))
+        return SanitizerTable.of(check(launch, names), code=launch.source.code)
     answer = session.observe(launch, Hazards(names, block_order, seed, nan))
-    return SanitizerTable.of(answer.record, note=answer.note)
+    return SanitizerTable.of(answer.record, note=answer.note, code=launch.source.code)
 
 
 @contextmanager

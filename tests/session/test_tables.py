@@ -81,7 +81,7 @@ def test_the_text_names_device_and_lines(counters: KernelCounters) -> None:
         "10 × 2",
         "block 64",
         "2,048 bytes",
-        "modelled on virtual T4",
+        "executed on virtual T4",
         "counted in a replay",
     ):
         assert part in heading
@@ -104,7 +104,7 @@ def test_the_page_has_the_same_cells_and_escapes_the_source(counters: KernelCoun
     expected = [list(row) for part in table.tables() for row in (part.headings, *part.cells)]
     assert cells.rows == expected
     assert "a &lt; b" in markup
-    assert "modelled on virtual T4" in markup
+    assert "executed on virtual T4" in markup
 
 
 def test_long_headings_may_break_at_dots_and_underscores() -> None:

@@ -93,7 +93,7 @@ def test_an_empty_timeline_has_empty_analyses() -> None:
     assert "nothing" in repr(t)
     assert "there is none" in repr(t.overlap())
     assert t.gaps() == t.critical_path() == t.advice() == ()
-    assert "No single change would help" in t.describe()
+    assert "no single change would help" in t.describe()
 
 
 def test_a_timeline_is_displayed_and_compared_with_another() -> None:

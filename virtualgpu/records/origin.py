@@ -36,6 +36,11 @@ class Provenance:
         """Label of results, masks and addresses, which a virtual GPU executes (it models only times)."""
         return f"executed{self.label.removeprefix('modelled')}" if self.source == "modelled" else self.label
 
+    @property
+    def of_results_and_times(self) -> str:
+        """Label of results or counts together with times."""
+        return f"{self.of_results}; times modelled" if self.source == "modelled" else self.label
+
 
 HOST_CLOCK = Provenance("measured", "this computer", "host clock")
 """Provenance of times of Python's own clock, such as ``time.perf_counter()``."""

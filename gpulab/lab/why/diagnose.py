@@ -59,12 +59,15 @@ def diagnose(
     >>> gl.diagnose(kernel, 4, 256, (x, y, n), baseline=slow).main
     """
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    baseline_launch = None
+    baseline_launch, baseline_code = None, ""
     if baseline is not None:
         with starting(launch_of("`baseline`", baseline)) as first:
             baseline_launch = session.observe(first, Costs(caches)).record
+            baseline_code = first.source.code
     placement, costs = session.observe(launch, Blocks(), Costs(caches))
     trace = placement.record
     measured_ns = float(trace.span_ns) if trace.provenance.source == "measured" else 0.0
     table = DiagnosisTable.of(costs.record, code=launch.source.code, note=costs.note)
-    return replace(table, measured_ns=measured_ns, baseline=baseline_launch)
+    return replace(
+        table, measured_ns=measured_ns, baseline=baseline_launch, baseline_code=baseline_code
+    )

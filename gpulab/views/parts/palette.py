@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # Okabe and Ito's colours, which are distinct for every common kind of colour vision; lighter in the dark
 # theme.
 COLOURS: dict[str, tuple[str, str]] = {
@@ -141,13 +143,18 @@ def in_dark(selector: str, declarations: str) -> str:
     )
 
 
-def css(root: str = ".gpulab-view") -> str:
-    """Return a style sheet with the colours as variables ``--gl-NAME`` of `root`, in both themes."""
+def rules(root: str, names: Iterable[str]) -> str:
+    """Return a style sheet with the named colours as variables ``--gl-NAME`` of `root`, in both themes."""
+    names = tuple(names)
     light_rules, dark_rules = (
         " ".join(
-            f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(pair[theme])};"
-            for name, pair in COLOURS.items()
+            f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(COLOURS[name][theme])};" for name in names
         )
         for theme in (0, 1)
     )
-    return f"{root} {{ {light_rules} }}\n{in_dark(root, dark_rules)}{_PICTURES}\n"
+    return f"{root} {{ {light_rules} }}\n{in_dark(root, dark_rules)}"
+
+
+def css(root: str = ".gpulab-view") -> str:
+    """Return the style sheet of all colours, and the rule for pictures on a dark page."""
+    return f"{rules(root, COLOURS)}{_PICTURES}\n"

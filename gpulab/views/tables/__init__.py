@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from itertools import zip_longest
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from gpulab.views._saving import Savable, Writers, text_writer
-from gpulab.words import number
+from gpulab.views.parts.card import bars, card, fill, items, paragraph
+from gpulab.words import duration, number
 
 Record = TypeVar("Record")
 
@@ -44,10 +45,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Value with its own text, used instead of the column's format."""
+    """Value with its own text, used instead of the column's format.
+
+    Parameters
+    ----------
+    bars
+        Shares between 0 and 1, each with a colour; a page shows them as bars below the text.
+    """
 
     value: Any
     text: str
+    bars: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -133,12 +141,12 @@ class Table:
         body = "".join(
             "<tr>"
             + "".join(
-                f'<td style="{_WIDTHS.get(heading, "")}text-align:{align}">{_html_cell(cell)}</td>'
-                for cell, align, heading in zip(row, aligns, headings, strict=True)
+                f'<td style="{_WIDTHS.get(heading, "")}text-align:{align}">{bars}{_html_cell(cell)}</td>'
+                for cell, bars, align, heading in zip(row, row_bars, aligns, headings, strict=True)
             )
             + "</tr>"
             + (self._inner_row(inner) if inner else "")
-            for row, inner in zip_longest(self.cells, self.inner)
+            for row, row_bars, inner in zip_longest(self.cells, self._bars(), self.inner)
         )
         caption = (
             f'<caption style="text-align:left;caption-side:top">{html.escape(self.title)}</caption>'
@@ -152,18 +160,31 @@ class Table:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return self.html()
+        return self.card()
+
+    def card(self, title: str = "", origin: str = "") -> str:
+        """Return the table as HTML in a card, under its title or another one."""
+        return card(title or self.title, replace(self, title="").html(), origin=origin)
 
     def _columns(self) -> list[Column]:
         return [Column(column) if isinstance(column, str) else column for column in self.columns]
 
     def _texts(self) -> list[tuple[str, ...]]:
         """Return the texts of the visible rows, with all columns."""
-        rows = list(self.rows[: self.most])
-        if self.rest and len(rows) < len(self.rows):
-            rows.append(self.rest)
         shows = [column.show for column in self._columns()]
-        return [tuple(_text(value, show) for value, show in zip(row, shows, strict=True)) for row in rows]
+        return [
+            tuple(_text(value, show) for value, show in zip(row, shows, strict=True))
+            for row in self._shown_rows()
+        ]
+
+    def _shown_rows(self) -> list[tuple[Any, ...]]:
+        rows = list(self.rows[: self.most])
+        return [*rows, self.rest] if self.rest and len(rows) < len(self.rows) else rows
+
+    def _bars(self) -> list[list[str]]:
+        """Return the bars of the visible cells as HTML."""
+        column_indices = self._shown_columns()
+        return [[_html_bars(row[index]) for index in column_indices] for row in self._shown_rows()]
 
     def _shown_columns(self) -> list[int]:
         """Return the indices of the visible columns."""
@@ -226,6 +247,26 @@ def _html_heading(heading: str) -> str:
 
 def _html_cell(text: str) -> str:
     return html.escape(text).replace("\n", "<br>")
+
+
+def _html_bars(value: Any) -> str:
+    if not isinstance(value, Cell) or not value.bars:
+        return ""
+    return f'<span class="gl-cell-bars">{"".join(fill(*bar) for bar in value.bars)}</span>'
+
+
+def share_cell(share: float | None, text: Callable[[float], str], colour: str = "accent") -> Cell | None:
+    """Return a share as a cell with its text and a bar; None remains None."""
+    return None if share is None else Cell(share, text(share), ((share, colour),))
+
+
+def before_and_after(before: tuple[str, float], after: tuple[str, float], colour: str = "accent") -> str:
+    """Return two names with their times in nanoseconds as bars of one scale, as HTML."""
+    longest_ns = max(before[1], after[1], 1e-9)
+    return bars(
+        (name, time_ns / longest_ns, duration(time_ns), bar_colour)
+        for (name, time_ns), bar_colour in ((before, "other"), (after, colour))
+    )
 
 
 def short(text: str, column: int = 1) -> str:
@@ -327,7 +368,76 @@ class Texts(Savable):
         return repr(self)
 
 
-class RecordTable(Tabular, Texts, Generic[Record]):
+class CardOfTables(Tabular, Texts):
+    """Base class of objects that are displayed as tables and sentences in a card.
+
+    Subclasses implement `heading`, `origin` and `tables`, and what they have of the other parts.
+    """
+
+    __slots__ = ()
+
+    numbered: ClassVar[bool] = False
+    """Whether the sentences are numbered, like the rows of the table."""
+
+    @property
+    def heading(self) -> str:
+        """Kind of the tables and their subject, such as ``Profile of step``."""
+        raise NotImplementedError
+
+    @property
+    def facts(self) -> str:
+        """Facts that follow the heading, such as the launch's shape."""
+        return ""
+
+    @property
+    def origin(self) -> str:
+        """Source and device of the numbers."""
+        raise NotImplementedError
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Sentences on the limits of the tables."""
+        return ()
+
+    @property
+    def caption(self) -> str:
+        """Line above the tables: heading, facts, origin of the numbers, and remarks."""
+        facts = f": {self.facts}" if self.facts else ""
+        origin = f"; {self.origin}" if self.origin else ""
+        return " ".join([f"{self.heading}{facts}{origin}.", *self.remarks])
+
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence; empty if the tables are the result."""
+        return ""
+
+    def sentences(self) -> Sequence[str]:
+        """Return sentences that complete the tables."""
+        return ()
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{index}. {text}" if self.numbered else text for index, text in enumerate(self.sentences(), 1)
+        ]
+        parts = [self.caption, self.verdict, *(table.text() for table in self.tables()), "\n".join(lines)]
+        return "\n\n".join(filter(None, parts))
+
+    def _repr_html_(self) -> str:
+        return card(
+            self.heading,
+            paragraph(self.facts),
+            paragraph(self.verdict, "strong"),
+            self._body(),
+            origin=self.origin,
+            notes=self.remarks,
+        )
+
+    def _body(self) -> str:
+        """Return the contents of the card below the verdict."""
+        return "".join(table.html() for table in self.tables()) + items(self.sentences(), self.numbered)
+
+
+class RecordTable(CardOfTables, Generic[Record]):
     """Base class of records that are displayed as tables; the second base class is the record's own class."""
 
     __slots__ = ()
@@ -343,27 +453,8 @@ class RecordTable(Tabular, Texts, Generic[Record]):
         plain_record: Record = type(self).__bases__[1](**_values_of(type(self), self))
         return plain_record
 
-    @property
-    def caption(self) -> str:
-        """Line above the tables: the subject, and the origin of the numbers."""
-        raise NotImplementedError
-
-    def sentences(self) -> Sequence[str]:
-        """Return sentences that complete the tables."""
-        return ()
-
-    def __repr__(self) -> str:
-        sentences = ["\n".join(self.sentences())] if self.sentences() else []
-        return "\n\n".join([self.caption, *(table.text() for table in self.tables()), *sentences])
-
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}, {}
-
-    def _repr_html_(self) -> str:
-        tables = "".join(table.html() for table in self.tables())
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
-        sentences = f"<ul>{items}</ul>" if items else ""
-        return f'<div role="group"><p>{html.escape(self.caption)}</p>{tables}{sentences}</div>'
 
 
 def _values_of(table_class: type[Any], record: Any) -> dict[str, Any]:

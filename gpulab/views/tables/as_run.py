@@ -23,12 +23,20 @@ class AsRunTable(RecordTable[AsRun], AsRun):
     code: str = ""
 
     @property
-    def caption(self) -> str:
-        """Line with the launch and the origin of the counts."""
-        launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
-        return (
-            f"{launch}; as written (PTX) and as run (machine code for {self.target}); {self.provenance.label}"
-        )
+    def heading(self) -> str:
+        """Kind of the tables and the kernel."""
+        return f"PTX and machine code of {self.kernel_name}"
+
+    @property
+    def facts(self) -> str:
+        """Shape of the launch, and the target of the machine code."""
+        launch = f"grid {shape(self.grid)}, block {shape(self.block)}"
+        return f"{launch}; as written (PTX) and as run (machine code for {self.target})"
+
+    @property
+    def origin(self) -> str:
+        """Source and device of the counts."""
+        return self.provenance.of_results
 
     def tables(self) -> tuple[Table, ...]:
         """Return the totals, then source lines with their accesses and branches."""

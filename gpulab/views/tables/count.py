@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from gpulab.views.parts.card import legend
 from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, place, times
 from gpulab.words import count, number, shape
 from virtualgpu.records import (
@@ -39,6 +40,14 @@ _ACCESS = (
 )
 _BRANCH = ("line", SOURCE, Column("executed", show=number), Column("divergent", show=number))
 
+_LEGEND = legend(
+    [
+        ("accent", "actual sectors or wavefronts"),
+        ("tail", "actual, where fewer would be enough"),
+        ("good", "fewest possible"),
+    ]
+)
+
 Counted = TypeVar("Counted", AccessCounters, BranchCounters)
 
 
@@ -50,12 +59,27 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
     note: str = ""
 
     @property
-    def caption(self) -> str:
-        """Line with the launch and the origin of the counters."""
-        launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
-        if self.shared_bytes:
-            launch += f", {count(self.shared_bytes, 'byte')} of shared memory per block"
-        return f"{launch}; {self.provenance.label}" + (f". {self.note}" if self.note else "")
+    def heading(self) -> str:
+        """Kind of the tables and the kernel."""
+        return f"Counters of {self.kernel_name}"
+
+    @property
+    def facts(self) -> str:
+        """Shape of the launch."""
+        shared_bytes = count(self.shared_bytes, "byte")
+        shared = f", {shared_bytes} of shared memory per block" if self.shared_bytes else ""
+        return f"grid {shape(self.grid)}, block {shape(self.block)}{shared}"
+
+    @property
+    def origin(self) -> str:
+        """Source and device of the counters, and of the hit rates."""
+        hit_rates = "; hit rates modelled" if self.caches is not None else ""
+        return f"{self.provenance.of_results}{hit_rates}"
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Note on the origin of the counters."""
+        return [f"{self.note.rstrip('.')}."] if self.note else []
 
     def tables(self) -> tuple[Table, ...]:
         """Return the totals, then memory accesses and branches by line, if there are any.
@@ -125,20 +149,42 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         first = accesses[0]
         sizes = " and ".join(map(str, sorted({access.size_bytes for access in accesses})))
         in_sectors = first.space not in ("shared", "const")
-        requests, sectors, ideal_sectors, conflicts = (
+        requests, sectors, ideal_sectors, conflicts, wavefronts, ideal_wavefronts = (
             sum(getattr(access, name) for access in accesses)
-            for name in ("requests", "sectors", "ideal_sectors", "bank_conflicts")
+            for name in (
+                "requests",
+                "sectors",
+                "ideal_sectors",
+                "bank_conflicts",
+                "wavefronts",
+                "ideal_wavefronts",
+            )
         )
         return (
             *place(self.code, first.line, first.text, first.column, access=True),
             f"{times(len(accesses), f'{first.space} {first.kind}')}, {sizes} B",
             requests,
-            sectors if in_sectors else None,
+            _pair_cell(sectors, ideal_sectors, self._most("sectors")) if in_sectors else None,
             ideal_sectors if in_sectors else None,
             sectors / max(1, requests) if in_sectors else None,
             self._l1_hit_rate(accesses),
-            conflicts if first.space == "shared" else None,
+            _pair_cell(wavefronts, ideal_wavefronts, self._most("wavefronts"), conflicts)
+            if first.space == "shared"
+            else None,
         )
+
+    def _most(self, counter: str) -> int:
+        """Return the largest total of a counter among the lines, which has the longest bar."""
+        totals: dict[Hashable, int] = {}
+        for access in self.accesses:
+            key = access.line, access.space, access.kind
+            totals[key] = totals.get(key, 0) + getattr(access, counter)
+        return max(totals.values())
+
+    def _body(self) -> str:
+        tables = [table.html() for table in self.tables()]
+        has_accesses = bool(self.accesses)
+        return "".join([*tables[: 1 + has_accesses], _LEGEND if has_accesses else "", *tables[1 + has_accesses :]])
 
     def _l1_hit_rate(self, accesses: Sequence[AccessCounters]) -> float | None:
         first = accesses[0]
@@ -159,7 +205,14 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
 
 
 def _share(fraction: float) -> Cell:
-    return Cell(fraction, f"{100 * fraction:.1f} %")
+    return Cell(fraction, f"{100 * fraction:.1f} %", ((fraction, "accent"),))
+
+
+def _pair_cell(actual: int, ideal: int, most: int, value: int | None = None) -> Cell:
+    """Return a count as a cell whose bars compare the actual number with the ideal one."""
+    shown = actual if value is None else value
+    colour = "tail" if actual > ideal else "accent"
+    return Cell(shown, number(shown), ((actual / most, colour), (ideal / most, "good")) if most else ())
 
 
 def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:

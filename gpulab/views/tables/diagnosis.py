@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpulab._deprecated import old_method, old_property
-from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, place
+from gpulab.views.parts.card import beside, items, paragraph, source_lines
+from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, before_and_after, place
 from gpulab.words import count, duration, listing, noun, number, percent, shape
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
@@ -73,14 +74,15 @@ PIPES = {
 class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
     """Causes of the time of a launch, with remedies.
 
-    ``code`` is the source to which lines refer, ``baseline`` is another launch for comparison, and
-    ``measured_ns`` is the time on a real GPU.
+    ``code`` is the source to which lines refer, ``baseline`` is another launch for comparison, with
+    ``baseline_code``, and ``measured_ns`` is the time on a real GPU.
     """
 
     code: str = ""
     note: str = ""
     measured_ns: float = 0.0
     baseline: LaunchCosts | None = None
+    baseline_code: str = ""
 
     # No fields: they have no annotations.
     beside = old_property("beside", "baseline")
@@ -105,13 +107,25 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         return next(iter(self.worth_fixing), None)
 
     @property
-    def caption(self) -> str:
-        """Line with the launch and its modelled and measured times."""
-        launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
-        measured = f"; measured: {duration(self.measured_ns)}" if self.measured_ns else ""
-        return f"{launch}; {duration(self.time_ns)} {self.provenance.label}{measured}" + (
-            f". {self.note}" if self.note else ""
-        )
+    def heading(self) -> str:
+        """Kind of the table and the kernel."""
+        return f"Diagnosis of {self.kernel_name}"
+
+    @property
+    def facts(self) -> str:
+        """Shape of the launch, and its modelled and measured times."""
+        measured = f" on the virtual GPU, {duration(self.measured_ns)} measured" if self.measured_ns else ""
+        return f"grid {shape(self.grid)}, block {shape(self.block)}, {duration(self.time_ns)}{measured}"
+
+    @property
+    def origin(self) -> str:
+        """Source and device of counts and times."""
+        return self.provenance.of_results_and_times
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Note on the origin of the counts."""
+        return [f"{self.note.rstrip('.')}."] if self.note else []
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table of the causes that are worth fixing, with their lines and gains."""
@@ -136,8 +150,8 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         return (Table("", columns, rows),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """Return the verdict, each cause with its remedy, and the changes compared with another launch."""
-        return [self.verdict, *map(self.explanation, self.worth_fixing), *self._spilled(), *self._changes()]
+        """Return each cause with its remedy, and the changes compared with another launch."""
+        return [*map(self.explanation, self.worth_fixing), *self._spilled(), *self._changes()]
 
     @property
     def verdict(self) -> str:
@@ -170,6 +184,36 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         )
         return location + text if location else _sentence(text)
 
+    def _body(self) -> str:
+        causes = "".join(
+            self._finding(index, cause) for index, cause in enumerate(self.worth_fixing, 1)
+        )
+        return self._comparison() + causes + items(self._spilled())
+
+    def _comparison(self) -> str:
+        """Return this launch's time next to the other launch's as HTML; empty without another one."""
+        if self.baseline is None:
+            return ""
+        colour = "good" if self.time_ns <= self.baseline.time_ns else "tail"
+        before = f"before: {self.baseline.kernel_name}", self.baseline.time_ns
+        after = f"after: {self.kernel_name}", self.time_ns
+        return beside(
+            source_lines(self.baseline_code, _names_by_line(self.baseline)),
+            before_and_after(before, after, colour) + "".join(map(paragraph, self._changes())),
+        )
+
+    def _finding(self, index: int, cause: Cause) -> str:
+        """Return a cause as HTML: its line in the source, the times with and without it, and the remedy."""
+        count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)
+        gain = f"{index}. {NAMES[cause.kind]}: {number(cause.gain)} × as fast without it, modelled"
+        return beside(
+            source_lines(self.code, {cause.line: ""}, {cause.line: cause.text}) if cause.line else "",
+            paragraph(gain, "strong")
+            + before_and_after(("now", cause.before_ns), ("without it", cause.after_ns), "good")
+            + paragraph(f"{_sentence(count_text)}.")
+            + paragraph(f"{remedy}. Notebook {NOTEBOOKS[cause.kind]} shows how."),
+        )
+
     def _spilled(self) -> list[str]:
         if not self.spilled_bytes:
             return []
@@ -189,7 +233,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         if baseline is None:
             return []
         gain = baseline.time_ns / self.time_ns
-        text = f"Compared with it, {baseline.kernel_name} takes {duration(baseline.time_ns)}: this one is "
+        text = f"Compared with {baseline.kernel_name} ({duration(baseline.time_ns)}), this launch is "
         text += f"{number(gain)} × as fast" if gain >= 1 else f"{number(1 / gain)} × as slow"
         causes_before, causes_after = (
             [NAMES[cause.kind] for cause in costs.causes if cause.gain >= MIN_GAIN]
@@ -210,6 +254,15 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             )
             text += f"{_sentence(_bound(largest_stage)[1])}: {change_text}."
         return [text.rstrip()]
+
+
+def _names_by_line(costs: LaunchCosts) -> dict[int, str]:
+    """Return the names of a launch's causes by their line."""
+    names: dict[int, list[str]] = {}
+    for cause in costs.causes:
+        if cause.line and cause.gain >= MIN_GAIN:
+            names.setdefault(cause.line, []).append(NAMES[cause.kind])
+    return {line: listing(list(dict.fromkeys(line_names))) for line, line_names in names.items()}
 
 
 def _factor(value: float) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpulab.views.parts.card import fold, items, source_lines, strip
+from gpulab.views.parts.palette import KERNELS
 from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, short
 from gpulab.words import count, number
 from virtualgpu.records.faults.history import ElementHistory, Write
 
 _MAX_ROWS = 60
+_MAX_STRIP = 12
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -17,11 +20,20 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
     """Table of every write to an element, the first write on top."""
 
     @property
-    def caption(self) -> str:
-        """Line with the element, the number of its writes, and the device."""
-        writes = len(self.writes) - 1 + self.left_out
-        text = f"{count(writes, 'write')} in {count(self.launches, 'launch', 'launches')}"
-        return f"{self.element}: {text}, seen on {self.provenance.device}."
+    def heading(self) -> str:
+        """Kind of the table and the element."""
+        return f"History of {self.element}"
+
+    @property
+    def facts(self) -> str:
+        """Number of writes and launches."""
+        writes = count(len(self.writes) - 1 + self.left_out, "write")
+        return f"{writes} in {count(self.launches, 'launch', 'launches')}"
+
+    @property
+    def origin(self) -> str:
+        """Source and device of the values."""
+        return self.provenance.of_results
 
     @property
     def verdict(self) -> str:
@@ -53,8 +65,8 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         return [(index, *_row(write)) for index, write in enumerate(self.writes, self.left_out)]
 
     def sentences(self) -> list[str]:
-        """Return the verdict and further notes."""
-        sentences = [self.verdict]
+        """Return notes on the history."""
+        sentences = []
         if self.left_out:
             sentences.append(
                 f"The first {count(self.left_out, 'entry', 'entries')} of the history did not fit."
@@ -66,6 +78,42 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         if self.error:
             sentences.append(f"After that, this error occurred: {self.error}")
         return [*sentences, *filter(None, [self.note])]
+
+    def _body(self) -> str:
+        last = self.last
+        line_text = ""
+        if last.place is not None and last.place.line:
+            mark = f"block {last.place.block}, thread {last.place.thread}"
+            line_text = source_lines("", {last.place.line: mark}, {last.place.line: last.place.source.strip()})
+        table = "".join(table.html() for table in self.tables())
+        return (
+            self._strip()
+            + line_text
+            + fold("All writes, in order", table, len(self.writes) <= _MAX_STRIP)
+            + items(self.sentences())
+        )
+
+    def _strip(self) -> str:
+        """Return the values in the order of the writes as HTML, with one colour for each writer."""
+        names = list(dict.fromkeys(write.name for write in self.writes if write.kind != "initial"))
+        colours = dict(zip(names, (*KERNELS, *[KERNELS[-1]] * len(names)), strict=False))
+        steps = [
+            (_value(write.value), _writer_text(write), colours.get(write.name, "other"))
+            for write in self.writes
+        ]
+        if len(steps) > _MAX_STRIP:
+            hidden_text = f"{number(len(steps) - _MAX_STRIP)} more"
+            steps = [*steps[:2], ("…", hidden_text, "other"), *steps[2 - _MAX_STRIP :]]
+        return strip(steps)
+
+
+def _writer_text(write: Write) -> str:
+    """Return who wrote a value, in a few words."""
+    if write.kind == "initial":
+        return "before"
+    launch = f", launch {write.launch}" if write.launch else ""
+    line_text = f", line {write.place.line}" if write.place is not None and write.place.line else ""
+    return f"{write.name}{launch}{line_text}"
 
 
 def _row(write: Write) -> tuple[Any, ...]:

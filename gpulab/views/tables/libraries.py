@@ -19,9 +19,19 @@ class CallsTable(RecordTable[Calls], Calls):
     """Table of operations with the library routines and kernels that they call."""
 
     @property
-    def caption(self) -> str:
-        """Line with the function, the number of its operations, and the origin of the answer."""
-        return f"{self.function}: {count(len(self.endings), 'operation')}; {self.provenance.label}."
+    def heading(self) -> str:
+        """Kind of the table and the function."""
+        return f"Library calls of {self.function}"
+
+    @property
+    def facts(self) -> str:
+        """Number of operations."""
+        return count(len(self.endings), "operation")
+
+    @property
+    def origin(self) -> str:
+        """Source and device of the answer."""
+        return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row per operation, for the first `MAX_CALLS` operations."""
@@ -71,9 +81,14 @@ class TuningTable(RecordTable[Tuning], Tuning):
     """Tables of the choices of a tuner, one for each key."""
 
     @property
-    def caption(self) -> str:
-        """Line with the number of choices and the origin of the times."""
-        return f"{count(len(self.choices), 'choice')}; times {self.provenance.label}."
+    def heading(self) -> str:
+        """Kind of the tables, and the number of choices."""
+        return f"Tuning of {count(len(self.choices), 'choice')}"
+
+    @property
+    def origin(self) -> str:
+        """Source and device of results and times."""
+        return self.provenance.of_results_and_times
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table for each key: correct candidates sorted by median, then rejected ones."""
@@ -91,7 +106,8 @@ def _choice(choice: Choice) -> Table:
     sorted_candidates = sorted(
         choice.candidates, key=lambda candidate: (bool(candidate.why), candidate.median_ns or 0)
     )
-    rows = tuple(_candidate(candidate, fastest) for candidate in sorted_candidates)
+    slowest = max((candidate.median_ns or 0.0 for candidate in choice.candidates), default=0.0)
+    rows = tuple(_candidate(candidate, fastest, slowest) for candidate in sorted_candidates)
     columns = (
         "candidate",
         "result",
@@ -104,11 +120,14 @@ def _choice(choice: Choice) -> Table:
     return Table("; ".join(choice.key), columns, rows)
 
 
-def _candidate(candidate: Candidate, fastest: float | None) -> tuple[Any, ...]:
+def _candidate(candidate: Candidate, fastest: float | None, slowest: float) -> tuple[Any, ...]:
     if candidate.median_ns is None:
         return candidate.name, candidate.why or "right", *(None,) * 5
     factor = candidate.median_ns / fastest if fastest else None
-    times_ns = (candidate.median_ns, min(candidate.times_ns), max(candidate.times_ns))
+    colour = "good" if candidate.median_ns == fastest else "accent"
+    bar = ((candidate.median_ns / slowest, colour),) if slowest else ()
+    median = Cell(candidate.median_ns, duration(candidate.median_ns), bar)
+    times_ns = (median, min(candidate.times_ns), max(candidate.times_ns))
     return candidate.name, candidate.why or "right", *times_ns, len(candidate.times_ns), factor
 
 

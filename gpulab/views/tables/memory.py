@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table
+from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, share_cell
 from gpulab.words import count, number, percent, size
 from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import AllocatorStatistics, MemoryReport, Room
@@ -20,17 +20,26 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
     """Tables of the memory that a call uses."""
 
     @property
-    def caption(self) -> str:
-        """Line with the peak and the part of it that belongs to the call."""
+    def heading(self) -> str:
+        """Kind of the tables and the function."""
+        return f"Memory of {self.name}"
+
+    @property
+    def facts(self) -> str:
+        """Peak and the part of it that belongs to the call."""
         if self.failed is not None:
             used_bytes = self.peak_bytes - self.failed.size_bytes
             request_bytes = self.failed.size_bytes
-            request = f"{size(used_bytes)} used, {size(request_bytes)} more requested"
-            return f"{self.name} ran out of memory: {request}; {self.provenance.label}."
+            return f"out of memory, {size(used_bytes)} used, {size(request_bytes)} more requested"
         return (
-            f"{self.name}: peak {size(self.peak_bytes)} used, {size(self.needed_bytes)} of it by the call, "
-            f"{size(self.peak_reserved_bytes)} reserved; {self.provenance.label}."
+            f"peak {size(self.peak_bytes)} used, {size(self.needed_bytes)} of it by the call, "
+            f"{size(self.peak_reserved_bytes)} reserved"
         )
+
+    @property
+    def origin(self) -> str:
+        """Source and device of the sizes."""
+        return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:
         """Return tables of live memory, the largest first, and of the GPUs on which the call would fit."""
@@ -85,7 +94,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         rows = tuple(
             (
                 group.size_bytes,
-                group.size_bytes / total_bytes if total_bytes else None,
+                _share(group.size_bytes, total_bytes),
                 group.blocks or None,
                 group.arrays or None,
                 group.stay,
@@ -99,7 +108,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         other_blocks = sum(group.blocks for group in other_groups)
         other_row = (
             other_bytes,
-            other_bytes / total_bytes if total_bytes else None,
+            _share(other_bytes, total_bytes),
             other_blocks,
             None,
             "",
@@ -131,6 +140,10 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         return Table("Sizes that would fit", columns, rows)
 
 
+def _share(size_bytes: int, total_bytes: int) -> Cell | None:
+    return share_cell(size_bytes / total_bytes, percent) if total_bytes else None
+
+
 def _room(room: Room, is_current: bool) -> tuple[Any, ...]:
     assert room.times is not None
     device = f"{room.provenance.device} (now)" if is_current else room.provenance.device
@@ -153,9 +166,14 @@ class HostMemoryTable(RecordTable[AllocatorStatistics], AllocatorStatistics):
     """Table of the statistics of pinned (page-locked) memory."""
 
     @property
-    def caption(self) -> str:
-        """Line with the kind of memory and the origin of the numbers."""
-        return f"Pinned host memory; {self.provenance.label}."
+    def heading(self) -> str:
+        """Kind of memory."""
+        return "Pinned host memory"
+
+    @property
+    def origin(self) -> str:
+        """Source and device of the numbers."""
+        return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with rows for requests, buffers, and their bytes."""

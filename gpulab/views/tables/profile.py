@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, Texts
+from gpulab.views.parts.card import bars
+from gpulab.views.tables import (
+    SOURCE,
+    CardOfTables,
+    Cell,
+    Column,
+    RecordTable,
+    Table,
+    before_and_after,
+    share_cell,
+)
 from gpulab.words import duration, listing, number, percent, shape, size
 from virtualgpu.records import Dim3
 from virtualgpu.records.profile import Profile, ProfiledCopy
@@ -19,11 +29,20 @@ class ProfileTable(RecordTable[Profile], Profile):
     """Tables of a profile."""
 
     @property
-    def caption(self) -> str:
-        """Line with the duration and the share of it in which the device was busy."""
-        busy_text = f"the device was busy {duration(self.busy_ns)} of it"
+    def heading(self) -> str:
+        """Kind of the tables and the function."""
+        return f"Profile of {self.name}"
+
+    @property
+    def facts(self) -> str:
+        """Duration, and the share of it in which the device was busy."""
         share = f" ({percent(self.busy_ns / self.wall_ns)})" if self.wall_ns else ""
-        return f"{self.name}: {duration(self.wall_ns)}; {busy_text}{share}; {self.provenance.label}."
+        return f"{duration(self.wall_ns)}, the device was busy {duration(self.busy_ns)} of it{share}"
+
+    @property
+    def origin(self) -> str:
+        """Source and device of counts and times."""
+        return self.provenance.of_results_and_times
 
     def tables(self) -> tuple[Table, ...]:
         """Return tables of kernels, copies, waits of the host and ranges, if there are any."""
@@ -69,6 +88,10 @@ class ProfileTable(RecordTable[Profile], Profile):
         if self.no_counters:
             sentences.append(f"Hardware counters: {self.no_counters}.")
         return [*sentences, *([self.note] if self.note else [])]
+
+    def _body(self) -> str:
+        share = self.busy_ns / self.wall_ns if self.wall_ns else 0.0
+        return bars([("device busy", share, percent(share), "accent")]) + super(ProfileTable, self)._body()
 
     def _counters(self) -> Table:
         rows = [
@@ -191,21 +214,32 @@ class ProfileTable(RecordTable[Profile], Profile):
         return _table("Lines that launch work on the device", columns, rows)
 
 
-class ProfileComparison(Texts):
+class ProfileComparison(CardOfTables):
     """Comparison of two profiles, row by row; ``records`` contains both."""
 
     def __init__(self, before: Profile, after: Profile) -> None:
         self.records = before, after
 
     @property
-    def caption(self) -> str:
-        """Line with the durations of both profiles."""
+    def heading(self) -> str:
+        """Names of both profiles."""
         before, after = self.records
-        origins = dict.fromkeys(profile.provenance.label for profile in self.records)
+        return f"Profiles of {before.name}, then {after.name}"
+
+    @property
+    def facts(self) -> str:
+        """Durations of both profiles."""
+        before, after = self.records
         return (
-            f"{before.name}, then {after.name}: {duration(before.wall_ns)}, then {duration(after.wall_ns)}"
-            f"{_factor_text(before.wall_ns, after.wall_ns)}; {'; '.join(origins)}."
+            f"{duration(before.wall_ns)}, then {duration(after.wall_ns)}"
+            f"{_factor_text(before.wall_ns, after.wall_ns)}"
         )
+
+    @property
+    def origin(self) -> str:
+        """Source and device of counts and times."""
+        origins = dict.fromkeys(profile.provenance.of_results_and_times for profile in self.records)
+        return "; ".join(origins)
 
     def table(self) -> Table:
         """Return a table with a row for each kernel, copy, wait and range, the largest change first."""
@@ -216,8 +250,9 @@ class ProfileComparison(Texts):
                 -abs(_time_ns(rows_by_profile[0].get(key)) - _time_ns(rows_by_profile[1].get(key)))
             ),
         )
+        longest_ns = max((_time_ns(row) for rows in rows_by_profile for row in rows.values()), default=0)
         rows = [
-            _comparison_row(key, *(rows_of_profile.get(key) for rows_of_profile in rows_by_profile))
+            _comparison_row(key, *(rows_of_profile.get(key) for rows_of_profile in rows_by_profile), longest_ns)
             for key in keys
         ]
         columns = (
@@ -232,17 +267,13 @@ class ProfileComparison(Texts):
         )
         return _table("", columns, rows, hide_empty=False)
 
-    def to_pandas(self) -> Any:
-        """Return the table as a `pandas.DataFrame`; see `Table.to_pandas`."""
-        return self.table().to_pandas()
+    def tables(self) -> tuple[Table, ...]:
+        """Return the table."""
+        return (self.table(),)
 
-    def __repr__(self) -> str:
-        return f"{self.caption}\n\n{self.table().text()}"
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f'<div role="group"><p>{escape(self.caption)}</p>{self.table().html()}</div>'
+    def _body(self) -> str:
+        before, after = self.records
+        return before_and_after((before.name, before.wall_ns), (after.name, after.wall_ns)) + super()._body()
 
 
 _Row = tuple[int, float | None]  # count, and time where it is known
@@ -268,14 +299,23 @@ def _time_ns(row: _Row | None) -> float:
     return (row[1] or 0) if row else 0
 
 
-def _comparison_row(key: tuple[str, str], before: _Row | None, after: _Row | None) -> tuple[Any, ...]:
+def _comparison_row(
+    key: tuple[str, str], before: _Row | None, after: _Row | None, longest_ns: float
+) -> tuple[Any, ...]:
     counts = [row[0] if row else None for row in (before, after)]
     times_ns = [row[1] if row else None for row in (before, after)]
     has_unknown = any(row and row[1] is None for row in (before, after))
     first_ns = _time_ns(before)
     second_ns = _time_ns(after)
     change = None if has_unknown else second_ns - first_ns
-    return *key, *counts, *times_ns, change, first_ns / second_ns if first_ns and second_ns else None
+    cells = (_time_cell(time_ns, longest_ns) for time_ns in times_ns)
+    return *key, *counts, *cells, change, first_ns / second_ns if first_ns and second_ns else None
+
+
+def _time_cell(time_ns: float | None, longest_ns: float) -> Cell | None:
+    if time_ns is None:
+        return None
+    return Cell(time_ns, duration(time_ns), ((time_ns / longest_ns, "accent"),) if longest_ns else ())
 
 
 def _change(change_ns: float) -> str:
@@ -298,8 +338,8 @@ def _copy(copy: ProfiledCopy) -> str:
     return f"memcpy {copy.way}{kind}" if copy.way else "memset"
 
 
-def _share(value: float, total: float) -> float | None:
-    return value / total if total else None
+def _share(value: float, total: float) -> Cell | None:
+    return share_cell(value / total, percent) if total else None
 
 
 def _integer(value: int) -> str:

@@ -19,10 +19,19 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
     """A verdict, the printed output, and rows for the line that raised and the launch that caused it."""
 
     @property
-    def caption(self) -> str:
-        """Line with the name of the code and the device."""
-        mode = " with launch blocking" if self.blocking else ""
-        return f"{self.name} in a separate process{mode}, on {self.provenance.device}."
+    def heading(self) -> str:
+        """Kind of the table and the name of the code."""
+        return f"{self.name} in a separate process"
+
+    @property
+    def facts(self) -> str:
+        """Options of the process."""
+        return "with launch blocking" if self.blocking else ""
+
+    @property
+    def origin(self) -> str:
+        """Device of the code."""
+        return self.provenance.of_results
 
     @property
     def verdict(self) -> str:
@@ -66,18 +75,12 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         return "\n".join([*lines[:_MAX_LINES], *omission])
 
     def __repr__(self) -> str:
-        parts = [self.printed, self.caption, self.verdict, *(table.text() for table in self.tables())]
-        return "\n\n".join(filter(None, [*parts, "\n".join(self.sentences())]))
+        text = super(SandboxTable, self).__repr__()
+        return f"{self.printed}\n\n{text}" if self.printed else text
 
-    def _repr_html_(self) -> str:
-        printed = f"<pre>{html.escape(self.printed)}</pre>" if self.printed else ""
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
-        tables = "".join(table.html() for table in self.tables())
-        sentences = f"<ul>{items}</ul>" if items else ""
-        return (
-            f'<div role="group">{printed}<p>{html.escape(self.caption)}</p>'
-            f"<p><strong>{html.escape(self.verdict)}</strong></p>{tables}{sentences}</div>"
-        )
+    def _body(self) -> str:
+        printed = f'<pre class="gl-listing">{html.escape(self.printed)}</pre>' if self.printed else ""
+        return printed + super(SandboxTable, self)._body()
 
 
 def _row(source: SourceLine | None) -> tuple[str | None, int | None, str]:

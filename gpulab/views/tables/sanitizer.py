@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import html
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from gpulab._deprecated import old_method
-from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, Texts
+from gpulab.views.parts.card import beside, paragraph, source_lines
+from gpulab.views.tables import NOTHING, SOURCE, CardOfTables, Cell, Column, RecordTable, Table
 from gpulab.words import count, number, shape
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 
@@ -27,20 +28,36 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
     """Findings of one launch: a verdict, a table, and a sentence for each finding."""
 
     note: str = ""
+    code: str = ""
+    """The source to which lines refer; empty if it is not known."""
+
+    numbered = True
 
     @property
-    def caption(self) -> str:
-        """Line with the launch, the tools that checked it, and the device."""
-        launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
-        if self.shared_bytes:
-            launch += f", {count(self.shared_bytes, 'byte')} of dynamic shared memory"
+    def heading(self) -> str:
+        """Kind of the table and the kernel."""
+        return f"Sanitizer report of {self.kernel_name}"
+
+    @property
+    def facts(self) -> str:
+        """Shape of the launch, and the tools that checked it."""
+        shared_bytes = count(self.shared_bytes, "byte")
+        shared = f", {shared_bytes} of dynamic shared memory" if self.shared_bytes else ""
+        tools = f"checked by {self.checker}: {', '.join(self.tools)}; order of blocks: {self.block_order}"
+        checks = "" if self.unavailable else f"; {tools}"
+        return f"grid {shape(self.grid)}, block {shape(self.block)}{shared}{checks}"
+
+    @property
+    def origin(self) -> str:
+        """Source and device of the results; empty if there are none."""
+        return "" if self.unavailable else self.provenance.of_results
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Notes on the origin and the limits of the results, or the reason why there are none."""
         if self.unavailable:
-            return f"{launch}; {self.checker}: {self.unavailable}."
-        text = (
-            f"{launch}; {self.provenance.of_results}. Checked: {', '.join(self.tools)}; "
-            f"order of blocks: {self.block_order}."
-        )
-        return " ".join(sentence for sentence in (text, self.note, self.left_out) if sentence)
+            return [f"{self.checker}: {self.unavailable}."]
+        return [sentence for sentence in (self.note, self.left_out) if sentence]
 
     @property
     def verdict(self) -> str:
@@ -79,9 +96,7 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         rows: list[tuple[Any, ...]] = []
         for row, hazard in enumerate(self.hazards, 1):
             label: tuple[Any, ...] = (row, hazard.severity, _name(hazard), hazard.count)
-            places = [place for place in (hazard.first, hazard.second) if place is not None]
-            roles = _RACES.get(hazard.kind, ("", ""))[-len(places) :] if len(places) > 1 else ("",)
-            for place, role in zip(places, roles, strict=True):
+            for place, role in _places(hazard):
                 rows.append((*label, *_row(place), role))
                 # The second location of a finding repeats its label in a data frame only.
                 label = tuple(
@@ -104,31 +119,57 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         """Return the explanation of each finding, with the remedy."""
         return [hazard.message[:1].upper() + hazard.message[1:] for hazard in self.hazards]
 
-    def __repr__(self) -> str:
-        numbered = "\n".join(f"{index}. {text}" for index, text in enumerate(self.sentences(), 1))
-        parts = [self.caption, self.verdict, *(table.text() for table in self.tables()), numbered]
-        return "\n\n".join(filter(None, parts))
+    def _body(self) -> str:
+        return "".join(self._finding(index, hazard) for index, hazard in enumerate(self.hazards, 1))
 
-    def _repr_html_(self) -> str:
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
-        body = "".join(f"{table.html()}<ol>{items}</ol>" for table in self.tables())
-        return (
-            f'<div role="group"><p>{html.escape(self.caption)}</p>'
-            f"<p><strong>{html.escape(self.verdict)}</strong></p>{body}</div>"
+    def _finding(self, index: int, hazard: Hazard) -> str:
+        """Return a finding as HTML: its lines in the source, and its explanation."""
+        marks: dict[int, str] = {}
+        texts: dict[int, str] = {}
+        for place, role in _places(hazard):
+            position = f"block {_index(place.block)}, thread {_index(place.thread)}"
+            note = f"{role}: {position}" if role else position
+            if place.line:
+                marks[place.line] = "; ".join(filter(None, [marks.get(place.line), note]))
+                texts[place.line] = place.source.strip()
+        times = f"{hazard.severity}, {_times_text(hazard.count)}"
+        return beside(
+            source_lines(self.code, marks, texts),
+            paragraph(f"{index}. {_name(hazard)} ({times})", "strong") + paragraph(self.sentences()[index - 1]),
         )
 
 
-class SanitizerComparison(Texts):
+class SanitizerComparison(CardOfTables):
     """Comparison of two checkers' reports of one launch, line by line; ``records`` contains both."""
 
     def __init__(self, first_report: SanitizerReport, second_report: SanitizerReport) -> None:
         self.records = first_report, second_report
 
     @property
-    def caption(self) -> str:
-        """Line with the launch and the limits of each checker."""
-        texts = [f"{record.checker}: {_limits_text(record)}" for record in self.records]
-        return f"{self.records[0].kernel_name}: grid {shape(self.records[0].grid)}. {' '.join(texts)}"
+    def heading(self) -> str:
+        """Kind of the table and the kernel."""
+        return f"Sanitizer reports of {self.records[0].kernel_name}"
+
+    @property
+    def facts(self) -> str:
+        """Shape of the launch."""
+        return f"grid {shape(self.records[0].grid)}"
+
+    @property
+    def origin(self) -> str:
+        """Source and device of the results."""
+        origins = [record.provenance.of_results for record in self.records if not record.unavailable]
+        return "; ".join(dict.fromkeys(origins))
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Limits of each checker."""
+        return [f"{record.checker}: {_limits_text(record)}" for record in self.records]
+
+    @property
+    def verdict(self) -> str:
+        """Result if there are no findings."""
+        return "" if self.table().rows else "Nothing found."
 
     def table(self) -> Table:
         """Return a table with a row per source line, in the order of the source."""
@@ -140,18 +181,12 @@ class SanitizerComparison(Texts):
         )
         return Table("", ("line", SOURCE, *(record.checker for record in self.records)), rows)
 
-    def to_pandas(self) -> Any:
-        """Return the table as a `pandas.DataFrame`; see `Table.to_pandas`."""
-        return self.table().to_pandas()
+    def tables(self) -> tuple[Table, ...]:
+        """Return the table, or none without findings."""
+        return (self.table(),) if self.table().rows else ()
 
-    def __repr__(self) -> str:
-        table = self.table()
-        return "\n\n".join([self.caption, table.text()] if table.rows else [self.caption, "Nothing found."])
-
-    def _repr_html_(self) -> str:
-        table = self.table()
-        body = table.html() if table.rows else "<p>Nothing found.</p>"
-        return f'<div role="group"><p>{html.escape(self.caption)}</p>{body}</div>'
+    def _all_tables(self) -> tuple[Table, ...]:
+        return (self.table(),)
 
 
 def _limits_text(record: SanitizerReport) -> str:
@@ -177,6 +212,14 @@ def _times_text(count: int) -> str:
 def _name(hazard: Hazard) -> str:
     kind = f"{hazard.kind} race" if hazard.kind in ("RAW", "WAR", "WAW") else hazard.kind
     return f"{kind}, {hazard.space} memory" if hazard.space else kind
+
+
+def _places(hazard: Hazard) -> list[tuple[Place, str]]:
+    """Return the locations of a finding, each with its access; the earlier access comes first."""
+    if hazard.first is None:
+        return [(hazard.second, "")]
+    roles = _RACES.get(hazard.kind, ("", ""))
+    return list(zip((hazard.first, hazard.second), roles, strict=True))
 
 
 def _row(place: Place) -> tuple[int | None, str, Dim3, Dim3]:

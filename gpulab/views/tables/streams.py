@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,27 @@ from virtualgpu.records import StreamReport, StreamUse
 class StreamTable(RecordTable[StreamReport], StreamReport):
     """Report on the order between streams: a verdict, a row for each use, and the missing waits."""
 
+    numbered = True
+
     @property
-    def caption(self) -> str:
-        """Line with the number of operations and streams that were checked, and the device."""
-        extent = f"{count(self.operations, 'operation')} in {count(len(self.streams), 'stream')}"
-        text = f"{extent}; {self.provenance.label}."
-        return f"{text} {self.left_out}".strip()
+    def heading(self) -> str:
+        """Kind of the table."""
+        return "Order between streams"
+
+    @property
+    def facts(self) -> str:
+        """Number of operations and streams that were checked."""
+        return f"{count(self.operations, 'operation')} in {count(len(self.streams), 'stream')}"
+
+    @property
+    def origin(self) -> str:
+        """Source and device of the operations."""
+        return self.provenance.of_results
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Limits of the check."""
+        return [self.left_out] if self.left_out else []
 
     @property
     def verdict(self) -> str:
@@ -55,22 +71,13 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
         """Return the explanation of each finding, with the code to add."""
         return [finding.message for finding in self.findings]
 
-    def __repr__(self) -> str:
-        numbered = "\n".join(f"{index}. {text}" for index, text in enumerate(self.sentences(), 1))
-        parts = [self.caption, self.verdict, *(table.text() for table in self.tables()), numbered]
-        return "\n\n".join(filter(None, parts))
-
-    def _repr_html_(self) -> str:
-        items = "".join(
+    def _body(self) -> str:
+        remedies = "".join(
             f"<li>{html.escape(f'{finding.cause} {finding.where}')}"
             + (f"<pre>{html.escape(finding.remedy)}</pre></li>" if finding.remedy else "</li>")
             for finding in self.findings
         )
-        body = "".join(f"{table.html()}<ol>{items}</ol>" for table in self.tables())
-        return (
-            f'<div role="group"><p>{html.escape(self.caption)}</p>'
-            f"<p><strong>{html.escape(self.verdict)}</strong></p>{body}</div>"
-        )
+        return "".join(f"{table.html()}<ol>{remedies}</ol>" for table in self.tables())
 
 
 def _row(use: StreamUse) -> tuple[str | None, str, str, str, str]:

@@ -2,46 +2,67 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
-from gpulab.views.tables import Column, Table, Texts
+from gpulab.views.tables import CardOfTables, Column, Table
 from gpulab.words import duration, number, percent
 from virtualgpu.records import Advice, Gap, Overlap, PathStep, SourceLine, Timeline
 
 R = TypeVar("R")
 
 
-class Answers(Texts, tuple[R, ...]):
-    """Records that are displayed as a table, or as sentences, below a caption."""
+class Answers(CardOfTables, tuple[R, ...]):
+    """Records that are displayed as a table, or as sentences."""
 
-    caption: str
     table: Table
-    sentences: tuple[str, ...]
+    _texts: tuple[str, str, str, tuple[str, ...]]
+    numbered = True
 
     @classmethod
-    def of(cls, records: Iterable[R], caption: str, table: Table, sentences: tuple[str, ...] = ()) -> Self:
-        """Return records with their display: sentences if there are any, otherwise the table."""
+    def of(
+        cls,
+        records: Iterable[R],
+        heading: str,
+        timeline: Timeline,
+        table: Table,
+        sentences: tuple[str, ...] = (),
+        nothing: str = "there is none",
+    ) -> Self:
+        """Return records with their display: sentences if there are any, otherwise the table.
+
+        Without records, `nothing` says so.
+        """
         answers = cls(records)
-        answers.caption = caption
         answers.table = table
-        answers.sentences = sentences
+        answers._texts = heading, "" if answers else nothing, timeline.provenance.label, sentences
         return answers
 
-    def __repr__(self) -> str:
-        table = [self.table.text()] if self.table.rows and not self.sentences else []
-        return "\n".join([self.caption, *table, *self.sentences])
+    @property
+    def heading(self) -> str:
+        """Kind of the records."""
+        return self._texts[0]
 
-    def _repr_html_(self) -> str:
-        table = self.table.html() if self.table.rows and not self.sentences else ""
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences)
-        sentences = f"<ol>{items}</ol>" if items else ""
-        return f'<div role="group"><p>{html.escape(self.caption)}</p>{table}{sentences}</div>'
+    @property
+    def facts(self) -> str:
+        """Statement that there are no records."""
+        return self._texts[1]
 
-    def to_pandas(self) -> Any:
-        """Return the table as a `pandas.DataFrame`; see `Table.to_pandas`."""
-        return self.table.to_pandas()
+    @property
+    def origin(self) -> str:
+        """Source and device of the times."""
+        return self._texts[2]
+
+    def tables(self) -> tuple[Table, ...]:
+        """Return the table, unless sentences take its place."""
+        return (self.table,) if self.table.rows and not self.sentences() else ()
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the records as sentences, or none if the table shows them."""
+        return self._texts[3]
+
+    def _all_tables(self) -> tuple[Table, ...]:
+        return (self.table,)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -71,7 +92,7 @@ def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]
     streams = len({(a.device_id, a.stream_id) for a in timeline.activities})
     if len(records) < streams * (streams - 1) // 2:
         caption += f", of those of its {streams:,} streams with the most operations"
-    return Answers.of(records, _caption(caption, timeline, rows), Table("", columns, rows))
+    return Answers.of(records, caption, timeline, Table("", columns, rows))
 
 
 def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
@@ -85,7 +106,7 @@ def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
 
     rows = _sums_by_key(records, key, timeline)
     columns = ("where", "cause", "line", "why", *_SUMS)
-    return Answers.of(records, _caption("Gaps by cause", timeline, rows), Table("", columns, rows))
+    return Answers.of(records, "Gaps by cause", timeline, Table("", columns, rows))
 
 
 def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
@@ -98,21 +119,19 @@ def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
     rows = _sums_by_key(records, key, timeline)
     columns = ("link", "where", "line", *_SUMS)
     caption = "Critical path: the operations that determine the total time"
-    return Answers.of(records, _caption(caption, timeline, rows), Table("", columns, rows))
+    return Answers.of(records, caption, timeline, Table("", columns, rows))
 
 
 def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
     """Return the pieces of advice as sentences, the one with the largest gain first."""
     records = tuple(records)
     sentences = tuple(record.text for record in records)
-    caption = f"Changes that would help, each by itself; {timeline.provenance.label}:"
-    if not records and not timeline.activities and timeline.method == "file":
-        caption = f"There is no GPU work to analyse; {timeline.provenance.label}."
-    elif not records:
-        caption = f"No single change would help much; {timeline.provenance.label}."
+    heading = "Changes that would help, each by itself"
+    has_no_work = not timeline.activities and timeline.method == "file"
+    nothing = "there is no GPU work to analyse" if has_no_work else "no single change would help much"
     rows = tuple((record.topic, record.gain_ns, record.text) for record in records)
     columns = ("topic", Column("gain", "gain_ns", duration), "advice")
-    return Answers.of(records, caption, Table("", columns, rows), sentences)
+    return Answers.of(records, heading, timeline, Table("", columns, rows), sentences, nothing)
 
 
 def _sums_by_key(
@@ -140,10 +159,6 @@ _SUMS = (
     Column("together", "total_ns", lambda time_ns: _unbroken(duration(time_ns))),
     Column("of all", "share", lambda share: _unbroken(percent(share))),
 )
-
-
-def _caption(text: str, timeline: Timeline, rows: tuple[tuple[Any, ...], ...]) -> str:
-    return f"{text}; {timeline.provenance.label}{':' if rows else ': there is none.'}"
 
 
 def _line(source: SourceLine | None) -> str | None:

@@ -1,0 +1,159 @@
+"""Cards of HTML: the frame of views for tables, with title, origin and full view, without scripts.
+
+A card has the styles of widgets (``card.css``), and is complete in itself: it works in a saved notebook, in
+an export and without a kernel. The full view is the browser's own popover. Where a page removes styles and
+buttons, such as GitHub, title, tables and sentences remain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+
+from gpulab.views.parts import palette
+
+CONTEXT_LINES = 2
+"""Lines of a listing before and after each marked line."""
+_COLOUR = re.compile(r"var\(--gl-([\w-]+)")
+
+
+@cache
+def _sheet() -> str:
+    """Return the style sheet of cards, with enough weight against JupyterLab's own rules for tables."""
+    folder = files("gpulab.views.parts")
+    shared, own = ((folder / name).read_text(encoding="utf-8") for name in ("card.css", "card_html.css"))
+    text = (shared + own).replace(".gpulab-view", ".gpulab-card.gpulab-card")
+    return re.sub(r"/\*.*?\*/|\n\s*", "", text)
+
+
+def card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -> str:
+    """Return a card as HTML.
+
+    Parameters
+    ----------
+    title
+        The heading of the card.
+    parts
+        The contents as HTML.
+    origin
+        The source and device of the numbers, such as ``"measured on NVIDIA H200"``.
+    notes
+        Sentences at the end.
+    """
+    body = "".join(parts)
+    caption = " ".join(notes)
+    chip = f'<span class="gl-chip" data-source="{origin.partition(" ")[0]}">{escape(origin)}</span>'
+    foot = f'<div class="gl-caption">{escape(caption)}</div>' if caption else ""
+    # Equal cards share a name: the button of the second one opens the first one, which is the same.
+    name = f"gl-card-{hashlib.sha256(f'{title}{body}{origin}'.encode()).hexdigest()[:10]}"
+    sheet = _sheet()
+    colours = palette.rules(".gpulab-card", sorted(set(_COLOUR.findall(sheet + body))))
+    return (
+        f'<section class="gpulab-card" role="group" aria-label="{escape(title)}" id="{name}" popover>'
+        f"<style>{colours}{sheet}</style>"
+        f'<div class="gl-head"><div class="gl-title">{escape(title)}</div>{chip}'
+        f'<button type="button" class="gl-filling" popovertarget="{name}" aria-label="Fill the window" '
+        f'title="Fill the window (Escape: back)"></button></div>{body}{foot}</section>'
+    )
+
+
+def paragraph(text: str, style: str = "plain") -> str:
+    """Return a paragraph as HTML, or nothing for an empty text; `style` is plain, strong or heading."""
+    return f'<p class="gl-words-{style}">{escape(text)}</p>' if text else ""
+
+
+def items(texts: Sequence[str], numbered: bool = False) -> str:
+    """Return sentences as a list in HTML, or nothing if there are none."""
+    tag = "ol" if numbered else "ul"
+    return f"<{tag}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{tag}>" if texts else ""
+
+
+def fill(share: float, colour: str = "accent") -> str:
+    """Return the bar of a share between 0 and 1; its number is written next to it."""
+    width = f"{100 * min(1.0, max(0.0, share)):.4g}%"
+    return (
+        '<span class="gl-track" aria-hidden="true">'
+        f'<span class="gl-fill" style="width:{width};background:var(--gl-{colour})"></span></span>'
+    )
+
+
+def bars(rows: Iterable[tuple[str, float, str, str]]) -> str:
+    """Return labelled bars as HTML; each row has a label, a share, a value as text, and a colour."""
+    return f'<div class="gl-bars">{"".join(map(_bar, rows))}</div>'
+
+
+def _bar(row: tuple[str, float, str, str]) -> str:
+    label, share, value, colour = row
+    return (
+        f'<div class="gl-bar"><span class="gl-bar-label">{escape(label)} </span>{fill(share, colour)}'
+        f'<span class="gl-bar-value"> {escape(value)}</span></div>'
+    )
+
+
+def fold(summary: str, content: str, opened: bool) -> str:
+    """Return contents as HTML that the reader can open and close."""
+    return f"<details{' open' if opened else ''}><summary>{escape(summary)}</summary>{content}</details>"
+
+
+def legend(entries: Iterable[tuple[str, str]]) -> str:
+    """Return colours and their meanings as HTML."""
+    spans = "".join(
+        f'<span><i style="background:var(--gl-{colour})"></i>{escape(text)}</span>' for colour, text in entries
+    )
+    return f'<div class="gl-legend">{spans}</div>'
+
+
+def beside(*parts: str) -> str:
+    """Return parts next to each other, or below each other on a narrow page; empty parts are left out."""
+    return f'<div class="gl-beside">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
+
+
+def strip(cells: Iterable[tuple[str, str, str]]) -> str:
+    """Return values in the order of time as HTML; each has a text, a note and a colour."""
+    steps = "".join(
+        f'<li style="border-top-color:var(--gl-{colour})"><b>{escape(text)}</b> '
+        f"<small>{escape(note)}</small></li>"
+        for text, note, colour in cells
+    )
+    return f'<ol class="gl-strip">{steps}</ol>'
+
+
+def source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, str] | None = None) -> str:
+    """Return source lines as HTML, with marked lines and their neighbours.
+
+    Parameters
+    ----------
+    code
+        The source; empty if it is not known.
+    marks
+        By line (1-based), what happens there.
+    texts
+        The texts of marked lines, which are used if `code` does not have them.
+    """
+    lines = code.split("\n") if code else []
+    known = {number: lines[number - 1] for number in range(1, len(lines) + 1)}
+    known = {**dict(texts or {}), **known}
+    shown = sorted(
+        {
+            number
+            for mark in marks
+            for number in range(mark - CONTEXT_LINES, mark + CONTEXT_LINES + 1)
+            if number in known and (number in marks or known[number].strip())
+        }
+    )
+    if not any(number in marks for number in shown):
+        return ""
+    indent = min(len(known[n]) - len(known[n].lstrip()) for n in shown if known[n].strip())
+    rows = []
+    for previous, number in zip([shown[0], *shown], shown, strict=False):
+        gap = '<i aria-hidden="true">⋮</i>\n' if number > previous + 1 else ""
+        text = f"<b>{number:>4}</b> {escape(known[number].rstrip()[indent:])}"
+        if number in marks:
+            note = f" <em>{escape(marks[number])}</em>" if marks[number] else ""
+            text = f"<mark>{text}{note}</mark>"
+        rows.append(f"{gap}{text}")
+    return f'<pre class="gl-listing">{chr(10).join(rows)}</pre>'
