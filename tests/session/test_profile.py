@@ -125,7 +125,7 @@ def test_the_tables_have_pytorchs_names_and_the_origin(program: Any) -> None:
     ):
         assert part in text, part
     assert repr(p).startswith("Profile of program: ")
-    assert "modelled on virtual A100" in repr(p)
+    assert "executed on virtual A100" in repr(p)
     bundle, _ = p._repr_mimebundle_() or ({}, {})
     assert "<table" in bundle["text/html"]
 

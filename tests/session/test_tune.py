@@ -58,7 +58,7 @@ def test_the_fastest_correct_candidate_is_chosen_and_called() -> None:
     np.testing.assert_allclose(tuned(x).get(), x.get().sum(axis=0), rtol=1e-5)
     bundle = tuned._repr_mimebundle_()
     assert bundle is not None
-    assert "modelled on virtual T4" in bundle[0]["text/plain"]
+    assert "executed on virtual T4; times modelled" in bundle[0]["text/plain"]
     assert "<table" in bundle[0]["text/html"]
 
 
