@@ -1,6 +1,6 @@
 import { element, keepPlainKeys } from "gpulab/parts/frame.js";
 
-// The course's forms: a prediction to lock, a comparison that waits for it, and a quiz.
+// The course's forms: a prediction to lock, a comparison that waits for it, a quiz, and a button.
 // Native controls in a fieldset, so that keyboards and screen readers know them.
 
 /** Text as nodes, with what stands between backticks as code. */
@@ -12,7 +12,7 @@ function group(question, ...children) {
   return element("fieldset", {}, element("legend", {}, ...question), ...children);
 }
 
-/** A question, its answer as a number or a choice, and two buttons that lock it. */
+/** A question, its answer as a number, a choice or code, and two buttons that lock it. */
 function prediction(root, facts, name, tell) {
   let picked = "";
   const problem = element("div", { class: "gl-problem", role: "alert", id: `${name}-problem` });
@@ -22,12 +22,26 @@ function prediction(root, facts, name, tell) {
   const guess = element("button", { type: "button", onclick: () => lock(false) }, "I guess");
   const change = element("button", { type: "button", class: "gl-quiet", onclick: () => tell({}) }, "Change");
   const radios = facts.choices.map((text, at) => element("input", { type: "radio", name, value: String(at), onchange: () => { picked = text; } }));
-  const field = radios.length ? null : element("input", {
-    type: "text", inputmode: "decimal", autocomplete: "off", placeholder: "a number",
-    "aria-label": facts.unit ? `Your prediction in ${facts.unit}` : "Your prediction, a number", "aria-describedby": `${name}-problem`,
+  const isCode = facts.code !== undefined;
+  const field = radios.length ? null : element(isCode ? "textarea" : "input", {
+    autocomplete: "off", "aria-describedby": `${name}-problem`,
+    ...(isCode
+      ? { rows: 14, class: "gl-code", spellcheck: false, "aria-label": "Your kernel" }
+      : { type: "text", inputmode: "decimal", placeholder: "a number", "aria-label": facts.unit ? `Your prediction in ${facts.unit}` : "Your prediction, a number" }),
+    oninput: () => {
+      problem.textContent = "";
+      said.textContent = "";
+      field.setAttribute("aria-invalid", "false");
+    },
     // Whether it is sure is for the learner to say: Enter goes to the buttons.
-    onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey) { sure.focus(); event.preventDefault(); } },
+    onkeydown: (event) => {
+      if (event.key !== "Enter" || event.shiftKey || isCode) return;
+      said.textContent = "Are you sure, or do you guess? Choose with Tab and Enter.";
+      sure.focus();
+      event.preventDefault();
+    },
   });
+  if (isCode) field.value = facts.code;
   const answer = field
     ? [field, facts.unit]
     : [element("div", { class: "gl-choices" }, radios.map((radio, at) => element("label", { class: "gl-choice" }, radio, element("span", {}, prose(facts.choices[at])))))];
@@ -48,7 +62,7 @@ function prediction(root, facts, name, tell) {
     guess.hidden = locked;
     change.hidden = !locked || final;
     // The button that was pressed is gone: what takes its place gets the focus.
-    if (pressed) (final ? root : locked ? change : field ?? radios.find(({ checked }) => checked) ?? sure).focus();
+    if (pressed && (locked || wrong)) (final ? root : locked ? change : field ?? radios.find(({ checked }) => checked) ?? sure).focus();
     problem.textContent = wrong;
     said.textContent = note;
   };
@@ -102,29 +116,48 @@ function reason({ text }, number, tell) {
   return { box, said, update };
 }
 
-/** Questions with feedback where the learner is. */
+/** Questions with feedback, one at a time; the row of numbers shows which are answered, and leads to each. */
 function quiz(root, facts, name, tell) {
-  let last = null;
+  let current = -1;
   const score = element("span", { class: "gl-score", role: "status" });
-  const here = element("div", { class: "gl-score" });
-  const parts = facts.questions.map((question, at) => {
-    const say = (message) => {
-      last = at;
-      tell(message);
-    };
-    return question.choices.length ? choices(question, at + 1, say) : reason(question, at + 1, say);
-  });
-  root.append(element("div", { class: "gl-title" }, facts.title, " ", score), ...parts.map(({ box }) => box));
+  const parts = facts.questions.map((question, at) => (question.choices.length ? choices : reason)(question, at + 1, tell));
+  const numbers = parts.map((_, at) => element("button", { type: "button", class: "gl-number", onclick: () => show(at) }));
+  const next = element("button", { type: "button", class: "gl-quiet", onclick: () => show(current + 1) }, "Next question");
+  const show = (at) => {
+    const hadFocus = next === document.activeElement;
+    current = at;
+    parts.forEach(({ box }, other) => { box.hidden = other !== at; });
+    numbers.forEach((number, other) => number.setAttribute("aria-current", other === at ? "step" : "false"));
+    next.hidden = at + 1 === parts.length;
+    if (hadFocus) parts[at].box.querySelector("button, textarea, input")?.focus();
+  };
+  const bar = element("div", { class: "gl-numbers", role: "group", "aria-label": "Questions" }, ...numbers);
+  bar.hidden = parts.length === 1;
+  root.append(element("div", { class: "gl-title" }, facts.title, " ", score), bar, ...parts.map(({ box }) => box), next);
   return ({ answers, score: words }) => {
+    const signs = answers.map(({ choice, right, points }) => (choice ? (right ? "✓" : "✗") : points?.length ? "✓" : ""));
     parts.forEach(({ update }, at) => update(answers[at]));
+    numbers.forEach((number, at) => {
+      number.replaceChildren(`${at + 1}`, ...(signs[at] ? [" ", element("span", { class: "gl-sign" }, signs[at])] : []));
+      number.setAttribute("aria-label", `Question ${at + 1} of ${parts.length}${signs[at] ? ", answered" : ""}`);
+    });
+    if (current < 0) show(Math.max(0, signs.indexOf("")));
     score.textContent = words;
-    if (last === null) return;
-    here.textContent = words;
-    parts[last].box.append(here);
   };
 }
 
-const FORMS = { prediction, reveal, quiz };
+/** A button, below a warning if there is one. */
+function button(root, facts, name, tell) {
+  const warning = element("div", { class: "gl-problem", role: "alert" });
+  const control = element("button", { type: "button", class: "gl-quiet", onclick: () => tell({}) });
+  root.append(warning, control);
+  return ({ text, warning: words }) => {
+    control.textContent = text;
+    warning.textContent = words;
+  };
+}
+
+const FORMS = { prediction, reveal, quiz, button };
 const PATIENCE_MS = 6000;
 let forms = 0;
 

@@ -62,6 +62,8 @@ class Form(anywidget.AnyWidget):
 
     def _hear(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         self.heard += 1
+        if self.state.get("wrong"):  # an error belongs to the message before
+            self.state = {**self.state, "wrong": ""}
         # No cell is running, so a warning, such as about answers that cannot be saved, has no output area.
         with contextlib.redirect_stderr(io.StringIO()) as warnings:
             self._react(content)

@@ -119,15 +119,17 @@ class Quiz:
 
     def score_words(self) -> str:
         """Return a sentence about the learner's score so far."""
-        with_choices = len(self._with_choices)
-        own_words = len(self.questions) - with_choices
-        ticked_count, total = self.points
-        if not self.answered and not ticked_count:
-            kinds = f" with choices and {own_words} in your own words" if own_words else ""
-            return f"{count(with_choices, 'question')}{kinds}, none answered yet."
-        kinds = " with choices" if own_words else ""
-        points = f"; {ticked_count} of {count(total, 'point')} in your own words" if ticked_count else ""
-        return f"{self.answered} of {with_choices}{kinds} answered, {self.score} right first time{points}."
+        total = len(self.questions)
+        own_words = [question for question in self.questions if isinstance(question, WhyQuestion)]
+        answered = self.answered + sum(self.words(question) is not None for question in own_words)
+        if not answered:
+            kinds = f", {len(own_words)} of them in your own words" if own_words else ""
+            return f"{count(total, 'question')}{kinds}, none answered yet."
+        scores = [f"{self.score} of {self.answered} right first time"] if self.answered else []
+        ticked_count, point_count = self.points
+        if ticked_count:
+            scores.append(f"{ticked_count} of {count(point_count, 'point')} in your own words")
+        return f"{'; '.join([f'{answered} of {total} answered', *scores])}."
 
     @property
     def _with_choices(self) -> list[Question]:

@@ -32,7 +32,7 @@ FORM = ".jp-Cell .gpulab-form"
 @pytest.fixture(scope="module")
 def forms(lab: Any) -> Iterator[tuple[Any, Any]]:
     with lab.notebook("forms.ipynb", CELLS) as kernel:
-        head = "1 question with choices and 1 in your own words, none answered yet."
+        head = "2 questions, 1 of them in your own words, none answered yet."
         lab.page.wait_for_selector(f"{FORM} >> text={head}", timeout=60_000)
         yield lab, kernel
 
@@ -69,8 +69,12 @@ def test_a_number_is_locked_with_keys_and_reveals_the_comparison(forms: tuple[An
     lab.page.keyboard.press("Enter")
     lab.page.wait_for_selector(f"{FORM} [role=alert] >> text=Write 1 or 1000.")
     assert field.get_attribute("aria-invalid") == "true"
+    alert = lab.page.locator(f"{FORM} [role=alert] >> text=Write 1 or 1000.")
+    field.press("Backspace")
+    assert alert.count() == 0, "the message belongs to the entry before"
     field.fill("8")
     field.press("Enter")
+    lab.page.get_by_text("Are you sure, or do you guess?").wait_for()
     lab.page.keyboard.press("Tab")
     lab.page.keyboard.press("Enter")
     lab.expect(kernel, "[how_many.value, how_many.sure]", [8, False])
@@ -92,7 +96,7 @@ def test_a_quiz_answers_where_the_learner_is(forms: tuple[Any, Any]) -> None:
     lab.page.keyboard.press("Space")
     group.get_by_text("✓ Right. It is red.").wait_for()
     assert buttons.nth(right).get_attribute("aria-pressed") == "true"
-    group.get_by_text("1 of 1 with choices answered, 0 right first time.").wait_for()
+    lab.page.locator(FORM).get_by_text("1 of 2 answered; 0 of 1 right first time.").wait_for()
     lab.expect(kernel, "[questions.answered, questions.score]", [1, 0])
 
 
@@ -105,6 +109,9 @@ def _options(kernel: Any) -> list[Any]:
 def test_a_reason_is_written_compared_and_ticked(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
     group = lab.page.get_by_role("group", name="2. Why?")
+    assert not group.is_visible(), "one question at a time"
+    lab.page.get_by_role("button", name="Next question").press("Enter")
+    assert lab.page.evaluate("document.activeElement.tagName") == "TEXTAREA"
     group.get_by_role("textbox").fill("So.")
     assert group.get_by_role("checkbox").count() == 0
     group.get_by_role("button", name="Compare").click()
@@ -119,6 +126,7 @@ def test_after_a_restart_the_form_says_so_where_it_was_pressed(forms: tuple[Any,
     kernel.client.execute("import os; os._exit(1)", silent=True)
     # JupyterLab says in a dialog that it starts the kernel anew.
     lab.page.locator(".jp-Dialog button.jp-mod-accept").click()
+    lab.page.get_by_role("button", name="Question 1 of 2, answered").click()
     group = lab.page.get_by_role("group", name="1. Which?")
     group.get_by_role("button").first.click()
     group.get_by_text("No answer from Python. Run this cell again.").wait_for(timeout=20_000)

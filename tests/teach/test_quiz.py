@@ -90,14 +90,12 @@ def test_each_learner_has_an_order_that_stays(tmp_path: Path, monkeypatch: pytes
 
 def test_feedback_and_score() -> None:
     quiz_ = small()
-    assert repr(quiz_) == (
-        "Quiz 'small': 2 questions with choices and 1 in your own words, none answered yet."
-    )
+    assert repr(quiz_) == ("Quiz 'small': 3 questions, 1 of them in your own words, none answered yet.")
     assert quiz_.answer(1, wrong_place(quiz_, 1)).startswith("Not quite. No.")
     assert quiz_.answer(1, "abc"[right_place(quiz_, 1) - 1]) == "Right. It is not."
     assert quiz_.score == 0, "the first answer counts"
     assert quiz_.answer(3, right_place(quiz_, 3)) == "Right. So."
-    assert repr(quiz_) == "Quiz 'small': 2 of 2 with choices answered, 1 right first time."
+    assert repr(quiz_) == "Quiz 'small': 2 of 3 answered; 1 of 2 right first time."
 
 
 def test_answers_are_there_again_in_the_next_session() -> None:
@@ -109,9 +107,7 @@ def test_answers_are_there_again_in_the_next_session() -> None:
     assert (
         repr(later)
         == repr(quiz_)
-        == (
-            "Quiz 'small': 1 of 2 with choices answered, 1 right first time; 2 of 3 points in your own words."
-        )
+        == ("Quiz 'small': 2 of 3 answered; 1 of 1 right first time; 2 of 3 points in your own words.")
     )
     assert later.words(SMALL[1]) == "Because."  # type: ignore[arg-type]
     changed = Quiz("small", "A small quiz", (Question("Which one?", SMALL[0].options),))  # type: ignore[union-attr]
@@ -135,7 +131,7 @@ def test_a_choice_is_a_letter_of_either_case_or_a_place() -> None:
     position = right_place(quiz_, 1)
     for choice in (position, "abc"[position - 1], f" {'ABC'[position - 1]} "):
         assert quiz_.answer(1, choice) == "Right. It is not."
-    assert quiz_.score_words() == "1 of 2 with choices answered, 1 right first time."
+    assert quiz_.score_words() == "1 of 3 answered; 1 of 1 right first time."
     for choice in ("d", "ab", "", 4, "1"):
         with pytest.raises(ValueError, match=f"^{choice!r} is not a choice; use a to c\\.$"):
             quiz_.answer(1, choice)

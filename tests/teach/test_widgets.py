@@ -75,6 +75,10 @@ def test_a_number_is_locked_by_a_button_as_sure_or_as_a_guess() -> None:
     say(form, value="a lot", sure=True)
     assert not guess.locked
     assert "not a number" in form.state["wrong"]
+    states: list[str] = []
+    form.observe(lambda change: states.append(change["new"]["wrong"]), "state")
+    say(form, value="a lot", sure=True)
+    assert [bool(text) for text in states] == [False, True], "the browser sees that it is said again"
     say(form, value="", sure=True)
     assert form.state["wrong"] == "Choose or type an answer first."
     say(form, value="4", sure=False)
@@ -178,7 +182,7 @@ def test_a_quiz_answers_with_feedback_and_score() -> None:
         "right": True,
         "text": "Right. It is not.",
     }
-    assert form.state["score"] == "1 of 2 with choices answered, 0 right first time."
+    assert form.state["score"] == "1 of 3 answered; 0 of 1 right first time."
 
 
 def test_a_reason_shows_its_points_only_after_the_answer() -> None:

@@ -16,6 +16,8 @@ from virtualgpu.records import Provenance
 
 CardKind = Literal["estimate", "diagnose", "whiteboard", "bug", "refute", "ladder"]
 KINDS: tuple[CardKind, ...] = ("estimate", "diagnose", "whiteboard", "bug", "refute", "ladder")
+LEVELS = {"L3": "junior engineer", "L4": "engineer", "L5": "senior engineer", "L6": "staff engineer"}
+"""The levels of many companies in words; "L4" is also the name of a GPU."""
 WORTHLESS = 10.0
 """A number that is wrong by this factor is worth nothing."""
 

@@ -78,7 +78,7 @@ def interview_form(talk: Interview) -> Any:
         if talk.chair == "interviewer":
             parts.append(widgets.HTML(f"{_answers(talk)}<p><b>The candidate's answer</b></p>"))
         if talk.part is not None:
-            parts.append(_question_form(talk, show) if talk.part.judge is None else _kernel_form(talk, show))
+            parts.append(_question_form(talk, show))
         if talk.part is None or talk.chair == "interviewer":
             parts.append(_rubric_form(talk))
             parts.append(widgets.HTML(page.boxed(f"<i>{page.prose(talk.drawn.sentence)}</i>")))
@@ -90,7 +90,7 @@ def interview_form(talk: Interview) -> Any:
 
 
 def _question_form(talk: Interview, show: Any) -> Form:
-    """Return the form for a number or a choice, locked as sure or as a guess."""
+    """Return the form for a number, a choice or a kernel, locked as sure or as a guess."""
     from gpulab_course.teach.forms import Form
 
     part = talk.part
@@ -108,36 +108,10 @@ def _question_form(talk: Interview, show: Any) -> Form:
             show()
 
     facts = {"question": part.question, "choices": list(part.choices), "unit": part.unit}
+    if part.judge is not None:
+        facts["code"] = part.code
     form = Form("prediction", facts, state, react)
     return form
-
-
-def _kernel_form(talk: Interview, show: Any) -> Any:
-    """Return the form for a kernel, written here or in a cell with ``answer(code)``."""
-    import ipywidgets as widgets
-
-    part = talk.part
-    assert part is not None
-    code = widgets.Textarea(
-        value=part.code, description="Kernel", layout=widgets.Layout(width="100%", height="260px")
-    )
-    problem = widgets.HTML()
-
-    def lock(sure: bool) -> None:
-        try:
-            talk.answer(code.value, sure=sure)
-        except (ValueError, GpulabError) as error:
-            problem.value = page.boxed(html.escape(str(error)), "tail")
-        else:
-            show()
-
-    buttons = []
-    for text, sure in (("I am sure", True), ("I guess", False)):
-        button = widgets.Button(description=text)
-        button.on_click(lambda _, sure=sure: lock(sure))
-        buttons.append(button)
-    question = widgets.HTML(f"<p>{page.prose(part.question)}</p>")
-    return widgets.VBox([question, code, widgets.HBox(buttons), problem])
 
 
 def _rubric_form(talk: Interview) -> Form:
@@ -168,21 +142,28 @@ def _rubric_form(talk: Interview) -> Form:
 
 
 def _next_button(talk: Interview, show: Any) -> Any:
+    """Return the button for the next card, which asks before it skips a part; after the last card, the result."""
     import ipywidgets as widgets
 
-    is_last = talk.index + 1 == len(talk.cards)
-    if is_last and talk.part is None:
-        return widgets.HTML(talk.scorecard._repr_html_())
-    button = widgets.Button(description="Next card", disabled=is_last)
-    warning = widgets.HTML()
+    from gpulab_course.teach.forms import Form
+
+    if talk.index + 1 == len(talk.cards):
+        return widgets.HTML("" if talk.part is not None else talk.scorecard._repr_html_())
+    is_warned = False
+
+    def state() -> dict[str, object]:
+        if is_warned:
+            return {"text": "Skip them", "warning": f"This card still has {talk.rest}."}
+        return {"text": "Next card", "warning": ""}
 
     def go_on(_: object) -> None:
-        if talk.rest and not warning.value:
-            warning.value = page.boxed(f"This card still has {talk.rest}.", "tail")
-            button.description = "Skip them"
-            return
-        talk.next()
-        show()
+        nonlocal is_warned
+        if talk.rest and not is_warned:
+            is_warned = True
+            form.refresh()
+        else:
+            talk.next()
+            show()
 
-    button.on_click(go_on)
-    return widgets.VBox([warning, button])
+    form = Form("button", {}, state, go_on)
+    return form

@@ -10,6 +10,7 @@ from typing import Any
 from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.views.tables import Table
 from gpulab.words import count, percent
+from gpulab_course.teach.interview.cards import LEVELS
 
 CONFIDENCE = {True: 0.9, False: 0.5}
 """The probability of being right that "I am sure" and "I guess" stand for."""
@@ -128,7 +129,7 @@ class Scorecard(Savable):
             (
                 card.key,
                 card.kind,
-                card.level,
+                LEVELS[card.level],
                 f"{sum(part.right for part in card.parts)} of {card.asked}",
                 f"{len(card.ticked)} of {len(card.points)}",
                 percent(card.coverage) if card.parts else "",

@@ -12,7 +12,7 @@ from gpulab.views.tables import Table
 from gpulab.words import count
 from gpulab_course.teach import page
 from gpulab_course.teach.interview import again
-from gpulab_course.teach.interview.cards import Card, Drawn, Outcome, Part
+from gpulab_course.teach.interview.cards import LEVELS, Card, Drawn, Outcome, Part
 from gpulab_course.teach.interview.scorecard import CardResult, PartResult, Scorecard
 
 Chair = Literal["candidate", "interviewer"]
@@ -233,7 +233,7 @@ class Interview:
         card = self.card
         notebooks = ", ".join(card.taught)
         return (
-            f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · level {card.level} · {card.title} "
+            f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · level: {LEVELS[card.level]} · {card.title} "
             f"(seed {self.seed}; taught in {notebooks})"
         )
 

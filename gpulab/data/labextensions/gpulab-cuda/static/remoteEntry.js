@@ -233,7 +233,8 @@
     };
     const sheet = document.createElement("style");
     sheet.textContent = `.jp-OutputArea-child:has(> .${NAME}-missing):has(+ .jp-OutputArea-child img[width="900"])
-      { display: none; }`;
+      { display: none; }
+      .jp-OutputArea-child:has(> .jp-RenderedText > pre:empty) { display: none; }`; // the progress of a cell that has ended
     document.head.append(sheet);
   }
 
