@@ -45,7 +45,7 @@ function prediction(root, facts, name, tell) {
   const answer = field
     ? [field, facts.unit]
     : [element("div", { class: "gl-choices" }, radios.map((radio, at) => element("label", { class: "gl-choice" }, radio, element("span", {}, prose(facts.choices[at])))))];
-  root.append(group([element("b", {}, "Predict: "), ...prose(facts.question)], element("div", { class: "gl-answer" }, ...answer, sure, guess, said, change), problem));
+  root.append(group([element("b", {}, `${facts.label ?? "Predict"}: `), ...prose(facts.question)], element("div", { class: "gl-answer" }, ...answer, sure, guess, said, change), problem));
   return ({ value, locked, final, note, wrong }) => {
     if (field) {
       if (locked) field.value = value;

@@ -379,17 +379,18 @@ def test_the_widget_asks_shows_and_continues(monkeypatch: pytest.MonkeyPatch) ->
     interview_ = talk()
     box = form.interview_form(interview_)
     asking = child_named(box, "prediction")
-    assert asking.facts == {"question": "How `many`?", "choices": [], "unit": "blocks"}
+    assert asking.facts == {"label": "Question", "question": "How `many`?", "choices": [], "unit": "blocks"}
     hear(asking, value="many", sure=True)
     assert "not a number" in asking.state["wrong"]
     hear(asking, value="40", sure=False)
     assert interview_.scorecard.cards[0].parts[0].sure is False
     assert "40 blocks. So" in box.children[0].value
     choosing = child_named(box, "prediction")
-    assert choosing.facts == {"question": "Which?", "choices": ["red", "blue"], "unit": ""}
+    assert (choosing.facts["question"], choosing.facts["choices"]) == ("Which?", ["red", "blue"])
     hear(choosing, value="red", sure=True)
     writing = child_named(box, "prediction")
     assert (writing.facts["code"], "A kernel?" in writing.facts["question"]) == ("start", True)
+    assert "start" not in box.children[0].value, "the code is shown once"
     hear(writing, value="nowhere", sure=True)
     assert "It cannot be measured <here>." in writing.state["wrong"]
     hear(writing, value="right", sure=False)

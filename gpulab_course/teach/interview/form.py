@@ -50,14 +50,14 @@ def _points(talk: Interview) -> str:
     return f"<ol>{''.join(f'<li>{page.prose(point)}</li>' for point in talk.drawn.points)}</ol>"
 
 
-def _answered(talk: Interview) -> str:
+def _answered(talk: Interview, code_in_form: str = "") -> str:
     """Return the results of the answers to this card, and the tables and code to show with them, as HTML."""
     boxes = []
     for outcome in talk.outcomes:
         sign = "✓" if outcome.right else "✗"
         text = f"<b>{sign}</b> {page.prose(outcome.said)} <i>{page.prose(outcome.label)}</i>"
         boxes.append(page.boxed(text, "good" if outcome.right else "tail"))
-    return "".join([*boxes, *map(_item_html, talk.shown())])
+    return "".join([*boxes, *(_item_html(item) for item in talk.shown() if item != code_in_form)])
 
 
 def _item_html(item: Table | str) -> str:
@@ -74,7 +74,8 @@ def interview_form(talk: Interview) -> Any:
     box = widgets.VBox()
 
     def show() -> None:
-        parts: list[Any] = [widgets.HTML(f"<b>{html.escape(talk.heading)}</b>{_answered(talk)}")]
+        code = talk.part.code if talk.part is not None and talk.part.judge is not None else ""
+        parts: list[Any] = [widgets.HTML(f"<b>{html.escape(talk.heading)}</b>{_answered(talk, code)}")]
         if talk.chair == "interviewer":
             parts.append(widgets.HTML(f"{_answers(talk)}<p><b>The candidate's answer</b></p>"))
         if talk.part is not None:
@@ -107,7 +108,12 @@ def _question_form(talk: Interview, show: Any) -> Form:
         else:
             show()
 
-    facts = {"question": part.question, "choices": list(part.choices), "unit": part.unit}
+    facts = {
+        "label": "Question",
+        "question": part.question,
+        "choices": list(part.choices),
+        "unit": part.unit,
+    }
     if part.judge is not None:
         facts["code"] = part.code
     form = Form("prediction", facts, state, react)
@@ -142,7 +148,7 @@ def _rubric_form(talk: Interview) -> Form:
 
 
 def _next_button(talk: Interview, show: Any) -> Any:
-    """Return the button for the next card, which asks before it skips a part; after the last card, the result."""
+    """Return the button for the next card, which asks before it skips a part, or the result of all cards."""
     import ipywidgets as widgets
 
     from gpulab_course.teach.forms import Form

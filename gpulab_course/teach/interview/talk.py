@@ -233,8 +233,8 @@ class Interview:
         card = self.card
         notebooks = ", ".join(card.taught)
         return (
-            f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · level: {LEVELS[card.level]} · {card.title} "
-            f"(seed {self.seed}; taught in {notebooks})"
+            f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · level: {LEVELS[card.level]} · "
+            f"{card.title} (seed {self.seed}; taught in {notebooks})"
         )
 
     def shown(self) -> list[Table | str]:
