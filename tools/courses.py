@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import nbformat
+
 from gpulab_course.content.cells import CHECK, cell_minutes, section_minutes, sections, solutions
 from gpulab_course.content.courses import Course, Part, Session, chosen_ids, courses, opening_ids
 from tools.cells import notebooks
 
+# Courses with slides and a handout.
+SHORT_COURSES = ("two-hours", "half-day", "two-half-days")
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
@@ -27,10 +30,8 @@ def path_of(number: str) -> Path:
 
 @cache
 def cells_of(number: str) -> list[Any]:
-    """Return the cells of a notebook, with their sources as strings."""
-    cells: list[Any] = json.loads(path_of(number).read_text(encoding="utf-8"))["cells"]
-    for cell in cells:
-        cell["source"] = "".join(cell["source"])
+    """Return the cells of a notebook; their sources and outputs are strings."""
+    cells: list[Any] = nbformat.read(path_of(number), as_version=4).cells
     return cells
 
 
@@ -76,6 +77,13 @@ def page(course: Course) -> str:
         "[for the whole notebooks](classroom.md#minutes).",
         "",
     ]
+    if course.name in SHORT_COURSES:
+        site = f"build/site/slides/{course.name}.html"
+        lines += [
+            f"`make docs` writes slides, `{site}` (key S for the speaker's notes), and a handout of one",
+            f"page, `build/site/slides/handout-{course.name}.pdf`. Both work without a network.",
+            "",
+        ]
     seen: set[str] = set()
     for session in course.sessions:
         lines += [

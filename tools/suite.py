@@ -121,8 +121,13 @@ def lint() -> list[list[str]]:
 
 
 def site() -> list[list[str]]:
-    """Build the site; a link to a page or a heading that does not exist is an error."""
-    return [[sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", "build/site"]]
+    """Build the site, slides and handouts; a link to a page or a heading that does not exist is an error."""
+    python = [sys.executable, "-m"]
+    return [
+        [*python, "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", "build/site"],
+        [*python, "tools.slides", "build/site/slides"],
+        [*python, "tools.handout", "build/site/slides"],
+    ]
 
 
 def types() -> list[list[str]]:
@@ -231,7 +236,7 @@ def oldest() -> list[list[str]]:
 COURSE = ("anywidget", "filelock", "ipykernel", "llvmlite", "matplotlib", "numpy", "platformdirs")
 NEEDS = {
     "lint": ("ruff",),
-    "site": ("sphinx", "myst_nb", "furo"),
+    "site": ("sphinx", "myst_nb", "furo", "sphinx_revealjs"),
     "types": ("mypy",),
     "speed": ("llvmlite",),
     "unit": ("pytest",),

@@ -114,9 +114,10 @@ def course(name: str) -> Course:
 
 
 def _part(entry: Mapping[str, Any]) -> Part:
-    values: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
-    }
+    values: dict[str, Any] = dict(entry)
+    for key, value in entry.items():
+        if isinstance(value, list):
+            values[key] = tuple(value)
     return Part(**values)
 
 

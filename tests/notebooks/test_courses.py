@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def test_the_pages_are_current() -> None:
 )
 def test_a_notebook_of_a_course_runs_alone(name: str, number: str, tmp_path: Path) -> None:
     path = tmp_path / "course.ipynb"
-    path.write_text(pages.json.dumps(reduced(name, number)))
+    path.write_text(json.dumps(reduced(name, number)))
     run(path, tmp_path)
 
 

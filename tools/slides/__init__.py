@@ -1,0 +1,147 @@
+"""Slides of the short courses, with reveal.js beside them, so that they need no network.
+
+``python -m tools.slides build/slides`` writes a page for each course of `SHORT_COURSES`. A slide shows a
+heading, the first paragraph of a text, a short program, a prediction or a result. The other paragraphs are
+speaker notes (key S). Pictures and tables are those that the notebooks store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import re
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import nbformat
+from nbconvert import SlidesExporter
+
+from gpulab_course.content.cells import CHECK
+from gpulab_course.content.courses import Course, Part, chosen_ids, course, opening_ids
+from tools.courses import SHORT_COURSES, cells_of, clock
+
+CODE_LINES = 16
+"""Longer programs are left to the notebook, unless they are kernels."""
+WORDS = 60
+"""Longer first paragraphs go to the notes."""
+
+_HELP = re.compile(r"<details>.*?</details>", re.DOTALL)
+
+
+def deck(of: Course) -> Any:
+    """Return a course as one notebook whose cells have the metadata of slides."""
+    cells = [_slide(f"# {of.title}\n\n{of.aim}", "slide")]
+    seen: set[str] = set()
+    for session in of.sessions:
+        if len(of.sessions) > 1:
+            cells.append(_slide(f"# {session.title}", "slide"))
+        for _, length_min, part in clock(session, set()):
+            if part.notebook:
+                cells += _part_slides(part, opens=part.notebook not in seen)
+                seen.add(part.notebook)
+            else:
+                cells.append(_slide(f"## {part.title}\n\n{round(length_min)} minutes", "slide"))
+    return nbformat.from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
+
+
+def _part_slides(part: Part, *, opens: bool) -> Iterator[Any]:
+    cells = cells_of(part.notebook)
+    chosen = chosen_ids(cells, part)
+    if opens:
+        yield _slide(cells[0]["source"].split("\n\n")[0], "slide")
+        objectives = next(cell["source"] for cell in cells if cell["source"].startswith("## Objectives"))
+        yield _slide(objectives, "subslide")
+    for cell in cells:
+        if cell["id"] not in chosen - opening_ids(cells):
+            continue
+        if cell["cell_type"] == "markdown":
+            yield from _text_slides(_HELP.sub("", cell["source"]).strip())
+        elif not (CHECK.search(cell["source"]) or "gl.quiz(" in cell["source"]):
+            yield from _code_slides(cell)
+
+
+def _text_slides(text: str) -> Iterator[Any]:
+    """Yield a slide with the heading and what can be read on it, and the rest as speaker notes."""
+    if not text:
+        return
+    first, *others = text.split("\n\n")
+    if first.startswith("### ") and "**Given.**" in text:  # an exercise: the class works from its text
+        yield _slide(text, "subslide")
+        return
+    if not first.startswith("#"):
+        yield _slide(text, "notes")
+        return
+    heading = re.sub(r" \(\d+ min\)$", "", first)
+    shown = [heading]
+    if others and len(others[0].split()) <= WORDS:
+        shown.append(others.pop(0))
+    shown += [other for other in others if other.startswith(("|", "```"))]
+    yield _slide("\n\n".join(shown), "slide" if heading.startswith("## ") else "subslide")
+    if others:
+        yield _slide("\n\n".join(others), "notes")
+
+
+def _code_slides(cell: Any) -> Iterator[Any]:
+    """Yield a slide with a program, its results, or both."""
+    shown = copy.deepcopy(cell)
+    shown.id = uuid4().hex[:8]  # ids of several notebooks may be equal
+    lines = len(cell["source"].splitlines())
+    is_kernel = "__global__" in cell["source"]
+    is_call = re.match(r"gl\.(predict|reveal)\(|.*\ngl\.reveal\(", cell["source"], re.DOTALL)
+    if is_call or (cell["outputs"] and lines > CODE_LINES and not is_kernel):
+        shown.metadata["transient"] = {"remove_source": True}
+    elif not cell["outputs"] and lines > CODE_LINES and not is_kernel:
+        return
+    shown.metadata["slideshow"] = {"slide_type": "subslide"}
+    for output in shown.outputs:
+        if "text/html" in output.get("data", ()):
+            output.data["text/html"] = output.data["text/html"].replace("No prediction. ", "")
+    yield shown
+
+
+def _slide(text: str, kind: str) -> Any:
+    cell = {"cell_type": "markdown", "id": uuid4().hex[:8], "source": text}
+    return nbformat.from_dict(cell | {"metadata": {"slideshow": {"slide_type": kind}}})
+
+
+def reveal_folder() -> Path:
+    """Return the folder of reveal.js, which the package sphinx-revealjs contains."""
+    spec = find_spec("sphinx_revealjs")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("The slides need reveal.js: pip install sphinx-revealjs")
+    return Path(spec.origin).parent / "_static" / "revealjs"
+
+
+def write(folder: Path) -> list[Path]:
+    """Write the slides of each course, and reveal.js, into a folder; return the pages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ignored = shutil.ignore_patterns("*.map", "*.esm.js", "fonts")
+    shutil.copytree(reveal_folder(), folder / "reveal.js", dirs_exist_ok=True, ignore=ignored)
+    exporter = SlidesExporter(  # type: ignore[no-untyped-call]
+        template_name="template",
+        extra_template_basedirs=[str(Path(__file__).parent)],
+        reveal_url_prefix="reveal.js",
+        reveal_theme="white",
+    )
+    pages = []
+    for name in SHORT_COURSES:
+        text, _ = exporter.from_notebook_node(deck(course(name)), {"metadata": {"name": course(name).title}})
+        pages.append(folder / f"{name}.html")
+        pages[-1].write_text(text, encoding="utf-8")
+    return pages
+
+
+def main() -> None:
+    """Write the slides."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    for page in write(parser.parse_args().folder):
+        print(page)
+
+
+if __name__ == "__main__":
+    main()

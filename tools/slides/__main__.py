@@ -1,0 +1,5 @@
+"""``python -m tools.slides``."""
+
+from tools.slides import main
+
+main()
