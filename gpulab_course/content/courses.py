@@ -123,16 +123,7 @@ def _part(entry: Mapping[str, Any]) -> Part:
 
 def _course(name: str, entry: Mapping[str, Any]) -> Course:
     sessions = (
-        Session(
-            session["title"],
-            session["length_min"],
-            tuple(
-                Part(
-                    **{key: tuple(value) if isinstance(value, list) else value for key, value in part.items()}
-                )
-                for part in session["parts"]
-            ),
-        )
+        Session(session["title"], session["length_min"], tuple(_part(part) for part in session["parts"]))
         for session in entry["sessions"]
     )
     return Course(name, entry["title"], entry["aim"], tuple(sessions))

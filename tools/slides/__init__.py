@@ -121,7 +121,7 @@ def write(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     ignored = shutil.ignore_patterns("*.map", "*.esm.js", "fonts")
     shutil.copytree(reveal_folder(), folder / "reveal.js", dirs_exist_ok=True, ignore=ignored)
-    exporter = SlidesExporter(  # type: ignore[no-untyped-call]
+    exporter = SlidesExporter(
         template_name="template",
         extra_template_basedirs=[str(Path(__file__).parent)],
         reveal_url_prefix="reveal.js",
