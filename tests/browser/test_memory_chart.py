@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+
+from gpulab.views import MemoryChart
+from gpulab.views.memory.chart import by_event
+from gpulab.words import duration, size
+from tests.views import synthetic
+from tests.views.unusual import refusals
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 VIEW = ".jp-Cell:nth-child(2) .gpulab-memory-chart"
+SESSION = "window.jupyterapp.shell.currentWidget.sessionContext.session"
 CELLS = [
     'import gpulab as gl, time\ngl.use_device("virtual:H200")\nfrom gpulab import cp',
     "m = gl.memory()\nm",
@@ -89,7 +97,7 @@ def test_pause_stops_the_readings_and_the_end_keeps_the_chart(views: tuple[Any, 
     lab.expect(kernel, "m.state", "paused")
     press(lab, "Resume")
     lab.expect(kernel, "m.state", "live")
-    press(lab, "Whole time")
+    press(lab, "Everything")
     follow = lab.page.locator(VIEW).get_by_role("button", name="Follow", exact=True)
     assert follow.get_attribute("aria-pressed") == "false"
     kernel.value("m.stop()")
@@ -99,3 +107,38 @@ def test_pause_stops_the_readings_and_the_end_keeps_the_chart(views: tuple[Any, 
     assert status(lab).startswith("At ")
     lab.picture("memory_stopped", VIEW)
     assert lab.problems == []
+
+
+def test_after_a_restart_its_buttons_ask_for_another_run(lab: Any) -> None:
+    with lab.notebook("restarted.ipynb", CELLS[:2]):
+        lab.page.locator(f"{VIEW} canvas").wait_for(timeout=90_000)
+        lab.page.evaluate(f"() => {SESSION}.kernel.restart()")
+        press(lab, "Allocate")
+        lab.page.locator(f"{VIEW} .gl-note", has_text="Run this cell again").wait_for(timeout=20_000)
+        press(lab, "By event")
+        button = lab.page.locator(VIEW).get_by_role("button", name="By event", exact=True)
+        assert button.get_attribute("aria-pressed") == "true", "this needs no Python"
+
+
+@pytest.mark.parametrize("make", [lambda: synthetic.memory_samples(100), refusals], ids=["plain", "odd"])
+def test_a_page_shows_the_memory_after_each_event(make: Any, open_saved: Callable[..., Any]) -> None:
+    record = make()
+    page = open_saved(MemoryChart(lambda: record))
+    canvas = page.locator("canvas")
+    by_time = canvas.screenshot()
+    page.get_by_role("button", name="By event", exact=True).click()
+    assert canvas.screenshot() != by_time
+    steps = by_event(record)
+    count = len(record.marks)
+    box = canvas.bounding_box()
+    for step in range(count + 1):
+        # The margins are 76 and 14 pixels wide; below the marks, the pointer selects a step.
+        page.mouse.move(box["x"] + 76 + (box["width"] - 90) * (step + 0.5) / (count + 1), box["y"] + 150)
+        time_ns = record.marks.time_ns[step - 1] if step else 0
+        used, reserved, device = (
+            getattr(steps, name)[step] for name in ("used_bytes", "reserved_bytes", "device_bytes")
+        )
+        text = page.locator(".gl-said").text_content()
+        assert text.startswith(f"After event {step}, at {duration(round(time_ns))}: {size(used)} used"), step
+        if not np.isnan(device):
+            assert f"{size(max(0, reserved - used))} cached, {size(device - reserved)} driver" in text

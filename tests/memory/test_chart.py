@@ -18,7 +18,9 @@ from PIL import Image
 import gpulab as gl
 from gpulab.lab.memory import chart
 from gpulab.lab.memory.chart import parse_size
+from gpulab.session.pools import readings
 from gpulab.views import MemoryChart
+from gpulab.views.memory.chart import by_event
 from gpulab.views.memory.memory_text import sentence
 from tests.views import synthetic
 from virtualgpu.records import io
@@ -74,7 +76,62 @@ def test_marks_name_the_lines_and_add_up():
     assert lines[int(marks.line[marks.failures > 0][0])].text == "cp.cuda.alloc(1 << 50)"
 
 
-def test_very_many_lines_are_a_few_marks():
+def levels_of_a_short_block() -> tuple[chart.MemoryRecording, list[tuple[int, int]]]:
+    """A block of five events, with the pool's own used and reserved bytes before and after each one."""
+    cp = gl.cp
+    pool = cp.get_default_memory_pool()
+    levels = []
+
+    def read() -> None:
+        levels.append((pool.used_bytes(), pool.total_bytes()))
+
+    with gl.memory() as m:
+        read()
+        x = cp.zeros(5 * MIB, cp.uint8)
+        read()
+        y = cp.zeros(3 * MIB, cp.uint8)
+        read()
+        del x
+        read()
+        pool.free_all_blocks()
+        read()
+        z = cp.zeros(2 * MIB, cp.uint8)
+        read()
+        del y, z
+        read_after_two = pool.used_bytes(), pool.total_bytes()
+        pool.free_all_blocks()
+    assert read_after_two == (0, 5 * MIB)
+    return m, levels
+
+
+def test_the_memory_after_each_event_is_the_pools_own():
+    m, levels = levels_of_a_short_block()
+    steps = by_event(m.record)
+    assert list(zip(steps.used_bytes[:6], steps.reserved_bytes[:6], strict=True)) == levels
+    assert steps.used_bytes[6:].tolist() == [2 * MIB, 0, 0, 0], "two frees, a return, and the end"
+    assert steps.reserved_bytes[6:].tolist() == [5 * MIB, 5 * MIB, 0, 0]
+    assert steps.marks.reserved_bytes.tolist() == [5 * MIB, 3 * MIB, 0, -5 * MIB, 2 * MIB, 0, 0, -5 * MIB]
+    assert steps.time_ns.tolist() == [*range(len(m.record.marks) + 2)]
+
+
+def test_a_short_recording_is_shown_by_event_and_a_long_one_by_time():
+    m, _ = levels_of_a_short_block()
+    assert m._picture().axis == "event"
+    with gl.memory() as empty:
+        pass
+    assert empty._picture().axis == "time", "there is no event"
+    assert MemoryChart(lambda: synthetic.memory_samples(20)).axis == "time"
+    view = MemoryChart(lambda: m.record, "live")
+    assert view.axis == "time"
+    before = view.png()
+    view.show_state("stopped")
+    assert view.axis == "event"
+    assert view.png() != before
+    view.close()
+
+
+def test_very_many_lines_are_a_few_marks(monkeypatch):
+    monkeypatch.setattr(readings, "DETAILED_MARKS", 29)
     cp = gl.cp
     arrays = []
     lines = "".join(f"arrays.append(cp.cuda.alloc({512 * (n + 1)}))\n" for n in range(30))

@@ -446,8 +446,27 @@ def test_marks_are_sums_by_line() -> None:
         ("oom", 4096, 110, -1),
         ("free_requested", 256, 105, 7),
     )
-    expected = [(5, 0, 0, 1, 256, 0, 7), (10, 0, 0, 0, 0, 1, -1), (20, 2, 1536, 1, 512, 0, 3)]
+    expected = [(5, 0, 0, 1, 256, 0, 7, 0), (10, 0, 0, 0, 0, 1, -1, 0), (20, 2, 1536, 1, 512, 0, 3, 9999)]
     assert marks_of(events(*rows), 100) == expected
+
+
+def test_each_event_can_have_its_own_mark() -> None:
+    rows = (
+        ("segment_alloc", 4096, 100, 3),
+        ("alloc", 512, 110, 3),
+        ("alloc", 1024, 120, 3),
+        ("free_requested", 512, 130, 4),
+        ("free_completed", 512, 130, 4),
+        ("segment_free", 4096, 140, 5),
+        ("oom", 8192, 150, 5),
+    )
+    assert marks_of(events(*rows), 100, is_detailed=True) == [
+        (10, 1, 512, 0, 0, 0, 3, 4096),
+        (20, 1, 1024, 0, 0, 0, 3, 0),
+        (30, 0, 0, 1, 512, 0, 4, 0),
+        (40, 0, 0, 0, 0, 0, -1, -4096),
+        (50, 0, 0, 0, 0, 1, 5, 0),
+    ]
 
 
 def test_the_smallest_of_more_than_eight_lines_are_one_mark() -> None:
@@ -455,10 +474,10 @@ def test_the_smallest_of_more_than_eight_lines_are_one_mark() -> None:
     assert [row[6] for row in marks_of(events(*eight), 0)] == [1, 2, 3, 4, 5, 6, 7, 8]
     nine = marks_of(events(*eight, ("free_requested", 1000, 90, 9)), 0)
     assert [row[6] for row in nine] == [-1, 3, 4, 5, 6, 7, 8, 9]
-    assert nine[0] == (10, 2, 300, 0, 0, 0, -1)
+    assert nine[0] == (10, 2, 300, 0, 0, 0, -1, 0)
     refused = marks_of(events(*eight, ("oom", 0, 95, 9), ("free_requested", 60, 96, 10)), 0)
     assert [row[6] for row in refused] == [-1, 3, 4, 5, 6, 7, 8, 9], "a refusal matters more than bytes"
-    assert refused[0] == (10, 2, 300, 1, 60, 0, -1)
+    assert refused[0] == (10, 2, 300, 1, 60, 0, -1, 0)
 
 
 def test_the_peak_between_two_readings_follows_from_the_events() -> None:

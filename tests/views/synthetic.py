@@ -516,7 +516,7 @@ def memory_samples(readings: int = 600) -> MemorySamples:
     used[readings // 2] = np.nan
     reserved = np.maximum.accumulate(np.nan_to_num(used)) + 0 * used
     every = time_ns[::10]
-    marks = [every, np.ones_like(every), 10 * used[9] + 0 * every, 0 * every, 0 * every, 0 * every, 0 * every]
+    marks = [every, np.ones_like(every), 10 * used[9] + 0 * every, *[0 * every] * 5]
     return MemorySamples(
         provenance=MODELLED,
         device_id=0,

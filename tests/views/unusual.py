@@ -147,8 +147,11 @@ def refusals() -> MemorySamples:
     reserved = 12 * used
     reserved[15:18] = np.nan
     limit = np.where(index < 20, 0.0, 30.0 * MIB)
-    # time, allocations, bytes, frees, bytes, failures, line
-    rows = [(1e8 * n, n % 3, MIB * n, (n + 1) % 2, MIB, n == 8, n % 9 - 1) for n in range(0, 36, 4)]
+    # time, allocations, bytes, frees, bytes, failures, line, reserved bytes
+    rows = [
+        (1e8 * n, n % 3, MIB * n, (n + 1) % 2, MIB, n == 8, n % 9 - 1, MIB * (n % 5)) for n in range(0, 36, 4)
+    ]
+    rows.append((3.7e9, 0, 0, 0, 0, 0, -1, -6 * MIB))
     lines = tuple(SourceLine("cell [4]", n, f"x{n} = f()" if n % 2 else "") for n in range(8))
     return replace(
         synthetic.memory_samples(40),
@@ -170,7 +173,7 @@ def unknown_memory() -> MemorySamples:
     first = replace(synthetic.memory_samples(10), time_ns=np.zeros(1))
     nothing = np.full(1, np.nan)
     names = ("used_bytes", "reserved_bytes", "peak_bytes", "limit_bytes", "device_bytes", "others_bytes")
-    return replace(first, marks=MemoryMarks.of(np.zeros((0, 7))), lines=(), **dict.fromkeys(names, nothing))
+    return replace(first, marks=MemoryMarks.of(np.zeros((0, 8))), lines=(), **dict.fromkeys(names, nothing))
 
 
 def hot() -> LoadSamples:

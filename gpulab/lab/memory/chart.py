@@ -22,8 +22,10 @@ def memory(rate_hz: float = 10.0) -> MemoryRecording:
     """Show the memory of the current device, live: used, cached, driver and others, limit and peak.
 
     While it is displayed, it takes readings in the background, until it is stopped or its cell is run
-    again. Allocations are marked with their size and line, and the last ten minutes are kept. On a real GPU
-    the values are measured. On a virtual GPU, the pool is exactly CuPy's, and the driver's share is modelled.
+    again. Allocations are marked with their size and line, and the last ten minutes are kept. A block that
+    ends after a few readings is drawn by event, with one step for each allocation, free, or return of memory
+    to the device; a button switches to time. On a real GPU the values are measured. On a virtual GPU, the
+    pool is exactly CuPy's, and the driver's share is modelled.
 
     Parameters
     ----------

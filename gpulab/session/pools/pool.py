@@ -16,7 +16,7 @@ from virtualgpu.model import machine
 from virtualgpu.records import Provenance
 from virtualgpu.records.memory import ACTIONS, AllocatorTrace, Block, BlockMap, Segment
 
-_SEGMENT_FREE = ACTIONS.index("segment_free")
+SEGMENT_FREE = ACTIONS.index("segment_free")
 
 
 def current_pool() -> Any:
@@ -89,25 +89,55 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
     return BlockMap(provenance(), device, 0, int(pool.get_limit()), mapped_ranges), note
 
 
-class PoolRecorder(AllocationRecorder):
-    """Events of the current pool from `start` to `stop`, with the segments that it releases.
+class SegmentRecorder(AllocationRecorder):
+    """Recorder of the events of the current pool, and of the segments that it returns to the device.
 
-    No hook tells of these: the pool's total is read at each event, and shrinks by what went.
+    No hook reports these: the pool's total is read at each event, and has decreased by their size.
     """
 
-    def __init__(self) -> None:
-        super().__init__(at_event=self._look)
-        self.pool, self._provenance = current_pool(), provenance()
-        self.device = int(self._cp.cuda.Device().id)
-        self.first, self.unknown = block_map(self.pool)
+    def __init__(self, keep: int | None = None) -> None:
+        self.device = int(current.cp().cuda.Device().id)
+        super().__init__(keep, self.device, at_event=self.look)
+        self.pool = current_pool()
         self._total = int(self.pool.total_bytes())
+
+    def taken(self, device: int, size: int, address: int) -> None:
+        if address and device == self.device:
+            self._total += size
+            self.look()
+        super().taken(device, size, address)
+
+    def allocated(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
+        self.look()
+        super().allocated(device, requested, size, address, succeeded)
+
+    def look(self) -> None:
+        """Check whether the pool has returned memory since the last check."""
+        if self._cp.cuda.runtime.getDevice() != self.device:
+            return  # a pool reports the current device
+        total = int(self.pool.total_bytes())
+        released_bytes = self._total - total
+        self._total = total
+        if released_bytes > 0:
+            self._add(
+                (SEGMENT_FREE, 0, released_bytes, 0, 0, time.perf_counter_ns(), self._stack(), self.device)
+            )
+
+
+class PoolRecorder(SegmentRecorder):
+    """Recorder of all events of the current pool, and of its contents before them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._provenance = provenance()
+        self.first, self.unknown = block_map(self.pool)
         self._refused_at = 0
         self.capacity_bytes = self._total + int(self._cp.cuda.runtime.memGetInfo()[0])
 
     def stop(self) -> AllocatorTrace:
         """Stop the recording and return all events; without a start, the contents of the pool."""
         super().stop()
-        self._look()
+        self.look()
         # The limit that refused something, or else the last one that there was.
         limit = self._refused_at or int(self.pool.get_limit()) or self.first.limit_bytes
         first = replace(self.first, limit_bytes=limit)
@@ -130,25 +160,6 @@ class PoolRecorder(AllocationRecorder):
             texts=tuple(source.text for source in self.sources),
         )
 
-    def taken(self, device: int, size: int, address: int) -> None:
-        if address and device == self.device:
-            self._total += size
-            self._look()
-        super().taken(device, size, address)
-
     def allocated(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
-        self._look()
         self._refused_at = self._refused_at if succeeded else int(self.pool.get_limit())
         super().allocated(device, requested, size, address, succeeded)
-
-    def _look(self) -> None:
-        """Check whether the pool has returned memory since the last check."""
-        if self._cp.cuda.runtime.getDevice() != self.device:
-            return  # a pool tells of the current device
-        total = int(self.pool.total_bytes())
-        released_bytes = self._total - total
-        self._total = total
-        if released_bytes > 0:
-            self._add(
-                (_SEGMENT_FREE, 0, released_bytes, 0, 0, time.perf_counter_ns(), self._stack(), self.device)
-            )

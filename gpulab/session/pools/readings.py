@@ -9,7 +9,8 @@ import numpy as np
 
 from gpulab.sampler import Ring, Sampler
 from gpulab.session import current
-from gpulab.session.pools.hook import ALLOC, FREE_REQUESTED, OOM, AllocationRecorder
+from gpulab.session.pools.hook import ALLOC, FREE_REQUESTED, OOM, SEGMENT_ALLOC, AllocationRecorder
+from gpulab.session.pools.pool import SEGMENT_FREE, SegmentRecorder
 from virtualgpu.records.memory import AllocatorEvents, MemoryMarks, MemoryReading, MemorySamples
 from virtualgpu.records.memory.samples import COLUMNS, MARKS
 from virtualgpu.records.timeline import SourceLine
@@ -17,6 +18,8 @@ from virtualgpu.records.timeline import SourceLine
 KEPT_EVENTS = 50_000
 KEPT_MARKS = 20_000
 MARKS_A_READING = 8
+DETAILED_MARKS = 1000
+"""Largest number of marks of a recording for which each event has its own mark."""
 
 Row = Sequence[float | None]
 Tick = Callable[[int, Row, Sequence[Sequence[float]], Sequence[SourceLine], str], None]
@@ -31,7 +34,7 @@ class MemoryRecorder:
         self._provenance = backend.provenance
         self._capacity_bytes = backend.device_info().memory_bytes
         self._device_id = int(current.cp().cuda.Device().id)
-        self.seen = AllocationRecorder(KEPT_EVENTS, self._device_id)
+        self.seen = SegmentRecorder(KEPT_EVENTS)
         self._marks = Ring(len(MARKS), KEPT_MARKS)
         self._next = self._lines = 0  # of the events and lines: what the next reading begins with
         self._tick: Tick | None = None
@@ -52,6 +55,7 @@ class MemoryRecorder:
     def stop(self) -> MemorySamples:
         """Take a last reading, and stop the recorder."""
         self.sampler.stop()
+        self.seen.look()
         self.sampler.take()
         self.seen.stop()
         return self.record()
@@ -78,7 +82,8 @@ class MemoryRecorder:
     def _after(self, number: int, row: Row) -> None:
         """Note what was allocated since the reading before; on the sampler's thread."""
         events, self._next = self.seen.news(self._next, self._device_id)
-        marks = marks_of(events, self.sampler.began_ns)
+        has_space = self._marks.added + len(events) <= DETAILED_MARKS
+        marks = marks_of(events, self.sampler.began_ns, is_detailed=has_space)
         for mark in marks:
             self._marks.add(mark)
         if self._tick is not None:
@@ -124,14 +129,25 @@ class _Readings:
         )
 
 
-def marks_of(events: AllocatorEvents, since_ns: int) -> list[tuple[float, ...]]:
-    """Rows of `MemoryMarks`: the events by line, those of the least bytes in one row for several lines."""
+def marks_of(events: AllocatorEvents, since_ns: int, is_detailed: bool = False) -> list[tuple[float, ...]]:
+    """Return rows of `MemoryMarks`: one for each event if `is_detailed`, otherwise one for each line.
+
+    The lines with the least bytes are in one row for several lines.
+    """
     kinds = [events.actions == code for code in (ALLOC, FREE_REQUESTED, OOM)]
-    is_shown = np.logical_or.reduce(kinds)
+    is_shown = np.logical_or.reduce([*kinds, events.actions == SEGMENT_FREE])
     if not is_shown.any():
         return []
-    stacks, group = np.unique(events.stacks[is_shown], return_inverse=True)
+    # A segment that is returned is noticed at the next event, so that event's line is not its cause.
+    event_stacks = np.where(events.actions == SEGMENT_FREE, -1, events.stacks)[is_shown]
+    stacks, group = np.unique(event_stacks, return_inverse=True)
+    if is_detailed:
+        stacks = event_stacks
+        group = np.arange(len(stacks))
     size = events.size_bytes[is_shown]
+    # A segment is taken for the event that follows.
+    signs = np.select([events.actions == SEGMENT_ALLOC, events.actions == SEGMENT_FREE], [1, -1], 0)
+    reserved_bytes = np.diff((signs * events.size_bytes).cumsum()[is_shown], prepend=0)
     time_ns = events.time_ns[is_shown] - since_ns
     sums = []
     for kind in kinds:
@@ -139,11 +155,11 @@ def marks_of(events: AllocatorEvents, since_ns: int) -> list[tuple[float, ...]]:
         sums += [np.bincount(group, of_kind), np.bincount(group, of_kind * size)]
     first = np.full(len(stacks), np.inf)
     np.minimum.at(first, group, time_ns)
-    table = np.column_stack((first, *sums[:4], sums[4], stacks))
-    if len(table) > MARKS_A_READING:
+    table = np.column_stack((first, *sums[:4], sums[4], stacks, np.bincount(group, reserved_bytes)))
+    if not is_detailed and len(table) > MARKS_A_READING:
         weight = np.where(table[:, 5] > 0, np.inf, table[:, 2] + table[:, 4])
         order = np.argsort(-weight, kind="stable")
         later_rows = table[order[MARKS_A_READING - 1 :]]
-        together = [later_rows[:, 0].min(), *later_rows[:, 1:6].sum(axis=0), -1]
+        together = [later_rows[:, 0].min(), *later_rows[:, 1:6].sum(axis=0), -1, later_rows[:, 7].sum()]
         table = np.vstack((table[order[: MARKS_A_READING - 1]], together))
     return [tuple(row) for row in table[np.argsort(table[:, 0], kind="stable")].tolist()]

@@ -1,18 +1,23 @@
-import { Frame, element, unpack } from "../parts/frame.js";
+import { Frame, element, isLive, lifeOf, unpack } from "../parts/frame.js";
 import { Plot } from "../parts/plot.js";
-import { above, labels, line, rects, rules, speaking, ticks, torn } from "../parts/items.js";
+import { above, labels, line, rects, rules, speaking, ticks, torn, upTo } from "../parts/items.js";
 import { duration, filled, sized } from "../parts/words.js";
 
 // Memory chart: readings that Python sends while cells run, kept here for as long as in Python.
 
 const [HEIGHT_PX, AXIS_PX, MARKS_PX] = [220, 34, 36];
 const AREAS = [["used_bytes", "accent"], ["reserved_bytes", "accent-pale"], ["device_bytes", "other-pale"]];
-const SPAN_NS = 60e9; // visible interval while the chart follows new readings
+const SPANS = { time: 60e9, event: 60 }; // visible interval while the chart follows: nanoseconds or events
+const SHORT_NS = 1e9; // shortest time axis while readings go on
+const EVENT_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 const MOST_OUTSIDE = 3;
 const MARK_PX = 5;
 const FIGURES_MS = 250;
 const PATIENCE_MS = 600;
 const stores = new WeakMap();
+
+/** Whether a group of marks (allocated, freed, returned) is in the lower row. */
+const below = (row) => Number(row > 0);
 
 /** The readings that Python has sent. There is one store per model, so that two views of it show the same. */
 class Store {
@@ -26,17 +31,24 @@ class Store {
       if (message.kind === "tick") this.add(message);
       if (message.kind === "answer") this.showAnswer(message.text);
     });
+    lifeOf(model)?.on?.("comm_live_update", () => { if (this.waiting && !isLive(model)) this.showAnswer(this.said.lost); });
   }
 
   /** Show the result of a button's action. Python replies when it is not busy with a cell. */
   showAnswer(text) {
     clearTimeout(this.patience);
+    this.waiting = text === this.said.busy;
     this.answer = text;
     this.notify();
   }
 
   act(action, size = "") {
+    if (!isLive(this.model)) {
+      this.showAnswer(this.said.lost);
+      return;
+    }
     this.model.send({ kind: "act", what: action, size });
+    this.waiting = true;
     clearTimeout(this.patience);
     this.patience = setTimeout(() => this.showAnswer(this.said.busy), PATIENCE_MS);
   }
@@ -78,7 +90,36 @@ class Store {
 
   latest(name) { return this.columns[name].at(-1) ?? NaN; }
 
-  get end() { return this.columns.time_ns.at(-1) ?? 1; }
+  get byEvent() { return this.model.get("axis") === "event"; }
+
+  /** Readings and marks with their positions `x` on the axis, and its end. */
+  get sheet() {
+    const { columns, marks } = this;
+    if (this.byEvent) return byEvent(columns, marks);
+    const end = columns.time_ns.at(-1) ?? 1;
+    return { columns: { x: columns.time_ns, ...columns }, marks: { x: marks.time_ns, ...marks }, end: this.model.get("state") === "stopped" ? end : Math.max(end, SHORT_NS) };
+  }
+}
+
+/** The memory before the first event and after each one, as `by_event` in Python. */
+function byEvent(readings, marks) {
+  const count = marks.time_ns.length;
+  const levels = (name, changeOf) => {
+    const values = new Array(count + 1);
+    values[count] = readings[name].findLast((value) => !Number.isNaN(value)) ?? NaN;
+    for (let index = count - 1; index >= 0; index -= 1) values[index] = values[index + 1] - changeOf(index);
+    return values.map((value) => Math.max(0, value));
+  };
+  const used = levels("used_bytes", (index) => marks.allocated_bytes[index] - marks.freed_bytes[index]);
+  const reserved = levels("reserved_bytes", (index) => marks.reserved_bytes[index]);
+  const time = [0, ...marks.time_ns];
+  const reading = time.map((ns) => Math.max(0, above(readings.time_ns, ns) - 1));
+  const outside = reading.map((row) => Math.max(0, readings.device_bytes[row] - readings.reserved_bytes[row]));
+  const columns = {
+    x: upTo(count + 1), time_ns: time, used_bytes: used, reserved_bytes: reserved, peak_bytes: used.map(() => 0),
+    limit_bytes: reading.map((row) => readings.limit_bytes[row]), device_bytes: reserved.map((bytes, step) => bytes + outside[step]),
+  };
+  return { columns, marks: { x: upTo(count, (index) => index + 1), ...marks }, end: count + 1 };
 }
 
 /** A plot of a store. It follows new readings until the user moves or zooms it. */
@@ -117,8 +158,9 @@ class MemoryPlot extends Plot {
   draw() {
     const { box, store } = this;
     if (!store) return;
-    box.domain = [0, Math.max(store.end, 1e9)];
-    if (this.following) this.sight = [Math.max(0, box.domain[1] - SPAN_NS), box.domain[1]];
+    this.sheet = store.sheet;
+    box.domain = [0, this.sheet.end];
+    if (this.following) this.sight = [Math.max(0, this.sheet.end - SPANS[store.byEvent ? "event" : "time"]), this.sheet.end];
     const width = Math.floor(this.holder.clientWidth);
     this.wide = Math.max(10, width - box.left - box.right);
     const chosenKey = this.chosen >= 0 ? this.item.x0[this.chosen] + 1e4 * this.item.row[this.chosen] : null;
@@ -130,21 +172,20 @@ class MemoryPlot extends Plot {
   }
 
   build() {
-    const { store, box } = this;
-    const { columns } = store;
+    const { store, box, sheet: { columns, end: sheetEnd } } = this;
     const bottom = MARKS_PX + HEIGHT_PX;
-    const [first, last] = [Math.max(0, above(columns.time_ns, this.sight[0]) - 1), above(columns.time_ns, this.sight[1])];
+    const [first, last] = [Math.max(0, above(columns.x, this.sight[0]) - 1), above(columns.x, this.sight[1])];
     // At most one point per pixel, with the highest of its readings.
     const stride = Math.max(1, Math.ceil((last - first) / this.wide));
     const visible = Object.fromEntries(Object.keys(columns).map((name) => [name, []]));
     for (let index = first; index < last; index += stride) {
       for (const [name, column] of Object.entries(columns)) {
         let highest = column[index];
-        for (let other = index + 1; name !== "time_ns" && other < Math.min(last, index + stride); other += 1) if (!(column[other] <= highest)) highest = column[other];
+        for (let other = index + 1; name !== "x" && other < Math.min(last, index + stride); other += 1) if (!(column[other] <= highest)) highest = column[other];
         visible[name].push(highest);
       }
     }
-    visible.time_ns.push(last < columns.time_ns.length ? columns.time_ns[last] : store.end);
+    visible.x.push(last < columns.x.length ? columns.x[last] : store.byEvent ? sheetEnd : columns.x.at(-1) ?? 0);
     const axisTop = this.scale(visible);
     const y = (bytes) => (Number.isNaN(bytes) ? bottom : bottom - HEIGHT_PX * Math.min(1, bytes / axisTop));
     const step = 2 ** Math.floor(Math.log2(axisTop / 3));
@@ -152,7 +193,7 @@ class MemoryPlot extends Plot {
     const flat = (ys, colour, more) => rules(ys.map(() => this.sight[0]), ys, ys.map(() => this.sight[1]), ys, colour, more);
     const items = [flat(sizes.map(y), "grid")];
     for (const [start, end] of runs(visible)) {
-      const x = visible.time_ns.slice(start, end + 1);
+      const x = visible.x.slice(start, end + 1);
       // A reading's peak is the largest use since the previous reading.
       const usedPeaks = visible.used_bytes.map((usedBytes, index) => Math.max(usedBytes, (index + 1 < end && visible.peak_bytes[index + 1]) || 0));
       const tops = { ...visible, used_bytes: usedPeaks, reserved_bytes: visible.reserved_bytes.map((value, index) => Math.max(value, usedPeaks[index])) };
@@ -166,8 +207,15 @@ class MemoryPlot extends Plot {
     if (store.peak && store.peak[0] <= axisTop) items.push(flat([y(store.peak[0])], "tail", { dash: true, width: 2 }));
     const excess = visible.device_bytes.reduce((largest, value) => (value > largest ? value : largest), 0) - axisTop;
     if (excess > 0) items.push(torn(this.sight, MARKS_PX), labels([this.sight[0]], [MARKS_PX + 16], [filled(store.said.beyond, { size: store.size(excess) })], { dx: 6, pin: false }));
-    items.push(ticks([7, 20], store.said.rows), ticks(sizes.map(y), sizes.map((bytes) => store.size(bytes))), { item: "time", y: bottom, since: "the start" }, ...this.marks());
+    items.push(ticks([7, 20], store.said.rows), ticks(sizes.map(y), sizes.map((bytes) => store.size(bytes))), this.axisItem(bottom), ...this.marks());
     return items;
+  }
+
+  axisItem(y) {
+    if (!this.store.byEvent) return { item: "time", y, since: "the start" };
+    const [count, title] = [this.sheet.end - 1, [this.store.said.event_title]];
+    const steps = EVENT_STEPS.filter((step) => step <= Math.max(1, count / 2));
+    return { item: "axis", y, title, levels: steps.reverse().map((step) => [step, upTo(Math.floor(count / step) + 1, (index) => String(index * step))]) };
   }
 
   scale(shown) {
@@ -182,16 +230,18 @@ class MemoryPlot extends Plot {
 
   /** Marks as bars of visible width, grouped by position: allocations above, frees below, with sizes. */
   marks() {
-    const { marks, lines } = this.store;
+    const { sheet: { marks }, store: { lines } } = this;
     const markWidth = (MARK_PX / this.wide) * (this.sight[1] - this.sight[0]);
     const groupWidth = 10 ** Math.ceil(Math.log10(markWidth)) / 2 > markWidth ? 10 ** Math.ceil(Math.log10(markWidth)) / 2 : 10 ** Math.ceil(Math.log10(markWidth));
     const groups = new Map();
-    for (let index = Math.max(0, above(marks.time_ns, this.sight[0] - groupWidth)); index < above(marks.time_ns, this.sight[1]); index += 1) {
-      for (const row of [0, 1]) {
-        const [times, bytes] = row ? [marks.frees[index], marks.freed_bytes[index]] : [marks.allocations[index] + marks.failures[index], marks.allocated_bytes[index]];
+    for (let index = Math.max(0, above(marks.x, this.sight[0] - groupWidth)); index < above(marks.x, this.sight[1]); index += 1) {
+      const requests = marks.allocations[index] + marks.failures[index];
+      const isReturn = Number(!requests && !marks.frees[index]);
+      const rows = [[requests, marks.allocated_bytes[index]], [marks.frees[index], marks.freed_bytes[index]], [isReturn, -marks.reserved_bytes[index]]];
+      for (const [row, [times, bytes]] of rows.entries()) {
         if (!times) continue;
-        const key = `${row} ${Math.floor(marks.time_ns[index] / groupWidth)}`;
-        const group = groups.get(key) ?? { row, x: Math.floor(marks.time_ns[index] / groupWidth) * groupWidth, time: marks.time_ns[index], times: 0, bytes: 0, failures: 0, most: -1, line: -1, lines: new Set() };
+        const key = `${row} ${Math.floor(marks.x[index] / groupWidth)}`;
+        const group = groups.get(key) ?? { row, x: Math.floor(marks.x[index] / groupWidth) * groupWidth, time: marks.time_ns[index], times: 0, bytes: 0, failures: 0, most: -1, line: -1, lines: new Set() };
         group.times += row ? times : marks.allocations[index];
         group.bytes += bytes;
         group.failures += row ? 0 : marks.failures[index];
@@ -205,14 +255,15 @@ class MemoryPlot extends Plot {
     const texts = sortedGroups.map(({ row, time, times, bytes, failures, line: mainLine, lines: sourceLines }) => {
       const words = { time: duration(Math.round(time)), failures, times, size: this.store.size(bytes), others: sourceLines.size - 1 };
       words.what = [...(failures ? [templates.failed] : []), ...(times ? [row ? templates.freed : templates.allocated] : [])].map((text) => filled(text, words)).join("; ");
+      if (row === 2) return filled(templates.returned, words);
       words.where = mainLine < 0 ? templates.no_line : lines[mainLine] ?? "";
       return filled(sourceLines.size > 1 ? templates.mark.replace("{where}", templates.others) : templates.mark, words);
     });
-    const [left, tops] = [sortedGroups.map(({ x }) => x), sortedGroups.map(({ row }) => 2 + 13 * row)];
+    const [left, tops] = [sortedGroups.map(({ x }) => x), sortedGroups.map(({ row }) => 2 + 13 * below(row))];
     // The distance to the next mark in the same row, for the text next to a mark.
-    const roomToNext = sortedGroups.map(({ x, row }, index) => (sortedGroups.slice(index + 1).find((other) => other.row === row)?.x ?? this.sight[1]) - x - groupWidth);
+    const roomToNext = sortedGroups.map(({ x, row }, index) => (sortedGroups.slice(index + 1).find((other) => below(other.row) === below(row))?.x ?? this.sight[1]) - x - groupWidth);
     const sizes = labels(left.map((x) => x + groupWidth), tops.map((top) => top + 5), sortedGroups.map(({ row, bytes, failures }) => (failures ? templates.refused : `${row ? "−" : "+"}${this.store.size(bytes)}`)), { room: roomToNext, dx: 2 });
-    return [sizes, rects(left, left.map((x) => x + 0.85 * groupWidth), tops, tops.map((top) => top + 11), sortedGroups.map(({ row, failures }) => (failures ? 2 : row)), ["accent", "muted", "error"], {
+    return [sizes, rects(left, left.map((x) => x + 0.85 * groupWidth), tops, tops.map((top) => top + 11), sortedGroups.map(({ row, failures }) => (failures ? 3 : row)), ["accent", "muted", "good", "error"], {
       row: sortedGroups.map(({ row }) => row), texts, ...speaking(texts),
     })];
   }
@@ -227,15 +278,16 @@ class MemoryPlot extends Plot {
     const mark = this.at(event);
     if (mark >= 0) { this.choose(mark); return; }
     const pointerValue = this.value(x);
-    const { columns } = this.store;
-    const index = above(columns.time_ns, pointerValue) - 1;
+    const { columns } = this.sheet;
+    const index = above(columns.x, pointerValue) - 1;
     if (index < 0 || pointerValue > this.sight[1]) return;
     const [used, reserved, device] = AREAS.map(([name]) => columns[name][index]);
     const { said: templates } = this.store;
     const figures = { used, cached: reserved - used, outside: device - reserved, peak: columns.peak_bytes[index + 1] ?? columns.peak_bytes[index], limit: columns.limit_bytes[index] };
     const words = Object.fromEntries(Object.entries(figures).map(([name, bytes]) => [name, this.store.size(bytes)]));
     const limit = figures.limit ? filled(templates.limit, words) : "";
-    this.line.textContent = filled(templates.reading, { ...words, limit, time: duration(Math.round(columns.time_ns[index])) });
+    const template = this.store.byEvent ? templates.step : templates.reading;
+    this.line.textContent = filled(template, { ...words, limit, step: index, time: duration(Math.round(columns.time_ns[index])) });
   }
 
   onKey(event) {
@@ -293,10 +345,11 @@ function render(context) {
     element("label", {}, "size ", input), button("Allocate", () => act("allocate")), button("Free", () => act("free")),
     button("Empty cache", () => act("empty")), button("Set limit", () => act("limit"), { title: "0 removes it" }), note,
   );
+  const axisButtons = Object.entries(store.said.axes).map(([axis, text]) => button(text, () => frame.send("axis", axis), { "data-axis": axis }));
   const looking = element(
     "div", { class: "gl-tools gl-memory-tools" },
     pauseButton, followButton, button("−", () => plot.zoom(1 / 2, middle()), { "aria-label": "Zoom out" }), button("+", () => plot.zoom(2, middle()), { "aria-label": "Zoom in" }),
-    button("Whole time", () => plot.zoom(1e-9, middle())), element("span", { class: "gl-space" }), button("Save CSV", () => download(store)),
+    button("Everything", () => plot.zoom(1e-9, middle())), ...axisButtons, element("span", { class: "gl-space" }), button("Save CSV", () => download(store)),
   );
   const figures = element("dl", { class: "gl-numbers" });
   const values = store.said.terms.map((term) => {
@@ -332,16 +385,23 @@ function render(context) {
   };
   store.listeners.add(show);
   frame.endings.push(() => { store.listeners.delete(show); cancelAnimationFrame(asked); });
+  const showAxis = () => {
+    axisButtons.forEach((node) => node.setAttribute("aria-pressed", String(node.dataset.axis === model.get("axis"))));
+    plot.chosen = -1;
+    plot.sight = [0, store.sheet.end];
+    plot.draw();
+  };
+  frame.on("axis", showAxis);
   frame.on("state", () => { frozen = model.get("state") === "paused"; tellFigures(); show(); });
   frozen = model.get("state") === "paused";
   if (model.get("state") === "stopped") {
     plot.following = false;
-    plot.sight = [0, Math.max(store.end, 1e9)];
+    plot.sight = [0, store.sheet.end];
     plot.changed();
   } else if (!frame.saved) model.send({ kind: "all" });
   tellFigures();
   show();
-  plot.draw();
+  showAxis();
   frame.redraw(holder, () => plot.draw());
   return frame.ending();
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from gpulab.views.parts.boxes import Box, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Time
 from gpulab.views.parts.pack import pack
-from gpulab.views.parts.plots import y_ticks
+from gpulab.views.parts.plots import x_axis, y_ticks
 from gpulab.views.tables import Table
-from gpulab.words import size
+from gpulab.words import number, size
 from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import MemorySamples
 from virtualgpu.records.memory.samples import COLUMNS, MARKS
@@ -28,9 +29,17 @@ AXIS_PX = 34
 MARKS_PX = 36
 LEFT_PX = 76
 AREAS = (("used", "accent"), ("cached", "accent-pale"), ("driver and others", "other-pale"))
-LEGEND = [*((colour, name) for name, colour in AREAS), ("tail", "peak"), ("error", "limit, failed requests")]
+LEGEND = [
+    *((colour, name) for name, colour in AREAS),
+    ("tail", "peak"),
+    ("error", "limit, failed requests"),
+    ("good", "returned to the device"),
+]
+MARK_COLOURS = ("accent", "muted", "good", "error")  # allocated, freed, returned, failed
 PICTURE_POINTS = 800
 ZIGZAG_TEETH = 40
+# A shorter recording is shown by event: it has a reading before and after its events, and few others.
+FEW_READINGS = 5
 # Largest ratio of the whole device's memory to the pool's at which the chart shows all of it.
 MAX_OUTSIDE_FACTOR = 3.0
 
@@ -47,10 +56,17 @@ class MemoryChart(View, module="memory/chart"):
     perform
         Function that a button calls, with the button's name and the text of the size next to it; it returns
         the words to show. Without it, there are no buttons.
+
+    Attributes
+    ----------
+    axis
+        ``"time"``, or ``"event"`` with one step for each allocation, free, or return of memory to the device.
+        It is ``"event"`` at first if the recording has ended after few readings.
     """
 
     state = traitlets.Unicode("stopped").tag(sync=True)
     has_buttons = traitlets.Bool(False).tag(sync=True)
+    axis = traitlets.Enum([*memory_text.AXES], "time").tag(sync=True, echo_update=False)
 
     def __init__(
         self,
@@ -66,6 +82,7 @@ class MemoryChart(View, module="memory/chart"):
             source=record.provenance.source,
             state=state,
             has_buttons=perform is not None,
+            axis=_suitable_axis(record, state),
         )
         self.redraw()
         self.on_msg(self._on_message)
@@ -122,7 +139,7 @@ class MemoryChart(View, module="memory/chart"):
     def show_state(self, state: str) -> None:
         """Show that the recording continues, is paused, or has ended."""
         if state == "stopped":
-            self.redraw(state=state)
+            self.redraw(state=state, axis=_suitable_axis(self.record, state, self.axis))
         else:
             self.state = state
 
@@ -166,7 +183,7 @@ class MemoryChart(View, module="memory/chart"):
         return column(
             legend(LEGEND),
             numbers(figures, least=140),
-            _plot(record, self.sentence()),
+            _plot(record, self.axis, self.sentence()),
             paragraph(record.note, "note") if record.note else None,
         )
 
@@ -179,11 +196,55 @@ def _caption(record: MemorySamples) -> str:
     return f"{text} {record.note}".strip()
 
 
-def _plot(record: MemorySamples, label: str) -> Box:
+def _suitable_axis(record: MemorySamples, state: str, axis: str = "time") -> str:
+    """Return the axis that shows a recording better; a recording that goes on keeps its axis."""
+    return "event" if state == "stopped" and len(record) <= FEW_READINGS and len(record.marks) else axis
+
+
+def by_event(record: MemorySamples) -> MemorySamples:
+    """Return the memory before the first event and after each one, as a record whose time counts events.
+
+    The pool's bytes follow from the last reading and the events before it; other memory is that of the
+    reading before the event. ``byEvent`` in ``chart.js`` computes the same.
+    """
+    marks = record.marks
+
+    def levels(readings: Any, changes: Any) -> Any:
+        later_changes = np.append(np.cumsum(changes[::-1])[::-1], 0.0)
+        last = readings[~np.isnan(readings)][-1:]
+        return np.maximum(0.0, (last if len(last) else np.nan) - later_changes)
+
+    used_bytes = levels(record.used_bytes, marks.allocated_bytes - marks.freed_bytes)
+    reserved_bytes = levels(record.reserved_bytes, marks.reserved_bytes)
+    reading = np.searchsorted(record.time_ns, np.append(0.0, marks.time_ns), side="right") - 1
+    reading = np.maximum(reading, 0)
+    outside_bytes = np.maximum(0.0, record.device_bytes - record.reserved_bytes)[reading]
+    steps = np.arange(len(marks) + 2.0)
+    columns = {
+        "time_ns": steps,
+        "used_bytes": used_bytes,
+        "reserved_bytes": reserved_bytes,
+        "peak_bytes": np.zeros(len(marks) + 1),
+        "limit_bytes": record.limit_bytes[reading],
+        "device_bytes": reserved_bytes + outside_bytes,
+        "others_bytes": record.others_bytes[reading],
+    }
+    # The last step ends at a reading of its own, which repeats it.
+    repeated: dict[str, Any] = {
+        name: np.append(column, column[-1:]) for name, column in columns.items() if name != "time_ns"
+    }
+    return replace(record, time_ns=steps, marks=replace(marks, time_ns=steps[1:-1]), **repeated)
+
+
+def _plot(record: MemorySamples, axis: str, label: str) -> Box:
     """Return the chart of the whole recording, with the highest readings of each interval.
 
     ``build`` in ``chart.js`` draws the same.
     """
+    peak = record.peak
+    is_by_event = axis == "event"
+    if is_by_event:
+        record = by_event(record)
     end_ns = max(record.duration_ns, 1.0)
     stacks = [record.used_bytes, record.reserved_bytes, record.device_bytes]
     bounds = np.unique(np.linspace(0, len(record), PICTURE_POINTS, endpoint=False).astype(np.int64))
@@ -217,15 +278,20 @@ def _plot(record: MemorySamples, label: str) -> Box:
         has_limit = limit_bytes[interval] > 0
         y = heights(limit_bytes[interval])[has_limit]
         items.append(Rules(x[:-1][has_limit], y, x[1:][has_limit], y, "error", width=2))
-    if record.peak is not None:
-        y = [float(heights(record.peak[0]))]
+    if peak is not None:
+        y = [float(heights(peak[0]))]
         items.append(Rules([0.0], y, [end_ns], y, "tail", dash=True, width=2))
     excess_bytes = float(np.nanmax(top_curves[2], initial=0)) - axis_top
     if excess_bytes > 0:
         items.append(_torn_edge(end_ns))
         text = memory_text.BEYOND.format(size=size(excess_bytes))
         items.append(Labels([0.0], [MARKS_PX + 16.0], [text], dx=6))
-    items += [y_ticks([7, 20], memory_text.ROWS, (0.0, end_ns)), *_marks(record, end_ns), Time(bottom)]
+    horizontal = (
+        x_axis(bottom, end_ns - 1, number, memory_text.EVENT_TITLE, integers_only=True)
+        if is_by_event
+        else Time(bottom)
+    )
+    items += [y_ticks([7, 20], memory_text.ROWS, (0.0, end_ns)), *_marks(record, end_ns), horizontal]
     return axes.plot(*items, label=label, left=LEFT_PX, right=14, below_px=AXIS_PX)
 
 
@@ -255,37 +321,43 @@ def _torn_edge(end: float) -> Item:
 def _marks(record: MemorySamples, end: float) -> list[Item]:
     """Return allocations (upper row) and frees (lower row) as small bars, with sizes if there is space.
 
-    Failures have a separate colour.
+    Memory that was returned to the device is in the lower row. Failures have a separate colour. Marks at the
+    same position are drawn as one.
     """
     marks = record.marks
     bar_width = end / 250
-    x = []
-    rows = []
-    colours = []
-    sizes = []
-    for index in range(len(marks)):
-        for row, has_mark in (
-            (0, marks.allocations[index] or marks.failures[index]),
-            (1, marks.frees[index]),
+    bytes_by_bar: dict[tuple[int, int], float] = {}
+    failed_bars = set()
+    for index, position in enumerate((marks.time_ns // bar_width).astype(int).tolist()):
+        for row, has_mark, size_bytes in (
+            (0, marks.allocations[index] or marks.failures[index], marks.allocated_bytes[index]),
+            (1, marks.frees[index], marks.freed_bytes[index]),
+            (
+                2,
+                not marks.allocations[index] + marks.failures[index] + marks.frees[index],
+                -marks.reserved_bytes[index],
+            ),
         ):
             if has_mark:
-                x.append(marks.time_ns[index])
-                rows.append(row)
-                bytes_ = (marks.freed_bytes if row else marks.allocated_bytes)[index]
-                size_text = f"{'−' if row else '+'}{size(bytes_)}"
-                sizes.append(memory_text.REFUSED if marks.failures[index] and not row else size_text)
-                colours.append(2 if marks.failures[index] and not row else row)
-    left = np.asarray(x)
-    top = 2 + 13 * np.asarray(rows, np.float64)
+                bytes_by_bar[position, row] = bytes_by_bar.get((position, row), 0.0) + size_bytes
+        if marks.failures[index]:
+            failed_bars.add((position, 0))
+    rows = [row for _, row in bytes_by_bar]
+    sizes = [
+        memory_text.REFUSED if bar in failed_bars else f"{'−' if bar[1] else '+'}{size(size_bytes)}"
+        for bar, size_bytes in bytes_by_bar.items()
+    ]
+    colours = [len(MARK_COLOURS) - 1 if bar in failed_bars else bar[1] for bar in bytes_by_bar]
+    left = bar_width * np.array([position for position, _ in bytes_by_bar], np.float64)
+    lines = np.minimum(rows, 1)
+    top = 2 + 13.0 * lines
     label_room = np.full(left.size, end, np.float64) - left
     for row in (0, 1):
-        indices = np.flatnonzero(np.asarray(rows) == row)
+        indices = np.flatnonzero(lines == row)
         label_room[indices[:-1]] = np.diff(left[indices])
     return [
         Labels(left + bar_width, top + 5, sizes, room=label_room - bar_width, dx=2),
-        Rects(
-            left, left + bar_width, top, top + 11, np.asarray(colours, np.int64), ["accent", "muted", "error"]
-        ),
+        Rects(left, left + bar_width, top, top + 11, np.asarray(colours, np.int64), MARK_COLOURS),
     ]
 
 

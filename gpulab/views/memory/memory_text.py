@@ -11,6 +11,8 @@ NO_LINE = "not from a line of the program"
 NO_LIMIT = "none"
 ROWS = ("allocated", "freed")
 REFUSED = "refused"
+AXES = {"time": "By time", "event": "By event"}
+EVENT_TITLE = "events: allocations, frees, and memory returned to the device"
 BEYOND = "+{size} beyond this edge: driver and others"
 PAGE = {
     "terms": TERMS,
@@ -24,12 +26,18 @@ PAGE = {
     "others": "{where} and {others} <others other line|other lines>",
     "reading": "At {time}: {used} used, {cached} cached, {outside} driver and others, at most {peak} used "
     "until the next reading{limit}.",
+    "step": "After event {step}, at {time}: {used} used, {cached} cached, "
+    "{outside} driver and others{limit}.",
     "limit": ", limit {limit}",
+    "returned": "At {time}: {size} returned to the device",
+    "axes": AXES,
+    "event_title": EVENT_TITLE,
     "failure": "not available: {failure}",
     "rows": ROWS,
     "refused": REFUSED,
     "beyond": BEYOND,
     "busy": "waits until the cell that runs has ended",
+    "lost": "Run this cell again: its kernel has ended.",
 }
 """Templates that ``chart.js`` fills."""
 

@@ -1,4 +1,4 @@
-import { element, unpack } from "./frame.js";
+import { element, isLive, lifeOf, unpack } from "./frame.js";
 import { Plot } from "./plot.js";
 import { DagPlot } from "./dag.js";
 import { playback } from "./player.js";
@@ -63,10 +63,6 @@ const make = {
   slider: (box, _, { frame }) => slider(frame, box),
   player: (box, _, { frame }) => playback(frame, box),
 };
-
-/** The model of the view's layout, which knows whether the kernel is alive; a saved page has none. */
-const lifeOf = (model) => model.get("layout");
-const isLive = (model) => lifeOf(model)?.comm_live !== false;
 
 /**
  * A slider, or a switch for two values, to which Python replies with a new picture. It sends one value at a

@@ -41,6 +41,10 @@ export function keepPlainKeys(event) {
   if (!isForLab) event.stopPropagation();
 }
 
+/** The model of the view's layout, which knows whether the kernel is alive; a saved page has none. */
+export const lifeOf = (model) => model.get("layout");
+export const isLive = (model) => lifeOf(model)?.comm_live !== false;
+
 /** The view's frame: title, provenance, body, error text and caption; listeners end with the view. */
 export class Frame {
   constructor({ model, el }, name = "plain") {

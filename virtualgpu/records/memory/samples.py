@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,9 @@ class MemoryReading:
 class MemoryMarks:
     """Allocations and frees of one line of the program between two readings: columns of equal length.
 
+    At the beginning of a recording, each event has its own row. A row without allocations and frees is memory
+    that the pool returned to the device.
+
     Parameters
     ----------
     time_ns
@@ -53,6 +56,8 @@ class MemoryMarks:
         Number of requests that failed.
     line
         Number of the line in `MemorySamples.lines`; -1 for none of the program's, or for several lines.
+    reserved_bytes
+        Bytes that the pool took from the device for them, less the bytes that it returned.
     """
 
     time_ns: Column
@@ -62,6 +67,11 @@ class MemoryMarks:
     freed_bytes: Column
     failures: Column
     line: Column
+    reserved_bytes: Column = field(default_factory=lambda: np.empty(0))
+
+    def __post_init__(self) -> None:
+        if len(self.reserved_bytes) != len(self.time_ns):  # a file of an earlier version
+            object.__setattr__(self, "reserved_bytes", np.zeros(len(self.time_ns)))
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -147,4 +157,4 @@ COLUMNS = (
     "others_bytes",
 )
 """The columns of readings, time first."""
-MARKS = tuple(field.name for field in fields(MemoryMarks))
+MARKS = tuple(mark_field.name for mark_field in fields(MemoryMarks))
