@@ -59,7 +59,7 @@ def warps(
     watch
         C expressions to evaluate in all lanes at every step. They can use variables, parameters, arrays in
         shared and device memory, structs, pointers (``p->x``) and built-in indices, as in ``["i",
-        "x[i] * 2", "tile[threadIdx.x]"]``. The view shows which variables the compiler has optimised out;
+        "x[i] * 2", "tile[threadIdx.x]"]``. The view shows which variables the compiler has optimized out;
         ``options=("-G",)`` of a `cp.RawKernel` keeps all of them. Changes of memory by other blocks show only
         at this block's own accesses.
     stop

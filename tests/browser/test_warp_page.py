@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,8 +86,24 @@ def number_of(bits: int, kind: str) -> float | str:
     return value - (1 << width) if kind[0] == "s" and value >> (width - 1) else value
 
 
+def overlaps(page: Any) -> list[list[str]]:
+    """Pairs of parts of the view that lie on each other."""
+    pairs: list[list[str]] = page.evaluate(
+        """() => {
+            const parts = ['head', 'groups', 'timeline', 'legend', 'sentence', 'listing', 'lanes',
+                'lanes-note', 'register-panel', 'access', 'shared', 'caption']
+                .map(name => [name, document.querySelector(`.gl-${name}`)?.getBoundingClientRect()])
+                .filter(([, box]) => box);
+            return parts.flatMap(([name, box], index) => parts.slice(index + 1)
+                .filter(([, other]) => box.left < other.right - 1 && other.left < box.right - 1
+                    && box.top < other.bottom - 1 && other.top < box.bottom - 1)
+                .map(([other]) => [name, other])); }"""
+    )
+    return pairs
+
+
 def by_instruction(view: WarpStepper) -> WarpStepper:
-    view.by_line = False
+    view.by_line = view.fold = False
     return view
 
 
@@ -129,7 +145,6 @@ def test_every_step_reads_as_in_python(open_saved: Any) -> None:
 def test_registers_and_shared_memory_are_those_of_the_trace(block: BlockTrace, open_saved: Any) -> None:
     view = by_instruction(WarpStepper(block, warp=1))
     page = open_saved(view)
-    page.locator(".gl-shared summary").click()
     trace = view.trace
     rng = np.random.default_rng(5)
     assert trace.detail is not None
@@ -195,8 +210,8 @@ def test_keys_go_where_python_goes(block: BlockTrace, open_saved: Any) -> None:
             assert sentence == view.steps.sentence(int(view.steps.moves[move][step]))
     looping = int(view.steps.loops.turn_begin[view.steps.loops.turns(1)[1]])
     page.evaluate(STEP, looping)
-    turns = page.locator(".gl-turns").text_content()
-    assert turns.lower() == view.steps.loops.words[view.steps.loops.turn[looping]]
+    iteration = view.steps.loops.words[view.steps.loops.turn[looping]]
+    assert f", {iteration}:" in page.locator(".gl-sentence").text_content()
     now = int(view.trace.detail.sequence[looping])
     listing.press("]")
     view.warp = 1
@@ -223,6 +238,7 @@ def test_play_goes_on_and_stops_at_the_end(open_saved: Any) -> None:
 
 def test_lines_read_as_in_python(block: BlockTrace, open_saved: Any) -> None:
     view = WarpStepper(block)
+    view.fold = False
     page = open_saved(view)
     steps = view.steps
     for visit in range(len(steps.visits)):
@@ -236,6 +252,7 @@ def test_lines_read_as_in_python(block: BlockTrace, open_saved: Any) -> None:
 
 def test_a_line_is_gone_to_by_click_and_by_enter(block: BlockTrace, open_saved: Any) -> None:
     view = WarpStepper(block)
+    view.fold = False
     page = open_saved(view)
     visits = view.steps.visits
     line = int(np.bincount(visits.line).argmax())
@@ -270,21 +287,83 @@ def test_the_essentials_are_on_one_screen(
     page.locator(".gl-listing").press("PageDown")
     page.screenshot(path=PICTURES / f"warp_page_{width}_{'dark' if dark else 'light'}.png")
     boxes = page.evaluate(
-        """['.gl-groups', '.gl-timeline', 'input[type=range]', '.gl-sentence', '.gl-lanes',
+        """['.gl-groups', '.gl-timeline', '.gl-legend', '.gl-sentence', '.gl-lanes',
             '.gl-current', '[data-move=past-loop]'].map(selector => {
                 const box = document.querySelector(selector).getBoundingClientRect();
                 return [box.left, box.top, box.right, box.bottom]; })"""
     )
     assert all(left >= 0 and bottom <= height for left, _, _, bottom in boxes)
-    above = boxes[:5]
-    assert all(first[3] <= second[1] + 1 for first, second in pairwise(above))
+    assert overlaps(page) == []
     clipped = page.evaluate(
-        """[...document.querySelectorAll('.gl-lane .gl-value, button, .gl-sentence, .gl-turns, td')]
+        """[...document.querySelectorAll('.gl-lane .gl-value, button, .gl-sentence, td')]
             .filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth).map(e => e.textContent)"""
     )
     assert clipped == []
     wide = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert wide[0] <= wide[1]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1024, 700), (933, 600), (1400, 900)])
+def test_the_whole_block_fits_into_the_window(
+    block: BlockTrace, browser: Any, tmp_path: Path, width: int, height: int
+) -> None:
+    """Play, source, lanes and shared memory are in sight together, without scrolling."""
+    view = WarpStepper(block, warp=1)
+    view.step = int(view.steps.accesses[-1])
+    path = view.save(tmp_path / "block.html")
+    page = browser.new_page(viewport={"width": width, "height": height})
+    page.goto(path.as_uri())
+    page.wait_for_function("document.querySelector('.gl-page')?.style.getPropertyValue('--gl-zoom')")
+    # The page has a line that a view in a notebook does not have.
+    page.evaluate("document.querySelector('.gl-saved').remove(); dispatchEvent(new Event('resize'))")
+    page.wait_for_timeout(100)
+    assert overlaps(page) == []
+    bottom = page.evaluate(
+        """Math.max(...['[data-move=play]', '.gl-current', '.gl-lanes', '.gl-words', '.gl-caption']
+            .map(selector => document.querySelector(selector).getBoundingClientRect().bottom))"""
+    )
+    assert bottom <= height
+    assert page.evaluate("document.documentElement.scrollHeight") <= height
+    page.close()
+
+
+@pytest.mark.parametrize("by_line", [False, True], ids=["instruction", "line"])
+@pytest.mark.parametrize("fold", [False, True], ids=["all", "folded"])
+def test_the_strip_and_its_slider_have_one_axis(
+    block: BlockTrace, open_saved: Any, by_line: bool, fold: bool
+) -> None:
+    """A click in the middle of a column selects its step; the column's height is the number of its lanes."""
+    view = WarpStepper(block)
+    view.by_line = by_line
+    view.fold = fold
+    page = open_saved(view)
+    steps = view.steps
+    slider = page.locator("input[type=range]")
+    count = int(slider.get_attribute("max")) + 1
+    assert fold or count == (len(steps.visits) if by_line else len(steps))
+    canvas = page.locator(".gl-timeline canvas")
+    box = canvas.bounding_box()
+    sentences = {
+        steps.sentence(step, by_line): int(
+            steps.visits.lanes[steps.visits.of[step]] if by_line else steps.trace.executed_mask[step]
+        ).bit_count()
+        for step in (steps.visits.begin.tolist() if by_line else range(len(steps)))
+    }
+    for index in {0, 1, count // 3, count // 2, count - 2, count - 1}:
+        x = box["width"] * (index + 0.5) / count
+        page.mouse.click(box["x"] + x, box["y"] + box["height"] / 3)
+        assert int(slider.input_value()) == index
+        lanes = sentences[page.locator(".gl-sentence").text_content()]
+        blue = canvas.evaluate(
+            """(canvas, [x, colour]) => {
+                const scale = canvas.width / canvas.clientWidth;
+                const height = Math.round(36 * scale);
+                const data = canvas.getContext("2d").getImageData(Math.floor(x * scale), 0, 1, height).data;
+                const is = (y) => colour.every((part, index) => Math.abs(data[4 * y + index] - part) < 8);
+                return Array.from({length: height}, (_, y) => y).filter(is).length / height; }""",
+            [x, list(bytes.fromhex(palette.light(ACTIVE.colour)[1:]))],
+        )
+        assert blue == pytest.approx(lanes / 32, abs=0.06)
 
 
 def test_steps_of_a_long_trace_are_all_made(open_saved: Any) -> None:
@@ -391,13 +470,8 @@ def test_watches_have_room(open_saved: Any, width: int, height: int, dark: bool)
             .filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth).map(e => e.textContent)"""
     )
     assert clipped == []
-    boxes = page.evaluate(
-        """['.gl-registers', '.gl-access', '.gl-lanes'].map(s => {
-            const box = document.querySelector(s).getBoundingClientRect(); return [box.top, box.bottom]; })"""
-    )
-    (top, bottom), (access, _), (_, lanes) = boxes
-    assert lanes <= top
-    assert bottom <= access
+    assert overlaps(page) == []
+    bottom = page.evaluate("document.querySelector('.gl-registers').getBoundingClientRect().bottom")
     rows = page.evaluate(
         "[...document.querySelectorAll('.gl-watch')].map(row => row.getBoundingClientRect().bottom)"
     )

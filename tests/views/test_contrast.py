@@ -14,6 +14,7 @@ JUPYTER = {
     "light": {"fg": "#212121", "bg": "#ffffff", "rule": "#616161"},
     "dark": {"fg": "#ffffff", "bg": "#212121", "rule": "#bdbdbd"},
 }
+CODE = [name for name in palette.COLOURS if name.startswith("code-")]
 VIEW_PAIRS = [
     ("fg", "bg"),
     ("fg", "panel"),
@@ -43,6 +44,7 @@ VIEW_PAIRS = [
     *(("on-lane", f"lane-{lane}") for lane in range(32)),
     ("tail-text", "panel"),
     *((f"on-lane-{state}", f"lane-{state}") for state in palette.LANE_STATES),
+    *((name, ground) for name in CODE for ground in ("panel", "grid", "highlight")),
 ]
 
 

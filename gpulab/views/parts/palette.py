@@ -42,6 +42,14 @@ COLOURS: dict[str, tuple[str, str]] = {
     "highlight": ("#fff3c4", "#4a3f12"),
     "error": ("#a40e26", "#ffb1ba"),
     "error-bg": ("#ffebe9", "#4a1a20"),
+    # Kinds of tokens in source code (`gpulab.views.parts.cuda`), on `panel`, `grid` and `highlight`.
+    "code-keyword": ("#00692c", "#7fd08a"),
+    "code-type": ("#6f36b0", "#c9a8ff"),
+    "code-builtin": ("#0a58a5", "#7cc0ff"),
+    "code-call": ("#854000", "#f2b879"),
+    "code-number": ("#006672", "#6bd3cb"),
+    "code-string": ("#a31515", "#ffab9b"),
+    "code-meta": ("#8a2470", "#eba6d8"),
 }
 # The 32 lanes of a warp, in the order of the rainbow (OKLCH 0.74 0.135, hue 262 down to -38), equal in both
 # themes. Neighbours have similar colours, so that a stride is visible.
@@ -87,6 +95,7 @@ LANE_STATES = {"active": "accent", "inactive": "grid", "off": "warn", "none": "b
 for _state, _name in LANE_STATES.items():
     COLOURS[f"lane-{_state}"] = COLOURS[_name]
     COLOURS[f"on-lane-{_state}"] = COLOURS.get(f"on-{_name}", COLOURS["muted"])
+COLOURS["code-comment"] = COLOURS["muted"]
 KERNELS = ("accent", "accent-2", "kernel-3", "kernel-4", "kernel-5", "kernels")
 """Colours of kernels, in the order in which their names appear; all further names share the last one."""
 PALE = (*KERNELS, "good", "warn", "purple", "tail", "other", "muted", "error", "range")

@@ -2,7 +2,8 @@
 // take the remaining space.
 
 const ROOM = {
-  least: 1.4, // smallest zoom: the smallest type has 10 px, and 14 in a full window
+  least: 1.4, // smallest zoom in a window at least 1,400 px wide: the smallest type, 10 px, becomes 14 px
+  least_px: 1000, // a narrower window has the smallest type at 1 % of its width, but never under 10 px
   natural_px: 900, // a view's layout is made for this width
   most: 2.4, // largest zoom
   step: 0.92,
@@ -41,10 +42,11 @@ export class Room {
   fit() {
     const [windowWidth, windowHeight] = [window.innerWidth, window.innerHeight];
     const missing = (plot, zoom) => Math.max(0, plot.missingHeight(ROOM.row_px / zoom));
-    let zoom = Math.min(ROOM.most, Math.max(ROOM.least, windowWidth / ROOM.natural_px));
-    for (; ; zoom = Math.max(ROOM.least, zoom * ROOM.step)) {
+    const least = Math.min(ROOM.least, Math.max(1, windowWidth / ROOM.least_px));
+    let zoom = Math.min(ROOM.most, Math.max(least, windowWidth / ROOM.natural_px));
+    for (; ; zoom = Math.max(least, zoom * ROOM.step)) {
       this.lay(zoom, (plot) => missing(plot, zoom));
-      if (zoom <= ROOM.least || this.contentHeight * zoom <= windowHeight) break;
+      if (zoom <= least || this.contentHeight * zoom <= windowHeight) break;
     }
     this.lay(zoom, () => 0);
     const spare = Math.max(0, windowHeight / zoom - this.contentHeight);

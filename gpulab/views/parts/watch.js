@@ -1,4 +1,4 @@
-import { above, boxes, upTo } from "../parts/items.js";
+import { above, upTo } from "../parts/items.js";
 
 // Watch expressions and stops at every step. Python has evaluated them; here they are only looked up.
 
@@ -41,10 +41,4 @@ export function stopWords(steps, first, last) {
   const maxSentences = steps.contents.most_briefs;
   const sentences = upTo(Math.min(maxSentences, endStop - firstStop), (index) => ` ${steps.says("stop_words", firstStop + index)}`);
   return sentences.join("") + (endStop - firstStop > maxSentences ? " …" : "");
-}
-
-/** Marks above the bars of steps with stops; `shown` are the steps that have a bar. */
-export function stopMarks(steps, shown, placeOf) {
-  const positions = Array.from(steps.stop_step ?? [], (step) => [step, placeOf(step)]).filter(([step, position]) => shown[position] === step);
-  return boxes(positions.map(([, position]) => [position, position + 1, 0, 7, 0]), ["warn"], { inset: -1 });
 }

@@ -131,6 +131,10 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
     visits = steps.visits
     columns |= {"visit_begin": visits.begin, "visit_line": visits.line, "visit_lanes": visits.lanes}
     columns |= {"visit_words": texts.numbers(steps.visit_words)}
+    columns |= {
+        "visit_active": np.bitwise_count(visits.active | visits.lanes),
+        "visit_ran": np.bitwise_count(visits.lanes),
+    }
     columns |= {"visit_place": texts.numbers(map(step_text.place, visits.line.tolist()))}
     columns |= {"visit_moved": texts.numbers(map(step_text.moved_words, visits.moved))}
     if len(loops):

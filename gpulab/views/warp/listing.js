@@ -3,7 +3,8 @@ import { grouped } from "../parts/words.js";
 
 // The kernel's lines, or the instructions that ran, with a mark at the row of the current step.
 
-const WORD = /^(?:[A-Za-z_]\w*|[\d.]+\w*|\S)/;
+/** A line's tokens as elements. */
+const tokenNodes = (tokens) => tokens.map(([kind, text]) => element("span", { class: kind ? `gl-code-${kind}` : null }, text));
 
 /**
  * A listing. A row that ran has its number as a button: click it, or press Enter on it, and `onJump` gets
@@ -36,16 +37,16 @@ export function listing(onJump) {
     const counts = new Map();
     if (ptx) steps.site_pc.forEach((key, site) => counts.set(key, (counts.get(key) ?? 0) + steps.site_visits[site]));
     else steps.visit_line.forEach((key) => counts.set(key, (counts.get(key) ?? 0) + 1));
-    const blank = code.findIndex((text) => text.trim());
-    const instructions = Array.from(steps.site_pc, (pc, site) => [pc, steps.says("site_code", site)]).sort(([a], [b]) => a - b);
-    const lines = code.map((text, index) => [index + 1, text]).slice(Math.max(0, blank));
+    const blank = code.findIndex((tokens) => tokens.some(([, text]) => text.trim()));
+    const instructions = Array.from(steps.site_pc, (pc, site) => [pc, [["", steps.says("site_code", site)]]]).sort(([a], [b]) => a - b);
+    const lines = code.map((tokens, index) => [index + 1, tokens]).slice(Math.max(0, blank));
     current = null;
-    rows = new Map((ptx ? instructions : lines).map(([key, text]) => {
-      const [codeNode, count] = [element("code", {}, text || " "), counts.get(key)];
+    rows = new Map((ptx ? instructions : lines).map(([key, tokens]) => {
+      const [codeNode, count] = [element("code", {}, ...tokenNodes(tokens)), counts.get(key)];
       const countNode = element("span", { class: "gl-line-visits", title: count ? `run ${grouped(count)} times` : "not run by this warp" }, count ? `${grouped(count)}×` : "");
       const button = count && element("button", { type: "button", class: "gl-line-number", tabindex: -1, "aria-label": `line ${key}: go to its next step`, title: "Go to its next step" }, String(key));
       const number = button || element("span", { class: "gl-line-number" }, String(key));
-      return [key, { shown: codeNode, text: text || " ", button, row: element("li", { class: count ? "gl-line gl-ran" : "gl-line" }, number, countNode, codeNode) }];
+      return [key, { codeNode, button, row: element("li", { class: count ? "gl-line gl-ran" : "gl-line" }, number, countNode, codeNode) }];
     }));
     const widest = Math.max(0, ...Array.from(counts.values(), (count) => grouped(count).length + 1));
     node.style.setProperty("--gl-visits", `${widest}ch`);
@@ -53,25 +54,24 @@ export function listing(onJump) {
     node.replaceChildren(...Array.from(rows.values(), ({ row }) => row));
   };
 
-  /** Mark the row of a step, and the word at `wordColumn` in it (0: no word). */
-  const mark = (key, wordColumn) => {
-    if (current) {
-      current.row.classList.remove("gl-current");
-      current.row.removeAttribute("aria-current");
-      current.shown.textContent = current.text;
-      current.button?.setAttribute("tabindex", "-1");
-    }
+  const centre = () => { if (current) node.scrollTop = current.row.offsetTop - node.clientHeight / 2; };
+
+  /** Mark the row of a step, and the token at `tokenColumn` in it (0: no token). */
+  const mark = (key, tokenColumn) => {
+    current?.row.classList.remove("gl-current");
+    current?.row.removeAttribute("aria-current");
+    current?.button?.setAttribute("tabindex", "-1");
+    node.querySelector(".gl-word")?.classList.remove("gl-word");
     current = rows.get(key) ?? null;
     if (!current) return;
-    const { row, shown: codeNode, text, button } = current;
+    const { row, codeNode, button } = current;
     row.classList.add("gl-current");
     row.setAttribute("aria-current", "step");
     button?.setAttribute("tabindex", "0");
-    const word = wordColumn > 0 ? WORD.exec(text.slice(wordColumn - 1))?.[0] : null;
-    const marked = word && element("mark", { class: "gl-word" }, word);
-    if (marked) codeNode.replaceChildren(text.slice(0, wordColumn - 1), marked, text.slice(wordColumn - 1 + word.length));
-    node.scrollTop = row.offsetTop - node.clientHeight / 2;
-    node.scrollLeft = 0; // a long current row is broken, others run out to the right
+    let end = 0;
+    const token = [...codeNode.children].find(({ textContent }) => (end += textContent.length) >= tokenColumn);
+    if (tokenColumn > 0) token?.classList.add("gl-word");
+    centre();
   };
-  return { node, fill, mark };
+  return { node, fill, mark, draw: centre };
 }

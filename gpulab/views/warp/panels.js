@@ -5,7 +5,8 @@ import { sharedWord, valueText } from "./record.js";
 
 // Panels with the values of one lane, and with shared memory as 4-byte words (32 banks by rows of 128 bytes).
 
-const ROWS_SHOWN = 16;
+const MOST_ROWS = 16; // the style sheet hides some of them in low windows
+const LEAST_ROWS = 6;
 const DIGIT_PX = 5.75; // of the table's letters, 9.5 pixels high
 const READINGS = { stored: "as stored", f32: "f32", s32: "s32", u32: "u32", hex: "hexadecimal" };
 const ARROWS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 32, ArrowUp: -32 };
@@ -20,7 +21,6 @@ export function valuesPanel(onChoose) {
     if (!rows.has(name)) rows.set(name, element("button", { type: "button", class: "gl-register", onclick: () => onChoose(name) }, ...spans));
     return rows.get(name);
   };
-  const UNKNOWN = "the compiler keeps it in no register of its own";
 
   /** Show the values of a lane after a step: variables in scope at `line`, or registers if `line` is null. */
   const show = (steps, step, lane, chosen, line) => {
@@ -30,18 +30,20 @@ export function valuesPanel(onChoose) {
     const values = [...watches, ...otherValues.filter(({ what }) => !watches.some((entry) => entry.what === what))];
     const kind = line === null ? "Registers" : "Variables";
     heading.textContent = values.length ? `${kind} of lane ${lane} after this ${line === null ? "step" : "line"}` : `${kind}: none known here`;
+    const [optimizedOut, optimizedOutHelp] = steps.contents.optimized_out;
     const nodes = values.map(({ what, ctype, known, value, said: reason, why: explanation }) => {
       const row = rowOf(what);
       const isNow = value?.step === step;
       const place = !value ? "" : isNow ? "now" : steps.place(value.step);
-      const text = value ? valueText(value.bits, value.type) : reason || (known ? "not yet" : "not known");
+      const text = value ? valueText(value.bits, value.type) : reason || (known ? "not yet" : optimizedOut);
       [what, ctype, text, place].forEach((entry, index) => { row.children[index].textContent = entry; });
       row.classList.toggle("gl-now", Boolean(isNow));
       row.classList.toggle("gl-unknown", !value);
       row.classList.toggle("gl-watch", reason !== undefined);
+      row.classList.toggle("gl-lost", !known && reason === undefined);
       row.setAttribute("aria-pressed", String(what === chosen));
       row.setAttribute("aria-label", `${what}, ${ctype}: ${text}${place && `, written ${place}`}`);
-      row.title = value ? `${what} (${ctype}) = ${valueText(value.bits, value.type, true)}, written by ${steps.instruction(value.step)}. Press to see it in all lanes.` : explanation ?? (known ? "the compiled code has not computed it yet" : UNKNOWN);
+      row.title = value ? `${what} (${ctype}) = ${valueText(value.bits, value.type, true)}, written by ${steps.instruction(value.step)}. Press to see it in all lanes.` : explanation ?? (known ? "the compiled code has not computed it yet" : optimizedOutHelp);
       return row;
     });
     // Rows that stay are not touched, so that a focused one keeps the focus.
@@ -59,21 +61,22 @@ export function valuesPanel(onChoose) {
 export function sharedPanel(memory, texts) {
   const words = memory.word_events.length - 1;
   const totalRows = Math.ceil(words / 32);
-  const lastTop = Math.max(0, totalRows - ROWS_SHOWN);
   let [topRow, chosen, sequence, firstMoment, warp, loaded, maxLetters] = [0, 0, -1, -1, 0, new Set(), 5];
   const written = element("span");
   const chosenText = element("div", { class: "gl-note gl-word-text", "aria-live": "polite" });
   const reading = element("select", { "aria-label": "Read words as", onchange: () => refresh() }, ...Object.entries(READINGS).map(([value, text]) => element("option", { value }, text)));
   const follow = element("input", { type: "checkbox", checked: true });
-  const scrollBy = (direction) => () => { topRow = Math.max(0, Math.min(lastTop, topRow + direction * ROWS_SHOWN)); follow.checked = false; refresh(); };
+  const scrollBy = (direction) => () => { topRow = limited(topRow + direction * rowCount()); follow.checked = false; refresh(); };
   const [upButton, downButton] = [[-1, "Lower addresses", "▲"], [1, "Higher addresses", "▼"]].map(([direction, label, text]) => element("button", { type: "button", onclick: scrollBy(direction), "aria-label": label }, text));
-  const cells = upTo(Math.min(ROWS_SHOWN, totalRows), () => ({ label: element("th", { scope: "row" }), row: upTo(32, () => element("td", { role: "gridcell" })) }));
+  const cells = upTo(Math.min(MOST_ROWS, totalRows), () => ({ label: element("th", { scope: "row" }), row: upTo(32, () => element("td", { role: "gridcell" })) }));
   const table = element(
     "table", { class: "gl-words", role: "grid", tabindex: 0, "aria-label": "Words of shared memory; arrow keys choose one" },
     element("thead", {}, element("tr", {}, element("th", {}, "byte"), ...upTo(32, (bank) => element("th", { scope: "col", title: `bank ${bank}` }, String(bank))))),
     element("tbody", {}, ...cells.map(({ label, row }) => element("tr", {}, label, ...row))),
   );
-  const scrollToRow = (row) => { if (row < topRow || row >= topRow + ROWS_SHOWN) topRow = Math.max(0, Math.min(lastTop, row)); };
+  const rowCount = () => cells.filter(({ label }) => label.offsetParent).length || cells.length;
+  const limited = (row) => Math.max(0, Math.min(totalRows - rowCount(), row));
+  const scrollToRow = (row) => { if (row < topRow || row >= topRow + rowCount()) topRow = row; };
   const choose = (word) => { chosen = Math.max(0, Math.min(words - 1, word)); scrollToRow(chosen >> 5); refresh(); };
   table.addEventListener("click", (event) => { if (event.target.dataset.word) choose(Number(event.target.dataset.word)); });
   table.addEventListener("keydown", (event) => {
@@ -103,6 +106,7 @@ export function sharedPanel(memory, texts) {
   };
   const refresh = () => {
     if (!node.open || sequence < 0) return;
+    topRow = limited(topRow);
     maxLetters = Math.max(3, Math.floor((cells[0].row[0].clientWidth - 2) / DIGIT_PX));
     cells.forEach(({ label, row }, line) => {
       label.textContent = String(128 * (topRow + line));
@@ -118,7 +122,7 @@ export function sharedPanel(memory, texts) {
       });
     });
     upButton.setAttribute("aria-disabled", String(topRow === 0));
-    downButton.setAttribute("aria-disabled", String(topRow === lastTop));
+    downButton.setAttribute("aria-disabled", String(topRow === limited(totalRows)));
     const word = sharedWord(memory, chosen, sequence);
     const writerText = word ? `, written by lane ${word.lane} of warp ${word.warp}` : "";
     chosenText.textContent = `Bytes ${4 * chosen} to ${4 * chosen + 3} (bank ${chosen & 31}): ${textOf(chosen, word, true)}${writerText}.`;
@@ -139,10 +143,10 @@ export function sharedPanel(memory, texts) {
   };
   const keys = [["changed", "", "written in this step"], ["", " gl-touched", "loaded in this step"], ["never", "", "· never written"]];
   const node = element(
-    "details", { class: "gl-shared", ontoggle: () => refresh() }, element("summary", {}, written),
-    element("div", { class: "gl-tools" }, element("label", {}, "Read words ", reading), ...(lastTop ? [upButton, downButton, element("label", {}, follow, " follow the step")] : [])),
+    "details", { class: "gl-shared", open: true, ontoggle: () => refresh() }, element("summary", {}, written),
+    element("div", { class: "gl-tools" }, element("label", {}, "Read words ", reading), ...(totalRows > LEAST_ROWS ? [upButton, downButton, element("label", {}, follow, " follow the step")] : [])),
     element("div", { class: "gl-words-box" }, table),
-    element("div", { class: "gl-keys" }, ...keys.map(([state, className, text]) => element("span", { class: `gl-key${className}`, "data-state": state }, text))), chosenText,
+    element("div", { class: "gl-word-keys" }, chosenText, ...keys.map(([state, className, text]) => element("span", { class: `gl-key${className}`, "data-state": state }, text))),
   );
-  return { node, show };
+  return { node, show, draw: refresh };
 }

@@ -2,59 +2,69 @@ import { element } from "../parts/frame.js";
 import { Plot } from "../parts/plot.js";
 import { above, boxes, groupedBy, line, plotted, speaking, texts, upTo } from "../parts/items.js";
 import { alike } from "./record.js";
-import { stopMarks } from "../parts/watch.js";
 
 // Plots of a step: active lanes over all steps, and the lanes in sectors or banks of memory.
 
 const [BARS_PX, MARKS_PX, TURN_PX] = [36, 7, 14];
-const [ROW_PX, BANKS_PX, MOST_SECTORS] = [22, 150, 32];
+const TEXT_ROOM = 1.25; // a number in a column may be as wide as the column
+const [ROW_PX, CHIP_PX, BANKS_PX, MOST_SECTORS] = [22, 26, [40, 150], 32];
 
 /** Small texts, such as the numbers of lanes in boxes. */
 const smallTexts = (rows, more) => texts(rows, { colour: "on-accent", size: 10, ...more });
 
-/** Active lanes over steps; a folded loop shows one iteration, the one that contains the step. */
+/**
+ * Active lanes over steps, and the slider on the same axis: one column per source line or per instruction. A
+ * folded loop shows one iteration, the one that contains the step.
+ */
 export function timeline(frame, onStep) {
   const plot = new Plot(frame, plotted(BARS_PX, [0, 1], [], "Active lanes over steps", 0, 0));
-  const { box, canvas } = plot;
-  const cursor = element("div", { class: "gl-cursor" });
-  let [shown, key] = [[], ""];
-  const seek = (event) => onStep(shown[Math.max(0, Math.min(shown.length - 1, Math.floor(plot.value(frame.at(event, canvas)[0]))))]);
-  canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); seek(event); });
-  canvas.addEventListener("pointermove", (event) => { if (event.buttons) seek(event); });
-  const placeOf = (step) => above(shown, step) - 1;
+  const { box } = plot;
+  let [shown, unitOf, beginOf, key] = [[], null, null, ""];
+  const slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Step", oninput: () => onStep(beginOf(shown[Number(slider.value)])) });
+  const node = element("div", { class: "gl-timeline" }, plot.node, slider);
+  const placeOf = (step) => above(shown, unitOf(step)) - 1;
 
-  /** Active and executing lanes, marks below steps that access memory, and brackets with loops' iterations. */
-  const items = (steps, turns) => {
-    const area = (column, fill) => {
-      const y = shown.map((step) => BARS_PX * (1 - steps[column][steps.mask[step]] / 32));
+  /** Lanes in each column, marks of stops above and of memory accesses below, and loops with their iterations. */
+  const items = (steps, turns, byLine) => {
+    const area = (ofVisit, ofMask, fill) => {
+      const y = shown.map((unit) => BARS_PX * (1 - (byLine ? steps[ofVisit][unit] : steps[ofMask][steps.mask[unit]]) / 32));
       return line(upTo(y.length + 1), [...y, y.at(-1)], fill, { width: 0, fill, base: BARS_PX, step: true });
     };
-    const marks = Array.from(steps.access_step ?? [], (step) => [step, placeOf(step)]).filter(([step, position]) => shown[position] === step);
+    const marks = (marked, width, top, bottom, colour) => {
+      const places = [...new Set(Array.from(marked ?? []).filter((step) => shown[placeOf(step)] === unitOf(step)).map(placeOf))];
+      return boxes(places.map((place) => [place + 0.5 * (1 - width), place + 0.5 * (1 + width), top, bottom, 0]), [colour], { inset: -1 });
+    };
     const spans = turns.map(({ turn, level, share }) => {
       const [left, right] = [placeOf(steps.turn_begin[turn]), placeOf(steps.turn_end[turn]) + 1];
       return { turn, left, right, part: left + share * (right - left), top: BARS_PX + MARKS_PX + level * TURN_PX };
     });
     return [
-      area("mask_lanes", "lane-off"), area("mask_ran", "lane-active"), boxes(marks.map(([, position]) => [position, position, BARS_PX + 2, BARS_PX + 6, 0]), ["tail"], { inset: -0.5 }), stopMarks(steps, shown, placeOf),
+      boxes([[0, shown.length, BARS_PX * (1 - steps.threads / 32), BARS_PX, 0]], ["lane-inactive"]),
+      area("visit_active", "mask_lanes", "lane-off"), area("visit_ran", "mask_ran", "lane-active"),
+      marks(steps.access_step, 0, BARS_PX + 1, BARS_PX + MARKS_PX - 1, "tail"), marks(steps.stop_step, 1, 0, 7, "warn"),
       boxes(spans.map(({ left, right, top }) => [left, right, top, top + TURN_PX - 1, 0]), ["grid"], { inset: 1 }),
       boxes(spans.map(({ left, part: fillEnd, top }) => [left, fillEnd, top + TURN_PX - 4, top + TURN_PX - 1, 0]), ["accent-2"], { inset: 1 }),
       smallTexts(spans.map(({ turn, left, right, top }) => [left, top + 5, steps.says("turn_alone", turn), right - left]), { anchor: "start", colour: "fg", dx: 4 }),
     ];
   };
-  const show = (steps, step, { fold }) => {
+  const show = (steps, step, { fold, byLine }) => {
     const foldedSteps = fold && steps.turn ? foldedTurns(steps, step) : { shown: upTo(steps.length), turns: [] };
-    const newKey = `${steps.warp} ${fold} ${foldedSteps.turns.map(({ turn }) => turn)}`;
+    const newKey = `${steps.warp} ${fold} ${byLine} ${foldedSteps.turns.map(({ turn }) => turn)}`;
     if (newKey !== key) {
-      ({ shown } = foldedSteps);
       key = newKey;
-      box.items = items(steps, foldedSteps.turns);
+      unitOf = (unitStep) => (byLine ? steps.visit(unitStep) : unitStep);
+      beginOf = (unit) => (byLine ? steps.visit_begin[unit] : unit);
+      shown = [...new Set(foldedSteps.shown.map(unitOf))];
+      box.items = items(steps, foldedSteps.turns, byLine);
       box.height = BARS_PX + MARKS_PX + TURN_PX * foldedSteps.turns.reduce((levels, { level }) => Math.max(levels, level + 1), 0);
       plot.sight = box.domain = [0, shown.length];
       plot.draw();
+      slider.max = String(shown.length - 1);
+      node.style.setProperty("--gl-columns", shown.length);
     }
-    cursor.style.left = `${(100 * (placeOf(step) + 0.5)) / shown.length}%`;
+    slider.value = String(placeOf(step));
   };
-  return { node: element("div", { class: "gl-timeline" }, plot.node, cursor), show, draw: () => plot.draw() };
+  return { node, slider, show, draw: () => plot.draw() };
 }
 
 /** The visible steps, with every loop folded to one iteration: the one that contains the step, or the first. */
@@ -108,18 +118,18 @@ function sectors({ lanes, sizeBytes }) {
 }
 
 /** The 32 banks as columns, with a box for each distinct 4-byte word, so that the height is the passes. */
-function banks({ lanes, sizeBytes }) {
+function banks({ lanes, sizeBytes }, roomPx) {
   const words = lanes.flatMap(({ lane, address }) => upTo(Math.max(1, sizeBytes / 4), (wordOffset) => ({ lane, word: Math.floor(address / 4) + wordOffset })));
   const wordsOfBanks = inOrder(words, ({ word }) => word % 32).map(([bank, wordsOfBank]) => [bank, inOrder(wordsOfBank, ({ word }) => word)]);
   const highest = Math.max(...wordsOfBanks.map(([, groupedWords]) => groupedWords.length));
-  const boxHeight = Math.max(4, Math.min(18, BANKS_PX / highest));
+  const boxHeight = Math.max(4, Math.min(18, Math.max(BANKS_PX[0], Math.min(BANKS_PX[1], roomPx)) / highest));
   const height = highest * boxHeight;
   const wordBoxes = wordsOfBanks.flatMap(([bank, groupedWords]) => groupedWords.map(([word, sharing], level) => ({ bank, word, sharing, level, y: height - (level + 1) * boxHeight })));
   const items = [
     boxes(upTo(32, (bank) => [bank, bank + 1, 0, height, 0]), ["grid"], { inset: 1 }),
     boxes(wordBoxes.map(({ bank, level, y }) => [bank, bank + 1, y + 1, y + boxHeight, level ? 1 : 0]), ["accent", "tail-text"], { inset: 2, ...speaking(wordBoxes.map(({ bank, word, sharing }) => `Bank ${bank}, word ${word}: ${laneList(sharing)}`)) }),
-    smallTexts(boxHeight < 12 ? [] : wordBoxes.map(({ bank, sharing, y }) => [bank + 0.5, y + boxHeight / 2, laneNames(sharing), 1])),
-    smallTexts(upTo(32, (bank) => [bank + 0.5, height + 9, String(bank)]), { colour: "muted", room: null }),
+    smallTexts(boxHeight < 12 ? [] : wordBoxes.map(({ bank, sharing, y }) => [bank + 0.5, y + boxHeight / 2, laneNames(sharing), TEXT_ROOM])),
+    smallTexts(upTo(32, (bank) => [bank + 0.5, height + 9, String(bank), bank % 4 ? TEXT_ROOM : 4]), { colour: "muted" }),
   ];
   return plotted(height + 16, [0, 32], items, "Lanes of the 32 banks", 0, 0);
 }
@@ -145,7 +155,7 @@ export function accessPanel(frame) {
     };
     const access = accesses[chosen];
     const make = access?.lanes.length ? { sectors, banks }[access.picture] : null;
-    plot = make ? new Plot(frame, make(access)) : null;
+    plot = make ? new Plot(frame, make(access, node.clientHeight - CHIP_PX * accesses.length - 16)) : null;
     const headings = accesses.length ? accesses.map(heading) : [note(`No memory access in this ${byLine ? "line" : "step"}.`)];
     node.replaceChildren(...headings, ...(plot ? [plot.node] : []), ...(access?.note ? [note(access.note)] : []));
     plot?.draw();

@@ -18,6 +18,11 @@ LINE_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop}{access}{m
 # Number of kinds of access in a sentence; the view lists all.
 MAX_BRIEFS = 3
 EMPTY = "The warp ran no instruction."
+OPTIMIZED_OUT = "optimized out; compile with -G to keep it"
+OPTIMIZED_OUT_HELP = (
+    "The compiler keeps this variable in no register of its own. To keep all variables, compile with -G: "
+    'cp.RawKernel(code, name, options=("-G",)).'
+)
 LOCAL_NOTE = (
     "Local memory is each lane's own and interleaved: equal offsets of the lanes are next to each other."
 )
@@ -206,6 +211,21 @@ def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
             words = watch.note if outside or row < 0 else "not known here"
         values.append(f"{watch.text} in lane {lane}: {words}")
     return values
+
+
+def optimized_out_words(trace: WarpTrace, line: int) -> str:
+    """Return a sentence about the variables of a line that have no value; empty if there are none."""
+    names = dict.fromkeys(
+        variable.name
+        for variable in trace.variables
+        if not variable.written_by and variable.first_line <= line <= variable.last_line
+    )
+    pronoun = noun(len(names), "it", "them")
+    return (
+        f'Optimized out: {listing(list(names))}. Compile with options=("-G",) to keep {pronoun}.'
+        if names
+        else ""
+    )
 
 
 def read_bits(bits: int, kind: str) -> str:

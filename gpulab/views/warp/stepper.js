@@ -9,7 +9,7 @@ import { player } from "../parts/player.js";
 // The steps of a block's warps through their kernel: source lines, 32 lanes, values, pictures of memory accesses,
 // and shared memory. A step is a visit of a source line, or an instruction.
 
-const LANE_DIGIT_PX = 6.6; // a digit in a lane's cell, at most
+const LANE_DIGIT_PX = 6.6; // width of a digit in a lane's cell, at most
 
 /** Whether a toggle is on, for the eye and for a screen reader. */
 const press = (node, on) => node.setAttribute("aria-pressed", String(on));
@@ -89,13 +89,11 @@ function render({ model, el }) {
   };
   const toggle = (text, title, onclick) => element("button", { type: "button", title, onclick }, text);
   const ptx = toggle("PTX", "Show the compiler's instructions and step by them", showPtx);
-  const fold = toggle("Fold loops", "Show one turn of each loop in the bar", () => frame.send("fold", !model.get("fold")));
+  const fold = toggle("Fold loops", "Show one iteration of each loop in the strip", () => frame.send("fold", !model.get("fold")));
   const choice = (label, options, onChoice) => element("select", { "aria-label": label, onchange: (event) => onChoice(event.target.value) }, ...options.map(([value, text]) => element("option", { value }, text)));
-  const unit = choice("One step is", [["line", "source line"], ["step", contents.granularity]], (value) => frame.send("by_line", value === "line"));
-  const warpChoice = choice("Warp", contents.warps.map(([warp, threads]) => [warp, `${warp} (${threads} threads)`]), (value) => chooseWarp(Number(value)));
+  const unit = choice("One step is", [["line", "by source line"], ["step", `by ${contents.granularity}`]], (value) => frame.send("by_line", value === "line"));
+  const warpChoice = choice("Warp", contents.warps.map(([warp, threads]) => [warp, threads < 32 ? `${warp} (${threads} threads)` : warp]), (value) => chooseWarp(Number(value)));
 
-  const turnsText = element("span", { class: "gl-turns" });
-  const slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Step", oninput: () => move(byLine() ? steps.visit_begin[Number(slider.value)] : Number(slider.value)) });
   const spoken = element("div", { class: "gl-sentence", "aria-live": "polite", role: "status" });
   const note = (text, className = "") => element("div", { class: `gl-note${className}` }, text);
   const [lanesNote, code, lanesOverSteps, access] = [note("", " gl-lanes-note"), listing(jump), timeline(frame, move), accessPanel(frame)];
@@ -108,7 +106,13 @@ function render({ model, el }) {
   });
   const lanes = element("div", { class: "gl-lanes", role: "group", "aria-label": "32 lanes of the warp; choose one to see its values" }, ...cells.map(({ cell }) => cell));
   const states = Object.entries(contents.lane_states).filter(([state]) => state !== "none" || allSteps.some(({ threads }) => threads < 32));
-  const legend = element("div", { class: "gl-keys" }, ...states.map(([, [symbol, words, help]]) => element("span", { title: help }, `${symbol} ${words}`)));
+  const marks = [["tail", "memory access", "access_step"], ["warn", "stop", "stop_step"], ["accent-2", "iterations of a loop", "turn"]];
+  const columnText = element("span");
+  const legend = element(
+    "div", { class: "gl-legend" }, columnText,
+    ...states.map(([state, [symbol, words, help]]) => element("span", { title: help }, element("i", { "data-state": state }, symbol), words)),
+    ...marks.filter(([, , column]) => allSteps.some((record) => record[column])).map(([colour, words]) => element("span", {}, element("i", { style: `background: var(--gl-${colour})` }), words)),
+  );
   const group = (className, ...nodes) => element("div", { class: `gl-tools ${className}` }, ...nodes.map((node) => buttons[node] ?? node));
   const looping = allSteps.some((record) => record.turn);
   frame.body.append(
@@ -117,13 +121,13 @@ function render({ model, el }) {
       "div", { class: "gl-bar-top" },
       element("div", { class: "gl-groups" },
         group("", ...(warps.size > 1 ? [element("label", {}, "Warp ", warpChoice)] : []), "first", "previous", "next", "last", "play", play.speed),
-        group("gl-loops", "access", ...(looping ? ["previous-iteration", "next-iteration", "past-loop", fold, turnsText] : [])),
+        group("gl-loops", "access", ...(looping ? ["previous-iteration", "next-iteration", "past-loop", fold] : [])),
         ...(contents.stopping ? [group("", "previous-stop", "next-stop")] : []),
-        group("gl-unit", element("label", {}, "Step by ", unit), ptx)),
-      lanesOverSteps.node, slider, spoken,
+        group("gl-unit", unit, ptx)),
+      lanesOverSteps.node, legend, spoken,
     ),
-    element("div", { class: "gl-columns" }, element("div", { class: "gl-left" }, code.node), element("div", { class: "gl-right" }, lanes, legend, lanesNote, values?.node)),
-    access.node, ...(memory ? [memory.node] : []), note(contents.keys),
+    element("div", { class: "gl-panes" }, code.node, element("div", { class: "gl-warp" }, lanes, lanesNote), values?.node, access.node, memory?.node),
+    note(contents.keys, " gl-key-list"),
   );
   frame.root.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || (event.shiftKey && !"IS".includes(event.key))) return;
@@ -146,15 +150,12 @@ function render({ model, el }) {
     if (!steps.length) { spoken.textContent = contents.empty; return; }
     const [current, isLine] = [steps.clamp(step()), byLine()];
     const visit = steps.visit(current);
-    slider.max = String((isLine ? steps.visit_begin.length : steps.length) - 1);
-    slider.value = String(isLine ? visit : current);
     spoken.textContent = steps.sentence(current, isLine);
-    slider.setAttribute("aria-valuetext", spoken.textContent);
+    lanesOverSteps.slider.setAttribute("aria-valuetext", spoken.textContent);
     unit.value = isLine ? "line" : "step";
+    columnText.textContent = `Lanes in each ${isLine ? "source line" : contents.granularity}:`;
     press(fold, model.get("fold"));
     press(ptx, model.get("show_ptx"));
-    const turns = steps.turns(isLine ? steps.visitEnd(visit) : current) || "not in a loop";
-    turnsText.textContent = turns[0].toUpperCase() + turns.slice(1);
     // A disabled button would drop the focus, and the keys with it.
     const isWithoutTarget = (name) => steps.target(name, current) === current;
     const [isFirst, isLast] = [isLine ? visit === 0 : current === 0, atEnd()];
@@ -174,7 +175,7 @@ function render({ model, el }) {
   const showLanes = (current, isLine) => {
     const [chosen, lane] = [model.get("register"), model.get("lane")];
     const valueStep = isLine ? steps.visitEnd(steps.visit(current)) : current;
-    const maxLetters = Math.max(3, Math.floor(cells[0].cell.clientWidth / LANE_DIGIT_PX));
+    const maxLetters = Math.max(3, Math.floor((cells[0].cell.clientWidth - 8) / LANE_DIGIT_PX));
     const values32 = (chosen ? steps.named(chosen, valueStep) : isLine ? steps.lineResult(current) : steps.result(current)) ?? [];
     cells.forEach(({ cell, symbol, value }, cellLane) => {
       const [state, laneValue] = [steps.laneState(current, cellLane, isLine), values32[cellLane]];
@@ -196,7 +197,7 @@ function render({ model, el }) {
   frame.on("warp", showWarp);
   for (const trait of ["step", "by_line", "fold", "lane", "register"]) frame.on(trait, showStep);
   frame.on("show_ptx", showListing);
-  frame.redraw(lanesOverSteps.node, () => { lanesOverSteps.draw(); access.draw(); });
+  frame.redraw(lanesOverSteps.node, () => [code, lanesOverSteps, access, memory].forEach((panel) => panel?.draw()));
   requestAnimationFrame(showWarp);
   frame.endings.push(play.stop);
   return frame.ending();

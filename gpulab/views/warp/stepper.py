@@ -8,6 +8,7 @@ import numpy as np
 import traitlets
 
 from gpulab.views._base import View
+from gpulab.views.parts import cuda
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
 from gpulab.views.warp import columns, picture, step_text
@@ -131,6 +132,7 @@ class WarpStepper(View, module="warp/stepper"):
         parts = [self.sentence(), *self._notes(self.trace)]
         if len(self.trace):
             parts.append(self.steps.sentence(self.step, self.by_line))
+            parts += filter(None, [self._optimized_out()])
             parts += step_text.watched_words(self.trace, self._value_step, self.lane)
             if (shared := self._shared) is not None and self.trace.detail is not None:
                 parts.append(
@@ -143,6 +145,11 @@ class WarpStepper(View, module="warp/stepper"):
         """Step whose values are shown: the selected step, or the last step of its line."""
         visits = self.steps.visits
         return int(visits.end[visits.of[self.step]]) if self.by_line else self.step
+
+    def _optimized_out(self) -> str:
+        """Return a sentence about the variables of the current line that have no value."""
+        line = self.steps.visits.line[self.steps.visits.of[self.step]]
+        return step_text.optimized_out_words(self.trace, int(line))
 
     def _stop_notes(self) -> list[str]:
         """Return a note for each stop condition: how often the warps stop, and where first."""
@@ -169,6 +176,8 @@ class WarpStepper(View, module="warp/stepper"):
         notes = [self.confirmation, *self._stop_notes()]
         if len(self.trace) and (values := step_text.watched_words(self.trace, self._value_step, self.lane)):
             notes.append(f"At instruction {number(self.step + 1)}: {'; '.join(values)}.")
+        if len(self.trace):
+            notes.append(self._optimized_out())
         return picture.draw(self.steps, " ".join(filter(None, notes)))
 
     def _notes(self, trace: WarpTrace) -> list[str]:
@@ -199,11 +208,12 @@ class WarpStepper(View, module="warp/stepper"):
             "warps": [[warp, steps.threads, number(len(steps))] for warp, steps in self._warps.items()],
             "shared": shared and shared.columns(texts),
             "lane_states": {state.key: [state.symbol, state.name, state.meaning] for state in LANE_STATES},
-            "code": first_trace.code.rstrip("\n").split("\n"),
+            "code": cuda.tokens(first_trace.code.rstrip("\n")),
             "granularity": first_trace.granularity,
             "sentence": step_text.SENTENCE,
             "line_sentence": step_text.LINE_SENTENCE,
             "empty": step_text.EMPTY,
+            "optimized_out": [step_text.OPTIMIZED_OUT, step_text.OPTIMIZED_OUT_HELP],
             "notes": self._notes(noted_trace),
             "most_briefs": step_text.MAX_BRIEFS,
             "variables": [

@@ -62,9 +62,9 @@ _BASIC: dict[int, CType] = {
         )
     )
 }
-OPTIMISED_OUT = (
-    "optimised out: the compiler keeps `{}` in no place of its own. A kernel compiled with "
-    'options=("-G",) keeps all.'
+OPTIMIZED_OUT = (
+    "optimized out; compile with -G to keep it: the compiler keeps `{}` in no place of its own. A kernel "
+    'compiled with options=("-G",) keeps all variables.'
 )
 _NO_TYPE = "unknown: debug information does not tell the type of `{}`."
 
@@ -338,7 +338,7 @@ class Scene:
             )
             if address is not None:
                 return self._in_memory(name, symbols.type_of(variable.ctype), address)
-        raise UnknownValueError(OPTIMISED_OUT.format(name))
+        raise UnknownValueError(OPTIMIZED_OUT.format(name))
 
     def _in_memory(self, name: str, ctype: CType | None, address: int) -> Lanes:
         if ctype is None:
