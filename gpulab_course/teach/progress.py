@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ from gpulab_course.teach.interview import again
 from gpulab_course.teach.judge import scores
 from gpulab_course.teach.judge.exercise import Exercise
 from gpulab_course.teach.predictions.prediction import SECTION as PREDICTIONS
+from gpulab_course.teach.progress_page import page
 from gpulab_course.teach.question import PredictionQuestion, Question, WhyQuestion
 from gpulab_course.teach.quizzes import Quiz
 from gpulab_course.teach.store import store
@@ -169,21 +169,10 @@ class Progress(Savable):
         return self.story(max(numbers)) if numbers and self.story else None
 
     def _repr_html_(self) -> str:
-        rows = []
-        for notebook, cells in zip(self.notebooks, self._rows(), strict=True):
-            name = html.escape(cells[0])
-            link = f'<a href="{html.escape(notebook.file)}">{name}</a>' if notebook.file else name
-            data = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells[1:])
-            rows.append(f'<tr><th scope="row" style="text-align:left">{link}</th>{data}</tr>')
-        head = "".join(f'<th scope="col">{heading}</th>' for heading in _HEADINGS)
-        text = html.escape(repr(self))
-        if (next_exercise := self.next_exercise) and (file := _file_of(next_exercise.name)):
-            link = f'<a href="{html.escape(file)}">{html.escape(next_exercise.name)}</a>'
-            text = text.replace(f": {next_exercise.name}.", f": {link}.")
-        caption = f'<caption style="text-align:left;caption-side:top">{text}</caption>'
+        next_exercise = self.next_exercise
+        card = page(self, _file_of(next_exercise.name) if next_exercise else "")
         story = self._story()
-        table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-        return f"{table}<br>{story._repr_html_()}" if story else table
+        return f"{card}{story._repr_html_()}" if story else card
 
     def _rows(self) -> Iterable[tuple[str, ...]]:
         for notebook in self.notebooks:

@@ -87,7 +87,8 @@ def test_a_diagnosis_is_saved_as_page_and_text(tmp_path: Path) -> None:
     diagnosis = gl.diagnose(*Strided(16).step)
     page = diagnosis.save(tmp_path / "why.html").read_text(encoding="utf-8")
     assert "Main cause: uncoalesced" in page
-    assert diagnosis.save(tmp_path / "why.txt").read_text(encoding="utf-8").startswith("Diagnosis of strided: grid")
+    text = diagnosis.save(tmp_path / "why.txt").read_text(encoding="utf-8")
+    assert text.startswith("Diagnosis of strided: grid")
     assert "times modelled" in diagnosis.caption
 
 

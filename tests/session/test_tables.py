@@ -64,7 +64,7 @@ class Cells(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] in ("td", "th"):
+        if self.open and (self.open[-1] in ("td", "th") or self.open[-2:] == ["td", "span"]):
             self.rows[-1][-1] += data
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from gpulab_course.teach.progress import (
     Progress,
     QuizAnswer,
 )
+from gpulab_course.teach.progress_page import interval
 from gpulab_course.teach.question import PredictionQuestion
 from gpulab_course.teach.store import store
 
@@ -127,6 +129,23 @@ def made_up(story: Callable[[str], Any] | None = None) -> Progress:
     )
 
 
+def texts_of(page: str, tag: str) -> list[str]:
+    """Return the texts of all elements without inner elements."""
+    return re.findall(rf"<{tag}>([^<]*)</{tag}>", page)
+
+
+@pytest.mark.parametrize(
+    ("right", "total", "low", "high"),
+    [
+        (8, 10, 0.490, 0.943),
+        (1, 29, 0.0061, 0.1718),
+        (0, 20, 0.0, 0.1611),
+    ],  # the last two: Newcombe 1998, table I
+)
+def test_the_interval_of_a_share_is_wilson_s(right: int, total: int, low: float, high: float) -> None:
+    assert interval(right, total) == pytest.approx((low, high), abs=6e-4)
+
+
 def test_progress_is_shown_in_numbers() -> None:
     numbers: list[str] = []
     found = made_up(numbers.append)
@@ -140,16 +159,28 @@ def test_progress_is_shown_in_numbers() -> None:
         ["01 later", "0 of 1", "none yet (0 asked)", "0 of 0"],
     ]
     page = found._repr_html_()
-    assert '<a href="00_a&amp;b.ipynb">00 made up</a></th><td>2 of 3</td><td>3 of 4 (6 asked)</td>' in page
-    assert '<th scope="row" style="text-align:left">01 later</th><td>0 of 1</td>' in page
-    assert page.count("<tr>") == 3
+    assert '<a href="00_a&amp;b.ipynb">00 made up</a>' in page
+    assert "<b>01 later</b>" in page, "without a file there is no link"
+    assert texts_of(page, "small") == [
+        "2 of 3 exercises",
+        "3 of 6 predictions",
+        "1 of 3 quiz questions",
+        "0 of 1 exercises",
+    ]
+    marks = [page.count(f'<i class="gl-{state}"></i>') for state in ("right", "wrong", "open")]
+    assert marks == [2 + 3 + 1, 1 + 1, 1 + 2 + 1 + 1], "exercises, predictions and quiz questions by state"
+    assert texts_of(page, "li")[-3:] == [
+        "sure: 1 of 2 right (50 %)",
+        "guess: 1 of 1 right (100 %)",
+        "00-a: 1,563 sectors, 2 waits",
+    ]
     assert numbers == ["00", "00"]
     done = replace(
         found, notebooks=(replace(found.notebooks[0], exercises=found.notebooks[0].exercises[:1]),)
     )
     assert done.next_exercise is None
     nothing = replace(found, notebooks=found.notebooks[1:])
-    assert nothing._repr_html_().endswith("</table>")
+    assert "Calibration" not in nothing._repr_html_(), "without predictions there is nothing to plot"
     assert numbers == ["00", "00"]
     assert json.loads(found.json())["notebooks"][0]["points"] == [1, 2]
     assert (json.loads(found.json())["version"], found.next_exercise) == (1, found.notebooks[0].exercises[1])

@@ -117,7 +117,7 @@ def _failed(error: BaseException, outcome: dict[str, Any]) -> None:
 
 
 def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
-    """Return the learner's lines of a traceback, or those of the course's helpers if there are no others."""
+    """Return the learner's lines of a traceback, or else those of helpers of the course."""
     lines = session.program_lines()
     for is_shown in (lines.is_learners, lines.belongs):
         frames = [

@@ -148,7 +148,8 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
         return (
             f"Profile of {record.name}: {duration(record.wall_ns)}, of which the device was busy "
             f"{duration(record.busy_ns)} with {count(launches, 'launch', 'launches')} of "
-            f"{count(len(record.kernels), 'kernel')} and what else it did; {record.provenance.of_results_and_times}."
+            f"{count(len(record.kernels), 'kernel')} and what else it did; "
+            f"{record.provenance.of_results_and_times}."
         )
 
 

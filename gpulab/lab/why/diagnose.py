@@ -68,6 +68,4 @@ def diagnose(
     trace = placement.record
     measured_ns = float(trace.span_ns) if trace.provenance.source == "measured" else 0.0
     table = DiagnosisTable.of(costs.record, code=launch.source.code, note=costs.note)
-    return replace(
-        table, measured_ns=measured_ns, baseline=baseline_launch, baseline_code=baseline_code
-    )
+    return replace(table, measured_ns=measured_ns, baseline=baseline_launch, baseline_code=baseline_code)

@@ -102,7 +102,8 @@ def fold(summary: str, content: str, opened: bool) -> str:
 def legend(entries: Iterable[tuple[str, str]]) -> str:
     """Return colours and their meanings as HTML."""
     spans = "".join(
-        f'<span><i style="background:var(--gl-{colour})"></i>{escape(text)}</span>' for colour, text in entries
+        f'<span><i style="background:var(--gl-{colour})"></i>{escape(text)}</span>'
+        for colour, text in entries
     )
     return f'<div class="gl-legend">{spans}</div>'
 

@@ -156,9 +156,7 @@ def rules(root: str, names: Iterable[str]) -> str:
     """Return a style sheet with the named colours as variables ``--gl-NAME`` of `root`, in both themes."""
     names = tuple(names)
     light_rules, dark_rules = (
-        " ".join(
-            f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(COLOURS[name][theme])};" for name in names
-        )
+        " ".join(f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(COLOURS[name][theme])};" for name in names)
         for theme in (0, 1)
     )
     return f"{root} {{ {light_rules} }}\n{in_dark(root, dark_rules)}"

@@ -141,7 +141,7 @@ class Table:
         body = "".join(
             "<tr>"
             + "".join(
-                f'<td style="{_WIDTHS.get(heading, "")}text-align:{align}">{bars}{_html_cell(cell)}</td>'
+                f'<td style="{_WIDTHS.get(heading, "")}text-align:{align}">{_html_cell(cell, bars)}</td>'
                 for cell, bars, align, heading in zip(row, row_bars, aligns, headings, strict=True)
             )
             + "</tr>"
@@ -245,8 +245,9 @@ def _html_heading(heading: str) -> str:
     return re.sub(r"(?<=\w)([._])(?=\w)", r"\1<wbr>", html.escape(heading))
 
 
-def _html_cell(text: str) -> str:
-    return html.escape(text).replace("\n", "<br>")
+def _html_cell(text: str, bars: str) -> str:
+    content = html.escape(text).replace("\n", "<br>")
+    return f'{bars}<span class="gl-cell-value">{content}</span>' if bars else content
 
 
 def _html_bars(value: Any) -> str:

@@ -183,8 +183,9 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
 
     def _body(self) -> str:
         tables = [table.html() for table in self.tables()]
-        has_accesses = bool(self.accesses)
-        return "".join([*tables[: 1 + has_accesses], _LEGEND if has_accesses else "", *tables[1 + has_accesses :]])
+        if self.accesses:
+            tables.insert(2, _LEGEND)
+        return "".join(tables)
 
     def _l1_hit_rate(self, accesses: Sequence[AccessCounters]) -> float | None:
         first = accesses[0]

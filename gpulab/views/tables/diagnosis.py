@@ -185,9 +185,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         return location + text if location else _sentence(text)
 
     def _body(self) -> str:
-        causes = "".join(
-            self._finding(index, cause) for index, cause in enumerate(self.worth_fixing, 1)
-        )
+        causes = "".join(self._finding(index, cause) for index, cause in enumerate(self.worth_fixing, 1))
         return self._comparison() + causes + items(self._spilled())
 
     def _comparison(self) -> str:
@@ -195,10 +193,11 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         if self.baseline is None:
             return ""
         colour = "good" if self.time_ns <= self.baseline.time_ns else "tail"
+        lines = source_lines(self.baseline_code, _names_by_line(self.baseline))
         before = f"before: {self.baseline.kernel_name}", self.baseline.time_ns
         after = f"after: {self.kernel_name}", self.time_ns
         return beside(
-            source_lines(self.baseline_code, _names_by_line(self.baseline)),
+            paragraph(f"{self.baseline.kernel_name}, before", "heading") + lines if lines else "",
             before_and_after(before, after, colour) + "".join(map(paragraph, self._changes())),
         )
 

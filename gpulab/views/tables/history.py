@@ -84,7 +84,9 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         line_text = ""
         if last.place is not None and last.place.line:
             mark = f"block {last.place.block}, thread {last.place.thread}"
-            line_text = source_lines("", {last.place.line: mark}, {last.place.line: last.place.source.strip()})
+            line_text = source_lines(
+                "", {last.place.line: mark}, {last.place.line: last.place.source.strip()}
+            )
         table = "".join(table.html() for table in self.tables())
         return (
             self._strip()

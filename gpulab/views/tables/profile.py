@@ -250,9 +250,9 @@ class ProfileComparison(CardOfTables):
                 -abs(_time_ns(rows_by_profile[0].get(key)) - _time_ns(rows_by_profile[1].get(key)))
             ),
         )
-        longest_ns = max((_time_ns(row) for rows in rows_by_profile for row in rows.values()), default=0)
+        longest_ns = max((_time_ns(row) for rows in rows_by_profile for row in rows.values()), default=0.0)
         rows = [
-            _comparison_row(key, *(rows_of_profile.get(key) for rows_of_profile in rows_by_profile), longest_ns)
+            _comparison_row(key, rows_by_profile[0].get(key), rows_by_profile[1].get(key), longest_ns)
             for key in keys
         ]
         columns = (

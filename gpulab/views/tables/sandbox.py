@@ -21,12 +21,8 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
     @property
     def heading(self) -> str:
         """Kind of the table and the name of the code."""
-        return f"{self.name} in a separate process"
-
-    @property
-    def facts(self) -> str:
-        """Options of the process."""
-        return "with launch blocking" if self.blocking else ""
+        mode = " with launch blocking" if self.blocking else ""
+        return f"{self.name} in a separate process{mode}"
 
     @property
     def origin(self) -> str:

@@ -135,7 +135,8 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         times = f"{hazard.severity}, {_times_text(hazard.count)}"
         return beside(
             source_lines(self.code, marks, texts),
-            paragraph(f"{index}. {_name(hazard)} ({times})", "strong") + paragraph(self.sentences()[index - 1]),
+            paragraph(f"{index}. {_name(hazard)} ({times})", "strong")
+            + paragraph(self.sentences()[index - 1]),
         )
 
 

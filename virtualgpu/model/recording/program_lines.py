@@ -48,8 +48,8 @@ class ProgramLines:
     def frame(self) -> tuple[FrameType | None, str]:
         """Return the program's current frame in the calling thread, and the library function in it.
 
-        This is the innermost frame that the learner wrote. A frame of the course's helpers is returned only if
-        the learner's code did not call them.
+        This is the innermost frame that the learner wrote. A frame of the course's helpers is returned only
+        if the learner's code did not call them.
         """
         frame: FrameType | None = sys._getframe(1)
         helper: FrameType | None = None
