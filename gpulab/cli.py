@@ -2,7 +2,7 @@
 
 A package adds a command by an entry point in the group ``gpulab.commands``: a function that takes the list of
 arguments and returns the exit status. The first line of its docstring is the help text. The course adds
-``lab``, ``copy``, ``reset``, ``check``, ``golf``, ``instructor`` and ``report``.
+``lab``, ``copy``, ``reset``, ``check``, ``golf``, ``instructor``, ``report`` and ``tally``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHECKOUT_COMMANDS = {
     "record": ("tools.recordings.record", "record values of a real GPU for the tests and the course"),
 }
 # Commands of the course, so that the message for a missing command can name its package.
-_COURSE_COMMANDS = ("lab", "copy", "reset", "check", "golf", "instructor", "report")
+_COURSE_COMMANDS = ("lab", "copy", "reset", "check", "golf", "instructor", "report", "tally")
 
 
 class CommandError(GpulabError):

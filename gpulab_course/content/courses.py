@@ -183,6 +183,13 @@ def _exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
 def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
     """Return the ids of code cells that define names which the chosen cells use.
 
+    Raises
+    ------
+    ValueError
+        If a chosen cell uses the answer to an exercise that is not chosen.
+
+    Examples
+    --------
     >>> cell = {"cell_type": "code"}
     >>> cells = [cell | {"id": "a", "source": "x = 1"}, cell | {"id": "b", "source": "print(x)"}]
     >>> preparation_ids(cells, {"b"})
@@ -192,12 +199,15 @@ def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
     last: dict[str, str] = {}
     for cell in cells:
         definers.append(dict(last))
-        if cell["cell_type"] == "code" and not CHECK.search(cell["source"]):
+        if cell["cell_type"] == "code":
             last |= dict.fromkeys(_names(cell["source"])[0], cell["id"])
     needed: set[str] = set()
     for cell, defined_by in reversed([*zip(cells, definers, strict=True)]):
         if cell["cell_type"] == "code" and cell["id"] in chosen | needed:
             needed |= {defined_by[name] for name in _names(cell["source"])[1] if name in defined_by}
+    answers = {cell["id"] for cell in cells if cell["id"] in needed - chosen and CHECK.search(cell["source"])}
+    if answers:
+        raise ValueError(f"chosen cells need the answers of the exercises in {', '.join(sorted(answers))}")
     return needed - chosen
 
 
@@ -258,7 +268,7 @@ def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -
     chosen = opening_ids(cells).union(*(chosen_ids(cells, part) for part in parts))
     home_names = {name for part in parts for name in part.home}
     home = {cell_id for name, ids in _exercises(cells) if name in home_names for cell_id in ids}
-    preparation = preparation_ids(cells, chosen | home)
+    preparation = preparation_ids(cells, chosen) | preparation_ids(cells, chosen | home)
     kept = []
     for cell in cells:
         if cell["id"] in chosen | preparation:

@@ -14,6 +14,7 @@ from typing import Any
 from filelock import FileLock
 from platformdirs import user_data_path
 
+from gpulab_course.teach import tally
 from virtualgpu.compile.cache import replace_file
 
 FILE_NAME = "learner.json"
@@ -61,8 +62,10 @@ class LearnerStore:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._lock():
-                text = json.dumps(self._sections(locked=True), indent=1, sort_keys=True)
+                sections = self._sections(locked=True)
+                text = json.dumps(sections, indent=1, sort_keys=True)
                 replace_file(self.path, text.encode(), durable=True)
+                tally.publish(self.path, sections)
         except OSError as error:
             self._warn_unsaved(error)
         else:

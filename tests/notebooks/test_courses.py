@@ -76,6 +76,21 @@ def test_a_cell_brings_the_cells_whose_names_it_needs() -> None:
     assert courses.preparation_ids(cells, {"other"}) == set()
 
 
+def test_cells_that_need_the_answer_of_an_exercise_that_is_left_out_are_an_error() -> None:
+    cells = [
+        {"id": "exercise", "cell_type": "code", "source": 'def f(x): ...\n\n\ngl.check("00-f", f)'},
+        {"id": "use", "cell_type": "code", "source": "print(f(1))"},
+    ]
+    assert courses.preparation_ids(cells, {"exercise", "use"}) == set()
+    with pytest.raises(ValueError, match="answers of the exercises in exercise"):
+        courses.preparation_ids(cells, {"use"})
+
+
+@pytest.mark.parametrize(("name", "number"), NOTEBOOKS)
+def test_no_notebook_of_a_course_needs_an_answer_that_it_leaves_out(name: str, number: str) -> None:
+    assert len(reduced(name, number)["cells"]) > 5
+
+
 def test_a_part_that_names_what_its_notebook_lacks_is_an_error() -> None:
     cells = pages.cells_of("02")
     for part in (

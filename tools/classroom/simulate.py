@@ -30,6 +30,8 @@ import psutil
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import websocket_connect
 
+from gpulab_course.classroom.tally import read as read_tally
+
 NOTEBOOK = "00_start_here.ipynb"
 START_S = 600.0
 CELL_S = 300.0
@@ -53,6 +55,15 @@ c.JupyterHub.load_roles = [{{
     "name": "class", "services": ["class"],
     "scopes": ["admin:users", "admin:servers", "access:servers", "list:users"],
 }}]
+"""
+
+
+# A learner locks a prediction, as a click in the notebook does.
+_LOCK = """
+import gpulab as gl
+prediction = gl.predict("00-small")
+prediction.seen, prediction.right = False, None
+prediction.lock({value!r}, sure=True)
 """
 
 
@@ -81,7 +92,10 @@ class Hub:
 
     async def start(self) -> None:
         """Start the hub, or start it again, and wait until it answers."""
-        environment = os.environ | {"GPULAB_HUB_STATE": str(self.folder / "state")}
+        environment = os.environ | {
+            "GPULAB_HUB_STATE": str(self.folder / "state"),
+            "GPULAB_TALLY": str(self.folder / "tally"),
+        }
         environment["PATH"] = os.pathsep.join((str(Path(self.python).parent), os.environ.get("PATH", "")))
         environment.pop("PYTHONPATH", None)
         with (self.folder / "hub.log").open("ab") as log:
@@ -141,6 +155,7 @@ class Learner:
         session = {"path": NOTEBOOK, "name": NOTEBOOK, "type": "notebook", "kernel": {"name": "python3"}}
         self.kernel = (await self.ask_server("POST", "/api/sessions", session))["kernel"]["id"]
         await self.run([c["source"] for c in notebook["cells"] if c["cell_type"] == "code"])
+        await self.run([_LOCK.format(value="NumPy" if self.name[-1] in "05" else "the GPU")])
         notebook["metadata"]["simulated"] = self.name
         model = {"type": "notebook", "format": "json", "content": notebook}
         await self.ask_server("PUT", f"/api/contents/{NOTEBOOK}", model)
@@ -276,9 +291,12 @@ async def blows(learners: list[Learner], hub: Hub) -> list[str]:
         lost_learners.append("the new hub does not know a server that runs")
     if await third.run(["print(6 * 7)"]) != ["42\n"]:
         lost_learners.append("behind the new hub a kernel was not reached")
-    return lost_learners + [
-        f"{learner.name}'s notebook is lost" for learner in learners if not learner.is_saved()
-    ]
+    lost_learners += [f"{learner.name}'s notebook is lost" for learner in learners if not learner.is_saved()]
+    counted = read_tally(hub.folder / "tally")
+    locked = sum(counted.predictions["00-small"].locked.values()) if counted.predictions else 0
+    if (counted.learners, locked) != (len(learners), len(learners)):
+        lost_learners.append(f"the tally counts {counted.learners} learners and {locked} predictions")
+    return lost_learners
 
 
 async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[str, Any]:

@@ -1,0 +1,206 @@
+"""``gpulab tally``: one page with what a class has predicted and which exercises have passed.
+
+The page counts the summaries that learners' kernels write into a shared folder (`gpulab_course.teach.tally`).
+It does not say which answer is right, so it can be projected before the cell that shows the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpulab.words import count
+from gpulab_course import folders
+from gpulab_course.teach.question import PredictionQuestion
+from gpulab_course.teach.tally import FORMAT, VERSION
+from virtualgpu.compile.cache import replace_file
+from virtualgpu.errors import GpulabError
+
+_MAX_BYTES = 1 << 20
+_MOST_ANSWERS = 6
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 20px/1.4 system-ui, sans-serif; margin: 1rem auto; max-width: 60rem; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 1.4rem 0 .3rem; } p { margin: .2rem 0; }
+table { border-collapse: collapse; width: 100%; } td { padding: .1rem .5rem .1rem 0; }
+td:first-child { width: 14rem; overflow-wrap: anywhere; } td:last-child { width: 9rem; text-align: right; }
+.bar { height: 1.1rem; background: #0072b2; display: flex; min-width: 2px; }
+.bar i { background: #e69f00; display: block; }
+"""
+
+
+class TallyError(GpulabError):
+    """Error for a folder that cannot be counted; the message names the required change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """A class's answers to one prediction: how many locked each value, and how many of them were sure."""
+
+    locked: Counter[str]
+    sure: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The counts of a class: learners, answers by prediction, and learners who passed each exercise."""
+
+    learners: int
+    predictions: dict[str, Answers]
+    exercises: Counter[str]
+    unreadable: tuple[str, ...] = ()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Count a class's predictions and passed exercises on one page, again and again."""
+    parser = argparse.ArgumentParser(
+        prog="gpulab tally",
+        description="Write a page with the predictions and passed exercises of a class, and keep it current. "
+        "Learners' kernels write into the folder that GPULAB_TALLY names.",
+    )
+    parser.add_argument("folder", type=Path, help="the folder that GPULAB_TALLY names")
+    parser.add_argument("--page", type=Path, default=Path("tally.html"), help="the page to write")
+    parser.add_argument("--notebook", default="", metavar="NN", help="only this notebook, such as 02")
+    parser.add_argument("--every", type=float, default=5, metavar="S", help="seconds between two counts")
+    parser.add_argument("--once", action="store_true", help="write the page once")
+    options = parser.parse_args(arguments)
+    if not 1 <= options.every <= 3600:
+        raise TallyError(f"--every takes 1 to 3600 seconds, not {options.every:g}.")
+    print(
+        f"gpulab: open {options.page.absolute().as_uri()} in a browser. Ctrl+C ends the counting.", flush=True
+    )
+    while True:
+        text = page(read(options.folder), options.notebook, refresh_s=0 if options.once else options.every)
+        replace_file(options.page, text.encode())
+        if options.once:
+            return 0
+        time.sleep(options.every)
+
+
+def read(folder: Path) -> Tally:
+    """Count the summaries in a folder. A file that is damaged, too large or not a file is left out and named.
+
+    Raises
+    ------
+    TallyError
+        If there is no such folder.
+    """
+    if not folder.is_dir():
+        raise TallyError(f"{folder} is not a folder. Name the folder that GPULAB_TALLY names.")
+    tally = Tally(0, {}, Counter())
+    learners = 0
+    unreadable = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            record = _record(path)
+        except (OSError, ValueError, RecursionError):
+            unreadable.append(path.name)
+            continue
+        learners += 1
+        tally.exercises.update({name for name in record["exercises"] if name in folders.exercises()})
+        for key, answer in record["predictions"].items():
+            question = folders.prediction(key)
+            if question is not None:
+                answers = tally.predictions.setdefault(key, Answers(Counter(), Counter()))
+                value = _shown(answer["value"], question)
+                answers.locked[value] += 1
+                answers.sure[value] += answer.get("sure") is True
+    return Tally(learners, tally.predictions, tally.exercises, tuple(unreadable))
+
+
+def _record(path: Path) -> dict[str, Any]:
+    """Return a checked summary. Learners can write anything into the folder, so nothing is trusted."""
+    # O_NONBLOCK: opening a named pipe must not wait; O_NOFOLLOW: a link may lead to a file of the teacher.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("not a file")
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ValueError("too large")
+    record = json.loads(data)
+    if not isinstance(record, dict) or (record.get("format"), record.get("version")) != (FORMAT, VERSION):
+        raise ValueError("no summary")
+    predictions, exercises = record.get("predictions"), record.get("exercises")
+    if not isinstance(predictions, dict) or not isinstance(exercises, list):
+        raise ValueError("damaged")
+    answers = predictions.values()
+    if not all(
+        isinstance(answer, dict) and isinstance(answer.get("value"), int | float | str) for answer in answers
+    ):
+        raise ValueError("damaged")
+    if not all(isinstance(name, str) for name in exercises):
+        raise ValueError("damaged")
+    return record
+
+
+def _shown(value: float | str, question: PredictionQuestion) -> str:
+    if isinstance(value, str):
+        return value[:80]
+    return f"{value:g} {question.unit}".strip()
+
+
+def page(tally: Tally, notebook: str = "", *, refresh_s: float = 5) -> str:
+    """Return the counts as an HTML page.
+
+    Parameters
+    ----------
+    tally : Tally
+        The counts.
+    notebook : str
+        Show only the predictions and exercises of this notebook.
+    refresh_s : float
+        The seconds after which the browser loads the page again; 0: never.
+    """
+    refresh = f'<meta http-equiv="refresh" content="{refresh_s:g}">' if refresh_s else ""
+    parts = [
+        f"<h1>{count(tally.learners, 'learner')}</h1>",
+        f"<p>Counted at {time.strftime('%H:%M:%S')}.</p>",
+    ]
+    if tally.unreadable:
+        names = ", ".join(tally.unreadable[:5])
+        parts.append(f"<p>{count(len(tally.unreadable), 'file')} cannot be read: {html.escape(names)}.</p>")
+    for key in sorted(tally.predictions, reverse=True):
+        if key.startswith(notebook):
+            parts.append(_prediction(key, tally.predictions[key]))
+    passed = [name for name in folders.exercises() if tally.exercises[name] and name.startswith(notebook)]
+    if passed:
+        rows = "".join(_row(name, tally.exercises[name], 0, tally.learners) for name in passed)
+        parts.append(f"<h2>Exercises that have passed</h2><table>{rows}</table>")
+    if len(parts) == 2:
+        parts.append("<p>No prediction is locked yet, and no exercise has passed.</p>")
+    head = f'<meta charset="utf-8">{refresh}<title>gpulab: the class</title><style>{_STYLE}</style>'
+    body = "".join(parts)
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+def _prediction(key: str, answers: Answers) -> str:
+    question = folders.prediction(key)
+    assert question is not None
+    locked = sum(answers.locked.values())
+    shown = answers.locked.most_common(_MOST_ANSWERS)
+    rows = "".join(_row(value, number, answers.sure[value], locked) for value, number in shown)
+    others = locked - sum(number for _, number in shown)
+    if others:
+        rows += _row("other answers", others, 0, locked)
+    sure = sum(answers.sure.values())
+    return (
+        f"<h2>{html.escape(key)} · {html.escape(question.question)}</h2>"
+        f"<p>{locked} locked, {sure} of them sure (orange).</p><table>{rows}</table>"
+    )
+
+
+def _row(name: str, number: int, sure: int, of: int) -> str:
+    width = 100 * number / max(of, 1)
+    sure_width = 100 * sure / max(number, 1)
+    bar = f'<div class="bar" style="width:{width:.1f}%"><i style="width:{sure_width:.1f}%"></i></div>'
+    return f"<tr><td>{html.escape(name)}</td><td>{bar}</td><td>{number} of {of}</td></tr>"
