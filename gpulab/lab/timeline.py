@@ -15,6 +15,9 @@ from gpulab.words import percent
 from virtualgpu.protocol import TimelineRecorder
 from virtualgpu.records import Advice, Gap, Overlap, PathStep, Timeline
 
+# Advice about more operations than these takes longer than the picture.
+MAX_ADVISED = 5_000
+
 
 def timeline() -> TimelineReport:
     """Record the kernels, copies, waits and NVTX ranges of device and host in a ``with`` block.
@@ -176,7 +179,14 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return timelines(self, *others)
 
     def _make_picture(self) -> views.TimelineView:
-        return views.TimelineView(self.record, summary=self._summary())
+        has_advice = len(self.record.activities) <= MAX_ADVISED
+        return views.TimelineView(
+            self.record,
+            summary=self._summary()
+            if has_advice
+            else f"{self._summary()} Call .advice() for advice.".strip(),
+            advice=advice.advice(self.record) if has_advice else (),
+        )
 
     def _summary(self) -> str:
         """Return a sentence about overlapping work, for the line above the picture."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,7 @@ from gpulab.views.timeline.chart import chart, lanes_of
 from gpulab.words import duration
 from tests.browser.test_latency import RUN
 from tests.views import timelines
-from virtualgpu.records import Timeline
+from virtualgpu.records import Advice, SourceLine, Timeline
 
 pytestmark = [pytest.mark.browser]
 
@@ -209,7 +210,7 @@ def test_clicks_select_and_outline_an_operation(page: Callable[..., Any]) -> Non
     assert outlined(plain, "error") == red, "a second click lets go"
 
 
-def test_dragging_moves_and_selects_nothing(page: Callable[..., Any]) -> None:
+def test_dragging_with_shift_moves_and_selects_nothing(page: Callable[..., Any]) -> None:
     opened = page(timelines.overlapped())
     canvas = opened.locator("canvas")
     canvas.focus()
@@ -223,19 +224,136 @@ def test_dragging_moves_and_selects_nothing(page: Callable[..., Any]) -> None:
     assert " on default stream" in note
     before = canvas.screenshot()
     red = outlined(opened, "error")
+    opened.keyboard.down("Shift")
     opened.mouse.down()
     opened.mouse.move(index - 60, y, steps=4)
     opened.mouse.up()
+    opened.keyboard.up("Shift")
     assert canvas.screenshot() != before
     assert opened.locator(".gl-said").text_content() == note
+    assert opened.locator(".gl-span").is_hidden()
     assert abs(outlined(opened, "error") - red) < 0.2 * red, "but for what of the hidden wait is in sight"
+
+
+SPAN = re.compile(r"Span (?:([\d.,]+) µs|0 ns), from ([\d.,]+) µs to ([\d.,]+) µs, modelled")
+
+
+def span_of(page: Any) -> tuple[int, int]:
+    """The measured span in ns; its duration is that of its edges."""
+    page.locator(".gl-span").wait_for()
+    page.wait_for_timeout(50)
+    match = SPAN.fullmatch(page.locator(".gl-span b").inner_text())
+    length, low, high = (round(1000 * float(text.replace(",", ""))) for text in match.groups())
+    assert length == high - low
+    return low, high
+
+
+def busy_ns(record: Timeline, stream: int, low: int, high: int) -> int:
+    """The busy time of a stream, nanosecond by nanosecond."""
+    is_busy = np.zeros(high - low, bool)
+    for item in record.activities:
+        if item.stream_id == stream:
+            is_busy[max(0, item.start_ns - low) : max(0, item.end_ns - low)] = True
+    return int(is_busy.sum())
+
+
+def check_report(page: Any, record: Timeline) -> None:
+    """Compare each stream's row of the report with the record."""
+    low, high = span_of(page)
+    report = {
+        row.locator("th").inner_text(): row.locator("td").all_inner_texts()
+        for row in page.locator(".gl-span tbody tr").all()
+    }
+    assert {"host calls", "host waits"} < set(report)
+    for name, stream in (("default stream", 7), ("stream 1", 8), ("stream 2", 9), ("stream 3", 10)):
+        busy, share, names = report[name]
+        expected_ns = busy_ns(record, stream, low, high)
+        assert busy == duration(expected_ns)
+        assert float(share.split()[0]) == pytest.approx(100 * expected_ns / (high - low), abs=0.51)
+        ran = [
+            item
+            for item in record.activities
+            if item.stream_id == stream and item.start_ns < high and item.end_ns > low
+        ]
+        total = sum(int(text.split(" × ")[0]) if " × " in text else 1 for text in names.split(", "))
+        assert total == len(ran) if ran else names == "nothing"
+
+
+def test_a_drag_measures_a_span_and_a_click_ends_it(page: Callable[..., Any]) -> None:
+    record = timelines.overlapped()
+    opened = page(record)
+    first = record.activities[0]
+    y = 5 * 15 + 12
+    point(opened, record, first.start_ns + 300, y)  # a few nanoseconds from the edge
+    opened.mouse.down()
+    point(opened, record, 300_000, y)
+    opened.mouse.up()
+    low, high = span_of(opened)
+    assert low == first.start_ns, "it snaps to the edge of a bar"
+    assert high == pytest.approx(300_000, abs=record.duration_ns / 200)
+    check_report(opened, record)
+    point(opened, record, 400_000, 3, click=True)
+    opened.locator(".gl-span").wait_for(state="hidden")
+
+
+def test_keys_measure_from_one_bar_to_another(page: Callable[..., Any]) -> None:
+    record = timelines.overlapped()
+    opened = page(record)
+    canvas = opened.locator("canvas")
+    stream = [item for item in record.activities if item.stream_id == 7]
+    point(opened, record, stream[0].start_ns + 1000, 5 * 15 + 12)
+    opened.mouse.move(0, 0)
+    canvas.focus()
+    for key in ("m", "ArrowRight", "ArrowRight", "m", "ArrowRight"):
+        canvas.press(key)
+    assert span_of(opened) == (stream[0].start_ns, stream[2].end_ns)
+    check_report(opened, record)
+    opened.get_by_role("button", name="Close the measurement").click()
+    opened.locator(".gl-span").wait_for(state="hidden")
+    assert opened.evaluate("document.activeElement.tagName") == "CANVAS"
+
+
+def test_advice_leaves_only_the_bars_of_its_lines_in_colour(page: Callable[..., Any]) -> None:
+    record = timelines.overlapped()
+    sources = {
+        call.source for call in record.calls if call.correlation_id == record.activities[0].correlation_id
+    }
+    advice = (
+        Advice("pin", "Pin the buffer.", 1000, tuple(sources)),
+        Advice("host", "Launch earlier.", 900, (SourceLine("other.py", 1, ""),)),
+        Advice("overlap", "Overlap it.", 800),
+    )
+    opened = page(record, advice=advice)
+    texts = opened.locator(".gl-remarks li")
+    assert texts.all_inner_texts() == [piece.text for piece in advice]
+    colours = ("good", "warn", "accent")
+    everything = [outlined(opened, colour) for colour in colours]
+    texts.nth(0).focus()
+    named = [outlined(opened, colour) for colour in colours]
+    coloured_ns = {
+        copy_kind: sum(
+            item.duration_ns
+            for item in record.activities
+            if item.copy_kind == copy_kind
+            and any(
+                call.source in sources for call in record.calls if call.correlation_id == item.correlation_id
+            )
+        )
+        for copy_kind in ("HtoD", "DtoH", None)
+    }
+    assert [bool(pixels) for pixels in named] == [bool(time_ns) for time_ns in coloured_ns.values()]
+    assert 0 < sum(named) < sum(everything)
+    texts.nth(0).press("Tab")
+    assert [outlined(opened, colour) for colour in colours] == everything, "no bar has the line of the second"
+    texts.nth(2).hover()
+    assert [outlined(opened, colour) for colour in colours] == everything, "the third names no line"
 
 
 def test_the_axis_reads_as_python_writes_it(page: Callable[..., Any]) -> None:
     opened = page(timelines.alone())
     opened.add_script_tag(
         content=module_text("parts/view").replace("export default", "const unused =")
-        + ";window.ticks = timeTicks"
+        + ";window.ticksOfPage = timeTicks"
     )
     for low, high in (
         (0, 649e3),
@@ -248,7 +366,7 @@ def test_the_axis_reads_as_python_writes_it(page: Callable[..., Any]) -> None:
         (-500, 9e3),
     ):
         title, ticks = time_ticks(low, high, 8, "the start")
-        assert opened.evaluate("([a, b]) => ticks(a, b, 8, 'the start')", [low, high]) == [
+        assert opened.evaluate("([a, b]) => ticksOfPage(a, b, 8, 'the start')", [low, high]) == [
             title,
             [[index, text] for index, text in ticks],
         ]

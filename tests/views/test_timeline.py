@@ -15,12 +15,12 @@ from gpulab.views.parts.boxes import slider
 from gpulab.views.parts.items import Time, Tracks
 from gpulab.views.parts.palette import KERNELS
 from gpulab.views.parts.plots import plot, time_ticks
-from gpulab.views.timeline.chart import chart, lanes_of
+from gpulab.views.timeline.chart import chart, lanes_of, tracks_of
 from gpulab.views.timeline.lanes import ENGINES, Lanes
 from gpulab.views.timeline.steered import SteeredTimeline
 from tests.views import timelines
 from tests.views.synthetic import MEASURED
-from virtualgpu.records import Synchronization, Timeline
+from virtualgpu.records import Advice, Synchronization, Timeline
 
 
 def rgb(name: str) -> tuple[int, ...]:
@@ -339,3 +339,25 @@ def test_the_picture_holds_every_engine_in_its_colour() -> None:
         assert rgb(ENGINES[engine][0]) in colours, engine
     assert Time(0).kind == "time"
     view.close()
+
+
+def test_advice_names_the_lines_of_its_bars() -> None:
+    record = timelines.overlapped()
+    source = next(call.source for call in record.calls if call.source is not None)
+    advice = (Advice("pin", "Pin the buffer.", 1000, (source,)), Advice("overlap", "Overlap it.", 500))
+    view = TimelineView(record, advice=advice)
+    assert all(piece.text in view.describe() for piece in advice)
+    track = tracks_of(chart(view.panels, "", advice=advice))
+    (line,), none = track.columns["advised"]
+    assert str(source) in track.columns["lines"][line]
+    assert none == []
+    view.close()
+
+
+def test_each_row_of_a_measurement_has_the_name_of_its_timeline() -> None:
+    panels = lanes_of([timelines.overlapped(2, 3), timelines.overlapped(2, 3)], ("eager", ""))
+    track = tracks_of(chart(panels, ""))
+    names = [name for name in track.columns["measured"] if name]
+    assert names[:2] == ["eager, host calls", "eager, host waits"]
+    assert names[-1] == "timeline 2, stream 1"
+    assert len(names) == 8

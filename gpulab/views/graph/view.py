@@ -16,6 +16,8 @@ from gpulab.views.parts.dag import DrawnNode, dag
 from gpulab.views.parts.palette import KERNELS
 from gpulab.views.timeline.chart import chart, kernel_colours, kernel_legend, lanes_of, legend_entries
 from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, NO_OPERATION
+from gpulab.views.timeline.view import HINT as MEASURE_HINT
+from gpulab.views.timeline.view import KEYS
 from gpulab.words import count, listing, number
 from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Timeline
 
@@ -26,9 +28,7 @@ ROWS_PX = 150
 MAX_SINGLE = 21
 SHAPES = {"KERNEL": "box", "MEMCPY": "copy", "MEMSET": "set", "HOST": "round"}
 TIMELINE_NAMES = ("piece by piece", "as a graph")
-TIMELINE_LABEL = (
-    "Both ways on one axis, the graph below. Arrow keys go from bar to bar, Enter marks one and its node."
-)
+TIMELINE_LABEL = f"Both ways on one axis, the graph below. {KEYS}"
 HINT = "Point at a node, or focus the graph and use Tab or the arrow keys. Enter or a click marks it"
 
 
@@ -96,7 +96,9 @@ class GraphView(View):
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        timelines = chart(self.panels, TIMELINE_LABEL, rows_px=ROWS_PX) if self.panels else None
+        timelines = (
+            chart(self.panels, TIMELINE_LABEL, rows_px=ROWS_PX, hint=MEASURE_HINT) if self.panels else None
+        )
         return column(
             *(
                 boxes.words(graph_text.dangling_sentence(dangling), "strong")

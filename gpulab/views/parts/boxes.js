@@ -47,6 +47,14 @@ const make = {
       ...cells.map(([text, share]) => element("td", { style: share === null ? null : `--share:${(100 * share).toFixed(1)}%` }, text)),
     ))),
   ),
+  remarks: ({ title, trait, texts }, _, { frame }) => element(
+    "div", { class: "gl-remarks" }, element("b", {}, title),
+    element("ol", {}, ...texts.map((text, index) => {
+      const set = (value) => frame.model.set(trait, value);
+      const leave = (event) => { if (event.target !== document.activeElement) set(-1); };
+      return element("li", { tabindex: 0, onfocus: () => set(index), onblur: () => set(-1), onmouseenter: () => set(index), onmouseleave: leave }, text);
+    })),
+  ),
   fold: (box, build) => element("details", { open: box.opened }, element("summary", {}, box.summary), build(box.inner)),
   switch: (box, build, { frame, draw }) => {
     const node = element("div", { class: "gl-switch", "aria-live": "polite" });

@@ -138,6 +138,16 @@ class Slider(Box):
 
 
 @dataclass(frozen=True)
+class Remarks(Box):
+    """Numbered sentences; the one that is focused or pointed at sets a trait to its index, others to -1."""
+
+    kind = "remarks"
+    title: str
+    trait: str
+    texts: list[str]
+
+
+@dataclass(frozen=True)
 class Player(Box):
     """Play, pause and single steps: they move a trait from 0 to `last`.
 
@@ -261,6 +271,11 @@ def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **options: Any) ->
 def fold(summary: str, inner: Box, *, opened: bool = True, **options: Any) -> Box:
     """Return a box that the learner can open and close; in a picture it is open."""
     return Fold(summary, inner, opened, **options)
+
+
+def remarks(title: str, trait: str, texts: Iterable[str], **options: Any) -> Box:
+    """Return numbered sentences that set a trait to the index of the one that is focused or pointed at."""
+    return Remarks(title, trait, list(texts), **options)
 
 
 def player(

@@ -52,7 +52,12 @@ export class Room {
     const spare = Math.max(0, windowHeight / zoom - this.contentHeight);
     const { charts } = this;
     const chartRows = new Set(charts.map(({ node }) => Math.round(node.getBoundingClientRect().top))).size;
-    this.lay(zoom, (plot) => (charts.includes(plot) ? Math.min(Math.max(missing(plot, zoom), ROOM.growth * plot.box.height), spare / chartRows) : 0));
+    // A chart in a row of boxes also takes the space that a higher neighbour leaves.
+    const slack = new Map(charts.map((plot) => {
+      const place = plot.node.closest(".gl-row > div");
+      return [plot, place ? place.clientHeight - place.firstElementChild.offsetHeight : 0];
+    }));
+    this.lay(zoom, (plot) => (charts.includes(plot) ? Math.min(Math.max(missing(plot, zoom), ROOM.growth * plot.box.height), slack.get(plot) + spare / chartRows) : 0));
   }
 
   leave() {

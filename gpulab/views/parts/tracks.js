@@ -1,5 +1,6 @@
 import { element } from "./frame.js";
 import { above } from "./items.js";
+import { spanReport } from "./span.js";
 import { Plot, pixelOf } from "./plot.js";
 import { grouped } from "./words.js";
 
@@ -16,11 +17,17 @@ export class TracksPlot extends Plot {
     this.sort();
     this.widths = new Map();
     this.found = null; // for each name, whether it matches the search
+    this.span = null; // the measured times, from and to
+    this.anchor = -1; // the interval at which a measurement by keys starts, or -1
     this.node.prepend(this.tools());
+    this.report = element("div", { class: "gl-span", hidden: true });
+    this.node.append(this.report);
     this.canvas.addEventListener("pointerdown", (event) => {
       this.pressed = event.clientX;
+      this.pressedTime = this.timeAt(event);
       this.canvas.setPointerCapture(event.pointerId);
     });
+    if (this.item.advised?.length) frame.on("advised", () => this.showAdvised());
     this.picked = [];
     for (const trait of Object.keys(this.item.picks ?? {})) frame.on(trait, () => { this.pick(); this.show(); });
     this.pick();
@@ -64,7 +71,7 @@ export class TracksPlot extends Plot {
     const picture = this.pen.createImageData(width, Math.round(bottom * ratio) + 1);
     const pixels = new Uint32Array(picture.data.buffer);
     const shade = (name) => pixelOf(this.frame.colour(name));
-    // The last colour is for intervals that do not match the search.
+    // The last colour is for intervals that are dim.
     const shades = [...item.colours.flatMap((name) => [shade(name), shade(`${name}-pale`)]), shade("other-pale"), shade("other-pale")];
     const [ground, linePixels, named] = [shade(item.ground), new Uint32Array(width), []];
     const cover = Array.from({ length: item.colours.length + 1 }, () => new Float32Array(width));
@@ -94,7 +101,7 @@ export class TracksPlot extends Plot {
 
   /** Add up how much of each pixel a lane covers with each colour, and return the colours; collect long intervals. */
   cover({ which: indices, start, reach: latestEnds }, cover, named) {
-    const { item, found: matches } = this;
+    const { item } = this;
     const [low, high] = this.sight;
     const width = cover[0].length;
     const scale = width / (high - low);
@@ -108,7 +115,7 @@ export class TracksPlot extends Plot {
       if (right < 0 || left > width) continue;
       if (named && right - left > MIN_NAME_PX * this.ratio) named.push(index);
       if (right - left > 5) right -= 1;
-      const colour = matches && !matches[item.name[index]] ? unmatched : item.colour[index];
+      const colour = this.isDim(index) ? unmatched : item.colour[index];
       const column = cover[colour];
       isUsed[colour] = 1;
       const [first, last] = [Math.min(width - 1, Math.floor(left)), Math.min(width - 1, Math.floor(right))];
@@ -121,6 +128,12 @@ export class TracksPlot extends Plot {
       column[last] += right - last;
     }
     return [...isUsed.keys()].filter((colour) => isUsed[colour]);
+  }
+
+  /** Whether an interval does not match the search, or a piece of advice that is pointed at. */
+  isDim(index) {
+    const { item, found } = this;
+    return Boolean((found && !found[item.name[index]]) || (this.lines && !this.lines.has(item.line[index])));
   }
 
   nameTracks(item, named) {
@@ -136,7 +149,7 @@ export class TracksPlot extends Plot {
       const text = this.shortened(item.shorts[item.name[index]], maxWidth);
       if (!text) continue;
       const [top, laneHeight] = this.place(index);
-      pen.fillStyle = this.found && !this.found[item.name[index]] ? unmatchedInk : inks[item.colour[index]];
+      pen.fillStyle = this.isDim(index) ? unmatchedInk : inks[item.colour[index]];
       pen.fillText(text, left + 3, top + laneHeight / 2);
     }
   }
@@ -164,6 +177,26 @@ export class TracksPlot extends Plot {
     };
     this.picked.filter((index) => this.inSight(index)).slice(0, MAX_OUTLINED).forEach((index) => outline(index, "error", 3));
     if (this.chosen >= 0 && this.inSight(this.chosen)) outline(this.chosen, "fg", 1);
+    this.drawSpan();
+  }
+
+  /** Draw the edges and the duration of the measured span; the rest is dim. */
+  drawSpan() {
+    if (!this.span) return;
+    const { pen, box } = this;
+    const [left, right] = [box.left, box.left + this.wide];
+    const [from, to] = this.span.map((time) => Math.max(left, Math.min(right, this.x(time))));
+    const bottom = Math.max(...this.item.tops.map((top, row) => top + this.item.heights[row]));
+    pen.globalAlpha = 0.6;
+    pen.fillStyle = this.frame.colour("bg");
+    this.item.tops.forEach((top, row) => {
+      pen.fillRect(left, top, from - left, this.item.heights[row]);
+      pen.fillRect(to, top, right - to, this.item.heights[row]);
+    });
+    pen.globalAlpha = 1;
+    pen.fillStyle = this.frame.colour("tail");
+    for (const x of [from, to]) pen.fillRect(x - 1, 0, 2, bottom + 6);
+    pen.fillRect(from, bottom + 3, to - from, 2);
   }
 
   // Picking ---------------------------------------------------------------------------------------
@@ -201,7 +234,8 @@ export class TracksPlot extends Plot {
   }
 
   onClick(event) {
-    if (Math.abs(event.clientX - (this.pressed ?? event.clientX)) > 3) return; // it was a drag
+    if (this.isDrag(event)) return;
+    this.measure(null);
     const index = this.at(event);
     if (index < 0) return;
     this.choose(index);
@@ -225,9 +259,66 @@ export class TracksPlot extends Plot {
     return nearest;
   }
 
+  isDrag(event) { return Math.abs(event.clientX - (this.pressed ?? event.clientX)) > 3; }
+
+  /** A drag measures a span, with Shift it moves the visible interval. */
   onPointer(event) {
-    super.onPointer(event);
-    this.canvas.style.cursor = event.buttons ? "grabbing" : "default";
+    this.canvas.style.cursor = event.shiftKey ? (event.buttons ? "grabbing" : "grab") : "crosshair";
+    if (!event.buttons || event.shiftKey) super.onPointer(event);
+    else if (this.isDrag(event)) this.measure([this.pressedTime, this.timeAt(event)]);
+  }
+
+  // Measuring -------------------------------------------------------------------------------------
+  /** The time at the pointer, or the edge of an interval that is close to it. */
+  timeAt(event) {
+    const [x] = this.frame.at(event, this.canvas);
+    const index = this.at(event);
+    const edges = index < 0 ? [] : [this.item.x0[index], this.item.x1[index]];
+    const edge = edges.find((time) => Math.abs(this.x(time) - x) <= NEAR_PX);
+    return edge ?? Math.round(Math.max(this.sight[0], Math.min(this.sight[1], this.value(x))));
+  }
+
+  /** Start a measurement at the selected interval, or end it. */
+  measureByKeys() {
+    this.anchor = this.anchor < 0 ? this.chosen : -1;
+    this.extend();
+  }
+
+  /** Measure from the first interval of a measurement by keys to the selected one. */
+  extend() {
+    if (this.anchor < 0) return;
+    const both = [this.anchor, this.chosen];
+    this.measure([Math.min(...both.map((index) => this.item.x0[index])), Math.max(...both.map((index) => this.item.x1[index]))]);
+  }
+
+  /** Show the measurement of a span, or end it. */
+  measure(span) {
+    if (!span) this.anchor = -1;
+    if (!span && !this.span) return;
+    this.span = span && [Math.min(...span), Math.max(...span)];
+    cancelAnimationFrame(this.reporting);
+    this.reporting = requestAnimationFrame(() => {
+      const isNew = this.report.hidden === Boolean(this.span);
+      this.report.hidden = !this.span;
+      this.report.replaceChildren(...(this.span ? spanReport(this, () => { this.measure(null); this.canvas.focus(); }) : []));
+      if (isNew && (this.frame.alone || this.frame.filled)) this.frame.room.fit();
+      else this.draw();
+    });
+  }
+
+  choose(index) {
+    super.choose(index);
+    this.extend();
+  }
+
+  // Advice ----------------------------------------------------------------------------------------
+  /** Dim all intervals but those of the lines that a piece of advice names. */
+  showAdvised() {
+    const lines = this.item.advised[this.frame.model.get("advised")] ?? [];
+    this.lines = lines.length ? new Set(lines) : null;
+    const isAdvised = (_, index) => this.lines?.has(this.item.line[index]) && this.inSight(index);
+    if (this.lines && !this.item.line.some(isAdvised)) this.zoom(1e-9, this.sight[0]);
+    else this.draw();
   }
 
   onWheel(event) {
@@ -243,6 +334,9 @@ export class TracksPlot extends Plot {
     if (event.shiftKey && share) {
       event.preventDefault();
       this.pan(share * (this.sight[1] - this.sight[0]));
+    } else if (event.key.toLowerCase() === "m" && !event.ctrlKey && !event.metaKey && !event.altKey && this.chosen >= 0) {
+      event.preventDefault();
+      this.measureByKeys();
     } else if (event.key === "/") {
       event.preventDefault();
       this.search.focus();

@@ -16,8 +16,8 @@ from gpulab.views.parts.items import Item, Labels, Rects, Rules, Time, Tracks
 from gpulab.views.parts.palette import KERNELS
 from gpulab.views.parts.pen import shorten, text_width
 from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, HIDDEN, MARK_DETAIL, STREAM_OF, Lanes, RowKey
-from gpulab.words import count
-from virtualgpu.records import Timeline
+from gpulab.words import count, listing
+from virtualgpu.records import Advice, Timeline
 
 HEADING_PX = 18
 GAP_PX = 2
@@ -72,6 +72,7 @@ def chart(
     label: str,
     picks: Mapping[str, str] = PICKS,
     rows_px: float = ROWS_PX,
+    advice: Sequence[Advice] = (),
     **options: Any,
 ) -> Plot:
     """Draw timelines in one plot, one below the other; each begins at its own start.
@@ -84,6 +85,8 @@ def chart(
         For each trait of the view, the column (``operation``, ``node``, ``panel``) by which it selects bars.
     rows_px
         Approximate height of all rows, as passed to `lanes_of`.
+    advice
+        Advice of which one piece, by the trait ``advised``, leaves only the bars of its lines in colour.
     """
     streams = sum(len(lanes.row_keys) - lanes.small_rows for lanes in panels)
     stream_px = min(STREAM_PX, max(MIN_STREAM_PX, _streams_px(panels, rows_px) / max(1, streams) - GAP_PX))
@@ -102,7 +105,7 @@ def chart(
         rows.index.update({(panel, row_key): len(rows.tops) - 1 for row_key in lanes.folded})
         y += 4
     y = max(y, 40.0)
-    track = _tracks(panels, rows, picks)
+    track = _tracks(panels, rows, picks, advice)
     domain = (
         float(track.x0.min(initial=0)),
         float(max(1, track.x1.max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
@@ -137,7 +140,9 @@ def chart(
     )
 
 
-def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Tracks:
+def _tracks(
+    panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str], advice: Sequence[Advice]
+) -> Tracks:
     columns: dict[str, list[Any]] = {}
     texts: dict[str, Any] = {"names": [], "details": [], "lines": []}
     for panel, lanes in enumerate(panels):
@@ -179,7 +184,15 @@ def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Tr
         lanes=[lane_count for lanes in panels for lane_count in lanes.lanes],
         row_names=[lanes.row_name(row_key) for lanes in panels for row_key in lanes.row_keys],
         **{name: merged.pop(name) for name in ("x0", "x1", "row", "lane", "colour")},
-        columns={**merged, **texts, "shorts": shorts, "picks": dict(picks)},
+        columns={
+            **merged,
+            **texts,
+            "shorts": shorts,
+            "picks": dict(picks),
+            "measured": _measured_names(panels),
+            "origin": listing([*dict.fromkeys(lanes.record.provenance.source for lanes in panels)]),
+            "advised": [_advised_lines(panels, piece) for piece in advice],
+        },
         say=[
             ["name", "names"],
             ": ",
@@ -192,6 +205,25 @@ def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Tr
             ".",
         ],
     )
+
+
+def _measured_names(panels: Sequence[Lanes]) -> list[str]:
+    """Return the name of each row in the measurement of a span; NVTX ranges are not measured."""
+    prefixes = [
+        f"{lanes.timeline_name or f'timeline {panel}'}, " if len(panels) > 1 else ""
+        for panel, lanes in enumerate(panels, 1)
+    ]
+    return [
+        "" if row_key[0] == "range" else f"{prefix}{lanes.row_name(row_key)}"
+        for prefix, lanes in zip(prefixes, panels, strict=True)
+        for row_key in lanes.row_keys
+    ]
+
+
+def _advised_lines(panels: Sequence[Lanes], piece: Advice) -> list[int]:
+    """Return the indices of the lines that a piece of advice names."""
+    sources = [source for lanes in panels for source in lanes.sources]
+    return [index for index, source in enumerate(sources) if source in piece.sources]
 
 
 def _compact(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

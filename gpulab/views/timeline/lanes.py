@@ -84,12 +84,14 @@ class Bar(NamedTuple):
 class Lanes:
     """Bars of one timeline, as arrays in order of their start, and the rows on which they are drawn.
 
-    Columns of texts contain indices into ``names``, ``details``, ``lines`` and `ENGINES`. `fold` assigns the
-    rows. NVTX ranges deeper than `max_depth` share the last row of their thread.
+    Columns of texts contain indices into ``names``, ``details``, ``lines`` (the texts of ``sources``) and
+    `ENGINES`. `fold` assigns the rows. NVTX ranges deeper than `max_depth` share the last row of their
+    thread.
     """
 
     def __init__(self, record: Timeline, max_depth: int, name: str = "") -> None:
         self.record = record
+        self.timeline_name = name
         # Pairs of indices of operations: the second must wait for the first but did not. Shown as red arrows.
         self.faults: list[tuple[int, int]] = []
         duration_text = duration(record.duration_ns)
@@ -120,9 +122,10 @@ class Lanes:
         self._row_key, self._row_keys = _distinct(keys_of_bars)
         self.name, self.names = _distinct(names_of_bars)
         self.detail, self.details = _distinct(detail)
-        self.line, lines = _distinct(lines_of_bars)
+        self.line, self.sources = _distinct(lines_of_bars)
         self.lines = [
-            f"; {index}{f': {index.text.strip()}' if index.text else ''}" if index else "" for index in lines
+            f"; {line}{f': {line.text.strip()}' if line.text else ''}" if line else ""
+            for line in self.sources
         ]
         engine_index = {name: index for index, name in enumerate(ENGINES)}
         self.engine = np.array([engine_index[engine_name] for engine_name in engines_of_bars], np.int64)

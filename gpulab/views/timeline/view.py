@@ -8,14 +8,14 @@ import numpy as np
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views.parts.boxes import Box, column, legend, words
+from gpulab.views.parts.boxes import Box, column, legend, remarks, row, words
 from gpulab.views.parts.items import Tracks
 from gpulab.views.parts.plot_picture import element_sentence
 from gpulab.views.tables import Column, Table
 from gpulab.views.timeline.chart import arrow_words, chart, lanes_of, legend_entries, tracks_of
 from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, HIDDEN, NO_OPERATION, WAIT, Lanes
 from gpulab.words import count, duration, listing, number, size
-from virtualgpu.records import Timeline
+from virtualgpu.records import Advice, Timeline
 
 METHODS = {
     "CUPTI": "CUPTI activity records",
@@ -32,8 +32,14 @@ COUNT_NOUNS = {
     "events": ("event pair", "event pairs"),
 }
 MAX_SENTENCES = 40
-KEYS = "Arrow keys go from bar to bar, Enter selects; + - 0 zoom, Shift and arrows move, / searches."
-HINT = "Point at a bar, or focus the chart and use the arrow keys. + and - zoom, drag to move."
+KEYS = (
+    "Arrow keys go from bar to bar, Enter selects; M measures from this bar to another, M again ends that; "
+    "+ - 0 zoom, Shift and arrows move, / searches."
+)
+HINT = (
+    "Point at a bar, or use the arrow keys. Drag to measure a span, or press M at its first and last bar. "
+    "+ and - zoom; Shift with a drag or arrows moves."
+)
 
 
 class TimelineView(View):
@@ -50,11 +56,14 @@ class TimelineView(View):
         A sentence above the picture, such as the overlap of copies and kernels.
     names
         Names of several timelines, such as ``("eager", "graph")``.
+    advice
+        Advice next to the picture. ``advised`` is the index of the piece whose bars are in colour, or -1.
     """
 
     selected = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
     node = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
     panel = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
+    advised = traitlets.Int(-1).tag(sync=True, echo_update=False)
 
     def __init__(
         self,
@@ -65,7 +74,9 @@ class TimelineView(View):
         panel: int = NO_OPERATION,
         summary: str = "",
         names: Sequence[str] = (),
+        advice: Sequence[Advice] = (),
     ) -> None:
+        self.advice = advice
         self.records = (record, *others)
         self.summary = summary
         self.panels = lanes_of(self.records, names)
@@ -90,6 +101,7 @@ class TimelineView(View):
 
     def describe(self) -> str:
         lines = [self.sentence(), *([self.summary] if self.summary else [])]
+        lines += [f"Advice {index}: {piece.text}" for index, piece in enumerate(self.advice, 1)]
         track = tracks_of(chart(self.panels, ""))
         for index, lanes in enumerate(self.panels):
             lines += _panel_lines(lanes, track, index)
@@ -135,14 +147,23 @@ class TimelineView(View):
             "No operation was recorded." if not any(lanes.record.activities for lanes in self.panels) else "",
         ]
         has_bars = any(lanes.start.size for lanes in self.panels)
-        plot = chart(self.panels, f"{self.sentence()} {KEYS}", hint=HINT if has_bars else "")
-        return column(
+        plot = chart(
+            self.panels,
+            f"{self.sentence()} {KEYS}",
+            hint=HINT if has_bars else "",
+            advice=self.advice,
+        )
+        picture = column(
             words(self.summary) if self.summary else None,
             legend(legend_entries(plot)) if has_bars else None,
             plot,
             words(text, "note") if (text := " ".join(filter(None, notes))) else None,
             gap=4,
         )
+        if not self.advice:
+            return picture
+        advice_box = remarks("Advice", "advised", [piece.text for piece in self.advice])
+        return row(picture, advice_box, weights=[3, 1], least=[440, 200])
 
 
 def _counts(lanes: Lanes) -> str:
