@@ -266,3 +266,22 @@ def test_every_architecture_has_its_caches() -> None:
     for limits in ARCHITECTURES:
         info = replace(device_info("T4"), compute_capability=limits.compute_capability)
         assert 16 * 1024 <= cache_sizes(info, limits.shared_per_sm_bytes, 1).l1_bytes <= 64 * 1024
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 8, 33])
+@pytest.mark.parametrize("offset", [0, 1, 9, 31])
+def test_a_block_misses_each_sector_once_if_l1_holds_them_all(stride: int, offset: int) -> None:
+    cp = session.cp()
+    source = """extern "C" __global__ void twice(const float* x, float* y, int stride, int offset) {
+        int i = (blockIdx.x * blockDim.x + threadIdx.x) * stride + offset;
+        float first = x[i];
+        __syncthreads();
+        y[blockIdx.x * blockDim.x + threadIdx.x] = first + *(volatile const float*)(x + i);
+    }"""
+    x = cp.zeros(256 * stride + 32, cp.float32)
+    arguments = (x, cp.zeros(256, cp.float32), np.int32(stride), np.int32(offset))
+    launch = Launch.of(KernelSource("twice", source), (2,), (128,), arguments)
+    counters = session.backend().observe(launch, Counters("cold"))
+    sectors = (np.arange(256) * stride + offset) * 4 // 32
+    distinct = sum(len(np.unique(sectors[block * 128 :][:128])) for block in range(2))
+    assert sum(access.missed_sectors for access in counters.accesses if access.kind == "load") == distinct

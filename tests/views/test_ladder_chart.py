@@ -55,11 +55,20 @@ def test_another_ladder_is_added_by_name_or_record() -> None:
     assert by_name.record is chart.record
     assert "2 KiB: 22 ns per load" in by_name.describe()
     lines = by_name.plot(Figure().subplots()).get_legend().get_texts()
-    assert [text.get_text() for text in lines] == [ladder_.provenance.label for ladder_ in by_name.ladders]
+    assert [text.get_text() for text in lines] == ["A100-SXM4, modelled", "H200, measured"]
     with pytest.raises(ValueError, match="one to 3"):
         by_name.beside(measured).beside(measured)
     with pytest.raises(ValueError, match="pass a MemoryLadder"):
         LadderChart([measured]).beside("H200")
+
+
+def test_curves_on_top_of_each_other_are_all_visible() -> None:
+    ladder = synthetic.ladder()
+    latency = LadderChart([ladder, ladder, ladder]).plot(Figure().subplots())
+    curves = [line for line in latency.lines if line.get_label().endswith("modelled")]
+    assert len({curve.get_marker() for curve in curves}) == 3
+    *_, last = curves
+    assert last.is_dashed(), "the curve below is visible in the gaps"
 
 
 def test_latency_lies_between_its_neighbours() -> None:

@@ -16,6 +16,7 @@ from virtualgpu.launch.launch import Launch
 from virtualgpu.launch.pace import pace
 from virtualgpu.launch.params import pack
 from virtualgpu.model import bus, cost
+from virtualgpu.model.caches.geometry import cache_sizes
 from virtualgpu.model.choice import DEFAULT_WATCHDOG_S
 from virtualgpu.model.graph import KernelCounts, Operation
 from virtualgpu.model.links.ports import Passage
@@ -75,6 +76,17 @@ class PreparedLaunch:
         return self.occupancy.blocks_per_sm * self.device.info.sm_count
 
     @property
+    def l1_bytes(self) -> int:
+        """Size of each SM's L1 cache next to the shared memory of the blocks that it runs at once."""
+        info = self.device.info
+        stats = self.kernel.stats
+        shared_bytes = (
+            stats.static_shared_bytes + self.packed.shared_bytes + info.reserved_shared_per_block_bytes
+        )
+        blocks = min(self.blocks_per_sm, -(-prod(self.grid) // info.sm_count))
+        return cache_sizes(info, shared_bytes, blocks).l1_bytes
+
+    @property
     def sm_share(self) -> float:
         """Share of the device's block slots that the grid fills, 0 to 1."""
         return min(1.0, prod(self.grid) / (self.device.info.sm_count * self.blocks_per_sm))
@@ -93,6 +105,7 @@ class PreparedLaunch:
         return RunOptions(
             device_name=device.info.as_virtual.device,
             sm_count=device.info.sm_count,
+            l1_bytes=self.l1_bytes,
             resident_blocks=self.resident_blocks,
             watchdog_s=device.watchdog_s,
             patient=device.watchdog_s == DEFAULT_WATCHDOG_S,

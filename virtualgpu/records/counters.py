@@ -19,7 +19,7 @@ class AccessCounters:
     32-byte sectors they touch (global and local), ``wavefronts`` the shared-memory passes;
     ``wavefronts - ideal_wavefronts`` are bank conflicts. ``column`` is the column of the access in its line,
     from 1; 0 if unknown. ``missed_sectors`` are the ``sectors`` that its block had not touched recently,
-    which an L1 cache of 128 KiB would request from L2. ``half_lines`` are the units of 64 bytes that contain
+    which the device's L1 cache would request from L2. ``half_lines`` are the units of 64 bytes that contain
     the sectors, in which memory is fetched. ``l1_hit_sectors`` are the ``sectors`` that the modelled L1
     caches contained (`CacheCounters`).
     """

@@ -34,10 +34,6 @@ CHASE = (
     "one before it ends and no pattern helps. All of the working set is read once before, and the difference "
     "of two chains of different length is taken, so that the launch does not count."
 )
-MODELLED_L1 = (
-    "The time model treats every L1 as one of 128 KiB that stores sectors of 32 bytes, not lines, so "
-    "that its first step comes at 512 KiB."
-)
 MIB = 1 << 20
 
 
@@ -79,7 +75,7 @@ def measure() -> MemoryLadder:
         info.as_virtual if virtual else Provenance("measured", info.name),
         bench.sizes,
         times,
-        f"{CHASE} {MODELLED_L1}" if virtual else CHASE,
+        CHASE,
         bandwidths,
         tuple(_capacities(info)),
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
+from matplotlib.ticker import NullLocator
 
 from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour, number_ticks
 from gpulab.views.tables import Column, Table
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = ("accent", "tail", "good")
+# Lines and marks of the devices: curves on top of each other are all visible.
+STYLES = (("-", "o", 3.0), ("-", "s", 4.5), ((0, (3, 3)), "D", 4.5))
 MARGIN = 2**0.3  # of the working sets, on both sides
 
 
@@ -45,10 +50,12 @@ class LadderChart(FigureView):
         self.ladders = tuple(ladders)
         self._find = find
         first = self.ladders[0]
+        origins = listing([ladder.provenance.label for ladder in self.ladders])
         super().__init__(
             title="Memory hierarchy: latency and bandwidth",
-            caption=f"{listing([ladder.provenance.label for ladder in self.ladders])}. "
-            "Dashed: published capacities and rates; the bars have the order of the names above.",
+            caption=f"{origins[0].upper()}{origins[1:]}. "
+            f"Dashed: published capacities and rates of {_device(first)}; the bars are in the order of the "
+            "names.",
             source=first.provenance.source,
         )
 
@@ -141,16 +148,20 @@ class LadderChart(FigureView):
         """Draw the latency over the working set, with dashed lines at the capacities of the first device."""
         min_bytes = min(int(ladder.working_set_bytes[0]) for ladder in self.ladders) / MARGIN
         max_bytes = max(int(ladder.working_set_bytes[-1]) for ladder in self.ladders) * MARGIN
-        # The later curves are broader and lie below, so that a curve on top of another hides none.
-        for index, ladder in reversed([*enumerate(self.ladders)]):
+        for index, ladder in enumerate(self.ladders):
+            line_style, mark, mark_points = STYLES[index]
             ax.plot(
                 ladder.working_set_bytes,
                 ladder.latency_ns,
                 color=colour(COLOURS[index]),
-                linewidth=1.5 + 1.5 * index,
-                marker="o",
-                markersize=3 + index,
-                label=ladder.provenance.label,
+                linewidth=1.3,
+                linestyle=line_style,
+                marker=mark,
+                markersize=mark_points,
+                markerfacecolor=colour(COLOURS[index]) if index == 0 else "none",
+                markeredgewidth=0.9,
+                markevery=(3 * (index - 1), 6) if index else None,
+                label=f"{_device(ladder)}, {ladder.provenance.source}",
             )
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
@@ -178,9 +189,15 @@ class LadderChart(FigureView):
         ax.grid()
         ax.set_xlabel("working set (bytes, logarithmic)")
         ax.set_ylabel("ns per load")
-        handles, labels = ax.get_legend_handles_labels()
         ax.legend(
-            handles[::-1], labels[::-1], loc="lower left", bbox_to_anchor=(-0.02, 1.0), handlelength=1.2
+            loc="lower right",
+            handlelength=2,
+            borderaxespad=0.2,
+            fontsize=SMALL_POINTS,
+            frameon=True,
+            framealpha=1,
+            facecolor=colour("bg"),
+            edgecolor=colour("bg"),
         )
 
     def _paint_bandwidth(self, ax: Axes) -> None:
@@ -219,10 +236,18 @@ class LadderChart(FigureView):
         ax.set_yticks(range(len(levels)), levels)
         ax.set_ylim(len(levels) - 0.4, -0.6)
         ax.set_xlim(low, max(rates) * 4)
-        number_ticks(ax, "x", (1,))
+        decades = range(math.ceil(math.log10(low)), math.ceil(math.log10(max(rates) * 4)))
+        ax.set_xticks([10.0**decade for decade in decades if decade % 2])
+        ax.xaxis.set_major_formatter(lambda gbps, _: number(gbps))
+        ax.xaxis.set_minor_locator(NullLocator())
         ax.grid(axis="x")
         ax.tick_params(left=False)
         ax.set_xlabel("GB/s, logarithmic; dashed: published")
+
+
+def _device(ladder: MemoryLadder) -> str:
+    """Return the device's name without maker and memory size."""
+    return re.sub(r"^NVIDIA |[ -]\d+GB.*", "", ladder.provenance.device)
 
 
 def _points(ladder: MemoryLadder) -> list[tuple[int, float]]:

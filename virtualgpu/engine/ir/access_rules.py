@@ -93,26 +93,51 @@ def _swap_bits(step: int, low: int) -> str:
 """
 
 
-def look_up(sector: str, tag: str) -> str:
-    """Return text that looks up a sector in the model of an L1 cache and inserts it.
+def look_up(sector: str, tag: str, sectors: str = "1") -> str:
+    """Return text that looks up sectors of a line in the model of an L1 cache and inserts them.
 
-    ``%missed.<tag>`` is the result.
+    `sectors` has a bit for each sector to look up, from the first one, `sector`. ``%missed.<tag>`` is the
+    number of those that were not valid.
 
     Positions count from the device's first address, so that the same program always has the same hits. The
-    table is direct-mapped and contains sectors that the current block has touched. Entries of another block
-    do not match, because the block number is part of an entry.
+    table is direct-mapped. An entry contains a line of 128 bytes that the current block has touched, and the
+    valid sectors of the line in its lowest four bits. Entries of another block do not match, because the
+    block number is part of an entry.
     """
     return f"""  %place.{tag} = sub i64 {sector}, %l1.first
-  %fold.{tag} = lshr i64 %place.{tag}, {layout.L1_SECTORS.bit_length() - 1}
-  %mix.{tag} = xor i64 %place.{tag}, %fold.{tag}
-  %slot.{tag} = and i64 %mix.{tag}, {layout.L1_SECTORS - 1}
+  %line.{tag} = lshr i64 %place.{tag}, 2
+  %low.{tag} = and i64 %line.{tag}, {(1 << layout.L1_LINE_BITS) - 1}
+  %scaled.{tag} = mul i64 %low.{tag}, %l1.inverse
+  %quotient.{tag} = lshr i64 %scaled.{tag}, {layout.L1_INVERSE_BITS}
+  %whole.{tag} = mul i64 %quotient.{tag}, %l1.slots
+  %slot.{tag} = sub i64 %low.{tag}, %whole.{tag}
   %entry.{tag} = getelementptr i64, ptr %l1.t, i64 %slot.{tag}
-  %mark.{tag} = xor i64 %place.{tag}, %epoch
+  %shifted.{tag} = shl i64 %line.{tag}, 4
+  %mark.{tag} = xor i64 %shifted.{tag}, %epoch
   %kept.{tag} = load i64, ptr %entry.{tag}
-  store i64 %mark.{tag}, ptr %entry.{tag}
-  %new.{tag} = icmp ne i64 %kept.{tag}, %mark.{tag}
-  %missed.{tag} = zext i1 %new.{tag} to i64
+  %differs.{tag} = xor i64 %kept.{tag}, %mark.{tag}
+  %found.{tag} = icmp ult i64 %differs.{tag}, 16
+  %valid.{tag} = select i1 %found.{tag}, i64 %kept.{tag}, i64 %mark.{tag}
+  %index.{tag} = and i64 %place.{tag}, 3
+  %bits.{tag} = shl i64 {sectors}, %index.{tag}
+  %after.{tag} = or i64 %valid.{tag}, %bits.{tag}
+  store i64 %after.{tag}, ptr %entry.{tag}
+  %new.{tag} = xor i64 %valid.{tag}, %after.{tag}
+  %missed.{tag} = call i64 @llvm.ctpop.i64(i64 %new.{tag})
 """
+
+
+L1_FIELDS = (
+    load_field("l1_table", "%l1.i")
+    + load_field("block_linear", "%number")
+    + load_field("l1_base", "%l1.from")
+    + load_field("l1_slots", "%l1.slots")
+    + load_field("l1_inverse", "%l1.inverse")
+    + """  %l1.t = inttoptr i64 %l1.i to ptr
+  %epoch = shl i64 %number, 44
+  %l1.first = lshr i64 %l1.from, 5
+"""
+)
 
 
 _FIRST_31 = ", ".join(f"i32 {lane}" for lane in range(31))
@@ -147,10 +172,7 @@ entry:
   %q = lshr <32 x i64> %a, splat (i64 5)
   %spill = alloca <32 x i64>
   store <32 x i64> %q, ptr %spill
-{load_field("l1_table", "%l1")}{load_field("block_linear", "%number")}  %l1.t = inttoptr i64 %l1 to ptr
-  %epoch = shl i64 %number, 44
-{load_field("l1_base", "%l1.from")}  %l1.first = lshr i64 %l1.from, 5
-  %full = icmp eq i32 %mask, -1
+{L1_FIELDS}  %full = icmp eq i32 %mask, -1
   br i1 %full, label %fast, label %slow
 fast:
   %prev = shufflevector <32 x i64> %q, <32 x i64> poison, <32 x i32> <i32 0, {_FIRST_31}>

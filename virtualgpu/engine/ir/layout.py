@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from virtualgpu.records import WARP_SIZE
+from virtualgpu.records.kernel import LINE_BYTES
 
 LANES = WARP_SIZE
 
@@ -107,8 +108,10 @@ ACCESS_COUNTERS = (
     "missed_sectors",
     "half_lines",
 )
-# Sectors of 32 bytes that the model of an L1 cache holds for a block: 128 KiB, a power of two.
-L1_SECTORS = 4096
+# Line numbers in the model of an L1 cache are reduced to L1_LINE_BITS bits. Their remainder for up to 4095
+# slots follows exactly from a multiplication with an inverse of L1_INVERSE_BITS bits.
+L1_LINE_BITS = 28  # 32 GiB
+L1_INVERSE_BITS = 40
 ACCESS_STRIDE = 64  # bytes a memory instruction
 BRANCH_STRIDE = 16  # executed, divergent
 BLOCK_STRIDE = 16  # warp executions, lane executions
@@ -168,6 +171,8 @@ CONTEXT = np.dtype(
         ("block_longest", "<u8"),
         ("l1_table", "<u8"),
         ("l1_base", "<u8"),
+        ("l1_slots", "<u8"),
+        ("l1_inverse", "<u8"),
         ("trace_cursor", "<u8"),
         ("trace_end", "<u8"),
         ("trace_record", "<u8"),
@@ -231,6 +236,11 @@ CONTEXT = np.dtype(
     ],
     align=True,
 )
+
+
+def l1_slots(l1_bytes: int) -> int:
+    """Return the number of lines in the model of an L1 cache: odd, so that strides of 2**n use all of them."""
+    return max(l1_bytes // LINE_BYTES - 1, 0) | 1
 
 
 def offset(name: str) -> int:

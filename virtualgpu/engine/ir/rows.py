@@ -218,19 +218,29 @@ _SECTORS = f"""  %from0 = lshr i64 %p0, 5
 {add_to_memory("%cnt.l", "32", "lan")}  %cnt.h = getelementptr i64, ptr %cnt, i64 6
 {add_to_memory("%cnt.h", "%halves", "hal")}{field("sectors", "%tot")}{add_to_memory("%tot", "%total", "all")}"""
 
-_MISSES = f"""{load_field("l1_table", "%l1.i")}{load_field("block_linear", "%number")}  %l1.t = inttoptr i64 %l1.i to ptr
-  %epoch = shl i64 %number, 44
-{load_field("l1_base", "%l1.from")}  %l1.first = lshr i64 %l1.from, 5
+_MISSES = f"""{access_rules.L1_FIELDS}  %after0 = add i64 %to0, 1
+  %together = icmp ule i64 %from1, %after0
+  %end0 = select i1 %together, i64 %to1, i64 %to0
   br label %look
 look:
   %sector = phi i64 [%from0, %inside], [%sector1, %look]
   %misses = phi i64 [0, %inside], [%misses1, %look]
-{access_rules.look_up("%sector", "s")}  %misses1 = add i64 %misses, %missed.s
-  %onward = add i64 %sector, 1
-  %over = icmp eq i64 %sector, %to0
+  %in.first = icmp ule i64 %sector, %end0
+  %end = select i1 %in.first, i64 %end0, i64 %to1
+  %left = sub i64 %end, %sector
+  %from.start = sub i64 %sector, %l1.first
+  %in.line = and i64 %from.start, 3
+  %line.left = sub i64 3, %in.line
+  %span = call i64 @llvm.umin.i64(i64 %left, i64 %line.left)
+  %power = shl i64 2, %span
+  %ones = sub i64 %power, 1
+{access_rules.look_up("%sector", "s", "%ones")}  %misses1 = add i64 %misses, %missed.s
+  %final = add i64 %sector, %span
+  %onward = add i64 %final, 1
+  %over = icmp eq i64 %final, %end0
   %leap = call i64 @llvm.umax.i64(i64 %onward, i64 %from1)
   %sector1 = select i1 %over, i64 %leap, i64 %onward
-  %last = icmp eq i64 %sector, %to1
+  %last = icmp eq i64 %final, %to1
   br i1 %last, label %looked, label %look
 looked:
   %cnt.m = getelementptr i64, ptr %cnt, i64 5

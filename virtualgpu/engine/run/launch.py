@@ -56,6 +56,8 @@ class RunOptions:
         Name of the device for the provenance of records.
     sm_count
         Number of SMs for ``%smid`` and ``%nsmid``.
+    l1_bytes
+        Size of an SM's L1 cache, for the counter ``missed_sectors``.
     resident_blocks
         Blocks that the device holds at once; 0: as many as the host has memory for. Other blocks start when
         these end, so a block that waits for a later one may wait forever.
@@ -89,6 +91,7 @@ class RunOptions:
 
     device_name: str = "virtual GPU"
     sm_count: int = 1
+    l1_bytes: int = 128 * 1024
     resident_blocks: int = 0
     watchdog_s: float = 20.0
     patient: bool = False

@@ -67,7 +67,8 @@ class Worker:
         self.branches = np.zeros(max(len(tables.branches), 1) * layout.BRANCH_STRIDE // 8, np.int64)
         self.blocks = np.zeros(max(len(tables.blocks), 1) * layout.BLOCK_STRIDE // 8, np.int64)
         cache = np.zeros(max(len(tables.accesses), 1) * 2, np.int64)
-        l1 = np.zeros(layout.L1_SECTORS, np.int64)
+        l1_slots = layout.l1_slots(launch.options.l1_bytes)
+        l1 = np.zeros(l1_slots, np.int64)
         warps = launch.warps
         frames, frames_address = _aligned_buffer(warps * kernel.frame_bytes + 64)
         local_stride = -(-32 * kernel.local_bytes // 64) * 64
@@ -153,6 +154,8 @@ class Worker:
             "grid_workspace": launch.grid_workspace,
             "copies": copies_address,
             "l1_base": launch.memory.base_address,
+            "l1_slots": l1_slots,
+            "l1_inverse": (1 << layout.L1_INVERSE_BITS) // l1_slots + 1,
         }
         for axis, size in zip("xyz", launch.packed.block, strict=True):
             numbers[f"ntid_{axis}"] = size
