@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from gpulab.views import RooflineChart
 from gpulab.views.parts.palette import light
@@ -26,14 +28,16 @@ def marks(ax: Any) -> list[tuple[float, float, str]]:
     return [
         (x, y, to_hex(line.get_color()))
         for line in ax.lines
-        if line.get_marker() == "s"
+        if line.get_linestyle() == "None"
         for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
     ]
 
 
 def arrows(ax: Any) -> list[tuple[tuple[float, float], tuple[float, float]]]:
     """Where each arrow begins and ends."""
-    return [(text.xyann, text.xy) for text in ax.texts if text.arrow_patch is not None]
+    return [
+        (text.xyann, text.xy) for text in ax.texts if text.arrow_patch is not None and not text.get_text()
+    ]
 
 
 def test_each_kernel_has_a_point_a_level_at_its_intensity_and_rate() -> None:
@@ -46,7 +50,8 @@ def test_each_kernel_has_a_point_a_level_at_its_intensity_and_rate() -> None:
     levels: tuple[Level, ...] = ("DRAM", "L2", "DRAM", "L2", "DRAM", "L2", "shared")
     assert [colour for *_, colour in marks_] == [light(COLOURS[level]) for level in levels]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("operations per byte moved", "GFLOP/s")
+    assert "operations per byte" in ax.get_xlabel()
+    assert "GFLOP/s" in ax.get_ylabel()
 
 
 def test_the_lowest_roof_over_a_kernel_is_named() -> None:
@@ -92,6 +97,45 @@ def test_all_arrows_of_a_path_are_at_the_level_whose_traffic_changes_most() -> N
     assert "The arrows join the points of L2." in chart.describe()
 
 
+def test_launches_without_a_common_level_have_no_arrows() -> None:
+    first, second, *_ = synthetic.roofline().points
+    points = (
+        dataclasses.replace(first, size_bytes={"DRAM": 100}),
+        dataclasses.replace(second, size_bytes={"shared": 100}),
+    )
+    chart = RooflineChart(dataclasses.replace(synthetic.roofline(), points=points))
+    assert arrows(axes_of(chart)) == []
+    assert "arrows join" not in chart.describe()
+
+
+def test_each_level_has_its_own_mark_in_the_legend() -> None:
+    ax = axes_of(RooflineChart(synthetic.roofline()))
+    handles = ax.get_legend().legend_handles
+    assert len({handle.get_marker() for handle in handles}) == len(handles) == 3
+
+
+def test_the_axes_end_near_the_data_and_the_ceilings() -> None:
+    roofline = synthetic.roofline()
+    ax = axes_of(RooflineChart(roofline))
+    ridges = [20_000 / gbps for gbps in roofline.ceilings.gbps.values()]
+    xs = [*ridges, *(x for x, _, _ in marks(ax))]
+    ys = [20_000, *(y for _, y, _ in marks(ax))]
+    for values, (low, high) in ((xs, ax.get_xlim()), (ys, ax.get_ylim())):
+        assert min(values) / 2 < low < min(values)
+        assert max(values) < high < max(values) * 2
+
+
+def test_labels_are_right_of_the_axes_and_apart() -> None:
+    figure = Figure(figsize=(9, 4))
+    ax = RooflineChart(synthetic.roofline()).plot(figure.subplots())
+    FigureCanvasAgg(figure).draw()
+    labels = [text for text in ax.texts if text.get_text() in ("saxpy", "stencil", "matmul")]
+    assert len(labels) == 3
+    boxes = [Text.get_window_extent(label) for label in labels]  # without the line to the mark
+    assert min(box.x0 for box in boxes) > ax.bbox.x1
+    assert not any(one.overlaps(other) for one in boxes for other in boxes if one is not other)
+
+
 def test_modelled_and_measured_points_are_drawn() -> None:
     chart = RooflineChart(synthetic.roofline(synthetic.MEASURED, modelled=True))
     ax = axes_of(chart)
@@ -100,7 +144,7 @@ def test_modelled_and_measured_points_are_drawn() -> None:
     assert len(modelled) == 7
     assert len(marks_) == 14
     assert modelled[0] == pytest.approx((0.25, 200))
-    assert "where the model has them" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "modelled" in ax.get_legend().get_texts()[-1].get_text()
     assert repr(chart).endswith("measured on NVIDIA H200.")
 
 
@@ -113,7 +157,7 @@ def test_launches_at_one_place_share_a_label_that_stays_in_the_chart() -> None:
         for name in names
     ]
     ax = axes_of(RooflineChart(dataclasses.replace(marks_, points=(*parts, matmul))))
-    labels = {text.get_text(): text.xy[1] for text in ax.texts}
+    labels = {text.get_text(): text.xyann[1] for text in ax.texts}
     assert {"a, b and 1 more", "d", "e", "matmul"} <= set(labels)
     heights = sorted(labels[name] for name in ("a, b and 1 more", "d", "e"))
     assert min(np.diff(heights)) >= LINE_HEIGHT - 1e-9
@@ -141,21 +185,6 @@ def axes_under(highest: float, *gbps: float) -> Any:
     return axes_of(RooflineChart(Roofline(ceilings=ceilings, points=(point,), path=False)))
 
 
-@pytest.mark.parametrize(
-    ("ridge", "low", "high"),
-    [(19, 1, 100), (20, 1, 1_000), (10.5, 1, 100), (10.3, 0.1, 100), (76, 1, 1_000), (190, 10, 1_000)],
-)
-def test_the_axis_of_intensities_extends_beyond_the_ridge(ridge: float, low: float, high: float) -> None:
-    assert axes_under(ridge, 1, 10, 100).get_xlim() == pytest.approx((low, high))
-
-
-@pytest.mark.parametrize(
-    ("highest", "low", "high"), [(131, 1, 1_000), (129.9, 0.1, 1_000), (76, 0.1, 100), (77, 0.1, 1_000)]
-)
-def test_the_axis_of_rates_has_room_above_the_highest(highest: float, low: float, high: float) -> None:
-    assert axes_under(highest, highest, 2e3, 3e3).get_ylim() == pytest.approx((low, high))
-
-
 def test_each_ceiling_is_where_its_rate_puts_it() -> None:
     ax = axes_under(10, 1, 10, 99)
     slopes = {line.get_label().partition(":")[0]: line for line in ax.lines}
@@ -165,6 +194,3 @@ def test_each_ceiling_is_where_its_rate_puts_it() -> None:
         assert y[-1] == pytest.approx(10), "it ends at the flat line"
     assert slopes["DRAM"].get_label() == "DRAM: 1 GB/s"
     assert "f32 10 GFLOP/s" in [text.get_text() for text in ax.texts]
-    out_of_sight = axes_under(10, 1, 10, 100)  # its slope would end where the chart begins
-    (shared,) = [line for line in out_of_sight.lines if line.get_label().startswith("shared")]
-    assert not len(shared.get_xdata())

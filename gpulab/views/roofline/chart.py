@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = {"DRAM": "tail", "L2": "accent", "shared": "good"}
+MARKS = {"DRAM": "s", "L2": "o", "shared": "^"}
 MODELLED = "purple"
 NAMES: dict[Level | None, str] = {"DRAM": "DRAM", "L2": "L2", "shared": "shared memory", None: "arithmetic"}
-LINE_HEIGHT = 0.052
+LINE_HEIGHT = 0.058
 """Height of a line of text, as a share of the height of the axes."""
+MARGIN = 1.8
+"""Factor from the smallest and to the largest value to the ends of an axis."""
+SHORT_RANGE = 400
+"""Ratio of the ends of an axis below which it has ticks at 1, 2 and 5 times powers of ten."""
 SAME_POSITION = 0.05
-"""Distance in powers of ten below which points share a label."""
+"""Distance in powers of ten below which points have no arrow; half of it for a common label."""
 
 
 class RooflineChart(FigureView):
@@ -164,36 +169,28 @@ class RooflineChart(FigureView):
     def _paint(self, ax: Axes) -> None:
         """Draw the launches as points below the ceilings, with logarithmic axes."""
         ceilings = self.roofline.ceilings
-        points = self._points
         peaks = {kind: ceilings.gflops[kind] for kind in self._kinds()}
         highest = max(peaks.values())
-        ridge_intensity = highest / ceilings.gbps["DRAM"]
-        intensities = [intensity for point in points for intensity in point.intensities.values()]
-        rates = [rate for point in points for rate in (point.gflops, _modelled(point)) if rate]
+        ridges = [highest / gbps for gbps in ceilings.gbps.values()]
+        intensities = [x for point in self._points for x in point.intensities.values()]
+        rates = [rate for point in self._points for rate in (point.gflops, _modelled(point)) if rate]
         ax.set_xscale("log")
         ax.set_yscale("log")
-        ax.set_xlim(_decades([*intensities, ridge_intensity / 8, ridge_intensity * 4]))
-        ax.set_ylim(_decades([*rates, highest / 100, highest]))
-        number_ticks(ax, "x", (1,))
-        number_ticks(ax, "y", (1,))
+        ax.set_xlim(min([*intensities, *ridges]) / MARGIN, max([*intensities, *ridges]) * MARGIN)
+        ax.set_ylim(min([*rates, highest / 10]) / MARGIN, highest * MARGIN)
+        for direction, (low, high) in (("x", ax.get_xlim()), ("y", ax.get_ylim())):
+            number_ticks(ax, direction, (1, 2, 5) if high / low < SHORT_RANGE else (1,))
         ax.grid()
-        ax.set_xlabel("operations per byte moved")
-        ax.set_ylabel("GFLOP/s")
+        ax.set_xlabel("operations per byte moved, logarithmic")
+        ax.set_ylabel("GFLOP/s, logarithmic")
         self._paint_ceilings(ax, peaks)
         self._paint_points(ax)
-        for first_point, second_point in self._pairs():
-            level = self._path_level()
-            ends = [
-                (end.intensities[level] if level else max(end.intensities.values()), end.gflops)
-                for end in (first_point, second_point)
-            ]
-            arrow = {"arrowstyle": "->", "color": colour("fg"), "linewidth": 1.3, "shrinkA": 4, "shrinkB": 4}
-            ax.annotate("", ends[1], ends[0], arrowprops=arrow)
+        self._paint_arrows(ax)
         ax.legend(
             loc="lower left",
             bbox_to_anchor=(-0.01, 1.0),
             ncols=5,
-            handlelength=1.2,
+            handlelength=1.8,
             columnspacing=1.4,
         )
 
@@ -206,14 +203,15 @@ class RooflineChart(FigureView):
         for level in LEVELS:
             first_x = max(low, bottom / gbps[level])
             bend_x = min(high, highest / gbps[level])
-            label = f"{NAMES[level]}: {number(gbps[level], 4)} GB/s"
             ends = [first_x, bend_x] if first_x < bend_x else []
             ax.plot(
                 ends,
                 [gbps[level] * x for x in ends],
                 color=colour(COLOURS[level]),
                 linewidth=1.8,
-                label=label,
+                marker=MARKS[level],
+                markevery=[],  # the mark is only in the legend
+                label=f"{NAMES[level]}: {number(gbps[level], 4)} GB/s",
             )
         ridge = highest / max(gbps.values())
         for kind, peak in peaks.items():
@@ -229,35 +227,54 @@ class RooflineChart(FigureView):
             )
 
     def _paint_points(self, ax: Axes) -> None:
-        """Draw each launch as a mark per memory level, a thin line through its marks, and its name."""
+        """Draw each launch as a mark per memory level, a line through its marks, and its name."""
+        low, high = ax.get_ylim()
+        right = ax.get_xlim()[1]
         for point in self._points:
-            if rate := _modelled(point):
-                xs = [*point.intensities.values()]
-                ax.plot(xs, [rate] * len(xs), "s", color=colour(MODELLED), markersize=5)
-        for point in self._points:
-            intensities = point.intensities
-            ax.plot(
-                [min(intensities.values()), max(intensities.values())],
-                [point.gflops] * 2,
-                color=colour("muted"),
-                linewidth=0.9,
-            )
-            for level, x in intensities.items():
-                ax.plot(x, point.gflops, "s", color=colour(COLOURS[level]), markersize=5)
+            for level, x in point.intensities.items():
+                mark = {"marker": MARKS[level], "markersize": 6, "linestyle": "none", "zorder": 3}
+                if rate := _modelled(point):
+                    ax.plot(x, rate, color=colour(MODELLED), markerfacecolor="none", **mark)
+                ax.plot(x, point.gflops, color=colour(COLOURS[level]), **mark)
+            first_x = min(point.intensities.values())
+            ax.plot([first_x, right], [point.gflops] * 2, color=colour("muted"), linewidth=0.7)
         if any(map(_modelled, self._points)):
-            ax.plot([], [], "s", color=colour(MODELLED), label="where the model has them")
+            hollow = {"markerfacecolor": "none", "linestyle": "none"}
+            ax.plot([], [], "s", color=colour(MODELLED), label="in the modelled time", **hollow)
         names = _names(self._points)
-        low, high = np.log10(ax.get_ylim())
-        heights = [(math.log10(y) - low) / (high - low) for _, y in names]
-        for (x, _), name, height in zip(names, names.values(), _spaced_heights(heights), strict=True):
+        heights = [math.log(rate / low) / math.log(high / low) for rate in names]
+        for (rate, name), height in zip(names.items(), _spaced_heights(heights), strict=True):
             ax.annotate(
                 name,
-                (x, height),
-                (6, 0),
-                xycoords=("data", "axes fraction"),
-                textcoords="offset points",
+                (right, rate),
+                (1.03, height),
+                textcoords="axes fraction",
                 va="center",
+                arrowprops={
+                    "arrowstyle": "-",
+                    "color": colour("muted"),
+                    "linewidth": 0.7,
+                    "shrinkA": 2,
+                    "shrinkB": 0,
+                    "relpos": (0, 0.5),
+                },
             )
+
+    def _paint_arrows(self, ax: Axes) -> None:
+        """Draw an arrow from each launch to the next, between the points of one level."""
+        level = self._path_level()
+        for pair in self._pairs() if level else ():
+            begin, end = ((point.intensities[level], point.gflops) for point in pair)
+            if math.dist(np.log10(begin), np.log10(end)) > SAME_POSITION:
+                arrow = {
+                    "arrowstyle": "->",
+                    "color": colour("fg"),
+                    "linewidth": 1.2,
+                    "mutation_scale": 8,
+                    "shrinkA": 4,
+                    "shrinkB": 4,
+                }
+                ax.annotate("", end, begin, arrowprops=arrow)
 
 
 def _rate(gflops: float) -> str:
@@ -274,30 +291,17 @@ def _modelled(point: RooflinePoint) -> float:
     return point.operations / point.modelled_ns if point.modelled_ns else 0.0
 
 
-def _decades(values: Iterable[float]) -> tuple[float, float]:
-    """Return the powers of ten around values, with a margin on both sides."""
-    numbers = [*values]
-    return 10.0 ** math.floor(math.log10(min(numbers) / 1.3)), 10.0 ** math.ceil(
-        math.log10(max(numbers) * 1.3)
-    )
-
-
-def _names(points: Sequence[RooflinePoint]) -> dict[tuple[float, float], str]:
-    """Return the label of each point; points that coincide share a label of at most two names."""
-    names_at = dict[tuple[float, float], list[str]]()
+def _names(points: Sequence[RooflinePoint]) -> dict[float, str]:
+    """Return labels by GFLOP/s; launches of nearly the same rate share a label of at most two names."""
+    names_at = dict[float, list[str]]()
     for point in points:
-        position = (max(point.intensities.values()), point.gflops)
-        close_positions = (
-            other_position
-            for other_position in names_at
-            if math.dist(np.log10(other_position), np.log10(position)) < SAME_POSITION
-        )
-        names_at.setdefault(next(close_positions, position), []).append(point.name)
-    labels = dict[tuple[float, float], str]()
-    for position, names in names_at.items():
+        close_rates = (rate for rate in names_at if abs(math.log10(rate / point.gflops)) < SAME_POSITION / 2)
+        names_at.setdefault(next(close_rates, point.gflops), []).append(point.name)
+    labels = dict[float, str]()
+    for rate, names in names_at.items():
         distinct_names = list(dict.fromkeys(names))
         others_text = f" and {len(distinct_names) - 2} more" if len(distinct_names) > 2 else ""
-        labels[position] = ", ".join(distinct_names[:2]) + others_text
+        labels[rate] = ", ".join(distinct_names[:2]) + others_text
     return labels
 
 
