@@ -97,7 +97,7 @@ def test_pause_stops_the_readings_and_the_end_keeps_the_chart(views: tuple[Any, 
     lab.expect(kernel, "m.state", "paused")
     press(lab, "Resume")
     lab.expect(kernel, "m.state", "live")
-    press(lab, "Everything")
+    press(lab, "All")
     follow = lab.page.locator(VIEW).get_by_role("button", name="Follow", exact=True)
     assert follow.get_attribute("aria-pressed") == "false"
     kernel.value("m.stop()")

@@ -349,7 +349,7 @@ function render(context) {
   const looking = element(
     "div", { class: "gl-tools gl-memory-tools" },
     pauseButton, followButton, button("−", () => plot.zoom(1 / 2, middle()), { "aria-label": "Zoom out" }), button("+", () => plot.zoom(2, middle()), { "aria-label": "Zoom in" }),
-    button("Everything", () => plot.zoom(1e-9, middle())), ...axisButtons, element("span", { class: "gl-space" }), button("Save CSV", () => download(store)),
+    button("All", () => plot.zoom(1e-9, middle()), { title: "Show everything (0)" }), ...axisButtons, element("span", { class: "gl-space" }), button("Save CSV", () => download(store)),
   );
   const figures = element("dl", { class: "gl-numbers" });
   const values = store.said.terms.map((term) => {

@@ -33,7 +33,7 @@ LEGEND = [
     *((colour, name) for name, colour in AREAS),
     ("tail", "peak"),
     ("error", "limit, failed requests"),
-    ("good", "returned to the device"),
+    ("good", "returned"),
 ]
 MARK_COLOURS = ("accent", "muted", "good", "error")  # allocated, freed, returned, failed
 PICTURE_POINTS = 800

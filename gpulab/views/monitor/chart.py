@@ -202,7 +202,7 @@ class LoadChart(Steered):
         phases_text = monitor_text.phase_list(record)
         return column(
             paragraph(monitor_text.time_of_latest(record, self._state == "live"), "heading"),
-            numbers(_latest_readings(record), least=135),
+            numbers(_latest_readings(record), least=122),
             legend(legend_items),
             self._plot(record),
             paragraph(phases_text, "note") if phases_text else None,
