@@ -14,6 +14,7 @@ from gpulab.views.graph import graph_text
 from gpulab.views.graph.folding import groups
 from gpulab.views.parts.boxes import Plot, Switch
 from tests.views.graphs import CUB, OLD, X, chain, compared, graph, kernel
+from tests.views.synthetic import boxes
 from virtualgpu.records import (
     DanglingArray,
     GraphArray,
@@ -257,3 +258,45 @@ class TestWords:
     )
     def test_kernels_have_short_names(self, name: str, label: str) -> None:
         assert graph_text.name_of(kernel(0, name)) == label
+
+
+class TestReplay:
+    def test_play_has_the_times_of_the_record(self) -> None:
+        record = chain(5)
+        comparison = compared(record)
+        view = GraphView(record, comparison)
+        replay = comparison.replay
+        assert replay is not None
+        spans = {
+            activity.graph_node_id: (activity.start_ns - replay.start_ns, activity.end_ns - replay.start_ns)
+            for activity in replay.activities
+        }
+        (drawn,) = (
+            plot["items"][0] for plot in boxes(view.scene, "plot") if plot["items"][0]["item"] == "nodes"
+        )
+        assert [*zip(drawn["starts"], drawn["ends"], strict=True)] == [spans[node] for node in range(5)]
+        (play,) = boxes(view.scene, "player")
+        assert play["stops"] == sorted({time_ns for span in spans.values() for time_ns in span})
+        assert dict(play["counts"])["as a graph"] == [end_ns for _, end_ns in spans.values()]
+        assert play["last"] == max(comparison.eager.duration_ns, replay.duration_ns)
+        assert replay.provenance.label in play["origin"]
+        view.close()
+
+    def test_a_folded_node_lasts_from_its_first_to_its_last_member(self) -> None:
+        record = chain(40)
+        comparison = compared(record)
+        view = GraphView(record, comparison)
+        (drawn,) = (
+            plot["items"][0]
+            for plot in boxes(view.scene, "plot")
+            if plot["items"][0]["item"] == "nodes" and len(plot["items"][0]["starts"]) < 5
+        )
+        activities = comparison.replay.activities
+        assert drawn["starts"][0] == min(a.start_ns for a in activities) - comparison.replay.start_ns
+        assert drawn["ends"][-1] == max(a.end_ns for a in activities) - comparison.replay.start_ns
+        view.close()
+
+    def test_a_graph_without_recorded_times_has_no_play(self) -> None:
+        view = GraphView(chain(5))
+        assert boxes(view.scene, "player") == []
+        view.close()

@@ -11,14 +11,15 @@ from gpulab.views._base import View
 from gpulab.views.graph import graph_text
 from gpulab.views.graph.folding import Group, groups
 from gpulab.views.parts import boxes
-from gpulab.views.parts.boxes import Box, Plot, column, legend
+from gpulab.views.parts.boxes import Box, Plot, column, legend, player
 from gpulab.views.parts.dag import DrawnNode, dag
 from gpulab.views.parts.palette import KERNELS
+from gpulab.views.parts.plots import nice_step
 from gpulab.views.timeline.chart import chart, kernel_colours, kernel_legend, lanes_of, legend_entries
 from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, NO_OPERATION
 from gpulab.views.timeline.view import HINT as MEASURE_HINT
 from gpulab.views.timeline.view import KEYS
-from gpulab.words import count, listing, number
+from gpulab.words import count, duration, listing, number
 from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Timeline
 
 # Largest height of the graph alone, its largest height above timelines, and the height of timelines.
@@ -26,6 +27,8 @@ ALONE_PX = 330
 BESIDE_PX = 150
 ROWS_PX = 150
 MAX_SINGLE = 21
+# Seconds that Play takes for the replay of the graph at each of its rates, before rounding.
+REPLAY_S = (12, 5, 2)
 SHAPES = {"KERNEL": "box", "MEMCPY": "copy", "MEMSET": "set", "HOST": "round"}
 TIMELINE_NAMES = ("piece by piece", "as a graph")
 TIMELINE_LABEL = f"Both ways on one axis, the graph below. {KEYS}"
@@ -49,11 +52,14 @@ class GraphView(View):
     node
         Number of the node that is marked in both pictures, or -1. ``selected`` and ``panel`` are those of
         `TimelineView`.
+    moment_ns
+        Time since the start at which Play has arrived, or -1 before it was used.
     """
 
     selected = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
     node = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
     panel = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
+    moment_ns = traitlets.Float(-1).tag(sync=True, echo_update=False)
 
     def __init__(
         self, record: GraphRecord, comparison: GraphComparison | None = None, name: str = "fn"
@@ -67,7 +73,10 @@ class GraphView(View):
         self.panels = (
             lanes_of(timelines, TIMELINE_NAMES, ROWS_PX) if len(timelines) == len(TIMELINE_NAMES) else []
         )
-        self._node_times_ns = _node_times_ns(comparison.replay) if comparison and comparison.replay else {}
+        self._node_spans = _node_spans(comparison.replay) if comparison and comparison.replay else {}
+        self._node_times_ns = {
+            node: end_ns - start_ns for node, (start_ns, end_ns) in self._node_spans.items()
+        }
         separate_nodes = frozenset(node for dangling in record.dangling for node in dangling.nodes[:1])
         self.groups, self.edges = groups(record, separate_nodes, fold=len(record.nodes) > MAX_SINGLE)
         if self._dag().height > self._max_height_px:
@@ -97,7 +106,9 @@ class GraphView(View):
 
     def draw(self) -> Box:
         timelines = (
-            chart(self.panels, TIMELINE_LABEL, rows_px=ROWS_PX, hint=MEASURE_HINT) if self.panels else None
+            chart(self.panels, TIMELINE_LABEL, rows_px=ROWS_PX, hint=MEASURE_HINT, moment="moment_ns")
+            if self.panels
+            else None
         )
         return column(
             *(
@@ -106,10 +117,30 @@ class GraphView(View):
             ),
             boxes.words(graph_text.costs(self.comparison)) if self.comparison else None,
             legend(self._legend(timelines)),
+            self._player(timelines.domain[1]) if timelines and self._node_spans else None,
             self._dag() if self.groups else boxes.words(self.graph.note or "The graph has no nodes."),
             self._unfolded(),
             timelines,
             gap=6,
+        )
+
+    def _player(self, last_ns: float) -> Box:
+        """Return Play for the recorded times of both ways."""
+        replay = self.panels[-1].record
+        counts = [
+            (name, sorted(activity.end_ns - lanes.record.start_ns for activity in lanes.record.activities))
+            for name, lanes in zip(TIMELINE_NAMES, self.panels, strict=True)
+        ]
+        rates = dict.fromkeys(nice_step(replay.duration_ns / seconds) for seconds in REPLAY_S)
+        return player(
+            "moment_ns",
+            last_ns,
+            [(f"{duration(rate)} per s", rate) for rate in rates],
+            [*rates][len(rates) // 2],
+            smooth=True,
+            stops=sorted({time_ns for span in self._node_spans.values() for time_ns in span}),
+            counts=counts,
+            origin=f"times {replay.provenance.label}",
         )
 
     @property
@@ -130,6 +161,7 @@ class GraphView(View):
             arrows,
             label=f"{graph_text.sentence(self.graph, self.name)} Tab and arrow keys go from node to node.",
             trait="node",
+            moment="moment_ns",
             max_height_px=self._max_height_px,
             marked=dangling_nodes,
             hint=f"{HINT}{' there and in the timeline' if self.panels else ''}{unfold_text}.",
@@ -164,7 +196,15 @@ class GraphView(View):
             graph_text.group_sentence(self.graph, group, self._node_times_ns),
             group.members,
             "error" if set(affected_nodes).intersection(group.members) else "",
+            self._span(group),
         )
+
+    def _span(self, group: Group) -> tuple[float, float]:
+        """Return the start of a group's first node and the end of its last one in the replay."""
+        spans = [self._node_spans[member] for member in group.members if member in self._node_spans]
+        if not spans:
+            return (-1, -1)
+        return (min(start_ns for start_ns, _ in spans), max(end_ns for _, end_ns in spans))
 
     def _unfolded(self) -> Box | None:
         """Return the nodes of the selected group, to be shown below the graph."""
@@ -195,6 +235,7 @@ class GraphView(View):
                 {str(single.members[0]): self._node(single) for single in single_groups},
                 edges,
                 label=f"{text}.",
+                moment="moment_ns",
             ),
         )
 
@@ -248,10 +289,10 @@ def _engine(group: Group) -> str:
     return node.copy_kind if node.copy_kind in ("HtoD", "DtoH") else "DtoD"
 
 
-def _node_times_ns(replay: Timeline) -> dict[int, float]:
-    """Return the time of each node in a replay, by its number."""
+def _node_spans(replay: Timeline) -> dict[int, tuple[int, int]]:
+    """Return the start and end of each node since the start of a replay, by its number."""
     return {
-        activity.graph_node_id: activity.end_ns - activity.start_ns
+        activity.graph_node_id: (activity.start_ns - replay.start_ns, activity.end_ns - replay.start_ns)
         for activity in replay.activities
         if activity.graph_id
     }

@@ -10,8 +10,8 @@ zooms, pans, shows sentences and sends traits.
 
 Boxes (module `boxes`) are stacked (`column`), or placed side by side and wrapped if there is little space
 (`row`), or have contents: `words`, `legend`, `numbers` (term, value, detail), `bars`, `table`, `plot`.
-`switch` shows the case for a trait's value, `slider` sets a trait (browser only), `fold` opens and closes. A
-box with ``only`` is in the ``"page"`` or the ``"picture"`` alone. In the browser, text boxes are DOM elements
+`switch` shows the case for a trait's value, `slider` and `player` set a trait (browser only), `remarks` are
+sentences that set one while they are focused, `fold` opens and closes. A box with ``only`` is in the ``"page"`` or the ``"picture"`` alone. In the browser, text boxes are DOM elements
 (so they can be read aloud and copied), and a plot is a canvas.
 
 A plot has a height in pixels, margins ``left`` and ``right`` in pixels, and a ``domain``: the range of data
@@ -22,8 +22,8 @@ frozen dataclasses of module `items` (`plots` makes some of them), and the brows
 (segments), `Labels` (text), `Ticks` (at several distances, for zooming), `Readings` (of which one is
 selected, with its values at several heights). `lane_grid` consists of these. `dag` (module `dag`) has its own
 item: nodes that can be selected, also by keys. `Tracks` are any number of
-intervals over rows of individual heights, over a `Time` axis, with unlimited zoom and a search. Charts have
-`axes`.
+intervals over rows of individual heights, over a `Time` axis, with unlimited zoom, a search, and spans that
+are measured. `Ring` has devices on a circle, with marks that travel between them. Charts have `axes`.
 
 Colours are names of `palette.COLOURS` (``accent``, ``tail``, ``muted`` …), resolved in each theme.
 

@@ -153,21 +153,27 @@ class Player(Box):
 
     Parameters
     ----------
-    step
-        Size of a single step.
     rates, rate
         Texts with the trait's change per second, and the first rate; 0 shows all in a few seconds.
     smooth
-        Whether the trait moves once per frame, as a time does, instead of by single steps.
+        Whether the trait moves once per frame, as a time in nanoseconds does, instead of by single steps.
+    stops
+        Values to which single steps go; if there are none, a single step is 1.
+    counts
+        Names, each with the values of the trait at which one more operation is done; they are shown as text.
+    origin
+        Origin of the times, after this text.
     """
 
     kind = "player"
     trait: str
     last: float
-    step: float
     rates: list[tuple[str, float]]
     rate: float
-    smooth: bool
+    smooth: bool = False
+    stops: Sequence[float] = ()
+    counts: Sequence[tuple[str, Sequence[float]]] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -282,13 +288,11 @@ def player(
     trait: str,
     last: float,
     rates: Sequence[tuple[str, float]] = (("1/s", 1), ("3/s", 3), ("10/s", 10)),
-    *,
     rate: float = 1,
-    step: float = 1,
-    smooth: bool = False,
+    **options: Any,
 ) -> Box:
     """Return buttons, on the page only, that move a trait from 0 to `last`; see `Player`."""
-    return Player(trait, last, step, list(rates), rate, smooth, only="page")
+    return Player(trait, last, list(rates), rate, only="page", **options)
 
 
 def slider(label: str, trait: str, values: Sequence[int], texts: Sequence[str]) -> Slider:

@@ -24,7 +24,7 @@ function outline(pen, shape, left, top, right, bottom) {
 export class DagPlot extends Plot {
   constructor(frame, box) {
     super(frame, box);
-    if (this.item.picks) frame.on(this.item.picks, () => this.draw());
+    for (const trait of [this.item.picks, this.item.moment]) if (trait) frame.on(trait, () => this.draw());
   }
 
   /** Index of the node with the trait's value, or -1. */
@@ -37,19 +37,28 @@ export class DagPlot extends Plot {
     const { pen } = this;
     const shades = item.colours.map((name) => this.frame.colour(name));
     const inks = item.colours.map((name) => this.frame.colour(`on-${name}`) || this.frame.colour("fg"));
+    const now = item.moment ? this.frame.model.get(item.moment) : -1;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     for (let index = 0; index < this.count; index += 1) {
       const [left, right, top, bottom] = this.sides(index);
       outline(pen, item.shape[index], left, top, right, bottom);
+      const isKnown = now >= 0 && item.starts[index] >= 0;
+      const isPale = isKnown && now < item.starts[index];
+      pen.globalAlpha = isPale ? 0.25 : 1;
       pen.fillStyle = shades[item.colour[index]];
       pen.fill();
+      pen.globalAlpha = 1;
       if (item.mark[index] >= 0) {
         pen.strokeStyle = shades[item.mark[index]];
         pen.lineWidth = 3;
         pen.stroke();
+      } else if (isKnown && item.starts[index] <= now && now < item.ends[index]) {
+        pen.strokeStyle = this.frame.colour("fg");
+        pen.lineWidth = 3;
+        pen.stroke();
       }
-      pen.fillStyle = inks[item.colour[index]];
+      pen.fillStyle = isPale ? this.frame.colour("fg") : inks[item.colour[index]];
       const room = right - left - 10 - (item.shape[index] && item.shape[index] !== 3 ? SLANT_PX : 0);
       const lines = [[item.text[index], 11, ""], [item.detail[index], 10, ""]].filter(([text]) => text);
       lines.forEach(([text, size], i) => {

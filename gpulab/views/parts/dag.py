@@ -48,6 +48,8 @@ class DrawnNode:
         Numbers that the node represents: the trait's values that select it.
     mark
         The name of the colour of its outline; without one, the node has no outline.
+    span
+        Its start and end, for a drawing with a `moment`; (-1, -1) if they are not known.
     """
 
     text: str
@@ -57,6 +59,7 @@ class DrawnNode:
     say: str = ""
     members: tuple[int, ...] = ()
     mark: str = ""
+    span: tuple[float, float] = (-1, -1)
 
 
 Leg = tuple[float, float, float, float]
@@ -86,6 +89,7 @@ def dag(
     *,
     label: str,
     trait: str = "",
+    moment: str = "",
     max_height_px: float = math.inf,
     marked: Collection[str | tuple[str, str]] = (),
     **options: Any,
@@ -103,6 +107,8 @@ def dag(
     trait
         The trait that receives a node's first member on a click or Enter; the node with the trait's value is
         outlined.
+    moment
+        The trait with a time: nodes that start later are pale, and those that run have an outline.
     max_height_px
         If the plot would be higher than this, the nodes become lower.
     marked
@@ -158,6 +164,9 @@ def dag(
                 ],
                 "layer": list(node_layers.layer),
                 "picks": trait,
+                "moment": moment,
+                "starts": [node.span[0] for node in node_list],
+                "ends": [node.span[1] for node in node_list],
             },
         ),
         *_arrows([arrow for arrow in positions.arrows if arrow.ends not in red_edges], "muted", 1),

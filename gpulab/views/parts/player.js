@@ -1,4 +1,5 @@
 import { element } from "../parts/frame.js";
+import { duration } from "../parts/words.js";
 
 // Playback: a number of steps per second, the whole trace in a few seconds, or a time that runs slowly.
 
@@ -47,10 +48,16 @@ export function player(frame, { advance, begin, length, rates = RATES, rate = 3,
   return { button, speed, toggle, stop };
 }
 
-/** Buttons and keys that move a trait from 0 to `last`, as a box of the display list. */
-export function playback(frame, { trait, last, rates, rate, smooth, step }) {
+/**
+ * Buttons and keys that move a trait from 0 to `last`, as a box of the display list. Single steps go to the
+ * next of `stops`, if there are any. `counts` are names with the values of the trait at which something is done.
+ */
+export function playback(frame, { trait, last, rates, rate, smooth, stops, counts, origin }) {
   const now = () => Math.max(0, Math.min(last, frame.model.get(trait)));
-  const go = (value) => frame.send(trait, Math.max(0, Math.min(last, value)));
+  const go = (value) => {
+    frame.model.set(trait, Math.max(0, Math.min(last, value)));
+    if (!smooth) frame.model.save_changes(); // the kernel need not follow every frame
+  };
   const play = player(frame, {
     advance: (count) => { go(now() + count); return now() < last; },
     begin: () => { if (now() >= last) go(0); },
@@ -58,6 +65,17 @@ export function playback(frame, { trait, last, rates, rate, smooth, step }) {
     rates, rate, smooth,
   });
   const button = (text, label, onclick) => element("button", { type: "button", "aria-label": label, title: label, onclick: () => { play.stop(); onclick(); } }, text);
+  const back = () => go(stops.length ? stops.findLast((stop) => stop < now()) ?? 0 : now() - 1);
+  const on = () => go(stops.length ? stops.find((stop) => stop > now()) ?? last : now() + 1);
+  const progress = element("span", { class: "gl-progress" });
+  const tell = () => {
+    const texts = counts.map(([name, ends]) => `${name} ${ends.filter((end) => end <= now()).length} of ${ends.length}`);
+    progress.textContent = frame.model.get(trait) < 0 ? origin : `${duration(now())}, done: ${texts.join(", ")}; ${origin}`;
+  };
+  if (counts.length) {
+    tell();
+    frame.on(trait, tell);
+  }
   const onKey = (event) => {
     if (event.key !== " " || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("button, select, input, summary, a")) return;
     event.preventDefault();
@@ -67,6 +85,7 @@ export function playback(frame, { trait, last, rates, rate, smooth, step }) {
   frame.endings.push(play.stop, () => frame.root.removeEventListener("keydown", onKey));
   return element(
     "div", { class: "gl-tools gl-player" },
-    button("|◀", "To the start", () => go(0)), button("◀", "Step back", () => go(now() - step)), play.button, button("▶", "Step on", () => go(now() + step)), play.speed,
+    button("|◀", "To the start", () => go(0)), button("◀", "Step back", back), play.button, button("▶", "Step on", on), play.speed,
+    ...(counts.length ? [progress] : []),
   );
 }

@@ -27,6 +27,7 @@ export class TracksPlot extends Plot {
       this.pressedTime = this.timeAt(event);
       this.canvas.setPointerCapture(event.pointerId);
     });
+    if (this.item.moment) frame.on(this.item.moment, () => this.draw());
     if (this.item.advised?.length) frame.on("advised", () => this.showAdvised());
     this.picked = [];
     for (const trait of Object.keys(this.item.picks ?? {})) frame.on(trait, () => { this.pick(); this.show(); });
@@ -177,15 +178,16 @@ export class TracksPlot extends Plot {
     };
     this.picked.filter((index) => this.inSight(index)).slice(0, MAX_OUTLINED).forEach((index) => outline(index, "error", 3));
     if (this.chosen >= 0 && this.inSight(this.chosen)) outline(this.chosen, "fg", 1);
-    this.drawSpan();
+    const now = this.item.moment ? this.frame.model.get(this.item.moment) : -1;
+    if (now >= 0) this.drawOnly([0, now], "fg");
+    if (this.span) this.drawOnly(this.span, "tail");
   }
 
-  /** Draw the edges and the duration of the measured span; the rest is dim. */
-  drawSpan() {
-    if (!this.span) return;
+  /** Draw the edges of a span of time, and everything outside of it dim. */
+  drawOnly(span, colour) {
     const { pen, box } = this;
     const [left, right] = [box.left, box.left + this.wide];
-    const [from, to] = this.span.map((time) => Math.max(left, Math.min(right, this.x(time))));
+    const [from, to] = span.map((time) => Math.max(left, Math.min(right, this.x(time))));
     const bottom = Math.max(...this.item.tops.map((top, row) => top + this.item.heights[row]));
     pen.globalAlpha = 0.6;
     pen.fillStyle = this.frame.colour("bg");
@@ -194,7 +196,7 @@ export class TracksPlot extends Plot {
       pen.fillRect(to, top, right - to, this.item.heights[row]);
     });
     pen.globalAlpha = 1;
-    pen.fillStyle = this.frame.colour("tail");
+    pen.fillStyle = this.frame.colour(colour);
     for (const x of [from, to]) pen.fillRect(x - 1, 0, 2, bottom + 6);
     pen.fillRect(from, bottom + 3, to - from, 2);
   }

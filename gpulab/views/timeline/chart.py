@@ -73,6 +73,7 @@ def chart(
     picks: Mapping[str, str] = PICKS,
     rows_px: float = ROWS_PX,
     advice: Sequence[Advice] = (),
+    moment: str = "",
     **options: Any,
 ) -> Plot:
     """Draw timelines in one plot, one below the other; each begins at its own start.
@@ -87,6 +88,8 @@ def chart(
         Approximate height of all rows, as passed to `lanes_of`.
     advice
         Advice of which one piece, by the trait ``advised``, leaves only the bars of its lines in colour.
+    moment
+        The trait with the time up to which a replay has come; later times are dim.
     """
     streams = sum(len(lanes.row_keys) - lanes.small_rows for lanes in panels)
     stream_px = min(STREAM_PX, max(MIN_STREAM_PX, _streams_px(panels, rows_px) / max(1, streams) - GAP_PX))
@@ -105,7 +108,7 @@ def chart(
         rows.index.update({(panel, row_key): len(rows.tops) - 1 for row_key in lanes.folded})
         y += 4
     y = max(y, 40.0)
-    track = _tracks(panels, rows, picks, advice)
+    track = _tracks(panels, rows, picks, advice, moment)
     domain = (
         float(track.x0.min(initial=0)),
         float(max(1, track.x1.max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
@@ -141,7 +144,7 @@ def chart(
 
 
 def _tracks(
-    panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str], advice: Sequence[Advice]
+    panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str], advice: Sequence[Advice], moment: str
 ) -> Tracks:
     columns: dict[str, list[Any]] = {}
     texts: dict[str, Any] = {"names": [], "details": [], "lines": []}
@@ -189,6 +192,7 @@ def _tracks(
             **texts,
             "shorts": shorts,
             "picks": dict(picks),
+            "moment": moment,
             "measured": _measured_names(panels),
             "origin": listing([*dict.fromkeys(lanes.record.provenance.source for lanes in panels)]),
             "advised": [_advised_lines(panels, piece) for piece in advice],
