@@ -71,9 +71,9 @@ def page(course: Course) -> str:
         "",
         course.aim,
         "",
-        f"`gpulab lab --course {course.name}` opens notebooks that contain only the cells of this course,",
-        "and at the end of each notebook the exercises for home. Each of these notebooks runs alone. With",
-        "`--without-solutions` they have no solutions. The minutes are computed as",
+        f"`gpulab lab --course {course.name}` opens notebooks that contain only the cells of this course.",
+        "The homework is at the end of each notebook. Each of these notebooks runs alone. Add",
+        "`--without-solutions` for notebooks without solutions. The minutes are computed as",
         "[for the whole notebooks](classroom.md#minutes).",
         "",
     ]
@@ -89,7 +89,7 @@ def page(course: Course) -> str:
         lines += [
             f"## {session.title}",
             "",
-            "| Time | Minutes | Part | In class | For home |",
+            "| Time | Minutes | Part | In class | Homework |",
             "|---|---|---|---|---|",
         ]
         end_min = 0.0
@@ -107,12 +107,12 @@ def page(course: Course) -> str:
             "",
         ]
         if home_min := _home_minutes(session):
-            lines += [f"The exercises for home take about {home_min} minutes.", ""]
+            lines += [f"The homework takes about {home_min} minutes.", ""]
     return "\n".join(lines + _left_out(course)) + "\n"
 
 
 def _spare(spare_min: float) -> str:
-    return f"{round(spare_min)} minutes remain for questions, or to begin with the exercises for home."
+    return f"{round(spare_min)} minutes remain for questions, or to begin the homework."
 
 
 def _home_minutes(session: Session) -> int:

@@ -66,7 +66,7 @@ def page(of: Course) -> str:
 <body class="{layout}"><h1>gpulab: {html.escape(of.title.lower())}</h1><p>{html.escape(of.aim)}</p>
 <main><h2>A kernel, its launch, and questions about it</h2><pre>{html.escape(_PROGRAM)}</pre>
 {"".join(sections)}
-<h2>Exercises for home</h2><ul>{"".join(f"<li>{html.escape(line)}</li>" for line in home)}</ul>
+<h2>Homework</h2><ul>{"".join(f"<li>{html.escape(line)}</li>" for line in home)}</ul>
 <h2>Later</h2><ul><li><code>gpulab lab</code> opens the whole course, <code>gl.progress()</code> shows your
 progress, <code>gpulab doctor</code> checks your computer.</li></ul></main></body></html>
 """

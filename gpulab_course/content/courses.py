@@ -1,7 +1,7 @@
 """Courses of fixed lengths: the cells of each notebook that a course uses, and notebooks with only those.
 
 `courses.toml` lists a course's sessions, and for each session the sections and the exercises for class, the
-exercises for home, and the breaks. A cell that needs a name from a cell that the course leaves out brings
+homework, and the breaks. A cell that needs a name from a cell that the course leaves out brings
 that cell with it, as preparation that is run and not discussed.
 """
 
@@ -278,7 +278,7 @@ def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -
                 cell["metadata"]["jupyter"] = {"source_hidden": True}
             kept.append(cell)
     if home:
-        kept.append({"cell_type": "markdown", "id": "home", "metadata": {}, "source": "## For home"})
+        kept.append({"cell_type": "markdown", "id": "home", "metadata": {}, "source": "## Homework"})
         kept += [copy.deepcopy(cell) for cell in cells if cell["id"] in home]
     for cell in kept:
         if cell["cell_type"] == "markdown":

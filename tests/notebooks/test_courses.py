@@ -103,11 +103,11 @@ def test_a_part_that_names_what_its_notebook_lacks_is_an_error() -> None:
             courses.chosen_ids(cells, part)
 
 
-def test_a_reduced_notebook_has_the_exercises_of_class_and_then_those_for_home() -> None:
+def test_a_reduced_notebook_has_the_exercises_of_class_and_then_the_homework() -> None:
     sources = [cell["source"] for cell in reduced("half-day", "02")["cells"]]
     names = [check["id"] for source in sources if (check := CHECK.search(source))]
     assert names == ["02-index", "02-stride", "02-repair", "02-achieved"]
-    home = sources.index("## For home")
+    home = sources.index("## Homework")
     assert [bool(CHECK.search(source)) for source in sources[:home]].count(True) == 2
     text = "\n".join(sources)
     assert not re.search(r"\*\*\d+ minutes|^## .* min\)$", text, re.MULTILINE)
