@@ -11,7 +11,8 @@ zooms, pans, shows sentences and sends traits.
 Boxes (module `boxes`) are stacked (`column`), or placed side by side and wrapped if there is little space
 (`row`), or have contents: `words`, `legend`, `numbers` (term, value, detail), `bars`, `table`, `plot`.
 `switch` shows the case for a trait's value, `slider` and `player` set a trait (browser only), `remarks` are
-sentences that set one while they are focused, `fold` opens and closes. A box with ``only`` is in the ``"page"`` or the ``"picture"`` alone. In the browser, text boxes are DOM elements
+sentences that set one while they are focused, `fold` opens and closes. A box with ``only`` is in the
+``"page"`` or the ``"picture"`` alone. In the browser, text boxes are DOM elements
 (so they can be read aloud and copied), and a plot is a canvas.
 
 A plot has a height in pixels, margins ``left`` and ``right`` in pixels, and a ``domain``: the range of data

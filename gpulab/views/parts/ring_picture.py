@@ -53,7 +53,7 @@ def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
             pen.line([start, end], "muted", 1.5)
             pen.arrow_head(start, end, "muted")
         places[source, target] += 1
-        edges = tuple(value + side * MARK_PX / 2 for side in (-1, 1) for value in mark)
-        pen.rect(*edges, item.colours[colour])
-        pen.outline(*edges, "fg", 2)
+        left, top = (value - MARK_PX / 2 for value in mark)
+        pen.rect(left, top, left + MARK_PX, top + MARK_PX, item.colours[colour])
+        pen.outline(left, top, left + MARK_PX, top + MARK_PX, "fg", 2)
         pen.text(*mark, text, size=10, colour=palette.ink(item.colours[colour]), anchor="middle")
