@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpulab.views.memory.chart import MemoryChart as MemoryChart
     from gpulab.views.monitor.chart import LoadChart as LoadChart
     from gpulab.views.occupancy.chart import OccupancyChart as OccupancyChart
+    from gpulab.views.peers.chart import PeersChart as PeersChart
     from gpulab.views.precision.view import PrecisionView as PrecisionView
     from gpulab.views.roofline.chart import RooflineChart as RooflineChart
     from gpulab.views.timeline.view import TimelineView as TimelineView
@@ -42,6 +43,7 @@ _HOMES = {
     "MemoryChart": "gpulab.views.memory.chart",
     "LoadChart": "gpulab.views.monitor.chart",
     "OccupancyChart": "gpulab.views.occupancy.chart",
+    "PeersChart": "gpulab.views.peers.chart",
     "PrecisionView": "gpulab.views.precision.view",
     "RooflineChart": "gpulab.views.roofline.chart",
     "TimelineView": "gpulab.views.timeline.view",

@@ -15,7 +15,6 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.lab.links import collective, nccl, records, runs, schedules
-from gpulab.lab.links.peers import Peers
 from gpulab_course.teach.judge.python import several
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.origin import Provenance
@@ -553,21 +552,15 @@ def test_peer_access_is_queried_for_each_pair() -> None:
 # Peers and records --------------------------------------------------------------------------------------
 
 
-def test_peers_are_a_table_from_row_to_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    reach = {(0, 0): False, (0, 1): True, (1, 0): False, (1, 1): False}
-    measured = Peers(reach, {}, "measured")
-    for part in ("2 GPUs, measured", "by the host", "direct"):
-        assert part in repr(measured)
-        assert part in measured._repr_html_()
-    assert measured.record is reach
-    rated = repr(Peers(reach, {True: 395.2, False: 38.2}, "modelled"))
-    for part in ("GB/s", "395", "38.2, host"):
-        assert part in rated
+def test_peers_have_the_links_and_rates_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     gl.use_device("virtual:H200", count=4, links="pairs")
-    pairs = {pair for pair, reached in gl.peers().record.items() if reached}
-    assert pairs == {(0, 1), (1, 0), (2, 3), (3, 2)}
-    assert "GB/s" in repr(gl.peers())
-    monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(kind="cuda"))
+    chart = gl.peers()
+    assert {pair for pair, is_direct in chart.record.items() if is_direct} == {(0, 1), (1, 0), (2, 3), (3, 2)}
+    assert chart.link == "NVLink"
+    assert chart.rates[True] > 5 * chart.rates[False]
+    gl.use_device("virtual:H200", count=8)
+    assert gl.peers().link == "NVSwitch"
+    monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(kind="cuda", links=""))
     assert "GB/s" not in repr(gl.peers()), "no bandwidth is published for this GPU"
 
 

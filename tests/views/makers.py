@@ -12,6 +12,7 @@ from gpulab.views import (
     LaunchChart,
     MemoryChart,
     OccupancyChart,
+    PeersChart,
     RooflineChart,
     TimelineView,
     WarpStepper,
@@ -24,6 +25,9 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "comparison": lambda: DeviceComparison(synthetic.devices()),
     "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
     "roofline": lambda: RooflineChart(synthetic.roofline()),
+    "peers": lambda: PeersChart(
+        synthetic.pairs_of_gpus(4), {True: 395.2, False: 38.2}, synthetic.MODELLED, "NVLink"
+    ),
 }
 """Charts drawn by matplotlib."""
 

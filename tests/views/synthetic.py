@@ -438,6 +438,11 @@ def items(box: Any, kind: str) -> list[dict[str, Any]]:
     return result
 
 
+def pairs_of_gpus(gpus: int) -> dict[tuple[int, int], bool]:
+    """Return which GPUs reach each other if 0 is joined with 1, 2 with 3, and so on."""
+    return {(a, b): a != b and a // 2 == b // 2 for a in range(gpus) for b in range(gpus)}
+
+
 def ladder(provenance: Provenance = MODELLED, slower: float = 1.0) -> MemoryLadder:
     """Three steps, 20, 150 and 500 ns, to 256 MiB."""
     sizes = np.array([1 << power for power in range(10, 29)])

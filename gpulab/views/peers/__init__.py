@@ -1,0 +1,1 @@
+"""Picture of the links between the GPUs of a machine."""

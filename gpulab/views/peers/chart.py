@@ -1,0 +1,200 @@
+"""Chart of the links between GPUs: direct ones above the GPUs, and the way through the host below them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from matplotlib.patches import FancyBboxPatch
+
+from gpulab.views._figure import FigureView, Painter, colour
+from gpulab.views.parts.palette import ink
+from gpulab.views.tables import Cell, Table
+from gpulab.words import count, listing, number
+from virtualgpu.records import Provenance
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DIRECT = "accent"
+HOST = "other"
+HOST_Y, GPU_Y, LINK_Y = 0.0, 1.0, 2.0
+BOX_HEIGHT = 0.36
+WIDEST_POINTS = 8.0
+PLAIN_POINTS = 1.5
+
+
+class PeersChart(FigureView):
+    """Chart of the GPUs of a machine and of the links over which each accesses the memory of the others.
+
+    Parameters
+    ----------
+    reach
+        By pair of GPUs, whether the first one can access the memory of the second one directly.
+    rates
+        Rate of a large copy in one direction in GB/s: directly (True) and through the host (False). Empty if
+        it is not known.
+    provenance
+        Origin of the rates and of `reach`.
+    link
+        Name of the direct links, such as ``"NVSwitch"``.
+    """
+
+    def __init__(
+        self,
+        reach: Mapping[tuple[int, int], bool],
+        rates: Mapping[bool, float],
+        provenance: Provenance,
+        link: str = "direct",
+    ) -> None:
+        self._reach = dict(reach)
+        self.rates = dict(rates)
+        self.provenance = provenance
+        self.link = link
+        self.gpus = range(1 + max(first for first, _ in reach))
+        caption = f"{provenance.label}."
+        if rates and len(self.gpus) > 1:
+            caption = (
+                f"Rates of a large copy in one direction while no other copy runs, {provenance.label}. "
+                "The widths of the links are proportional to the rates."
+            )
+        super().__init__(
+            title=f"Links of {count(len(self.gpus), 'GPU')}",
+            caption=f"{caption[0].upper()}{caption[1:]}",
+            source=provenance.source,
+        )
+        self.height_in = 3.0 if any(reach.values()) else 2.3
+
+    @property
+    def record(self) -> dict[tuple[int, int], bool]:
+        """By pair of GPUs, whether the first one can access the memory of the second one directly."""
+        return self._reach
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """Groups of consecutive GPUs that all reach each other directly; empty if other links exist."""
+        groups: list[list[int]] = []
+        for gpu in self.gpus:
+            own = [other for other in self.gpus if other == gpu or self._reach[gpu, other]]
+            if own not in groups:
+                groups.append(own)
+        is_partition = [gpu for group in groups for gpu in group] == [*self.gpus]
+        return [group for group in groups if len(group) > 1] if is_partition else []
+
+    def sentence(self) -> str:
+        if len(self.gpus) == 1:
+            return f"This machine has one GPU, so there are no links between GPUs; {self.provenance.label}."
+        pairs = [pair for pair in self._reach if pair[0] != pair[1]]
+        direct_count = sum(self._reach[pair] for pair in pairs)
+        text = f"{direct_count} of {len(pairs)} directions are direct{self._rate_text(True)}"
+        parts = [text if direct_count else "no GPU reaches another one directly"]
+        if direct_count < len(pairs):
+            others = "other" if direct_count else "all"
+            parts.append(f"{others} copies go through the host{self._rate_text(False)}")
+        return f"Links of {len(self.gpus)} GPUs: {'; '.join(parts)}; {self.provenance.label}."
+
+    def _rate_text(self, direct: bool) -> str:
+        name = f" over {self.link}" if direct and self.link != "direct" else ""
+        return f"{name} at {number(self.rates[direct])} GB/s" if self.rates else name
+
+    def describe(self) -> str:
+        lines = [self.sentence()]
+        for gpu in self.gpus if len(self.gpus) > 1 else ():
+            for direct, way in ((True, "directly"), (False, "through the host")):
+                others = [f"GPU {b}" for b in self.gpus if b != gpu and self._reach[gpu, b] == direct]
+                if others:
+                    lines.append(f"GPU {gpu} reaches {listing(others)} {way}.")
+        return "\n".join(lines)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence about a machine with one GPU."""
+        return (
+            ("There is no other GPU that this one could exchange data with.",) if len(self.gpus) == 1 else ()
+        )
+
+    def tables(self) -> tuple[Table, ...]:
+        """Return a table with a row and a column for each GPU: GB/s, or whether the link is direct."""
+        if len(self.gpus) == 1:
+            return ()
+        texts = {True: "direct", False: "by the host"}
+        if self.rates:
+            texts = {True: number(self.rates[True]), False: f"{number(self.rates[False])}, host"}
+
+        def cell(first: int, second: int) -> Cell | None:
+            direct = self._reach[first, second]
+            return None if first == second else Cell(self.rates.get(direct, direct), texts[direct])
+
+        rows = tuple((f"GPU {first}", *(cell(first, second) for second in self.gpus)) for first in self.gpus)
+        title = f"From row to column{', GB/s of large copies' if self.rates else ''}"
+        return (Table(title, ("", *(f"GPU {gpu}" for gpu in self.gpus)), rows),)
+
+    def painters(self) -> tuple[Painter, ...]:
+        return (self._paint,)
+
+    def _paint(self, ax: Axes) -> None:
+        """Draw the GPUs in a row, their direct links above them, and the host below them."""
+        last = self.gpus[-1]
+        reached = [pair for pair, direct in self._reach.items() if direct]
+        for group in self.groups:
+            text = self.link
+            if self.rates:
+                text += f": {number(self.rates[True])} GB/s from GPU to GPU"
+            for gpu in group:
+                _line(ax, gpu, GPU_Y, LINK_Y, DIRECT, self._width(True))
+            _box(ax, group[0], group[-1], LINK_Y, text, DIRECT)
+        if not self.groups:
+            for first, second in reached:
+                if first < second or (second, first) not in reached:
+                    self._arc(ax, first, second, both=(second, first) in reached)
+        host_text = "host"
+        if len(self.gpus) > 1:
+            host_text = "host, over PCIe"
+            if self.rates:
+                host_text += f": {number(self.rates[False])} GB/s from GPU to GPU"
+        for gpu in self.gpus:
+            _line(ax, gpu, GPU_Y, HOST_Y, HOST, self._width(False))
+            _box(ax, gpu, gpu, GPU_Y, f"GPU {gpu}", "panel")
+        _box(ax, 0, last, HOST_Y, host_text, HOST)
+        middle = last / 2
+        half_width = max(last + 1.2, 4.5) / 2
+        ax.set_xlim(middle - half_width, middle + half_width)
+        ax.set_ylim(HOST_Y - 0.3, (LINK_Y if reached else GPU_Y) + 0.3)
+        ax.axis("off")
+
+    def _width(self, direct: bool) -> float:
+        """Return the width of a link in points."""
+        if not self.rates:
+            return PLAIN_POINTS
+        return max(0.6, WIDEST_POINTS * self.rates[direct] / max(self.rates.values()))
+
+    def _arc(self, ax: Axes, first: int, second: int, both: bool) -> None:
+        ax.annotate(
+            "",
+            (second, GPU_Y + BOX_HEIGHT / 2),
+            (first, GPU_Y + BOX_HEIGHT / 2),
+            arrowprops={
+                "arrowstyle": "-" if both else "-|>",
+                "connectionstyle": f"arc3,rad={-0.4 if first < second else 0.4}",
+                "color": colour(DIRECT),
+                "linewidth": self._width(True),
+            },
+        )
+
+
+def _line(ax: Axes, gpu: int, low: float, high: float, name: str, width: float) -> None:
+    ax.plot([gpu, gpu], [low, high], color=colour(name), linewidth=width, solid_capstyle="butt")
+
+
+def _box(ax: Axes, first: int, last: int, y: float, text: str, name: str) -> None:
+    """Draw a box over GPUs, with its text."""
+    box = FancyBboxPatch(
+        (first - 0.36, y - BOX_HEIGHT / 2),
+        last - first + 0.72,
+        BOX_HEIGHT,
+        boxstyle="round,pad=0,rounding_size=0.06",
+        facecolor=colour(name),
+        edgecolor=colour("muted" if name == "panel" else name),
+        zorder=3,
+    )
+    ax.add_patch(box)
+    ax.text((first + last) / 2, y, text, ha="center", va="center", color=colour(ink(name)), zorder=4)

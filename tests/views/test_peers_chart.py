@@ -1,0 +1,74 @@
+"""Peers chart: links as lines and boxes, groups of GPUs, one GPU alone, and the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from gpulab.views import PeersChart
+from gpulab.views.parts.palette import light
+from tests.views import synthetic
+
+RATES = {True: 400.0, False: 40.0}
+
+
+def chart(gpus: int, direct: Iterable[tuple[int, int]] = (), rates: dict[bool, float] = RATES) -> PeersChart:
+    reached = set(direct)
+    reach = {(a, b): (a, b) in reached for a in range(gpus) for b in range(gpus)}
+    return PeersChart(reach, rates, synthetic.MODELLED, "NVLink")
+
+
+def links(ax: Any) -> dict[str, list[tuple[float, float]]]:
+    """By colour, the GPU and the width of each vertical line."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for line in ax.lines:
+        found.setdefault(to_hex(line.get_color()), []).append((line.get_xdata()[0], line.get_linewidth()))
+    return found
+
+
+def test_pairs_are_joined_above_and_the_host_below() -> None:
+    ax = PeersChart(synthetic.pairs_of_gpus(4), RATES, synthetic.MODELLED, "NVLink").plot(Figure().subplots())
+    lines = links(ax)
+    assert (
+        [gpu for gpu, _ in lines[light("accent")]]
+        == [gpu for gpu, _ in lines[light("other")]]
+        == [0, 1, 2, 3]
+    )
+    ((_, direct_width), *_), ((_, host_width), *_) = lines[light("accent")], lines[light("other")]
+    assert direct_width / host_width == pytest.approx(400 / 40)
+    texts = [text.get_text() for text in ax.texts]
+    assert sum("NVLink" in text and "400 GB/s" in text for text in texts) == 2
+    assert sum("host" in text and "40 GB/s" in text for text in texts) == 1
+
+
+def test_a_link_outside_groups_is_an_arc() -> None:
+    ax = chart(3, [(0, 1), (1, 0), (1, 2)]).plot(Figure().subplots())
+    arcs = [text for text in ax.texts if getattr(text, "arrow_patch", None) is not None]
+    assert {(arc.xyann[0], arc.xy[0]) for arc in arcs} == {(0, 1), (1, 2)}
+    assert light("accent") not in links(ax)
+
+
+def test_the_words_and_the_table_have_each_direction() -> None:
+    peers = chart(3, [(0, 1), (1, 0), (1, 2)])
+    assert "3 of 6 directions" in repr(peers)
+    assert "GPU 1 reaches GPU 0 and GPU 2 directly." in peers.describe()
+    assert "GPU 2 reaches GPU 0 and GPU 1 through the host." in peers.describe()
+    frame = peers.to_pandas()
+    assert frame["GPU 2"].tolist()[:2] == [40, 400]
+
+
+def test_one_gpu_says_that_it_is_alone() -> None:
+    alone = chart(1)
+    assert "one GPU" in repr(alone)
+    assert alone.tables() == ()
+    assert "no other GPU" in " ".join(alone.notes())
+
+
+def test_a_machine_without_known_rates_has_no_numbers() -> None:
+    measured = chart(2, [(0, 1), (1, 0)], {})
+    assert "GB/s" not in measured.describe()
+    assert measured.tables()[0].cells[0][2] == "direct"
