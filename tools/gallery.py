@@ -161,7 +161,11 @@ def index(pages: list[Page]) -> str:
     """Return the page that links to all others, by relative names."""
     cards = "\n".join(
         f'<article><a href="{html.escape(page.file)}">'
-        + (f'<img src="{html.escape(page.picture)}" alt="" loading="lazy">' if page.picture else "")
+        + (
+            f'<img src="{html.escape(page.picture)}" alt="{html.escape(page.sentence)}" loading="lazy">'
+            if page.picture
+            else ""
+        )
         + f"<h2>{html.escape(page.title)}</h2></a>"
         + (f"<p><b>What you can see.</b> {_text(page.content)}</p>" if page.content else "")
         + (f"<p><b>Try this.</b> {_text(page.task)}</p>" if page.task else "")

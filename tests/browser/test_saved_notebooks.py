@@ -54,7 +54,9 @@ def test_views_of_an_earlier_day_are_pictures_and_forms_are_text(lab: Any) -> No
     lab.page.goto(f"{lab.url}/lab/tree/{name}?reset")
     lab.page.wait_for_selector(".jp-Cell .widget-slider", timeout=60_000)
     lab.page.locator(".jp-Cell").nth(1).get_by_text("Predict:").wait_for(timeout=20_000)
-    assert lab.page.locator(".jp-RenderedImage img").is_visible()
+    picture = lab.page.locator(".jp-RenderedImage img")
+    assert picture.is_visible()
+    assert "Warp 0 of block" in str(picture.get_attribute("alt"))
     assert lab.page.get_by_text(ERROR).count() == 0
     assert not lab.page.locator(".gpulab-cuda-missing").is_visible(), "the sentence above the picture"
     lab.picture("third_day")

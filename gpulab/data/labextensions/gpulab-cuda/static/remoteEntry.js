@@ -1,5 +1,5 @@
-// Three aids in JupyterLab 4 and Notebook 7: CUDA C++ in colour where it stands in Python's triple-quoted strings,
-// pictures instead of widgets that are not stored, and advice after a restart of the kernel.
+// Aids in JupyterLab 4 and Notebook 7: CUDA C++ in colour where it stands in Python's triple-quoted strings, pictures
+// instead of widgets that are not stored, descriptions of pictures, and advice after a restart of the kernel.
 //
 // This file is a federated extension as JupyterLab loads them (`init` takes the modules that all share, `get`
 // gives the plugin), written as it runs: there is nothing to build. It paints what is on the screen, marks lines that
@@ -238,6 +238,20 @@
     document.head.append(sheet);
   }
 
+  /** Give pictures the alternative text of their output's metadata, which JupyterLab ignores. */
+  function describePictures(rendermime) {
+    const example = rendermime.createRenderer("image/png");
+    const prototype = Object.getPrototypeOf(example);
+    example.dispose();
+    const { render } = prototype;
+    prototype.render = async function (model) {
+      await render.call(this, model);
+      const { alt } = model.metadata["image/png"] ?? {};
+      const image = this.node.querySelector("img");
+      if (alt && image) image.alt = alt;
+    };
+  }
+
   /** Whether Python code defines a name: by an assignment, an import, a function, a class, a loop or our magics. */
   function defines(code, name) {
     const forms = [
@@ -296,11 +310,12 @@
       const notebook = await shared("@jupyterlab/notebook");
       const outputs = {
         id: `${NAME}:outputs`,
-        description: "Shows pictures instead of widgets that are not stored, and advice after a restart.",
+        description: "Shows pictures for widgets that are not stored, descriptions, and advice after a restart.",
         autoStart: true,
         requires: [IRenderMimeRegistry],
         activate: ({ started }, rendermime) => {
           started.then(() => replaceMissingWidgets(rendermime)); // once the widgets' own extension is there
+          describePictures(rendermime);
           adviseOnNames(notebook);
         },
       };

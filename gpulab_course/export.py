@@ -1,0 +1,44 @@
+"""Export of notebooks to HTML with a description of each picture: ``jupyter nbconvert --to gpulab NOTEBOOK``.
+
+The pages of ``--to html`` are the same, but nbconvert's templates ignore the descriptions.
+"""
+
+from __future__ import annotations
+
+import copy
+import html
+from typing import Any
+
+from nbconvert.exporters import HTMLExporter
+
+
+class DescribedHTMLExporter(HTMLExporter):
+    """HTML exporter that uses the descriptions of pictures, from their outputs, as alternative texts."""
+
+    export_from_notebook = "HTML with Descriptions of Pictures"
+
+    def from_notebook_node(
+        self, nb: Any, resources: Any = None, **options: Any
+    ) -> tuple[str, dict[str, Any]]:
+        """Convert a notebook to a page and its resources."""
+        described = copy.deepcopy(nb)
+        for cell in described.cells:
+            for output in cell.get("outputs", ()):
+                if _description(output) and "text/html" not in output["data"]:
+                    output["data"]["text/html"] = _image(output)
+        return super().from_notebook_node(described, resources, **options)
+
+
+def _description(output: Any) -> str:
+    """Return the description of an output's PNG; empty if it has none."""
+    return str(output.get("metadata", {}).get("image/png", {}).get("alt", ""))
+
+
+def _image(output: Any) -> str:
+    """Return an output's PNG as an HTML element."""
+    width = output["metadata"]["image/png"].get("width")
+    size = f' width="{int(width)}"' if width else ""
+    return (
+        f'<img alt="{html.escape(_description(output))}"{size} '
+        f'src="data:image/png;base64,{html.escape(output["data"]["image/png"])}">'
+    )
