@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # Nothing is shown for work that takes less.
 QUIET_S = 2.0
 _AGAIN_S = 1.0
+# Pause between looks whether a cell still runs.
+_IDLE_S = 0.2
 _STOP = "To stop it: Kernel > Interrupt, or press I twice."
 _CODE_CHARACTERS = 60
 # What the innermost frame of a package does; the first entry that matches counts.
@@ -132,6 +134,23 @@ def _end_cell(*_: Any) -> None:
     if _cell is not None:
         _cell.end()
         _cell = None
+
+
+def load_when_idle(work: Iterable[Callable[[], object]]) -> None:
+    """Call functions on another thread while no cell runs, if a person uses this notebook.
+
+    Their errors are ignored: the program meets them again when it needs what they load.
+    """
+
+    def run() -> None:
+        for load in work:
+            while _cell is not None:
+                time.sleep(_IDLE_S)
+            with suppress(Exception):
+                load()
+
+    if _is_read():
+        threading.Thread(target=run, name="gpulab names", daemon=True).start()
 
 
 class KernelLine:

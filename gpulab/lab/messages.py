@@ -7,17 +7,18 @@ broken at words, and a module that is missing on a virtual GPU is answered with 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpulab._waiting import watch_cells
+from gpulab._waiting import load_when_idle, watch_cells
 from virtualgpu.compile.advice import advice
 from virtualgpu.tracebacks import trimmed
 
@@ -65,10 +66,22 @@ def use_in_ipython(shell: Any = None) -> None:
 
     magics.register(shell)
     watch_cells(shell)
+    load_when_idle(_function_loaders())
     if not shell.custom_exceptions:
         shell.set_custom_exc((Exception, KeyboardInterrupt), _show)
     if threading.excepthook.__module__ != __name__:
         threading.excepthook = _of_threads(threading.excepthook)
+
+
+def _function_loaders() -> Iterator[Callable[[], object]]:
+    """Return functions that load the public names: the completer reads signatures only from loaded functions.
+
+    The array modules are left out because they open a device.
+    """
+    package = sys.modules[__name__.partition(".")[0]]
+    for name in package.__all__:
+        if name not in ("cp", "cupyx"):
+            yield functools.partial(getattr, package, name)
 
 
 def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callable[[Any], None]:
