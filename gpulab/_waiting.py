@@ -229,7 +229,7 @@ def _is_read() -> bool:
         return False
     request = shell.get_parent()
     is_cell = request.get("header", {}).get("msg_type") == "execute_request"
-    return is_cell and request.get("content", {}).get("allow_stdin", False)
+    return is_cell and bool(request.get("content", {}).get("allow_stdin"))
 
 
 def _is_captured() -> bool:
