@@ -10,6 +10,7 @@ import argparse
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from gpulab_course.content import copies
 from gpulab_course.teach.question import PredictionQuestion, Question
 from virtualgpu.errors import GpulabError, did_you_mean
 
+_TEACHING = Path(copies.__file__).with_name("teaching.toml")
 _HEADING = re.compile(r"^(?P<marks>##?) (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.M)
 _TOTAL_MINUTES = re.compile(r"\*\*(\d+) minutes")
 _COURSE_CALL = re.compile(r'gl\.(predict|reveal|check|quiz)\(\s*"([\w-]+)"')
@@ -88,8 +90,10 @@ def _parts(cells: Cells, number: str) -> Iterator[str]:
     title = next(heading["title"] for heading in _HEADING.finditer(texts))
     yield f"# {title}: for the instructor"
     yield (
-        f"{minutes[1]} minutes in all. " if minutes else ""
-    ) + "Made from the notebook and the course's code; what was found is what the stored notebook shows."
+        (f"{minutes[1]} minutes in all. " if minutes else "")
+        + "This page is made from the notebook, with its stored results, and from the course's code."
+    )
+    yield from _advice(number, [heading["title"] for heading in _HEADING.finditer(texts)])
     yield "## Sections and minutes"
     yield "\n".join(
         f"- {heading['title']}" + (f": {heading['minutes']} min" if heading["minutes"] else "")
@@ -119,7 +123,19 @@ def _parts(cells: Cells, number: str) -> Iterator[str]:
     for summary, answers in _ANSWERS.findall(texts):
         yield f"**{summary}.**\n\n{answers}"
     if not topics:
-        yield "The topic's quiz stands in the notebook that ends the topic."
+        yield "The quiz of this topic is in the last notebook of the topic."
+
+
+def _advice(number: str, titles: list[str]) -> Iterator[str]:
+    """Yield the sections on the most important thing and on what to leave out."""
+    advice = tomllib.loads(_TEACHING.read_text(encoding="utf-8"))[number]
+    yield "## If you teach one thing"
+    question = folders.prediction(advice["prediction"])
+    asked = f" Ask first ({question.key}): {question.question}" if question else ""
+    yield advice["one_thing"] + asked
+    yield "## What to skip if time is short"
+    skipped = [title for name in advice["skip"] for title in titles if title.startswith(f"{name} · ")]
+    yield "\n".join(f"- {title}" for title in skipped)
 
 
 def _to_project(cells: Cells) -> Iterator[str]:
@@ -146,8 +162,8 @@ def _prediction(question: PredictionQuestion, question_text: str, reveal_text: s
         lines.append(f"  - Choices: {' / '.join(map(str, question.choices))}")
     if question.comparison is not None:
         lines.append(f"  - The usual wrong answer: {wrong_answer}")
-    lines.append(f"  - Who says so believes: {question.misconception}")
-    lines.append(f"  - Found: {f'{match[1]}{match[3]}' if match else reveal_text or question.because}")
+    lines.append(f"  - The misconception behind it: {question.misconception}")
+    lines.append(f"  - Result: {f'{match[1]}{match[3]}' if match else reveal_text or question.because}")
     return "\n".join(lines)
 
 
@@ -158,7 +174,7 @@ def _exercise(name: str, solution: str, mistakes: list[str]) -> Iterator[str]:
     yield f"### {name} · {exercise.title} ({exercise.level}, {exercise.kind})"
     yield f"An answer that passes:\n\n{solution}"
     if mistakes:
-        yield "\n".join(("Wrong answers to expect, and words that they earn:\n", *mistakes))
+        yield "\n".join(("Common wrong answers, and a part of the judge's message:\n", *mistakes))
 
 
 def _mistakes(number: str) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ def test_every_notebook_has_an_instructors_page_without_gaps(number: str) -> Non
     page = instructor.page(number)
     sections = parts(page)
     assert list(sections) == [
+        "If you teach one thing",
+        "What to skip if time is short",
         "Sections and minutes",
         "What to project",
         "Predictions",
@@ -34,7 +37,7 @@ def test_every_notebook_has_an_instructors_page_without_gaps(number: str) -> Non
     predictions = sections["Predictions"].split("**")[1::2]
     assert predictions
     assert all(name.startswith(number[:2]) for name in predictions)
-    for line in ("  - Who says so believes: ", "  - Found: "):
+    for line in ("  - The misconception behind it: ", "  - Result: "):
         lines = [text for text in sections["Predictions"].splitlines() if text.startswith(line)]
         assert len(lines) == len(predictions), line
         assert all(text != line.rstrip() for text in lines)
@@ -86,3 +89,15 @@ def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
     assert not any("fails in" in line for line in sections["00-blocks"])
     assert all(line.startswith("- ") for line in sections["00-saxpy"])
     assert any(line.endswith("”") for line in sections["00-saxpy"])
+
+
+@pytest.mark.parametrize("number", instructor.notebooks())
+def test_a_page_says_what_to_teach_first_and_names_sections_to_skip(number: str) -> None:
+    text = instructor.page(number)
+    advice = text.partition("## If you teach one thing")[2].partition("## What to project")[0]
+    first, skipped = advice.split("## What to skip if time is short")
+    assert re.search(rf"Ask first \({number[:2]}-\w+[\w-]*\): .{{20}}", first)
+    titles = re.findall(r"^- (\d+ · .+)$", skipped, re.MULTILINE)
+    assert titles
+    sections = text.partition("## Sections and minutes")[2]
+    assert [title for title in titles if f"- {title}: " not in sections] == []
