@@ -93,11 +93,9 @@ def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
 
 @pytest.mark.parametrize("number", instructor.notebooks())
 def test_a_page_says_what_to_teach_first_and_names_sections_to_skip(number: str) -> None:
-    text = instructor.page(number)
-    advice = text.partition("## If you teach one thing")[2].partition("## What to project")[0]
-    first, skipped = advice.split("## What to skip if time is short")
-    assert re.search(rf"Ask first \({number[:2]}-\w+[\w-]*\): .{{20}}", first)
-    titles = re.findall(r"^- (\d+ · .+)$", skipped, re.MULTILINE)
-    assert titles
-    sections = text.partition("## Sections and minutes")[2]
-    assert [title for title in titles if f"- {title}: " not in sections] == []
+    sections = parts(instructor.page(number))
+    first = sections["If you teach one thing"]
+    assert re.search(rf"Ask first \({number[:2]}-[\w-]+\): .{{20}}", first)
+    skipped = sections["What to skip if time is short"].splitlines()
+    assert skipped
+    assert [line for line in skipped if f"{line}: " not in sections["Sections and minutes"]] == []
