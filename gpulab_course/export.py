@@ -17,7 +17,7 @@ class DescribedHTMLExporter(HTMLExporter):
 
     export_from_notebook = "HTML with Descriptions of Pictures"
 
-    def from_notebook_node(
+    def from_notebook_node(  # type: ignore[override]
         self, nb: Any, resources: Any = None, **options: Any
     ) -> tuple[str, dict[str, Any]]:
         """Convert a notebook to a page and its resources."""
