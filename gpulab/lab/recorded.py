@@ -104,7 +104,7 @@ class RecordedTable:
         return self._table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        return self._table().card()
 
 
 Record = RecordedLaunch | RecordedTimeline | RecordedSession

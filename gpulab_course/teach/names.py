@@ -69,7 +69,7 @@ class Names:
         return self._table.text()
 
     def _repr_html_(self) -> str:
-        return self._table.html()
+        return self._table.card()
 
 
 def names(asked: str = "") -> Names:

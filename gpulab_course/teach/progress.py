@@ -16,7 +16,7 @@ from gpulab_course.teach.interview import again
 from gpulab_course.teach.judge import scores
 from gpulab_course.teach.judge.exercise import Exercise
 from gpulab_course.teach.predictions.prediction import SECTION as PREDICTIONS
-from gpulab_course.teach.progress_page import page
+from gpulab_course.teach.progress_page import Tile, page
 from gpulab_course.teach.question import PredictionQuestion, Question, WhyQuestion
 from gpulab_course.teach.quizzes import Quiz
 from gpulab_course.teach.store import store
@@ -169,8 +169,21 @@ class Progress(Savable):
         return self.story(max(numbers)) if numbers and self.story else None
 
     def _repr_html_(self) -> str:
-        next_exercise = self.next_exercise
-        card = page(self, _file_of(next_exercise.name) if next_exercise else "")
+        exercise = self.next_exercise
+        answered, due = self.interview
+        scores = [
+            f"{exercise.name}: {exercise.best}"
+            for notebook in self.notebooks
+            for exercise in notebook.exercises
+            if exercise.best
+        ]
+        card = page(
+            tuple(map(_tile, self.notebooks)),
+            {"sure": self.calibration(True), "guess": self.calibration(False)},
+            (exercise.name, _file_of(exercise.name)) if exercise else ("", ""),
+            [f"Interview: {count(answered, 'card')} answered, {due} due."] if answered else [],
+            scores,
+        )
         story = self._story()
         return f"{card}{story._repr_html_()}" if story else card
 
@@ -253,6 +266,22 @@ def _quiz(notebook: Notebook) -> tuple[tuple[QuizAnswer, ...], tuple[int, int]]:
             right = first.right if first else None
             answers.append(QuizAnswer(question.text, text, right))
     return tuple(answers), quiz.points
+
+
+def _tile(notebook: NotebookProgress) -> Tile:
+    def outcomes(results: Iterable[PredictionResult | QuizAnswer]) -> list[bool | None]:
+        # A file may hold anything.
+        return [result.right if isinstance(result.right, bool) else None for result in results]
+
+    return Tile(
+        f"{notebook.number} {notebook.topic.replace('_', ' ')}",
+        notebook.file,
+        {
+            "exercises": [exercise.passed or None for exercise in notebook.exercises],
+            "predictions": outcomes(notebook.predictions),
+            "quiz questions": outcomes(notebook.quiz),
+        },
+    )
 
 
 def _right(results: Iterable[Any]) -> tuple[int, int]:

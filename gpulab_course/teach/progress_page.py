@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from math import sqrt
-from typing import TYPE_CHECKING, Any
 
 from gpulab.views.parts.card import bars, card, fold, items, legend, paragraph
-from gpulab.words import count, percent
-
-if TYPE_CHECKING:
-    from gpulab_course.teach.progress import NotebookProgress, Progress
+from gpulab.words import percent
 
 _Z = 1.96  # of 95 %
 _STATES = {True: "right", False: "wrong", None: "open"}
@@ -20,6 +17,11 @@ _LEGEND = [
     ("tail", "crossed: wrong at first"),
     ("bg", "empty: not yet"),
 ]
+_TOTALS = {
+    "exercises": "exercises passed",
+    "predictions": "predictions right",
+    "quiz questions": "quiz answers right first time",
+}
 _PLOT_WIDTH = 360
 _LEFT = 60
 
@@ -39,69 +41,83 @@ def interval(right: int, total: int) -> tuple[float, float]:
     return (centre - half_width) / scale, (centre + half_width) / scale
 
 
-def page(progress: Progress, next_file: str) -> str:
-    """Return the progress as a card of HTML; `next_file` is the notebook with the next exercise."""
-    next_exercise = progress.next_exercise
-    name = escape(next_exercise.name) if next_exercise else ""
-    link = f'<a href="{escape(next_file)}">{name}</a>' if next_file else name
-    next_text = f'<p class="gl-words-plain">Your next exercise: {link}.</p>' if next_exercise else ""
-    answered, due = progress.interview
-    interview = f"Interview: {count(answered, 'card')} answered, {due} due." if answered else ""
-    scores = [
-        f"{exercise.name}: {exercise.best}"
-        for notebook in progress.notebooks
-        for exercise in notebook.exercises
-        if exercise.best
-    ]
-    tiles = "".join(map(_tile, progress.notebooks))
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One notebook on the map: its name and file, and its results by kind; None: not yet."""
+
+    name: str
+    file: str
+    results: Mapping[str, Sequence[bool | None]]
+
+
+def page(
+    tiles: Sequence[Tile],
+    calibration: Mapping[str, tuple[int, int]],
+    next_exercise: tuple[str, str],
+    sentences: Sequence[str],
+    scores: Sequence[str],
+) -> str:
+    """Return the progress as a card of HTML.
+
+    Parameters
+    ----------
+    tiles
+        The notebooks in the course's order.
+    calibration
+        For predictions that were sure and for guesses, how many were right, and how many there were.
+    next_exercise
+        Its name and the file with it; each can be empty.
+    sentences
+        Further sentences.
+    scores
+        The best scores of exercises.
+    """
+    name, file = next_exercise
+    link = _linked(name, file)
+    next_text = f'<p class="gl-words-plain">Your next exercise: {link}.</p>' if name else ""
     return card(
         "Progress",
-        _totals(progress),
+        _totals(tiles),
         next_text,
-        paragraph(interview),
-        f'<ol class="gl-map">{tiles}</ol>',
+        *map(paragraph, sentences),
+        f'<ol class="gl-map">{"".join(map(_tile, tiles))}</ol>',
         legend(_LEGEND),
-        _calibration(progress),
+        _calibration(calibration),
         fold("Best scores", items(scores), opened=False) if scores else "",
     )
 
 
-def _totals(progress: Progress) -> str:
+def _linked(name: str, file: str) -> str:
+    return f'<a href="{escape(file)}">{escape(name)}</a>' if file else escape(name)
+
+
+def _totals(tiles: Sequence[Tile]) -> str:
     rows = []
-    for label, results in (
-        ("exercises passed", list(progress.exercises.values())),
-        ("predictions right", [prediction.right for prediction in progress.predictions]),
-        ("quiz answers right first time", [a.right for n in progress.notebooks for a in n.quiz]),
-    ):
+    for kind, label in _TOTALS.items():
+        results = [result for tile in tiles for result in tile.results[kind]]
         right = sum(result is True for result in results)
         rows.append((label, right / max(1, len(results)), f"{right} of {len(results)}", "good"))
     return bars(rows)
 
 
-def _tile(notebook: NotebookProgress) -> str:
-    name = escape(f"{notebook.number} {notebook.topic.replace('_', ' ')}")
-    title = f'<a href="{escape(notebook.file)}">{name}</a>' if notebook.file else name
-    rows = (
-        ("exercises", [True if exercise.passed else None for exercise in notebook.exercises]),
-        ("predictions", [prediction.right for prediction in notebook.predictions]),
-        ("quiz questions", [answer.right for answer in notebook.quiz]),
-    )
-    return f"<li><b>{title}</b>{''.join(_marks(*row) for row in rows if row[1])}</li>"
+def _tile(tile: Tile) -> str:
+    marks = "".join(_marks(kind, results) for kind, results in tile.results.items() if results)
+    return f"<li><b>{_linked(tile.name, tile.file)}</b>{marks}</li>"
 
 
-def _marks(kind: str, results: Sequence[Any]) -> str:
+def _marks(kind: str, results: Sequence[bool | None]) -> str:
     """Return a mark for each result, followed by their number as text."""
-    marks = "".join(f'<i class="gl-{_STATES.get(result, "open")}"></i>' for result in results)
+    marks = "".join(f'<i class="gl-{_STATES[result]}"></i>' for result in results)
     right = sum(result is True for result in results)
     return (
         f'<span class="gl-marks gl-{kind.partition(" ")[0]}" aria-hidden="true">{marks}</span>'
-        f"<small>{right} of {len(results)} {kind}</small>"
+        f" <small>{right} of {len(results)} {kind}</small>"
     )
 
 
-def _calibration(progress: Progress) -> str:
+def _calibration(calibration: Mapping[str, tuple[int, int]]) -> str:
     """Return a plot of how often predictions locked as sure and as a guess were right; empty without any."""
-    groups = [("sure", *progress.calibration(True)), ("guess", *progress.calibration(False))]
+    groups = [(label, *counts) for label, counts in calibration.items()]
     texts = [
         f"{label}: {right} of {total} right ({percent(right / total)})"
         for label, right, total in groups

@@ -64,7 +64,7 @@ class Cells(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open and (self.open[-1] in ("td", "th") or self.open[-2:] == ["td", "span"]):
+        if self.open and self.open[-1] in ("td", "th", "span") and {"td", "th"} & {*self.open}:
             self.rows[-1][-1] += data
 
 

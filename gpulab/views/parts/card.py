@@ -52,8 +52,9 @@ def card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -
     name = f"gl-card-{hashlib.sha256(f'{title}{body}{origin}'.encode()).hexdigest()[:10]}"
     sheet = _sheet()
     colours = palette.rules(".gpulab-card", sorted(set(_COLOUR.findall(sheet + body))))
+    label = escape(title) or "Table"
     return (
-        f'<section class="gpulab-card" role="group" aria-label="{escape(title)}" id="{name}" popover>'
+        f'<section class="gpulab-card" role="group" aria-label="{label}" id="{name}" popover>'
         f"<style>{colours}{sheet}</style>"
         f'<div class="gl-head"><div class="gl-title">{escape(title)}</div>{chip}'
         f'<button type="button" class="gl-filling" popovertarget="{name}" aria-label="Fill the window" '

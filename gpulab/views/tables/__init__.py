@@ -154,7 +154,7 @@ class Table:
             else ""
         )
         contents = f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-        return f'<table style="font-size:12px">{contents}</table>'
+        return f'<div style="overflow-x:auto"><table style="font-size:12px">{contents}</table></div>'
 
     def __repr__(self) -> str:
         return self.text()
@@ -247,7 +247,7 @@ def _html_heading(heading: str) -> str:
 
 def _html_cell(text: str, bars: str) -> str:
     content = html.escape(text).replace("\n", "<br>")
-    return f'{bars}<span class="gl-cell-value">{content}</span>' if bars else content
+    return f'<span class="gl-cell">{bars}<span>{content}</span></span>' if bars else content
 
 
 def _html_bars(value: Any) -> str:

@@ -82,7 +82,7 @@ class Ladder:
         return self._table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        return self._table().card()
 
 
 # With 8 x 16 elements per thread, shared memory delivers three quarters of the bytes that 8 x 8 would need.

@@ -47,7 +47,7 @@ class ContextSteps:
         return self._table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        return self._table().card()
 
     def _table(self) -> Table:
         rows = tuple(

@@ -114,7 +114,7 @@ class Catalogue:
         return self._table.text()
 
     def _repr_html_(self) -> str:
-        return self._table.html()
+        return self._table.card()
 
 
 def run() -> Catalogue:

@@ -38,7 +38,7 @@ class MeasurementTable:
         return self._table.text()
 
     def _repr_html_(self) -> str:
-        return self._table.html()
+        return self._table.card()
 
 
 @functools.lru_cache(maxsize=1)

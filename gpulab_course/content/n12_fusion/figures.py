@@ -22,17 +22,7 @@ def recorded() -> dict[str, Any]:
     return record
 
 
-class DisplayedTable(Table):
-    """A table that displays itself."""
-
-    def __repr__(self) -> str:
-        return self.text()
-
-    def _repr_html_(self) -> str:
-        return self.html()
-
-
-def factors() -> DisplayedTable:
+def factors() -> Table:
     """Tabulate the speedup of one kernel over several passes, by the number of elements."""
     rows = recorded()["passes"]
     lengths = sorted({row["n"] for row in rows})
@@ -43,7 +33,7 @@ def factors() -> DisplayedTable:
         for elements in lengths
     ]
     headings = ("passes", *map(str, counts))
-    return DisplayedTable(f"How many times as fast one kernel is, {H200.label}", headings, tuple(cells))
+    return Table(f"How many times as fast one kernel is, {H200.label}", headings, tuple(cells))
 
 
 def factor(passes: int, elements: int) -> float:
@@ -52,23 +42,21 @@ def factor(passes: int, elements: int) -> float:
     return float(row["ops_us"] / row["one_us"])
 
 
-def one_launch() -> DisplayedTable:
+def one_launch() -> Table:
     """Tabulate ``cp.fuse`` of a softmax over one long row, which CuPy makes one cooperative kernel."""
     record = recorded()["softmax_of_one_row"]
     rows = (
         ("as written", number(len(record["ops"])), duration(1e3 * record["ops_us"])),
         ("cp.fuse", number(len(record["fused"])), duration(1e3 * record["fused_us"])),
     )
-    return DisplayedTable(
-        f"Softmax of {record['n']:,} elements, {H200.label}", ("", "launches", "time"), rows
-    )
+    return Table(f"Softmax of {record['n']:,} elements, {H200.label}", ("", "launches", "time"), rows)
 
 
-def caches() -> DisplayedTable:
+def caches() -> Table:
     """Tabulate the time of a kernel's first launch by the cache in which its code is found."""
     times_ms = recorded()["caches_ms"]
     rows = tuple((cache, duration(1e6 * ms)) for cache, ms in times_ms.items())
-    return DisplayedTable(f"First launch of a kernel, {H200.label}", ("its code is", "time"), rows)
+    return Table(f"First launch of a kernel, {H200.label}", ("its code is", "time"), rows)
 
 
 def cupyx_jit() -> str:
@@ -105,14 +93,14 @@ def one(x, w, g, y, K: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, STEP: 
 """
 
 
-class TableWithSource(DisplayedTable):
+class TableWithSource(Table):
     """A table with the folded source of a kernel that it times."""
 
     source = ""
 
     def _repr_html_(self) -> str:
         source = f"<pre>{html.escape(self.source.strip())}</pre>"
-        return f"{self.html()}<details><summary>Source</summary>{source}</details>"
+        return f"{self.card()}<details><summary>Source</summary>{source}</details>"
 
 
 class SecondKernelTable(TableWithSource):
@@ -127,7 +115,7 @@ class NarrowLayersTable(TableWithSource):
     source = NARROW
 
 
-def whole_layer() -> DisplayedTable:
+def whole_layer() -> Table:
     """Tabulate the times of a matrix multiplication, layer norm and GELU in two kernels and in one."""
     rows = tuple(
         (
@@ -152,7 +140,7 @@ def whole_layer_memory() -> str:
     )
 
 
-def narrow_layers() -> DisplayedTable:
+def narrow_layers() -> Table:
     """Tabulate the times of the layer with square weights on tensor cores, in two kernels and in one."""
     record = recorded()["narrow_layers"]
     rows = tuple(
@@ -169,14 +157,14 @@ def narrow_layers() -> DisplayedTable:
     return NarrowLayersTable(title, ("columns", "rows", "two kernels", "one kernel", "times as fast"), rows)
 
 
-def symbols() -> DisplayedTable:
+def symbols() -> Table:
     """Tabulate the number of programs that ``torch.compile`` had compiled after each call."""
     rows = tuple(
         (row["option"], comma_separated(row["sizes"]), comma_separated(row["compiled_after_each_call"]))
         for row in recorded()["symbols"]
     )
     headings = ("option", "rows in each call", "programs after each call")
-    return DisplayedTable(f"torch.compile and changing sizes, {H200.label}", headings, rows)
+    return Table(f"torch.compile and changing sizes, {H200.label}", headings, rows)
 
 
 def comma_separated(numbers: list[int]) -> str:

@@ -45,7 +45,7 @@ class Resident:
         return self._table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        return self._table().card()
 
 
 def resident(device: str, threads: int, shared_kib: int) -> Resident:
@@ -154,7 +154,7 @@ class Pair:
         return self._table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        return self._table().card()
 
 
 def same_symptom() -> Pair:
@@ -192,7 +192,7 @@ class Sheet(Savable):
         return "\n\n".join(table.text() for table in self.tables)
 
     def _repr_html_(self) -> str:
-        return "<br>".join(table.html() for table in self.tables)
+        return "".join(table.card() for table in self.tables)
 
     def _writers(self) -> Writers:
         page = '<!doctype html><meta charset="utf-8"><title>gpulab: a sheet</title>'
@@ -271,7 +271,7 @@ class Costs:
         return self.table.text()
 
     def _repr_html_(self) -> str:
-        return self.table.html()
+        return self.table.card()
 
 
 def attend(file: str) -> str:

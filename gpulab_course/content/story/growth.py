@@ -65,7 +65,7 @@ class Growth:
         return self._table.text()
 
     def _repr_html_(self) -> str:
-        return self._table.html()
+        return self._table.card()
 
 
 def table(rung: str = RUNGS[-1].number) -> Growth:

@@ -145,7 +145,7 @@ class Scorecard(Savable):
         return self._table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        return self._table().card()
 
     def json(self) -> str:
         """Return the scorecard as JSON, for example for an instructor."""

@@ -109,7 +109,7 @@ class Compiled:
             )
             for number, entry in enumerate(self.entries, 1)
         )
-        return Explained(repr(self), ("number", "compiled because", "kernels", "hits", "folded"), rows)
+        return Table(repr(self), ("number", "compiled because", "kernels", "hits", "folded"), rows)
 
     @property
     def source(self) -> str:
@@ -117,16 +117,6 @@ class Compiled:
         program = self.entries[-1].program if self.entries else None
         operations = [kernel.operation for kernel in program.kernels if kernel] if program else []
         return "\n\n".join(operations)
-
-
-class Explained(Table):
-    """A table that displays itself."""
-
-    def __repr__(self) -> str:
-        return self.text()
-
-    def _repr_html_(self) -> str:
-        return self.html()
 
 
 def compiled(function: Callable[..., Any]) -> Compiled:
