@@ -318,8 +318,7 @@ def _record_of(
                 traces = (warp_trace,)
             elif block_trace is not None:
                 traces = block_trace.warps
-            variables = debug_build.variables_of(traces)
-            traces = tuple(replace(trace, variables=variables) for trace in traces)
+            traces = debug_build.described(traces)
             traces = watched_launch.of(traces) if watched_launch is not None else traces
             if isinstance(observation, Block) and block_trace:
                 return replace(block_trace, warps=traces)

@@ -13,6 +13,7 @@ KERNEL = """#include <cuda_fp16.h>
 extern "C" __global__ void scale(const float* x, uint32_t* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;  /* for
     while */
+    #pragma unroll 1
     if (i < n) y[i] = __float2uint_rn(2.5f * x[i]) + 0xFFu;
 }"""
 SOURCES = Path(__file__).parents[2] / "gpulab_course" / "content"
@@ -27,7 +28,7 @@ def test_each_kind_has_its_words() -> None:
     assert words["builtin"] == {"blockIdx", "blockDim", "threadIdx"}
     assert words["number"] == {"2.5f", "0xFFu"}
     assert words["call"] == {"scale", "__float2uint_rn"}
-    assert words["meta"] == {"#include <cuda_fp16.h>"}
+    assert words["meta"] == {"#include <cuda_fp16.h>", "    #pragma unroll 1"}
     assert words["string"] == {'"C"'}
     assert words["comment"] == {'// a comment with int and "a text', "/* for", "    while */"}
     assert {f"code-{kind}" for kind in words if kind} <= palette.COLOURS.keys()

@@ -16,7 +16,6 @@ from virtualgpu.launch.compiled import compiled_module
 from virtualgpu.launch.prepare import PreparedLaunch
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import WarpTrace
-from virtualgpu.records.warp.columns import Variable
 
 if TYPE_CHECKING:
     from virtualgpu.compile.ptx.dwarf import CType, DeclaredVariable
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 class DebugBuild:
     """Variables of a kernel according to its debug build: their declarations and types.
 
-    ``variables_of`` returns the variables of warps that the launch itself traced. ``missing_reason`` is the
-    reason if there is no debug build; there are no declarations and no variables then.
+    ``described`` adds variables and unrolled loops to warps that the launch itself traced; without a debug
+    build it returns them unchanged. ``missing_reason`` is the reason if there is no debug build.
     """
 
-    variables_of: Callable[[tuple[WarpTrace, ...]], tuple[Variable, ...]] = lambda warps: ()
+    described: Callable[[tuple[WarpTrace, ...]], tuple[WarpTrace, ...]] = lambda warps: warps
     declarations: tuple[DeclaredVariable, ...] = ()
     types: Mapping[int, CType] = field(default_factory=dict)
     labels: frozenset[str] = frozenset()
@@ -50,6 +49,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     """Run the traced block's debug build, and restore memory afterwards."""
     from virtualgpu.compile.ptx.dwarf import declared_variables
     from virtualgpu.engine.observe.results import linear
+    from virtualgpu.engine.observe.unrolled import unroll_factors
     from virtualgpu.engine.observe.variables import TracedRun, find_variables
 
     module = prepared.kernel.module
@@ -99,17 +99,28 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     elif single_trace is not None:
         debug_warps = (single_trace,)
 
-    def named(warps: tuple[WarpTrace, ...]) -> tuple[Variable, ...]:
+    def described(warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
         optimized = TracedRun(warps, prepared.kernel.program.traced_kernel(packed.name, count=True))
         # Values are compared warp by warp, so only the same warps of the debug build are used.
         same_warps = tuple(
             trace for trace in debug_warps if any(trace.warp_index == warp.warp_index for warp in warps)
         )
         debugged = TracedRun(same_warps, program.traced_kernel(packed.name, count=False))
-        return find_variables(optimized, debugged, scalars, program.module) if same_warps and warps else ()
+        if not same_warps:
+            return warps
+        variables = find_variables(optimized, debugged, scalars, program.module)
+        factors = unroll_factors(optimized, debugged) if len(same_warps) == len(warps) else ()
+        return tuple(
+            replace(
+                trace,
+                variables=variables,
+                detail=trace.detail and replace(trace.detail, unroll_factors=factors),
+            )
+            for trace in warps
+        )
 
     labels = frozenset(program.module.functions[packed.name].labels)
-    return DebugBuild(named, tuple(declarations), types, labels)
+    return DebugBuild(described, tuple(declarations), types, labels)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ _TOKEN = re.compile(
     r"|(?P<string>\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])+'?)"
     r"|(?P<number>(?:0[xX][\da-fA-F']+|(?:\d[\d']*\.?[\d']*|\.\d+)(?:[eE][-+]?\d+)?)[uUlLfF]*)"
     r"|(?P<call>[A-Za-z_]\w*(?=\s*(?:<[\w\s,:*]*>)?\())"
-    r"|(?P<plain>[A-Za-z_]\w*|\s+|\S)",
+    r"|(?P<plain>[A-Za-z_]\w*|\n|[^\S\n]+|\S)",
     re.MULTILINE,
 )
 

@@ -6,7 +6,7 @@ import { sharedWord, valueText } from "./record.js";
 // Panels with the values of one lane, and with shared memory as 4-byte words (32 banks by rows of 128 bytes).
 
 const MOST_ROWS = 16; // the style sheet hides some of them in low windows
-const LEAST_ROWS = 6;
+const LEAST_ROWS = 5;
 const DIGIT_PX = 5.75; // of the table's letters, 9.5 pixels high
 const READINGS = { stored: "as stored", f32: "f32", s32: "s32", u32: "u32", hex: "hexadecimal" };
 const ARROWS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 32, ArrowUp: -32 };

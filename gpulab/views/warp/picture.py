@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -131,8 +132,10 @@ def _loops(steps: WarpSteps, top: float) -> list[Item]:
     last_iterations = loops.run_turns[runs + 1] - 1
     left = loops.turn_begin[first_iterations].astype(float)
     right = loops.turn_end[last_iterations] + 1.0
+    # The forms of the first iteration, "iteration 1 of 25 (8 each)" and so on, become those of the loop.
     texts = [
-        f"{loops.words[iteration].split(' of ')[-1]} iterations" for iteration in first_iterations.tolist()
+        re.sub(r"iteration 1 of (\S+)", r"\1 iterations", loops.alone[iteration]).rpartition("\n")[0]
+        for iteration in first_iterations.tolist()
     ]
     tops, middles, bottoms = ([top + offset_y] * runs.size for offset_y in (0, LOOP_PX / 2 - 1, LOOP_PX - 2))
     labels = Labels((left + right) / 2, middles, texts, anchor="middle", size=10, room=right - left)

@@ -32,7 +32,7 @@ export function timeline(frame, onStep) {
     };
     const marks = (marked, width, top, bottom, colour) => {
       const places = [...new Set(Array.from(marked ?? []).filter((step) => shown[placeOf(step)] === unitOf(step)).map(placeOf))];
-      return boxes(places.map((place) => [place + 0.5 * (1 - width), place + 0.5 * (1 + width), top, bottom, 0]), [colour], { inset: -1 });
+      return boxes(places.map((place) => [place + 0.5 * (1 - width), place + 0.5 * (1 + width), top, bottom, 0]), [colour], { inset: width ? 1 : -1 });
     };
     const spans = turns.map(({ turn, level, share }) => {
       const [left, right] = [placeOf(steps.turn_begin[turn]), placeOf(steps.turn_end[turn]) + 1];
@@ -41,7 +41,7 @@ export function timeline(frame, onStep) {
     return [
       boxes([[0, shown.length, BARS_PX * (1 - steps.threads / 32), BARS_PX, 0]], ["lane-inactive"]),
       area("visit_active", "mask_lanes", "lane-off"), area("visit_ran", "mask_ran", "lane-active"),
-      marks(steps.access_step, 0, BARS_PX + 1, BARS_PX + MARKS_PX - 1, "tail"), marks(steps.stop_step, 1, 0, 7, "warn"),
+      marks(steps.access_step, 0, BARS_PX + 1, BARS_PX + MARKS_PX - 1, "tail"), marks(steps.stop_step, 1, 0, 7, "purple"),
       boxes(spans.map(({ left, right, top }) => [left, right, top, top + TURN_PX - 1, 0]), ["grid"], { inset: 1 }),
       boxes(spans.map(({ left, part: fillEnd, top }) => [left, fillEnd, top + TURN_PX - 4, top + TURN_PX - 1, 0]), ["accent-2"], { inset: 1 }),
       smallTexts(spans.map(({ turn, left, right, top }) => [left, top + 5, steps.says("turn_alone", turn), right - left]), { anchor: "start", colour: "fg", dx: 4 }),

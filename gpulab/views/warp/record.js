@@ -184,7 +184,7 @@ export function valueText(bits, type, isLong = false, digits = 5) {
 /** A value with at most `maxLetters` characters: with fewer digits, or only its end. */
 export function cellText(bits, type, maxLetters) {
   const texts = [5, 4, 3, 2, 1].map((digits) => valueText(bits, type, false, digits));
-  return texts.find((text) => text.length <= maxLetters) ?? `…${texts[0].slice(1 - maxLetters)}`;
+  return texts.find((text) => text.length <= maxLetters) ?? `…${texts[0].slice(Math.min(2 - maxLetters, -1))}`; // an ellipsis is wide
 }
 
 function floatText(value, digits) {

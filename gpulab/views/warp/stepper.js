@@ -106,7 +106,7 @@ function render({ model, el }) {
   });
   const lanes = element("div", { class: "gl-lanes", role: "group", "aria-label": "32 lanes of the warp; choose one to see its values" }, ...cells.map(({ cell }) => cell));
   const states = Object.entries(contents.lane_states).filter(([state]) => state !== "none" || allSteps.some(({ threads }) => threads < 32));
-  const marks = [["tail", "memory access", "access_step"], ["warn", "stop", "stop_step"], ["accent-2", "iterations of a loop", "turn"]];
+  const marks = [["tail", "memory access", "access_step"], ["purple", "stop", "stop_step"], ["accent-2", "iterations of a loop", "turn"]];
   const columnText = element("span");
   const legend = element(
     "div", { class: "gl-legend" }, columnText,
@@ -175,7 +175,7 @@ function render({ model, el }) {
   const showLanes = (current, isLine) => {
     const [chosen, lane] = [model.get("register"), model.get("lane")];
     const valueStep = isLine ? steps.visitEnd(steps.visit(current)) : current;
-    const maxLetters = Math.max(3, Math.floor((cells[0].cell.clientWidth - 8) / LANE_DIGIT_PX));
+    const maxLetters = Math.max(3, Math.floor((cells[0].cell.clientWidth - 4) / LANE_DIGIT_PX));
     const values32 = (chosen ? steps.named(chosen, valueStep) : isLine ? steps.lineResult(current) : steps.result(current)) ?? [];
     cells.forEach(({ cell, symbol, value }, cellLane) => {
       const [state, laneValue] = [steps.laneState(current, cellLane, isLine), values32[cellLane]];
@@ -188,7 +188,7 @@ function render({ model, el }) {
       cell.setAttribute("aria-label", `lane ${cellLane}: ${contents.lane_states[state][1]}${laneValue ? `, ${valueText(laneValue.bits, laneValue.type)}` : ""}`);
     });
     const firstValue = values32.find((candidate) => candidate);
-    const valuesText = firstValue ? ` · numbers: ${firstValue.what} (${firstValue.ctype ?? (firstValue.type || "bits")}) after this ${isLine ? "line" : "step"}` : chosen ? ` · ${chosen} has no value yet` : "";
+    const valuesText = firstValue ? ` · numbers: ${firstValue.what} (${firstValue.ctype ?? (firstValue.type || "bits")})` : chosen ? ` · ${chosen} has no value yet` : "";
     const resetButton = chosen ? [" ", element("button", { type: "button", class: "gl-small", onclick: () => frame.send("register", "") }, "Show each step's result")] : [];
     lanesNote.replaceChildren(`mask 0x${steps.mask_active[steps.mask[current]].toString(16).padStart(8, "0")}${valuesText}`, ...resetButton);
     values?.show(steps, valueStep, lane, chosen, isLine ? steps.visit_line[steps.visit(current)] : null);

@@ -95,6 +95,16 @@ class TracedRun:
         total: Ints = np.sum([self._times[position] for position in positions], axis=0)
         return total
 
+    def active_times(self, positions: Iterable[int]) -> Ints:
+        """Return how often each thread was active at some instructions, whatever their predicates."""
+        counts = [
+            lanes_of(trace.active_mask[steps[position]]).sum(axis=0) if position in steps else _NO_EXECUTIONS
+            for position in positions
+            for trace, steps in zip(self.traces, self._steps, strict=True)
+        ]
+        total: Ints = np.concatenate(counts).reshape(-1, len(self.traces) * WARP_SIZE).sum(axis=0)
+        return total
+
     @cached_property
     def _times(self) -> dict[int, Ints]:
         return {}

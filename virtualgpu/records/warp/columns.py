@@ -62,7 +62,8 @@ class StepDetail:
     wrote (named in ``extra_register``, typed in ``extra_type``). ``stored_`` columns have one row for
     each piece of at most 8 bytes that a step wrote to memory: a store's value, or the result of an atomic.
     ``order`` is the position of every instruction in scheduling order; a row of ``loops`` is a loop's first
-    position, where each iteration begins, and its last.
+    position, where each iteration begins, and its last. The same row of ``unroll_factors`` is the number of
+    source iterations in one iteration of the compiled loop, proven for this launch; 0 if it is not known.
     """
 
     sequence: npt.NDArray[np.int64]
@@ -80,6 +81,7 @@ class StepDetail:
     order: npt.NDArray[np.int32]
     loops: npt.NDArray[np.int32]
     shared: SharedWrites
+    unroll_factors: tuple[int, ...] = ()
 
 
 def lanes_of(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:

@@ -19,7 +19,8 @@ class Loops:
 
     Run i has the turns ``run_turns[i]`` to ``run_turns[i + 1]`` and is part of the turn ``run_outer[i]`` (-1:
     none). Turns have their first and last step, a text with the outer loops (``iteration 3 of 17, inside it 1
-    of 4``) and one alone, long and short. ``turn`` is each step's innermost turn (-1: none); ``moves`` lead
+    of 4``) and one alone, long and short. The texts of an unrolled loop say how many iterations of the source
+    one turn is. ``turn`` is each step's innermost turn (-1: none); ``moves`` lead
     from each step to the begin of the next or the previous turn, and out of the loop.
     """
 
@@ -64,8 +65,8 @@ def find_loops(trace: WarpTrace) -> Loops:
     outer_turns = []
     turn_offsets = [0]
     words = list[str]()
-    functions = list[str]()
-    for number, (first_step, last_step, head_steps) in enumerate(_runs(trace)):
+    alone = list[str]()
+    for number, (first_step, last_step, head_steps, factor) in enumerate(_runs(trace)):
         outer_turns.append(int(turn[first_step]))
         loop_steps = slice(first_step, last_step + 1)
         # Before its head has run for the first time a loop is in its first turn.
@@ -83,8 +84,13 @@ def find_loops(trace: WarpTrace) -> Loops:
             f"{iteration:,} of {head_steps.size:,}{suffix}" for iteration in range(1, head_steps.size + 1)
         ]
         prefix = f"{words[outer_turns[-1]]}, inside it " if outer_turns[-1] >= 0 else "iteration "
-        words += [prefix + text for text in texts]
-        functions += [f"iteration {text}\n{text.replace(' of ', '/')}" for text in texts]
+        note = f" (unrolled: each is {factor} in the source)" if factor else ""
+        words += [f"{prefix}{text}{note}" for text in texts]
+        forms = [note, f" ({factor} each)", ""] if factor else [""]
+        alone += [
+            "\n".join([*(f"iteration {text}{form}" for form in forms), text.replace(" of ", "/")])
+            for text in texts
+        ]
     begin = np.concatenate(begins).astype(np.int32)
     end = np.concatenate(ends).astype(np.int32)
     run_of_turn = np.concatenate(runs).astype(np.int32)
@@ -98,7 +104,7 @@ def find_loops(trace: WarpTrace) -> Loops:
         turn_end=end,
         turn_run=run_of_turn,
         words=tuple(words),
-        alone=tuple(functions),
+        alone=tuple(alone),
         turn=turn,
         moves=moves,
     )
@@ -118,24 +124,27 @@ def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
     return number
 
 
-def _runs(trace: WarpTrace) -> list[tuple[int, int, Ints]]:
-    """Return the runs of consecutive steps within one loop of one call, with the steps of its head."""
-    runs: list[tuple[int, int, Ints]] = []
+def _runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
+    """Return the runs of consecutive steps within one loop of one call.
+
+    Each has the steps of the loop's head, and its unroll factor or 0.
+    """
+    runs: list[tuple[int, int, Ints, int]] = []
     detail = trace.detail
     if detail is None or not detail.loops.size or not len(trace):
         return runs
     calls = calls_of(detail.depth)
+    factors = detail.unroll_factors or (0,) * len(detail.loops)
     order = np.argsort(calls, kind="stable")
     for steps in np.split(order, np.flatnonzero(np.diff(calls[order])) + 1):
         positions = detail.order[trace.text_index[steps]]
-        for head, end in detail.loops.tolist():
+        for (head, end), factor in zip(detail.loops.tolist(), factors, strict=True):
             edges = np.diff(((positions >= head) & (positions <= end)).astype(np.int8), prepend=0, append=0)
             for first_index, last_index in zip(
                 np.flatnonzero(edges == 1), np.flatnonzero(edges == -1), strict=True
             ):
                 head_steps = steps[first_index:last_index][positions[first_index:last_index] == head]
                 if head_steps.size >= 2:
-                    runs.append(
-                        (int(steps[first_index]), int(steps[last_index - 1]), head_steps.astype(np.int32))
-                    )
+                    first_step, last_step = int(steps[first_index]), int(steps[last_index - 1])
+                    runs.append((first_step, last_step, head_steps.astype(np.int32), factor))
     return sorted(runs, key=lambda run: (run[0], -run[1]))

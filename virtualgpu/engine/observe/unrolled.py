@@ -1,0 +1,93 @@
+"""Unrolled loops: source iterations in one iteration of a loop in the optimised code, proven on a launch.
+
+The debug build runs the same launch with every iteration of the source. A loop counts as unrolled by k if
+every thread made k times as many iterations in the debug build, and the loop's code repeats an operation of
+the source k times. Everything else is unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.engine.observe.variables import TracedRun
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TracedLoop:
+    """Loop of a traced run: its lines, the iterations of each thread, and its instructions.
+
+    ``repeats`` is how often the most frequent operation at one place of the source is in the loop.
+    """
+
+    lines: frozenset[int]
+    iterations: Ints
+    instruction_count: int
+    repeats: int
+
+
+def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, ...]:
+    """Return the number of source iterations in one iteration of each loop of the optimised code.
+
+    Parameters
+    ----------
+    optimised, debug_build
+        The optimised code and the debug build, on one launch and for the same warps.
+
+    Returns
+    -------
+    tuple of int
+        One number per row of `StepDetail.loops`; 0 if it is not known, or if the loop is not unrolled.
+    """
+    loops = list(_loops(optimised))
+    factors = [0] * len(loops)
+    if not (optimised.is_complete and debug_build.is_complete):
+        return tuple(factors)
+    of_source: dict[int, list[int]] = {}
+    source_loops = sorted(_loops(debug_build), key=lambda loop: -len(loop.lines))
+    for number, loop in enumerate(loops):
+        matching = [n for n, source in enumerate(source_loops) if min(source.lines, default=0) in loop.lines]
+        if matching:  # the outermost loop of the source that is in this one
+            of_source.setdefault(matching[0], []).append(number)
+    for source_number, numbers in of_source.items():
+        # Iterations that do not fill an unrolled one run in a second loop, with one source iteration each.
+        main, *others = sorted(numbers, key=lambda number: -loops[number].instruction_count)
+        remaining = source_loops[source_number].iterations - sum(loops[other].iterations for other in others)
+        iterations = loops[main].iterations
+        factor = int(remaining.max(initial=0) // max(1, iterations.max(initial=0)))
+        if 2 <= factor <= loops[main].repeats and np.array_equal(remaining, factor * iterations):
+            factors[main] = factor
+    return tuple(factors)
+
+
+def _loops(run: TracedRun) -> Iterator[TracedLoop]:
+    """Yield the loops of a run's code, in the order of `StepDetail.loops`."""
+    base = 0
+    for plan in run.kernel.plans:
+        blocks = plan.flow.blocks
+        latches: dict[int, list[int]] = {}
+        for block in blocks:
+            for successor in block.successors:
+                if successor <= block.number:
+                    latches.setdefault(successor, []).append(block.number)
+        for head, last_blocks in sorted(latches.items()):
+            positions = [
+                base + index
+                for block in blocks[head : max(last_blocks) + 1]
+                for index in range(block.first, block.end)
+            ]
+            code = [run.code[position][1] for position in positions]
+            operations = Counter((i.line, i.column, i.opcode) for i in code if i.line and i.root != "bra")
+            yield TracedLoop(
+                frozenset(instruction.line for instruction in code if instruction.line),
+                run.active_times([base + blocks[number].end - 1 for number in last_blocks]),
+                len(code),
+                max(operations.values(), default=0),
+            )
+        base += len(plan.function.instructions)
