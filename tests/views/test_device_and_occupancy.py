@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import gpulab as gl
 from gpulab.views import DeviceCard, DeviceComparison, OccupancyChart
+from gpulab.views.device.chip import layout
 from gpulab.views.device.facts import LIMITS, QUANTITIES, fp32_tflops, short_names
 from gpulab.views.occupancy.chart import LIMIT_COLOURS
 from gpulab.views.parts.palette import light
 from gpulab.words import number
 from tests.views import synthetic
-from tests.views.synthetic import boxes
+from tests.views.synthetic import boxes, items
 from virtualgpu.records import DeviceMetrics
 
 
@@ -88,8 +90,38 @@ def test_a_comparison_draws_a_bar_up_to_the_largest_of_each_quantity() -> None:
     for column, quantity in enumerate(QUANTITIES):
         values = [quantity.of(device) for device in devices]
         bars = [bar for bar in ax.patches if bar.get_x() == column]
-        assert [bar.get_width() for bar in bars] == pytest.approx([0.55 * v / max(values) for v in values])
+        widths = [bar.get_width() for bar in bars]
+        assert [width / max(widths) for width in widths] == pytest.approx([v / max(values) for v in values])
     assert {text.get_text() for text in ax.texts} >= {"7,700", "2,039", "19.5"}
+
+
+def test_a_chip_has_a_tile_for_each_sm_on_the_scale_of_l2() -> None:
+    for info in synthetic.devices():
+        tiles, l2_width = layout(info, 500, 100)
+        assert len(tiles) == info.sm_count
+        x, y, width, height = tiles.T
+        tile_area = info.shared_per_sm_bytes / info.l2_bytes * l2_width * 100
+        assert width * height == pytest.approx(np.full(info.sm_count, tile_area))
+        assert max(x + width) == pytest.approx(500 - l2_width), "L2 begins where the tiles end"
+        assert max(y + height) <= 100 + 1e-9
+        assert len({*zip(x.round(6), y.round(6), strict=True)}) == info.sm_count, "no tile covers another"
+
+
+def test_compared_chips_are_on_one_scale() -> None:
+    devices = synthetic.devices()
+    _, ax = DeviceComparison(devices).plot(Figure().subplots(1, 2))
+    areas = [patch.get_width() * patch.get_height() for patch in ax.patches]
+    assert [area / areas[0] for area in areas] == pytest.approx(
+        [d.l2_bytes / devices[0].l2_bytes for d in devices]
+    )
+    assert [len(tiles.get_paths()) for tiles in ax.collections] == [d.sm_count for d in devices]
+
+
+def test_the_memory_of_a_card_has_l2_on_its_scale() -> None:
+    info = synthetic.devices()[0]
+    _, memory, l2 = items(DeviceCard(info).draw(), "rects")
+    areas = [(item["x1"][0] - item["x0"][0]) * (item["y1"][0] - item["y0"][0]) for item in (memory, l2)]
+    assert areas[0] / areas[1] == pytest.approx(info.memory_bytes / info.l2_bytes)
 
 
 def test_short_names_stay_apart() -> None:

@@ -9,7 +9,8 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views.device import facts
-from gpulab.views.parts.boxes import Box, column, fold, row, table, words
+from gpulab.views.device.chip import chip
+from gpulab.views.parts.boxes import Box, column, fold, numbers, row, table, words
 from gpulab.words import count, number, size
 from virtualgpu.records import DeviceInfo, DeviceMetrics
 
@@ -117,8 +118,16 @@ class DeviceCard(View, module="device/card"):
         if self._setup is not None:
             groups.append(table(_rows(self._setup), title=f"As set up, {self._setup.provenance.source}"))
         limits = row(*groups, least=[260] * len(groups))
+        devices = (self.info, *self.others)
+        comparison = facts.overview(devices, self.info)
         return column(
-            facts.overview((self.info, *self.others), self.info),
+            row(
+                chip(self.info),
+                numbers(facts.headlines(self.info), least=120),
+                weights=[1.5, 1],
+                least=[380, 260],
+            ),
+            fold("Compared with other GPUs", comparison) if self.others else None,
             fold(f"All limits of {self.info.name}", limits, opened=not (self.has_metrics or self.others)),
             words(self.info.notes, "note") if self.info.notes else None,
             gap=8,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from matplotlib.collections import PatchCollection
+from matplotlib.patches import Rectangle
+
 from gpulab.views._figure import FigureView, Painter, colour
 from gpulab.views.device import facts
+from gpulab.views.device.chip import L2, SM, layout
 from gpulab.views.tables import Cell, Column, Table
 from gpulab.words import listing
 from virtualgpu.records import DeviceInfo
@@ -16,6 +21,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DIFFERS = " ≠"
+ROW_IN = 0.42
+CHIP_PX = (150.0, 34.0)
+"""Width and height of the largest chip."""
+CHIP_ROWS = 0.8
+"""Height of the largest chip as a share of its row."""
 
 
 class DeviceComparison(FigureView):
@@ -27,6 +37,8 @@ class DeviceComparison(FigureView):
         The GPUs, in the order of their columns; duplicates are shown once.
     """
 
+    widths = (1.0, 0.24)
+
     def __init__(self, devices: Sequence[DeviceInfo]) -> None:
         self.devices = tuple({(gpu.name, gpu.provenance.source): gpu for gpu in devices}.values())
         self.names = facts.short_names(self.devices)
@@ -34,10 +46,11 @@ class DeviceComparison(FigureView):
         sources = dict.fromkeys(device.provenance.source for device in self.devices)
         super().__init__(
             title=", ".join(self.names),
-            caption=f"{self.origins[0].upper()}{self.origins[1:]}. Peak rates are theoretical.",
+            caption=f"{self.origins[0].upper()}{self.origins[1:]}. Peak rates are theoretical. Chips: "
+            "one tile per SM with the area of its shared memory, next to L2; all areas are on one scale.",
             source=" and ".join(sources),
         )
-        self.height_in = 1.5 + 0.27 * len(self.devices)
+        self.height_in = 1.5 + ROW_IN * len(self.devices)
 
     @property
     def record(self) -> tuple[DeviceInfo, ...]:
@@ -87,24 +100,46 @@ class DeviceComparison(FigureView):
         return Table(title, (Column("", "quantity"), *self.names), rows)
 
     def painters(self) -> tuple[Painter, ...]:
-        return (self._paint,)
+        return self._paint_bars, self._paint_chips
 
-    def _paint(self, ax: Axes) -> None:
+    def _paint_bars(self, ax: Axes) -> None:
         """Draw a row for each device and a column for each quantity, with bars up to the largest value."""
         for column, quantity in enumerate(facts.QUANTITIES):
             values = [quantity.of(device) for device in self.devices]
             largest = max((number for number in values if isinstance(number, (int, float))), default=0) or 1
             for row, (device, value) in enumerate(zip(self.devices, values, strict=True)):
                 share = value / largest if isinstance(value, (int, float)) else 0
-                ax.barh(row, 0.55 * share, 0.6, left=column, color=colour("accent"))
-                ax.text(column + 0.55 * share + 0.03, row, quantity.figure(device), va="center")
+                ax.barh(row, 0.48 * share, 0.6, left=column, color=colour("accent"))
+                ax.text(column + 0.48 * share + 0.03, row, quantity.figure(device), va="center")
         names = [f"{name} ({gpu.capability})" for name, gpu in zip(self.names, self.devices, strict=True)]
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.4, -0.6)
-        headings = [fill(quantity.heading, 13) for quantity in facts.QUANTITIES]
+        headings = [fill(quantity.heading, 12) for quantity in facts.QUANTITIES]
         ax.set_xticks(range(len(headings)), headings, ha="left")
         ax.set_xlim(0, len(headings))
         ax.xaxis.tick_top()
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         ax.spines["left"].set_visible(True)
+
+    def _paint_chips(self, ax: Axes) -> None:
+        """Draw each chip with its SMs and L2; the areas of all chips are on one scale."""
+        layouts = [layout(device, *CHIP_PX) for device in self.devices]
+        scales = [width / device.l2_bytes for device, (_, width) in zip(self.devices, layouts, strict=True)]
+        unit = CHIP_ROWS / CHIP_PX[1]
+        for row, ((tiles, l2_width), scale) in enumerate(zip(layouts, scales, strict=True)):
+            factor = math.sqrt(min(scales) / scale)
+            top = row - CHIP_ROWS * factor / 2
+            rectangles = [
+                Rectangle((x, top + y * unit), tile_width, tile_height * unit)
+                for x, y, tile_width, tile_height in (factor * tiles).tolist()
+            ]
+            style = {"facecolor": colour(SM), "edgecolor": colour("bg"), "linewidth": 0.3}
+            ax.add_collection(PatchCollection(rectangles, **style))
+            corner = factor * (CHIP_PX[0] - l2_width), top
+            ax.add_patch(Rectangle(corner, factor * l2_width, factor * CHIP_ROWS, facecolor=colour(L2)))
+        ax.set_xlim(0, CHIP_PX[0])
+        ax.set_ylim(len(self.devices) - 0.4, -0.6)
+        ax.set_title("SMs", loc="left", fontsize="medium", color=colour("good-text"))
+        ax.set_title("L2", fontsize="medium", color=colour(L2))
+        ax.axis("off")

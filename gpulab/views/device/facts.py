@@ -133,6 +133,18 @@ LIMITS: dict[str, tuple[Quantity, ...]] = {
 """All limits and capabilities, by heading."""
 
 
+def headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
+    """Return the main facts of a device: name, value and detail of each."""
+    return [
+        ("Compute capability", info.capability, ""),
+        ("SMs", number(info.sm_count), f"with {LANES.text(info)} FP32 lanes each"),
+        (FP32_RATE.name, FP32_RATE.text(info), "all SMs"),
+        ("L2", size(info.l2_bytes), "shared by all SMs"),
+        ("Memory", size(info.memory_bytes), info.memory_type or ""),
+        (BANDWIDTH.name, BANDWIDTH.text(info), ""),
+    ]
+
+
 def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> list[Quantity]:
     """Return the quantities that are not the same on all devices."""
     return [quantity for quantity in quantities if len({quantity.figure(device) for device in devices}) > 1]

@@ -1,0 +1,109 @@
+"""Drawing of a GPU: a tile for each SM, L2 and the memory, with areas to scale."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.views.parts.boxes import Box, Plot, column, words
+from gpulab.views.parts.items import Labels, Rects
+from gpulab.views.parts.palette import ink
+from gpulab.views.parts.plots import plot, speaking
+from gpulab.words import count, number, size
+from virtualgpu.records import DeviceInfo
+
+# The colours of these levels in the roofline chart.
+SM, L2, MEMORY = "good", "accent", "tail-pale"
+CHIP_PX = 112
+MEMORY_PX = 30
+NOMINAL_PX = 520
+"""Width for which tiles are square."""
+
+
+def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[np.float64], float]:
+    """Return the lower corner and size of each SM's tile (x, y, width, height), and the width of L2.
+
+    The chip has this width and height. The tile of an SM has the area of its shared memory on the scale of
+    L2, which has the remaining width and the whole height.
+    """
+    sm_bytes = info.sm_count * info.shared_per_sm_bytes
+    sm_width = width * sm_bytes / (sm_bytes + info.l2_bytes)
+    # With this number of rows tiles are nearly square; a last, incomplete column takes space of L2.
+    rows = max(1, round(math.sqrt(info.sm_count * height / sm_width)))
+    columns = -(-info.sm_count // rows)
+    tiles_bytes = rows * columns * info.shared_per_sm_bytes
+    tile_width = width / columns * tiles_bytes / (tiles_bytes + info.l2_bytes)
+    index = np.arange(info.sm_count)
+    corner = np.stack([index // rows * tile_width, index % rows * height / rows], axis=1)
+    extent = np.tile([tile_width, height / rows], (info.sm_count, 1))
+    return np.concatenate([corner, extent], axis=1), width - columns * tile_width
+
+
+def chip(info: DeviceInfo) -> Box:
+    """Return the chip with its SMs and L2, and below it the memory, with L2 on its scale."""
+    memory_text = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}"
+    scale_text = (
+        f"The areas of the chip are to scale: a tile is {size(info.shared_per_sm_bytes)} of shared memory. "
+        f"In the bar, L2 and memory are to scale: 1 to {number(info.memory_bytes / info.l2_bytes)}."
+    )
+    return column(_sms_and_l2(info), _memory(info, memory_text), words(scale_text, "note"))
+
+
+def _sms_and_l2(info: DeviceInfo) -> Plot:
+    tiles, l2_width = layout(info, NOMINAL_PX, CHIP_PX)
+    x, y, tile_width, tile_height = tiles.T
+    l2_x = NOMINAL_PX - l2_width
+    sm_text = (
+        f": {count(info.fp32_lanes_per_sm, 'FP32 lane')}, {number(info.max_threads_per_sm)} threads, "
+        f"{size(info.shared_per_sm_bytes)} of shared memory."
+    )
+    sentences = [f"SM {sm}{sm_text}" for sm in range(info.sm_count)]
+    sentences.append(f"L2: {size(info.l2_bytes)} for all SMs.")
+    heading_y = CHIP_PX + 12
+    return plot(
+        CHIP_PX + 22,
+        (0, NOMINAL_PX),
+        Rects(
+            [*x, l2_x],
+            [*(x + tile_width), NOMINAL_PX],
+            [*y, 0],
+            [*(y + tile_height - 1), CHIP_PX - 1],
+            [0] * info.sm_count + [1],
+            [SM, L2],
+            inset=0.5,
+            **speaking(sentences),
+        ),
+        Labels(
+            [l2_x + l2_width / 2],
+            [CHIP_PX / 2],
+            [f"L2: {size(info.l2_bytes)}\nL2"],
+            anchor="middle",
+            colour=ink(L2),
+            room=[l2_width],
+        ),
+        Labels([0], [heading_y], [f"{count(info.sm_count, 'SM')}, one tile each"], colour="muted"),
+        label=f"Chip with {count(info.sm_count, 'SM')} and {size(info.l2_bytes)} of L2",
+        hint="Point at a tile, or use the arrow keys.",
+    )
+
+
+def _memory(info: DeviceInfo, text: str) -> Plot:
+    l2_px = math.sqrt(NOMINAL_PX * MEMORY_PX * info.l2_bytes / info.memory_bytes)
+    top = (MEMORY_PX - l2_px) / 2
+    return plot(
+        MEMORY_PX,
+        (0, NOMINAL_PX),
+        Rects([0], [NOMINAL_PX], [0], [MEMORY_PX], MEMORY),
+        Rects([8], [8 + l2_px], [top], [top + l2_px], L2),
+        Labels(
+            [8 + l2_px],
+            [MEMORY_PX / 2],
+            [f"L2 on the scale of the memory: {text}\n{text}"],
+            dx=6,
+            colour=ink(MEMORY),
+            room=[NOMINAL_PX - 30],
+        ),
+        label=f"Memory of {text}",
+    )
