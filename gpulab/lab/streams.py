@@ -77,6 +77,8 @@ class StreamCheck(Recorded[StreamReport], what="check of streams", write="with g
     def _sentence(self) -> str:
         record = self.record
         if not record.findings:
-            return f"Nothing found in {count(record.operations, 'operation')}: {record.provenance.label}."
+            return (
+                f"Nothing found in {count(record.operations, 'operation')}: {record.provenance.of_results}."
+            )
         suffix = f" (and {len(record.findings) - 1} more)" if record.findings[1:] else ""
         return f"{record.findings[0].message}{suffix}"

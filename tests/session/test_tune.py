@@ -365,7 +365,7 @@ def test_the_best_has_the_smallest_median_and_interrupted_candidates_are_named(
     ]
     assert choice.key == tune.key_of((cp.ones(3),))
     assert choice.provenance == tuned.record.provenance == session.backend().provenance
-    for part in ("5 candidates", "1 key", "fast", choice.provenance.label):
+    for part in ("5 candidates", "1 key", "fast", choice.provenance.of_results_and_times):
         assert part in repr(tuned)
     assert "none yet" in repr(gl.tune([at_once]))
 

@@ -239,7 +239,7 @@ class Tuner(Pictured):
         best = ", ".join(dict.fromkeys(choice.best for choice in self._chosen.values())) or "none yet"
         keys = count(len(self._chosen), "key")
         ways = count(len(self._ways), "candidate")
-        return f"Tuner of {ways}, {keys} so far: {best}; {self.record.provenance.label}."
+        return f"Tuner of {ways}, {keys} so far: {best}; {self.record.provenance.of_results_and_times}."
 
 
 def key_of(args: Iterable[Any]) -> tuple[str, ...]:

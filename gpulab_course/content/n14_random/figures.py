@@ -205,7 +205,9 @@ class Roulette(View):
         self.results = dict(results)
         self.provenance = provenance
         super().__init__(
-            title="Order roulette", caption=f"Results {provenance.label}.", source=provenance.source
+            title="Order roulette",
+            caption=f"Results {provenance.of_results}.",
+            source=provenance.of_results.split()[0],
         )
         self.redraw()
 
@@ -220,7 +222,7 @@ class Roulette(View):
             f"in {counter.total():,} runs"
             for name, counter in self.record.items()
         )
-        return f"{counts}; {self.provenance.label}."
+        return f"{counts}; {self.provenance.of_results}."
 
     def describe(self) -> str:
         lines = [

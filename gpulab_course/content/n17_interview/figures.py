@@ -315,5 +315,6 @@ def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") 
             )
     headings = ("kernel", "time", "sectors loaded", "warp instructions", "limit other than the grid")
     sms = info(device).sm_count
-    title = f"{heads} heads, {tokens} tokens: {heads} blocks on {sms} SMs, {diagnosis_table.provenance.label}"
+    origin = diagnosis_table.origin
+    title = f"{heads} heads, {tokens} tokens: {heads} blocks on {sms} SMs, {origin}"
     return Costs(Table(title, headings, tuple(rows)), loads, diagnosis_table.provenance)

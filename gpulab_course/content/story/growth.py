@@ -58,8 +58,9 @@ class Growth:
             )
             for line in lines
         ]
+        origin = provenance.of_results_and_times
         what = f"{SEQUENCES} sequences through the attention layer, {SEQUENCES} boards of Life"
-        self._table = Table(f"The running example so far: {what}, {provenance.label}", _HEADINGS, tuple(rows))
+        self._table = Table(f"The running example so far: {what}, {origin}", _HEADINGS, tuple(rows))
 
     def __repr__(self) -> str:
         return self._table.text()

@@ -110,9 +110,8 @@ class Hidden:
                 ", ".join(f"{kind} {number(count)}" for kind, count in counters.flops.items()) or "none",
             ),
         ]
-        title = (
-            f"A kernel that is not shown, from cold caches; counters and times {counters.provenance.label}"
-        )
+        origin = counters.provenance.of_results_and_times
+        title = f"A kernel that is not shown, from cold caches; {origin}"
         return Table(title, ("counter", "value"), tuple(rows))
 
 
