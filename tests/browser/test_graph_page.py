@@ -11,6 +11,7 @@ import pytest
 
 from gpulab.views import GraphView
 from gpulab.words import duration
+from tests.browser.test_timeline import outlined
 from tests.views.graphs import chain, compared
 
 pytestmark = [pytest.mark.browser]
@@ -48,6 +49,15 @@ def test_single_steps_show_what_the_record_has_done(open_saved: Callable[..., An
         images.add(nodes.evaluate(IMAGE))
     assert len(images) > len(starts), "each node changes the picture"
     assert nodes.evaluate(IMAGE) == whole, "all nodes are done"
+    coloured = outlined(page, "accent")
+    page.get_by_role("button", name="To the start").click()
+    assert 0 < outlined(page, "accent") < 0.4 * coloured, "one of five nodes has started"
+    page.locator(".gl-tracks canvas").focus()
+    page.keyboard.press(" ")
+    assert page.get_by_role("button", name="Play or pause").inner_text() == "Pause"
+    page.keyboard.press(" ")
+    for _ in range(2 * len(starts) - 1):
+        page.get_by_role("button", name="Step on").click()
     page.get_by_role("button", name="Step back").click()
     assert progress(page)[2] == len(starts) - 1
 

@@ -209,8 +209,8 @@ class CollectiveView(View):
                 self._ring(step_count),
                 self._chunks(step_count),
                 self._ports(step_count),
-                weights=[1, 2, 0.9],
-                least=[200, 345, 170],
+                weights=[1, 1.6, 0.8],
+                least=[180, 410, 160],
             ),
         )
 

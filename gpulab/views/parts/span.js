@@ -43,7 +43,7 @@ export function spanReport(plot, close) {
     const { busy, names } = ranInside(plot, row, span);
     const longest = [...names].sort(([, [, first]], [, [, second]]) => second - first);
     const texts = longest.slice(0, MOST_NAMES).map(([text, [count]]) => (count > 1 ? `${grouped(count)} × ${text}` : text));
-    if (longest.length > MOST_NAMES) texts.push(`${longest.length - MOST_NAMES} more names`);
+    if (longest.length > MOST_NAMES) texts.push(`${longest.length - MOST_NAMES} more`);
     const share = length ? busy / length : 0;
     return element(
       "tr", {}, element("th", { scope: "row" }, name), element("td", {}, duration(busy)),
