@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 
 from gpulab.views._base import View
-from gpulab.views.parts.boxes import Box, bars, column, fold, table, words
+from gpulab.views.parts.boxes import Box, column, fold, legend, table, words
 from gpulab.views.parts.dag import DrawnNode, dag
+from gpulab.views.parts.items import Labels
+from gpulab.views.parts.palette import KERNELS
+from gpulab.views.parts.plots import boxes, plot, speaking, y_ticks
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic import Expression, KernelSet, Traffic
 
-COLOURS = ("accent", "good", "warn", "purple", "accent-2", "other")
 SHAPES = {"reduce": "hexagon", "matmul": "copy", "input": "round", "kernel": "set"}
 GRAPH_PX = 330
+ROW_PX = 22
+BAR_PX = 14
+NAMES_PX = 180
+# Widths as shares: the longest bar, the text after it, and the start of the bars of time.
+BAR_WIDTH, TEXT_WIDTH = 0.3, 0.2
+TIME_X = BAR_WIDTH + TEXT_WIDTH
 
 
 class TrafficView(View):
@@ -57,7 +65,6 @@ class TrafficView(View):
 
     def draw(self) -> Box:
         record = self._traffic
-        largest_bytes = max(item.moved_bytes for item in record.ways) or 1
         executed = [item for item in record.expressions if item.kernel >= 0]
         rows = [
             (
@@ -70,8 +77,8 @@ class TrafficView(View):
             for item in executed
         ]
         return column(
-            bars([self._bar(item, largest_bytes) for item in record.ways], label=0.3),
-            words("Expressions in the colours of their kernels; red: cannot be fused.", "note"),
+            self._ways(),
+            legend(self._colours()),
             self._graph(),
             *(words(item, "strong") for item in self._reasons()[:6]),
             *(words(f"Folded while tracing: {item}", "note") for item in record.folded),
@@ -93,15 +100,72 @@ class TrafficView(View):
             ),
         )
 
-    def _bar(self, variant: KernelSet, largest_bytes: int) -> dict[str, object]:
-        time_text = f", {duration(variant.time_ns)}" if variant.time_ns is not None else ""
-        kernels = count(variant.kernels, "kernel")
-        return {
-            "label": variant.way,
-            "share": variant.moved_bytes / largest_bytes,
-            "value": f"{kernels}, {size(variant.moved_bytes)}{time_text}",
-            "title": variant.note or f"{variant.way}: {kernels}",
-        }
+    def _colours(self) -> list[tuple[str, str]]:
+        """Return the colours of the kernels, of other ways, and of fusion boundaries."""
+        kernel_count = len(self._traffic.kernels)
+        entries = [(colour, f"kernel {index + 1}") for index, colour in enumerate(KERNELS[:kernel_count])]
+        if kernel_count > len(KERNELS):
+            entries[-1] = (KERNELS[-1], f"kernels {len(KERNELS)} to {kernel_count}")
+        entries.append(("other", "other kernels"))
+        return [*entries, ("error", "cannot be fused")] if self._traffic.edges else entries
+
+    def _parts(self, way: KernelSet) -> list[tuple[int, str, int, int]]:
+        """Return kernel, sentence, bytes and nanoseconds of each part of a way; -1: not known by kernel."""
+        record = self._traffic
+        executed = [item for item in record.expressions if item.kernel >= 0]
+        kernels = list(record.kernels)
+        for parts in (executed, kernels):
+            moved_bytes = sum(map(_moved_bytes, parts))
+            if (len(parts), moved_bytes) == (way.kernels, way.moved_bytes):
+                return [
+                    (part.kernel, f"{way.way}: {_part_text(part)}.", _moved_bytes(part), part.time_ns)
+                    for part in parts
+                ]
+        text = f"{way.way}: {way.note or count(way.kernels, 'kernel')}."
+        return [(-1, text, way.moved_bytes, way.time_ns or 0)]
+
+    def _ways(self) -> Box:
+        """Return a bar of bytes and a bar of time for each way, in the colours of the kernels."""
+        ways = self._traffic.ways
+        most_bytes = max(way.moved_bytes for way in ways) or 1
+        longest_ns = max(way.time_ns or 0 for way in ways) or 1
+        segments = []
+        sentences = []
+        values = []
+        for index, way in enumerate(ways):
+            top = ROW_PX * (index + 1)
+            bytes_x, time_x = 0.0, TIME_X
+            for kernel, sentence, moved_bytes, time_ns in self._parts(way):
+                colour = len(KERNELS) if kernel < 0 else min(kernel, len(KERNELS) - 1)
+                bytes_end, time_end = (
+                    bytes_x + BAR_WIDTH * moved_bytes / most_bytes,
+                    time_x + BAR_WIDTH * time_ns / longest_ns,
+                )
+                for x0, x1 in ((bytes_x, bytes_end), (time_x, time_end)):
+                    if x1 > x0:
+                        segments.append((x0, x1, top, top + BAR_PX, colour))
+                        sentences.append(sentence)
+                bytes_x, time_x = bytes_end, time_end
+            time_text = "not executed" if way.time_ns is None else duration(way.time_ns)
+            values += [
+                (bytes_x, top + BAR_PX / 2, f"{count(way.kernels, 'kernel')}, {size(way.moved_bytes)}"),
+                (time_x, top + BAR_PX / 2, time_text),
+            ]
+        value_x, value_y, texts = zip(*values, strict=True)
+        domain = (0.0, TIME_X + BAR_WIDTH + TEXT_WIDTH)
+        names_y = [ROW_PX * (index + 1) + BAR_PX / 2 for index in range(len(ways))]
+        headings = ["bytes moved", "time"]
+        return plot(
+            ROW_PX * (len(ways) + 1),
+            domain,
+            boxes(segments, [*KERNELS, "other"], inset=0.5, **speaking(sentences)),
+            Labels(value_x, value_y, texts, dx=6),
+            Labels([0, TIME_X], [BAR_PX / 2] * 2, headings, colour="muted"),
+            y_ticks(names_y, [way.way for way in ways], domain),
+            left=NAMES_PX,
+            label=self.sentence(),
+            hint="Point at a part of a bar, or use the arrow keys.",
+        )
 
     def _graph(self) -> Box:
         expressions = self._traffic.expressions
@@ -109,7 +173,7 @@ class TrafficView(View):
         nodes = {
             str(key): DrawnNode(
                 expression.name,
-                COLOURS[expression.kernel % len(COLOURS)] if expression.kernel >= 0 else "grid",
+                KERNELS[min(expression.kernel, len(KERNELS) - 1)] if expression.kernel >= 0 else "grid",
                 SHAPES.get(expression.kind, "box"),
                 size(expression.read_bytes + expression.written_bytes) if expression.kernel >= 0 else "",
                 _row_text(expression) if expression.kernel >= 0 else expression.name,
@@ -150,6 +214,16 @@ class TrafficView(View):
         return [
             f"Red: {listing([*dict.fromkeys(names)])}: {reason}." for reason, names in edges_of_reason.items()
         ]
+
+
+def _moved_bytes(expression: Expression) -> int:
+    return expression.read_bytes + expression.written_bytes
+
+
+def _part_text(part: Expression) -> str:
+    kernel = f"kernel {part.kernel + 1}"
+    group = "" if part.name == kernel else f", {kernel}"
+    return f"{part.name}{group}, {size(_moved_bytes(part))} in {duration(part.time_ns)}"
 
 
 def _row_text(expression: Expression) -> str:
