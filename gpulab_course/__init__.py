@@ -1,1 +1,1 @@
-"""The course on top of `gpulab`: exercises, predictions, quizzes and the interview, and what judges them."""
+"""The course for `gpulab`: exercises, predictions, quizzes and interviews, and the code that judges them."""

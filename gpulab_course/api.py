@@ -1,7 +1,7 @@
-"""Functions of the course in `gpulab`, such as ``gl.check``.
+"""The functions that the course adds to `gpulab`, such as ``gl.check``.
 
-They are entry points of the group ``gpulab.course``. They look up names in the notebooks' folders
-and call `gpulab_course.teach`.
+They are entry points of the group ``gpulab.course``. They find the content by its name in the notebooks'
+folders and call `gpulab_course.teach`.
 """
 
 from __future__ import annotations
@@ -29,25 +29,24 @@ __all__ = ["check", "interview", "names", "predict", "progress", "quiz", "reveal
 
 
 def check(exercise_id: str, answer: Any) -> Verdict:
-    """Judge an answer to an exercise, also on its edge cases.
+    """Judge an answer to an exercise, with ordinary data and with edge cases.
 
-    A kernel is judged in five stages: its results, with other orders of blocks, under the sanitizer, by its
-    counters against a budget, and by how evenly the work is divided among its threads. A Python answer is
-    judged in a separate process, with a time limit.
+    A kernel is judged in five stages: its results, its results with other orders of blocks, the findings of
+    the sanitizer, its counters compared with a budget, and the distribution of the work among its threads. A
+    Python answer is judged in a separate process, with a time limit.
 
     Parameters
     ----------
     exercise_id
         The exercise's name in the notebook, such as ``"00-saxpy"``.
     answer
-        What the exercise asks for: a kernel (``cp.RawKernel`` or its CUDA C++ text), a function
-        or a value.
+        The solution of the exercise: a kernel (``cp.RawKernel`` or its CUDA C++ text), a function or a value.
 
     Returns
     -------
     Verdict
-        ``passed`` and a sentence; ``print`` shows the stages and the score. A wrong, crashing or endless
-        answer is a verdict, not an error.
+        The result, with the attribute ``passed`` and a sentence; ``print`` also shows the stages and the
+        score. An answer that is wrong, crashes or does not end does not raise an error.
 
     Raises
     ------
@@ -69,25 +68,25 @@ def predict(
 ) -> Prediction:
     """Ask for a prediction before a cell shows the number: ``gl.predict("02-tail")``.
 
-    In JupyterLab it is a small form that stores an answer as sure or as a guess. In plain Python pass
-    `answer`, or call ``.lock(value, sure=True)``. `gl.reveal` compares it with the result.
+    In JupyterLab, the prediction is a small form that stores an answer as sure or as a guess. In plain
+    Python, pass `answer`, or call ``.lock(value, sure=True)``. `gl.reveal` compares the answer with the true
+    value.
 
     Parameters
     ----------
     key
-        Of one of the course's predictions. Their texts are in ``predictions.py`` of the notebook's
-        folder in `gpulab_course.content`.
+        The name of one of the course's predictions, such as ``"02-tail"``.
     answer, sure
-        Locks this answer at once.
+        An answer that is locked at once, and whether you are sure of it.
     **fields
-        What the question's ``{name}`` stand for, such as ``blocks=4``.
+        Values for the fields ``{name}`` in the question, such as ``blocks=4``.
 
     Raises
     ------
     UnknownPredictionError
-        If the course asks for no such prediction; the message names the nearest.
+        If there is no such prediction; the message suggests the most similar key.
     ValueError
-        If `answer` is not among the choices, or is not a number where there are none.
+        If `answer` is not one of the choices or, for a question without choices, not a number.
 
     Examples
     --------
@@ -99,29 +98,29 @@ def predict(
 
 
 def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) -> Reveal:
-    """Compare the prediction `key` with the result: ``gl.reveal("02-tail", 1.45, trace.provenance)``.
+    """Compare the prediction `key` with the true value: ``gl.reveal("02-tail", 1.45, trace.provenance)``.
 
     Parameters
     ----------
     key
-        The prediction's.
+        The name of the prediction.
     found
-        The number or choice that was found.
+        The true number or choice.
     source
-        Where it comes from: a record's provenance, or a phrase such as ``"counted by the kernel"``.
+        The source of the true value: a record's provenance, or a phrase such as ``"counted by the kernel"``.
     **fields
-        What ``{name}`` in the explanation stand for.
+        Values for the fields ``{name}`` in the explanation.
 
     Returns
     -------
     Reveal
-        ``.right`` and, as text or in JupyterLab, the comparison. There it waits for a prediction
-        that is not locked yet.
+        The comparison, with the attribute ``right``. In JupyterLab, it is displayed after the prediction is
+        locked.
 
     Raises
     ------
     UnknownPredictionError
-        If the course asks for no such prediction; the message names the nearest.
+        If there is no such prediction; the message suggests the most similar key.
     """
     return predictions.reveal(_question(key), found, source, fields)
 
@@ -137,7 +136,7 @@ def _question(key: str) -> PredictionQuestion:
 
 
 def quiz(topic: str) -> Quiz:
-    """Return the questions of one topic: a form in JupyterLab, numbered text elsewhere.
+    """Return the quiz of a topic: a form in JupyterLab, numbered text elsewhere.
 
     Without the form, answer with ``q = gl.quiz("start")`` and ``q.answer(1, "b")``. Answers are stored
     (in ``GPULAB_HOME``); the order of the choices differs between learners.
@@ -145,7 +144,7 @@ def quiz(topic: str) -> Quiz:
     Raises
     ------
     UnknownQuizError
-        If there is no such topic; the message names the most similar one.
+        If there is no such topic; the message suggests the most similar one.
     """
     topics = folders.quizzes()
     if topic not in topics:
@@ -157,15 +156,15 @@ def quiz(topic: str) -> Quiz:
 
 
 def progress() -> Progress:
-    """Return this learner's progress, from the files on this computer (``GPULAB_HOME``).
+    """Return this learner's progress, from the learner's file on this computer (in ``GPULAB_HOME``).
 
     Returns
     -------
     Progress
-        Exercises passed, predictions right and how well calibrated (of the sure ones, of the guesses),
-        questions right. It is a table with links in JupyterLab and text with ``print``, and
+        The passed exercises, the right predictions (separately for sure answers and guesses), and the right
+        quiz answers. JupyterLab displays them as a table with links, and ``print`` as text.
         ``.save("progress.json")`` writes a file for the instructor. Below the table are the versions of the
-        course's running example from the notebooks begun so far, computed again on the current device.
+        course's running example from the notebooks begun so far, run again on the current device.
     """
     return _progress.progress(folders.folders(), folders.story)
 
@@ -177,37 +176,37 @@ def interview(
     cards: int = 6,
     chair: Chair = "candidate",
 ) -> Interview:
-    """Start a mock interview: you answer first, then gpulab measures the true value.
+    """Start a mock interview: you answer each question first, and then gpulab measures the true value.
 
-    Cards are drawn with their parameters (device, sizes, kernel) by a seed. A card that you missed or
-    guessed comes back after 1, 3 and 7 days. The score is coverage times calibration.
+    A seed determines the cards and their parameters (device, sizes, kernel). A card that you missed or
+    guessed is repeated after 1, 3 and 7 days. The score is coverage times calibration.
 
     Parameters
     ----------
     kind
-        ``"estimate"``, ``"diagnose"``, ``"whiteboard"``, ``"bug"``, ``"refute"`` or ``"ladder"``, or the key
-        of one card; of all kinds by default.
+        The kind of cards: ``"estimate"``, ``"diagnose"``, ``"whiteboard"``, ``"bug"``, ``"refute"`` or
+        ``"ladder"``; or the key of one card. By default, cards of all kinds.
     seed
-        Draws the cards and their parameters: the same seed, the same interview. By default a new one, and
-        cards that are due come first.
+        The seed of the cards and their parameters: the same seed returns the same interview. By default, the
+        seed is new, and cards that are due come first.
     cards
-        How many.
+        The number of cards.
     chair
-        ``"interviewer"`` shows all questions with their truths, and the rubric: sit opposite somebody with
-        the same seed.
+        ``"candidate"``, or ``"interviewer"``, who sees all questions with their true values and the rubric.
+        Two people can hold an interview together if they use the same seed.
 
     Returns
     -------
     Interview
-        A form in JupyterLab; ``answer``, ``tick`` and ``next`` do the same. ``.scorecard`` is what it came
-        to, and ``save("interview.json")`` keeps that.
+        A form in JupyterLab; the methods ``answer``, ``tick`` and ``next`` do the same. ``.scorecard`` is the
+        result, and ``save("interview.json")`` writes it to a file.
 
     Raises
     ------
     UnknownCardError
         If there is no such kind or card.
     ValueError
-        For another chair, or no cards.
+        If there is no such chair, or `cards` is less than 1.
 
     Examples
     --------

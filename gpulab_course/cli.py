@@ -22,7 +22,7 @@ FIRST_NOTEBOOK = "00*.ipynb"
 
 
 def lab(arguments: Sequence[str]) -> int:
-    """Open your copies of the notebooks in JupyterLab, which receives all other arguments."""
+    """Open your copies of the notebooks in JupyterLab; all other arguments are passed to JupyterLab."""
     parser = _parser("lab", lab.__doc__)
     parser.add_argument(
         "--notebooks", type=Path, metavar="FOLDER", help="open the notebooks of this folder and copy nothing"
@@ -60,7 +60,7 @@ def copy(arguments: Sequence[str]) -> int:
 
 
 def reset(arguments: Sequence[str]) -> int:
-    """Start notebooks again; the old copies are kept."""
+    """Replace your copies of notebooks by new ones, and keep the old copies."""
     parser = _parser("reset", reset.__doc__)
     parser.add_argument("names", nargs="+", metavar="NN", help="how their names start, such as 02")
     options = parser.parse_args(arguments)
@@ -85,7 +85,10 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
 
 
 def _copy(folder: Path, options: argparse.Namespace) -> str:
-    """Update the copies in `folder`, and those of a course in a folder with its name, which is returned."""
+    """Update the copies of the notebooks, and return the folder in which they are.
+
+    The copies for a course are in a folder with the name of the course.
+    """
     if options.course is None:
         if options.without_solutions:
             raise CommandError("--without-solutions needs a course, for example --course half-day.")
@@ -107,7 +110,7 @@ def _print(sentences: Sequence[str]) -> None:
 
 
 def _open(notebook: Path, folder: Path, arguments: Sequence[str], *, hub: bool) -> int:
-    """Run JupyterLab, or a hub's server, in `folder`, which contains the notebook."""
+    """Start JupyterLab, or the server of a JupyterHub, in the folder of the notebooks."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
     # The address that JupyterLab prints leads to the first notebook, too.
@@ -125,7 +128,7 @@ def _open(notebook: Path, folder: Path, arguments: Sequence[str], *, hub: bool) 
 
 
 def _replace_process(command: Sequence[str], folder: Path) -> int:
-    """Run a server in place of this process, so that a signal that ends this process ends the server."""
+    """Replace this process by a server, so that a signal to this process stops the server."""
     sys.stdout.flush()
     if os.name != "nt":
         os.chdir(folder)
@@ -144,12 +147,12 @@ def _as_root() -> list[str]:
 
 
 def find_first_notebook(folder: Path) -> Path:
-    """Find the course's first notebook in `folder`.
+    """Return the path of the course's first notebook in `folder`.
 
     Raises
     ------
     CommandError
-        If there is none.
+        If `folder` does not contain the notebook.
     """
     notebooks = sorted(folder.glob(FIRST_NOTEBOOK))
     if not notebooks:

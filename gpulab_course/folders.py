@@ -1,4 +1,4 @@
-"""Folders of the course, one per notebook, found by their names and read when they are needed."""
+"""Content folders of the course, one per notebook; their modules are imported when they are needed."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _NAME = re.compile(r"n(\d\d)_(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The folder of one notebook: exercises, predictions, quiz, cards.
+    """The content folder of one notebook: its exercises, predictions, quiz and interview cards.
 
     Attributes
     ----------
     number, topic : str
         The notebook's number, such as ``"02"``, and the name of its quiz.
     path : Path
-        The folder.
+        The path of the folder.
     package : str
-        Its dotted name.
+        The dotted name of the Python package.
     """
 
     number: str
@@ -53,19 +53,19 @@ class Folder:
 
     @property
     def quiz(self) -> tuple[str, tuple[Question | WhyQuestion, ...]] | None:
-        """Title and questions of the notebook's quiz; None if it has none."""
+        """The title and the questions of the notebook's quiz; None if there is no quiz."""
         module = self._module("quiz")
         return (module.TITLE, module.QUESTIONS) if module else None
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The notebook's cards for interviews."""
+        """The interview cards in the notebook's folder."""
         module = self._module("cards")
         return module.CARDS if module else ()
 
     @property
     def shown_answers(self) -> tuple[ShownAnswer, ...]:
-        """Wrong answers to the notebook's exercises that instructors can expect."""
+        """Common wrong answers to the notebook's exercises, for instructors."""
         module = self._module("shown_answers")
         return module.SHOWN if module else ()
 
@@ -76,7 +76,7 @@ class Folder:
 
 
 def folders() -> list[Folder]:
-    """Return all folders of the course, in the notebooks' order."""
+    """Return all content folders, in the order of the notebooks."""
     result = [
         Folder(name[1], name[2], entry, f"{package}.{entry.name}")
         for package, parent_path in _package_paths()
@@ -87,12 +87,12 @@ def folders() -> list[Folder]:
 
 
 def _package_paths() -> list[tuple[str, Path]]:
-    """Return the folders in which the packages are, each with its package's name."""
+    """Return the paths of the content packages with their package names."""
     return [(name, Path(path)) for name in PACKAGES for path in importlib.import_module(name).__path__]
 
 
 def exercise(exercise_id: str) -> Exercise | None:
-    """Return the exercise of that name, or None; only the folder of its notebook is read."""
+    """Return the exercise with this name, or None; only the module of its notebook is imported."""
     matching = [folder for folder in folders() if folder.number == exercise_id[:2]]
     return next((f.exercises[exercise_id] for f in matching if exercise_id in f.exercises), None)
 
@@ -103,7 +103,7 @@ def exercises() -> dict[str, Exercise]:
 
 
 def prediction(key: str) -> PredictionQuestion | None:
-    """Return the prediction of that key, or None; only the folder of its notebook is read."""
+    """Return the prediction with this key, or None; only the module of its notebook is imported."""
     matching = [folder for folder in folders() if folder.number == key[:2]]
     return next((f.predictions[key] for f in matching if key in f.predictions), None)
 
@@ -114,12 +114,12 @@ def predictions() -> dict[str, PredictionQuestion]:
 
 
 def quizzes() -> dict[str, tuple[str, tuple[Question | WhyQuestion, ...]]]:
-    """Return the title and questions of all quizzes by topic."""
+    """Return the title and the questions of each quiz, by topic."""
     return {folder.topic: quiz for folder in folders() if (quiz := folder.quiz)}
 
 
 def kernels() -> dict[str, str]:
-    """Return all CUDA C++ sources in the course's folders by path, such as ``"story/kernels/block.cu"``."""
+    """Return the text of all CUDA C++ files of the course by path, such as ``"story/kernels/block.cu"``."""
     patterns = ("*/kernels/*.cu", "kernels/*.cu")  # a notebook's own, and the ladders that all share
     parents = [path for _, path in _package_paths()]
     files = sorted(file for parent in parents for pattern in patterns for file in parent.glob(pattern))
@@ -127,7 +127,7 @@ def kernels() -> dict[str, str]:
 
 
 def story(number: str) -> Any:
-    """Return the table of the running example up to a notebook; see `gpulab_course.content.story.table`."""
+    """Return the table of the running example with its versions up to a notebook."""
     from gpulab_course.content.story import table
 
     return table(number)

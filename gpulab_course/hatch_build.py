@@ -1,6 +1,6 @@
-"""Build hook: the wheel holds this folder as the import package, an editable install points to it.
+"""Hatch build hook that adds the package and the notebooks to the wheel.
 
-The wheel holds the notebooks, too.
+An editable install points to this folder instead.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _NOT_INSTALLED = {"pyproject.toml", "hatch_build.py", "__pycache__", "PKG-INFO"}
 
 
 class PackageHook(BuildHookInterface[Any]):
-    """Add the files of this folder to the wheel below the name of the package."""
+    """A build hook that adds the files of this folder to the wheel, in a folder with the package's name."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Name the files and folders to include."""
+        """Add the files and folders to include to the data of the build."""
         if version == "editable":
             return
         package = self.metadata.name.replace("-", "_")

@@ -1,1 +1,1 @@
-"""The judge and the notes of a class without Jupyter: for graders, editors, scripts and instructors."""
+"""Commands for teachers, graders and scripts, which work on files and do not need Jupyter."""

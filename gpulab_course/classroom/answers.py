@@ -1,4 +1,4 @@
-"""Answers in files: a kernel in CUDA C++, or Python code that defines the answer.
+"""Judging of answers in files: a kernel in CUDA C++, or Python code that defines the answer.
 
 The Python code of a file only runs in the separate process in which answers are judged.
 """
@@ -31,12 +31,12 @@ _DEFAULT_NAME = "answer"
 
 
 class AnswerError(GpulabError):
-    """A file that cannot be judged; the message says what to change."""
+    """Error for a file that cannot be judged; the message names the required change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Python source text; unpickling it runs the text and returns its object `name`."""
+    """Python source text that is run when this object is unpickled; the result is the object `name`."""
 
     text: str
     name: str
@@ -47,7 +47,7 @@ class Module:
 
 
 def defined(text: str, name: str, file: str) -> Any:
-    """Run Python source text and return its object `name`, or else ``answer``.
+    """Run Python source text, and return the object `name` that it defines, or else the object ``answer``.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def defined(text: str, name: str, file: str) -> Any:
 
 
 def judged(exercise_id: str, path: Path) -> Verdict:
-    """Judge the answer in a file, without storing anything.
+    """Judge the answer in a file, without storing the result.
 
     Parameters
     ----------
@@ -78,12 +78,13 @@ def judged(exercise_id: str, path: Path) -> Verdict:
     Returns
     -------
     Verdict
-        As ``gl.check`` returns it. Python that raises, never ends or ends its process is a verdict.
+        The result, as from ``gl.check``. Python code that raises an exception, does not end or exits its
+        process also has a verdict.
 
     Raises
     ------
     UnknownExerciseError
-        If there is no such exercise; the message names the nearest.
+        If there is no such exercise; the message suggests the most similar name.
     AnswerError
         If the file cannot be read, is not Python, or cannot be an answer to this exercise.
     """
@@ -113,12 +114,12 @@ def judged(exercise_id: str, path: Path) -> Verdict:
 
 
 def exercise_called(exercise_id: str) -> Exercise:
-    """Return the exercise of that name.
+    """Return the exercise with this name.
 
     Raises
     ------
     UnknownExerciseError
-        If there is no such exercise; the message names the nearest.
+        If there is no such exercise; the message suggests the most similar name.
     """
     exercise = folders.exercise(exercise_id)
     if exercise is None:
@@ -131,7 +132,7 @@ def exercise_called(exercise_id: str) -> Exercise:
 
 
 def name_in_the_notebook(exercise_id: str) -> str:
-    """Return the variable that the notebook's cell passes to ``gl.check`` for an exercise."""
+    """Return the name of the variable that the notebook passes to ``gl.check`` for an exercise."""
     call = re.compile(rf'gl\.check\(\\"{re.escape(exercise_id)}\\", (\w+)\)')
     for path in copies.originals().values():
         if match := call.search(path.read_text(encoding="utf-8")):
@@ -155,7 +156,7 @@ def _text(path: Path) -> str:
 
 
 def _kernel(module: Module) -> KernelSource | str:
-    """Return the kernel that Python source text defines; the text runs in a separate process."""
+    """Run Python source text in a separate process, and return the kernel that it defines."""
     with Talk(f"virtual:{session.table_info(session.which_device().device).name}", _KERNEL_LIMIT_S) as talk:
         name, code, options, expressions = talk.ask(
             "", _source, module.text, module.name, module.file, "cupy" in module.text
@@ -183,5 +184,5 @@ def _source(
 
 
 def printable(text: str) -> str:
-    """Return text from a file without control characters, which a terminal would interpret."""
+    """Return text without the control characters that a terminal would interpret."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

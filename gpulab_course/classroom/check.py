@@ -1,6 +1,7 @@
-"""``gpulab check``: judge answers in files, for graders, editors and scripts. Nothing is stored.
+"""The command ``gpulab check``: judge answers in files, for graders, editors and scripts.
 
-The exit status is 0 if all answers passed, 1 if one did not, and 2 if a file could not be judged.
+Nothing is stored. The exit status is 0 if all answers passed, 1 if one did not, and 2 if a file could not be
+judged.
 """
 
 from __future__ import annotations
@@ -74,12 +75,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _answers(folder: Path) -> list[tuple[str, Path]]:
-    """Return the answers in a folder, as pairs of an exercise and a file that has its name.
+    """Return pairs of an exercise and the file with its answer, for all files with names of exercises.
 
     Raises
     ------
     AnswerError
-        If there is no such folder, or no file in it has the name of an exercise.
+        If there is no such folder, or none of its files has the name of an exercise.
     """
     if not folder.is_dir():
         raise AnswerError(f"{folder} is not a folder.")
@@ -104,7 +105,7 @@ def _answers(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _result(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | None]:
-    """Return the verdict as plain data; ``error`` is the reason if there is no verdict."""
+    """Return the verdict on a file as a dict for JSON, or the reason for which it cannot be judged."""
     result: dict[str, Any] = {"exercise": exercise_id, "file": str(path), "passed": False, "message": ""}
     result |= {"stages": [], "scores": [], "error": ""}
     try:
@@ -119,7 +120,7 @@ def _result(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | Non
 
 
 def _print_result(result: dict[str, Any], verdict: Verdict | None) -> None:
-    """Print a verdict with its stages, or one line if there are many verdicts; errors go to stderr."""
+    """Print a verdict with all its stages, or in one line if there are many; print errors to stderr."""
     if result["error"]:
         print(f"gpulab: {result['error']}", file=sys.stderr, flush=True)
     elif verdict is not None:

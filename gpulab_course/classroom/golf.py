@@ -1,4 +1,4 @@
-"""``gpulab golf``: a file of best scores, each with the digest of an answer that passed."""
+"""The command ``gpulab golf``: maintain a file with the best scores of a class."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MAX_NAME_LENGTH = 60
 
 
 class GolfError(GpulabError):
-    """A score that cannot be entered, or a file that cannot be read; the message says what to change."""
+    """Error for a score that cannot be entered, or a file that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The best score of a counter in an exercise, with the name of its owner, the date and the rules.
+    """The best score in one counter of an exercise, with the name of the author and the date.
 
-    ``rules`` are the exercise's at that time: scores under other rules are not compared.
+    ``rules`` is the version of the exercise's rules at that time: scores under other rules are not compared.
     ``sha256`` is the digest of the answer's bytes.
     """
 
@@ -52,9 +52,10 @@ class Entry:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Maintain a file of best scores.
+    """Maintain a file with the best scores of a class.
 
-    Enters an answer, judges the answers in a folder again, or prints the table; returns 1 if one failed.
+    Enters an answer, judges the answers in a folder again, or prints the table. Returns 1 if an answer
+    failed.
     """
     parser = argparse.ArgumentParser(
         prog="gpulab golf",
@@ -82,12 +83,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(path: Path) -> tuple[Entry, ...]:
-    """Return the entries of a file; none if there is no file.
+    """Return the entries of a file of scores; an empty list if the file does not exist.
 
     Raises
     ------
     GolfError
-        If the file contains anything else. It is left unchanged.
+        If the file is not a file of scores. The file is not changed.
     """
     if not path.exists():
         return ()
@@ -121,12 +122,12 @@ def _printable_value(value: Any) -> Any:
 
 
 def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
-    """Judge an answer, and enter its scores that are better than those in the file.
+    """Judge an answer, and enter those of its scores that are better than the scores in the file.
 
     Returns
     -------
     list
-        A sentence for each new best score; none if no score is better.
+        A sentence for each new best score; empty if no score is better.
 
     Raises
     ------
@@ -173,7 +174,7 @@ def _write(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def _scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
-    """Return the value, the reference and a text for each score of an answer that passes."""
+    """Return the value, the reference's value and a text for each score of an answer that passes."""
     with contextlib.redirect_stdout(sys.stderr):
         verdict = judged(exercise_id, answer)
     if not verdict:
@@ -187,7 +188,7 @@ def _scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
 
 
 def _verify(entries: Sequence[Entry], folder: Path) -> int:
-    """Judge the answers in a folder again, and print which entries they confirm."""
+    """Judge the answers in a folder again, and print which entries are confirmed."""
     if not folder.is_dir():
         raise GolfError(f"{folder} is not a folder.")
     files = {

@@ -1,7 +1,7 @@
-"""``gpulab instructor 05a``: a page for instructors, generated from a notebook and the course's code.
+"""The command ``gpulab instructor 05a``: print a page for instructors about one notebook.
 
-Its sources are the minutes and the stored outputs of the notebook, the misconceptions in predictions and
-questions, and the common mistakes in ``shown_answers.py``.
+The page is generated from the minutes and stored outputs of the notebook, the misconceptions in predictions
+and questions, and the common mistakes in ``shown_answers.py``.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _REVEALED = re.compile(r"^No prediction\. (.*?)(?: The usual wrong answer: (.*?)
 
 
 class InstructorError(GpulabError):
-    """A notebook that has no page; the message names those that have one."""
+    """Error for a notebook that does not exist; the message lists all notebooks."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the instructor's page of a notebook, or write all pages."""
+    """Print the page for instructors about a notebook, or write all pages to a folder."""
     parser = argparse.ArgumentParser(
         prog="gpulab instructor",
         description="Print a page for instructors: minutes, cells to project, misconceptions, answers.",
@@ -61,12 +61,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def notebooks() -> dict[str, Path]:
-    """Return the course's notebooks by number, such as ``05a``."""
+    """Return the paths of the course's notebooks by number, such as ``05a``."""
     return {name.split("_")[0]: path for name, path in copies.originals().items() if name[0].isdigit()}
 
 
 def page(number: str) -> str:
-    """Return the page of a notebook, in Markdown.
+    """Return the page for instructors about a notebook, in Markdown.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def _advice(number: str, titles: list[str]) -> Iterator[str]:
 
 
 def _to_project(cells: Cells) -> Iterator[str]:
-    """Yield the cells whose stored output is a picture or a table, with a description."""
+    """Yield the cells worth showing on a projector: those whose stored output is a picture or a table."""
     section = ""
     for cell, source in cells:
         if cell["cell_type"] == "markdown":
@@ -178,7 +178,7 @@ def _exercise(name: str, solution: str, mistakes: list[str]) -> Iterator[str]:
 
 
 def _mistakes(number: str) -> dict[str, list[str]]:
-    """Return lines about common wrong answers, by exercise."""
+    """Return lines of Markdown about the common wrong answers to each exercise."""
     lines: dict[str, list[str]] = {}
     for folder in folders.folders():
         for answer in folder.shown_answers if folder.number == number else ():
@@ -203,7 +203,7 @@ def _quiz(topic: str) -> Iterator[str]:
 
 
 def _stored_result(cell: dict[str, Any]) -> str:
-    """A cell's stored result as text."""
+    """Return the stored output of a cell as text."""
     return next((_text(output) for output in cell["outputs"] if "data" in output), "")
 
 

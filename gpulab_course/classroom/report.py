@@ -1,4 +1,7 @@
-"""``gpulab report``: a class's progress files (``gl.progress().save("progress.json")``) as one table."""
+"""The command ``gpulab report``: print one table from the progress files of a class.
+
+Learners write these files with ``gl.progress().save("progress.json")``.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _HEADINGS = ("learner", "last", "exercises", "predictions", "sure", "guesses", "
 
 
 class ReportError(GpulabError):
-    """Error for files that cannot be tabulated; the message names the required change."""
+    """Error for a folder without usable progress files; the message names the required change."""
 
 
 Share = tuple[int, int]
@@ -32,9 +35,9 @@ Share = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """The results of one learner's file, each as the number of right or passed items and the total.
+    """The results in one learner's progress file, as pairs of right or passed items and all items.
 
-    ``last`` is the last notebook that was begun; only compared predictions count.
+    ``last`` is the last notebook with results. Only predictions that were compared are counted.
     """
 
     learner: str
@@ -49,7 +52,7 @@ class Learner:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the progress files of a class as one table."""
+    """Print one table from the progress files of a class."""
     parser = argparse.ArgumentParser(
         prog="gpulab report",
         description="Print a class's progress files in one table. The files are only read.",
@@ -74,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(folder: Path) -> tuple[list[Learner], list[str]]:
-    """Read all ``.json`` files below a folder; return the learners, and a sentence for each skipped file.
+    """Read all ``.json`` files below a folder, and return the learners and a sentence per skipped file.
 
     Raises
     ------
@@ -103,7 +106,7 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
 
 
 def as_table(learners: Iterable[Learner]) -> Table:
-    """Return a table with a row for each learner."""
+    """Return a text table with one row per learner."""
     rows = []
     for learner in learners:
         shares = (learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz)
@@ -112,7 +115,7 @@ def as_table(learners: Iterable[Learner]) -> Table:
 
 
 def as_csv(learners: Sequence[Learner]) -> str:
-    """Return CSV with a row for each learner; the exercises passed in each notebook come last."""
+    """Return CSV with one row per learner, and one column per notebook for the passed exercises."""
     numbers = sorted({number for learner in learners for number in learner.notebooks})
     names = [f"{name}{suffix}" for name in _HEADINGS[2:] for suffix in ("", " of")]
     headings = [f"{number}{suffix}" for number in numbers for suffix in ("", " of")]
@@ -128,12 +131,12 @@ def as_csv(learners: Sequence[Learner]) -> str:
 
 
 def _inert(text: str) -> str:
-    """Return text that no spreadsheet interprets as a formula."""
+    """Return text in a form that a spreadsheet does not interpret as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _learner(path: Path, name: Path) -> Learner:
-    """Read a progress file of unknown origin, with checks.
+    """Read a learner's progress file, and check its structure, because anybody can have written the file.
 
     Raises
     ------
@@ -191,7 +194,7 @@ def _passed(notebook: dict[str, Any]) -> Share:
 
 
 def _right(results: Sequence[dict[str, Any]]) -> Share:
-    """Return the number of right results, and of results that were compared or answered."""
+    """Return the number of right results, and the number of results that are either right or wrong."""
     outcomes = [result["right"] for result in results if isinstance(result.get("right"), bool)]
     return sum(outcomes), len(outcomes)
 

@@ -1,7 +1,7 @@
-"""``gpulab tally``: one page with what a class has predicted and which exercises have passed.
+"""The command ``gpulab tally``: write a page with the predictions and passed exercises of a class.
 
-The page counts the summaries that learners' kernels write into a shared folder (`gpulab_course.teach.tally`).
-It does not say which answer is right, so it can be projected before the cell that shows the result.
+The page counts the summaries that learners' kernels write to a shared folder (`gpulab_course.teach.tally`).
+It does not show which answer is right, so it can be projected before the cell with the result is run.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ td:first-child { width: 14rem; overflow-wrap: anywhere; } td:last-child { width:
 
 
 class TallyError(GpulabError):
-    """Error for a folder that cannot be counted; the message names the required change."""
+    """Error for a folder whose summaries cannot be counted; the message names the required change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """A class's answers to one prediction: how many locked each value, and how many of them were sure."""
+    """The answers of a class to one prediction: the number of learners per answer, and how many were sure."""
 
     locked: Counter[str]
     sure: Counter[str]
@@ -52,7 +52,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The counts of a class: learners, answers by prediction, and learners who passed each exercise."""
+    """The counts of a class: the number of learners, their predictions, and their passed exercises."""
 
     learners: int
     predictions: dict[str, Answers]
@@ -61,7 +61,7 @@ class Tally:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Count a class's predictions and passed exercises on one page, again and again."""
+    """Count the predictions and passed exercises of a class, and write them to a page."""
     parser = argparse.ArgumentParser(
         prog="gpulab tally",
         description="Write a page with the predictions and passed exercises of a class, and keep it current. "
@@ -87,7 +87,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(folder: Path) -> Tally:
-    """Count the summaries in a folder. A file that is damaged, too large or not a file is left out and named.
+    """Count the summaries in a folder.
+
+    Files that are damaged, too large or not regular files are skipped, and their names are returned.
 
     Raises
     ------
@@ -118,7 +120,7 @@ def read(folder: Path) -> Tally:
 
 
 def _record(path: Path) -> dict[str, Any]:
-    """Return a checked summary. Learners can write anything into the folder, so nothing is trusted."""
+    """Read a summary and check its structure, because learners can write anything to the folder."""
     # O_NONBLOCK: opening a named pipe must not wait; O_NOFOLLOW: a link may lead to a file of the teacher.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(descriptor, "rb") as file:
@@ -150,16 +152,16 @@ def _shown(value: float | str, question: PredictionQuestion) -> str:
 
 
 def page(tally: Tally, notebook: str = "", *, refresh_s: float = 5) -> str:
-    """Return the counts as an HTML page.
+    """Return an HTML page with the counts.
 
     Parameters
     ----------
     tally : Tally
         The counts.
     notebook : str
-        Show only the predictions and exercises of this notebook.
+        The notebook whose predictions and exercises are shown; all if empty.
     refresh_s : float
-        The seconds after which the browser loads the page again; 0: never.
+        The interval in seconds in which the browser reloads the page; 0 if it does not reload.
     """
     refresh = f'<meta http-equiv="refresh" content="{refresh_s:g}">' if refresh_s else ""
     parts = [

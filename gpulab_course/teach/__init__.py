@@ -1,4 +1,4 @@
-"""Predictions, exercises, quizzes and interviews: how they are asked, judged and remembered.
+"""The machinery that shows and judges predictions, exercises, quizzes and interviews, and stores the answers.
 
 The texts are in `gpulab_course.content`, and `gpulab_course.api` joins both.
 """

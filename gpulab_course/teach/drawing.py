@@ -1,4 +1,4 @@
-"""Boxes, texts and arrows of the course's static pictures, with colours by their names in the palette."""
+"""Functions that draw boxes, text and arrows for the course's pictures, in colours of gpulab's palette."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def empty_axes(height_in: float, x_limits: Pair, y_limits: Pair, margin: float =
 
 
 def draw_text(axes: Axes, x: float, y: float, text: str, colour: str = "fg", **style: Any) -> None:
-    """Draw a text whose left end, at half its height, is at (x, y).
+    """Draw text at (x, y), which is the middle of its left edge unless `style` sets another alignment.
 
     Parameters
     ----------
@@ -71,14 +71,14 @@ def draw_box(
     fontsize: float = 10,
     **style: Any,
 ) -> None:
-    """Draw a box from the corner (x, y) on, with a text in its middle.
+    """Draw a rectangle at (x, y), with optional text in its middle.
 
     Parameters
     ----------
     axes
         The axes.
     x, y
-        The corner with the smallest coordinates.
+        The corner of the rectangle with the smallest coordinates.
     width, height
         The size.
     colour
@@ -104,7 +104,7 @@ def draw_box(
 
 
 def draw_arrow(axes: Axes, start: Pair, end: Pair, colour: str = "fg", **style: Any) -> None:
-    """Draw an arrow, above the boxes and lines and below the texts.
+    """Draw an arrow from `start` to `end`, above boxes and lines and below text.
 
     Parameters
     ----------

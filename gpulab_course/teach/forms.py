@@ -1,4 +1,4 @@
-"""The widget behind the course's forms; ``forms.js`` draws them."""
+"""The widget that displays the course's forms in JupyterLab; ``forms.js`` is its code in the browser."""
 
 from __future__ import annotations
 

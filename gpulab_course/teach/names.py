@@ -1,4 +1,4 @@
-"""``gl.names``: the CuPy counterparts of PyTorch's ``torch.cuda``, and where the course shows them."""
+"""Implementation of ``gl.names``: a list of ``torch.cuda`` names with their counterparts in CuPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADINGS = ("torch.cuda", "CuPy, NVML", "what it does", "course")
 
 @dataclass(frozen=True, slots=True)
 class NameRow:
-    """A name of ``torch.cuda`` and its counterpart in CuPy.
+    """One name of ``torch.cuda``, its counterpart in CuPy or NVML, and the section of the course about it.
 
     Attributes
     ----------
@@ -33,16 +33,17 @@ class NameRow:
     here : str
         The counterpart in CuPy or NVML.
     kind : str
-        ``"direct"``, ``"composed"`` of several, the ``"nearest"`` that there is, or ``"none"``.
+        The kind of counterpart: one name (``"direct"``), several names together (``"composed"``), only a
+        similar name (``"nearest"``), or ``"none"``.
     where : str
-        What the counterpart requires: ``"everywhere"`` CuPy or the virtual GPU, CuPy on a ``"GPU"``,
-        ``"NVML"``, the ``"driver"``'s bindings; ``"none"``: it does not exist, or is not code.
+        What the counterpart requires: CuPy or the virtual GPU (``"everywhere"``), CuPy on a real ``"GPU"``,
+        ``"NVML"``, or the bindings of the ``"driver"``; ``"none"`` if there is no code.
     section : str
         Notebook and section of the course, such as ``"10a §1"``.
     run : str
         The counterpart as code to run, with every call that ``here`` and ``notes`` recommend.
     notes : str
-        What differs.
+        The differences between both names.
     """
 
     torch: str
@@ -56,7 +57,7 @@ class NameRow:
 
 
 class Names:
-    """Rows of the list, in ``record``; a table in JupyterLab, and text with ``print``."""
+    """The selected rows of the list, displayed as a table; ``record`` contains them as data."""
 
     def __init__(self, query: str, rows: Sequence[NameRow], hint: str = "") -> None:
         self.record = tuple(rows)
@@ -73,13 +74,13 @@ class Names:
 
 
 def names(asked: str = "") -> Names:
-    """Look up names of PyTorch's ``torch.cuda``: the counterpart in CuPy, and the section of the course.
+    """Find names of PyTorch's ``torch.cuda`` with their counterparts in CuPy and the section of the course.
 
     Parameters
     ----------
     asked
-        Part of a name of either side, or of what it does, in any case; all by default. The prefix
-        ``torch.cuda.`` may stand before it.
+        A part of a PyTorch name, of a CuPy name or of a description; upper and lower case are equal. The
+        prefix ``torch.cuda.`` is ignored. By default, all names are returned.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def names(asked: str = "") -> Names:
 
 
 def everything() -> tuple[NameRow, ...]:
-    """Return all rows of the list."""
+    """Load all rows of the list of names."""
     text = resources.files("gpulab").joinpath("data", FILE).read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     return tuple(NameRow(**{**row, "run": row["run"].replace("\\n", "\n")}) for row in rows)

@@ -1,4 +1,4 @@
-"""Display of predictions, verdicts and quizzes: a form in JupyterLab, elsewhere HTML and text."""
+"""Display of predictions, verdicts and quizzes: as forms in JupyterLab, elsewhere as HTML and text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Bundle = dict[str, object]
 
 
 def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
-    """Return the MIME bundle of `widget`, with `page` (HTML) and `text` for viewers without widgets."""
+    """Return the MIME bundle of a widget, with HTML (`page`) and text for viewers without widgets."""
     bundle: Bundle = {}
     if widget is not None:
         data = widget._repr_mimebundle_()
@@ -21,25 +21,25 @@ def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
 
 
 def boxed(content: str, colour: str = "accent") -> str:
-    """Return HTML with a coloured bar at its left; the text keeps the colour of the page, light or dark."""
+    """Return HTML of a box with a coloured bar at its left edge."""
     bar = f"4px solid {palette.light(colour)}"
     return f'<div style="border-left:{bar};padding:2px 0 2px 10px">{content}</div>'
 
 
 def prose(text: str) -> str:
-    """Return text as HTML, with the text between backticks as code."""
+    """Escape text for HTML, and mark the parts between backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def verdict_page(opening: str, message: str, passed: bool) -> str:
-    """Return an exercise's verdict as HTML, with a sign and a word, not only a colour."""
+    """Return HTML of a verdict, with a sign and a word so that it does not depend on colour alone."""
     sign = "✓" if passed else "✗"
     content = f"<b>{sign} {html.escape(opening)}</b> {prose(message)}"
     return boxed(content, "good" if passed else "tail")
 
 
 def in_jupyter() -> bool:
-    """Return whether this runs in a Jupyter kernel, whose front end can show a form."""
+    """Return whether this process is a Jupyter kernel, in which forms can be displayed."""
     try:
         import anywidget  # noqa: F401
         from IPython import get_ipython

@@ -1,4 +1,4 @@
-"""A figure of the course: a PNG image with a caption."""
+"""A static picture of the course with a caption."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _COLOURS = 160
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """A PNG image and its caption, which screen readers and exports use as well."""
+    """A PNG image with a caption, which is also its alternative text for screen readers."""
 
     png: bytes
     caption: str
 
     @classmethod
     def of(cls, figure: Figure, caption: str) -> Picture:
-        """Draw a figure on white, with a palette that keeps the file small."""
+        """Render a Matplotlib figure as a small PNG on a white background."""
         FigureCanvasAgg(figure)
         drawn = io.BytesIO()
         figure.savefig(drawn, format="png", facecolor="white")

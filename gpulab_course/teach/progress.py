@@ -1,4 +1,4 @@
-"""Progress of a learner: exercises, predictions and their calibration, quizzes."""
+"""A learner's progress in exercises, predictions, quizzes and interviews."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADINGS = ("notebook", "exercises passed", "predictions right", "quiz right fi
 
 
 class Notebook(Protocol):
-    """The exercises, predictions and quiz of a notebook, such as a `gpulab_course.folders.Folder`."""
+    """The part of a `gpulab_course.folders.Folder` that progress needs: exercises, predictions and quiz."""
 
     @property
     def number(self) -> str: ...
@@ -41,7 +41,7 @@ class Notebook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExerciseResult:
-    """The progress in one exercise: whether it has passed, and the best score if it has a budget."""
+    """A learner's result in one exercise: whether it is passed, and the best score if it has a budget."""
 
     name: str
     passed: bool
@@ -50,7 +50,7 @@ class ExerciseResult:
 
 @dataclass(frozen=True, slots=True)
 class PredictionResult:
-    """The outcome of one prediction: the answer, its certainty, whether it was right; None: not yet."""
+    """A learner's answer to one prediction, its certainty and its result; None for unknown values."""
 
     key: str
     value: int | float | str | None = None
@@ -60,7 +60,7 @@ class PredictionResult:
 
 @dataclass(frozen=True, slots=True)
 class QuizAnswer:
-    """The first answer to one question of a quiz; None: not yet."""
+    """A learner's first answer to one question of a quiz; None if there is no answer yet."""
 
     question: str
     first: str | None
@@ -69,7 +69,7 @@ class QuizAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NotebookProgress:
-    """The progress in one notebook."""
+    """A learner's results in one notebook."""
 
     number: str
     topic: str
@@ -82,7 +82,7 @@ class NotebookProgress:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Progress(Savable):
-    """The progress of a learner, by notebook.
+    """A learner's results in all notebooks, displayed as a table.
 
     Examples
     --------
@@ -97,24 +97,24 @@ class Progress(Savable):
 
     @property
     def exercises(self) -> dict[str, bool]:
-        """Exercises of the course by name, and whether each has passed."""
+        """Whether each exercise of the course is passed, by the name of the exercise."""
         return {
             exercise.name: exercise.passed for notebook in self.notebooks for exercise in notebook.exercises
         }
 
     @property
     def quizzes(self) -> dict[str, tuple[int, int]]:
-        """Questions right first time, and how many there are, by the quiz's topic."""
+        """The number of right first answers and the number of questions, by quiz topic."""
         return {n.topic: (_right(n.quiz)[0], len(n.quiz)) for n in self.notebooks if n.quiz}
 
     @property
     def passed(self) -> int:
-        """Exercises passed."""
+        """The number of passed exercises."""
         return sum(self.exercises.values())
 
     @property
     def next_exercise(self) -> ExerciseResult | None:
-        """The first exercise that has not passed yet, in the course's order; None once all have."""
+        """The first exercise of the course that is not passed yet; None if all are passed."""
         return next(
             (
                 exercise
@@ -127,11 +127,11 @@ class Progress(Savable):
 
     @property
     def predictions(self) -> tuple[PredictionResult, ...]:
-        """All predictions of the course."""
+        """The results of all predictions of the course."""
         return tuple(prediction for notebook in self.notebooks for prediction in notebook.predictions)
 
     def calibration(self, sure: bool) -> tuple[int, int]:
-        """Return how many predictions locked as sure (or as a guess) were right, and how many there were."""
+        """Return the number of right predictions and of all predictions that were sure (or guesses)."""
         return _right(p for p in self.predictions if p.sure is sure)
 
     def __repr__(self) -> str:
@@ -159,7 +159,7 @@ class Progress(Savable):
         return f"{table}\n\n{story!r}" if story else table
 
     def _story(self) -> Any:
-        """Compute the running example's table up to the last notebook begun; None before the first."""
+        """Return the table of the running example up to the latest notebook with results, or None."""
         numbers = [
             notebook.number
             for notebook in self.notebooks
@@ -210,7 +210,10 @@ class Progress(Savable):
 
 
 def progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) -> Progress:
-    """Read this learner's progress in each notebook; `story` returns the running example's table."""
+    """Read this learner's results in all notebooks from the learner's file.
+
+    `story` is a function that returns the table of the running example up to a notebook.
+    """
     cards = again.all_cards()
     return Progress(
         tuple(_notebook_progress(notebook) for notebook in notebooks),
@@ -285,7 +288,7 @@ def _tile(notebook: NotebookProgress) -> Tile:
 
 
 def _right(results: Iterable[Any]) -> tuple[int, int]:
-    """Return the number of right results, and of results that were compared or answered."""
+    """Return the number of right results, and the number of results that are either right or wrong."""
     outcomes = [
         result.right for result in results if isinstance(result.right, bool)
     ]  # a file may hold anything

@@ -1,4 +1,4 @@
-"""Page of a learner's progress: a map of the course, and a plot of the calibration of predictions."""
+"""HTML page of a learner's progress: a map of the course, and a plot of the calibration of predictions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEFT = 60
 
 
 def interval(right: int, total: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share that was right so often: Wilson's, between 0 and 1.
+    """Return the 95 % confidence interval of a share, by Wilson's formula.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def interval(right: int, total: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One notebook on the map: its name and file, and its results by kind; None: not yet."""
+    """The results in one notebook, by kind: True or False for each item, None if it is not done yet."""
 
     name: str
     file: str
@@ -57,18 +57,18 @@ def page(
     sentences: Sequence[str],
     scores: Sequence[str],
 ) -> str:
-    """Return the progress as a card of HTML.
+    """Return HTML of a learner's progress.
 
     Parameters
     ----------
     tiles
         The notebooks in the course's order.
     calibration
-        For predictions that were sure and for guesses, how many were right, and how many there were.
+        The number of right predictions and of all predictions, for sure predictions and for guesses.
     next_exercise
-        Its name and the file with it; each can be empty.
+        The name of the next exercise and the file of its notebook; each can be empty.
     sentences
-        Further sentences.
+        Further sentences to show.
     scores
         The best scores of exercises.
     """
@@ -106,7 +106,7 @@ def _tile(tile: Tile) -> str:
 
 
 def _marks(kind: str, results: Sequence[bool | None]) -> str:
-    """Return a mark for each result, followed by their number as text."""
+    """Return a coloured mark per result as HTML, followed by the number of successful results."""
     marks = "".join(f'<i class="gl-{_STATES[result]}"></i>' for result in results)
     right = sum(result is True for result in results)
     return (
@@ -116,7 +116,7 @@ def _marks(kind: str, results: Sequence[bool | None]) -> str:
 
 
 def _calibration(calibration: Mapping[str, tuple[int, int]]) -> str:
-    """Return a plot of how often predictions locked as sure and as a guess were right; empty without any."""
+    """Return a plot of the shares of right answers among sure predictions and guesses, or ""."""
     groups = [(label, *counts) for label, counts in calibration.items()]
     texts = [
         f"{label}: {right} of {total} right ({percent(right / total)})"

@@ -1,4 +1,4 @@
-"""Questions of the course: with choices, for a reason, and predictions."""
+"""Classes for the questions of quizzes and predictions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["quantity", "share", "count", "index", "choice"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A choice of a question: its text, whether it is right, and why."""
+    """A choice of a quiz question: its text, whether it is right, and the explanation."""
 
     text: str
     why: str
@@ -21,13 +21,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with exactly one right choice. Each learner sees the choices in another order."""
+    """A quiz question with exactly one right choice, displayed to each learner in a different order."""
 
     text: str
     options: tuple[Choice, ...]
 
     def shuffled(self, seed: str) -> tuple[Choice, ...]:
-        """Return the choices in the order of a learner's `seed`, which never changes."""
+        """Return the choices in an order that depends only on the question and the learner's `seed`."""
         options = list(self.options)
         Random(f"{seed} {self.text}").shuffle(options)
         return tuple(options)
@@ -35,7 +35,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class WhyQuestion:
-    """A question to answer in one's own words, and the points of a good answer."""
+    """A quiz question that a learner answers in a sentence, and the points of a good answer."""
 
     text: str
     points: tuple[str, ...]
@@ -43,32 +43,33 @@ class WhyQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PredictionQuestion:
-    """A value that a learner predicts before a cell shows it; a notebook names it by its key.
+    """A question whose answer a learner predicts before a cell shows the true value.
 
     Attributes
     ----------
     key : str
-        Such as ``"02-tail"``: the notebook's number, then a word.
+        The name, such as ``"02-tail"``: the notebook's number and a word.
     question : str
-        One sentence. ``{blocks}`` takes what the notebook's cell gives: ``gl.predict(key, blocks=4)``.
+        The question in one sentence. A field such as ``{blocks}`` is replaced by the value that the notebook
+        passes: ``gl.predict(key, blocks=4)``.
     choices : tuple
-        The answers to pick from; empty for a number.
+        The possible answers; empty if the answer is a number.
     unit : str
-        Of the number; a noun that is counted stands in the plural (``"blocks"``).
+        The unit of the number; nouns are in the plural (``"blocks"``).
     kind : str
-        What the number is, and so how it is compared: a ``"quantity"`` by how many times too high, a
-        ``"share"`` in points, a ``"count"`` by how many too few, an ``"index"`` by how far off; a
-        ``"choice"`` is right or not. By default it follows from `choices` and `unit`.
+        The kind of answer, which determines how its error is reported: a ``"quantity"`` as a factor, a
+        ``"share"`` in percentage points, a ``"count"`` and an ``"index"`` as a difference; a ``"choice"`` is
+        right or wrong. By default, the kind is derived from `choices` and `unit`.
     comparison : int, float or str
-        A tempting answer. It stands beside what was found where nobody answered. ``"{sms}"`` takes the
-        value that the notebook's cell gives.
+        A common wrong answer, which is displayed with the true value if there is no prediction. A field
+        such as ``"{sms}"`` is replaced by the value that the notebook passes.
     misconception : str
-        What those believe who give `comparison`; for instructors.
+        The misconception that leads to `comparison`; for instructors.
     because : str
-        A sentence or two that explain what was found; takes fields as `question` does, from
-        ``gl.reveal(key, found, source, idle=104)``.
+        One or two sentences that explain the true value. Fields are replaced as in `question`, by the
+        arguments of ``gl.reveal(key, found, source, idle=104)``.
     tolerance : float
-        Relative distance up to which a quantity or a share counts as right.
+        The largest relative error of a quantity or share that counts as right.
     """
 
     key: str

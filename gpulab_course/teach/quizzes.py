@@ -1,4 +1,4 @@
-"""A quiz: the questions of a topic, answered one by one with feedback; the answers are stored."""
+"""Quizzes: the questions of a topic, the stored answers of the learner, and the form that displays them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _POINTS = "points"
 
 
 class UnknownQuizError(GpulabError, ValueError):
-    """A quiz topic that does not exist; the message lists those that do."""
+    """Error for a quiz topic that does not exist; the message lists all topics."""
 
 
 class Quiz:
-    """The questions of a topic and the answers given so far. The first answer counts."""
+    """The questions of a topic and the learner's answers; only the first answer to a question is scored."""
 
     def __init__(self, topic: str, title: str, questions: tuple[Question | WhyQuestion, ...]) -> None:
         self.topic = topic
@@ -40,18 +40,18 @@ class Quiz:
 
     @property
     def answered(self) -> int:
-        """Questions with choices that have an answer."""
+        """The number of multiple-choice questions that have an answer."""
         return sum(self.given(question) is not None for question in self._with_choices)
 
     @property
     def score(self) -> int:
-        """Questions answered right the first time."""
+        """The number of questions whose first answer was right."""
         choices = (self.given(question, "first") for question in self._with_choices)
         return sum(choice is not None and choice.right for choice in choices)
 
     @property
     def points(self) -> tuple[int, int]:
-        """Points that the learner's own answers contain, and the number of all points."""
+        """The number of ticked points in the learner's own sentences, and the number of all points."""
         questions = [question for question in self.questions if isinstance(question, WhyQuestion)]
         return sum(len(self.ticked(question)) for question in questions), sum(
             len(item.points) for item in questions
@@ -63,24 +63,24 @@ class Quiz:
         return question.shuffled(self._seed) if isinstance(question, Question) else ()
 
     def given(self, question: Question, which: str = "last") -> Choice | None:
-        """Return the ``"first"`` or the ``"last"`` choice of the learner, or None."""
+        """Return the learner's ``"first"`` or ``"last"`` choice for a question, or None if there is none."""
         text = self._answers.get(question.text, {}).get(which)
         return next((option for option in question.options if option.text == text), None)
 
     def words(self, question: WhyQuestion) -> str | None:
-        """Return the text that the learner wrote, or None before it was compared."""
+        """Return the sentence that the learner wrote as an answer, or None if there is none yet."""
         words = self._answers.get(question.text, {}).get(_WORDS)
         return None if words is None else str(words)
 
     def ticked(self, question: WhyQuestion) -> list[int]:
-        """Return the indices of the points that the learner ticked in their own answer."""
+        """Return the indices of the points that the learner has ticked for a question."""
         texts = self._answers.get(question.text, {}).get(_POINTS, ())
         return [index for index, point in enumerate(question.points) if point in texts]
 
     def answer(self, number: int, choice: int | str) -> str:
         """Answer question `number` (from 1) with a letter or a position (from 1), and return feedback.
 
-        A question for a reason takes a sentence instead, and returns the points of a good answer.
+        For a question about a reason, pass a sentence; the points of a good answer are returned.
 
         Raises
         ------
@@ -102,12 +102,12 @@ class Quiz:
         return feedback(option)
 
     def tick(self, number: int, *points: int) -> str:
-        """Tick the points (from 1) that your answer to question `number` contains, and return the score.
+        """Tick the points (from 1) that your answer to question `number` contains, and return their number.
 
         Raises
         ------
         ValueError
-            If there is no such question, it has choices, or there is no such point.
+            If there is no such question or point, or the question has choices.
         """
         question = self._question(number)
         if not isinstance(question, WhyQuestion):
@@ -173,7 +173,7 @@ class Quiz:
 
 
 def feedback(option: Choice) -> str:
-    """Return the feedback for a choice."""
+    """Return the feedback for a choice: whether it is right, and the explanation."""
     return f"{'Right' if option.right else 'Not quite'}. {option.why}"
 
 
@@ -182,7 +182,7 @@ def _neutral_order(question: Question | WhyQuestion) -> Sequence[Choice]:
 
 
 def _seed() -> str:
-    """Return the seed of this learner's order of choices; it is drawn once and stored."""
+    """Return the seed of this learner's order of choices, which is drawn once and stored."""
     seed = store().get("learner", "seed")
     if not isinstance(seed, str):
         seed = f"{random.SystemRandom().getrandbits(32):08x}"
@@ -198,7 +198,7 @@ def _position(choice: int | str) -> int:
 
 
 def quiz_form(quiz: Quiz) -> Form:
-    """Return the form with all questions of a quiz; it shows the explanation of every choice."""
+    """Return the form that displays all questions of a quiz in JupyterLab."""
     from gpulab_course.teach.forms import Form
 
     def question_state(number: int, question: Question | WhyQuestion) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A wrong answer that instructors can expect."""
+"""Wrong answers to exercises that the pages for instructors describe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShownAnswer:
-    """A common wrong answer to an exercise.
+    """A common wrong answer to an exercise, for the pages for instructors.
 
     Attributes
     ----------
@@ -16,7 +16,7 @@ class ShownAnswer:
     mistake : str
         What is wrong, in a few words.
     stage : str
-        The stage of the judge in which it fails; empty for Python answers.
+        The stage of the judge in which the answer fails; empty for Python answers.
     message : str
         Part of the message that the learner sees.
     """

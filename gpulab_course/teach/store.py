@@ -1,4 +1,4 @@
-"""Store of a learner's predictions, exercises and answers: one small JSON file that many notebooks share."""
+"""The learner's file: predictions, passed exercises and answers in one JSON file that all notebooks share."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def data_dir() -> Path:
 
 
 class LearnerStore:
-    """Stored values by section and key. A file that cannot be read or written never stops a lesson.
+    """The learner's file: JSON values by section and key. Errors of the file never stop a notebook.
 
-    Every change reads the file again under a lock, so that the answers of other notebooks stay. A value that
-    cannot be saved is kept in memory and saved with a later change; one warning is printed.
+    Each change reads the file again under a lock, so that changes by other notebooks are kept. A value that
+    cannot be saved stays in memory and is saved with a later change; one warning is printed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,7 +72,7 @@ class LearnerStore:
             self._unsaved.clear()
 
     def _sections(self, locked: bool = False) -> Sections:
-        """Return the file's contents, with the values that could not be saved."""
+        """Read the file, and return its sections together with the values that could not be saved yet."""
         sections: Sections = {}
         try:
             data = self.path.read_bytes()
@@ -123,12 +123,12 @@ class LearnerStore:
 
 
 def _decode(data: bytes) -> Sections:
-    """Return the sections in a file's bytes.
+    """Parse the sections of a learner's file.
 
     Raises
     ------
     ValueError
-        If the bytes are damaged.
+        If the bytes are not valid JSON, or have another structure.
     """
     try:
         sections = json.loads(data)
@@ -151,5 +151,5 @@ def _store_at(path: Path) -> LearnerStore:
 
 
 def store() -> LearnerStore:
-    """Return the store of the learner on this machine; another ``GPULAB_HOME`` means another store."""
+    """Return the store of the learner's file in ``GPULAB_HOME`` or the default data folder."""
     return _store_at(data_dir() / FILE_NAME)

@@ -1,7 +1,7 @@
-"""Summary of a learner's answers for the teacher's screen: choices and passed exercises, no programs.
+"""Summary of a learner's predictions and passed exercises, which ``gpulab tally`` counts for a class.
 
-A class names a shared folder in ``GPULAB_TALLY``. Each learner's kernel writes one small file there whenever
-an answer is locked or an exercise passes; ``gpulab tally`` counts them. Without the variable nothing is
+A teacher sets ``GPULAB_TALLY`` to a shared folder. Each learner's kernel writes one small file there whenever
+an answer is locked or an exercise is passed; programs are not written. Without the variable, no file is
 written.
 """
 
@@ -27,14 +27,14 @@ _log = logging.getLogger(__name__)
 
 
 def publish(learner_file: Path, sections: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the summary of a learner's store into the class's folder; a failure never stops a lesson.
+    """Write a summary of the learner's file to the folder of the class; errors only produce a warning.
 
     Parameters
     ----------
     learner_file : Path
-        The learner's store. Its path tells learners apart who use one account.
+        The path of the learner's file, which distinguishes learners who share one account.
     sections : mapping
-        The contents of the store.
+        The contents of the learner's file.
     """
     folder = os.environ.get(VARIABLE)
     if not folder:
@@ -48,7 +48,7 @@ def publish(learner_file: Path, sections: Mapping[str, Mapping[str, Any]]) -> No
 
 
 def summary(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the teacher's screen counts: locked predictions, and exercises that have passed.
+    """Return the data that ``gpulab tally`` counts: locked predictions and passed exercises.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``gl.interview``: cards drawn by seed, answered first and measured afterwards.
+"""Interviews of ``gl.interview``: a seed draws the cards, and answers are locked before anything is measured.
 
 A card is a value in ``course/nNN_topic/cards``, in its tuple ``CARDS``. Its ``draw(rng)`` draws parameters
 (a device, sizes, a kernel) and returns a `Drawn`: parts to answer one after another, the points of a good

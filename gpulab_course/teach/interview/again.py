@@ -1,4 +1,4 @@
-"""Repetition of interview cards: a card that was missed or guessed is due again after 1, 3 and 7 days."""
+"""Spaced repetition of interview cards: a missed or guessed card is shown again after 1, 3 and 7 days."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ DAYS = (1, 3, 7)
 
 @dataclass(frozen=True, slots=True)
 class CardHistory:
-    """A card's history: the number of its appearances, its last score, and when it is due (None: learned)."""
+    """A learner's history of one card: how often it was answered, its last score, and its next date.
+
+    ``due`` is None if the card does not have to be repeated.
+    """
 
     met: int = 0
     score: float = 0.0
@@ -24,7 +27,10 @@ class CardHistory:
     last: dict[str, Any] | None = None
 
     def after(self, score: float, success: bool, today: date, answers: dict[str, Any]) -> CardHistory:
-        """Return the history after another answer: due in a day after a miss, later after a success."""
+        """Return the history after one more answer, with a new date on which the card is due.
+
+        The card is due tomorrow after a failure, and later or never again after a success.
+        """
         if not success:
             box: int | None = 0
         elif self.box is None:
@@ -35,7 +41,7 @@ class CardHistory:
         return CardHistory(self.met + 1, score, box, due, answers)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form in which it is stored in the learner's file."""
+        """Return the history as a dict for the learner's JSON file."""
         return {
             "met": self.met,
             "score": self.score,
@@ -46,12 +52,12 @@ class CardHistory:
 
 
 def _read(value: Any) -> CardHistory:
-    """Read a card's history from the learner's file.
+    """Parse a card's history from an entry of the learner's JSON file.
 
     Raises
     ------
     ValueError
-        If it is damaged.
+        If the entry is damaged.
     """
     try:
         box = value["box"]
@@ -69,7 +75,10 @@ def _read(value: Any) -> CardHistory:
 
 
 def history(key: str) -> CardHistory:
-    """Return a card's history. A damaged entry is copied to another section before it is replaced."""
+    """Return the learner's history of a card.
+
+    A damaged entry is copied to another section of the file and counts as empty.
+    """
     value = store().get(SECTION, key)
     if value is None:
         return CardHistory()
@@ -84,17 +93,17 @@ def history(key: str) -> CardHistory:
 
 
 def store_history(key: str, record: CardHistory) -> None:
-    """Store a card's history."""
+    """Write a card's history to the learner's file."""
     history(key)  # copies a damaged entry to another section first
     store().put(SECTION, key, record.as_json())
 
 
 def all_cards() -> dict[str, CardHistory]:
-    """Return the histories of all cards that were shown, by key."""
+    """Return the histories of all cards that the learner has answered, by the key of the card."""
     return {key: record for key in sorted(store().section(SECTION)) if (record := history(key)).met}
 
 
 def due(keys: list[str], today: date) -> list[str]:
-    """Return the keys of the cards that are due, the longest overdue first."""
+    """Return those of `keys` whose cards must be repeated today or earlier, the longest overdue first."""
     dates = [(day, key) for key in keys if (day := history(key).due) is not None and day <= today]
     return [key for _, key in sorted(dates)]

@@ -1,4 +1,4 @@
-"""Interview cards, before and after their parameters are drawn."""
+"""Interview cards and their questions: `Card` has open parameters, `Drawn` has chosen ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ WORTHLESS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A result of the laboratory: the true value, its source and the reason for it.
+    """The true value of a question, its source and its explanation.
+
+    ``also`` contains other choices that are right as well, such as a second cause of nearly the same weight.
 
     ``also`` holds other choices that are right as well, such as a second cause of nearly the same weight.
     """
@@ -38,13 +40,15 @@ class Found:
 
     @property
     def label(self) -> str:
-        """The source of the value, in a phrase."""
+        """The source of the value as a phrase, such as a provenance label."""
         return self.origin.label if isinstance(self.origin, Provenance) else self.origin
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The grade of an answer: its worth from 0 to 1, whether it counts as right, and a sentence about it.
+    """The result of an answer: its merit from 0 to 1, whether it is right, and a sentence for the candidate.
+
+    ``table`` and ``code`` are displayed with the result.
 
     ``table`` and ``code`` are shown with it, now that the answer is locked.
     """
@@ -59,7 +63,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A question of a card, answered before anything is measured.
+    """One question of a card, which the candidate answers before the true value is measured.
 
     Parameters
     ----------
@@ -68,7 +72,7 @@ class Part:
     measure
         Function that measures the true value, after the answer is locked.
     unit, choices
-        The unit of the number; or the choices.
+        The unit of the number, or the choices.
     near
         The largest factor between answer and truth that counts as right; 1 requires the exact number.
     table, code
@@ -94,11 +98,11 @@ class Part:
 
     @property
     def scale(self) -> Scale:
-        """The scale on which its answer is shown."""
+        """The scale that formats the answer and compares it with the true value."""
         return Scale(self.unit, "choice" if self.choices else "quantity", self.near - 1)
 
     def valid(self, value: Any) -> Any:
-        """Return an answer in its stored form: one of the choices, a number, or the text of a program.
+        """Return a checked answer in the form in which it is stored: a choice, a number, or source code.
 
         Raises
         ------
@@ -125,7 +129,7 @@ class Part:
         return number
 
     def outcome(self, value: Any, **launch: Any) -> Outcome:
-        """Measure and compare an answer with the true value; or judge a program, with its own launch."""
+        """Compare an answer with the measured value, or judge a program with the candidate's launch."""
         if launch and not self.launchable:
             raise ValueError("This part has no launch. Answer without grid and block.")
         if self.judge is not None:
@@ -142,7 +146,7 @@ class Part:
 
 
 def merit(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
-    """Return the worth of an answer, and whether it is right.
+    """Return the merit of an answer, from 0 to 1, and whether the answer is right.
 
     A choice is right or not. A number is worth 1 if it is wrong by at most the factor `max_factor`. Its worth
     then falls with the logarithm of the factor, to 0 at `WORTHLESS`; a wrong sign is worth nothing.
@@ -166,7 +170,7 @@ def merit(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """A card whose parameters are drawn: its parts, its rubric, and its parameters.
+    """A card with chosen parameters: its questions, and the points of a good answer.
 
     Parameters
     ----------
@@ -188,8 +192,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card before its parameters are drawn: its key, how hard it is (L3 to L6), and where the course
-    teaches it."""
+    """An interview card: its key, level (L3 to L6), title, and the notebooks that teach its subject.
+
+    ``draw`` chooses the parameters of the card and returns a `Drawn`.
+    """
 
     key: str
     kind: CardKind
@@ -199,5 +205,5 @@ class Card:
     taught: tuple[str, ...]
 
     def drawn(self, seed: int) -> Drawn:
-        """Return the card with the parameters that a seed draws, always the same."""
+        """Return the card with parameters from a seed; the same seed always draws the same parameters."""
         return self.draw(Random(f"{seed} {self.key}"))

@@ -1,4 +1,4 @@
-"""Forms of an interview in JupyterLab, one below the other, a card at a time."""
+"""The interview form in JupyterLab, which shows one card at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MISSING = "Choose or type an answer first."
 
 
 def page_of(talk: Interview) -> str:
-    """Return the page for readers without a kernel: the current card and the answers to it."""
+    """Return static HTML of the current card and the results of its answers, for viewers without a kernel."""
     content = f"<p><b>{html.escape(talk.heading)}</b></p>" + _answered(talk)
     if talk.chair == "interviewer":
         content += _answers(talk)
@@ -34,7 +34,7 @@ def page_of(talk: Interview) -> str:
 
 
 def _answers(talk: Interview) -> str:
-    """Return the questions, points and true values of the card as HTML, for the interviewer."""
+    """Return HTML with the questions, rubric and true values of the current card, for the interviewer."""
     pieces = []
     for number, (question, truth, model) in enumerate(talk.answers(), start=1):
         pieces.append(f"<p><b>{number}. {page.prose(question)}</b></p>")
@@ -51,7 +51,7 @@ def _points(talk: Interview) -> str:
 
 
 def _answered(talk: Interview, code_in_form: str = "") -> str:
-    """Return the results of the answers to this card, and the tables and code to show with them, as HTML."""
+    """Return HTML with the results of the answers so far and their tables and code, except `code_in_form`."""
     boxes = []
     for outcome in talk.outcomes:
         sign = "✓" if outcome.right else "✗"
@@ -68,7 +68,7 @@ def _item_html(item: Table | str) -> str:
 
 
 def interview_form(talk: Interview) -> Any:
-    """Return the form of an interview: question, lock, measurement, rubric, button for the next card."""
+    """Return the widget of an interview: question, result, rubric, and a button for the next card."""
     import ipywidgets as widgets
 
     box = widgets.VBox()
@@ -91,7 +91,7 @@ def interview_form(talk: Interview) -> Any:
 
 
 def _question_form(talk: Interview, show: Any) -> Form:
-    """Return the form for a number, a choice or a kernel, locked as sure or as a guess."""
+    """Return the form in which a candidate enters a number, a choice or a kernel, and locks the answer."""
     from gpulab_course.teach.forms import Form
 
     part = talk.part
@@ -121,7 +121,7 @@ def _question_form(talk: Interview, show: Any) -> Form:
 
 
 def _rubric_form(talk: Interview) -> Form:
-    """Return the form for an answer in one's own words, and then for the points to tick."""
+    """Return the form for an explanation in the candidate's own words, followed by the points to tick."""
     from gpulab_course.teach.forms import Form
 
     drawn = talk.drawn
@@ -148,7 +148,10 @@ def _rubric_form(talk: Interview) -> Form:
 
 
 def _next_button(talk: Interview, show: Any) -> Any:
-    """Return the button for the next card, which asks before it skips a part, or the result of all cards."""
+    """Return the button for the next card, or the scorecard after the last card.
+
+    The button warns once before it skips unanswered questions.
+    """
     import ipywidgets as widgets
 
     from gpulab_course.teach.forms import Form

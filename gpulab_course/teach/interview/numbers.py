@@ -1,4 +1,4 @@
-"""Read numbers as candidates write them: in another unit, as a share or a percentage."""
+"""Parsing of the numbers that candidates type, with conversion of units, shares and percentages."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _WORDS = {
 
 
 def read_answer(value: str | int | float, unit: str) -> Number:
-    """Return the number that an answer means in `unit`.
+    """Return the number in a candidate's answer, converted to `unit`.
 
-    A text may have a unit of its own that measures the same (``"0.3 ms"`` where µs are expected). Where the
+    A text may contain another unit of the same quantity (``"0.3 ms"`` where µs are expected). Where the
     unit is ``%``, a number below 1 without a percent sign is a share: ``"1/32"`` and ``0.25`` are 3.125 % and
     25 %.
 

@@ -1,4 +1,4 @@
-"""``gl.interview``: draw the cards of an interview."""
+"""Selection of the cards of ``gl.interview``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHAIRS: tuple[Chair, ...] = ("candidate", "interviewer")
 
 
 class UnknownCardError(GpulabError, ValueError):
-    """A kind or card that the course does not have; the message names the nearest."""
+    """Error for a kind of card or a card that does not exist; the message suggests the most similar name."""
 
 
 def interview(
@@ -27,7 +27,7 @@ def interview(
     chair: Chair,
     today: Callable[[], date],
 ) -> Interview:
-    """Draw the cards of an interview from `all_cards` of the course."""
+    """Choose cards and return an interview; without a seed, cards that are due come first."""
     if chair not in CHAIRS:
         raise ValueError(f"There is no chair {chair!r}: choose 'candidate' or 'interviewer'.")
     if cards < 1:
@@ -56,7 +56,7 @@ def interview(
 
 
 def _due_sentence(cards: list[Card], excluded: set[str], today: date) -> str:
-    """Return a sentence about how many other cards come back, and when the next one does."""
+    """Return a sentence with the number of other cards to repeat, and the date of the next one."""
     days = sorted(
         day for card in cards if card.key not in excluded and (day := again.history(card.key).due) is not None
     )
@@ -68,7 +68,7 @@ def _due_sentence(cards: list[Card], excluded: set[str], today: date) -> str:
 
 
 def _shuffled(cards: list[Card], seed: int, excluded: set[str]) -> list[Card]:
-    """Return the cards in a random order in which the kinds take turns."""
+    """Return the cards in a random order that alternates between the kinds of cards."""
     rng = Random(seed)
     piles = [[card for card in cards if card.kind == kind and card.key not in excluded] for kind in KINDS]
     for pile in piles:

@@ -1,4 +1,4 @@
-"""The result of an interview: coverage, calibration and their product, as a sentence, a table and JSON."""
+"""The scorecard of an interview: coverage times calibration, as a sentence, a table and JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIDENCE = {True: 0.9, False: 0.5}
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """The result of one part: the answer, its certainty, the true value, its source, and the merit."""
+    """The result of one question: the answer, whether the candidate was sure, and the merit of the answer."""
 
     question: str
     said: Any
@@ -32,7 +32,7 @@ class PartResult:
 
 @dataclass(frozen=True, slots=True)
 class CardResult:
-    """The result of one card: its parts, and the points of a good answer that were ticked."""
+    """The result of one card: the answers to its questions, and the rubric points that were ticked."""
 
     key: str
     kind: str
@@ -46,12 +46,12 @@ class CardResult:
 
     @property
     def done(self) -> bool:
-        """Return whether all parts of the card are answered."""
+        """Return whether all questions of the card are answered."""
         return len(self.parts) == self.asked
 
     @property
     def coverage(self) -> float:
-        """The mean merit of the parts; the share of ticked points decides a quarter of it.
+        """The mean merit of the answers, of which a quarter depends on the share of ticked points.
 
         Points count in proportion to the merit, because ticks are not checked.
         """
@@ -61,27 +61,27 @@ class CardResult:
 
     @property
     def calibration(self) -> float:
-        """1 minus the mean squared difference between certainty and result (Brier score)."""
+        """1 minus the Brier score, the mean squared difference between certainty and result."""
         return calibration(self.parts)
 
     @property
     def score(self) -> float:
-        """Coverage times calibration."""
+        """The score of the card: coverage times calibration."""
         return self.coverage * self.calibration
 
     @property
     def well(self) -> bool:
-        """Return whether the card is learned: all parts right, none guessed, half of the points ticked."""
+        """Return whether all answers are right and sure, and at least half of the points are ticked."""
         right = self.done and all(part.right and part.sure for part in self.parts)
         return right and 2 * len(self.ticked) >= len(self.points)
 
 
 def calibration(parts: Sequence[PartResult]) -> float:
-    """Return the calibration of some answers; 1 if there are none.
+    """Return 1 minus the Brier score of some answers; 1 if there are no answers.
 
     Examples
     --------
-    Sure and wrong costs most: 1 - 0.9², sure and right next to nothing, a guess 0.25 in either case.
+    A sure answer loses 0.81 if it is wrong and 0.01 if it is right; a guess loses 0.25 in both cases.
     """
     if not parts:
         return 1.0
@@ -90,12 +90,12 @@ def calibration(parts: Sequence[PartResult]) -> float:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scorecard(Savable):
-    """All cards of an interview.
+    """The results of all cards of an interview, and their total score.
 
     Attributes
     ----------
     coverage, calibration, score : float
-        Each from 0 to 1; the score is the product of the others. A card without an answer covers nothing.
+        Each from 0 to 1; the score is the product of the others. A card without an answer has the coverage 0.
     """
 
     seed: int

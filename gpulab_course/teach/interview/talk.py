@@ -1,4 +1,4 @@
-"""An interview: its cards one after another, answers locked before the measurement, and the rubric."""
+"""The state of an interview: the current card, the locked answers, their results, and the ticked points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ Chair = Literal["candidate", "interviewer"]
 
 
 class Interview:
-    """Cards drawn by one seed.
+    """A mock interview with cards that are drawn from one seed.
+
+    In JupyterLab it is a form. Elsewhere, and for kernels that are written in a cell, call its methods:
+    ``answer(value, sure=True)`` locks the answer to the current question and measures the true value,
+    ``tick(1, 3)`` ticks points of the rubric, and ``next()`` shows the next card.
 
     In JupyterLab it is a form. Elsewhere, and for kernels that are written in a cell: ``answer(value,
     sure=True)`` locks the answer to the question at hand and measures, ``tick(1, 3)`` says which points of
@@ -58,7 +62,7 @@ class Interview:
 
     @property
     def drawn(self) -> Drawn:
-        """The current card with its parameters."""
+        """The current card with its chosen parameters."""
         if self.index not in self._drawn:
             self._drawn[self.index] = self.card.drawn(self.seed)
             self._shown_s = time.monotonic()
@@ -66,34 +70,34 @@ class Interview:
 
     @property
     def part(self) -> Part | None:
-        """The current part; None once all parts of the card are answered."""
+        """The current question; None if all questions of the card are answered."""
         answer_count = len(self.outcomes)
         return self.drawn.parts[answer_count] if answer_count < len(self.drawn.parts) else None
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """The results of the answers to this card so far."""
+        """The results of the answers to the current card so far."""
         return self._outcomes.setdefault(self.index, [])
 
     @property
     def ticked(self) -> tuple[int, ...]:
-        """Points of this card's rubric (from 0) that were ticked."""
+        """The indices (from 0) of the rubric points that are ticked for the current card."""
         return self._ticked.get(self.index, ())
 
     @property
     def words(self) -> str | None:
-        """The text that the candidate wrote before the rubric opened."""
+        """The candidate's explanation for the current card, or None if there is none yet."""
         return self._words.get(self.index)
 
     def answer(self, value: Any, *, sure: bool | None = None, grid: Any = None, block: Any = None) -> Outcome:
-        """Lock an answer to the current question, as sure or as a guess; then measure.
+        """Lock an answer to the current question, and compare it with the measured value.
 
         Parameters
         ----------
         value
             A number or its text (``"0.3 ms"``), a choice or its position (from 1), or a kernel's text.
         sure
-            Whether you bet on it. Not saying so counts as a guess.
+            Whether you are sure of the answer. Without this argument, the answer counts as a guess.
         grid, block
             The launch of your kernel, on cards that let you choose it: ``block=(32, 8)`` and
             ``grid=lambda rows, cols: ((cols + 31) // 32, (rows + 31) // 32)``, a function of the kernel's
@@ -102,9 +106,9 @@ class Interview:
         Raises
         ------
         ValueError
-            If the card is answered already, or takes something else. Nothing is locked then.
+            If the card is answered already, or the value does not fit the question. Nothing is locked.
         GpulabError
-            If it cannot be measured here, or a kernel does not compile. Nothing is locked then.
+            If the true value cannot be measured here, or a kernel does not compile. Nothing is locked.
         """
         part = self.part
         if part is None:
@@ -141,12 +145,12 @@ class Interview:
         return f"A strong answer says:\n{points}\nTick what yours says: tick(1, 2)."
 
     def tick(self, *points: int) -> str:
-        """Tick the points (from 1) of this card's rubric that the answer contained.
+        """Tick the rubric points (from 1) that the candidate's explanation contains, and return their number.
 
         Raises
         ------
         ValueError
-            If there is no such point, or the card's parts are not all answered.
+            If there is no such point, or a question of the card is not answered yet.
         """
         total = len(self.drawn.points)
         if unknown := [point for point in points if not 1 <= point <= total]:
@@ -159,7 +163,7 @@ class Interview:
 
     @property
     def rest(self) -> str:
-        """The parts of the current card that are still open, as text; "" if none."""
+        """The open questions of the current card as text, and "the rubric" if it is open, or ""."""
         open_count = len(self.drawn.parts) - len(self.outcomes)
         texts = [count(open_count, "question")] if open_count else []
         if self.chair == "candidate" and self.words is None and not self.ticked:
@@ -167,14 +171,14 @@ class Interview:
         return " and ".join(texts)
 
     def next(self) -> Interview:
-        """Go to the next card; stay at the last card."""
+        """Go to the next card; at the last card, stay there."""
         self.index = min(self.index + 1, len(self.cards) - 1)
         self._shown_s = time.monotonic()
         return self
 
     @property
     def scorecard(self) -> Scorecard:
-        """The result of the interview so far."""
+        """The results of the interview so far."""
         return Scorecard(
             self.seed, self._today().isoformat(), tuple(map(self._scored, range(len(self.cards))))
         )
@@ -202,7 +206,7 @@ class Interview:
         )
 
     def _keep(self) -> None:
-        """Store the card's history once all its parts are answered."""
+        """Store the history of the current card when all its questions are answered."""
         if self.chair != "candidate" or self.part is not None:
             return
         result = self._scored(self.index)
@@ -215,13 +219,13 @@ class Interview:
         again.store_history(key, history.after(result.score, result.well, self._today(), answers))
 
     def truths(self) -> list[str]:
-        """Return the true values of the parts of this card, for the interviewer."""
+        """Return the true values of the questions of the current card, for the interviewer."""
         if self.index not in self._truths:
             self._truths[self.index] = [_truth(part) for part in self.drawn.parts]
         return self._truths[self.index]
 
     def answers(self) -> list[tuple[str, str, str]]:
-        """Return question, truth and a right program (or ``""``) of each part, for the interviewer."""
+        """Return (question, true value, model program or ``""``) for each question, for the interviewer."""
         return [
             (part.question, truth, part.model)
             for part, truth in zip(self.drawn.parts, self.truths(), strict=True)
@@ -238,7 +242,7 @@ class Interview:
         )
 
     def shown(self) -> list[Table | str]:
-        """Return the tables and code to display with the current question and with the last answer."""
+        """Return the tables and code to display with the current question and with the latest result."""
         part = self.part
         outcome = self.outcomes[-1] if self.outcomes else None
         parts = [(part.table, part.code)] if part is not None else []
@@ -286,7 +290,7 @@ class Interview:
 
 
 def _truth(part: Part) -> str:
-    """Return a sentence with the true value of a part, or about a program that is judged instead."""
+    """Return a sentence with the true value of a question, or about how its program is judged."""
     if part.measure:
         truth = part.measure()
         return f"{part.scale.show(truth.value)}, {truth.label}. {truth.because}"

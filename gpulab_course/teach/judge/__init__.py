@@ -3,11 +3,11 @@
 An exercise is a value in ``course/nNN_topic/exercises.py``, in the tuple ``EXERCISES``. There are three
 kinds.
 
-**A kernel** is judged in five stages: ``results`` on sizes, block shapes and data that nobody can type in;
-``orders`` of blocks; ``hazards`` under the sanitizer; ``budget``, named counters beside those of the
-reference and of a naive version; ``parallelism``, so that no serial kernel passes. What a solution uses is
-read off counters, never off its text. All of that runs on a virtual GPU; where there is a real one, the
-results are taken there, too, once everything else has passed. ::
+**A kernel** is judged in five stages. ``results`` tests sizes, block shapes and data that an answer cannot
+hard-code. ``orders`` tests other orders of blocks. ``hazards`` runs the sanitizer. ``budget`` compares
+counters with those of the reference and of a naive version. ``parallelism`` rejects serial kernels. Counters
+show which features a solution uses; its text is never searched for them. All stages run on a virtual GPU. If
+there is a real GPU, the results are tested there as well, after all other stages have passed. ::
 
     from gpulab_course.teach.judge import (
         Advice, Budget, Case, Draw, KernelExercise, Measured, advice, blocks_for, draw
@@ -27,7 +27,7 @@ results are taken there, too, once everything else has passed. ::
         reference="scale2d.cu",                                     # in this folder's kernels/
         naive="scale2d_down_the_rows.cu",                           # right, and over budget
         level="core", kind="write",                                 # or "warm-up", "stretch"; "repair"
-        sizes=draw.matrices, blocks=draw.planes,                    # instead of draw.lengths, draw.lines
+        sizes=draw.matrices, blocks=draw.planes,                    # the default is draw.lengths, draw.lines
         measured=Measured((190, 250), (32, 8, 1)),                  # the launch in which costs are counted
         budgets=(Budget("sectors", "Neighbouring lanes, that is x, belong on neighbouring columns."),),
         once=True,                                                  # no two threads write one element
@@ -39,95 +39,102 @@ results are taken there, too, once everything else has passed. ::
         praise="right for square, wide and tall matrices and for ragged edges on both sides.",
     )
 
-*Data.* `Draw` gives ``floats``, ``whole`` (floats whose sums are exact in any order, hence compared
-exactly), ``integers``, ``any_integers`` and ``rng``; each of them with few values and with extreme ones, too.
-Vary every parameter. An output that is read as well stands in ``values``, too, with its first
-contents; any other starts as garbage. What is neither ``const`` nor wanted is scratch, which may hold
-anything in the end. Outputs are compared exactly if they are integers, within two units
-in the last place if they are floats; for sums use `Near`, with the absolute values that were added up as
-its scale, and few ``ulps``: a lost element must show. ``case`` is called with many sizes, 0 among them
-(`draw.some_lengths` leaves that out), and must itself choose a grid that covers them. Make it fail for what
-learners get wrong: odd sizes, negative numbers, zeros where "positive" matters, extremes at both ends.
+*Data.* `Draw` returns ``floats``, ``whole`` (floats whose sums are exact in any order, so that they are
+compared exactly), ``integers`` and ``any_integers``; ``rng`` is its random generator. Each of them is also
+drawn with few different values and with extreme values. Vary every parameter. An output that the kernel also
+reads must be in ``values``, with its initial contents; every other output starts with random contents. An
+array that is neither ``const`` nor in ``wanted`` is scratch memory, whose final contents are not compared.
+Integers are compared exactly, floats with a tolerance of two units in the last place. For sums, use `Near`
+with few ``ulps``; its scale is the sum of the absolute values. A missing element must be detected. ``case``
+is called with many sizes, also with 0 (`draw.some_lengths` omits it), and must choose a grid that covers
+them. Draw data on which common mistakes fail: odd sizes, negative numbers, zeros if the task distinguishes
+positive numbers, and both ends of a range.
 
-*The table*, ``table=(Row("all negative", lambda data, n, block: ...), ...)``, has what the text admits and
-chance may leave out: signs, both ends of a range, equal values, empty and full, two conditions at once.
-Every answer is tried with every row, beside what is drawn. Programs have such a table, too; the judge of a
-Python function has rows of its own. A mistake that passes is closed by a row, not by more draws.
+*The table*, ``table=(Row("all negative", lambda data, n, block: ...), ...)``, contains inputs that the task
+allows and random draws may omit: signs, both ends of a range, equal values, empty and full arrays, two
+conditions at the same time. Every answer is tested with every row in addition to random data. Exercises with
+programs also have a table; the judge of a Python function contains its own special inputs. If a wrong answer
+passes, add a row, not more random draws.
 
-*Budgets* name a counter of `budget.COUNTERS` (sectors, atomics, atomic_lanes, shuffles, bank_conflicts,
+*Budgets* limit a counter of `budget.COUNTERS` (sectors, atomics, atomic_lanes, shuffles, bank_conflicts,
 conflict_ways, local_bytes, l2_sectors, dram_bytes, shared_bytes, divergent_branches, warp_instructions ...).
-``Budget("sectors")`` allows 1.25 times the reference's, ``allowance=1.5`` that many times; ``most=0`` forbids
-("no atomics"), ``least=1`` demands. Figures of the reference and the naive version are counted, never written
-down. The score is counted in the launch that `Measured` names. Bounds have to hold in two more, whose size
-and block are drawn from the answer's text, and in the large launches of the first stage, so that no special
-case helps; one that the reference itself exceeds there is not asked for. Where there is neither ``most`` nor
-``least``, figures become the learner's score, and the best is kept for as long as the exercise's ``rules``
-stay the same: raise them with whatever may refuse an answer that has passed.
+``Budget("sectors")`` allows 1.25 times the count of the reference, and ``allowance=1.5`` allows 1.5 times
+that count. ``most=0`` forbids an operation ("no atomics"), and ``least=1`` requires it. The counts of the
+reference and the naive version are measured, never written down. The score is counted in the launch that
+`Measured` describes. The budgets also apply to two more launches, whose size and block are drawn from the
+answer's text, and to the large launches of the first stage, so that handling one special case does not help.
+A budget that the reference itself exceeds in such a launch is not checked there. Counts of budgets without
+``most`` and ``least`` are the learner's scores. The best score is stored until the exercise's ``rules``
+change: raise ``rules`` with every change that may reject an answer that has passed.
 
-*Orders.* Where blocks may wait for each other, say ``crowded=True``: a kernel that counts on the order in
-which blocks begin ends while all of them fit on the device, and only then.
+*Orders.* If blocks may wait for each other, set ``crowded=True``. A kernel that depends on the order in which
+blocks start then runs with more blocks than fit on the device, where it does not end.
 
-*Parallelism* allows 6 times the reference's instructions and a few more, with 3 times its busiest warp's
-share of them, and asks for half its lane efficiency; ``Measured(slack=..., lanes=...)`` changes that.
+*Parallelism* allows a kernel about 6 times the reference's instructions and 3 times the share of its busiest
+warp. The lane efficiency must be at least half of the reference's. ``Measured(slack=..., lanes=...)`` changes
+these limits.
 
-*Advice.* The first that fits a `Mistake` is said after what was found. Matchers are functions of it;
-`advice` has common ones (``out_of_bounds``, ``fault(kind, array)``, ``hazard("RAW")``, ``transposed``,
-``tail_wrong``, ``only_first``, ``unchanged``, ``partly_unwritten``, ``written_twice``, ``times(32)``,
-``holds(lambda m: m["x"] + 1)``, ``in_stage("budget")``, ``both``, ``either``, ``not_``). Every sentence
-says what to do, not how the judge works.
+*Advice.* The first advice that matches a `Mistake` is added to the message. Conditions are functions of the
+mistake; `advice` contains common ones (``out_of_bounds``, ``fault(kind, array)``, ``hazard("RAW")``,
+``transposed``, ``tail_wrong``, ``only_first``, ``unchanged``, ``partly_unwritten``, ``written_twice``,
+``times(32)``, ``holds(lambda m: m["x"] + 1)``, ``in_stage("budget")``, ``both``, ``either``, ``not_``). Each
+sentence tells the learner what to do, not how the judge works.
 
 **A Python function or value** is judged by a function that returns praise or raises `NotYet`. The answer runs
-in a process of its own with limits on time and memory, so that whatever it does, the notebook lives on; the
-judge runs in the notebook's, and what it asks comes back as plain data (`values`): exact numbers, texts,
-lists, tuples, dictionaries and arrays, so that no answer can decide its own verdict. ::
+in a separate process with limits on time and memory, so that it cannot stop the notebook. The judge runs in
+the notebook's process. Replies from the answer are plain data (`values`): numbers, strings, lists, tuples,
+dictionaries and arrays of exact types, so that an answer cannot decide its own verdict. ::
 
     def judge_waves(answer: Answer) -> str:
         sms = int(answer.rng.integers(2, 200))                      # drawn from the answer's text
-        found = call(answer, 2 * sms + 1, 2, sms, name="waves")     # what it raises becomes a sentence
+        found = call(answer, 2 * sms + 1, 2, sms, name="waves")     # an exception becomes a message
         if found != (1, 1):
             raise NotYet(f"{spell('waves', (2 * sms + 1, 2, sms))} returns {spelt(found)}, not (1, 1).")
         return "full waves and tails are right."
 
     WAVES = PythonExercise("02-waves", "Waves and tail", judge_waves, level="warm-up")
 
-An answer that has failed gets new data when it is tried again, after the case on which the last one failed
-(`past`). ``answer.value()`` is an answer that is no function. ``answer.ask(script, *arguments)`` calls
-``script(answer, *arguments)`` where the answer is, for what needs a device or an object with methods: the
-script reports what happened, the judge decides. Truth stays here: what an answer has to find out is asked
-through ``back``, never held by something that it is handed.
+An answer that has failed is tested with new data when it is tried again, after the case on which the last
+answer failed (`past`). ``answer.value()`` returns an answer that is not a function. ``answer.ask(script,
+*arguments)`` calls ``script(answer, *arguments)`` in the answer's process, for tests that need a device or an
+object with methods. The script reports what happened, and the judge decides. Expected results stay in the
+judge's process: data that an answer must find out are requested through ``back``, and are never in an object
+that the answer receives.
 
-*Forgeries.* Progress is no examination. Nothing keeps an answer from replacing parts of gpulab in its own
-process, which count its costs and watch its streams, from calling a library for show, or from reading this
-folder's files. What it is handed and what it returns must not decide the verdict; more is not tried.
+*Forgeries.* The progress of a learner is not an examination. An answer can replace parts of gpulab in its own
+process, which count its costs and watch its streams, it can call a library only to be counted, and it can
+read the files of this folder. Only its arguments and its return value must not decide the verdict; the judge
+does not prevent more.
 
-**A device program** is a Python function that uses ``cp``. It runs in a process of its own, too, on a
-virtual GPU; results are compared, and its costs are counted: kernel launches, copies, bytes, waits of the
-host and so on (`counts.COUNTS`). On a GPU machine its results are taken there as well. ::
+**A device program** is a Python function that uses ``cp``. It also runs in a separate process, on a virtual
+GPU. Its results are compared, and its costs are counted: kernel launches, copies, bytes, waits of the host
+and so on (`counts.COUNTS`). On a GPU machine its results are also tested on the real GPU. ::
 
     TOTAL = ProgramExercise(
         "07-total", "A sum without copies", "total",
-        lambda data, n: ProgramCase((data.whole(n),), wanted=...),  # arguments, and what is to be returned
-        reference=reference_total, naive=naive_total,               # functions; the last size is the score's
+        lambda data, n: ProgramCase((data.whole(n),), wanted=...),  # arguments, and the expected result
+        reference=reference_total, naive=naive_total,               # the score is counted at the last size
         sizes=lambda rng: (1, 33, int(rng.integers(2_000, 9_000)), 10_000),
         budgets=(Budget("to_host_bytes", "Copy one number.", large=True), Budget("waits", most=0)),
         advice=(("is capturing", "Read results after the graph's launch."),),  # words of the message
     )
 
-The call's device arrays are still being written when it begins, in a current stream of its own: work in
-another stream has to wait for that one, and to be waited for. Data and ``sizes`` are drawn from the answer's
-text. Results are compared in values, shape, dtype and ``place``, in every size and, if ``checked``, with
-the order of uses looked at and in two other lawful orders of the streams. A budget holds in every size, one
-for ``large`` ones in the last two. ``streams``, ``beside``, ``graph_kernels`` and
-``working_graph_launches`` count only what the result rests on: nothing is done for show.
+When the program is called, the current stream is still writing its device arrays. Work in another stream must
+wait for the current stream, and the current stream must wait for that work. Data and ``sizes`` are drawn from
+the answer's text. Results are compared in values, shape, dtype and ``place``, at every size. With
+``checked``, uses of memory are checked as well, and the program also runs in two other valid orders of its
+streams. A budget applies to every size, or with ``large`` to the last two. ``streams``, ``beside``,
+``graph_kernels`` and ``working_graph_launches`` count only work on which the result depends, so that useless
+work does not count.
 
-`ProgramCase` takes ``mistakes=((what a known mistake returns, "The sentence it earns."),)``; its ``wanted``
-may be a function that looks at what is returned, as plain data, and raises `NotYet`.
+`ProgramCase` takes ``mistakes=((result of a known mistake, "The sentence that explains it."),)``. Its
+``wanted`` can be a function that takes the result as plain data and raises `NotYet`.
 
-**Answers** are what the judge itself is tried with. ``tests/answers`` has a module for each notebook, which
-declares for every exercise at least 8 wrong answers, each with the stage that must catch it and words of the
-sentence it earns, and at least 4 right ones that differ: a grid-stride loop, another shuffle, cooperative
-groups, odd formatting, comments that name what is forbidden. ``tests/teach/test_mutants.py`` runs them.
-Some of the wrong ones are described in ``shown_answers.py`` of the notebook's folder, for instructors. ::
+**Answers** in ``tests/answers`` test the judge. There is a module for each notebook, which declares at least
+8 wrong answers to each exercise, each with the stage that must reject it and words of the expected message.
+It also declares at least 4 different right answers: a grid-stride loop, another shuffle, cooperative groups,
+odd formatting, comments that name forbidden features. ``tests/teach/test_mutants.py`` runs them. Some of the
+wrong answers are described in ``shown_answers.py`` of the notebook's folder, for instructors. ::
 
     WRONG = (
         Wrong("02-index", "guard on one side", scale2d("if (col < cols) ..."), "results", "Guard both edges"),
@@ -136,8 +143,8 @@ Some of the wrong ones are described in ``shown_answers.py`` of the notebook's f
     )
     RIGHT = (Right("02-index", "grid-stride in both directions", scale2d("for (...) for (...) ...")),)
 
-The stage is empty for what cannot be tried at all (it does not compile, is not a kernel), and for Python
-functions.
+The stage is empty for answers that cannot be tested at all (they do not compile, or are not a kernel), and
+for Python functions.
 """
 
 from gpulab.processes.errors import spelt

@@ -1,4 +1,8 @@
-"""Matchers for `Advice`, each of which recognises one failure; ``both`` and ``not_`` combine them."""
+"""Functions that recognise particular mistakes in a failed answer, for the `when` of an `Advice`.
+
+Each function takes a `Mistake` and returns a bool, or returns such a function (a *matcher*). ``both``,
+``either`` and ``not_`` combine matchers.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from gpulab_course.teach.judge.exercise import Advice, Matcher, Mistake
 
 
 def fault(kind: str, array: str = "") -> Matcher:
-    """Return a matcher for a fault of that kind, in the parameter `array` if one is named."""
+    """Return a matcher for kernels that were stopped by a fault of this kind, optionally at one parameter."""
     return lambda m: m.fault == kind and (not array or m.array == array)
 
 
@@ -30,12 +34,12 @@ def endless(m: Mistake) -> bool:
 
 
 def hazard(*kinds: str) -> Matcher:
-    """Return a matcher for findings of the sanitizer: of one of these kinds, or of any if none is named."""
+    """Return a matcher for hazards that the sanitizer found, of the given kinds or of any kind."""
     return lambda m: m.stage == "hazards" and (not kinds or m.hazard in kinds)
 
 
 def in_stage(stage: str) -> Matcher:
-    """Return a matcher for failures in that stage."""
+    """Return a matcher for answers that failed in this stage."""
     return lambda m: m.stage == stage
 
 
@@ -57,14 +61,14 @@ def not_finite(m: Mistake) -> bool:
 
 
 def nearly(m: Mistake) -> bool:
-    """Return whether the output is right but for rounding."""
+    """Return whether the output differs from the expected output only by rounding errors."""
     if m.found is None or m.wanted is None:
         return False
     return bool(np.allclose(m.found, m.wanted, rtol=1e-4, atol=1e-30, equal_nan=True))
 
 
 def only_first(m: Mistake) -> bool:
-    """Return whether element 0 is right, and no other element was written."""
+    """Return whether element 0 is right and all other elements are unwritten."""
     return partly_unwritten(m) and not m.wrong.flat[0] and bool(m.wrong.flat[1:].all())
 
 
@@ -74,7 +78,7 @@ def written_twice(m: Mistake) -> bool:
 
 
 def tail_wrong(m: Mistake) -> bool:
-    """Return whether the output is wrong from some element to the end, and right before it."""
+    """Return whether all elements from some index on are wrong, and all elements before it are right."""
     if m.found is None or not m.wrong.size:
         return False
     is_wrong = m.wrong.ravel()
@@ -83,7 +87,10 @@ def tail_wrong(m: Mistake) -> bool:
 
 
 def holds(compute: Callable[[Mistake], Any]) -> Matcher:
-    """Return a matcher for outputs that equal `compute` of the failure's inputs (``m["x"]``)."""
+    """Return a matcher for outputs that equal ``compute(mistake)``, such as ``lambda m: m["x"] + 1``.
+
+    ``m["x"]`` is the input `x` of the failed launch.
+    """
 
     def matches(m: Mistake) -> bool:
         if m.found is None:
@@ -102,7 +109,7 @@ def transposed(m: Mistake) -> bool:
 
 
 def times(factor: float) -> Matcher:
-    """Return a matcher for outputs that are `factor` times the expected output."""
+    """Return a matcher for outputs that equal the expected output multiplied by `factor`."""
     return lambda m: m.found is not None and m.wanted is not None and _close(m.found, factor * m.wanted)
 
 
@@ -122,7 +129,7 @@ def not_(matcher: Matcher) -> Matcher:
 
 
 def advised(advice_list: tuple[Advice, ...], mistake: Mistake) -> str:
-    """Return the message for a mistake, with the first advice that fits."""
+    """Return the message of a mistake, followed by the first advice that matches the mistake."""
     sentence = next(
         (
             advice.says

@@ -1,4 +1,4 @@
-"""Named counters of a launch, the values of a solution, and its score."""
+"""The counters that budgets can limit, and the comparison of an answer's counts with a budget."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from virtualgpu.records import KernelCounters, KernelStats
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The costs of a launch: its counters, and the decisions of the compiler."""
+    """The costs of a launch: its counters, and the compiler's statistics such as bytes of local memory."""
 
     counters: KernelCounters
     stats: KernelStats
@@ -96,13 +96,15 @@ _CACHE_COUNTERS = ("l2_sectors", "dram_bytes")
 
 
 def counting(budgets: tuple[Budget, ...]) -> Counters:
-    """Return the observations of a launch that its budgets need."""
+    """Return the options for counting a launch, with the cache model if one of the budgets needs it."""
     return Counters("cold" if any(item.counter in _CACHE_COUNTERS for item in budgets) else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The values of one budget: the learner's, the reference's, the naive version's and the best one so far.
+    """The counts of one counter: the learner's, the reference's, the naive version's, and the learner's best.
+
+    ``golf`` is true if a lower count is a better score, so that the best score is stored.
 
     ``golf``: fewer are better, so that a best is worth keeping.
     """
@@ -122,7 +124,7 @@ class Score:
 
     @property
     def said(self) -> str:
-        """All counts: ``2,048 sectors of global memory; naive 4,096, reference 512; your best 563``."""
+        """All counts in words: ``2,048 sectors loaded; naive 4,096, reference 512; your best 563``."""
         other_counts = [f"naive {self.naive:,}"] if self.naive is not None else []
         other_counts.append(f"reference {self.reference:,}")
         best = f"; your best {self.best:,}" if self.best is not None else ""
@@ -130,7 +132,7 @@ class Score:
 
 
 def score(budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_costs: Costs | None) -> Score:
-    """Return the score of one budget from the costs of the answer, the reference and the naive version."""
+    """Return the score for one budget from the costs of the answer, the reference and the naive version."""
     words, read_count = COUNTERS[budget.counter]
     naive_count = None if naive_costs is None else read_count(naive_costs)
     golf = budget.most is None and budget.least is None
@@ -140,14 +142,14 @@ def score(budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_cos
 
 
 def passes(budget: Budget, score: Score) -> bool:
-    """Return whether a value keeps a budget."""
+    """Return whether the learner's count is within the budget."""
     limit = budget.limit(score.reference)
     least = budget.floor(score.reference)
     return (limit is None or score.yours <= limit) and (least is None or score.yours >= least)
 
 
 def complaint(budget: Budget, score: Score) -> str:
-    """Return the message for a value that does not keep its budget."""
+    """Return the message for a count that is not within the budget."""
     limit = budget.limit(score.reference)
     if limit is not None and score.yours > limit:
         limit_text = {0: "none is allowed", 1: "1 is allowed"}.get(limit, f"{limit:,} are allowed")

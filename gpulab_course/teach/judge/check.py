@@ -1,4 +1,4 @@
-"""``gl.check``: judge an answer, and store the result and the best scores."""
+"""Implementation of ``gl.check``: judge an answer, and store the result and the best scores."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ _SECTION = "exercises"
 
 
 class UnknownExerciseError(GpulabError, ValueError):
-    """An exercise that does not exist; the message names the nearest."""
+    """Error for an exercise that does not exist; the message suggests the most similar name."""
 
 
 def check(exercise: Exercise, answer: Any) -> Verdict:
-    """Judge an answer, first with the data on which the last answer failed, and store the best score."""
+    """Judge an answer, and store whether it passed and its best scores in the learner's file.
+
+    The data on which the last answer failed are tried first.
+    """
     name = exercise.exercise_id
     verdict = judge(exercise, answer, past.of(name))
     if verdict:
@@ -32,7 +35,7 @@ def check(exercise: Exercise, answer: Any) -> Verdict:
 
 
 def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
-    """Judge an answer, and store nothing except the failed data, in `past`."""
+    """Judge an answer without changing the learner's file; `past` keeps the data on which it fails."""
     past = past or Past()
     if answer is None or answer is ...:
         return Verdict(exercise.exercise_id, False, "nothing to check; replace the TODO with your answer.")
@@ -46,7 +49,7 @@ def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
 
 
 def _stored(exercise: Exercise, verdict: Verdict) -> Verdict:
-    """Store whether an exercise has passed and its best scores, and add those to the verdict."""
+    """Store a passed exercise and its best scores, and return the verdict with those best scores."""
     records = store()
     name = verdict.exercise_id
     if verdict.passed or not records.get(_SECTION, name):

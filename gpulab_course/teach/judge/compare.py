@@ -1,4 +1,4 @@
-"""Comparison of outputs: exact for integers, with a tolerance for rounding for floats."""
+"""Comparison of an output with the expected values: exact for integers, with rounding errors for floats."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ DEFAULT_ULPS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Floats that are right within ``ulps`` units in the last place of ``scale``.
+    """Expected floats with a tolerance of ``ulps`` units in the last place of ``scale``.
 
-    ``scale`` is what was added up, in absolute values: roundings are as large as the terms, not as what is
-    left of them. A sum of n terms lies within about log2(n) units if added as a tree, n if in a row; keep
-    ``ulps`` so small that ``ulps * eps`` of the scale is far below one term, or a lost element passes. Sums
-    of `Draw.whole` numbers are exact and need no `Near` at all. With 0 ``ulps`` the bits have to be the same,
-    a zero's sign as well; ``zero_bits`` are 0 in every element, NaN included.
+    ``scale`` is the sum of the absolute values of the terms, because rounding errors are relative to the
+    terms, not to their sum. A sum of n terms has an error of about log2(n) units if it is added as a tree,
+    and n units if it is added from left to right. Keep ``ulps`` so small that ``ulps * eps`` of the scale is
+    far below one term; otherwise a missing element is not detected. Sums of `Draw.whole` numbers are exact
+    and need no `Near`. With ``ulps=0``, all bits must be equal, including the sign of a zero. The bits of
+    ``zero_bits`` must be 0 in every element, also in NaN.
     """
 
     values: Array
@@ -30,12 +31,12 @@ class Near:
 
 
 def values_of(expected: Array | Near) -> Array:
-    """Return the values alone, which have the output's shape and type."""
+    """Return the expected values as an array, without their tolerance."""
     return expected.values if isinstance(expected, Near) else expected
 
 
 def wrong_elements(actual: Array, expected: Array | Near) -> Array:
-    """Return the elements of `actual` that differ from the expected ones, as an array of bool."""
+    """Return a bool array that marks the elements of `actual` that differ from the expected values."""
     values = values_of(expected)
     if values.dtype.kind != "f":
         return np.asarray(actual != values)
@@ -62,7 +63,7 @@ def wrong_elements(actual: Array, expected: Array | Near) -> Array:
 
 
 def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
-    """Return a message about a different shape or type; empty if the arrays can be compared.
+    """Return a message if the shape or dtype is wrong, otherwise an empty string.
 
     ``y has the shape (3,), it should be (4,)``, ``y holds int64, and float32 is asked for``.
     """
@@ -75,7 +76,7 @@ def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
 
 
 def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> str:
-    """Describe the first wrong element: ``y[3] is 0.5, it should be 1 (2 of 7 elements differ)``."""
+    """Return a message such as ``y[3] is 0.5, it should be 1 (2 of 7 elements differ)``."""
     position = tuple(int(axis[0]) for axis in np.nonzero(is_wrong)) if is_wrong.ndim else ()
     index = f"[{', '.join(map(str, position))}]" if position else ""
     count = f"{int(is_wrong.sum()):,} of {is_wrong.size:,} elements differ" if is_wrong.size > 1 else ""
@@ -92,5 +93,5 @@ def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> s
 
 
 def shown(value: Any) -> str:
-    """Return a number as text for a learner."""
+    """Return a number as text for a message: integers in full, floats with six digits."""
     return f"{int(value)}" if np.asarray(value).dtype.kind in "iub" else f"{float(value):.6g}"

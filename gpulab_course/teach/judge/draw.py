@@ -1,4 +1,4 @@
-"""Data, sizes and block shapes for tests of a kernel, all drawn from one seed."""
+"""Random data, array sizes and block shapes with which a kernel is tested, all drawn from one seed."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def seed_of(text: str) -> int:
 
 
 class Draw:
-    """Random data of one kind.
+    """Generator of random input arrays, with special values such as zeros or NaN if `kind` names them.
 
-    ``rng`` is NumPy's generator, for what the methods do not offer; ``special`` tells whether floats were
-    drawn at all, without which there are no zeros, infinities and NaN to try.
+    ``rng`` is NumPy's generator, for draws that the methods do not cover. ``special`` is true after a call of
+    `floats`: only floats can be zeros with a sign, infinities and NaN.
     """
 
     def __init__(self, seed: int | Sequence[int], kind: str = RANDOM) -> None:
@@ -55,7 +55,11 @@ class Draw:
         self.special = False
 
     def floats(self, shape: Shape, dtype: Any = np.float32, moved: bool = False) -> Array:
-        """Return normally distributed numbers; with `moved` (copies only), extremes may be subnormal."""
+        """Return normally distributed floats, some of them replaced by the special values of this `Draw`.
+
+        With ``moved=True``, which is for kernels that only copy, the special values include subnormal
+        numbers.
+        """
         self.special = True
         values = self.rng.standard_normal(shape)
         if self.kind == DUPLICATES:
@@ -67,7 +71,7 @@ class Draw:
         return values.astype(dtype)
 
     def whole(self, shape: Shape, low: int = -8, high: int = 9, dtype: Any = np.float32) -> Array:
-        """Return integers in ``[low, high)`` as floats, whose sums are exact up to a million terms."""
+        """Return random integers in ``[low, high)`` as floats, so that sums of a million terms are exact."""
         return self.integers(shape, low, high).astype(dtype)
 
     def integers(self, shape: Shape, low: int = -1000, high: int = 1000, dtype: Any = np.int32) -> Array:
@@ -82,7 +86,7 @@ class Draw:
         return values.astype(dtype)
 
     def any_integers(self, shape: Shape) -> Array:
-        """Return integers of the whole range of an int, half of them below 9 in magnitude."""
+        """Return int32 values: half of them from 0 to 8, the others from the whole range of an int."""
         low = np.iinfo(np.int32).min
         high = np.iinfo(np.int32).max
         values = self.integers(shape, low, high + 1, np.int64)
@@ -92,9 +96,10 @@ class Draw:
 
 
 def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
-    """Return meaningless initial contents of output `number`, on which a kernel must not rely.
+    """Return random initial contents for output `number`; a kernel must not depend on them.
 
-    Some seeds return NaN, which hides later additions; seed 0, used to explain mistakes, does not.
+    Some seeds produce NaN. Seed 0, which is used to explain mistakes, does not, because a value that is added
+    to NaN cannot be recognised.
     """
     rng = np.random.default_rng((seed, number))
     kind = np.dtype(dtype)
@@ -106,17 +111,17 @@ def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
 
 
 def four_blocks(block: Dim3) -> int:
-    """Return as many elements as four blocks have threads."""
+    """Return the number of threads of four one-dimensional blocks."""
     return 4 * block[0]
 
 
 def six_tiles(block: Dim3) -> tuple[int, int]:
-    """Return the rows and columns of a matrix of two times three blocks."""
+    """Return (rows, columns) of a matrix that 2 × 3 blocks cover exactly."""
     return 2 * block[1], 3 * block[0]
 
 
 def lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return numbers of elements: whole blocks, 1, 0, near a warp and powers of two, random, three waves."""
+    """Return array lengths to test: 0, 1, full blocks, near powers of two, random, and large ones."""
     small_power, large_power = (1 << int(k) for k in (rng.integers(6, 9), rng.integers(9, 13)))
     near_powers = (small_power - 1, small_power, small_power + 1, large_power - 1, large_power + 1)
     random_lengths = (4 * int(rng.integers(20, 200)) + 2, 2 * int(rng.integers(500, 2400)) + 1)
@@ -135,12 +140,12 @@ def lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
 
 
 def some_lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return the sizes of `lengths` without 0, for results that are not defined without elements."""
+    """Return the lengths of `lengths` except 0, for results that an empty array does not have."""
     return [size for size in lengths(rng, threads_at_once) if size != 0]
 
 
 def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return (rows, columns): whole blocks, one element, lines, ragged edges, long, about three waves."""
+    """Return matrix sizes (rows, columns) to test: one element, single lines, ragged, and large ones."""
     a, b, c, d = (int(n) for n in rng.integers(2, 70, 4))
     small = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (a, 64), (64, b), (c, d)]
     lines = [(1, int(rng.integers(1025, 1400))), (int(rng.integers(300, 900)), 2)]
@@ -153,7 +158,7 @@ def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
 
 
 def lines(rng: np.random.Generator) -> list[Dim3]:
-    """Return one-dimensional blocks: two random, one thread off whole warps, below a warp, 1 thread, 1024."""
+    """Return one-dimensional block shapes to test: random, partial warps, 1 thread, and 1,024 threads."""
     partial_warp = int(rng.integers(2, 31))
     ragged_size = 32 * int(rng.integers(1, 6)) + 31
     random_sizes = (int(rng.integers(65, 240)), int(rng.integers(241, 640)))
@@ -161,13 +166,13 @@ def lines(rng: np.random.Generator) -> list[Dim3]:
 
 
 def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
-    """Return one-dimensional blocks of multiples of `warps` warps: random, smallest and largest."""
+    """Return one-dimensional block shapes whose number of warps is a multiple of `warps`."""
     counts = (*(int(rng.integers(low, high)) for low, high in ((3, 6), (6, 12), (12, 25))), 1, 2, 32)
     return [(threads, 1, 1) for threads in dict.fromkeys(32 * max(warps, n // warps * warps) for n in counts)]
 
 
 def planes(rng: np.random.Generator) -> list[Dim3]:
-    """Return two-dimensional blocks: wide, a line of two warps, tall, square, 1 thread, 1024 threads."""
+    """Return two-dimensional block shapes to test: wide, tall, square, 1 thread, and 1,024 threads."""
     wide = (int(rng.integers(20, 64)), int(rng.integers(2, 8)), 1)
     tall = (int(rng.integers(3, 9)), int(rng.integers(17, 40)), 1)
     side = int(rng.integers(6, 20))
@@ -176,7 +181,9 @@ def planes(rng: np.random.Generator) -> list[Dim3]:
 
 
 def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) -> list[tuple[Any, Dim3]]:
-    """Return pairs of size and block: the smallest sizes with each block, others with four, large with one.
+    """Return the pairs of size and block shape to test.
+
+    Small sizes are paired with many block shapes, and sizes above `max_small` with one.
 
     A size may be a function of the block, such as `four_blocks`.
     """
@@ -197,9 +204,10 @@ def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) ->
 
 
 def cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Return two launches for counting costs, one smaller and one larger than `size`, with different blocks.
+    """Return two pairs of size and block for counting costs: one smaller and one larger than `size`.
 
-    Only blocks that fill a warp with neighbours along x: in others, good and bad solutions cost the same.
+    Blocks are used only if they have at least 20 threads along x, because in narrower blocks good and bad
+    solutions have the same costs.
     """
     wide_blocks = [block for block in dict.fromkeys(blocks) if block[0] >= 20 and prod(block) >= 48] or list(
         blocks

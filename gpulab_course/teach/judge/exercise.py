@@ -1,4 +1,4 @@
-"""Exercises: values that describe what to compute, its allowed costs, and the messages for mistakes."""
+"""Classes that describe an exercise: its task, its test data, its budgets, and advice for known mistakes."""
 
 from __future__ import annotations
 
@@ -35,16 +35,19 @@ _SCALARS = {
 
 
 class NotYet(ProcessError):
-    """The answer is not right yet; the message says why, in a sentence for the learner."""
+    """Error for an answer that is not right yet; the message tells the learner the reason."""
 
 
 class Unwritten(NotYet):
-    """There is no answer yet: the TODO of the stub is still there."""
+    """Error for a stub that the learner has not filled in: its TODO comment is still there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a kernel, such as ``const float* x``; ``type`` is that of a scalar or of elements."""
+    """A parameter of a kernel, such as ``const float* x``.
+
+    ``type`` is the type of the scalar, or of an element of the array.
+    """
 
     name: str
     type: str
@@ -53,24 +56,25 @@ class Parameter:
 
     @classmethod
     def read(cls, text: str) -> Parameter:
-        """Return the parameter that a C++ declaration describes."""
+        """Parse the C++ declaration of a parameter."""
         words = text.replace("*", " * ").replace("__restrict__", " ").split()
         kind = " ".join(word for word in words[:-1] if word not in ("const", "*"))
         return cls(words[-1], kind, "*" in words, "const" in words)
 
     def scalar(self, value: Any) -> Any:
-        """Return a number in the type that the kernel takes."""
+        """Convert a number to the type of this scalar parameter."""
         return _SCALARS[self.type](value)
 
 
 @dataclass(slots=True)
 class Case:
-    """A launch and its expected results.
+    """One launch of a kernel exercise: its grid, its inputs, and the expected contents of its outputs.
 
-    ``values`` holds inputs by parameter name, and the first contents of an output that is read, too; any
-    other output starts as garbage. What is not ``const`` and not wanted is scratch, whose first contents
-    are in ``values``. ``wanted`` holds what outputs must hold afterwards: integers exactly,
-    floats within two roundings, or as `Near` says. ``label`` is for messages and is filled by the judge.
+    ``values`` maps parameter names to inputs. It also contains the initial contents of outputs that the
+    kernel reads, and of scratch arrays: arrays that are neither ``const`` nor in ``wanted``. All other
+    outputs start with random contents. ``wanted`` maps outputs to their expected contents: integers are
+    compared exactly, floats with a tolerance of two units in the last place or that of `Near`. The judge
+    fills in ``label``, which names the launch in messages.
     """
 
     grid: int | tuple[int, ...]
@@ -90,24 +94,24 @@ class Case:
 
     @property
     def threads(self) -> int:
-        """Number of threads of the whole launch."""
+        """The number of threads of the whole launch."""
         return prod(self.launch_grid) * prod(self.block)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of an exercise's table: special input that every check tries, in addition to random input.
+    """A special input that every check tries in addition to random input.
 
     Parameters
     ----------
     what
-        What is special about it, for messages: ``all negative``.
+        The special property of the input, for messages: ``all negative``.
     case
-        Makes it, with the parameters of the exercise's own ``case``.
+        Function that makes the input; it has the parameters of the exercise's own ``case``.
     sizes
-        The sizes to make it with, each once; without any, a middling one.
+        The sizes to try; by default one medium size.
     block
-        The block of a kernel's launch; without one, of those that are drawn.
+        The block of the kernel's launch; by default one of the randomly drawn blocks.
     """
 
     what: str
@@ -118,13 +122,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The allowed costs of a solution, in one counter of a launch (`budget.COUNTERS`).
+    """A limit on one counter of a solution, usually relative to the reference's count.
 
-    A figure passes up to ``allowance`` times the reference's, up to ``most``, from ``least`` on, and from
-    ``least_share`` times the reference's on, whichever are given; with none of them up to 1.25 times the
-    reference's. ``spare`` comes on top of ``allowance``, for what a ragged end may cost. ``advice`` is the
-    sentence for one that does not. A budget of a program holds for every size that is tried; one for
-    ``large`` sizes for the last two only, where there is enough to do.
+    A count passes if it is at most ``allowance`` times the reference's count, at most ``most``, at least
+    ``least``, and at least ``least_share`` times the reference's count; only the given limits apply. Without
+    any of them, the limit is 1.25 times the reference's count. ``spare`` is added to the limit of
+    ``allowance``, for the cost of a ragged end. ``advice`` is added to the message if a count does not pass.
+    The counters are those of `budget.COUNTERS` or, for programs, `counts.COUNTS`. A program must keep a
+    budget at every size, or only at the last two sizes if ``large`` is true.
     """
 
     counter: str
@@ -137,11 +142,11 @@ class Budget:
     large: bool = False
 
     def floor(self, reference: int) -> int | None:
-        """Return the lowest value that passes, or None."""
+        """Return the lowest count that passes, or None if there is no lower limit."""
         return self.least if self.least_share is None else int(self.least_share * reference)
 
     def limit(self, reference: int) -> int | None:
-        """Return the highest value that passes, or None."""
+        """Return the highest count that passes, or None if there is no upper limit."""
         if self.most is not None:
             return self.most
         if self.allowance is None and (self.least is not None or self.least_share is not None):
@@ -152,12 +157,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The launch in which the score is counted: a size, a block shape and the tolerance for parallelism.
+    """The launch in which the score is counted, and the limits of the stage ``parallelism``.
 
-    A solution passes with about ``slack`` times the reference's instructions at most, ``busiest`` times its
-    busiest warp's share of them, and at least ``lanes`` times its lane efficiency. It has to do so, and to
-    keep its budgets, in two more launches: what ``drawn(rng)`` makes, pairs of size and block, else a smaller
-    and a larger one.
+    A solution passes if it executes at most about ``slack`` times the reference's instructions, its busiest
+    warp has at most ``busiest`` times the share of the reference's busiest warp, and its lane efficiency is
+    at least ``lanes`` times the reference's. These limits and the budgets also apply to two more launches:
+    ``drawn(rng)`` returns their pairs of size and block; by default one is smaller and one larger.
     """
 
     size: Any = 1 << 14
@@ -170,12 +175,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A failure of an answer, which the matchers of `Advice` examine.
+    """A failure of an answer with its data, from which `Advice` recognises the mistake.
 
-    ``fault`` names what stopped the kernel (``out of bounds``, ``endless``, ``lanes missing`` ...), with
-    ``array`` the parameter it meant; empty where it ended and ``found`` differs from ``wanted`` in the output
-    ``name``. ``hazard`` is what the sanitizer calls it (``RAW``, ``WAW``, ``lanes missing`` ...).
-    ``said`` is the sentence without advice.
+    If a fault stopped the kernel, ``fault`` is its kind (``out of bounds``, ``endless``, ``lanes missing``
+    ...) and ``array`` the parameter that was accessed. If the kernel ended, ``found`` differs from ``wanted``
+    in the output ``name``. ``hazard`` is the sanitizer's name for a hazard (``RAW``, ``WAW``, ``lanes
+    missing`` ...). ``said`` is the message without advice.
     """
 
     stage: Stage
@@ -192,7 +197,7 @@ class Mistake:
 
     @property
     def wrong(self) -> Array:
-        """The elements in which `found` and `wanted` differ, by the judge's comparison if there is one."""
+        """A bool array that marks the elements in which the output differs from the expected output."""
         if self.differs is not None:
             return self.differs
         assert self.found is not None
@@ -209,7 +214,10 @@ Matcher = Callable[[Mistake], bool]
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A sentence for the failures that `when` recognises; the first that fits is shown. See `advice`."""
+    """A sentence that is added to a message if `when` returns true for the mistake.
+
+    Only the first advice that matches is shown. The module `advice` contains common conditions.
+    """
 
     when: Matcher
     says: str
@@ -222,34 +230,34 @@ class KernelExercise:
     Parameters
     ----------
     exercise_id, title
-        Such as ``"00-saxpy"``; the digits are the notebook's.
+        The name, such as ``"00-saxpy"``, which starts with the notebook's number, and the title.
     level, kind
-        How hard it is; whether the kernel is written or a faulty one is repaired.
+        The difficulty, and whether the learner writes a kernel or repairs a faulty one.
     kernel, parameters
         Name and parameter list as in CUDA C++. Pointers to ``const`` are inputs, other pointers outputs.
     case
-        ``case(draw, size, block)`` makes one launch: data from `draw`, the grid, and by NumPy what is wanted.
+        ``case(draw, size, block)`` returns one launch: random data, the grid, and the expected outputs.
     table
-        Launches that every answer is tried with beyond those that are drawn.
+        Special inputs that every answer is tested with, in addition to random inputs.
     sizes, blocks
-        ``sizes(rng, threads_at_once)`` and ``blocks(rng)`` choose what to try (see `draw`); the seed comes
-        from the answer's text, so that none of them can be hard-coded.
+        ``sizes(rng, threads_at_once)`` and ``blocks(rng)`` draw what to test (see `draw`). The seed comes
+        from the answer's text, so that an answer cannot hard-code them.
     reference, naive
-        Files in the course folder's ``kernels``, of a good solution and of one that is right and costs more.
+        Files in the folder ``kernels``: a good solution, and a right solution with higher costs.
     budgets, measured
-        What is counted, and for which launches.
+        The counters with their limits, and the launches in which they are counted.
     rules
-        Raised whenever an answer that has passed may pass no longer: best scores of other rules are dropped.
+        A version number. Raise it when an answer that has passed may fail now: older scores are dropped.
     once
-        Whether no two threads may write one element, not even the same value: a missing guard at a ragged
-        edge writes into the next row, and may write there what belongs there.
+        Whether it is a mistake if two threads write the same value to one element. This detects a missing
+        guard at a ragged edge, which writes into the next row.
     crowded
-        Whether blocks may wait for each other: orders are then tried with more blocks than the device holds
-        at once, too, where waiting for one that has not begun never ends.
+        Whether blocks may wait for each other. If true, block orders are also tested with more blocks than
+        fit on the device at once, where waiting for a block that has not started never ends.
     advice
-        What to say of particular failures.
+        Sentences that are added to the message for known mistakes.
     praise
-        One sentence for the answer that passes.
+        The message for an answer that passes.
     """
 
     exercise_id: str
@@ -279,11 +287,11 @@ class KernelExercise:
 
     @property
     def signature(self) -> str:
-        """The text of the parameter list in CUDA C++."""
+        """The name and the parameter list of the kernel in CUDA C++."""
         return f"{self.kernel}({self.parameters})"
 
     def source(self, file: str) -> str:
-        """Return the text of a file in the ``kernels`` folder of the notebook of this exercise."""
+        """Return the text of a file in the folder ``kernels`` next to the module of this exercise."""
         folder = Path(inspect.getfile(inspect.unwrap(self.case))).parent / "kernels"
         return (folder / file).read_text(encoding="utf-8")
 
@@ -292,8 +300,9 @@ class KernelExercise:
 class PythonExercise:
     """An exercise whose answer is a Python function or value.
 
-    ``judge(answer)`` returns praise or raises `NotYet`. It gets an `answer.Answer`: the learner's own runs in
-    another process, which is stopped after ``limit_s`` seconds of processor time.
+    ``judge(answer)`` returns praise or raises `NotYet`. Its argument is an `answer.Answer`, which calls the
+    learner's function in another process. That process is stopped after ``limit_s`` seconds of processor
+    time.
     """
 
     exercise_id: str
@@ -306,14 +315,14 @@ class PythonExercise:
 
 @dataclass(frozen=True)
 class ProgramCase:
-    """A call of a learner's device program, with its expected result.
+    """One call of a learner's device program, with its expected result.
 
-    ``arguments`` are passed as they are, NumPy arrays included, or by ``on_device`` as device arrays, which
-    are still being written then, in the current stream. ``wanted`` is compared with what is returned: an
-    array or number, or a tuple of them, in values, shape and dtype; or it is a function that gets what is
-    returned, as plain data, and raises `NotYet`. ``mistakes`` pairs what known mistakes would return instead
-    with the sentence that each of them earns. ``place`` asks for arrays of the ``"device"`` or of the
-    ``"host"``. ``unchanged`` arguments belong to the caller: nothing may write there at any time.
+    ``arguments`` are passed unchanged, or with ``on_device`` as device arrays that the current stream is
+    still writing when the program begins. ``wanted`` is the expected result: an array, a number, or a tuple
+    of them, compared in values, shape and dtype. It can also be a function that takes the returned plain data
+    and raises `NotYet`. ``mistakes`` contains pairs of the result of a known mistake and the sentence that
+    explains it. ``place`` requires that returned arrays are on the ``"device"`` or the ``"host"``. With
+    ``unchanged``, the program must not write to its arguments.
     """
 
     arguments: tuple[Any, ...]
@@ -330,34 +339,34 @@ class ProgramExercise:
     """An exercise whose answer is a Python function that uses ``cp``.
 
     It runs on a virtual GPU in a process of its own, which is stopped after ``limit_s`` seconds of processor
-    time. ``case`` and what is wanted stay with the judge; ``calls`` runs beside the program. Budgets are
-    in the counts of `counts.COUNTS`: launches, copies, bytes, synchronisations.
+    time. ``case`` and the expected results stay in the judge's process; ``calls`` runs in that of the
+    program. Budgets limit the counts of `counts.COUNTS`: launches, copies, bytes, synchronizations.
 
     Parameters
     ----------
     case
-        ``case(draw, size)`` makes the arguments of one call, and what is wanted.
+        ``case(draw, size)`` returns the arguments of one call, and the expected result.
     table
-        Calls whose results are looked at beyond those of the `sizes`.
+        Special calls whose results are tested in addition to random ones.
     reference, naive
-        Functions that solve it, well and at a higher cost.
+        Functions that solve the exercise at a low cost and at a high cost.
     name
         The function's name, for messages.
     sizes
-        What to try, or a function of a generator that draws it: the seed comes from the answer. The last two
-        are large, and the score is counted at the last, which should be the same for all.
+        The sizes to test, or a function that draws them with a random generator. The last two sizes are
+        large. The score is counted at the last one, which should be the same for all learners.
     checked
-        Whether the order between its streams is checked, too: at all sizes but the last, and there by trying
-        other orders.
+        Whether missing order between streams is a mistake. Memory uses are checked at all sizes except the
+        last; results are tested with other orders of the streams at two sizes.
     returns
-        Whether the program has to return something; where it does not, ``calls`` knows its result.
+        Whether the program must return a value; if false, ``calls`` returns the result instead.
     rules
-        As a kernel exercise's.
+        As for `KernelExercise`.
     calls
-        ``calls(bench, program, *arguments)`` calls the program, where that needs more than its arguments: a
-        stream, page-locked arrays, a host that is busy (`bench.Bench`). What it returns is compared.
+        ``calls(bench, program, *arguments)`` calls the program with additional objects: a stream, pinned
+        arrays, a busy host (`bench.Bench`). Its return value is compared with the expected result.
     advice
-        Pairs of words, that may occur in what went wrong, with the sentence to add then.
+        Pairs (words, sentence): the sentence is added to a message that contains the words.
     """
 
     exercise_id: str

@@ -1,4 +1,4 @@
-"""Memory of an exercise's earlier failures, for as long as the session lasts."""
+"""Storage of the earlier failures of each exercise during a session, so that their data are tested again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 @dataclass
 class Past:
-    """The earlier failures of answers to one exercise.
+    """The failures of a learner's earlier answers to one exercise.
 
-    The first data of an answer come from its text alone, so that its verdict is the same each time a notebook
-    is run. An answer that has failed gets other data when it is tried again, and the case on which the last
-    answer failed comes first.
+    The first data for an answer depend only on its text, so that a notebook has the same verdict each time it
+    is run. A failed answer gets other data when it is tried again. The case on which the last answer failed
+    is tested first.
 
     Attributes
     ----------
@@ -24,11 +24,11 @@ class Past:
     number : int
         Number of draws to skip, so that tests can try one answer with several seeds.
     failures : Counter
-        Number of failures of answers by seed.
+        The number of failures by the seed of the answer's text.
     stage : str
         The stage in which the last answer failed.
     again : object, optional
-        The case on which it failed.
+        The case on which the last answer failed.
     """
 
     salt: int = 0
@@ -39,19 +39,19 @@ class Past:
     _text_seed: int = 0
 
     def seed(self, text_seed: int) -> int:
-        """Return the seed for the current answer, whose text has the seed `text_seed`."""
+        """Return the seed of the data for an answer, which changes after each failure of the same text."""
         self._text_seed = text_seed
         number = self.number + self.failures[text_seed]
         return zlib.crc32(f"{text_seed} {self.salt} {number}".encode()) if number else text_seed
 
     def failed(self, stage: str, case: Any) -> None:
-        """Store the stage and the case in which the current answer failed."""
+        """Record that the current answer failed, with the stage and the case."""
         self.failures[self._text_seed] += 1
         self.stage = stage
         self.again = case
 
     def again_in(self, *stages: str) -> Any:
-        """Return the case of the last failure, if it was in one of these stages."""
+        """Return the case of the last failure if it failed in one of these stages, otherwise None."""
         return self.again if self.stage in stages else None
 
 
@@ -60,10 +60,10 @@ _failures: dict[str, Past] = {}
 
 
 def of(exercise_id: str) -> Past:
-    """Return this session's memory of an exercise."""
+    """Return the earlier failures of an exercise in this session."""
     return _failures.setdefault(exercise_id, Past(_SALT))
 
 
 def forget(exercise_id: str) -> None:
-    """Forget the failures of an exercise, after an answer has passed."""
+    """Delete the earlier failures of an exercise, after an answer has passed."""
     _failures.pop(exercise_id, None)

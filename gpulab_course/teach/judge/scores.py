@@ -1,4 +1,4 @@
-"""A learner's best scores, each valid under the rules of its time."""
+"""Storage of a learner's best scores; a score is valid for one version of the exercise's rules."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SECTION = "scores"
 
 
 def best(exercise: Exercise) -> dict[str, int]:
-    """Return the best scores by counter; scores under other rules are dropped, in the store as well.
+    """Return the best scores by counter; delete scores that were reached under other rules.
 
-    An answer that passed under old rules may fail today, and its score could never be beaten.
+    An answer that passed under older rules may fail today, so its score could be impossible to beat.
     """
     record: Any = store().get(_SECTION, exercise.exercise_id)
     rules = getattr(exercise, "rules", 0)
@@ -25,6 +25,6 @@ def best(exercise: Exercise) -> dict[str, int]:
 
 
 def keep(exercise: Exercise, values: dict[str, int]) -> None:
-    """Store the best scores, with the rules under which they were reached."""
+    """Store the new best scores, with the version of the rules under which they were reached."""
     record = {"rules": getattr(exercise, "rules", 0), "best": values}
     store().put(_SECTION, exercise.exercise_id, record)

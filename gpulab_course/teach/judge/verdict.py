@@ -1,4 +1,4 @@
-"""Verdicts of checks, stage by stage: a sentence, a table as text, and HTML."""
+"""The result of a check, displayed as a sentence, as a table of stages, and as HTML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIGNS: dict[State, str] = {"passed": "✓", "failed": "✗", "not reached": "�
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """The result of one stage of a check."""
+    """The result of one stage of a check: passed, failed or not reached, with a message."""
 
     name: str
     state: State
@@ -27,8 +27,8 @@ class StageResult:
 class Verdict:
     """The result of a check. It is true in a boolean context if the answer passed.
 
-    ``repr`` is one sentence that stays the same from run to run; ``print`` shows the stages, too.
-    ``failed_stage`` is empty for an answer that passed, or that could not be tried at all.
+    ``repr`` is one sentence that is the same in each run; ``print`` also shows the stages. ``failed_stage``
+    is empty for an answer that passed, or that could not be tested at all.
     """
 
     exercise_id: str
@@ -46,11 +46,11 @@ class Verdict:
 
     @property
     def failed_stage(self) -> str:
-        """The stage whose failure the message describes."""
+        """The name of the stage whose failure the message explains; empty if there is none."""
         return next((stage.name for stage in reversed(self.stages) if stage.state == "failed"), "")
 
     def _rows(self) -> list[StageResult]:
-        """Return the rows of the table; all stages that were not reached share one row."""
+        """Return the rows of the table of stages; all stages that were not reached share one row."""
         rows = [
             replace(stage, said="see above") if stage.said == self.message else stage
             for stage in self.stages

@@ -1,4 +1,4 @@
-"""Predictions of learners: locked as sure or as a guess, and compared with the result of a cell."""
+"""Predictions: a learner locks an answer before a cell shows the true value, and then both are compared."""
 
 from gpulab_course.teach.predictions.asking import UnknownPredictionError, predict, reveal
 from gpulab_course.teach.predictions.prediction import Prediction, Reveal

@@ -1,4 +1,4 @@
-"""``gl.predict`` and ``gl.reveal``: ask for a prediction, and compare it with the true value."""
+"""Implementation of ``gl.predict`` and ``gl.reveal``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _BOUND_SIGNS = {"less than": -1, "under": -1, "more than": 1, "over": 1}
 
 
 class UnknownPredictionError(GpulabError, ValueError):
-    """A prediction that the course does not ask for; the message names the nearest."""
+    """Error for a prediction that does not exist; the message suggests the most similar key."""
 
 
 def predict(
     question: PredictionQuestion, answer: Value | None, sure: bool | None, fields: dict[str, Value]
 ) -> Prediction:
-    """Ask for a prediction, and lock the `answer` if there is one."""
+    """Return the prediction of a question, and lock `answer` if it is given."""
     current = _with_fields(question, fields)
     prediction = _prediction(store().path, question.key)
     prediction.ask(current, filled(current.question, fields, question.key))
@@ -39,7 +39,7 @@ def predict(
 def reveal(
     question: PredictionQuestion, value: Value, source: Provenance | str, fields: dict[str, Value]
 ) -> Reveal:
-    """Compare a prediction with the true value."""
+    """Return a comparison of the learner's prediction with the true value."""
     prediction = _prediction(store().path, question.key)
     if not prediction.question:  # the cell with the question has not run since the kernel started
         prediction.ask(_with_fields(question, fields), question.question)
@@ -47,7 +47,7 @@ def reveal(
 
 
 def filled(text: str, fields: dict[str, Value], key: str) -> str:
-    """Return `text` with values in place of each ``{name}``.
+    """Return `text` with each ``{name}`` replaced by its value in `fields`.
 
     Raises
     ------
@@ -63,17 +63,17 @@ def filled(text: str, fields: dict[str, Value], key: str) -> str:
 
 
 def _with_fields(question: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:
-    """Return the question with ordered choices, and with a tempting answer such as ``"{sms}"`` filled in."""
+    """Return the question with its choices in display order and its `comparison` filled in from `fields`."""
     name = re.fullmatch(r"\{(\w+)\}", str(question.comparison))
     comparison = fields.get(name[1]) if name else question.comparison
     return replace(question, choices=_ordered(question.key, question.choices), comparison=comparison)
 
 
 def _ordered(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Return choices in an order that depends on the key, so that the position reveals nothing.
+    """Return the choices in a fixed order that depends on the key, so that the position reveals nothing.
 
-    The order is the same for all learners: a class can point at "the second". A scale such as "less than 2",
-    "2 to 10", "more than 10" stays a scale, upwards or downwards.
+    The order is the same for all learners, so a teacher can refer to "the second choice". Choices that form a
+    scale, such as "less than 2", "2 to 10" and "more than 10", are sorted upwards or downwards.
     """
 
     def digest(choice: Value) -> bytes:

@@ -1,4 +1,4 @@
-"""Read numbers as people type them: with a decimal point or comma, in groups, as a fraction or a power."""
+"""Parsing of numbers as people type them: with decimal point or comma, digit groups, fractions and powers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _POWER = re.compile(
 
 
 def read_number(text: str, unit: str = "") -> Number:
-    """Return the number that a learner typed.
+    """Parse a number that a learner typed, with an optional unit.
 
-    A comma before exactly three digits groups thousands (``1,000``), any other is a decimal comma
-    (``3,9``). Fractions (``1/2``), powers (``2^20``, ``2**20``), ``1e6`` and groups set apart by spaces
-    are supported, too, and the unit may follow.
+    A comma before exactly three digits groups thousands (``1,000``); any other comma is a decimal comma
+    (``3,9``). Fractions (``1/2``), powers (``2^20``, ``2**20``), exponents (``1e6``) and digit groups that
+    are separated by spaces are also supported.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def _no_number(text: str) -> ValueError:
 
 
 def singular(unit: str) -> str:
-    """Return the unit of one: ``pass`` for ``passes``, ``block`` for ``blocks``."""
+    """Return the singular of a unit: ``pass`` for ``passes``, ``block`` for ``blocks``."""
     return re.sub(r"(?<=ss)es$|(?<=ch)es$|s$", "", unit)
 
 
@@ -70,7 +70,7 @@ def _without_unit(text: str, unit: str) -> str:
 
 
 def _unsigned(text: str) -> Number:
-    """Return the number in a text without a sign: a fraction, a power, a number with exponent, or digits."""
+    """Parse a number without a sign: a fraction, a power, a number with an exponent, or plain digits."""
     operands = text.split("/")
     if len(operands) == 2:
         return _unsigned(operands[0]) / _unsigned(operands[1])
@@ -87,7 +87,7 @@ def _unsigned(text: str) -> Number:
 
 
 def _decimal(text: str) -> Number:
-    """Return the number in a text of digits, points and commas."""
+    """Parse a number that consists of digits, points and commas."""
     if "," in text and "." in text:
         mark = max(",.", key=text.rfind)  # whichever comes last
         integer, _, decimals = text.rpartition(mark)
@@ -106,7 +106,7 @@ def _decimal(text: str) -> Number:
 
 
 def _readings(text: str, digits: str) -> str:
-    """Return a hint with both readings of a number such as ``1.000``, written without ambiguity."""
+    """Return a hint that shows the two possible meanings of a number such as ``1.000``."""
     short = text.rstrip("0").rstrip(".")
     if short == text:
         short = f"{text}0"

@@ -1,4 +1,4 @@
-"""A learner's answer to one prediction, and its comparison with the true value."""
+"""A learner's prediction, its comparison with the true value, and the forms that display both."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _VERBS = {True: "were sure of", False: "guessed", None: "said"}
 
 
 class Prediction:
-    """A prediction: the question of a key, the learner's locked answer and its result. Call `ask` first.
+    """A question with the learner's locked answer and the result of the comparison. Call `ask` first.
 
     Attributes
     ----------
     value : int, float or str, optional
         The locked answer.
     sure : bool, optional
-        Whether it was locked as sure or as a guess.
+        True if the answer was locked as sure, False if it was locked as a guess.
     right : bool, optional
-        Whether it was right; None before the comparison.
+        Whether the answer was right; None before the comparison.
     seen : bool
-        Whether the number was shown without a prediction.
+        Whether the learner displayed the true value without a prediction.
     """
 
     asked: PredictionQuestion
@@ -53,7 +53,7 @@ class Prediction:
         self._comparison: Form | None = None
 
     def ask(self, question: PredictionQuestion, text: str) -> None:
-        """Set the question and its final `text`, and load the learner's earlier answer to it."""
+        """Set the question and its text with all values filled in, and load the learner's stored answer."""
         self.asked = question
         self.question = text
         self._waiting = None
@@ -78,11 +78,11 @@ class Prediction:
 
     @property
     def final(self) -> bool:
-        """Return whether the number was shown, so that no answer can be locked or changed any more."""
+        """Return whether the true value was displayed, after which the answer cannot be changed."""
         return self.seen or self.right is not None
 
     def lock(self, value: Value, sure: bool | None = None) -> Prediction:
-        """Lock the answer, as sure or as a guess. After the number was shown, the answer no longer changes.
+        """Lock an answer as sure or as a guess; has no effect after the true value was displayed.
 
         Raises
         ------
@@ -99,14 +99,16 @@ class Prediction:
         return self
 
     def unlock(self) -> None:
-        """Remove the answer, unless the number was shown."""
+        """Delete the answer, unless the true value was displayed."""
         if not self.final:
             self.value = self.sure = None
             store().forget(SECTION, self.key)
             self._refresh()
 
     def reveal(self, value: Value, source: Provenance | str = "", because: str = "") -> Reveal:
-        """Compare the answer with `value`; without one the comparison waits for it.
+        """Return the comparison of the answer with the true `value`.
+
+        Without a locked answer, the result is recorded when the learner locks one.
 
         Parameters
         ----------
@@ -126,13 +128,13 @@ class Prediction:
         return self._waiting
 
     def settle(self, right: bool) -> None:
-        """Store whether the answer was right; only the first comparison counts."""
+        """Store whether the answer was right; later calls have no effect."""
         if self.right is None:
             self.right = right
             self._keep()
 
     def look(self) -> None:
-        """Store that the number was shown without a prediction."""
+        """Record that the learner displayed the true value without a prediction."""
         if not self.final:
             self.seen = True
             store().put(SECTION, self.key, {"seen": True})
@@ -183,13 +185,13 @@ class Prediction:
         return page.bundle_of(self._form if page.in_jupyter() else None, str(self), page.boxed(content))
 
     def compared_in(self, form: Form) -> None:
-        """Update the form of a comparison whenever the answer changes."""
+        """Set the form that shows the comparison, so that it is updated when the answer changes."""
         self._comparison = form
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reveal:
-    """A comparison of the true value with the prediction."""
+    """A comparison of a learner's prediction with the true value, displayed below a cell."""
 
     prediction: Prediction
     found: Value
@@ -203,7 +205,7 @@ class Reveal:
         return None if answer is None else self.prediction.scale.right(answer, self.found)
 
     def compare(self) -> None:
-        """Record in the prediction whether it was right."""
+        """Store in the prediction whether it was right."""
         if self.right is not None:
             self.prediction.settle(self.right)
 
@@ -213,7 +215,7 @@ class Reveal:
 
     @property
     def head(self) -> str:
-        """The true value, and the distance of the prediction from it."""
+        """The first sentence of the comparison: the true value, the prediction, and their difference."""
         prediction = self.prediction
         scale = self.prediction.scale
         value = scale.show(self.found)
@@ -232,7 +234,7 @@ class Reveal:
 
     @property
     def rest(self) -> str:
-        """The source of the number, and the explanation."""
+        """The other sentences of the comparison: the source of the true value, and the explanation."""
         label = f"{self.label[0].upper()}{self.label[1:]}." if self.label else ""
         return f"{label} {self.because}".strip()
 
@@ -251,7 +253,7 @@ class Reveal:
 
 
 def asking_form(prediction: Prediction) -> Form:
-    """Return the form that locks a prediction, or unlocks it while the number is hidden."""
+    """Return the form in which a learner locks a prediction."""
     from gpulab_course.teach.forms import Form
 
     def state(error: str = "") -> dict[str, object]:
@@ -283,7 +285,7 @@ def asking_form(prediction: Prediction) -> Form:
 
 
 def comparing_form(reveal: Reveal) -> Form:
-    """Return the form that hides the number until the prediction is locked or the number is requested."""
+    """Return the form that hides the true value until a prediction is locked or the value is requested."""
     from gpulab_course.teach.forms import Form
 
     prediction = reveal.prediction

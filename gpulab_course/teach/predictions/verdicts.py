@@ -1,4 +1,4 @@
-"""Distances of predictions from true values, in words that fit the kind of number."""
+"""Comparison of predictions with true values: tolerance, and the difference in words."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MEASURED_UNITS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The kind of a predicted quantity, its unit, and the tolerance."""
+    """The unit, the kind and the tolerance with which predictions of a value are compared and displayed."""
 
     unit: str = ""
     kind: Kind | None = None
     tolerance: float = 0.1
 
     def kind_of(self, value: Value) -> Kind:
-        """Return the declared kind, or the kind that follows from the true `value` and the unit."""
+        """Return the declared kind of the quantity, or derive it from the type of `value` and the unit."""
         if self.kind is not None:
             return self.kind
         if isinstance(value, str):
@@ -39,7 +39,7 @@ class Scale:
         return "count" if self.unit else "index"
 
     def show(self, value: Value) -> str:
-        """Return `value` with its unit, as sentences show it."""
+        """Return `value` as text with its unit."""
         if isinstance(value, str):
             return value
         text = f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
@@ -48,7 +48,7 @@ class Scale:
         return f"{text} {singular(self.unit) if value == 1 and len(self.unit) > 2 else self.unit}"
 
     def right(self, answer: Value, value: Value) -> bool:
-        """Return whether a prediction is right: exactly, or within the tolerance of a quantity or share."""
+        """Return whether a prediction is right; quantities and shares may differ by the tolerance."""
         if self.kind == "choice" or isinstance(answer, str) or isinstance(value, str):
             return str(answer) == str(value)
         if self.kind_of(value) in ("quantity", "share"):
@@ -56,7 +56,7 @@ class Scale:
         return answer == value
 
     def distance(self, answer: Value, value: Value) -> str:
-        """Return the distance, such as ``1.4 times too high``; empty where it has no meaning."""
+        """Return the difference in words, such as ``1.4 times too high``; "" for choices and equal values."""
         kind = self.kind_of(value)
         if answer == value or kind == "choice" or isinstance(answer, str) or isinstance(value, str):
             return ""
@@ -77,7 +77,7 @@ class Scale:
 
 
 def _number_text(value: float) -> str:
-    """Return a ratio or a distance with two significant digits."""
+    """Return a number as text with two significant digits, or as an integer from 10 on."""
     if value >= 10 or math.isclose(value, round(value), rel_tol=2e-3):
         return f"{round(value):,}"
     return f"{value:.2g}"

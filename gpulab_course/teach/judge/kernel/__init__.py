@@ -1,1 +1,1 @@
-"""Kernels: read off an answer, launched on a bench, and judged in five stages."""
+"""Judge of kernel exercises: it compiles an answer, launches it on a virtual GPU, and tests five stages."""

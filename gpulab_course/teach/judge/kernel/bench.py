@@ -1,4 +1,4 @@
-"""A learner's kernel: read from the answer, compiled, and launched on a separate virtual GPU."""
+"""Functions that read a learner's kernel, compile it, and launch it on a separate virtual GPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DYNAMIC = re.compile(r'\bextern\b(?!\s*"C")')
 
 
 class Fault(Exception):
-    """Error for a kernel that was stopped or could not start; ``kind`` is as in `Mistake.fault`."""
+    """Error for a kernel that was stopped or could not start; ``kind`` is the value of `Mistake.fault`."""
 
     def __init__(self, kind: str, message: str, array: str = "") -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class Fault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The results of a launch: outputs by name, their initial contents, and the inputs that it changed."""
+    """The results of a launch: its outputs by name, their initial contents, changed inputs, and counters."""
 
     outputs: dict[str, Array]
     start: dict[str, Array]
@@ -64,19 +64,19 @@ class Run:
 
 @dataclass(slots=True)
 class Bench:
-    """A virtual GPU like the one in use, without the learner's arrays."""
+    """A separate virtual GPU of the same model as the one in use, on which answers are tested."""
 
     side: Any
     cp: Any
 
     @property
     def threads_at_once(self) -> int:
-        """Threads that the device holds at once."""
+        """The number of threads that can be resident on the device at the same time."""
         info = self.side.device_info()
         return int(info.sm_count * info.max_threads_per_sm)
 
     def stats(self, source: KernelSource) -> KernelStats:
-        """Return the compiler's decisions for a kernel; raise the errors of the compilation."""
+        """Compile a kernel and return the compiler's statistics."""
         stats: KernelStats = self.side.kernel_stats(source)
         return stats
 
@@ -88,12 +88,12 @@ class Bench:
         seed: int = 0,
         counting: Counters | None = None,
     ) -> Run:
-        """Launch a kernel on fresh arrays.
+        """Launch a kernel with new arrays for its arguments, and return its results.
 
         Raises
         ------
         Fault
-            If it does something illegal, does not end, or has other parameters.
+            If the kernel causes a CUDA error, does not end, or has other parameters.
         """
         arrays, args, start = on_device(self.cp, exercise, case, seed)
         launch = Launch.of(source, case.grid, case.block, args, _dynamic(source, case))
@@ -110,7 +110,7 @@ class Bench:
     def sanitize(
         self, exercise: KernelExercise, source: KernelSource, case: Case
     ) -> tuple[SanitizerReport, dict[str, Array]]:
-        """Launch a kernel with all checks; return the report and the outputs (`Hazards.restore`)."""
+        """Launch a kernel with all checks of the sanitizer, and return the report and the outputs."""
         arrays, args, _ = on_device(self.cp, exercise, case)
         launch = Launch.of(source, case.grid, case.block, args, _dynamic(source, case))
         report: SanitizerReport = self._observe(exercise, case, launch, Hazards(restore=False))
@@ -118,13 +118,13 @@ class Bench:
 
     @contextmanager
     def order(self, order: str, seed: int) -> Iterator[None]:
-        """Run blocks in another order inside a `with` block."""
+        """Run the blocks of launches in another order inside a `with` block."""
         with self.side.machine.keeping("block_order", "turns_seed"):
             self.side.machine.current_device.set_block_order(order, seed)
             yield
 
     def be_patient(self) -> None:
-        """Raise the time limit of launches: a kernel that ends for few elements ends for many, but slowly."""
+        """Raise the time limit of launches, for large sizes of a kernel that has ended for small ones."""
         for device in self.side.machine.devices:
             device.watchdog_s = PATIENT_WATCHDOG_S
 
@@ -144,7 +144,7 @@ class Bench:
 
 @contextmanager
 def bench() -> Iterator[Bench]:
-    """Create a bench for a `with` block."""
+    """Create a `Bench` with short time limits for a `with` block."""
     with session.bench() as side:
         for device in side.machine.devices:
             device.watchdog_s = WATCHDOG_S
@@ -153,12 +153,12 @@ def bench() -> Iterator[Bench]:
 
 
 def read(exercise: KernelExercise, answer: Any) -> KernelSource:
-    """Return the kernel of an answer.
+    """Return the source of the kernel in an answer, which is text or a ``cp.RawKernel``.
 
     Raises
     ------
     NotYet
-        If the answer is not a kernel, or is another kernel.
+        If the answer is not a kernel, or has the name of another kernel.
     """
     hint = f'pass the kernel itself: cp.RawKernel(code, "{exercise.kernel}"), or its CUDA C++ text'
     if isinstance(answer, str):
@@ -188,12 +188,12 @@ def _check_characters(source: KernelSource) -> KernelSource:
 
 
 def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> None:
-    """Compile a kernel.
+    """Check that a kernel compiles.
 
     Raises
     ------
     NotYet
-        If it does not compile, with the first error and the learner's line.
+        If the kernel does not compile. The message has the first error and the line of the source.
     """
     try:
         with nvrtc.limited(_COMPILE_S, _COMPILE_BYTES):
@@ -208,12 +208,12 @@ def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> No
 
 
 def has_todo(source: KernelSource) -> bool:
-    """Return whether the stub's TODO is still in the text. It is called for wrong answers only."""
+    """Return whether the source still contains the word TODO of the stub. Only used for wrong answers."""
     return "TODO" in source.code
 
 
 def unwritten() -> NotYet:
-    """Return the exception for a stub that is unchanged."""
+    """Return the error for a stub that still has its TODO."""
     return Unwritten("the kernel still has its TODO; write the body first.")
 
 
@@ -234,7 +234,7 @@ def _first_error(log: str, code: str) -> str:
 
 
 def _pasted_character_message(line: str) -> str:
-    """Return a message for a character that only looks like one of C++, as pasted text may have."""
+    """Return a message about a non-ASCII character in a source line, such as a typographic quotation mark."""
     letter = next((letter for letter in line if ord(letter) > 127 and not letter.isalnum()), "")
     name = unicodedata.name(letter, "no printable character") if letter else ""
     return f" U+{ord(letter):04X} ({name}) means nothing to C++: type it again." if letter else ""
@@ -245,7 +245,7 @@ def _dynamic(source: KernelSource, case: Case) -> int:
 
 
 def short(text: str) -> str:
-    """Return a source line shortened to fit into a sentence."""
+    """Return a source line, shortened to at most 70 characters."""
     text = text.strip()
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
@@ -314,7 +314,10 @@ def _type_name(answer: Any) -> str:
 def on_device(
     cp: Any, exercise: KernelExercise, case: Case, seed: int = 0
 ) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, Array]]:
-    """Return arrays by name, the arguments of a launch, and the initial contents of outputs."""
+    """Copy the inputs of a launch to the device.
+
+    Return the device arrays by name, the arguments of the launch, and the initial contents of the outputs.
+    """
     arrays: dict[str, Any] = {}
     initial: dict[str, Array] = {}
     gaps = []
@@ -339,7 +342,7 @@ def on_device(
 def on_gpu(
     cp: Any, exercise: KernelExercise, source: KernelSource, case: Case
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return the real GPU's results of a launch, and the initial contents of its outputs."""
+    """Launch a kernel on the real GPU, and return its outputs and their initial contents."""
     kernel = cp.RawKernel(source.code, source.name, options=source.options)
     arrays, args, initial = on_device(cp, exercise, case)
     Launch.of(kernel, case.grid, case.block, args, case.shared_bytes).run()

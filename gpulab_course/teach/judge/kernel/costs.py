@@ -1,4 +1,4 @@
-"""Costs of an answer compared with those of the course's solutions, in the launches of the budgets."""
+"""The stages ``budget`` and ``parallelism``: they compare an answer's counters with the reference's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MIN_COLUMNS = 32
 
 
 def counted_launches(trial: Trial) -> list[Counted]:
-    """Return the launches whose costs are counted: that of the score, two random ones, and the large ones."""
+    """Return the launches whose costs are counted: that of the score, two random ones, and large ones."""
     trial.counted = trial.counted or list(_count_launches(trial))
     return trial.counted
 
@@ -64,7 +64,7 @@ def _count_launches(trial: Trial) -> Iterator[Counted]:
 
 
 def keep_budget(trial: Trial) -> str:
-    """Check the counters of the budgets, next to those of the reference and of the naive version."""
+    """Check that the counters of an answer are within its budgets in all counted launches."""
     budgets = trial.exercise.budgets
     if not budgets:
         return "this exercise has no budget."
@@ -79,14 +79,14 @@ def keep_budget(trial: Trial) -> str:
 
 
 def _is_required(item: Budget, score: budget.Score) -> bool:
-    """Return whether the reference keeps a budget in this launch; with narrow blocks it may not."""
+    """Return whether the reference keeps the budget in this launch; otherwise it is not checked."""
     limit = item.limit(score.reference)
     least = item.floor(score.reference)
     return (limit is None or score.reference <= limit) and (least is None or score.reference >= least)
 
 
 def share_work(trial: Trial) -> str:
-    """Check that the work is shared: instructions, busiest warp and active lanes next to the reference's."""
+    """Check that the threads share the work: instructions, busiest warp and lane efficiency."""
     for launch in counted_launches(trial):
         message = _complaint(trial, launch)
         if message:
@@ -129,7 +129,7 @@ def _complaint(trial: Trial, launch: Counted) -> str:
 
 
 def _share_of_busiest(counters: KernelCounters) -> float:
-    """Return the busiest warp's share of all instructions; evenly shared costly work does not change it."""
+    """Return the share of the busiest warp in all executed warp instructions."""
     return counters.longest_warp_instructions / max(1, counters.warp_instructions)
 
 
@@ -158,6 +158,9 @@ def _costs(test_bench: Bench, exercise: KernelExercise, file: str, case: Case) -
 
 @lru_cache(maxsize=128)
 def _solution_costs(exercise: KernelExercise, file: str, size: Any, block: Dim3, device: str) -> budget.Costs:
-    """Return the costs of one of the course's solutions on the current device, which `device` names."""
+    """Return the costs of the reference or the naive version on the current device.
+
+    The name `device` is only a part of the cache key.
+    """
     with bench() as test_bench:
         return _costs(test_bench, exercise, file, labelled_case(exercise, Draw(0), size, block))

@@ -1,4 +1,4 @@
-"""The five stages in which a kernel is judged; the first that it fails ends the check."""
+"""The five stages in which a kernel is judged; the check ends at the first stage that fails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _HOPELESS_FACTOR = 40
 
 
 def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
-    """Judge a kernel in five stages."""
+    """Judge a kernel in five stages, and return the verdict."""
     name = exercise.exercise_id
     steps = _STEPS if session.real_cp() is not None else _STEPS[:-1]
     with session.steps(len(steps), "gl.check") as begin_step, bench() as test_bench:
@@ -85,7 +85,7 @@ def _judge_stages(trial: Trial, steps: Sequence[_Step], begin_step: Callable[[],
 
 
 def results(trial: Trial) -> str:
-    """Check small sizes with every block shape, every kind of data, and the exercise's table."""
+    """Check the results for small sizes with all block shapes, special values, and the exercise's table."""
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases()]
     runs = [trial.run(case, "results", number) for number, case in enumerate(cases)]
     trial.hopeless = _hopeless_mistake(trial, cases, runs)
@@ -96,7 +96,7 @@ def results(trial: Trial) -> str:
 
 
 def large_results(trial: Trial) -> str:
-    """Check large sizes with one shape each; last, because other stages find races more reliably."""
+    """Check the results for large sizes, after the faster stages."""
     if trial.hopeless:
         return "."
     sizes = []
@@ -115,7 +115,7 @@ def counted_results(trial: Trial) -> str:
 
 
 def orders(trial: Trial) -> str:
-    """Check the results with blocks in reverse order, in random order, and taking turns."""
+    """Check that the results are the same if blocks run in reverse order, in random order, or interleaved."""
     for case in trial.order_cases():
         for order, seed, words in _ORDERS:
             with trial.bench.order(order, seed):
@@ -130,7 +130,7 @@ def orders(trial: Trial) -> str:
 
 
 def hazards(trial: Trial) -> str:
-    """Check small launches of every block shape with the sanitizer."""
+    """Run small launches under the sanitizer, and check that it finds no races or invalid accesses."""
     cases = trial.hazard_cases()
     for case in cases:
         try:
@@ -163,14 +163,14 @@ def hazards(trial: Trial) -> str:
 
 
 def parallelism(trial: Trial) -> str:
-    """Check that the kernel is not serial, and that threads do not repeat each other's work."""
+    """Check that the work is distributed over many threads, and that no two threads do the same work."""
     if trial.hopeless is not None:
         raise trial.record_mistake(trial.hopeless)
     return share_work(trial)
 
 
 def on_real_gpu(trial: Trial) -> str:
-    """Check the same launches on the real GPU; last, because a fault would end its context."""
+    """Check the results on the real GPU; last, because a fault makes its context unusable."""
     cp: Any = session.real_cp()
     device = session.which_device().device
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases(), *trial.large_cases()]

@@ -1,4 +1,4 @@
-"""The trial of one answer: its launches, and the messages for launches that fail."""
+"""The test launches of one answer, and the messages for launches that fail."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_ROW_BLOCKS = 600
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A launch of an answer and of the reference, with the naive version where the score is counted."""
+    """The costs of one launch with the answer's kernel, the reference and optionally the naive version."""
 
     case: Case
     yours: Costs
@@ -44,12 +44,11 @@ class Counted:
 
 @dataclass
 class Trial:
-    """The check of one answer: the bench on which it runs, and the results so far.
+    """The check of one kernel: its test launches, and the results of the stages so far.
 
-    ``hopeless`` is the mistake of a kernel that works so much more than the reference that large sizes are
-    left out: its small results are right, and it fails for its cost. ``large`` are the large launches with
-    what was counted in them, ``longest`` is the small one with the busiest warp. ``failed`` is the launch
-    that went wrong.
+    ``hopeless`` is set if the kernel executes so many more instructions than the reference that large sizes
+    are skipped; it is the mistake that is reported. ``large`` contains the large launches with their
+    counters, and ``longest`` the small launch with the busiest warp. ``failed`` is the launch that failed.
     """
 
     exercise: KernelExercise
@@ -66,29 +65,29 @@ class Trial:
 
     @cached_property
     def plan(self) -> list[tuple[Any, Dim3]]:
-        """Sizes and blocks in the order in which they are tried."""
+        """Pairs of size and block shape, in the order in which they are tested."""
         rng = np.random.default_rng(self.seed)
         blocks = self.exercise.blocks(rng)
         return draw.plan(self.exercise.sizes(rng, self.bench.threads_at_once), blocks, MAX_SMALL)
 
     @cached_property
     def small_cases(self) -> list[Case]:
-        """The launch on which the last answer failed, and the small launches of the plan with random data."""
+        """The small launches with random data; a small launch on which the last answer failed comes first."""
         cases = [self.case(size, block) for size, block in self.plan if np.prod(size) <= MAX_SMALL]
         return [*self._failed_cases(True), *cases]
 
     def _failed_cases(self, is_small: bool, *stages: str) -> list[Case]:
-        """Return the launch on which the last answer failed, if its size and stage match."""
+        """Return a list with the launch on which the last answer failed, if its size and stage match."""
         case = self.past.again_in(*stages) if stages else self.past.again
         return [case] if case is not None and (np.prod(case.size) <= MAX_SMALL) == is_small else []
 
     def large_cases(self) -> Iterator[Case]:
-        """Yield the large launches, each made when it is needed."""
+        """Yield the large launches, and create the data of each launch only when it is needed."""
         yield from self._failed_cases(False)
         yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > MAX_SMALL)
 
     def data_cases(self) -> list[Case]:
-        """Return a launch of middle size for every kind of data, and one with the largest block."""
+        """Return launches with special values: each kind with a medium size and with the largest block."""
         data = Draw(self.seed)
         size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _MEDIUM_SIZE))
         self.exercise.case(data, size, block)
@@ -98,7 +97,7 @@ class Trial:
         return [self.case(*entry, kind) for kind in kinds for entry in dict.fromkeys(((size, block), widest))]
 
     def table_cases(self) -> list[Case]:
-        """Return the launches of the exercise's table, with blocks of the plan."""
+        """Return launches with the special inputs of the exercise's table."""
         medium_size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _MEDIUM_SIZE))
         blocks = list(dict.fromkeys(entry[1] for entry in self.plan))
         cases = []
@@ -117,7 +116,10 @@ class Trial:
         return cases
 
     def order_cases(self) -> list[Case]:
-        """Return a medium and a larger launch of several blocks, and one of three waves if blocks wait."""
+        """Return launches of several blocks, in which the order of blocks is changed.
+
+        If blocks of the exercise may wait for each other, one launch has more blocks than fit on the device.
+        """
         multi_block = [case for case in self.small_cases if prod(case.launch_grid) > 1]
         multi_block.sort(key=lambda case: prod(case.launch_grid))
         cases = self._failed_cases(True, "orders")
@@ -127,7 +129,7 @@ class Trial:
         return cases
 
     def hazard_cases(self) -> list[Case]:
-        """Return launches for the sanitizer: of many blocks, of many idle threads, and of one element."""
+        """Return small launches for the sanitizer: many blocks, many idle threads, and one element."""
         cases = self._failed_cases(True, "hazards")
         small = [case for case in self.small_cases if case.threads <= _MAX_HAZARD_THREADS]
         for shape in dict.fromkeys(case.block for case in small):
@@ -143,17 +145,17 @@ class Trial:
         return list({id(case): case for case in cases}.values())
 
     def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
-        """Return a launch to try, with its own random numbers, so that scalar parameters vary in sign."""
+        """Return a test launch whose random data are drawn from a seed of its own."""
         seed = [self.seed, *(int(length) for length in np.atleast_1d(size)), *block]
         return labelled_case(self.exercise, Draw(seed, kind), size, block)
 
     def run(self, case: Case, stage: Stage, seed: int = 0, counting: Counters | None = None) -> Run:
-        """Launch the kernel and compare its outputs.
+        """Launch the kernel, and check its outputs and that its inputs are unchanged.
 
         Raises
         ------
         NotYet
-            If anything is wrong, with the exercise's advice.
+            If an output is wrong or an input has changed. The message includes the exercise's advice.
         """
         try:
             run = self.bench.run(self.exercise, self.source, case, seed, counting)
@@ -175,14 +177,14 @@ class Trial:
         return run
 
     def fault_error(self, stage: Stage, case: Case, fault: Fault) -> NotYet:
-        """Return the exception for a kernel that was stopped."""
+        """Return the exception for a kernel that a fault stopped."""
         if fault.kind == "parameters":
             return NotYet(fault.message)
         mistake = Mistake(stage, case, f"{case.label}: {fault.message}", fault=fault.kind, array=fault.array)
         return self.record_mistake(mistake)
 
     def record_mistake(self, mistake: Mistake) -> NotYet:
-        """Record a mistake, and return the exception with its message and advice."""
+        """Store the failed launch, and return the exception with the message and the exercise's advice."""
         self.failed = mistake.case
         return NotYet(advised(self.exercise.advice, mistake))
 
@@ -209,7 +211,10 @@ def labelled_case(
     create: Callable[..., Case] | None = None,
     row_title: str = "",
 ) -> Case:
-    """Return a launch with its label for messages; `create` is the exercise's own function or a row's."""
+    """Create a test launch, and set its block, its size, and its label for messages.
+
+    `create` is the function of a table row; by default it is the exercise's own ``case``.
+    """
     case = (create or exercise.case)(data, size, block)
     case.block = block
     case.size = size

@@ -1,1 +1,1 @@
-"""Python answers: functions, values and device programs, judged in a process of their own."""
+"""Judges of Python answers: functions, values and device programs, which run in a separate process."""

@@ -1,4 +1,4 @@
-"""An answer in its process, as the judge uses it: requests, and replies of plain data."""
+"""The judge's interface to an answer that runs in another process and returns plain data."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from gpulab_course.teach.judge.python.functions import must_be_a_function, must_
 class Answer:
     """A learner's function or value in another process.
 
-    Each call sends its arguments. The reply consists of exact types (`values`): numbers, strings, lists,
-    tuples, dictionaries, arrays, and `values.Other` for everything else.
+    A call sends the arguments to that process. The reply contains only plain types (`values`): numbers,
+    strings, lists, tuples, dictionaries, arrays, and `values.Other` for everything else.
 
     Parameters
     ----------
-    asking
-        ``asking(shown, function, *arguments)`` calls ``function(answer, *arguments)`` there; `shown` names
-        the call in messages.
+    ask_process
+        ``ask_process(shown, function, *arguments)`` calls ``function(answer, *arguments)`` in the answer's
+        process; `shown` is the text of the call in messages.
     seed
-        The seed of random data: the same answer gets the same data, and no answer can read the seed.
+        The seed of random data. The same answer gets the same data, and an answer cannot read the seed.
 
     Attributes
     ----------
     is_function : bool
-        Whether it can be called.
+        Whether the answer can be called.
     kind : str
-        Its type's name.
+        The name of the answer's type.
     """
 
     def __init__(self, ask_process: Callable[..., Any], seed: int, is_function: bool, kind: str) -> None:
@@ -48,11 +48,11 @@ class Answer:
         return self.calling("", *arguments)
 
     def calling(self, shown: str, *arguments: Any) -> Any:
-        """Call the function; a message about an exception shows the call as `shown`."""
+        """Call the learner's function; messages about exceptions contain `shown` as the text of the call."""
         return self._ask_process(shown, child.call_answer, *arguments)
 
     def value(self) -> Any:
-        """Return the answer itself, if it is a value."""
+        """Return the learner's value as plain data, for an answer that is not a function."""
         return self.ask(child.itself)
 
     def ask(
@@ -64,31 +64,31 @@ class Answer:
     ) -> Any:
         """Call ``function(answer, *arguments)`` in the answer's process, and return its result.
 
-        Hidden data stay in this process: ``function(answer, asks, *arguments)`` gets a function `asks`, and
-        each call of it calls `back` here with plain data. A ValueError or TypeError is raised there, any
-        other error here.
+        With `back`, `function` gets a second argument `asks`: each call of ``asks`` with plain data calls
+        `back` in this process, so that hidden data stay here. A ValueError or TypeError of `back` is raised
+        in the answer's process, and any other error here.
         """
         return self._ask_process(shown, function, *arguments, back=back)
 
     @cached_property
     def rng(self) -> np.random.Generator:
-        """Random number generator with the seed of the answer."""
+        """A NumPy random number generator with the seed of the answer."""
         return self.draw().rng
 
     def draw(self) -> Draw:
-        """Return random data with the seed of the answer."""
+        """Return a new `Draw` with the seed of the answer."""
         return Draw(self.seed)
 
 
 def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
-    """Call a learner's function; an exception becomes `NotYet` with the text of the call.
+    """Call a learner's function and return its result; an exception of the function becomes `NotYet`.
 
-    `shown` is how the call is written in messages, where its arguments would be too long.
+    `shown` is the text of the call in messages; by default it contains all arguments.
 
     Raises
     ------
     NotYet
-        If `function` is not callable, raises, or still returns None.
+        If `function` is not callable, raises an exception, or returns None.
     """
     shown = shown or spell(name, args)
     must_be_a_function(name, function.is_function, function.kind)

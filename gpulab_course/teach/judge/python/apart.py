@@ -1,6 +1,7 @@
-"""Python answers that run in a process of their own, so that they cannot harm the notebook.
+"""Judge of Python answers in a separate process, so that an answer cannot damage the notebook.
 
-The verdict is made here from plain data. An answer cannot influence it except by the values that it returns.
+The verdict is computed in this process from plain data. Only the values that an answer returns can influence
+the verdict.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ _DAMAGED = (
 
 
 def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past | None = None) -> Verdict:
-    """Judge a Python answer in a process of its own, and a program on a real GPU as well, if there is one.
+    """Judge a Python answer in a separate process, and a device program also on the real GPU if there is one.
 
-    An answer that does not end, takes too much memory or ends Python is a verdict, not an error; Ctrl-C
-    stops the check.
+    An answer that does not end, uses too much memory or exits the process gets a verdict instead of raising
+    an error. Ctrl-C stops the check.
     """
     try:
         return _judge_on_devices(exercise, answer, past or Past())
@@ -100,7 +101,7 @@ def _judge_on(exercise: PythonExercise | ProgramExercise, answer: Any, device: s
 
 @contextlib.contextmanager
 def _talk(device: str, limit_s: float) -> Iterator[Talk]:
-    """Start a process for an answer; its printed lines are shown at the end."""
+    """Start a process for an answer, and print the output of the answer when the process ends."""
     with Talk(device, limit_s, modules=MODULES) as talk:
         try:
             yield talk
@@ -109,7 +110,7 @@ def _talk(device: str, limit_s: float) -> Iterator[Talk]:
 
 
 def _show_printed(talk: Talk) -> None:
-    """End an answer's process, print its first lines, and print the number of omitted lines."""
+    """End an answer's process, print the first lines of its output, and the number of omitted lines."""
     text, count = talk.printed()
     lines = text.splitlines()[:SHOWN_LINES]
     for line in lines:
@@ -118,7 +119,7 @@ def _show_printed(talk: Talk) -> None:
 
 
 def let_cupy_be_found(_: Any) -> None:
-    """Make the virtual GPU importable as CuPy in an answer's process, if it is in use."""
+    """Make ``import cupy`` load the virtual GPU in an answer's process if there is no real GPU."""
     if session.real_cp() is None:
         import virtualgpu
 
@@ -126,7 +127,7 @@ def let_cupy_be_found(_: Any) -> None:
 
 
 def _load_answer(talk: Talk, answer_bytes: bytes, seed: int) -> Answer:
-    """Load an answer in its process, and return its interface."""
+    """Unpickle an answer in its process, and return an `Answer` that calls it."""
 
     def ask(shown: str, function: Callable[..., Any], *arguments: Any, back: Any = None) -> Any:
         try:
@@ -144,7 +145,7 @@ def _load_answer(talk: Talk, answer_bytes: bytes, seed: int) -> Answer:
 
 @contextlib.contextmanager
 def _reference_process(device: str, limit_s: float) -> Iterator[Callable[[Any], Answer]]:
-    """Start a process that an answer cannot reach, for the judge's own programs."""
+    """Start a separate process for the reference and the naive version, which the answer cannot access."""
     import cloudpickle
 
     with Talk(device, 2 * limit_s, modules=MODULES) as talk:

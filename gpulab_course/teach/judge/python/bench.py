@@ -1,4 +1,4 @@
-"""The environment of a device program: a device, a host with a clock, and an observer."""
+"""The test environment of a device program: a device, a host clock, and recorders of costs and hazards."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from virtualgpu.records.acts import HOST, Act, GraphLaunch, HostUse, Region, Wor
 
 
 class Bench:
-    """The second argument of `ProgramExercise.calls`, after the program.
+    """The test environment of a device program, passed to `ProgramExercise.calls` as its first argument.
 
     Parameters
     ----------
     cp
         The array module.
     side
-        The virtual device, with its modelled clock; None on a real one.
+        The virtual GPU with its modelled clock; None on a real GPU.
 
     Attributes
     ----------
     record : ProgramRecord, optional
-        The costs of the program; None on a real device.
+        The costs of the program; None on a real GPU.
     acts : list of Act
-        Its uses of streams and memory, if they were checked.
+        The program's uses of streams and memory, if they were checked.
     """
 
     def __init__(self, cp: Any, side: Any) -> None:
@@ -46,7 +46,7 @@ class Bench:
         self._pinned: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
 
     def watched(self, program: Callable[[], Any]) -> Any:
-        """Call a program and record its costs; a nested call belongs to the outer one."""
+        """Call a program and record its costs in ``record``; a nested call is a part of the outer one."""
         if self._side is None or self._watching:
             return program()
         recorder = self._side.timeline_recorder()
@@ -68,7 +68,7 @@ class Bench:
             )
 
     def pinned(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return a copy in pinned memory, which the caller keeps."""
+        """Return a copy of a NumPy array in pinned memory."""
         memory = self.cp.cuda.alloc_pinned_memory(max(array.nbytes, 1))
         copy: npt.NDArray[Any] = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
         copy[...] = array
@@ -76,11 +76,11 @@ class Bench:
         return copy
 
     def pinned_of(self, array: Any) -> list[npt.NDArray[Any]]:
-        """Return the pinned copies that were made of an array."""
+        """Return the copies of an array that `pinned` has made."""
         return [copy for source, copy in self._pinned if source is array]
 
     def read(self, result: Any) -> Any:
-        """Read a result as the caller would, in the current stream: an array of the device or of the host."""
+        """Return a result as NumPy array or number, read in the current stream as a caller would do."""
         if isinstance(result, self.cp.ndarray):
             return result.get()
         if isinstance(result, np.ndarray):
@@ -90,13 +90,13 @@ class Bench:
     def uses(
         self, verb: str, object_name: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()
     ) -> None:
-        """Record that the host reads or writes arrays, with words for messages."""
+        """Record that the host reads or writes arrays; messages about hazards contain the two strings."""
         if self._checker is not None:
             self._checker.see(HostUse(verb, _regions(reads, object_name), _regions(writes, object_name)))
 
     @contextmanager
     def checking(self, current: Any) -> Iterator[list[StreamHazard]]:
-        """Check the order between streams in a block; the list has the hazards after the block."""
+        """Record uses of memory in a `with` block; when it ends, the yielded list contains the hazards."""
         names = {(self.cp.cuda.Device().id, current.ptr): "current"}
         checker = StreamChecker(names)
         watcher = self._side.stream_watcher()
@@ -115,7 +115,7 @@ class Bench:
             hazards += checker.report(self._side.provenance, watcher.stop()).findings
 
     def writes_to(self, array: Any) -> bool:
-        """Return whether any work has written to a device array while its uses were recorded."""
+        """Return whether the recorded work has written to a device array."""
         all_work = [work for act in self.acts for work in _work_of(act)]
         (array_region,) = self.regions((array,)) or (None,)
         return array_region is not None and any(
@@ -129,7 +129,7 @@ class Bench:
         return tuple(region for region in regions if region is not None)
 
     def compute(self, duration_us: float) -> None:
-        """Keep the host busy: on its modelled clock, or by waiting on a real machine."""
+        """Keep the host busy: advance the modelled clock, or wait in a loop on a machine with a real GPU."""
         if self._side is not None:
             self._side.machine.clock.advance(1000 * duration_us)
             return

@@ -1,4 +1,4 @@
-"""Costs of a device program: the counts that budgets may name, from its timeline."""
+"""The counts of a device program that budgets can limit, computed from its timeline."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from virtualgpu.records import Activity, Synchronization, Timeline
 
 
 class ProgramRecord:
-    """The work that a program issued to the device, in order, and the number of waits of the host.
+    """The recorded work of a program: its timeline, its waits, and its use of memory.
 
-    ``kernel_bus_bytes`` is what its kernels moved between host and device by themselves, ``stream_id`` the
-    stream that was current; ``flow`` is there where the program was checked, too: what its result rests on.
+    ``kernel_bus_bytes`` are the bytes that kernels read or wrote in host memory. ``stream_id`` is the stream
+    that was current when the program was called. ``flow`` is the work on which the result depends; it is
+    empty unless memory uses were checked.
     """
 
     def __init__(
@@ -37,44 +38,44 @@ class ProgramRecord:
         self.activities = sorted(timeline.activities, key=lambda a: a.correlation_id)
 
     def copies(self, *kinds: str) -> list[Activity]:
-        """Return the copies of these kinds (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``), or all."""
+        """Return the copies of the given kinds (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``), or all copies."""
         copies = [a for a in self.activities if a.kind in ("MEMCPY", "MEMCPY2")]
         return [a for a in copies if not kinds or a.copy_kind in kinds]
 
     @property
     def copied_by_kernels(self) -> int:
-        """Count the copies of arrays that CuPy's kernels made."""
+        """The number of array copies that were made by CuPy's copy kernel."""
         return len([a for a in self.of_kind("CONCURRENT_KERNEL") if a.name.startswith(_COPY_KERNEL)])
 
     @property
     def polls(self) -> int:
-        """Count the series of queries with which the host polled, each of which is a wait, too."""
+        """The number of uninterrupted series of event or stream queries, each of which counts as one wait."""
         calls = sorted(self.timeline.calls, key=lambda call: call.start_ns)
         return sum(is_query for is_query, _ in groupby(calls, key=lambda call: call.name in QUERIES))
 
     @property
     def working_kernels(self) -> list[Activity]:
-        """Return the kernels on which the result depends."""
+        """The kernels on which the result depends."""
         return self.flow.kernels(self.activities)
 
     @property
     def loose_kernels(self) -> int:
-        """Count the kernels that the host launched one by one."""
+        """The number of kernels that were launched outside of graphs."""
         return len([a for a in self.of_kind("CONCURRENT_KERNEL") if not a.graph_id])
 
     @property
     def host_launches(self) -> int:
-        """Count the launches of the host: single kernels, and graphs."""
+        """The number of launches by the host: single kernels and graphs."""
         return self.loose_kernels + self.graph_launches
 
     @property
     def graph_launches(self) -> int:
-        """Count the launches of graphs."""
+        """The number of graph launches."""
         return len([a for a in self.activities if a.graph_id and not a.graph_node_id])
 
     @property
     def graph_depth(self) -> int:
-        """Return the number of nodes on the longest chain of any launch of a graph."""
+        """The number of nodes on the longest chain of dependent nodes in any graph launch."""
         depth: dict[int, int] = {}
         for a in self.activities:
             if a.graph_id:
@@ -85,9 +86,10 @@ class ProgramRecord:
 
     @property
     def hidden_percent(self) -> int:
-        """Return the percentage of the work of copy engines and SMs that overlaps the busiest of them.
+        """The time in which copies and kernels overlap, as a percentage of the time that could overlap.
 
-        0: one after the other. 100: nothing but the busiest takes time of its own.
+        0 means that all operations run one after the other. 100 means that the duration is that of the
+        busiest engine alone.
         """
         engines = [self.copies("HtoD"), self.copies("DtoH"), self.of_kind("CONCURRENT_KERNEL")]
         busy_ns = [length_ns(intervals(engine)) for engine in engines]
@@ -96,11 +98,11 @@ class ProgramRecord:
         return round(100 * hidden_ns / hideable_ns) if hideable_ns else 0
 
     def waits_of(self, *types: str) -> list[Synchronization]:
-        """Return the synchronizations of these CUPTI types."""
+        """Return the synchronizations whose CUPTI type is one of `types`."""
         return [wait for wait in self.timeline.synchronizations if wait.type in types]
 
     def of_kind(self, kind: str) -> list[Activity]:
-        """Return the operations of one CUPTI kind."""
+        """Return the operations whose CUPTI kind is `kind`, such as ``"MEMSET"``."""
         return [a for a in self.activities if a.kind == kind]
 
 
@@ -227,7 +229,7 @@ def counted(record: ProgramRecord) -> dict[str, int]:
 def scored(
     item: Budget, yours: dict[str, int], reference: dict[str, int], naive: dict[str, int] | None
 ) -> Score:
-    """Return the score of one budget from the counts of three programs."""
+    """Return the score for one budget from the counts of the answer, the reference and the naive version."""
     name = item.counter
     golf = item.most != 0 and item.least is None and item.least_share is None
     naive_count = None if naive is None else naive[name]

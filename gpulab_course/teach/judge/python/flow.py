@@ -1,6 +1,6 @@
-"""Data flow of a program: the work that wrote its result, the work that wrote its inputs, and so on.
+"""Data flow of a program: the operations on which its result depends, directly or through other arrays.
 
-An exercise on two streams, or on a graph, only counts kernels and graphs whose results are used.
+Exercises about streams or graphs count only kernels and graph launches whose results are used.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from virtualgpu.records.acts import Act, GraphLaunch, Region, Work
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The numbers of the operations on which a result depends, and the number of graph launches."""
+    """The numbers of the operations on which a result depends, and how many graph launches are among them."""
 
     numbers: frozenset[int] = frozenset()
     graph_launches: int = 0
 
     def kernels(self, activities: Iterable[Activity]) -> list[Activity]:
-        """Return the kernels among the activities on which the result depends."""
+        """Return those of `activities` that are kernels on which the result depends."""
         return [a for a in activities if a.kind == "CONCURRENT_KERNEL" and a.correlation_id in self.numbers]
 
 
 def flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
-    """Return the work on which the contents of `results` depend, after the last act."""
+    """Return the operations on which the final contents of the memory regions `results` depend."""
     regions = list(results)
     numbers = set[int]()
     launches = 0
@@ -42,7 +42,10 @@ def flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
 
 
 def _inputs_of(work: Work, regions: list[Region], numbers: set[int]) -> list[Region]:
-    """Return the memory that is needed before some work, if `regions` is needed after it."""
+    """Return the memory whose contents matter before an operation if `regions` matter after it.
+
+    If the operation writes to `regions`, its number is added to `numbers`.
+    """
     written_regions = (*work.writes, *work.atomics)
     if not any(overlap(region, other) for region in written_regions for other in regions):
         return regions
@@ -52,7 +55,7 @@ def _inputs_of(work: Work, regions: list[Region], numbers: set[int]) -> list[Reg
 
 
 def concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
-    """Count the kernels that may run at the same time as a kernel of another stream.
+    """Return the number of kernels that may run at the same time as a kernel of another stream.
 
     `activities` holds all operations in the order in which they were issued.
     """
@@ -69,14 +72,14 @@ def concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activit
 
 
 def waiting_kernels(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
-    """Count the kernels of a stream that must wait for a kernel of another stream."""
+    """Return the number of kernels of one stream that must wait for a kernel of another stream."""
     bits, ancestors = _ancestor_masks(activities)
     other_kernels = sum(bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
     return sum(a.stream_id == stream_id and ancestors[a.correlation_id] & other_kernels > 0 for a in kernels)
 
 
 def _ancestor_masks(activities: Sequence[Activity]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return for each activity number its bit, and the bits of the activity and of all that end before it."""
+    """Return a bit for each operation, and a mask with the bits of all operations that it waits for."""
     bits: dict[int, int] = {}
     ancestors: dict[int, int] = {}
     for a in activities:

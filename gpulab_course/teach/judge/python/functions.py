@@ -1,4 +1,4 @@
-"""Helpers for judges of Python functions: calls, their spelling in messages, and checks of results."""
+"""Functions for judges of Python functions: call an answer, format a call, and check types of results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpulab_course.teach.judge.exercise import NotYet
 
 
 def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = True) -> Any:
-    """Call a function in the answer's own process, with the errors of `answer.call`."""
+    """Call a learner's function in this process; an exception of the function becomes `NotYet`."""
     must_be_a_function(name, callable(function), type(function).__name__)
     try:
         result = function(*args)
@@ -43,7 +43,7 @@ def parts_of(value: Any) -> list[Any] | None:
 
 
 def equals(value: Any, expected: Any) -> bool:
-    """Return whether a value equals a string, number, None or tuple; a larger array never does."""
+    """Return whether a value equals the expected string, number, None or tuple; arrays never do."""
     try:
         return bool(value == expected)
     except ValueError:  # an array of several elements has no single truth value
@@ -63,7 +63,7 @@ def is_number(value: Any) -> bool:
 
 
 def as_float(number: Any) -> float:
-    """Return a number as a float, or an infinity if it is too large."""
+    """Convert a number to a float; integers beyond the range of a float become infinities."""
     try:
         return float(number)
     except OverflowError:
@@ -71,5 +71,5 @@ def as_float(number: Any) -> float:
 
 
 def spell(name: str, args: tuple[Any, ...]) -> str:
-    """Return the text of a call as the learner would write it."""
+    """Return a call as source text, such as ``waves(5, 2, 3)``."""
     return f"{name}({', '.join(map(spelt, args))})"

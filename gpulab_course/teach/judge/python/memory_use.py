@@ -1,4 +1,4 @@
-"""Memory of a virtual device that a program uses: memory from the driver, and memory of arrays."""
+"""Counting of the device memory that a program allocates from the driver and uses for arrays."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 
 class MemoryUse:
-    """Memory counts of a running program, independent of the pools that it uses.
+    """The device memory that a program uses, counted independently of its memory pools.
 
     Attributes
     ----------
     driver_calls : int
-        Number of calls of cudaMalloc and cudaFree.
+        The number of calls of cudaMalloc and cudaFree.
     segments : int
-        Number of segments that were allocated.
+        The number of segments that were allocated from the driver.
     peak_reserved_bytes : int
-        Peak of the device memory of the program, without memory that was allocated before.
+        The peak of the memory that the program allocated from the driver.
     peak_used_bytes : int
-        Peak of the bytes of its arrays.
+        The peak of the size of all arrays that exist at the same time.
     kept_bytes : int
-        Bytes of arrays that are alive at its end, including its result.
+        The size of the arrays that exist when the program ends, including its result.
     """
 
     def __init__(self) -> None:
@@ -30,12 +30,12 @@ class MemoryUse:
 
     @property
     def wasted_bytes(self) -> int:
-        """Return the peak of the device's memory less the peak that arrays needed at once."""
+        """The peak of the memory allocated from the driver, minus the peak of the memory that arrays used."""
         return self.peak_reserved_bytes - self.peak_used_bytes
 
     @contextmanager
     def counting(self, device: Any) -> Iterator[None]:
-        """Count the memory of the program that runs in the block."""
+        """Count the memory that a program uses inside a `with` block."""
         ledger = device.memory.ledger
         ledger.mark()
         calls = ledger.driver_calls

@@ -1,4 +1,4 @@
-"""A call of a device program in the answer's process: its result, its costs and its hazards."""
+"""Execution of a device program in the answer's process, which records its result, costs and hazards."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _MOST_HAZARDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The arguments and conditions of a program's call.
+    """A call of a program that the judge sends to the answer's process.
 
     Parameters
     ----------
     name, label
-        The function's name, and how the call is written in messages.
+        The function's name, and the text of the call in messages.
     calls
         `ProgramExercise.calls`.
     arguments, on_device, unchanged
         As in `ProgramCase`.
     how
-        How its work is run, and whether its uses of memory are checked.
+        The order in which streams run, and whether uses of memory are checked.
     returns
         `ProgramExercise.returns`.
     """
@@ -51,15 +51,16 @@ class Task:
 
 
 def perform(program: Any, task: Task) -> dict[str, Any]:
-    """Call a program on a fresh virtual device, or on the real one.
+    """Call a program on a new virtual device or on the real GPU, and return its result and costs.
 
-    It is called in a stream of its own, in which its device arrays are still being written.
+    The program is called in a new stream, which is still writing the device arrays of the arguments.
 
     Returns
     -------
     dict
-        ``result``, as the caller reads it in that stream; ``counts``, None on a real device; ``hazards``,
-        messages of the checks; ``changed``, the numbers of arguments that the program must not change.
+        ``result``: the result, read in that stream; ``counts``: the costs, None on a real GPU; ``hazards``:
+        messages about missing order; ``changed``: the indices of arguments that were changed although they
+        must not be.
     """
     real: Any = session.real_cp()
     with session.bench() if real is None else nullcontext() as side:
@@ -110,7 +111,7 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
 
 
 def _garbage_like(cp: Any, source: Any) -> Any:
-    """Return an array like another one, with meaningless contents."""
+    """Return a new array of the same shape and dtype, filled with NaN or 1."""
     array = cp.empty_like(source)
     array.fill(cp.nan if array.dtype.kind == "f" else 1)
     return array
@@ -121,7 +122,7 @@ def _differs(cp: Any, array: Any, original: Any) -> bool:
 
 
 def _on_host(bench: Bench, result: Any) -> Any:
-    """Return a result as host data; arrays of the device are marked as `OnDevice`."""
+    """Copy the arrays of a result to the host; copies of device arrays are wrapped in `OnDevice`."""
     if isinstance(result, tuple | list):
         parts = [_on_host(bench, part) for part in result]
         return parts if isinstance(result, list) else tuple(parts)

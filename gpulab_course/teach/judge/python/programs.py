@@ -1,4 +1,4 @@
-"""Device programs: Python functions that use ``cp``, judged by their results and their costs."""
+"""Judge of device programs, which are Python functions that use ``cp``: it checks results and costs."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _LARGE = 2  # number of the last sizes that count as large
 def judge_program(
     exercise: ProgramExercise, answer: Answer, reference_process: ReferenceProcess, past: Past | None = None
 ) -> Verdict:
-    """Judge a program: every size, the order of its streams, and its budgets.
+    """Judge a program at every size: its results, the order of its streams, and its budgets.
 
-    `reference_process` starts a process that the answer cannot reach, for the reference. The call on which
-    the last answer failed comes first.
+    `reference_process` starts a separate process for the reference. The call on which the last answer failed
+    is tested first.
     """
     past = past or Past()
     trial = _Trial(exercise, answer.seed, past.again)
@@ -106,9 +106,9 @@ def _judge_stages(
 
 
 class _Trial:
-    """An exercise with sizes and data that are drawn from one seed.
+    """The test calls of a program exercise, whose sizes and data are drawn from one seed.
 
-    ``failed`` is the call on which the answer has failed.
+    ``failed`` is the call on which the current answer has failed.
     """
 
     def __init__(self, exercise: ProgramExercise, seed: int, failed_call: Call | None = None) -> None:
@@ -120,11 +120,11 @@ class _Trial:
         self.sizes: Sequence[Any] = sizes(np.random.default_rng(seed)) if callable(sizes) else sizes
 
     def _case(self, number: int, mode: RunMode) -> ProgramCase:
-        """Return the case of one size with new data, so that a result kept from an earlier call is wrong."""
+        """Return a call with new data in each mode, so that a result stored from an earlier call is wrong."""
         return self.exercise.case(Draw([self._seed, number, _RUN_MODES.index(mode)]), self.sizes[number])
 
     def run(self, program: Answer, number: int, mode: RunMode = "as given") -> Counts:
-        """Run a program with one of the sizes, on the data for this way to run it."""
+        """Run a program with the size of index `number`, in the given order of its streams."""
         return self._run(program, self._case(number, mode), mode)
 
     def run_failed_call(self, program: Answer) -> None:
@@ -133,7 +133,7 @@ class _Trial:
             self._run(program, *self._failed_call)
 
     def run_table(self, program: Answer) -> None:
-        """Run the calls of the exercise's table."""
+        """Run the calls with the special inputs of the exercise's table."""
         for number, row in enumerate(self.exercise.table):
             for size_number, size in enumerate(row.sizes or (self.sizes[len(self.sizes) // 2],)):
                 case = row.case(Draw([self._seed, len(_RUN_MODES), number, size_number]), size)
@@ -152,7 +152,7 @@ class _Trial:
         answer_costs: dict[int, Counts],
         checked_costs: dict[int, Counts],
     ) -> tuple[tuple[Score, ...], str]:
-        """Return the scores at the last size, and a message about a budget that is exceeded at any size."""
+        """Return the scores at the last size, and a message if a budget is exceeded at any size."""
         exercise = self.exercise
         last_index = len(self.sizes) - 1
         reference = self._costs(load_reference, exercise.reference)
@@ -177,7 +177,7 @@ class _Trial:
         return scores, ""
 
     def _costs(self, load_reference: Callable[[Any], Answer], program: Any) -> Callable[[int, bool], Counts]:
-        """Return a function for the costs of a program at each size, counted at the first call."""
+        """Return a function that runs a program of the course at a size and caches its counts."""
         cache: dict[tuple[int, bool], Counts] = {}
 
         def costs(number: int, is_checked: bool) -> Counts:
@@ -191,7 +191,7 @@ class _Trial:
 
 
 def advised(exercise: ProgramExercise, message: str) -> str:
-    """Return a message with the first piece of the exercise's advice that fits."""
+    """Return a message, followed by the first advice of the exercise that matches it."""
     advice_text = next((advice for words, advice in exercise.advice if words in message), "")
     if not advice_text:
         return message
@@ -202,17 +202,18 @@ def advised(exercise: ProgramExercise, message: str) -> str:
 def run(
     exercise: ProgramExercise, program: Answer, case: ProgramCase, mode: RunMode = "as given"
 ) -> Counts | None:
-    """Call a program on a fresh virtual device, and examine its result.
+    """Call a program in the answer's process, and check its result and the order of its streams.
 
     Returns
     -------
     dict, optional
-        Its costs; None on a real device.
+        The counts of the program; None on a real GPU.
 
     Raises
     ------
     NotYet
-        If it raises, returns or changes a wrong value, or lacks an order between streams.
+        If the program raises an exception, returns a wrong result, changes an argument, or does not order
+        its streams.
     """
     label = _label(exercise, case)
     data = case.arguments, case.on_device, case.unchanged
@@ -238,7 +239,7 @@ def run(
 
 
 def _facts(facts: Any, arguments: int) -> dict[str, Any]:
-    """Check the value that comes from `perform`, which an answer may have replaced."""
+    """Check the dict that `perform` returned, because an answer may have replaced `perform`."""
     if isinstance(facts, dict) and facts.keys() == {"result", "counts", "hazards", "changed"}:
         counts = facts["counts"]
         hazards = facts["hazards"]

@@ -1,4 +1,4 @@
-"""Compare a device program's result with the expected one: kind, place, shape, type and values."""
+"""Comparison of a device program's result with the expected result: place, shape, dtype and values."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gpulab_course.teach.judge.exercise import NotYet, ProgramCase
 
 
 class _WrongValues(NotYet):
-    """The result has the right kind and wrong values."""
+    """Error for a result with the right type, shape and place, but with wrong values."""
 
 
 def compare(label: str, result: Any, case: ProgramCase) -> None:
-    """Compare a result, whose device arrays are `OnDevice`, with the expected one.
+    """Check that a result equals the expected one; device arrays in the result are `OnDevice` objects.
 
     Raises
     ------
     NotYet
-        If they differ; the result of a known mistake gets its own sentence.
+        If the result is wrong. The message explains known mistakes.
     """
     try:
         _compare(label, result, case.wanted, case.place)

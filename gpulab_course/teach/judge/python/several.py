@@ -1,4 +1,4 @@
-"""Virtual machines with several GPUs for answers, and the costs that are counted there."""
+"""Virtual machines with several GPUs, on which answers of notebook 15 run and their costs are counted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MOST_HAZARDS = 1
 
 
 class Gpus:
-    """Several virtual GPUs, with peer access between all that a link joins.
+    """A virtual machine with several GPUs; peer access is enabled between GPUs that a link connects.
 
     Attributes
     ----------
     cp : module
         The array module.
     streams : list
-        One of each GPU, in which its data are written and will be read.
+        One stream per GPU, in which the data of the GPU are written and read.
     """
 
     def __init__(self, side: Any, count: int) -> None:
@@ -40,7 +40,7 @@ class Gpus:
                         runtime.deviceEnablePeerAccess(peer)
 
     def put(self, gpu: int, array: Any) -> Any:
-        """Return an array on a GPU that the GPU's stream is still writing."""
+        """Copy an array to a GPU in the GPU's stream, without waiting for the copy."""
         with self.cp.cuda.Device(gpu), self.streams[gpu]:
             target = self.cp.empty(array.shape, array.dtype)
             target.fill(1)
@@ -49,17 +49,17 @@ class Gpus:
         return target
 
     def read(self, gpu: int, array: Any) -> Any:
-        """Read an array in the stream of its GPU."""
+        """Copy an array to the host in the stream of its GPU."""
         with self.cp.cuda.Device(gpu), self.streams[gpu]:
             return array.get()
 
     def quiet(self) -> None:
-        """Wait until no work is running."""
+        """Wait until all GPUs have finished their work."""
         for gpu in range(self.count):
             self.cp.cuda.Device(gpu).synchronize()
 
     def called(self, program: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
-        """Return a program's result and its costs."""
+        """Run a program, and return its result and its costs."""
         ports = self.side.port_recorder()
         recorder = self.side.timeline_recorder()
         clock = self.side.machine.clock
@@ -87,7 +87,7 @@ class Gpus:
         return result, facts
 
     def follows(self, later_id: int, earlier_id: int) -> bool:
-        """Return whether an operation had to wait for another one."""
+        """Return whether an operation had to wait for an earlier one, directly or indirectly."""
         unvisited_ids = [later_id]
         visited_ids = set[int]()
         while unvisited_ids:
@@ -102,14 +102,17 @@ class Gpus:
 
 @contextmanager
 def gpus(count: int, links: str = "nvswitch") -> Iterator[Gpus]:
-    """Return a virtual machine with several H200 and their links."""
+    """Create a virtual machine with `count` H200 GPUs for a `with` block."""
     with session.bench(session.table_info("H200"), count, links) as side:
         yield Gpus(side, count)
 
 
 @contextmanager
 def tried(machine: Gpus, mode: Any) -> Iterator[list[str]]:
-    """Run the block in one of `RUN_MODES`; yield a list of messages about missing order between streams."""
+    """Run a `with` block in one of `RUN_MODES`.
+
+    The yielded list contains messages about missing order between streams when the block has ended.
+    """
     messages: list[str] = []
     if mode == "checked":
         names = {(gpu, stream.ptr): f"streams[{gpu}]" for gpu, stream in enumerate(machine.streams)}
