@@ -43,6 +43,7 @@ VIEW_PAIRS = [
     ("error", "panel"),
     *(("on-lane", f"lane-{lane}") for lane in range(32)),
     ("tail-text", "panel"),
+    ("accent", "bg"),
     *((f"on-lane-{state}", f"lane-{state}") for state in palette.LANE_STATES),
     *((name, ground) for name in CODE for ground in ("panel", "grid", "highlight")),
 ]

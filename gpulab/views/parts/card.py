@@ -19,15 +19,30 @@ from gpulab.views.parts import palette
 CONTEXT_LINES = 2
 """Lines of a listing before and after each marked line."""
 _COLOUR = re.compile(r"var\(--gl-([\w-]+)")
+_CLASS = re.compile(r"\bgl-[\w-]+")
+# A rule, or a group of rules under a condition.
+_RULE = re.compile(r"([^{}]+)\{(?:[^{}]|\{[^{}]*\})*\}")
 
 
 @cache
-def _sheet() -> str:
-    """Return the style sheet of cards, with enough weight against JupyterLab's own rules for tables."""
+def _rules() -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return the style rules of cards, each with its classes.
+
+    The rules have enough weight against JupyterLab's own rules for tables.
+    """
     folder = files("gpulab.views.parts")
     shared, own = ((folder / name).read_text(encoding="utf-8") for name in ("card.css", "card_html.css"))
     text = (shared + own).replace(".gpulab-view", ".gpulab-card.gpulab-card")
-    return re.sub(r"/\*.*?\*/|\n\s*", "", text)
+    text = re.sub(r"/\*.*?\*/|\n\s*", "", text)
+    return tuple((rule[0], frozenset(_CLASS.findall(rule[1]))) for rule in _RULE.finditer(text))
+
+
+def _style(content: str) -> str:
+    """Return the style sheet of a content: the rules and colours that it uses."""
+    classes = frozenset(_CLASS.findall(content))
+    sheet = "".join(text for text, own_classes in _rules() if not own_classes or own_classes & classes)
+    colours = sorted(set(_COLOUR.findall(sheet + content)))
+    return palette.rules(".gpulab-card", colours) + sheet
 
 
 def card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -> str:
@@ -50,15 +65,15 @@ def card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -
     foot = f'<div class="gl-caption">{escape(caption)}</div>' if caption else ""
     # Equal cards share a name: the button of the second one opens the first one, which is the same.
     name = f"gl-card-{hashlib.sha256(f'{title}{body}{origin}'.encode()).hexdigest()[:10]}"
-    sheet = _sheet()
-    colours = palette.rules(".gpulab-card", sorted(set(_COLOUR.findall(sheet + body))))
     label = escape(title) or "Table"
-    return (
-        f'<section class="gpulab-card" role="group" aria-label="{label}" id="{name}" popover>'
-        f"<style>{colours}{sheet}</style>"
+    content = (
         f'<div class="gl-head"><div class="gl-title">{escape(title)}</div>{chip}'
         f'<button type="button" class="gl-filling" popovertarget="{name}" aria-label="Fill the window" '
-        f'title="Fill the window (Escape: back)"></button></div>{body}{foot}</section>'
+        f'title="Fill the window (Escape: back)"></button></div>{body}{foot}'
+    )
+    return (
+        f'<section class="gpulab-card" role="group" aria-label="{label}" id="{name}" popover>'
+        f"<style>{_style(content)}</style>{content}</section>"
     )
 
 
@@ -144,9 +159,13 @@ def source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, str] |
             number
             for mark in marks
             for number in range(mark - CONTEXT_LINES, mark + CONTEXT_LINES + 1)
-            if number in known and (number in marks or known[number].strip())
+            if number in known
         }
     )
+    while shown and not known[shown[-1]].strip():
+        shown.pop()
+    while shown and not known[shown[0]].strip():
+        shown.pop(0)
     if not any(number in marks for number in shown):
         return ""
     indent = min(len(known[n]) - len(known[n].lstrip()) for n in shown if known[n].strip())

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.views.parts.card import bars, card, fill, items, paragraph
+from gpulab.views.parts.palette import COLOURS
 from gpulab.words import duration, number
 
 Record = TypeVar("Record")
@@ -21,6 +22,11 @@ NOTHING = "–"
 _ACCESS = re.compile(r"\w\s*\[|\b(?:atomic|__ld|__st)\w*\s*\(|=\s*\*|\*\w+\s*=")
 # Text that a narrow page may break into lines, but not within words.
 _WIDTHS = {"source": "min-width:11em;", "meaning": "min-width:11em;", "access": "min-width:6em;"}
+_DARK_PAGE = f"background: {COLOURS['bg'][1]}; color: {COLOURS['fg'][1]}"
+_PAGE_STYLE = (
+    "<style>body { margin: 12px; font-family: system-ui, sans-serif; }\n"
+    f"@media (prefers-color-scheme: dark) {{ body {{ {_DARK_PAGE} }} }}</style>\n"
+)
 _NUMBER_START = frozenset("0123456789-–<")
 
 
@@ -360,7 +366,8 @@ class Texts(Savable):
 
     def _writers(self) -> Writers:
         def page() -> str:
-            return f'<!doctype html>\n<meta charset="utf-8">\n{self._repr_html_()}\n'
+            head = f'<!doctype html>\n<html lang="en"><meta charset="utf-8">\n{_PAGE_STYLE}'
+            return f"{head}{self._repr_html_()}\n"
 
         return {".html": text_writer(page), ".txt": text_writer(lambda: f"{self!r}\n")}
 
