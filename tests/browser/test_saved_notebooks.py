@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -77,3 +79,22 @@ def test_a_name_error_says_how_to_run_the_cells_above(lab: Any) -> None:
             for position in (3, 4, 5)
         ]
     assert advice == [1, 1, 0], "the last name is defined below, not above"
+
+
+def test_a_link_to_the_glossary_shows_the_definition(lab: Any) -> None:
+    glossary = nbformat.read(
+        Path(__file__).resolve().parents[2] / "notebooks" / "glossary.ipynb", as_version=4
+    )
+    (lab.folder / "course").mkdir()
+    nbformat.write(glossary, lab.folder / "course" / "glossary.ipynb")
+    text = "A [barrier](glossary.ipynb#barrier) in [shared memory](glossary.ipynb#shared-memory)."
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
+    notebook.metadata["kernelspec"] = glossary.metadata["kernelspec"]
+    nbformat.write(notebook, lab.folder / "course" / "terms.ipynb")
+    lab.page.goto(f"{lab.url}/lab/tree/course/terms.ipynb?reset")
+    definitions = {cell.source.split("\n")[0]: cell.source.split("\n")[2] for cell in glossary.cells}
+    for term in ("barrier", "shared memory"):
+        link = lab.page.get_by_role("link", name=term, exact=True)
+        link.wait_for(timeout=60_000)
+        lab.wait_for(lambda link=link: link.hover() or link.get_attribute("title"), what="a definition")
+        assert link.get_attribute("title")[:30] == definitions[f"## {term}"][:30]

@@ -1,5 +1,5 @@
 // Aids in JupyterLab 4 and Notebook 7: CUDA C++ in colour where it stands in Python's triple-quoted strings, pictures
-// instead of widgets that are not stored, descriptions of pictures, and advice after a restart of the kernel.
+// instead of widgets that are not stored, descriptions of pictures, definitions of terms, and advice after a restart.
 //
 // This file is a federated extension as JupyterLab loads them (`init` takes the modules that all share, `get`
 // gives the plugin), written as it runs: there is nothing to build. It paints what is on the screen, marks lines that
@@ -252,6 +252,27 @@
     };
   }
 
+  /** Define a term where the pointer or the focus is on a link to it, from the glossary that the link leads to. */
+  function defineTerms(contents) {
+    const glossaries = new Map();
+    const read = async (path) => {
+      const { content } = await contents.get(path);
+      const entries = content.cells.map(({ source }) => /^## (.+)\n+([^]+)$/.exec([source].flat().join("")) ?? []);
+      const plain = (text = "") => text.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1").replaceAll(/[`*]/g, "").trim();
+      return new Map(entries.map(([, term, text]) => [term?.replaceAll(" ", "-"), plain(text)]));
+    };
+    const define = async ({ target }) => {
+      const link = target.closest?.('.jp-RenderedMarkdown a[href*="glossary.ipynb"]');
+      if (!link || link.title) return;
+      const { pathname, hash } = new URL(link.href);
+      const path = decodeURIComponent(pathname.split("/files/")[1] ?? "");
+      if (!path) return;
+      if (!glossaries.has(path)) glossaries.set(path, read(path));
+      link.title = (await glossaries.get(path)).get(decodeURIComponent(hash.slice(1))) ?? "";
+    };
+    for (const event of ["pointerover", "focusin"]) document.addEventListener(event, define);
+  }
+
   /** Whether Python code defines a name: by an assignment, an import, a function, a class, a loop or our magics. */
   function defines(code, name) {
     const forms = [
@@ -313,9 +334,10 @@
         description: "Shows pictures for widgets that are not stored, descriptions, and advice after a restart.",
         autoStart: true,
         requires: [IRenderMimeRegistry],
-        activate: ({ started }, rendermime) => {
+        activate: ({ started, serviceManager }, rendermime) => {
           started.then(() => replaceMissingWidgets(rendermime)); // once the widgets' own extension is there
           describePictures(rendermime);
+          defineTerms(serviceManager.contents);
           adviseOnNames(notebook);
         },
       };
