@@ -1,8 +1,8 @@
-"""Sections and exercises of a notebook, and the minutes that its cells take.
+"""Sections and exercises of a notebook, and estimates of the minutes that its cells take.
 
-Reading takes a minute per 100 words and 4 s per line of code, a table or picture 30 s, a prediction 45 s, a
-task for the reader ("Your turn.") 2 minutes, the questions of a notebook 10 minutes, and an exercise 5 to 35
-minutes: 5, and 45 s per line of its folded solution that its stub lacks.
+Reading takes a minute per 100 words and 4 s per line of code. A table or picture takes 30 s, a prediction 45
+s, a task for the reader ("Your turn.") 2 minutes, and the quiz of a notebook 10 minutes. An exercise takes 5
+minutes and 45 s per line of its folded solution that is not in its stub, but at most 35 minutes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _HELP = re.compile(r"<details><summary>(?:Hint|Solution|Answers).*?</details>", 
 
 @dataclass
 class Section:
-    """A section of a notebook: its heading without the minutes, and its cells."""
+    """A section of a notebook: its heading and its cells."""
 
     title: str
     cells: list[Any] = field(default_factory=list)
 
     @property
     def number(self) -> str:
-        """The number in the heading, such as ``"3"``; the whole heading where it has none."""
+        """The number in the heading, such as ``"3"``, or the whole heading if it has no number."""
         return self.title.partition(" · ")[0]
 
 
@@ -55,20 +55,20 @@ def sections(cells: Sequence[Any]) -> Iterator[Section]:
 
 
 def solutions(cells: Sequence[Any]) -> dict[str, str]:
-    """Return the folded solutions of a notebook by the names of their exercises."""
+    """Return the source of each folded solution of a notebook, by the name of its exercise."""
     text = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
     return {match["id"]: match["code"] for match in SOLUTION.finditer(text)}
 
 
 def section_minutes(section: Section, answers: dict[str, str]) -> float:
-    """Return the minutes of a section's cells."""
+    """Return the estimated minutes for all cells of a section."""
     if section.title.startswith(QUESTIONS):
         return QUESTIONS_MIN
     return sum(cell_minutes(cell, answers) for cell in section.cells)
 
 
 def cell_minutes(cell: Any, answers: dict[str, str]) -> float:
-    """Return the minutes of one cell; hints and solutions belong to their exercise."""
+    """Return the estimated minutes for one cell; hints and solutions count as parts of their exercise."""
     source = cell["source"]
     if cell["cell_type"] == "markdown":
         text = _HELP.sub("", source)

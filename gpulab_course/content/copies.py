@@ -1,4 +1,4 @@
-"""A learner's working copies of the notebooks: made without outputs, kept up to date, never overwritten.
+"""A learner's working copies of the notebooks: created without outputs, updated, and never overwritten.
 
 The course's notebooks are in a checkout or in the installed package and stay unchanged. ``gpulab lab``
 opens copies without outputs, so that no answer appears below its question. The metadata of a copy contain a
@@ -27,7 +27,7 @@ _PACKAGE = Path(__file__).parent.parent
 
 
 class CopyError(GpulabError):
-    """The error for copies that cannot be made; the message says what to do instead."""
+    """Error for copies that cannot be created; the message tells the user what to do instead."""
 
 
 def originals() -> dict[str, Path]:
@@ -47,7 +47,7 @@ def originals() -> dict[str, Path]:
 
 
 def default_folder() -> Path:
-    """Return the folder of the copies: ``gpulab-course`` in this checkout, or else in the current folder."""
+    """Return the default folder of copies: ``gpulab-course`` in this checkout or in the current folder."""
     current_folder = Path.cwd()
     checkout = _PACKAGE.parent
     if current_folder.name == FOLDER:
@@ -57,16 +57,16 @@ def default_folder() -> Path:
 
 
 def update(folder: Path, course: Course | None = None, *, solutions: bool = True) -> list[str]:
-    """Add the notebooks that `folder` lacks and replace copies that have a newer version and no edits.
+    """Add missing notebooks to `folder`, and replace unedited copies of which a newer version exists.
 
     Parameters
     ----------
     folder : Path
         The folder of the copies.
     course : Course, optional
-        Copy only the cells that a course uses.
+        A course; then only the cells that it uses are copied.
     solutions : bool
-        False: without the solutions of the exercises; for a course only.
+        Whether a course's copies contain the solutions of the exercises.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def update(folder: Path, course: Course | None = None, *, solutions: bool = True
 
 
 def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
-    """Replace the copies whose names start with one of `prefixes` by new ones; move the old to ``earlier/``.
+    """Replace the copies whose names start with one of `prefixes`, and move the old copies to ``earlier/``.
 
     Returns
     -------
@@ -156,14 +156,14 @@ def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
 
 
 def _course_names(course: Course, notebooks: Mapping[str, Path]) -> list[str]:
-    """Return the file names of the notebooks that a course uses, in its order."""
+    """Return the file names of the notebooks that a course uses, in the order of the course."""
     return [name for number in course.notebooks for name in notebooks if name.startswith(f"{number}_")]
 
 
 def as_copy(path: Path, course: Course | None = None, *, solutions: bool = True) -> Any:
-    """Return the JSON of the notebook at `path` without outputs, as learners get it.
+    """Return the JSON of a learner's copy of the notebook at `path`: without outputs.
 
-    With a `course`, the notebook has only the cells that the course uses.
+    With a `course`, the copy contains only the cells that the course uses.
     """
     notebook = _load(path)
     if course is not None:
@@ -229,7 +229,7 @@ def _write(notebook: Any, path: Path) -> None:
 
 
 def _move_to_earlier(path: Path) -> Path:
-    """Move a learner's notebook to ``earlier/``, with the time in its name, and return its relative path."""
+    """Move a notebook to ``earlier/``, add the time to its name, and return its new relative path."""
     folder = path.parent / EARLIER_FOLDER
     folder.mkdir(exist_ok=True)
     stem = f"{path.stem}_{time.strftime('%Y-%m-%d_%H%M%S')}"

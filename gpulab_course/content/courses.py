@@ -1,8 +1,8 @@
-"""Courses of fixed lengths: the cells of each notebook that a course uses, and notebooks with only those.
+"""Courses of fixed lengths, which use a selection of the notebooks' cells.
 
-`courses.toml` lists a course's sessions, and for each session the sections and the exercises for class, the
-homework, and the breaks. A cell that needs a name from a cell that the course leaves out brings
-that cell with it, as preparation that is run and not discussed.
+`courses.toml` lists the sessions of each course. A session lists sections and exercises for class, homework,
+and breaks. If a cell uses a name that is defined in a cell outside the selection, that cell is added as
+preparation: it is run, but not discussed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PREPARATION = "# Preparation for later cells: run this cell and go on.\n"
 
 
 class CourseError(GpulabError):
-    """The error for a course that does not exist; the message names those that do."""
+    """Error for a course that does not exist; the message lists all courses."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Course:
-    """A course: its name in commands, its title, one sentence on its aim, and its sessions."""
+    """A course: its name in commands, its title, its aim in one sentence, and its sessions."""
 
     name: str
     title: str
@@ -83,25 +83,25 @@ class Course:
     sessions: tuple[Session, ...]
 
     def parts_of(self, notebook: str) -> list[Part]:
-        """Return the parts that use a notebook, such as ``"05a"``."""
+        """Return the parts of all sessions that use a notebook, such as ``"05a"``."""
         return [part for session in self.sessions for part in session.parts if part.notebook == notebook]
 
     @property
     def notebooks(self) -> list[str]:
-        """The numbers of the notebooks that the course uses, in its order."""
+        """The numbers of the notebooks that the course uses, in the order of the course."""
         parts = [part for session in self.sessions for part in session.parts]
         return list(dict.fromkeys(part.notebook for part in parts if part.notebook))
 
 
 @cache
 def courses() -> dict[str, Course]:
-    """Return the courses by name."""
+    """Return all courses by name."""
     table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
     return {name: _course(name, entry) for name, entry in table.items()}
 
 
 def course(name: str) -> Course:
-    """Return a course by its name.
+    """Return the course with this name.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def _course(name: str, entry: Mapping[str, Any]) -> Course:
 
 
 def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
-    """Return the ids of the cells that a part of a course discusses, without preparation.
+    """Return the ids of the cells in the sections and exercises of a part, without preparation cells.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
 
 
 def opening_ids(cells: Sequence[Any]) -> set[str]:
-    """Return the ids of the cells before the first section with a number: title, objectives, imports."""
+    """Return the ids of the cells before the first numbered section: title, objectives, and imports."""
     ids: set[str] = set()
     for section in sections(cells):
         if section.number.isdigit():
@@ -167,7 +167,7 @@ def opening_ids(cells: Sequence[Any]) -> set[str]:
 
 
 def _exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
-    """Yield the exercises of a section: name, and ids of the cells with text, answer, hint and solution."""
+    """Yield the exercises of a section: the name, and the ids of the cells that belong to it."""
     for index, cell in enumerate(cells):
         check = CHECK.search(cell["source"]) if cell["cell_type"] == "code" else None
         if not check:
@@ -181,7 +181,7 @@ def _exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
 
 
 def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
-    """Return the ids of code cells that define names which the chosen cells use.
+    """Return the ids of further code cells that define names which the chosen cells use.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
 
 @cache
 def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names that a cell defines at its top level, and the global names that it uses."""
+    """Return the names that a cell defines at its top level, and the global names that the cell uses."""
     code = _MAGIC.sub("", source)
     defined: set[str] = set()
     used: set[str] = set()
@@ -232,7 +232,7 @@ def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _assigned_first(code: str) -> set[str]:
-    """Return the names that a statement at the top level assigns before any statement has read them."""
+    """Return the global names that a statement assigns before it reads them."""
     read: set[str] = set()
     assigned: set[str] = set()
     for statement in ast.parse(code).body:
@@ -250,18 +250,18 @@ def _assigned_first(code: str) -> set[str]:
 
 
 def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -> Any:
-    """Return a notebook with only the cells that a course uses.
+    """Return a notebook that contains only the cells that a course uses.
 
     Parameters
     ----------
     notebook : dict
         The JSON of the whole notebook, with cells whose sources are strings.
     number : str
-        Its number, such as ``"05a"``.
+        The number of the notebook, such as ``"05a"``.
     of : Course
         The course.
     solutions : bool
-        False: without the solutions of the exercises.
+        Whether the notebook contains the solutions of the exercises.
     """
     cells = notebook["cells"]
     parts = of.parts_of(number)
@@ -287,7 +287,7 @@ def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -
 
 
 def _adapted(text: str, of: Course, *, solutions: bool) -> str:
-    """Correct what a text says of the whole notebook: its minutes, and where the other notebooks are."""
+    """Return a cell's text with the minutes of the whole notebook removed and links adapted to the course."""
     opening = f"**These are the sections that the course “{of.title}” uses.**"
     text = _OPENING_MINUTES.sub(opening, text, count=1)
     text = _HEADING_MINUTES.sub(r"\1", text)

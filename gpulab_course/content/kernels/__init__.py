@@ -1,4 +1,4 @@
-"""Fast teaching kernels: a series of versions per subject, each of which improves one counter.
+"""Fast teaching kernels: for each subject a series of versions, each of which improves one counter.
 
 >>> from gpulab import cp, gl
 >>> from gpulab_course.content import kernels

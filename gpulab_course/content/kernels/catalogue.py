@@ -1,4 +1,4 @@
-"""The series of kernels: their order, and the counter that each kernel improves."""
+"""The catalogue of the kernels: their order in each series, and the counter that each version improves."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One kernel of a series.
+    """One version in a series of kernels.
 
-    ``mends`` names the counter (of `COUNTERS`) that falls from the rung before to this one, from ``before``
-    to ``after`` at the ladder's own size, as the virtual GPU counts it; the first rung mends nothing.
-    ``tuned`` are values for the macros of its source that were the fastest on an H200: a real GPU gets these,
-    while the source's own compile quickly for a virtual one.
+    ``mends`` is the counter (of `COUNTERS`) that this version reduces, from ``before`` to ``after`` at the
+    size of the series, counted on a virtual GPU; it is empty for the first version. ``tuned`` contains values
+    for macros of the source that were the fastest on an H200. A real GPU uses them. A virtual GPU uses the
+    defaults in the source, which compile faster.
     """
 
     name: str
@@ -53,9 +53,9 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """A subject's kernels from the first that one writes to the fastest; displays as a table.
+    """The series of kernels for one subject, from a simple version to the fastest; displayed as a table.
 
-    ``size`` is that for which its counts are given: of `gpulab_course.content.kernels.example`.
+    ``size`` is the input size of the counts, as for `gpulab_course.content.kernels.example`.
     """
 
     name: str
@@ -296,12 +296,12 @@ LADDERS = (
 
 
 def ladder(name: str) -> Ladder:
-    """Return the series of that name, such as ``"transpose"``.
+    """Return the series of kernels with this name, such as ``"transpose"``.
 
     Raises
     ------
     GpulabError
-        If there is none; the message suggests the nearest.
+        If there is no such series; the message suggests the most similar name.
 
     Examples
     --------
@@ -317,27 +317,29 @@ def ladder(name: str) -> Ladder:
 
 
 def launch(name: str, *arrays: Any, **tuning: int) -> Work:
-    """A kernel with its launch shape for given arrays, ready to run.
+    """Return a kernel together with the launch configuration for the given arrays, without running it.
 
     Parameters
     ----------
     name
-        A kernel's, such as ``"transpose_padded"``.
+        The name of a kernel, such as ``"transpose_padded"``.
     *arrays
-        Inputs and then the output, of ``cp``: for most kernels two, for products ``a``, ``b`` and ``c``.
+        The device arrays of the inputs, followed by that of the output. Matrix multiplications have three:
+        ``a``, ``b`` and ``c``.
     **tuning
-        Values for the macros at the top of its source, such as ``STAGES=4``; without any, those of
-        `Rung.tuned` on a real GPU and the source's own on a virtual one.
+        Values for the macros at the top of the source, such as ``STAGES=4``. By default, a real GPU uses
+        `Rung.tuned`, and a virtual GPU uses the values in the source.
 
     Returns
     -------
     Work
-        Calling it runs its launches; ``gl.count(**work.step)`` and its kin take the one that matters.
+        The launches; a call runs them. ``work.step`` contains the arguments of the main launch for functions
+        such as ``gl.count(**work.step)``.
 
     Raises
     ------
     GpulabError
-        If there is no such kernel, or if it cannot take arrays of these shapes.
+        If there is no such kernel, or if the kernel does not support arrays of these shapes.
 
     Examples
     --------
@@ -354,6 +356,6 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
 
 
 def count(work: Work, counter: str) -> int:
-    """One counter (of `COUNTERS`), summed over the launches of a call, as the virtual GPU counts it."""
+    """Return a counter (of `COUNTERS`) on the virtual GPU, summed over all launches of a call."""
     of_launch = COUNTERS[counter]
     return sum(of_launch(lab.count(**step)) for step in work.steps)

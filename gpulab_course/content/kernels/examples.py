@@ -1,4 +1,4 @@
-"""Inputs of any size for the series of kernels, and the expected outputs."""
+"""Random inputs of any size for the series of kernels, with the expected outputs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from gpulab import session
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Arguments of a series of kernels, the output last, with the expected output.
+    """Arguments for the kernels of a series, with the expected output; the last array is the output.
 
-    ``expected`` differs from a right output by ``tolerance`` at most. ``moved_bytes`` is what at least
-    crosses the memory bus, ``flops`` the arithmetic of a product.
+    A right output differs from ``expected`` by at most ``tolerance``. ``moved_bytes`` is the smallest number
+    of bytes that a kernel must move to or from memory, and ``flops`` the number of operations of a matrix
+    multiplication.
     """
 
     arrays: tuple[Any, ...]
@@ -23,7 +24,7 @@ class Example:
     flops: int = 0
 
     def error(self) -> float:
-        """The largest difference of the output from the expected output."""
+        """Return the largest absolute difference between the output and the expected output."""
         cp = session.cp()
         out = self.arrays[-1].astype(cp.float64)
         return float(cp.abs(out - self.expected).max()) if out.size else 0.0
@@ -35,12 +36,12 @@ def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Ex
     Parameters
     ----------
     name
-        Of the ladder.
+        The name of the series.
     size
-        (n,) for copy, reduction, scan and histogram, (m, n, k) for products, else (rows, columns); the
-        ladder's own if not given.
+        The size: (n,) for copy, reduction, scan and histogram, (m, n, k) for matrix multiplications,
+        otherwise (rows, columns). By default, the size of the series.
     seed
-        Of the random numbers.
+        The seed of the random numbers.
     """
     from gpulab_course.content.kernels.catalogue import ladder
 

@@ -1,4 +1,4 @@
-"""Launch shapes of each kernel for given arrays, and the scratch memory that some kernels need."""
+"""The launch configuration of each kernel for given arrays, and the scratch memory that some kernels need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Launches = Callable[[str, tuple[Any, ...], Tuning], tuple[Step, ...]]
 
 
 class ShapeError(GpulabError, ValueError):
-    """Arrays that a kernel cannot take; the message says what it wants."""
+    """Error for arrays that a kernel does not support; the message names the supported shapes."""
 
 
 def _want(condition: bool, name: str, wants: str) -> None:
@@ -60,7 +60,10 @@ def transpose(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
 
 
 def reduction(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """The sum of `x` (n) to `out` (1); ``THREADS`` a block, ``BLOCKS`` an SM where a fixed number walks."""
+    """Return the launches that sum `x` (n) into `out` (1).
+
+    Blocks have ``THREADS`` threads. Kernels with a fixed grid launch ``BLOCKS`` blocks per SM.
+    """
     x, out = arrays
     one_pass = name == "sum_one_pass"
     cp = session.cp()
@@ -123,7 +126,7 @@ def histogram(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
 
 
 def stencil(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """Return the launch that writes the mean of 5 x 5 cells around each of `x` (height, width) to `out`."""
+    """Return the launch that writes the mean of the 5 x 5 cells around each cell of `x` to `out`."""
     x, out = arrays
     height, width = x.shape
     values = {**tunable("stencil.cu"), **tuning}
@@ -135,7 +138,7 @@ def stencil(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, .
 
 
 def by_row(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """Return the launch of softmax or layer norm of each row of `x` (rows, columns), to `out`.
+    """Return the launch that computes softmax or layer norm of each row of `x` (rows, columns).
 
     A block has ``THREADS`` threads.
     """
@@ -152,7 +155,7 @@ def by_row(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ..
 
 
 def sgemm(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """`a` (m, k) times `b` (k, n) to `c`, all float32."""
+    """Return the launch that multiplies `a` (m, k) by `b` (k, n) into `c`, all float32."""
     a, b, c = arrays
     (m, k), n = a.shape, b.shape[1]
     shared = 0
@@ -171,7 +174,7 @@ def sgemm(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...
 
 
 def tensor_cores(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """`a` (m, k) times `b` (k, n), float16, to `c`, float32."""
+    """Return the launch that multiplies `a` (m, k) by `b` (k, n), both float16, into `c` (float32)."""
     a, b, c = arrays
     (m, k), n = a.shape, b.shape[1]
     shared = 0
@@ -186,7 +189,7 @@ def tensor_cores(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[St
 
 
 def _with_room(file: str, tuning: Tuning, element_bytes: int) -> Tuning:
-    """Return `tuning` with as many stages as fit into a block's shared memory, but at least two."""
+    """Return `tuning` with as many pipeline stages as fit into the shared memory of a block, at least two."""
     room = session.backend().device_info().shared_per_block_optin_bytes
     stages = {**tunable(file), **tuning}["STAGES"]
     while stages > 2 and _tiles(file, 1, 1, {**tuning, "STAGES": stages}, element_bytes)[2] > room:
@@ -197,7 +200,7 @@ def _with_room(file: str, tuning: Tuning, element_bytes: int) -> Tuning:
 def _tiles(
     file: str, m: int, n: int, tuning: Tuning, element_bytes: int
 ) -> tuple[tuple[int, int], tuple[int, int], int]:
-    """Return grid, block and dynamic shared memory of a tiled matrix multiplication, from its macros."""
+    """Return grid, block and dynamic shared memory of a tiled matrix multiplication."""
     t = {**tunable(file), **tuning}
     warps = (t["BM"] // t["WM"]) * (t["BN"] // t["WN"])
     grid = blocks_for(m, t["BM"]) * blocks_for(n, t["BN"])

@@ -1,4 +1,4 @@
-"""A kernel ready to run: its launches as values, with the arrays that they read and write."""
+"""Kernels with their launch configurations and arrays, ready to run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TUNABLE = re.compile(r"#ifndef (\w+)\n#define \1 (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One launch; ``gl.launch(**step)``, ``gl.count(**step)`` and their kin take it, ``step()`` runs it."""
+    """One launch: its kernel, grid, block and arguments. A call runs it; ``gl.count(**step)`` counts it."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -37,14 +37,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The launches of one call of a kernel, in order; more than one where one pass needs another."""
+    """All launches that one call of a kernel needs, in order. A call of the object runs them."""
 
     name: str
     steps: tuple[Step, ...]
 
     @property
     def step(self) -> Step:
-        """The launch that does the work; others prepare it or add up what it leaves."""
+        """The main launch, without launches that prepare the data or combine partial results."""
         return next(step for step in self.steps if step.kernel.name == self.name)
 
     def __call__(self) -> None:
@@ -53,26 +53,26 @@ class Work:
 
 
 def source(file: str) -> str:
-    """The CUDA C++ of one subject, such as ``"transpose.cu"``."""
+    """Return the CUDA C++ source of a subject, such as ``"transpose.cu"``."""
     return (resources.files("gpulab_course.content.kernels") / file).read_text(encoding="utf-8")
 
 
 def tunable(file: str) -> Mapping[str, int]:
-    """The macros by which a source can be tuned, with their values if none are given."""
+    """Return the tuning macros of a source with their default values."""
     return {name: int(value) for name, value in _TUNABLE.findall(source(file))}
 
 
 def kernel(file: str, name: str, tuning: Mapping[str, int] | None = None, shared_bytes: int = 0) -> Any:
-    """Make a kernel for the device in use.
+    """Create the ``RawKernel`` of a function for the device in use.
 
     Parameters
     ----------
     file, name
-        Source and function.
+        The source file and the name of the function.
     tuning
-        Values for macros of `tunable`; the source's own where there are none.
+        Values for the macros of `tunable`; other macros keep their default values.
     shared_bytes
-        Dynamic shared memory that its launches will ask for; over 48 KiB the kernel must be told.
+        The dynamic shared memory of the launches, which must be announced if it exceeds 48 KiB.
     """
     options = tuple(f"-D{macro}={value}" for macro, value in sorted((tuning or {}).items()))
     made = session.cp().RawKernel(source(file), name, options=options)
@@ -82,5 +82,5 @@ def kernel(file: str, name: str, tuning: Mapping[str, int] | None = None, shared
 
 
 def blocks_for(count: int, each: int) -> int:
-    """Blocks that cover `count` elements, `each` a block; at least one."""
+    """Return the number of blocks that cover `count` elements with `each` elements per block, at least 1."""
     return max(1, -(-count // each))

@@ -1,4 +1,4 @@
-"""A card for notebook 00 that describes the device in use by three numbers."""
+"""A card for notebook 00 with three numbers that describe the device in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SmallCard:
 
     @property
     def numbers(self) -> tuple[tuple[str, str], ...]:
-        """The numbers as text, each with its meaning."""
+        """Pairs of a number as text and its meaning."""
         info = self.info
         bandwidth = info.memory_bandwidth_gbps
         return (

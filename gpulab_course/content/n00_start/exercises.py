@@ -210,7 +210,7 @@ SAXPY = KernelExercise(
 
 
 def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
-    """Make a launch in which ``y[i]`` is the mean of ``x[i - 1]`` to ``x[i + 1]``, and the ends stay."""
+    """Make a launch in which ``y[i]`` is the mean of ``x[i - 1]`` to ``x[i + 1]``, except at both ends."""
     x = data.floats(n)
     exact_x = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -282,7 +282,7 @@ def _make_spotlight_case(picture: Any, cx: int, cy: int, r: int, block: Dim3) ->
 
 
 def _spot_case(cx: int, cy: int, r: int) -> Any:
-    """Return a function that makes a launch with this spot and a picture that contains all bytes."""
+    """Return a function that makes a launch with this spot and a picture that contains all byte values."""
 
     def case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
         picture = data.rng.permutation(np.resize(np.arange(256), size[0] * size[1])).astype(np.uint8)

@@ -42,7 +42,7 @@ def _brightness(iterations: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
 
 
 def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
-    """Draw the values of z in the complex plane, and their distance from 0 over the iterations.
+    """Draw the values of z in the complex plane, and the distance of z from 0 in each iteration.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
 def blocks_of_picture(
     iterations: npt.NDArray[np.int32], side: int, block: tuple[int, int], thread: tuple[int, int]
 ) -> Picture:
-    """Draw a picture with the grid of its square blocks, and one block enlarged with one of its threads.
+    """Draw a picture with the square blocks of its grid, and enlarge one block with one marked thread.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
 
 
 def sooner(numpy_us: float, gpu_us: float) -> tuple[str, str]:
-    """Return the faster one of NumPy and the GPU as a choice of ``00-small``, and a sentence with the ratio.
+    """Return the choice of prediction ``00-small`` for the faster side, and a sentence with the ratio.
 
     Times within a factor of 1.5 are treated as equal.
     """
@@ -231,7 +231,7 @@ def sooner(numpy_us: float, gpu_us: float) -> tuple[str, str]:
 
 
 def machine() -> Picture:
-    """Draw host and device, SMs on the device, a block on an SM, and threads in a block."""
+    """Draw the parts of a machine: host and device, the SMs of the device, blocks on an SM, and threads."""
     figure = Figure(figsize=(8.6, 3.6), dpi=_DPI)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 17.2), ylim=(0, 7.2))
@@ -382,7 +382,7 @@ def stacks() -> Picture:
 
 
 def numbering(n: int, block_threads: int) -> Picture:
-    """Draw a 1-D grid over `n` elements: the block and thread of each element, and the idle tail."""
+    """Draw a 1-D grid over `n` elements: the block and thread of each element, and the idle threads."""
     blocks = -(-n // block_threads)
     figure = Figure(figsize=(7.6, 1.9), dpi=_DPI)
     axes = figure.add_axes((0.01, 0.02, 0.98, 0.96))

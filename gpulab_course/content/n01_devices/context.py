@@ -1,6 +1,7 @@
-"""Times and memory of a process's first CUDA calls, which create its context: measured or recorded.
+"""Times and memory of the first CUDA calls of a process, which create its CUDA context.
 
 ``python -m gpulab_course.content.n01_devices.context`` measures them in its own process and prints JSON.
+Without a GPU, recorded values are used.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call, its time, and the state of the process after it.
+    """One CUDA call, its time, and the state of the process after the call.
 
-    ``active`` tells whether the process has a context; ``memory_bytes`` is its memory on the device.
+    ``active`` is true if the process has a context. ``memory_bytes`` is the device memory of the process.
     """
 
     call: str
@@ -37,7 +38,7 @@ class Step:
 
 
 class ContextSteps:
-    """A table of a process's first CUDA calls; ``.record`` contains them as data."""
+    """A table of a process's first CUDA calls with their times; ``.record`` contains them as data."""
 
     def __init__(self, provenance: Provenance, steps: tuple[Step, ...]) -> None:
         self.provenance = provenance
@@ -64,7 +65,7 @@ class ContextSteps:
 
 
 def first_calls() -> ContextSteps:
-    """Measure the first CUDA calls of a new process; without a GPU, return those recorded on an H200."""
+    """Measure the first CUDA calls of a new process; without a GPU, return calls recorded on an H200."""
     choice = session.which_device()
     if choice.kind == "virtual":
         text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")

@@ -29,7 +29,7 @@ _MIB = 1 << 20
 
 
 def judge_peak(answer: Answer) -> str:
-    """Judge ``peak(info)``: (TFLOP/s in FP32, GB/s of memory) from counts, clocks and widths."""
+    """Judge ``peak(info)``: peak TFLOP/s in FP32 and GB/s of memory, from counts, clocks and widths."""
     for info in _devices(answer.rng):
         result = call(answer, info, name="peak", shown=f"peak of a {info.name}")
         parts = parts_of(result)
@@ -156,7 +156,7 @@ def _judge_comparison(
 
 
 def judge_limits(answer: Answer) -> str:
-    """Judge ``first_problem(info, grid, block, shared_bytes)``: the first limit a launch exceeds, or "ok"."""
+    """Judge ``first_problem(info, grid, block, shared_bytes)``: the first exceeded limit, or "ok"."""
     info = table()[0]
     for grid, block, shared_bytes, expected, lesson in _example_launches(info):
         call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
@@ -377,7 +377,7 @@ _TIME_MISTAKES: tuple[tuple[Callable[[float, float], float], str], ...] = (
 
 
 def _draw_distinguishing_jobs(rng: np.random.Generator, gpus: list[DeviceInfo]) -> list[tuple[Job, int]]:
-    """Draw jobs for which each mistake leads to a wrong choice, with the index of that mistake.
+    """Draw jobs for which a known mistake leads to a wrong choice, with the index of that mistake.
 
     Some jobs are for existing GPUs, the others for imaginary ones.
     """
@@ -443,7 +443,7 @@ def _draw_job(rng: np.random.Generator, gpus: list[DeviceInfo], uses_imaginary_g
 
 
 def _explain_choice(job: Job, choice: str | None, mistake_index: int) -> str:
-    """Return advice on a wrong choice if a known mistake leads to the same choice.
+    """Return advice on a wrong choice if a known mistake leads to that choice, otherwise "".
 
     The mistake that the job was drawn to reveal is tried first, then the others.
     """
@@ -561,7 +561,7 @@ def _run_make_on(
 
 
 def _describe_unexpected_result(cp: Any, result: Any, device_id: int) -> str:
-    """Describe a result that is not an array on the device with more elements than fit into its memory."""
+    """Describe a wrong result; return "" for an array of `_EXCESSIVE_COUNT` elements on the device."""
     if not isinstance(result, cp.ndarray):
         return "nothing" if result is None else f"a {type(result).__name__}"
     if (result.device.id, result.size) == (device_id, _EXCESSIVE_COUNT):

@@ -25,7 +25,7 @@ def peak_rates(info: DeviceInfo) -> tuple[float, float]:
 
 
 def rates_of(info: DeviceInfo) -> Picture:
-    """Draw the SMs of a GPU, the FP32 units of one SM, and the stacks of its memory with their buses.
+    """Draw the parts that determine a GPU's peak rates: SMs, FP32 units of an SM, memory stacks and buses.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The use of a GPU in forked and spawned worker processes after their parent has used it.
+"""Tests whether forked and spawned worker processes can use a GPU that their parent has already used.
 
 ``python -m gpulab_course.content.n01_devices.forks`` uses the device, then tries both kinds of worker.
 """
@@ -18,9 +18,9 @@ START_METHODS = ("fork", "spawn")
 
 
 def tried() -> str:
-    """Return one line for the parent and for each kind of worker: the outcome of its first device array.
+    """Return a line for the parent and each kind of worker: whether it could create a device array.
 
-    Parent and workers are new processes, because this process may have a CUDA context already.
+    Parent and workers are new processes, because the current process may already have a CUDA context.
     """
     device = os.environ.get("GPULAB_DEVICE", "")
     choice = session.which_device()
@@ -38,7 +38,7 @@ def tried() -> str:
 
 
 def first_array() -> str:
-    """Make an array on the device, and describe the result or the error."""
+    """Create a device array, and return its size or the error as text."""
     try:
         return f"an array of {session.cp().ones(4).size} elements"
     except Exception as error:
@@ -46,7 +46,7 @@ def first_array() -> str:
 
 
 def main() -> None:
-    """Use the device in this process and then in workers, and print each outcome."""
+    """Use the device in this process and in two workers, and print the outcome of each."""
     print(f"{'parent':>6}: {first_array()}")
     for method in START_METHODS:
         if method not in multiprocessing.get_all_start_methods():

@@ -1,4 +1,4 @@
-"""Sensor readings of a GPU that idles, computes and copies: measured here, or recorded on an H200.
+"""Sensor readings of a GPU that is idle, computes and copies: measured here, or recorded on an H200.
 
 ``python -m gpulab_course.content.n01_devices.sensors`` measures them on this machine and prints JSON.
 """
@@ -29,7 +29,7 @@ _READINGS = ("power", "SM clock", "GPU utilization", "memory controller utilizat
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Sensor readings over time: the times, one column per sensor, and phases as (name, start in s)."""
+    """Sensor readings over time: the times, one column per sensor, and the names and starts of the phases."""
 
     provenance: Provenance
     time_s: tuple[float, ...]
@@ -82,7 +82,7 @@ def series() -> Series:
 
 
 def _two_lines(text: str) -> str:
-    """Break a label into two lines: before "utilization" if it is long, otherwise before its last word."""
+    """Insert a line break into a label, before "utilization" or before the last word."""
     if len(text) < 26:
         first_line, _, last_word = text.rpartition(" ")
         return f"{first_line}\n{last_word}"
@@ -103,7 +103,7 @@ def _make_series(data: dict[str, Any], source: Any) -> Series:
 
 
 def measure() -> dict[str, Any]:
-    """Read the GPU's sensors every 50 ms while it idles, multiplies matrices and copies."""
+    """Read the GPU's sensors every 50 ms while the GPU is idle, multiplies matrices and copies."""
     import cupy
 
     backend = session.backend()

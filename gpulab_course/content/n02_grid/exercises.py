@@ -130,7 +130,7 @@ def _draw_address_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 
 def _has_swapped_axes(mistake: Mistake) -> bool:
-    """Return whether the unwritten elements are those that a grid with swapped x and y does not cover."""
+    """Return whether exactly those elements are unwritten that a grid with swapped x and y does not cover."""
     if mistake.start is None or not advice.partly_unwritten(mistake):
         return False
     grid_x, grid_y, _ = mistake.case.launch_grid
@@ -148,7 +148,7 @@ def _has_other_row_order(mistake: Mistake) -> bool:
 
 
 def _is_wrong_after_16_bits(mistake: Mistake) -> bool:
-    """Return whether only elements after the first 65,536 are wrong, as with an index of 16 bits."""
+    """Return whether only elements after the first 65,536 are wrong, as with a 16-bit index."""
     return (
         mistake.found is not None
         and mistake.wrong.size > 1 << 16

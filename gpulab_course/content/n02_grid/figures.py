@@ -1,4 +1,4 @@
-"""Figures of notebook 02: warps of a block, sectors of a warp, an SM, and how warps hide latency."""
+"""Figures of notebook 02: warps of a block, sectors of a warp, an SM, and latency hiding."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
 
 
 def inside_sm(info: DeviceInfo) -> Picture:
-    """Draw an SM: its warp schedulers with their slots and execution units, and what they share."""
+    """Draw an SM: warp schedulers with their warp slots and execution units, and the shared parts."""
     slots = info.max_warps_per_sm // _SCHEDULERS
     units = info.fp32_lanes_per_sm // _SCHEDULERS
     figure = Figure(figsize=(7.6, 4.0), dpi=100)
@@ -169,7 +169,7 @@ def inside_sm(info: DeviceInfo) -> Picture:
 
 
 def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
-    """Draw when the warps of a scheduler issue and when they wait, for several numbers of warps.
+    """Draw when the warps of a scheduler issue instructions and when they wait, for several numbers of warps.
 
     Parameters
     ----------
@@ -219,12 +219,12 @@ def latency_hiding(
     info: DeviceInfo,
     origin: Provenance,
 ) -> Picture:
-    """Draw the bandwidth of copies over the warps on each SM.
+    """Draw the bandwidth of copies as a function of the number of warps per SM.
 
     Parameters
     ----------
     warps
-        The number of warps on each SM, one per point.
+        The number of warps per SM, one value per point.
     bandwidth_gbps
         The bandwidths of each copy by its name, one per number of warps, in GB/s.
     info

@@ -1,4 +1,4 @@
-"""Sentences for notebook 02 about waiting blocks, blocks that share an SM, and the times of blocks."""
+"""Values and sentences about the tail of a launch, for notebook 02."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from virtualgpu.records import LaunchTrace
 
 
 def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, str]:
-    """Return the values that the explanation of ``02-tail-factor`` shows: the effect of one extra block.
+    """Return the values for the explanation of prediction ``02-tail-factor``, about one extra block.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, st
 
 
 def unequal(trace: LaunchTrace) -> str:
-    """Describe how much the times of a launch's blocks differ, though their work is the same."""
+    """Return a sentence about the different durations of a launch's blocks, which all do the same work."""
     durations_us = (trace.end_ns - trace.start_ns) / 1e3
     return (
         f"{trace.grid[0]} blocks took {durations_us.min():.1f} to {durations_us.max():.1f} µs, "

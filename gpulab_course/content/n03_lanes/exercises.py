@@ -40,7 +40,7 @@ def _split_by_warp(x: Any, warps: int, fill: int = 0) -> Any:
 
 
 def two_rules(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that changes each element 32 times, by one rule at even and another at odd indices."""
+    """Make a launch that changes each element 32 times; even and odd indices use different rules."""
     x = data.any_integers(size)
     even_values = x[0::2].copy()
     odd_values = x[1::2].copy()
@@ -71,7 +71,7 @@ def warp_sum(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch with far more warps than elements, and more than 16 bits can count."""
+    """Make a launch with far more warps than elements, so that a 16-bit warp number overflows."""
     x = data.integers(size, -_LARGE_INT, _LARGE_INT)
     blocks = (1 << 16) // (block[0] // _WARP_SIZE) + 1
     out = np.zeros(blocks * block[0] // _WARP_SIZE, np.int32)
@@ -98,7 +98,7 @@ def _make_warp_max_case(x: Any, block: Dim3) -> Case:
 
 
 def _constant_case(value: int) -> Any:
-    """Return a function that makes a launch with equal elements; the last of each warp is larger by 1."""
+    """Return a function that makes a launch in which only the last element of each warp is larger, by 1."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.full(size, value, np.int32)
@@ -130,7 +130,7 @@ def _make_count_case(keys: Any, bins: Any, block: Dim3) -> Case:
 
 
 def _repeated_keys_case(*keys: int, bins: int = 0) -> Any:
-    """Return a function that makes a launch with these keys, repeated, and bins that start at `bins`."""
+    """Return a function that makes a launch with the given keys, repeated, and given initial bins."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         return _make_count_case(
@@ -175,7 +175,7 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
 
 
 def _repeated_values_case(*values: float) -> Any:
-    """Return a function that makes a launch with these numbers, repeated."""
+    """Return a function that makes a launch whose input repeats the given numbers."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         return _make_compact_case(data, np.resize(np.array(values, np.float32), size), block)
@@ -194,7 +194,7 @@ _COMPACT_ROWS = (
 
 
 def _only_ragged_warp_wrong(mistake: Mistake) -> bool:
-    """Return whether the results of all full warps are right, so that only the ragged warp is wrong."""
+    """Return whether the results of all full warps are right, and only the last, partial warp is wrong."""
     full_warps = mistake["n"] // _WARP_SIZE
     return mistake.found is not None and full_warps > 0 and not mistake.wrong[:full_warps].any()
 

@@ -19,7 +19,7 @@ def _has_bit(mask: int, lane: int) -> bool:
 
 
 def _cell(axes: Axes, x: float, y: float, text: str, colour: str | None, height: float = 1) -> None:
-    """Draw a cell of width 1 with a text; without a colour, its value is not needed."""
+    """Draw a cell of width 1 with text; without a colour, the cell is shown as unused."""
     text_colour = None if colour else "muted"
     draw_box(axes, x, y, 1, height, colour or "grid", text, edge="bg", text_colour=text_colour, linewidth=1.5)
 

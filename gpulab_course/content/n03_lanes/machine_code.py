@@ -1,4 +1,4 @@
-"""The short branch of notebook 03 as machine code: disassembled here, or shipped with the course."""
+"""Machine code of the short branch in notebook 03: disassembled here, or shipped with the course."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHIPPED = "keep_positive_as_run.npz"
 
 
 def counts(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTable:
-    """Return the table of `gl.machine_code`, or the shipped one of an A100 without NVRTC or nvdisasm."""
+    """Return the table of `gl.machine_code`; without NVRTC or nvdisasm, return a stored table of an A100."""
     try:
         return kernels.machine_code(kernel, grid, block, args)
     except ToolMissingError:

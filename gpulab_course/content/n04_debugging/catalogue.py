@@ -1,4 +1,4 @@
-"""A table of CUDA's errors, each raised by a function that runs in its own process."""
+"""A table of CUDA errors; each error is caused by a function that runs in a separate process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _run_kernel(name: str, dtype: str = "float32") -> None:
 
 
 def too_much_memory() -> None:
-    """Request a thousand times the memory of any GPU."""
+    """Allocate a thousand times the memory of the largest GPU."""
     session.cp().zeros(1 << 50)
 
 
@@ -34,7 +34,7 @@ def too_many_threads() -> None:
 
 
 def illegal_address() -> None:
-    """Write far outside of all allocations."""
+    """Write to an address far outside of all allocations."""
     _run_kernel("far_away")
 
 
@@ -54,13 +54,13 @@ def launch_failure() -> None:
 
 
 def endless_kernel() -> None:
-    """Wait for a value that no thread writes."""
+    """Run a kernel that waits for a value that no thread writes."""
     _run_kernel("waits", "int32")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One error: the function that causes it, and the remedy."""
+    """One row of the table: an error, the function that causes it, and its remedy."""
 
     function: Callable[[], None]
     remedy: str
@@ -78,7 +78,7 @@ ROWS = (
 
 
 class Catalogue:
-    """A table of the errors; ``runs`` maps the name of each function to its result in the sandbox."""
+    """A table of CUDA errors; ``runs`` contains the sandbox result of each function by its name."""
 
     def __init__(self, runs: dict[str, Sandboxed], provenance: Provenance) -> None:
         self.runs = runs
@@ -118,6 +118,6 @@ class Catalogue:
 
 
 def run() -> Catalogue:
-    """Run the function of every row in a sandbox, and return the table."""
+    """Run the function of each row in a sandbox process, and return the table of errors."""
     runs = {row.function.__name__: sandbox(row.function, limit_s=3.0) for row in ROWS}
     return Catalogue(runs, session.backend().provenance)

@@ -40,7 +40,7 @@ _ELEMENTS = 64
 
 
 def judge_whodunit(answer: Answer) -> str:
-    """Judge ``whodunit(program)``: name and number of the first launch that failed, or None."""
+    """Judge ``whodunit(program)``: the kernel name and the number of the first failed launch, or None."""
     rng = answer.rng
     for fault_count, wait_count in ((1, 0), (0, 2), (1, 2), (2, 0), (1, 1), (0, 0), (2, 1)):
         launches = int(rng.integers(6, 14))
@@ -84,7 +84,7 @@ def judge_whodunit(answer: Answer) -> str:
 def _run_whodunit(
     answer: Any, request_offset: Callable[[bool], int], names: list[str], waiting_launches: list[int]
 ) -> dict[str, Any]:
-    """Run the answer in its own process; return its result, its program runs and the host's waits."""
+    """Run the answer in its own process; return its result, its program runs, and the host's waits."""
     must_be_a_function("whodunit", callable(answer), type(answer).__name__)
     cp = session.cp()
     kernels = _kernels()
@@ -193,7 +193,7 @@ KINDS = ("made", "none", "in place", "input", "infinite", "two", "twice", "over 
 
 
 def judge_hunt(answer: Answer) -> str:
-    """Judge ``hunt(steps, arrays)``: the name of the step that made the first NaN, and its cell."""
+    """Judge ``hunt(steps, arrays)``: the name of the step that produced the first NaN, and the NaN's cell."""
     unfinished_steps = ""
     for has_stale_nan in (False, True):  # whether arrays hold NaN before their step has run
         for kind in KINDS:
@@ -235,9 +235,9 @@ def judge_hunt(answer: Answer) -> str:
 
 @dataclass(frozen=True)
 class _Program:
-    """A program of steps: the values that each step writes, the arrays after each step, and the first NaN.
+    """A program of steps for exercise 04-hunt, with the values that each step writes and the first NaN.
 
-    The judge's process keeps them: a step in the answer's process requests the values that it writes.
+    The judge's process keeps these values. A step in the answer's process requests the values that it writes.
     """
 
     kind: str
@@ -248,7 +248,7 @@ class _Program:
     expected: tuple[str, tuple[int, ...]] | None
 
     def has_state_after(self, calls: int, current_values: list[Any]) -> bool:
-        """Return whether the arrays have the values that `calls` steps must leave in them."""
+        """Return whether the arrays contain the values that they must have after `calls` steps."""
         expected_values = self.states[min(calls, len(self.written_values))].values()
         return all(
             np.array_equal(a, b, equal_nan=True) for a, b in zip(expected_values, current_values, strict=True)
@@ -256,7 +256,7 @@ class _Program:
 
 
 def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _Program:
-    """Draw a program of one of `KINDS`, with or without NaN in the arrays before their steps run."""
+    """Draw a program of one of `KINDS`; with `has_stale_nan`, its arrays initially contain NaN."""
     count = 1 if kind == "alone" else int(rng.integers(4, len(_STEP_NAMES) + 1))
     names = [str(name) for name in rng.permutation(_STEP_NAMES)[:count]]
     rows, cols = (int(n) for n in rng.integers(2, 9, 2) + (rng.permutation(2) == 0))  # no square
@@ -341,7 +341,7 @@ def _run_hunt(
 
 
 def _is_initial_nan(result: Any, program: _Program) -> bool:
-    """Return whether the named step writes a finite number to the named cell, so that its NaN is older."""
+    """Return whether the named step writes a finite number to the named cell, so its NaN was older."""
     if not isinstance(result, tuple) or not isinstance(result[0], str):
         return False
     if result[0] not in program.written_values:
@@ -415,7 +415,7 @@ _SIDES = (1, 33, 40_000, 46_341, 50_000, 70_000, 1_500_000)
 
 
 def places(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes the positions of elements in a large matrix and in its transpose."""
+    """Make a launch that computes the 64-bit positions of elements in a large matrix and in its transpose."""
     rows, cols = (int(n) for n in data.rng.choice(_SIDES, 2))
     variant = data.rng.random()
     if variant < 0.2:  # just beyond an int, with sides below those that the text names
@@ -533,7 +533,7 @@ def tree_sum(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _last_differs_case(value: int, other_value: int) -> Any:
-    """Return a function that makes a launch whose blocks have equal elements but for the last one."""
+    """Return a function that makes a launch with equal elements, except the last element of each block."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.full(size, other_value, np.int32)
@@ -604,7 +604,7 @@ def freed_case(data: Draw, size: int) -> ProgramCase:
 
 
 def both(x: Any) -> Any:
-    """The reference solution: the memory is freed when no work uses it any more."""
+    """The reference solution, which frees the memory after all work that uses it has ended."""
     cp = session.cp()
     current_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)

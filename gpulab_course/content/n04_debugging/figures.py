@@ -20,7 +20,7 @@ from virtualgpu.records.faults.history import Write
 
 @contextmanager
 def on_virtual() -> Iterator[Any]:
-    """Use a virtual device, also in place of a real one, and yield its array module."""
+    """Use a virtual device in a `with` block, even if there is a real one; yield its array module."""
     if session.real_cp() is None:
         yield session.cp()
         return
@@ -29,7 +29,7 @@ def on_virtual() -> Iterator[Any]:
 
 
 def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpStepper:
-    """Step through a variable by its name, or by the expression of its value if names need NVRTC."""
+    """Return the steps of a variable by its name, or by its value's expression if NVRTC is missing."""
     try:
         return step(name)
     except WatchError:
@@ -43,7 +43,7 @@ _ROW_HEIGHT = 46
 
 
 class Stray:
-    """A picture of arrays in memory, with an arrow from the thread to the bytes that it wrote."""
+    """A picture of arrays in memory with an arrow to the bytes that a thread wrote outside of its array."""
 
     def __init__(self, arrays: dict[str, Any], write: Write, target_name: str, element_index: int) -> None:
         assert write.place is not None
@@ -130,7 +130,7 @@ _EVENT_GAP = 0.7  # between the end of an operation and the start of one that wa
 
 
 def reuse(host_order: Sequence[str]) -> Picture:
-    """Draw two streams in time, and the memory of `doubled`, which `z` gets if `doubled` is freed first.
+    """Draw two streams over time, with the memory of `doubled`, which `z` reuses if `doubled` is freed early.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def reuse(host_order: Sequence[str]) -> Picture:
 
 
 def _schedule(host_order: Sequence[str]) -> tuple[dict[str, float], float]:
-    """Return the start of each operation in one possible order, and the time when `doubled` is freed."""
+    """Return the start of each operation in one valid order, and the time when `doubled` is freed."""
     starts: dict[str, float] = {}
     here_free_at = 0.0
     freed_at = 0.0

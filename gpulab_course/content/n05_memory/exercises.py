@@ -105,7 +105,7 @@ _PADDED_ROWS = (
 
 
 def median5(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes medians of five neighbouring elements; the ends are repeated."""
+    """Make a launch that computes medians of five neighbouring elements, with the ends repeated."""
     x = data.any_integers(size)
     padded_x = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
     windows = np.stack([padded_x[offset : offset + size] for offset in range(5)])
@@ -114,7 +114,7 @@ def median5(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _lengths_around_five(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Draw lengths as `draw.lengths` does, and add lengths below five."""
+    """Draw the lengths of `draw.lengths` and lengths below five."""
     return [*draw.lengths(rng, threads_at_once), 2, 3]
 
 
@@ -190,7 +190,7 @@ def _only_end_unwritten(mistake: Mistake) -> bool:
 
 
 def _product_of_whole_tiles(mistake: Mistake) -> Any:
-    """Return the matrix product without the last, incomplete tiles."""
+    """Return the matrix product that results if the last, incomplete tiles are left out."""
     end = mistake["inner"] // mistake.case.block[0] * mistake.case.block[0]
     return mistake["a"][:, :end] @ mistake["b"][:end]
 
@@ -204,7 +204,7 @@ def _is_outside_tile(mistake: Mistake) -> bool:
 
 
 def _shows_uninitialized_nan(mistake: Mistake) -> bool:
-    """Return whether NaN appears although all inputs are finite, as from uninitialized shared memory."""
+    """Return whether the result contains NaN although all inputs are finite, as from uninitialized memory."""
     if mistake.found is None or not _is_computed(mistake):
         return False
     is_finite = all(np.isfinite(value).all() for value in mistake.case.values.values())
@@ -212,14 +212,14 @@ def _shows_uninitialized_nan(mistake: Mistake) -> bool:
 
 
 def _shows_infinity_times_zero(mistake: Mistake) -> bool:
-    """Return whether all wrong elements are NaN, as from infinity times the 0 of a missing element."""
+    """Return whether all wrong elements are NaN, the result of infinity times a missing element's 0."""
     if mistake.found is None or mistake.name != "c" or np.isfinite(mistake["b"]).all():
         return False
     return bool(np.isnan(mistake.found[mistake.wrong]).all())
 
 
 def judge_ways(answer: Answer) -> str:
-    """Judge ``ways(words)``: the largest number of different words of one bank that a warp accesses."""
+    """Judge ``ways(words)``: the bank conflict of a warp, as the largest number of words in the same bank."""
     rng = answer.rng
     lanes = np.arange(32)
     lane_count = int(rng.integers(3, 31))
@@ -293,7 +293,7 @@ _SECTOR_BYTES = 32
 
 
 def judge_asked(answer: Answer) -> str:
-    """Judge ``asked(addresses, width_bytes)``: sectors that a request touches, and bytes that lanes read."""
+    """Judge ``asked(addresses, width_bytes)``: the sectors of a request, and the bytes that lanes read."""
     rng = answer.rng
     lanes = np.arange(32)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Figures of notebooks 05a and 05b: bytes, levels of memory, sectors, a texture, and a tile."""
+"""Figures of notebooks 05a and 05b: traffic, levels of memory, sectors, a texture, and a tile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from virtualgpu.records import Provenance
 
 
 def least_bytes(args: Sequence[Any]) -> int:
-    """Return the bytes of all arrays among a launch's arguments: the least that the launch has to move."""
+    """Return the total size of the arrays among a launch's arguments, a lower bound of the moved bytes."""
     arrays = {id(argument): int(argument.nbytes) for argument in args if len(getattr(argument, "shape", ()))}
     return sum(arrays.values())
 
@@ -25,7 +25,7 @@ def least_bytes(args: Sequence[Any]) -> int:
 def traffic(
     requested_bytes: Mapping[str, int], needed_bytes: Mapping[str, int], origin: Provenance
 ) -> Picture:
-    """Draw the bytes that each step requests above the bytes that it needs.
+    """Draw the bytes that each step requests next to the bytes that it needs.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ _LOAD_PATH = ("device memory (HBM, GDDR)", "L2", "L1", "registers")
 
 
 def levels() -> Picture:
-    """Draw the levels of memory, the path of a load, and the way in which data gets into shared memory."""
+    """Draw the levels of the memory hierarchy, the path of a load, and how data get into shared memory."""
     figure, axes = empty_axes(4.0, (0, 9.6), (0, 6.1))
     draw_box(axes, 0.4, 0.3, 5.6, 2.8, "panel", edge="muted", linewidth=1, linestyle="--")
     draw_text(axes, 6.2, 0.55, "each SM has its own", "muted")
@@ -167,14 +167,14 @@ def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
 
 
 def texture_curve(texels: Sequence[float], coordinates: Any, values: Any) -> Picture:
-    """Draw what a texture returns over the coordinate, with a box for each texel and its centre.
+    """Draw the value that a texture returns as a function of the coordinate, with a box for each texel.
 
     Parameters
     ----------
     texels
         The values of the texels.
     coordinates, values
-        The coordinates that were read, and what the texture returned.
+        The coordinates that were read, and the returned values.
     """
     figure = Figure(figsize=(7.6, 3.3), dpi=100)
     axes = figure.add_axes((0.08, 0.15, 0.9, 0.8))

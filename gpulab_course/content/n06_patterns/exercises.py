@@ -54,7 +54,7 @@ def _make_stats_case(x: Any, block: Dim3) -> Case:
 
 
 def _last_differs_case(data: Draw, size: Any, block: Dim3, value: int, other_value: int) -> Case:
-    """Make a launch whose blocks have equal elements but for the last one of a full block."""
+    """Make a launch with equal elements, except the last element of each full block."""
     x = np.full(size, other_value, np.int32)
     x[block[0] - 1 :: block[0]] = value
     return _make_stats_case(x, block)
@@ -98,7 +98,7 @@ def _warp_rows(x: Any) -> Any:
 
 
 def _repeated_case(*values: int) -> Any:
-    """Return a function that makes a scan of warps with these numbers, repeated."""
+    """Return a function that makes a warp scan whose input repeats the given numbers."""
     return lambda data, size, block: _make_warp_scan_case(np.resize(np.array(values, np.int32), size), block)
 
 
@@ -129,7 +129,7 @@ def scan(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _make_scan_case(sums: Any, block: Dim3) -> Case:
-    """Make a launch whose results are `sums`; the last of `sums` is the total."""
+    """Make a scan whose results are `sums`; the last of `sums` is the total."""
     blocks = draw.blocks_for(sums.size - 1, block[0])
     state = np.zeros(2 * blocks + 2, np.int32)
     x = np.diff(sums).astype(np.int32)
@@ -137,7 +137,7 @@ def _make_scan_case(sums: Any, block: Dim3) -> Case:
 
 
 def _extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch whose sums at the ends of blocks are the largest int, the least int, or close to 0."""
+    """Make a scan whose sums at the ends of blocks are the largest int, the smallest int, or near 0."""
     ends = (0, -_INT_MIN - 1, 0, _INT_MIN, -1)
     positions = np.arange(size + 1)
     end_sums = np.array([ends[i % len(ends)] for i in range(size // block[0] + 2)], np.float64)
@@ -160,7 +160,7 @@ _SCAN_ROWS = (
 
 
 def compact(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that moves all positive elements, in order, to the front; the rest stays unchanged."""
+    """Make a launch that moves all positive elements, in order, to the front of the output."""
     x = data.any_integers(size)
     blocks = draw.blocks_for(size, block[0])
     threads = block[0]
@@ -184,7 +184,7 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
 
 
 def _repeated_values_case(*values: int, interval: int = 1) -> Any:
-    """Return a function that makes a launch with these numbers, repeated, each with zeros before it."""
+    """Return a function that makes a compaction of the given numbers, repeated, with zeros before each."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.zeros(size, np.int32)
@@ -229,7 +229,7 @@ _PLAIN_ROWS = 2
 
 
 def softmax(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes the softmax of each row; rows of -infinity alone become 0."""
+    """Make a launch that computes the softmax of each row; rows that contain only -infinity become 0."""
     rows, cols = size
     offset = data.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
     offset[:_PLAIN_ROWS] = 0
@@ -299,7 +299,7 @@ def _draw_row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]
 
 
 def _sums_by_halving(mistake: Mistake) -> Any:
-    """Return sums by halving that drops the last element of an odd number of elements."""
+    """Return the sums that result if each halving drops the last of an odd number of elements."""
     threads = mistake.case.block[0]
     padded_x = np.zeros(mistake.case.launch_grid[0] * threads, np.int32)
     padded_x[: mistake["n"]] = mistake["x"]
@@ -317,7 +317,7 @@ def _is_maximum_with_zero(mistake: Mistake) -> bool:
 
 
 def _is_rounded_to_float(mistake: Mistake) -> bool:
-    """Return whether all results are nearly right and floats, as if sums had been rounded to float."""
+    """Return whether all results are approximately right and have only the precision of a float."""
     if mistake.found is None or not advice.nearly(mistake):
         return False
     is_float_exact = bool((mistake.found.astype(np.float32).astype(np.int64) == mistake.found).all())
@@ -325,7 +325,7 @@ def _is_rounded_to_float(mistake: Mistake) -> bool:
 
 
 def _scan_adding_own_values(mistake: Mistake) -> Any:
-    """Return the result of five steps in which also lanes without a left neighbour add their own value."""
+    """Return the scan that results if lanes without a left neighbour add their own value."""
     rows = _warp_rows(mistake["x"])
     for distance in (1, 2, 4, 8, 16):
         rows = rows + np.concatenate((rows[:, :distance], rows[:, :-distance]), axis=1)
@@ -373,14 +373,14 @@ def _has_same_elements(mistake: Mistake) -> bool:
 
 
 def _only_tail_wrong(mistake: Mistake) -> bool:
-    """Return whether all kept elements are right, so that only elements after them are wrong."""
+    """Return whether all kept elements are right, and only elements after them are wrong."""
     if mistake.name != "out" or mistake.found is None:
         return False
     return not mistake.wrong[: int((mistake["x"] > 0).sum())].any()
 
 
 def _shows_uninitialized_nan(mistake: Mistake) -> bool:
-    """Return whether NaN appears although all inputs are finite, as from uninitialized shared memory."""
+    """Return whether the result contains NaN although all inputs are finite, as from uninitialized memory."""
     if mistake.found is None or not _is_larger_than(mistake, 0):
         return False
     return bool(np.isfinite(mistake["x"]).all() and np.isnan(mistake.found[mistake.wrong]).any())
@@ -392,7 +392,7 @@ def _only_edges_wrong(mistake: Mistake) -> bool:
 
 
 def _is_larger_than(mistake: Mistake, side: int = 4) -> bool:
-    """Return whether there is a result, for a picture that is larger than `side` in both directions."""
+    """Return whether the mistake has a result, for a picture larger than `side` in both directions."""
     return mistake.found is not None and mistake["rows"] > side and mistake["cols"] > side
 
 
@@ -414,7 +414,7 @@ def _only_masked_rows_wrong(mistake: Mistake) -> bool:
 
 
 def _only_low_rows_wrong(mistake: Mistake) -> bool:
-    """Return whether all wrong rows have low scores and 0 as results, and a row with higher ones is right."""
+    """Return whether all wrong rows have low scores and the result 0, and rows with higher ones are right."""
     if mistake.found is None or mistake["rows"] < 3 or mistake.found[mistake.wrong].any():
         return False
     is_wrong_row = mistake.wrong.any(axis=1)
@@ -433,7 +433,7 @@ def _wrong_rows_are_extremely_low(mistake: Mistake) -> bool:
 
 
 def _is_nearly_right(mistake: Mistake) -> bool:
-    """Return whether the results are right to two digits, as after rounding."""
+    """Return whether the results are right to about two digits."""
     if mistake.found is None or mistake.wanted is None:
         return False
     return bool(np.allclose(mistake.found, mistake.wanted, rtol=0.01, atol=0))

@@ -1,4 +1,4 @@
-"""Figures of notebooks 06a and 06b in addition to gpulab's views: races of kernels, attention in tiles."""
+"""Figures of notebooks 06a and 06b: bandwidths of the versions of a kernel, and attention in tiles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELEMENTS = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """The result of one kernel of a race: its GPU time, bandwidth, and limiting counter."""
+    """The result of one kernel in a `Race`: its GPU time, its bandwidth, and the counter that limits it."""
 
     name: str
     description: str
@@ -39,7 +39,7 @@ class Lap:
 
 
 def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
-    """Return the GPU time in ns of one warm call, the sum over all its operations, and its provenance."""
+    """Measure one warm call: return the GPU time in ns, summed over its operations, and the provenance."""
     work()
     with timeline() as report:
         work()
@@ -50,7 +50,7 @@ def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
 
 
 class Race(View):
-    """A chart with the bandwidths of all kernels of a series and of a copy of the same bytes."""
+    """A bar chart of the bandwidth of each kernel of a series, and of a copy of the same number of bytes."""
 
     def __init__(self, laps: tuple[Lap, ...], copy_lap: Lap, provenance: Provenance, title: str) -> None:
         self.laps = laps
@@ -61,11 +61,11 @@ class Race(View):
 
     @property
     def record(self) -> tuple[Lap, ...]:
-        """The kernels of the series, in order."""
+        """The results of the kernels of the series, in order."""
         return self.laps
 
     def of_the_copy(self, rung: int) -> float:
-        """Return the bandwidth of a kernel of the series relative to the bandwidth of the copy."""
+        """Return the bandwidth of a kernel of the series, as a fraction of the bandwidth of the copy."""
         return self.laps[rung].gbps / self.copy_lap.gbps
 
     def sentence(self) -> str:
@@ -88,7 +88,7 @@ class Race(View):
 
 
 def _bars(laps: Sequence[Lap], copy_lap: Lap, total: int) -> Box:
-    """Draw the bandwidths of the first of `total` kernels and of the copy as bars."""
+    """Draw bandwidths as bars; the last of all `total` kernels has its own colour."""
     max_gbps = max(lap.gbps for lap in (*laps, copy_lap))
     rows = [
         {
@@ -131,7 +131,7 @@ def counted(counters_by_kernel: Mapping[str, KernelCounters], *counters: str) ->
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The CUDA C++ of each kernel of a series; in a notebook, each one can be opened and closed."""
+    """The CUDA C++ source of each kernel of a series, which can be unfolded in a notebook."""
 
     parts: tuple[tuple[kernels.Rung, str], ...]
     opened: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class Listing:
 
 
 def listing(series: str, *opened: str) -> Listing:
-    """Return the code of the kernels of a series.
+    """Return the source code of the kernels of a series.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def listing(series: str, *opened: str) -> Listing:
 
 
 def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Table:
-    """Return a table with sectors, bytes from DRAM and time of a series' kernels with one warp per row."""
+    """Return a table of sectors, DRAM bytes and time for the kernels of a series with one warp per row."""
     arrays = kernels.example(series, shape).arrays
     rows = []
     for rung in kernels.ladder(series).rungs[1:]:
@@ -188,7 +188,7 @@ CHAIN_BLOCKS = 20_000  # more than any GPU runs at once
 
 
 def try_orders(code: str) -> Table:
-    """Run a chain of waiting blocks on the virtual GPU, and return a table of what happens.
+    """Run a kernel whose blocks wait for each other in several block orders, and return a table of outcomes.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def source(file: str) -> str:
 
 
 def attend(n: int, threads: int) -> tuple[KernelCounters, list[Any]]:
-    """Run attention in tiles of `threads` rows, and return its counters and the arrays q, k, v and result."""
+    """Run tiled attention with `threads` rows per tile; return its counters and arrays q, k, v, result."""
     cp = session.cp()
     rng = np.random.default_rng(6)
     arrays = [cp.asarray(rng.standard_normal((n, WIDTH), dtype=np.float32)) for _ in range(3)]
@@ -252,7 +252,7 @@ def attend(n: int, threads: int) -> tuple[KernelCounters, list[Any]]:
 
 
 def tile_bytes(counters: KernelCounters) -> int:
-    """Return the number of bytes of k and v that the blocks of attention read, from a cache or from DRAM."""
+    """Return the bytes of k and v that the blocks of attention load, from caches or DRAM."""
     lines = source("attention.cu").splitlines()
     tile_lines = {
         line_number for line_number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line
@@ -264,7 +264,7 @@ def tile_bytes(counters: KernelCounters) -> int:
 
 
 def attention() -> Table:
-    """Return a table of the bytes that attention in tiles reads, for several lengths and two tile heights."""
+    """Return a table of the bytes that tiled attention reads, for several lengths and two tile heights."""
     rows = []
     for threads in (32, 128):
         for n in (256, 512, 1024):
@@ -279,7 +279,7 @@ def attention() -> Table:
 
 
 def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
-    """Time all kernels of a series on one row of floats, each warm and alone, and a copy for comparison.
+    """Time all kernels of a series, each warm and alone, and compare their bandwidths with a copy.
 
     Parameters
     ----------

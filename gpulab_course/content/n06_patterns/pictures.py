@@ -47,7 +47,7 @@ _TIME_LINES = (
 
 
 def fence_and_barrier() -> Picture:
-    """Draw what two blocks do over time: without fences, with a flag and fences, and with a barrier."""
+    """Draw two communicating blocks over time: without fences, with a flag and fences, and with a barrier."""
     figure, axes = empty_axes(5.3, (-1.5, 12.2), (-0.2, 11.6))
     for panel, (title, first_block, second_block, arrows) in enumerate(_TIME_LINES):
         top = 3.95 * panel
@@ -74,7 +74,7 @@ def fence_and_barrier() -> Picture:
 
 
 def scan_steps(values: Sequence[int]) -> Picture:
-    """Draw the steps of Hillis and Steele for a row of numbers.
+    """Draw the steps of a Hillis-Steele scan of a row of numbers.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
 
 
 def attention_tiles(tiles: int, block: int, current: int) -> Picture:
-    """Draw how one block of flash attention goes over the tiles of k and v.
+    """Draw how one block of flash attention iterates over the tiles of k and v.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def attention_tiles(tiles: int, block: int, current: int) -> Picture:
     block
         The block that is shown, which is also the number of its tile of q.
     current
-        The tile of k and v that it is at.
+        The tile of k and v of the current iteration.
     """
     figure, axes = empty_axes(4.0, (-3.6, tiles + 4.4), (-3.3, tiles + 0.5))
     for i in range(tiles):

@@ -1,4 +1,4 @@
-"""The host's clock of the device in use, and other valid orders of the work in streams."""
+"""The host clock of the device in use, and results of programs with other valid orders of streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpulab import session
 
 
 def host_ms() -> float:
-    """Return the time on the host's clock in ms: ``time.perf_counter()``, or a virtual GPU's modelled clock.
+    """Return the time of the host clock in ms: ``time.perf_counter()``, or a virtual GPU's modelled clock.
 
     On a virtual GPU, the real clock would measure the time of the simulation.
     """
@@ -31,7 +31,7 @@ def busy(duration_us: float) -> None:
 
 
 def possible_results(program: Callable[[Any], Any], orders: int = 5) -> list[Any]:
-    """Return the different results of ``program(cp)`` in the order of its launches and in other valid orders.
+    """Return the distinct results of ``program(cp)`` over several valid orders of its streams.
 
     The program runs on a virtual GPU. A real GPU chooses one of these orders, usually the same one each time.
     """

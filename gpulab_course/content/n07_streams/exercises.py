@@ -33,7 +33,7 @@ _ALLOWED_WAITS = 2  # such as one after the warm-up
 
 
 def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
-    """Draw times of calls as shares of their mean; no single time and no median is near the mean."""
+    """Draw durations of calls as shares of their mean; no duration and no median is near the mean."""
     short_shares = [float(share) for share in rng.uniform(0.4, 0.8, n - 1)]
     return [float(share) for share in rng.permutation([*short_shares, n - sum(short_shares)])]
 
@@ -89,7 +89,7 @@ def _run_stopwatch(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
 
 
 def _awaited_work(wait: Any, stream_id: int) -> str:
-    """Return whether a wait of the host was for the device, for the stopwatch's own stream or another."""
+    """Return whether the host waited for the device, for the stopwatch's stream, or for another one."""
     if wait.type == "CONTEXT_SYNCHRONIZE":
         return "device"
     return "own" if wait.stream_id in (stream_id, None) else "other"
@@ -182,7 +182,7 @@ STOPWATCH = PythonExercise(
 
 
 def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Draw lengths of inputs: short ones, a random one, and the length for the score."""
+    """Draw input lengths: short ones, a random one, and the length at which the score is counted."""
     return 1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000
 
 
@@ -250,7 +250,7 @@ def conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Make a call with numbers from 0 to 1, which `work.simmer` maps to numbers from 0 to 1."""
+    """Make a call with numbers from 0 to 1, which `work.simmer` maps to the same range."""
     n, rounds = size
     x = data.rng.random(n, dtype=np.float32)
     step = partial(work.simmer, rounds=rounds)
@@ -259,7 +259,7 @@ def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
-    """Call a program with two pinned arrays, and return the second one, which is NaN before the call."""
+    """Call a program with two pinned arrays, and return the second one, which initially contains NaN."""
     pinned_x = bench.pinned(x)
     pinned_y = bench.pinned(np.full_like(x, np.nan))
     original_x = pinned_x.copy()
@@ -272,7 +272,7 @@ def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any
 
 
 def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
-    """The reference solution: the pieces go to three streams in turn."""
+    """The reference solution, which processes the pieces in three streams in turn."""
     cp = session.cp()
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
     size = max(1, -(-x.size // pieces))
@@ -288,7 +288,7 @@ def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
 
 
 def conveyor_in_one_piece(x: Any, y: Any, step: Any) -> Any:
-    """The naive version: copy everything in, do the work, copy everything out."""
+    """The naive version: copy the whole array to the device, process it, and copy it back."""
     cp = session.cp()
     a = cp.asarray(x)
     step(a)
@@ -338,7 +338,7 @@ def rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Make a call with the starts of two environments and a number of steps."""
+    """Make a call with the initial observations of two environments and a number of steps."""
     steps, width = size
     starts = data.rng.random((ENVIRONMENTS, width), dtype=np.float32)
     observations = starts.copy()
@@ -382,7 +382,7 @@ def rollout(envs: Any, policy: Any, steps: int) -> Any:
 
 
 def in_turns(envs: Any, policy: Any, steps: int) -> Any:
-    """The naive version: let the policy decide, wait, step."""
+    """The naive version: for each step, launch the policy, wait, and step the environment."""
     cp = session.cp()
     for _ in range(steps):
         for env in envs:

@@ -1,4 +1,4 @@
-"""Figures of notebook 07 in addition to gpulab's views: clocks, and the conveyor."""
+"""Figures of notebook 07: times by several clocks, and the pipeline "conveyor"."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUNDS = 32
 def three_clocks(
     iterations: Sequence[int], times_ms: Mapping[str, Sequence[float]], origin: Provenance
 ) -> Picture:
-    """Draw the times that several clocks measure over the number of iterations in a kernel.
+    """Draw the times that three clocks measure, as a function of the number of iterations in a kernel.
 
     Parameters
     ----------
@@ -69,12 +69,12 @@ def three_clocks(
 
 
 def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin: Provenance) -> Picture:
-    """Draw where three clocks start and stop: rows of the host and the GPU, and a span for each clock.
+    """Draw on a time axis where three clocks start and stop, next to the work of the host and the GPU.
 
     Parameters
     ----------
     no_wait_ms, with_wait_ms
-        The times by the host's clock of the launch, and of the launch with the wait.
+        The times on the host clock for the launch alone, and for the launch with a wait.
     events_ms
         The time between two events around the kernel.
     origin
@@ -115,7 +115,7 @@ def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin
 
 
 def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
-    """Run the conveyor and return its timeline: each piece is copied in, worked on, and copied out.
+    """Run the conveyor, which copies, processes and copies back an array in pieces; return its timeline.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
 
 
 def find_early_kernels(record: Timeline) -> list[tuple[int, int]]:
-    """Return pairs of a copy to the device and the kernel that read its data before it ended, as indices."""
+    """Return index pairs of a copy to the device and a kernel that read the data before the copy ended."""
     copies = [index for index, a in enumerate(record.activities) if a.copy_kind == "HtoD"]
     kernels = [index for index, a in enumerate(record.activities) if a.kind == "CONCURRENT_KERNEL"]
 
@@ -172,7 +172,7 @@ def running_at_once(activities: Sequence[Activity]) -> int:
 
 
 def when_it_starts(record: Timeline) -> str:
-    """Return the choice of the prediction that describes when the last launched kernel started."""
+    """Return the choice of the prediction that describes when the kernel that was launched last started."""
     *other_operations, last_kernel = sorted(record.activities, key=lambda activity: activity.correlation_id)
     if last_kernel.start_ns >= max(activity.end_ns for activity in other_operations):
         return "after all four"
@@ -182,7 +182,7 @@ def when_it_starts(record: Timeline) -> str:
 
 
 def played(program: Callable[..., Any], steps: int) -> Timeline:
-    """Run a program, such as ``exercises.rollout``, on two environments, and return its timeline."""
+    """Run a program such as ``exercises.rollout`` on two environments, and return its timeline."""
     cp = session.cp()
     cupyx = session.cupyx()
 
@@ -201,7 +201,7 @@ def played(program: Callable[..., Any], steps: int) -> Timeline:
 
 
 class Conveyor(SteeredTimeline):
-    """A timeline of the conveyor with controls for its pieces, its memory, and the event before work."""
+    """A timeline of the conveyor, with controls for the number of pieces, pinned memory, and event waits."""
 
     pieces = traitlets.Int().tag(sync=True)
     pinned = traitlets.Int(1).tag(sync=True)
@@ -219,7 +219,7 @@ class Conveyor(SteeredTimeline):
         )
 
     def at(self, pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
-        """Return the timeline of one setting; its first call runs the conveyor."""
+        """Return the timeline for one setting; the first call with a setting runs the conveyor."""
         key = (pieces, int(pinned), int(waits))
         if key not in self._timelines:
             with self._session_context():

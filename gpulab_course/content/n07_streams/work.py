@@ -1,4 +1,4 @@
-"""Work for notebook 07: a kernel, a simulation on the host, a policy, and their results by NumPy."""
+"""Work for notebook 07: a kernel, a simulation on the host, and a policy, with their results in NumPy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _kernel(name: str, cp: Any) -> Any:
 
 
 def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = None) -> None:
-    """Launch a kernel that iterates ``v = 3.9 v (1 - v)`` for each element of `a` (float32), in place.
+    """Launch a kernel that iterates ``v = 3.9 v (1 - v)`` in place for each element of `a` (float32).
 
     The launch has `blocks` blocks of 256 threads and goes to `stream`, or to the current stream.
     """
@@ -36,7 +36,7 @@ def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = Non
 
 
 def simmer_by_numpy(a: Floats, rounds: int = ROUNDS) -> Floats:
-    """Return the result of `simmer` for `a`, computed by NumPy."""
+    """Compute the result of `simmer` for `a` with NumPy."""
     a = a.copy()
     for _ in range(rounds):
         a = np.float32(3.9) * a * (np.float32(1) - a)
@@ -44,7 +44,7 @@ def simmer_by_numpy(a: Floats, rounds: int = ROUNDS) -> Floats:
 
 
 def decide(observation: Any, rounds: int = DECISION_ROUNDS) -> Any:
-    """Launch the policy in the current stream; return an action in [0, 1) for each observation (float32)."""
+    """Launch the policy kernel in the current stream, and return an action in [0, 1) per observation."""
     cp = session.cp()
     action = cp.empty_like(observation)
     grid = (-(-observation.size // THREADS),)
@@ -54,7 +54,7 @@ def decide(observation: Any, rounds: int = DECISION_ROUNDS) -> Any:
 
 
 def decide_by_numpy(observation: Floats, rounds: int = DECISION_ROUNDS) -> Floats:
-    """Return the result of `decide`, computed by NumPy.
+    """Compute the result of `decide` with NumPy.
 
     All iterations of ``v = a v + c`` together are one iteration with another a and c.
     """
@@ -76,11 +76,11 @@ def decide_by_numpy(observation: Floats, rounds: int = DECISION_ROUNDS) -> Float
 
 
 def _ignore_use(action: str, array_name: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> None:
-    """Ignore a use of memory by the host."""
+    """Do nothing; the default for `Environment.report_use`."""
 
 
 class Environment:
-    """A simulation on the host: `step` reads ``action``, writes ``observation``, and takes `STEP_US`.
+    """A simulation on the host; `step` reads ``action``, writes ``observation``, and takes `STEP_US`.
 
     Parameters
     ----------
@@ -119,5 +119,5 @@ class Environment:
 
     @staticmethod
     def answer(observation: Floats, action: Floats) -> Floats:
-        """Return the observation that follows an action."""
+        """Compute the observation that follows from an observation and an action."""
         return np.float32(0.5) * observation + action
