@@ -25,7 +25,6 @@ def test_slides_need_no_network(pages: dict[str, Path]) -> None:
         files = [source for source in sources if not source.startswith("data:")]
         assert len(files) >= 4
         assert [name for name in files if not (page.parent / name).is_file()] == []
-        assert "unpkg.com" not in text
 
 
 def test_slides_show_the_exercises_of_class_and_no_solutions(pages: dict[str, Path]) -> None:
