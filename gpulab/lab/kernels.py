@@ -72,8 +72,9 @@ def warps(
     WarpStepper
         The virtual GPU's trace. On a real GPU it includes the active masks that the GPU itself reported for
         each basic block; a launch that is too large to replay has only those. Variables have names where a
-        debug build of the kernel, which runs over the same memory, proves which registers hold them. A block
-        that does not end is stopped, and its trace says so.
+        debug build of the kernel, which runs over the same memory, proves which registers hold them. It also
+        proves how many source iterations one iteration of an unrolled loop is. A block that does not end is
+        stopped, and its trace says so.
 
     Raises
     ------

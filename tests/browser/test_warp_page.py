@@ -458,6 +458,41 @@ def test_a_saved_page_says_where_it_stops(open_saved: Any) -> None:
     assert without.locator("[data-move=next-stop]").count() == 0
 
 
+FOLD = r"""
+extern "C" __global__ void fold(int* out)
+{
+    __shared__ int box[64];
+    int t = threadIdx.x;
+    box[t] = 1;
+    __syncthreads();
+    for (int half = 32; half > 0; half /= 2) {
+        if (t < half) box[t] += box[t + half];
+        __syncthreads();
+    }
+    if (t == 0) *out = box[0];
+}
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimized", "for debugging"])
+def test_a_variable_that_is_optimized_out_says_how_to_keep_it(
+    open_saved: Any, options: tuple[str, ...]
+) -> None:
+    gl.use_device("virtual:A100")
+    kernel = cp.RawKernel(FOLD, "fold", options=options)
+    view = gl.warps(kernel, 1, 64, (cp.zeros(1, dtype=np.int32),), whole_block=True)
+    view.step = int(np.flatnonzero(view.steps.line == 9)[-1])
+    row = open_saved(view).locator(".gl-register").filter(has_text="half").first
+    text = row.locator(".gl-register-value").text_content()
+    if options:
+        assert int(text) == 1
+        assert "Optimized out" not in view.describe()
+    else:
+        assert text.startswith("optimized out; compile with -G")
+        assert 'options=("-G",)' in row.get_attribute("title")
+        assert "Optimized out: half." in view.describe()
+
+
 @pytest.mark.parametrize(("width", "height", "dark"), [(640, 700, False), (1024, 700, True)])
 def test_watches_have_room(open_saved: Any, width: int, height: int, dark: bool) -> None:
     """All of a few watch expressions are in sight, and nothing lies on anything else."""

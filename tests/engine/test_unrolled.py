@@ -1,4 +1,4 @@
-"""Unroll factors of loops, against the iterations that the source prescribes."""
+"""Iterations of loops and unroll factors, against the iterations that the source prescribes."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def virtual() -> Iterator[None]:
     session.use_device("auto")
 
 
-def trace_of(loop: str) -> WarpTrace:
+def trace_of(loop: str, options: tuple[str, ...] = ()) -> WarpTrace:
     x = cp.ones(1024, dtype=np.float32)
     y = cp.zeros(32, dtype=np.float32)
-    kernel = cp.RawKernel(KERNEL.replace("LOOP", loop), "k")
+    kernel = cp.RawKernel(KERNEL.replace("LOOP", loop), "k", options=options)
     trace = session.backend().observe(Launch.of(kernel, 1, 32, (x, y, np.int32(TERMS))), Warp())
     assert trace.detail is not None
     return trace
@@ -92,3 +92,23 @@ def test_nothing_is_said_about_other_loops(name: str) -> None:
     assert trace.detail is not None
     assert not any(trace.detail.unroll_factors)
     assert all("unrolled" not in words for words in find_loops(trace).words)
+
+
+@pytest.mark.parametrize("options", [("-G",), ()], ids=["for debugging", "optimized"])
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("#pragma unroll 1\n for (int k = 0; k < 6; ++k) sum += x[k];", 6),
+        ("#pragma unroll 1\n for (int k = 0; k < 6; ++k) {\n sum += k;\n }", 6),
+        ("#pragma unroll 1\n for (int k = 0; k < 6; ++k) sum = sum * n + k;", 6),
+        ("#pragma unroll 1\n while (n > 0) {\n if (n & 1) sum += x[n];\n n /= 2;\n }", 8),
+        ("#pragma unroll 1\n do {\n sum += x[n];\n n /= 2;\n } while (n > 0);", 8),
+        ("#pragma unroll 1\n for (int k = 0; k < 9; ++k) {\n sum += x[k];\n if (k == 4) break;\n }", 5),
+    ],
+    ids=["for", "for over lines", "for without loads", "while", "do", "break"],
+)
+def test_a_condition_that_is_false_is_no_iteration(
+    loop: str, expected: int, options: tuple[str, ...]
+) -> None:
+    loops = find_loops(trace_of(loop, options))
+    assert loops.words[-1] == f"iteration {expected} of {expected}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,14 @@ from virtualgpu.records import WarpTrace
 
 Ints = npt.NDArray[np.int32]
 
+_LOOP = re.compile(r"\b(?:for|while)\b")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Loops:
     """Executions of loops with at least two iterations ("turns"); outer loops first.
+
+    The last evaluation of a loop's condition, which is false, belongs to the last turn.
 
     Run i has the turns ``run_turns[i]`` to ``run_turns[i + 1]`` and is part of the turn ``run_outer[i]`` (-1:
     none). Turns have their first and last step, a text with the outer loops (``iteration 3 of 17, inside it 1
@@ -143,8 +148,36 @@ def _runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
             for first_index, last_index in zip(
                 np.flatnonzero(edges == 1), np.flatnonzero(edges == -1), strict=True
             ):
-                head_steps = steps[first_index:last_index][positions[first_index:last_index] == head]
+                run = slice(first_index, last_index)
+                head_steps = steps[run][positions[run] == head]
+                if head_steps.size >= 2 and _ends_with_check(trace, steps[run], positions[run], head_steps):
+                    head_steps = head_steps[:-1]
                 if head_steps.size >= 2:
                     first_step, last_step = int(steps[first_index]), int(steps[last_index - 1])
                     runs.append((first_step, last_step, head_steps.astype(np.int32), factor))
     return sorted(runs, key=lambda run: (run[0], -run[1]))
+
+
+def _ends_with_check(
+    trace: WarpTrace,
+    steps: npt.NDArray[Any],
+    positions: npt.NDArray[Any],
+    head_steps: npt.NDArray[Any],
+) -> bool:
+    """Return whether a run's last visit of the head only finds that the condition of the loop is false.
+
+    It stops before the end of every iteration, in the line of the ``for`` or ``while``, without an access to
+    memory that other threads can see.
+    """
+    furthest = np.maximum.reduceat(positions, np.searchsorted(steps, head_steps))
+    last = steps[steps >= head_steps[-1]]
+    lines = set(trace.line[last].tolist()) - {0}
+    is_cut = trace.truncated and last[-1] == len(trace) - 1
+    if is_cut or furthest[-1] >= furthest[:-1].min() or len(lines) != 1:
+        return False
+    if trace.access_space is not None:
+        spaces = {trace.space[space] for space in trace.access_space[last].tolist() if space >= 0}
+        if spaces & {"global", "shared", "generic"}:
+            return False
+    line = lines.pop()
+    return bool(_LOOP.search("".join(trace.code.split("\n")[line - 1 : line])))
