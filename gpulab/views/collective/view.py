@@ -210,7 +210,7 @@ class CollectiveView(View):
                 self._chunks(step_count),
                 self._ports(step_count),
                 weights=[1, 1.6, 0.8],
-                least=[180, 410, 160],
+                least=[200, 410, 160],
             ),
         )
 
@@ -233,6 +233,8 @@ class CollectiveView(View):
                 colours=COLOURS,
                 step=step_count,
             ),
+            left=0,
+            right=0,
             label="; ".join(texts_of_moves) or "GPUs on a circle. Nothing has moved.",
         )
 

@@ -91,11 +91,13 @@ class Pen:
         """Draw a filled polygon."""
         self.draw.polygon([(x * SHARPNESS, y * SHARPNESS) for x, y in points], fill=palette.light(colour))
 
-    def arrow_head(self, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
+    def arrow_head(
+        self, start: tuple[float, float], end: tuple[float, float], colour: str, length: float = 8
+    ) -> None:
         """Draw the head of an arrow from `start` to `end`."""
         angle = math.atan2(end[1] - start[1], end[0] - start[0])
         wings = [
-            (end[0] + 8 * math.cos(angle + offset), end[1] + 8 * math.sin(angle + offset))
+            (end[0] + length * math.cos(angle + offset), end[1] + length * math.sin(angle + offset))
             for offset in (2.7, -2.7)
         ]
         self.polygon([end, *wings], colour)

@@ -3,8 +3,10 @@ import { Plot } from "./plot.js";
 
 // Devices on a circle. The marks of the moves travel along their arrows when the next step is shown.
 
-const NODE_PX = 19;
-const MARK_PX = 17;
+// Largest sizes, and sizes as shares of the distance between neighbours on the circle.
+const [NODE_PX, MARK_PX, HEAD_PX] = [19, 17, 8];
+const [NODE, MARK, HEAD] = [0.28, 0.25, 0.12];
+const LEAST_MARK_PX = 12; // for a text
 const SIDE_PX = 5; // distance of an arrow from the line between its devices, so that opposite arrows are apart
 const [LEAST_MS, MOST_MS] = [80, 700];
 
@@ -29,19 +31,21 @@ export class RingPlot extends Plot {
     });
   }
 
-  /** The centres of the devices and their radius, as `ring_places` in Python. */
+  /** The centres of the devices, and the sizes of devices, marks and the heads of arrows, as in Python. */
   devices(item) {
     const { length } = item.names;
     const height = this.box.height + this.growth;
     const radius = Math.min(this.wide, height) / 2 - NODE_PX - 2;
     const [x, y] = [this.box.left + this.wide / 2, height / 2];
     const angles = item.names.map((_, index) => (2 * Math.PI * index) / length - Math.PI / 2);
-    return [angles.map((angle) => [x + radius * Math.cos(angle), y + radius * Math.sin(angle)]), Math.min(NODE_PX, (0.8 * Math.PI * radius) / length)];
+    const distance = 2 * radius * Math.sin(Math.PI / length);
+    return [angles.map((angle) => [x + radius * Math.cos(angle), y + radius * Math.sin(angle)]), Math.min(NODE_PX, NODE * distance), Math.min(MARK_PX, MARK * distance), Math.min(HEAD_PX, HEAD * distance)];
   }
 
   draw_ring(item) {
     const { pen } = this;
-    const [centres, nodePx] = this.devices(item);
+    const [centres, nodePx, markPx, headPx] = this.devices(item);
+    const fontPx = nodePx < NODE_PX - 1 ? 9 : 10;
     const ink = this.frame.colour("fg");
     const shades = item.colours.map((name) => this.frame.colour(name));
     const inks = item.colours.map((name) => this.frame.colour(`on-${name}`) || ink);
@@ -54,7 +58,7 @@ export class RingPlot extends Plot {
       pen.stroke();
     };
     for (const [source, target] of item.links) stroke(centres[source], centres[target], "rule", 2);
-    this.font(10);
+    this.font(fontPx);
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     centres.forEach(([x, y], index) => {
@@ -67,7 +71,7 @@ export class RingPlot extends Plot {
       pen.stroke();
       pen.fillStyle = ink;
       const forms = item.names[index].split("\n");
-      pen.fillText(forms.find((form) => pen.measureText(form).width <= 2 * nodePx - 4) ?? forms.at(-1), x, y);
+      pen.fillText(forms.find((form) => pen.measureText(form).width <= 2 * nodePx - 3) ?? forms.at(-1), x, y);
     });
     const moves = groupedBy(item.source.map((_, index) => index), (index) => `${item.source[index]} ${item.target[index]}`);
     for (const indices of moves.values()) {
@@ -80,19 +84,19 @@ export class RingPlot extends Plot {
       const angle = Math.atan2(uy, ux);
       pen.beginPath();
       pen.moveTo(...at(end));
-      for (const turn of [2.7, -2.7]) pen.lineTo(at(end)[0] + 8 * Math.cos(angle + turn), at(end)[1] + 8 * Math.sin(angle + turn));
+      for (const turn of [2.7, -2.7]) pen.lineTo(at(end)[0] + headPx * Math.cos(angle + turn), at(end)[1] + headPx * Math.sin(angle + turn));
       pen.fillStyle = this.frame.colour("muted");
       pen.fill();
       indices.forEach((index, place) => {
-        const last = end - 8 - MARK_PX / 2 - place * (MARK_PX + 1);
+        const last = end - headPx - markPx / 2 - place * (markPx + 1);
         const [x, y] = at(start + (Math.max(start, last) - start) * this.phase);
         pen.fillStyle = shades[item.colour[index]];
-        pen.fillRect(x - MARK_PX / 2, y - MARK_PX / 2, MARK_PX, MARK_PX);
+        pen.fillRect(x - markPx / 2, y - markPx / 2, markPx, markPx);
         pen.lineWidth = 2;
         pen.strokeStyle = ink;
-        pen.strokeRect(x - MARK_PX / 2, y - MARK_PX / 2, MARK_PX, MARK_PX);
+        pen.strokeRect(x - markPx / 2, y - markPx / 2, markPx, markPx);
         pen.fillStyle = inks[item.colour[index]];
-        pen.fillText(item.text[index], x, y);
+        if (markPx >= LEAST_MARK_PX) pen.fillText(item.text[index], x, y);
       });
     }
   }

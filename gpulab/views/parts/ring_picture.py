@@ -10,8 +10,10 @@ from gpulab.views.parts.items import Ring
 from gpulab.views.parts.pen import Pen, text_width
 from gpulab.views.parts.tracks_picture import Scale
 
-NODE_PX = 19
-MARK_PX = 17
+# Largest sizes, and sizes as shares of the distance between neighbours on the circle.
+NODE_PX, MARK_PX, HEAD_PX = 19, 17, 8
+NODE, MARK, HEAD = 0.28, 0.25, 0.12
+MIN_MARK_PX = 12  # for a text
 SIDE_PX = 5  # distance of an arrow from the line between its devices, so that opposite arrows are apart
 
 
@@ -19,7 +21,11 @@ def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
     """Paint the devices, their links, and the marks at the ends of their arrows."""
     count = len(item.names)
     radius = min(scale.width, scale.box.height) / 2 - NODE_PX - 2
-    node_px = min(NODE_PX, 0.8 * math.pi * radius / count)
+    distance_px = 2 * radius * math.sin(math.pi / count)
+    node_px = min(NODE_PX, NODE * distance_px)
+    mark_px = min(MARK_PX, MARK * distance_px)
+    head_px = min(HEAD_PX, HEAD * distance_px)
+    font_px = 9 if node_px < NODE_PX - 1 else 10
     middle = (scale.left + scale.width / 2, scale.top + scale.box.height / 2)
     centres = [
         (middle[0] + radius * math.sin(angle), middle[1] - radius * math.cos(angle))
@@ -30,8 +36,8 @@ def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
     for (x, y), name in zip(centres, item.names, strict=True):
         pen.disc(x, y, node_px, "panel", "muted")
         forms = name.split("\n")
-        fitting_forms = [form for form in forms if text_width(form, 10) <= 2 * node_px - 4]
-        pen.text(x, y, (fitting_forms or forms[-1:])[0], size=10, anchor="middle")
+        fitting_forms = [form for form in forms if text_width(form, font_px) <= 2 * node_px - 3]
+        pen.text(x, y, (fitting_forms or forms[-1:])[0], size=font_px, anchor="middle")
     places: Counter[tuple[int, int]] = Counter()
     for source, target, text, colour in zip(item.source, item.target, item.text, item.colour, strict=True):
         (x0, y0), (x1, y1) = centres[source], centres[target]
@@ -44,16 +50,17 @@ def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
                 node_px,
                 max(
                     node_px,
-                    length - node_px - 8 - MARK_PX / 2 - places[source, target] * (MARK_PX + 1),
+                    length - node_px - head_px - mark_px / 2 - places[source, target] * (mark_px + 1),
                 ),
                 length - node_px,
             )
         )
         if not places[source, target]:
             pen.line([start, end], "muted", 1.5)
-            pen.arrow_head(start, end, "muted")
+            pen.arrow_head(start, end, "muted", head_px)
         places[source, target] += 1
-        left, top = (value - MARK_PX / 2 for value in mark)
-        pen.rect(left, top, left + MARK_PX, top + MARK_PX, item.colours[colour])
-        pen.outline(left, top, left + MARK_PX, top + MARK_PX, "fg", 2)
-        pen.text(*mark, text, size=10, colour=palette.ink(item.colours[colour]), anchor="middle")
+        left, top = (value - mark_px / 2 for value in mark)
+        pen.rect(left, top, left + mark_px, top + mark_px, item.colours[colour])
+        pen.outline(left, top, left + mark_px, top + mark_px, "fg", 2)
+        if mark_px >= MIN_MARK_PX:
+            pen.text(*mark, text, size=font_px, colour=palette.ink(item.colours[colour]), anchor="middle")
