@@ -104,7 +104,9 @@ def warps(
 
 
 @old_parameters
-def occupancy(kernel: Any, block: Shape = 256, *, shared_mem: int = 0) -> views.OccupancyChart:
+def occupancy(
+    kernel: Any, block: Shape = 256, *, shared_mem: int = 0, beside: str | Sequence[str] = ()
+) -> views.OccupancyChart:
     """Show how many warps of a kernel an SM can hold at each block size, and what limits them.
 
     Parameters
@@ -115,10 +117,14 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_mem: int = 0) -> views.
         The block size to mark: a number of threads, or a tuple of one to three.
     shared_mem
         Dynamic shared memory per block in bytes, the same at every block size.
+    beside
+        Up to three other GPUs of the table, shown as faint marks. The registers per thread are those of the
+        device in use, although the compiler can choose another number for another GPU.
 
     Examples
     --------
     >>> gl.occupancy(kernel, 256, shared_mem=16_384)
+    >>> gl.occupancy(kernel, beside=["T4", "H200"])
     """
     launch = Launch.of(kernel, 1, block, (), shared_mem)
     backend = session.backend()
@@ -131,9 +137,10 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_mem: int = 0) -> views.
             f"A block of {threads:,} threads exceeds this kernel's limit of {max_blocks:,} on this device."
         )
     sizes = sorted({*range(WARP_SIZE, max_blocks + 1, WARP_SIZE), threads})
-    return views.OccupancyChart(
-        [backend.occupancy(kernel, size, launch.shared_bytes) for size in sizes], threads
-    )
+    points = [backend.occupancy(kernel, size, launch.shared_bytes) for size in sizes]
+    names = [beside] if isinstance(beside, str) else beside
+    others = [[session.occupancy_on(name, point) for point in points] for name in names]
+    return views.OccupancyChart(points, threads, others)
 
 
 @old_parameters

@@ -12,6 +12,7 @@ from gpulab.session.current import cupyx as cupyx
 from gpulab.session.current import here as here
 from gpulab.session.current import l1_bytes as l1_bytes
 from gpulab.session.current import late_faults as late_faults
+from gpulab.session.current import occupancy_on as occupancy_on
 from gpulab.session.current import on_device as on_device
 from gpulab.session.current import peer_gbps as peer_gbps
 from gpulab.session.current import program_lines as program_lines

@@ -38,11 +38,12 @@ from virtualgpu.model.cost import StepPrices
 from virtualgpu.model.cost import links as link_cost
 from virtualgpu.model.cost.ceilings import ceilings as ceilings_of
 from virtualgpu.model.links.topology import check_links
+from virtualgpu.model.occupancy import occupancy as occupancy_of
 from virtualgpu.model.orders import late_faults as orders
 from virtualgpu.model.recording import program_lines as lines
 from virtualgpu.model.recording.program_names import ProgramNames
 from virtualgpu.protocol import Backend, Launch
-from virtualgpu.records import DeviceInfo
+from virtualgpu.records import DeviceInfo, Occupancy
 from virtualgpu.records.launch.roofline import Ceilings
 
 if TYPE_CHECKING:
@@ -319,6 +320,11 @@ def ceilings() -> Ceilings:
 def l1_bytes(info: DeviceInfo) -> int:
     """Return the size of an SM's L1 cache if no block uses shared memory."""
     return cache_sizes(info, 0, 1).l1_bytes
+
+
+def occupancy_on(name: str, point: Occupancy) -> Occupancy:
+    """Return the occupancy of the same block with the same resources on another GPU of the table."""
+    return occupancy_of(table_info(name), point.block_threads, point.registers_per_thread, point.shared_bytes)
 
 
 def peer_gbps(direct: bool) -> float:

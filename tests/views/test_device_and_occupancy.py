@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import gpulab as gl
+from gpulab import session
 from gpulab.views import DeviceCard, DeviceComparison, OccupancyChart
 from gpulab.views.device.chip import layout
 from gpulab.views.device.facts import LIMITS, QUANTITIES, fp32_tflops, short_names
@@ -194,6 +196,42 @@ def test_occupancy_has_a_bar_for_each_size_in_the_colour_of_its_limit() -> None:
     assert [text.get_text() for text in limits.texts] == ["8", "32", "6 ◀ limits", "32"]
     (table,) = chart.tables()
     assert [row[:2] for row in table.rows] == [(p.block_threads, p.fraction) for p in chart.points]
+
+
+def test_other_devices_are_marks_at_their_block_sizes() -> None:
+    points = synthetic.occupancies()
+    other = [
+        replace(point, warps_per_sm=point.warps_per_sm // 2, provenance=synthetic.MEASURED)
+        for point in points
+    ]
+    chart = OccupancyChart(points, 256, [other])
+    ax, _ = chart.plot(Figure().subplots(1, 2))
+    (marks,) = ax.lines
+    assert list(marks.get_ydata()) == [point.fraction for point in other]
+    assert list(marks.get_xdata()) == [*range(len(points))]
+    assert marks.get_label() == "NVIDIA H200"
+    assert chart.to_pandas("Other")["occupancy"].tolist() == [point.fraction for point in other]
+    assert "On NVIDIA H200: 256 threads per block" in chart.describe()
+    with pytest.raises(ValueError, match="up to 3"):
+        OccupancyChart(points, 256, 4 * [other])
+
+
+def test_the_occupancy_beside_is_that_of_the_other_device() -> None:
+    source = """extern "C" __global__ void f(float* x) {
+        __shared__ float tile[8192];
+        tile[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        x[threadIdx.x] = tile[threadIdx.x ^ 1];
+    }"""
+
+    def fractions(device: str, **options: Any) -> list[list[float]]:
+        gl.use_device(f"virtual:{device}")
+        chart = gl.occupancy(session.cp().RawKernel(source, "f"), **options)
+        return [[point.fraction for point in points] for points in (chart.points, *chart.others)]
+
+    (t4,) = fractions("T4")
+    a100, other = fractions("A100", beside="T4")
+    assert other == t4 != a100
 
 
 def test_a_chosen_occupancy_joins_the_points() -> None:

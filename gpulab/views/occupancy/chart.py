@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour
 from gpulab.views._waves import limit_bars, limiter_words, occupancy_words
 from gpulab.views.tables import Column, Table
-from gpulab.words import count, number, percent, size
+from gpulab.words import count, listing, number, percent, size
 from virtualgpu.records import Occupancy
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Each limit has one colour. A point that several limits determine has the colour of the first one.
 LIMIT_COLOURS = {"warps": "accent", "blocks": "good", "registers": "warn", "shared memory": "purple"}
+OTHER_MARKS = ("o", "D", "^")
 TICK_THREADS = 128
 
 
@@ -29,6 +30,8 @@ class OccupancyChart(FigureView):
         One `Occupancy` per block size.
     chosen
         The block size to mark, in threads, or its `Occupancy`, which is added to the points if necessary.
+    others
+        The same on up to three other devices; each is a faint mark at its block size.
 
     Raises
     ------
@@ -39,7 +42,15 @@ class OccupancyChart(FigureView):
     height_in = 3.3
     widths = (2.2, 1.0)
 
-    def __init__(self, points: Sequence[Occupancy], chosen: int | Occupancy) -> None:
+    def __init__(
+        self,
+        points: Sequence[Occupancy],
+        chosen: int | Occupancy,
+        others: Sequence[Sequence[Occupancy]] = (),
+    ) -> None:
+        if len(others) > len(OTHER_MARKS):
+            raise ValueError(f"A chart shows up to {len(OTHER_MARKS)} other devices, not {len(others)}.")
+        self.others = tuple(tuple(points_of_other) for points_of_other in others)
         by_size = {point.block_threads: point for point in points}
         if isinstance(chosen, Occupancy) and by_size:
             by_size.setdefault(chosen.block_threads, chosen)
@@ -53,10 +64,14 @@ class OccupancyChart(FigureView):
                 f"{self.points[0].block_threads} to {self.points[-1].block_threads}."
             )
         provenance = self.points[0].provenance
+        other_text = ""
+        if self.others:
+            names = listing([_device(other) for other in self.others])
+            other_text = f"Marks: {names} with the same registers and shared memory, by the same rules. "
         super().__init__(
             title="Theoretical occupancy against block size",
             caption="Theoretical occupancy: the warps that fit on an SM over those it can hold, "
-            f"{provenance.label}. gl.launch shows the achieved occupancy of a launch.",
+            f"{provenance.label}. {other_text}gl.launch shows the achieved occupancy of a launch.",
             source=provenance.source,
         )
         self.chosen = threads
@@ -91,7 +106,10 @@ class OccupancyChart(FigureView):
         )
 
     def describe(self) -> str:
-        return "\n".join([self.sentence(), *(f"{_words(point)}." for point in self.points)])
+        lines = [self.sentence(), *(f"{_words(point)}." for point in self.points)]
+        for other in self.others:
+            lines += [f"On {_device(other)}: {_words(point)}." for point in other]
+        return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each block size."""
@@ -118,7 +136,14 @@ class OccupancyChart(FigureView):
                 for limit in limits
             ),
         )
-        return (Table("Each block size", columns, rows),)
+        other_rows = tuple(
+            (_device(other), point.block_threads, point.fraction, ", ".join(point.limiters))
+            for other in self.others
+            for point in other
+        )
+        other_columns = ("device", columns[0], columns[1], columns[4])
+        other_tables = (Table("Other devices", other_columns, other_rows),) if other_rows else ()
+        return Table("Each block size", columns, rows), *other_tables
 
     def painters(self) -> tuple[Painter, ...]:
         return self._paint_sizes, self._paint_limits
@@ -133,7 +158,21 @@ class OccupancyChart(FigureView):
             if indices:
                 name = f"limited by {limit}" if limit else "no single limit"
                 ax.bar(indices, heights, 0.86, color=colour(LIMIT_COLOURS.get(limit, "other")), label=name)
-        chosen_index = points.index(self.point)
+        index_of = {point.block_threads: index for index, point in enumerate(points)}
+        for other_index, (other, mark) in enumerate(zip(self.others, OTHER_MARKS, strict=False)):
+            fitting = [point for point in other if point.block_threads in index_of]
+            offset = 0.3 * (other_index - (len(self.others) - 1) / 2)  # marks of equal height are all visible
+            ax.plot(
+                [index_of[point.block_threads] + offset for point in fitting],
+                [point.fraction for point in fitting],
+                mark,
+                color=colour("bg"),
+                markersize=3.6,
+                markeredgecolor=colour("fg"),
+                markeredgewidth=0.7,
+                label=_device(other),
+            )
+        chosen_index = index_of[self.chosen]
         ax.bar(
             [chosen_index],
             [points[chosen_index].fraction],
@@ -160,7 +199,7 @@ class OccupancyChart(FigureView):
         ax.grid(axis="y")
         ax.set_xlabel("threads per block")
         ax.set_ylabel("theoretical occupancy")
-        ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4, handlelength=1, columnspacing=1.2)
+        ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=5, handlelength=1, columnspacing=1.2)
 
     def _paint_limits(self, ax: Axes) -> None:
         """Draw the blocks per SM that each limit alone allows, below a text about the marked block size."""
@@ -187,6 +226,10 @@ class OccupancyChart(FigureView):
             "shared memory per block. Bars: blocks per SM that each limit alone allows."
         )
         ax.set_xlabel(fill(resources_text, 42), loc="left", fontsize=SMALL_POINTS)
+
+
+def _device(points: Sequence[Occupancy]) -> str:
+    return points[0].provenance.device.removeprefix("virtual ")
 
 
 def _first_limiter(point: Occupancy) -> str:
