@@ -134,8 +134,9 @@ class DeviceComparison(FigureView):
                 Rectangle((x, top + y * unit), tile_width, tile_height * unit)
                 for x, y, tile_width, tile_height in (factor * tiles).tolist()
             ]
-            style = {"facecolor": colour(SM), "edgecolor": colour("bg"), "linewidth": 0.3}
-            ax.add_collection(PatchCollection(rectangles, **style))
+            ax.add_collection(
+                PatchCollection(rectangles, facecolor=colour(SM), edgecolor=colour("bg"), linewidth=0.3)
+            )
             corner = factor * (CHIP_PX[0] - l2_width), top
             ax.add_patch(Rectangle(corner, factor * l2_width, factor * CHIP_ROWS, facecolor=colour(L2)))
         ax.set_xlim(0, CHIP_PX[0])

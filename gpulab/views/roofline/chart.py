@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -178,8 +178,8 @@ class RooflineChart(FigureView):
         ax.set_yscale("log")
         ax.set_xlim(min([*intensities, *ridges]) / MARGIN, max([*intensities, *ridges]) * MARGIN)
         ax.set_ylim(min([*rates, highest / 10]) / MARGIN, highest * MARGIN)
-        for direction, (low, high) in (("x", ax.get_xlim()), ("y", ax.get_ylim())):
-            number_ticks(ax, direction, (1, 2, 5) if high / low < SHORT_RANGE else (1,))
+        number_ticks(ax, "x", _multiples(ax.get_xlim()))
+        number_ticks(ax, "y", _multiples(ax.get_ylim()))
         ax.grid()
         ax.set_xlabel("operations per byte moved, logarithmic")
         ax.set_ylabel("GFLOP/s, logarithmic")
@@ -232,15 +232,26 @@ class RooflineChart(FigureView):
         right = ax.get_xlim()[1]
         for point in self._points:
             for level, x in point.intensities.items():
-                mark = {"marker": MARKS[level], "markersize": 6, "linestyle": "none", "zorder": 3}
+                mark: dict[str, Any] = {
+                    "marker": MARKS[level],
+                    "markersize": 6,
+                    "linestyle": "none",
+                    "zorder": 3,
+                }
                 if rate := _modelled(point):
                     ax.plot(x, rate, color=colour(MODELLED), markerfacecolor="none", **mark)
                 ax.plot(x, point.gflops, color=colour(COLOURS[level]), **mark)
             first_x = min(point.intensities.values())
             ax.plot([first_x, right], [point.gflops] * 2, color=colour("muted"), linewidth=0.7)
         if any(map(_modelled, self._points)):
-            hollow = {"markerfacecolor": "none", "linestyle": "none"}
-            ax.plot([], [], "s", color=colour(MODELLED), label="in the modelled time", **hollow)
+            ax.plot(
+                [],
+                [],
+                "s",
+                color=colour(MODELLED),
+                markerfacecolor="none",
+                label="in the modelled time",
+            )
         names = _names(self._points)
         heights = [math.log(rate / low) / math.log(high / low) for rate in names]
         for (rate, name), height in zip(names.items(), _spaced_heights(heights), strict=True):
@@ -263,7 +274,9 @@ class RooflineChart(FigureView):
     def _paint_arrows(self, ax: Axes) -> None:
         """Draw an arrow from each launch to the next, between the points of one level."""
         level = self._path_level()
-        for pair in self._pairs() if level else ():
+        if level is None:
+            return
+        for pair in self._pairs():
             begin, end = ((point.intensities[level], point.gflops) for point in pair)
             if math.dist(np.log10(begin), np.log10(end)) > SAME_POSITION:
                 arrow = {
@@ -275,6 +288,11 @@ class RooflineChart(FigureView):
                     "shrinkB": 4,
                 }
                 ax.annotate("", end, begin, arrowprops=arrow)
+
+
+def _multiples(limits: tuple[float, float]) -> tuple[int, ...]:
+    """Return the multiples of powers of ten at which an axis with these ends has ticks."""
+    return (1, 2, 5) if limits[1] / limits[0] < SHORT_RANGE else (1,)
 
 
 def _rate(gflops: float) -> str:
