@@ -76,7 +76,7 @@ def test_other_letters_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pen, "text", lambda self, x, y, text, **look: write(self, x + 0.5, y, text, **look))
     settings = _figure._settings
     monkeypatch.setattr(_figure, "_settings", lambda theme: settings(theme) | {"text.hinting": "none"})
-    for name in ("launch", "card", "ladder", "roofline"):
+    for name in ("launch", "card", "peers", "roofline"):
         assert 0 < worst(name) <= MOST_PER_TILE, name
 
 

@@ -102,11 +102,12 @@ class TrafficView(View):
 
     def _colours(self) -> list[tuple[str, str]]:
         """Return the colours of the kernels, of other ways, and of fusion boundaries."""
-        kernel_count = len(self._traffic.kernels)
+        kernel_count = 1 + max((item.kernel for item in self._traffic.expressions), default=-1)
         entries = [(colour, f"kernel {index + 1}") for index, colour in enumerate(KERNELS[:kernel_count])]
         if kernel_count > len(KERNELS):
             entries[-1] = (KERNELS[-1], f"kernels {len(KERNELS)} to {kernel_count}")
-        entries.append(("other", "other kernels"))
+        if any(kernel < 0 for way in self._traffic.ways for kernel, *_ in self._parts(way)):
+            entries.append(("other", "other kernels"))
         return [*entries, ("error", "cannot be fused")] if self._traffic.edges else entries
 
     def _parts(self, way: KernelSet) -> list[tuple[int, str, int, int]]:
