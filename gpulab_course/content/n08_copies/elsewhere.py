@@ -1,4 +1,4 @@
-"""Measurements that need a GPU: made here if there is one, otherwise recorded on an H200 and an H100."""
+"""Tables of measurements for notebook 08: made on this machine's GPU, or recorded on an H200 and an H100."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MeasurementTable:
 
 @functools.lru_cache(maxsize=1)
 def recorded() -> Any:
-    """Return the recordings of all GPUs by name: rates in GB/s, times in us unless a key names ms or s."""
+    """Load the recordings of all GPUs by name; rates are in GB/s, times in µs unless a key names ms or s."""
     return json.loads(resources.files(__package__).joinpath("recorded.json").read_text(encoding="utf-8"))
 
 
@@ -60,7 +60,7 @@ def _format_us(time_us: float) -> str:
 
 
 def rates() -> MeasurementTable:
-    """Return a table of the rates of copies by size, from and to pageable and pinned memory."""
+    """Return a table of the rates of copies by size, for pageable and pinned memory in both directions."""
     recording = recorded()["h200"]
     kinds = ("HtoD pinned", "DtoH pinned", "HtoD pageable", "DtoH pageable")
     rows = [
@@ -72,7 +72,7 @@ def rates() -> MeasurementTable:
 
 
 def frameworks() -> MeasurementTable:
-    """Return a table of torch's copies of 64 MiB: the time until a call returns, and until its copy ends."""
+    """Return a table of PyTorch's copies of 64 MiB: the time until the call returns, and until the end."""
     recording = recorded()["h200"]["torch"]
     calls = {
         'pageable.to("cuda")': "pageable to cuda",
@@ -101,7 +101,7 @@ def frameworks() -> MeasurementTable:
 
 
 def managed() -> MeasurementTable:
-    """Return a table of the times in which host and kernels access 64 MiB of managed memory, on two GPUs."""
+    """Return a table of access times to 64 MiB of managed memory, by the host and by kernels of two GPUs."""
     steps = {
         "kernel, all in device memory": "device memory, kernel",
         "kernel, pages on the host": "kernel, pages on the host",
@@ -127,7 +127,7 @@ def managed() -> MeasurementTable:
 
 
 def pinning() -> MeasurementTable:
-    """Return a table of the first time to allocate pinned memory, compared with a copy of as many bytes."""
+    """Return a table that compares the first allocation of pinned memory with a copy of the same size."""
     recordings = [recorded()[name] for name in ("h200", "h100")]
     pinning_us = [
         recording["arrays"]["first 128 MiB of pinned memory"]["call_us"] for recording in recordings
@@ -148,7 +148,7 @@ def pinning() -> MeasurementTable:
 
 
 def homeward() -> MeasurementTable:
-    """Return a table of the times of copies of 64 MiB to pageable memory, into a new and a used array."""
+    """Return a table of copies of 64 MiB from the device to pageable memory: to a new and to a used array."""
     recordings = [recorded()[name] for name in ("h200", "h100")]
     calls = {"x.get()": "get", "x.get(out=a), with a used before": "get out pageable"}
     rows = [
@@ -165,7 +165,7 @@ def homeward() -> MeasurementTable:
 
 
 def after_prefetch() -> dict[str, float]:
-    """Return for each GPU the time of a kernel after a prefetch, relative to its time in device memory."""
+    """Return the time of a kernel on prefetched managed memory relative to device memory, by GPU."""
     managed_times = {_gpu_name(recorded()[name]): recorded()[name]["managed"] for name in ("h200", "h100")}
     return {
         name: round(times["kernel after prefetch"] / times["device memory, kernel"], 1)
@@ -194,7 +194,7 @@ def two_gpus() -> MeasurementTable:
 
 
 def two_processes() -> MeasurementTable:
-    """Return a table about an array that two processes share by an IPC handle: made here, or recorded."""
+    """Return a table about a device array that two processes share by an IPC handle: measured or recorded."""
     facts, origin = _measure_or_load("gpulab_course.content.n08_copies.processes", "ipc")
     rows = (
         ("sum of 16,777,216 ones, computed in the second process", f"{facts['sum there']:,.0f}"),
@@ -228,7 +228,7 @@ def from_file() -> MeasurementTable:
 
 
 def _measure_or_load(module: str, key: str) -> tuple[Any, Provenance]:
-    """Run a module in its own process on a GPU and return its result, or return the recorded one."""
+    """Measure with a module in a separate process on a GPU, or return the recorded result."""
     choice = session.which_device()
     if choice.kind != "virtual":
         command = [sys.executable, "-m", module]

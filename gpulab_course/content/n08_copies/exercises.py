@@ -32,7 +32,7 @@ _NO_WAIT_ADVICE = (
 
 
 def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
-    """Draw pairs of a length and a limit: fractions, 0, a negative limit, and limits above all numbers."""
+    """Draw pairs of a length and a limit; limits are fractions, 0, negative, or above all numbers."""
     n = int(rng.integers(2_000, 9_000))
     limit = float(rng.uniform(0.1, 3.0))
     return (
@@ -49,7 +49,7 @@ def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
 
 
 def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
-    """Make a call with numbers whose differences from their minimum are cut off at a limit."""
+    """Make a call whose result is the difference of each number from the minimum, at most a limit."""
     n, limit = size
     x = data.integers(n, -100, 400).astype(np.float32)
     if limit < 100:
@@ -60,7 +60,7 @@ def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
 
 
 def stay_matrix(data: Draw, shape: tuple[int, int]) -> ProgramCase:
-    """Make a call with a matrix, which has one minimum for all rows and columns."""
+    """Make a call with a matrix, whose minimum is taken over all rows and columns."""
     return _make_stay_case(data.integers(shape, -100, 400).astype(np.float32), 150.0)
 
 
@@ -83,7 +83,7 @@ def prepare(x: Any, limit: float) -> Any:
 
 
 def prepare_there_and_back(x: Any, limit: float) -> Any:
-    """The naive version, as given in the notebook: the data goes to the host and back."""
+    """The naive version from the notebook, which copies the data to the host and back."""
     cp = session.cp()
     minimum = float(x.min())
     shifted_x = cp.asarray(x.get() - np.float32(minimum))
@@ -125,7 +125,7 @@ STAY = ProgramExercise(
 
 
 def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of a length and a sign: 0 for numbers on both sides of 0, 1 and -1 for one side."""
+    """Draw pairs of a length and a sign: 0 for numbers of both signs, 1 or -1 for numbers of one sign."""
     return (
         (1, 0),
         (2, 1),
@@ -137,7 +137,7 @@ def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def report_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Make a call that asks for minimum, maximum and sum of integers, or of fractions on one side of 0."""
+    """Make a call that returns minimum, maximum and sum of integers, or of fractions of one sign."""
     n, side = size
     x = data.integers(n, -50, 51).astype(np.float32)
     if side:  # far from all values with which a program may start its minimum or maximum
@@ -159,7 +159,7 @@ def _make_report_case(x: Any) -> ProgramCase:
 
 
 def _special_values_case(*values: float) -> Any:
-    """Return a function that makes a call with small numbers and these values among them."""
+    """Return a function that makes a call with small numbers, some of which are replaced by these values."""
 
     def case(data: Draw, n: int) -> ProgramCase:
         x = data.integers(n, -50, 51).astype(np.float32)
@@ -225,13 +225,13 @@ REPORT = ProgramExercise(
 
 
 def pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of a number of arrays and the index of the empty one, or -1."""
+    """Draw pairs of a number of arrays and the index of the empty array, or -1 for none."""
     array_count = int(rng.integers(20, 60))
     return (1, -1), (2, 0), (3, 1), (3, 2), (array_count, array_count // 2), (64, 32)
 
 
 def pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Make a call with arrays of several lengths, one of them empty, and numbers of all kinds."""
+    """Make a call with arrays of several lengths that contain special values; one array may be empty."""
     count, empty_index = size
     lengths = data.rng.integers(1, 900, count)
     if empty_index >= 0:
@@ -255,7 +255,7 @@ def _make_pack_case(parts: list[Any]) -> ProgramCase:
 
 
 def upload(parts: Any) -> Any:
-    """The reference solution: one array on the host, one copy, and views of the copy."""
+    """The reference solution: join the arrays on the host, copy once, and return views of the copy."""
     cp = session.cp()
     flat_array = cp.asarray(np.concatenate(parts))
     ends = np.cumsum([part.size for part in parts]).tolist()
@@ -298,7 +298,7 @@ PACK = ProgramExercise(
 
 
 def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
-    """Draw pairs of a shape and a dtype: one piece, two, many pieces, and pieces that are matrices."""
+    """Draw pairs of a shape and a dtype for one piece, two, many pieces, and pieces that are matrices."""
     piece_count = int(rng.integers(100, 200))
     n = int(rng.integers(1_000, 9_000))
     small_sizes = (
@@ -330,7 +330,7 @@ def ring_case(data: Draw, size: Any) -> ProgramCase:
 
 
 def stream_in(data: Any) -> Any:
-    """The reference solution: two buffers in turn, each filled again when its last copy has ended."""
+    """The reference solution: use two buffers in turn; refill a buffer after its last copy has ended."""
     cp = session.cp()
     cupyx = session.cupyx()
     out = cp.empty(data.shape, data.dtype)
@@ -349,7 +349,7 @@ def stream_in(data: Any) -> Any:
 
 
 def stream_in_pageable(data: Any) -> Any:
-    """The naive version: copies from pageable memory, for which the host waits."""
+    """The naive version: copy from pageable memory, where the host waits for each copy."""
     cp = session.cp()
     out = cp.empty(data.shape, data.dtype)
     for i, piece in enumerate(data):
@@ -388,7 +388,7 @@ RING = ProgramExercise(
 
 
 class ChosenRows:
-    """The rows that a kernel has chosen; calling the object returns their numbers on the device."""
+    """A callable that returns the numbers of the chosen rows as a device array."""
 
     def __init__(self, rows: npt.NDArray[np.int32]) -> None:
         self._rows = rows
@@ -398,14 +398,14 @@ class ChosenRows:
 
 
 def lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
-    """Draw tuples of a number of rows, a number of columns, a number of chosen rows, and a dtype."""
+    """Draw tuples of the number of rows, columns and chosen rows, and a dtype."""
     rows, width, count = (int(rng.integers(low, 2 * low)) for low in (20_000, 8, 20))
     small_sizes = (1, 1, 1, "f4"), (100, 8, 5, "i4"), (1000, 33, 7, "f8")
     return *small_sizes, (rows, width, count, "f4"), (50_000, 16, 40, "f4")
 
 
 def lookup_case(data: Draw, size: Any) -> ProgramCase:
-    """Make a call for a few rows of a large table, chosen on the device; one row is chosen twice."""
+    """Make a call that reads a few rows of a large table; the device chooses the rows, one of them twice."""
     rows, width, count, kind = size
     table = (data.floats((rows, width), np.float64) * (1 << 20)).astype(kind)
     chosen_rows = data.rng.integers(0, rows, count).astype(np.int32)
@@ -417,12 +417,12 @@ def lookup_case(data: Draw, size: Any) -> ProgramCase:
 
 
 def with_pinned_table(bench: Any, program: Any, table: Any, choose: Any) -> Any:
-    """Call a program with the table in pinned memory, which is kept until all work has ended."""
+    """Call a program with the table in pinned memory, which stays allocated until all work has ended."""
     return program(bench.pinned(table), choose)
 
 
 def lookup(table: Any, choose: Any) -> Any:
-    """The reference solution: the kernel reads the rows from host memory over the bus."""
+    """The reference solution: a kernel reads the rows from pinned host memory over the bus."""
     return mapped(table)[choose()]
 
 

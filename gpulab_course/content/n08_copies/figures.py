@@ -1,4 +1,4 @@
-"""Figure of notebook 08: the pages of managed memory before and after a kernel, next to pinned memory."""
+"""A figure of notebook 08: the location of the pages of managed memory while kernels read them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _MAX_SQUARES = 8
 def page_migration(
     size_bytes: int, first_ns: float, second_ns: float, in_place_ns: float, origin: Provenance
 ) -> Picture:
-    """Draw where the pages of an array are while kernels read it, in managed and in pinned memory.
+    """Draw where the pages of an array are while kernels read it: in managed memory and in pinned memory.
 
     Parameters
     ----------
     size_bytes
         The size of the array.
     first_ns, second_ns
-        The times of the first kernel, whose pages are on the host, and of the same kernel again.
+        The times of the first kernel, when all pages are on the host, and of a second run of the kernel.
     in_place_ns
-        The time of a kernel that reads as many bytes from pinned memory.
+        The time of a kernel that reads the same number of bytes from pinned memory.
     origin
         The provenance of the times.
     """

@@ -1,4 +1,4 @@
-"""Device arrays in managed memory or in the host's pinned memory."""
+"""Allocation of device arrays in managed memory, and views of pinned host memory as device arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virtualgpu.errors import GpulabError
 
 
 def managed(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
-    """Return an array in managed memory, which both host and device can access.
+    """Return an array in managed memory, which both the host and the device can access.
 
     Raises
     ------

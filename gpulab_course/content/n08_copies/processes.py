@@ -1,4 +1,4 @@
-"""A device array that two processes share by an IPC handle of CUDA.
+"""A device array that two processes share by means of a CUDA IPC handle.
 
 ``python -m gpulab_course.content.n08_copies.processes`` runs both processes on this machine's GPU and prints
 JSON; it needs CuPy.
@@ -32,7 +32,7 @@ runtime.ipcCloseMemHandle(address)
 
 
 def measure() -> dict[str, Any]:
-    """Let a second process sum and double an array of this process, and return sums, addresses and time."""
+    """Share an array with a second process that sums and doubles it; return sums, addresses and the time."""
     import cupy as cp
 
     memory = cp.cuda.Memory(4 * ELEMENTS)  # a separate cudaMalloc, because a handle is for a whole allocation

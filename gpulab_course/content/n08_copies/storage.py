@@ -1,4 +1,4 @@
-"""Reads of a file directly into device memory by cuFile (GPUDirect Storage), called through ctypes.
+"""Reads of a file directly into device memory with cuFile (GPUDirect Storage), which is called by ctypes.
 
 The disk can write to device memory in two ways. For local NVMe, cuFile uses PCI peer-to-peer of the Linux
 kernel (CUDA 12.8, Linux 6.2, an open driver, Ampere). Elsewhere it needs the kernel module ``nvidia-fs``.
@@ -38,7 +38,7 @@ class _CuFileDescription(ctypes.Structure):
 
 
 def measure() -> dict[str, Any]:
-    """Read 64 MiB from a file into device memory by cuFile and through NumPy, and return the times in ms."""
+    """Read 64 MiB from a file into device memory with cuFile and with NumPy, and return the times in ms."""
     # Not in the system's folder for temporary files, which may be in memory.
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         return _measure_in(Path(folder))
@@ -84,7 +84,7 @@ def _measure_in(folder: Path) -> dict[str, Any]:
 
 
 def _drop_cached(path: Path) -> None:
-    """Write the file to disk and drop it from the page cache, so that the next read accesses the disk."""
+    """Remove a file from the page cache, so that the next read accesses the disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

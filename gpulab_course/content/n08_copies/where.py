@@ -1,4 +1,4 @@
-"""A map of the paths of copies between host and device that highlights the paths of a timeline's copies."""
+"""A map of host memory, the bus and device memory, which highlights the paths of a timeline's copies."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _COPY_CALL_US = 50  # a call that takes longer than this has waited
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transfer of bytes: its path, size and time, and the call that started it.
+    """A transfer of bytes in a timeline: its path, size and time, and the source line that started it.
 
-    ``text`` is the line of the program, and ``call_ns`` the time of its call, or 0 if it is not known.
-    ``is_copy`` tells whether a copy moved the bytes, not a kernel that reads them.
+    ``text`` is the line of the program, and ``call_ns`` the duration of its call, or 0 if it is not known.
+    ``is_copy`` is true for a copy and false for a kernel that reads the bytes.
     """
 
     way: Way
@@ -43,7 +43,7 @@ class Move:
 
     @property
     def is_kernel_read(self) -> bool:
-        """Whether a kernel read these bytes, so that its rate does not include the bytes that it wrote."""
+        """Whether a kernel read these bytes. Its rate does not include the bytes that the kernel wrote."""
         return self.way in ("zero-copy", "managed", "at home") and not self.is_copy
 
     @property
@@ -52,12 +52,12 @@ class Move:
 
     @property
     def host_waited(self) -> bool:
-        """Whether the host waited for the copy: its call took over half of its time, and over 50 µs."""
+        """Whether the host waited: the call took more than half of the copy's time, and over 50 µs."""
         return self.call_ns > max(self.time_ns / 2, _COPY_CALL_US * 1e3)
 
 
 class Place:
-    """A box on the map."""
+    """A box on the map, such as a memory or the bus."""
 
     def __init__(self, text: str, x: float, y: float, width: float = 17, height: float = 36) -> None:
         self.text = text
@@ -108,7 +108,7 @@ _DESCRIPTIONS: dict[Way, str] = {
 
 
 class WhereCopiesGo(View):
-    """A map that highlights the path of the chosen transfer, above a chart of the rates of all transfers."""
+    """A map that highlights the path of the selected transfer, above a bar chart of all transfer rates."""
 
     chosen = traitlets.Int().tag(sync=True, echo_update=False)
 
@@ -254,7 +254,7 @@ def _arrows(pairs: Sequence[tuple[str, str]], is_reversed: bool, colour: str, wi
 
 
 def _connecting_line(a: Place, b: Place) -> tuple[float, float, float, float]:
-    """Return the end points of a line from the side of a box to the facing side of another."""
+    """Return the end points of a line that connects the facing sides of two boxes."""
     if a.right <= b.x:
         return a.right, a.middle, b.x, b.middle
     return a.x, a.middle, b.right, b.middle
@@ -286,14 +286,14 @@ def _describe_move(move: Move) -> str:
 
 
 def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> WhereCopiesGo:
-    """Return a map of the paths of a timeline's copies and of the bytes that its kernels read.
+    """Return a map with the paths of a timeline's copies and of the bytes that its kernels read.
 
     Parameters
     ----------
     timeline
         The report of ``gl.timeline()``.
     reads
-        The array that each kernel of the timeline reads, in order; further kernels are left out.
+        The array that each kernel of the timeline reads, in order. Kernels without an array are left out.
     """
     record = timeline.record
     calls = {call.correlation_id: call for call in record.calls if call.correlation_id}

@@ -1,4 +1,4 @@
-"""Figures of notebook 09 in addition to the views of gpulab: busy SMs, a roofline, a critical path, power."""
+"""Figures of notebook 09: busy SMs, a roofline, a critical path, and reported power."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _FONT = 10
 
 # --- a session ------------------------------------------------------------------------------------------
 def with_counters(monitor: Monitor) -> Monitor:
-    """Return a monitor, or the recorded one if the monitor's GPU does not count its active SMs."""
+    """Return `monitor` if its GPU counts active SMs, otherwise the monitor of a recorded session."""
     return monitor if monitor.record.mean("sm_active") is not None else Monitor(record=recorded_session())
 
 
 class BusySms(Steered):
-    """The utilization that ``nvidia-smi`` reports and the number of busy SMs, for launches that only spin."""
+    """A chart of ``nvidia-smi``'s utilization and the number of busy SMs, for kernels that spin."""
 
     launch_index = traitlets.Int(0).tag(sync=True, echo_update=False)
 
@@ -67,7 +67,7 @@ class BusySms(Steered):
 
     @property
     def record(self) -> LoadSamples:
-        """The samples of the GPU's load that are shown."""
+        """The samples of the GPU's load that the chart shows."""
         return self._record
 
     def _moved(self, _change: Any) -> None:
@@ -76,7 +76,7 @@ class BusySms(Steered):
             self.answer({"launch_index": self.launch_index})
 
     def _figures(self) -> tuple[float, float, float]:
-        """Return the medians of utilization, active SMs and occupancy in percent, for the chosen launch."""
+        """Return the median utilization, active SMs and occupancy of the chosen launch, in percent."""
         samples = self._record.within(spinning(*SPINS[self.launch_index]))
         # NVML's utilization is an average that lags: the first samples still contain the previous launch.
         utilization, active_share, occupancy = (
@@ -126,7 +126,7 @@ class BusySms(Steered):
 
 # --- profiles -------------------------------------------------------------------------------------------
 def profiled(loop: Callable[[Any, Any], object]) -> ProfileReport:
-    """Return a profile of a loop over two small arrays, on the virtual GPU if CUPTI is missing."""
+    """Profile a loop over two small arrays; without CUPTI, profile it on the virtual GPU."""
 
     def profile_on(cp: Any) -> ProfileReport:
         x, loss = (cp.full(2048, 0.5, cp.float32) for _ in range(2))
@@ -141,7 +141,7 @@ def profiled(loop: Callable[[Any, Any], object]) -> ProfileReport:
 
 # --- pictures -------------------------------------------------------------------------------------------
 def _axes(height_in: float, left: float = 0.11, bottom: float = 0.2) -> Axes:
-    """Return the axes of a new figure, without a frame at the top and at the right."""
+    """Create a figure, and return its axes without the upper and the right frame line."""
     figure = Figure(figsize=(7.6, height_in), dpi=100)
     axes = figure.add_axes((left, bottom, 0.97 - left, 0.95 - bottom))
     axes.spines[["top", "right"]].set_visible(False)
@@ -150,21 +150,21 @@ def _axes(height_in: float, left: float = 0.11, bottom: float = 0.2) -> Axes:
 
 
 def _picture(axes: Axes, caption: str) -> Picture:
-    """Return the picture of a figure with one pair of axes."""
+    """Return the figure of the axes as a picture with a caption."""
     figure = axes.figure
     assert isinstance(figure, Figure)
     return Picture.of(figure, caption)
 
 
 def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[float]) -> Picture:
-    """Draw the roofline of two numbers of a device, its ridge, and the highest points of some kernels.
+    """Draw the roofline of a device, its ridge point, and the highest possible points of some kernels.
 
     Parameters
     ----------
     peak_gflops
-        The peak of arithmetic.
+        The peak arithmetic rate in GFLOP/s.
     bandwidth_gbps
-        The bandwidth of memory.
+        The memory bandwidth in GB/s.
     intensities
         The operations per byte of each kernel.
     """
@@ -222,7 +222,7 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
 
 
 def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
-    """Draw the kernels of each stream over time, with those on the critical path in another colour.
+    """Draw the kernels of each stream over time, with the kernels of the critical path in another colour.
 
     Parameters
     ----------
@@ -278,14 +278,14 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
 
 
 def power_after(record: LoadSamples, name: str) -> Picture:
-    """Draw the power that NVML reports around the begin of a phase, and the power from the counted energy.
+    """Draw the power that NVML reports after the start of a phase, next to the power from its energy counter.
 
     Parameters
     ----------
     record
         The samples of a session.
     name
-        The phase.
+        The name of the phase.
     """
     begin_ns = dict(record.phases)[name]
     seconds = (record.time_ns - begin_ns) / 1e9

@@ -1,4 +1,4 @@
-"""Output of ``nvidia-smi`` that was recorded together with the session of the monitor."""
+"""Output of ``nvidia-smi`` that was recorded during the recorded session of the monitor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpulab.views.tables import Table
 
 
 def wrote(tool: str) -> Table:
-    """Return the output of ``"dmon"`` or ``"query"``, one line per phase, from the phase's second second."""
+    """Return a table of the recorded output of ``dmon`` or ``query``, with one line per phase."""
     text = resources.files(__package__).joinpath("smi.json").read_text(encoding="utf-8")
     data = json.loads(text)
     rows = tuple((phase, *cells) for phase, cells in data[tool]["rows"])

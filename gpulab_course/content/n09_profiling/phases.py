@@ -1,4 +1,4 @@
-"""Programs that notebook 09's monitor watches: they spin, stream and multiply for a few seconds each."""
+"""Programs that run while notebook 09 monitors the GPU: they spin, stream and multiply for seconds each."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _SECONDS = 2.0
 
 
 def spinning(blocks: int, threads: int) -> str:
-    """Return the name of the phase in which blocks of this number and size spin."""
+    """Return the name of the phase in which `blocks` blocks of `threads` threads spin."""
     return f"spin: {blocks} {'block' if blocks == 1 else 'blocks'} of {threads:,}"
 
 
 def phases() -> list[tuple[str, Callable[[], object]]]:
-    """Return the programs to watch with their names; none on a virtual GPU, which has no sensors."""
+    """Return the programs to monitor by name; none on a virtual GPU, which has no sensors."""
     if session.which_device().kind == "virtual":
         return []
     cp = session.cp()

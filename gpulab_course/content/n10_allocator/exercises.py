@@ -66,7 +66,7 @@ def round_up(size: int, unit: int) -> int:
 
 
 def after_one(size: int) -> tuple[int, int, int, int]:
-    """Return the used and reserved bytes of CuPy's pool and of PyTorch's after one allocation (reference)."""
+    """Return the used and reserved bytes of CuPy's and of PyTorch's pool after one allocation (reference)."""
     block_bytes = round_up(size, 512)
     if not size:
         return 0, 0, 0, 0
@@ -90,7 +90,7 @@ _PART_NAMES = (
 
 
 def judge_after_one(answer: Answer) -> str:
-    """Judge `after_one` with sizes around every limit and with random sizes."""
+    """Judge `after_one` with sizes around each limit of the pools, and with random sizes."""
     rng = answer.rng
     large_size = 2 * MIB * int(rng.integers(6, 40))
     offsets = (-1, 1, 512, 513, MIB - 512, MIB, MIB + 512)
@@ -116,7 +116,7 @@ def judge_after_one(answer: Answer) -> str:
 
 
 def _size_lesson(size: int, part_name: str) -> str:
-    """Return the feedback for a wrong number of bytes."""
+    """Return the feedback for a wrong number of used or reserved bytes."""
     if size == 0:
         return " A request of 0 bytes takes no pool block and no segment."
     if "used in PyTorch" in part_name and after_one(size)[2] != after_one(size)[0]:
@@ -140,7 +140,7 @@ PREDICT = PythonExercise("10-predict", "Used and reserved, in both pools", judge
 
 
 def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
-    """Return pairs of a number of elements and their scale; a negative scale keeps them on one side of 0."""
+    """Draw pairs of a length and a scale; with a negative scale, all numbers have the same sign."""
     size = int(rng.integers(50_000, 99_000))
     small_sizes = (
         (1, 1.0),
@@ -155,7 +155,7 @@ def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
 
 
 def scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
-    """Draw numbers far apart, equal, or on one side of 0, some of them fractions."""
+    """Make a call with numbers that are far apart, equal, or of one sign; some of them are fractions."""
     n, factor = size
     x = random_data.whole(n, -1000, 1000) * np.float32(factor)
     if n == 33:
@@ -174,7 +174,7 @@ def scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
 
 
 def scaled(x: Any) -> Any:
-    """Scale numbers to -1 to 1 with one new array that is changed in place (reference)."""
+    """Scale numbers to the range -1 to 1 in one new array that is changed in place (reference)."""
     cp = session.cp()
     minimum = x.min()
     maximum = x.max()
@@ -186,7 +186,7 @@ def scaled(x: Any) -> Any:
 
 
 def scaled_naive(x: Any) -> Any:
-    """Scale numbers to -1 to 1 with a new array for each step (naive version)."""
+    """Scale numbers to the range -1 to 1 with a new array for each step (naive version)."""
     cp = session.cp()
     minimum = x.min()
     maximum = x.max()
@@ -228,14 +228,14 @@ KEPT = 1000
 
 
 def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of a number of windows and their length."""
+    """Draw pairs of a number of windows and the length of a window."""
     count = int(rng.integers(4, 7))
     n = int(rng.integers(60_000, 90_000))
     return (1, 1), (1, 1000), (2, 33), (count, n), (3, 100_000), (8, 1 << 19)
 
 
 def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Draw an array and windows of it, whose largest magnitudes are at the ends and may be negative."""
+    """Make a call with windows of an array; their largest magnitudes are at the ends and may be negative."""
     count, n = size
     x = random_data.floats(2 * n) * np.float32(100)
     starts = random_data.rng.integers(0, n + 1, count)
@@ -261,7 +261,7 @@ def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Call a program with memory for the input, one window, a third of a window, and the result."""
+    """Call a program with device memory for only its input, its result, and 4/3 of a window."""
     cp_pool = recorder.cp.get_default_memory_pool()
     cp_pool.free_all_blocks()
     free_bytes = 1.34 * 4 * n + 2 * len(starts) * 8 * KEPT + 64 * KIB
@@ -273,7 +273,7 @@ def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[
 
 
 def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Compute the windows' maxima with one workspace, after the results are allocated (reference)."""
+    """Compute the maximum of each window with one workspace, after allocating the results (reference)."""
     cp = session.cp()
     results = cp.empty((len(starts), KEPT), np.float32)
     workspace = cp.empty(n, np.float32)
@@ -285,7 +285,7 @@ def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
 
 
 def tops_in_freed_memory(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Compute the windows' maxima as in the exercise: results are allocated in memory that was just freed."""
+    """Compute the maxima as in the exercise, which allocates results in memory that was just freed."""
     cp = session.cp()
     results = []
     for start in starts:
@@ -332,12 +332,12 @@ FIT = ProgramExercise(
 
 
 def side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Return sizes of inputs: small ones, a random one, and the size that is scored."""
+    """Draw input lengths: small ones, a random one, and the length at which the score is counted."""
     return 1, 33, 1000, int(rng.integers(5_000, 90_000)), 100_000
 
 
 def side_case(random_data: Draw, n: int) -> ProgramCase:
-    """Draw an input with the results of a long path on a side stream and a short one on the main stream."""
+    """Make a call whose result combines a long path on a side stream and a short one on the main stream."""
     x = random_data.floats(n) * np.float32(100)
     side_result = Near(x * np.float32(2) + np.float32(40), np.abs(x) * 2 + 40)
     label = f"both(x) with {counted(n, 'element')}"
@@ -345,7 +345,7 @@ def side_case(random_data: Draw, n: int) -> ProgramCase:
 
 
 def both(x: Any) -> Any:
-    """Run both paths and keep the memory that the side stream reads until the join (reference)."""
+    """Run both paths, and keep memory that the side stream reads until the streams join (reference)."""
     cp = session.cp()
     main_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
@@ -361,7 +361,7 @@ def both(x: Any) -> Any:
 
 
 def both_freed_early(x: Any) -> Any:
-    """Run both paths as in the exercise: `doubled` is freed while the side stream reads it."""
+    """Run both paths as in the exercise, which frees `doubled` while the side stream reads it."""
     cp = session.cp()
     main_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
@@ -410,7 +410,7 @@ SIDE = ProgramExercise(
 
 
 def pool_case(random_data: Draw, count: int) -> ProgramCase:
-    """Draw a trace of requests; the pool's actions are checked afterwards."""
+    """Make a call with a trace of requests to a pool; the actions of the pool are checked afterwards."""
     requests = pool.trace(random_data, count)
     return ProgramCase(
         (requests,),
@@ -421,7 +421,7 @@ def pool_case(random_data: Draw, count: int) -> ProgramCase:
 
 
 def run_recorded(recorder: Any, program: Callable[..., Any], requests: tuple[pool.Request, ...]) -> Any:
-    """Run a trace on two pools and count their driver calls."""
+    """Run a trace on two pools, and count their driver calls in a recorder."""
     return recorder.watched(lambda: pool.drive(program, requests))
 
 
@@ -449,7 +449,7 @@ POOL = ProgramExercise(
 
 
 def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
-    """Return numbers of tokens, their length, and their scale."""
+    """Draw triples of the number of tokens, their length, and their scale."""
     odd_count = int(rng.integers(66, 127))
     count = int(rng.integers(129, 192))
     small_sizes = (1, 4, 1.0), (33, 8, 0.9), (64, 16, 16.0), (65, 4, 1.0), (odd_count, 4, 32.0)
@@ -457,7 +457,7 @@ def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
 
 
 def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
-    """Draw tokens (n, d) and their attention; the exponentials of large tokens' scores overflow."""
+    """Make a call with tokens (n, d); exponentials overflow for tokens with a large scale."""
     n, d, factor = size
     h = (random_data.whole((n, d), -3, 4) / 4 * factor).astype(np.float32)
     scores = h.astype(np.float64) @ h.T / np.sqrt(d)
@@ -469,7 +469,7 @@ def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
 
 
 def attend(h: Any) -> Any:
-    """Compute attention for 64 rows of scores at a time, in place (reference)."""
+    """Compute attention in place, for 64 rows of scores at a time (reference)."""
     cp = session.cp()
     n, d = h.shape
     output = cp.empty_like(h)
@@ -485,7 +485,7 @@ def attend(h: Any) -> Any:
 
 
 def attend_naive(h: Any) -> Any:
-    """Compute attention with all scores at once and a new array for each step (naive version)."""
+    """Compute attention with the scores of all rows and a new array for each step (naive version)."""
     cp = session.cp()
     scores = h @ h.T * np.float32(h.shape[1] ** -0.5)
     powers = cp.exp(scores - scores.max(axis=1, keepdims=True))

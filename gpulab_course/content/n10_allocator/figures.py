@@ -1,4 +1,4 @@
-"""Measurements, programs and pictures of notebook 10 in addition to the views of gpulab."""
+"""Measurements, programs and pictures of notebook 10."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _FONT = 10
 
 
 def device_used_bytes() -> int:
-    """Return the bytes in use on the device by all processes, from ``cudaMemGetInfo``."""
+    """Return the device memory in use by all processes, in bytes, from ``cudaMemGetInfo``."""
     free, total = session.cp().cuda.runtime.memGetInfo()
     return int(total - free)
 
 
 def levels() -> dict[str, int]:
-    """Return the bytes in use: by arrays, by the default pool, and on the device."""
+    """Return the bytes in use on three levels: by arrays, by the default pool, and on the device."""
     pool = session.cp().get_default_memory_pool()
     return {"used": pool.used_bytes(), "reserved": pool.total_bytes(), "device": device_used_bytes()}
 
@@ -46,7 +46,7 @@ def in_a_thread(function: Callable[[], Any]) -> Any:
 
 
 def with_settings(trace: Any, *variants: dict[str, Any]) -> str:
-    """Tabulate the memory that PyTorch's allocator reserves for a trace, and its driver calls."""
+    """Return a table of the memory that PyTorch's allocator reserves for a trace, with several settings."""
     rows = []
     for settings in ({}, *variants):
         statistics = trace.replayed("PyTorch", **settings).statistics().nested()
@@ -63,12 +63,12 @@ def with_settings(trace: Any, *variants: dict[str, Any]) -> str:
 
 
 def tokens(n: int, d: int = 32) -> Any:
-    """Return the input of the running example after layer norm (n, d), on the device."""
+    """Return the normalized input (n, d) of the running example as a device array."""
     return session.cp().asarray(story.reference(story.attention.tokens(n, d))["normed"])
 
 
 def attention(h: Any) -> Any:
-    """Compute attention in plain steps, each of which allocates an (n, n) array."""
+    """Compute attention in simple steps, each of which allocates an array (n, n)."""
     cp = session.cp()
     scores = h @ h.T * np.float32(h.shape[1] ** -0.5)
     powers = cp.exp(scores - scores.max(axis=1, keepdims=True))
@@ -78,7 +78,7 @@ def attention(h: Any) -> Any:
 
 # --- pictures -------------------------------------------------------------------------------------------
 def nested(level_bytes: Mapping[str, int]) -> Picture:
-    """Draw used memory inside reserved memory inside the memory of the device in use, not to scale.
+    """Draw used memory as a part of reserved memory, and reserved memory as a part of device memory.
 
     Parameters
     ----------
@@ -108,12 +108,12 @@ def nested(level_bytes: Mapping[str, int]) -> Picture:
 
 
 def reused(doubled_address: int, z_address: int) -> Picture:
-    """Draw the host's and two streams' order of a race on memory that was freed too early.
+    """Draw a race on memory that was freed too early: the order of the host and of two streams.
 
     Parameters
     ----------
     doubled_address, z_address
-        The addresses of the two arrays of the default stream, which are equal if memory was used again.
+        The addresses of two arrays of the default stream, which are equal if the memory was reused.
     """
     is_race = doubled_address == z_address
     figure, axes = empty_axes(3.2, (0, 100), (0, 44))
@@ -149,7 +149,7 @@ def reused(doubled_address: int, z_address: int) -> Picture:
 
 
 def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64 << 10) -> Picture:
-    """Draw the life of each large array of a trace as a bar over the events, and the sum of their memory.
+    """Draw the lifetime of each large array of a trace as a bar, and the total size of all live arrays.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
     names
         The names of the arrays of at least `least_bytes`, in the order of their allocation.
     least_bytes
-        The size from which on an array is drawn.
+        The smallest size of an array that is drawn, in bytes.
     """
     events = trace.events
     chosen = np.flatnonzero(
@@ -215,7 +215,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
 
 
 def kept_outputs(layers: int, every: int) -> Picture:
-    """Draw which outputs of layers exist until the end: all, each `every`-th one, or those on the host.
+    """Draw which layer outputs are kept until the end: all, every `every`-th one, or copies on the host.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The reference pool, traces of requests to a pool, and a driver that records its calls."""
+"""The reference pool of exercise 10-pool, traces of requests, and a driver that records its calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNIT_BYTES = 512
 
 
 class MyPool:
-    """The reference pool: best fit, splitting and joining within a segment, free blocks per stream."""
+    """The reference pool, which uses best fit, splits and joins blocks, and keeps free blocks per stream."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -56,7 +56,7 @@ class MyPool:
                 break
 
     def empty_cache(self) -> None:
-        """Return all segments that are completely free to the driver."""
+        """Return all segments without used blocks to the driver."""
         segments = {block[2] for block in self.blocks.values()}
         for segment in segments:
             addresses = [a for a, block in self.blocks.items() if block[2] == segment]
@@ -66,7 +66,7 @@ class MyPool:
 
 
 class NoPool:
-    """The naive version: every allocation and every release calls the driver."""
+    """The naive version of a pool, which calls the driver for each allocation and each release."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -91,11 +91,11 @@ class NoPool:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request to a pool.
+    """One request of a trace to a pool.
 
-    ``malloc``: allocate `size` bytes as allocation `number`; ``free``: free that allocation; ``refuse``: free
-    the address `size` bytes after that allocation's start, which must raise an error; ``empty``: call
-    `empty_cache`. ``pool`` is 0 or 1, the index of one of two independent pools.
+    ``malloc`` allocates `size` bytes as allocation `number`, and ``free`` frees this allocation. ``refuse``
+    frees an address `size` bytes after the start of the allocation, which must raise an error. ``empty``
+    calls `empty_cache`. ``pool`` is 0 or 1, the index of one of two independent pools.
     """
 
     kind: str
@@ -106,7 +106,7 @@ class Request:
 
 
 def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
-    """Draw requests to a pool: small puzzles of splitting, joining and choosing, then random requests."""
+    """Draw a trace of requests: sequences that test splitting, joining and best fit, then random requests."""
     rng = random_data.rng
     unit = UNIT_BYTES
     number = 0
@@ -210,9 +210,9 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
 
 
 class Driver:
-    """The device's ``malloc(size)`` and ``free(address)`` for a pool; all calls are recorded.
+    """A model of the device driver for a pool, whose ``malloc(size)`` and ``free(address)`` are recorded.
 
-    Segments are adjacent, as they may be on a device.
+    Segments are adjacent in memory, as on a real device.
     """
 
     def __init__(self, start: int) -> None:
@@ -243,13 +243,13 @@ class Driver:
 
 
 def drive(make_pool: Callable[[Any], Any], requests: tuple[Request, ...]) -> list[tuple[Any, ...]]:
-    """Send the requests of a trace to two pools until one of them raises an unexpected error.
+    """Send the requests of a trace to two pools until a pool raises an unexpected error.
 
     Returns
     -------
     list
-        One entry for the construction of each pool and for each request: the error text, which may be empty,
-        the returned value, and the driver calls in the meantime. `pool_rules` checks them.
+        One entry for the construction of each pool and for each request: the error text or "", the returned
+        value, and the driver calls during the request. `pool_rules` checks the entries.
     """
     drivers = Driver(1 << 40), Driver(1 << 44)
     log: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""Rules for a pool, checked on its results for a trace and on its driver calls."""
+"""The rules that a pool must follow, checked on its return values and driver calls for a trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _JOIN = "join free neighbours, and return each free pool block that is a whole s
 
 @dataclass(slots=True)
 class _Block:
-    """A range of bytes in a segment: free, or in use as allocation `number`."""
+    """A free or used range of bytes in a segment; a used one contains allocation `number`."""
 
     start: int
     size: int
@@ -25,7 +25,7 @@ class _Block:
 
     @property
     def end(self) -> int:
-        """The address after the last byte."""
+        """The address after the last byte of the block."""
         return self.start + self.size
 
 
@@ -38,7 +38,7 @@ class _PoolState:
         self._last_streams: dict[int, int] = {}  # last stream of each unit of 512 bytes
 
     def fits(self, size: int, stream: int) -> list[_Block]:
-        """Return the free blocks of a stream that are large enough."""
+        """Return the free blocks of a stream with at least `size` bytes."""
         return [
             block
             for block in self.blocks
@@ -54,7 +54,7 @@ class _PoolState:
         return block
 
     def take(self, block: _Block, start: int, size: int, number: int) -> None:
-        """Cut an allocation out of a free block."""
+        """Split a free block into a used block at `start` and the free remainders."""
         index = self.blocks.index(block)
         parts = [
             _Block(block.start, start - block.start, block.stream, block.segment),
@@ -79,7 +79,7 @@ class _PoolState:
                     del self.blocks[left_index + 1]
 
     def free_segments(self) -> list[_Block]:
-        """Return the segments that are completely free."""
+        """Return the segments in which no block is used."""
         return [
             block
             for block in self.blocks
@@ -93,7 +93,7 @@ class _PoolState:
 
 
 def check_log(requests: tuple[Request, ...], log: Any) -> None:
-    """Check the results and driver calls of two pools.
+    """Check the return values and driver calls of two pools for a trace.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
 def _malloc(
     pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
 ) -> None:
-    """Check one allocation."""
+    """Check the result of one allocation."""
     name = f"malloc({request.size:,}, stream {request.stream})"
     if error_text:
         raise NotYet(f"{name} {error_text.removeprefix('it ')}")
@@ -183,7 +183,7 @@ def _malloc(
 
 
 def _free(pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any) -> None:
-    """Check that a free returns without a driver call."""
+    """Check that a call of `free` does not call the driver."""
     (block,) = [candidate for candidate in pool.blocks if candidate.number == request.number]
     if error_text:
         raise NotYet(f"free({block.start:#x}) {error_text.removeprefix('it ')}")
@@ -198,7 +198,7 @@ def _free(pool: _PoolState, request: Request, error_text: str, return_value: Any
 def _refuse(
     pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
 ) -> None:
-    """Check that a wrong address was refused."""
+    """Check that `free` raised an error for an address that is not an allocation."""
     if not error_text:
         address_text = (
             "an address within a pool block in use" if request.size else "a pool block that was freed before"
@@ -207,7 +207,7 @@ def _refuse(
 
 
 def _empty(pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any) -> None:
-    """Check that `empty_cache` returned exactly the free segments."""
+    """Check that `empty_cache` returned exactly the segments without used blocks."""
     if error_text:
         raise NotYet(f"empty_cache() {error_text.removeprefix('it ')}")
     for function, *arguments in driver_calls:

@@ -57,21 +57,21 @@ def one_round(x: Any) -> None:
 
 
 def _relax_on_host(x: npt.NDArray[np.float32], rounds: int) -> npt.NDArray[np.float32]:
-    """Return `x` after this number of rounds, computed by NumPy."""
+    """Compute `x` after `rounds` calls of `one_round` with NumPy."""
     for _ in range(rounds):
         x = -(x * np.float32(0.5) + np.float32(1))
     return x
 
 
 def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of elements and rounds; one pair has no rounds."""
+    """Draw pairs of a number of elements and a number of rounds; one pair has no rounds."""
     n = int(rng.integers(1000, 5000))
     rounds = int(rng.integers(14, 20))
     return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), rounds), (4096, 20)
 
 
 def replay_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Draw elements and compute them after some rounds of `one_round`, or after none."""
+    """Make a call whose result is `x` after some rounds of `one_round`."""
     n, rounds = size
     x = random_data.floats(n) * np.float32(1000) + np.float32(
         random_data.rng.choice([-100_000, 100, 100_000])
@@ -110,7 +110,7 @@ def replay_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def relax(x: Any, rounds: int, one_round: Any) -> Any:
-    """Capture one round and launch the graph once per round (reference)."""
+    """Capture one round as a graph, and launch the graph once per round (reference)."""
     cp = session.cp()
     one_round(x.copy())
     stream = cp.cuda.Stream(non_blocking=True)
@@ -136,13 +136,13 @@ def relax_naive(x: Any, rounds: int, one_round: Any) -> Any:
 
 
 def serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
-    """Return elements per batch, batches, and requests."""
+    """Draw triples of the elements per batch, the number of batches, and the number of requests."""
     n, count, request_count = (int(rng.integers(low, 2 * low)) for low in (100, 3, 7))
     return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, count, request_count), (1000, 4, 12)
 
 
 def serve_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Draw batches and requests; some batches are requested twice."""
+    """Make a call with batches and requests; some batches are requested twice."""
     n, count, request_count = size
     batches = random_data.floats((count, n)) * np.float32(100) - np.float32(3)
     batches[:, -1] = 1 + np.arange(count)  # positive, so that no element is clipped
@@ -182,7 +182,7 @@ def serve_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def serve(batches: Any, requests: list[int]) -> Any:
-    """Launch one graph with a static input and a static output per request (reference)."""
+    """Launch one graph per request, with a static input and a static output (reference)."""
     cp = session.cp()
     x = batches[0].copy()
     answers = cp.empty((len(requests), x.size), dtype=x.dtype)
@@ -207,7 +207,7 @@ def serve(batches: Any, requests: list[int]) -> Any:
 
 
 def left(x: Any, out: Any) -> None:
-    """Launch four small kernels: ``out = 5 x + 2``."""
+    """Launch four small kernels that compute ``out = 5 x + 2``."""
     cp = session.cp()
     cp.multiply(x, 2, out=out)
     cp.add(out, 1, out=out)
@@ -216,7 +216,7 @@ def left(x: Any, out: Any) -> None:
 
 
 def right(x: Any, out: Any) -> None:
-    """Launch four small kernels: ``out = 5 - 2 x``."""
+    """Launch four small kernels that compute ``out = 5 - 2 x``."""
     cp = session.cp()
     cp.negative(x, out=out)
     cp.add(out, 1, out=out)
@@ -225,17 +225,17 @@ def right(x: Any, out: Any) -> None:
 
 
 def join(a: Any, b: Any, out: Any) -> None:
-    """Launch one small kernel: ``out = a - b``."""
+    """Launch one small kernel that computes ``out = a - b``."""
     session.cp().subtract(a, b, out=out)
 
 
 def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of the elements of an input and the number of inputs."""
+    """Draw pairs of the number of elements per input and the number of inputs."""
     return (1, 1), (33, 3), (int(rng.integers(100, 3000)), int(rng.integers(5, 9))), (2048, 4)
 
 
 def fork_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Draw inputs for one launch each: multiples of a quarter, so that results are exact."""
+    """Make a call with one input per graph launch; inputs are multiples of 1/4, so that results are exact."""
     n, count = size
     inputs = random_data.whole((count, n), -4000, 4000) / np.float32(4) + np.float32(7)
     left_results = 5 * inputs + 2
@@ -272,7 +272,7 @@ def fork_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
-    """Fork the branches with one event and join them with another (reference)."""
+    """Capture both branches in two streams, which one event forks and another event joins (reference)."""
     cp = session.cp()
     x, left_result, right_result, result = (inputs[0].copy() for _ in range(4))
     results = cp.empty_like(inputs)
@@ -300,7 +300,7 @@ def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
 
 
 def branches_naive(inputs: Any, left: Any, right: Any, join: Any) -> Any:
-    """Capture one branch after the other (naive version)."""
+    """Capture one branch after the other in one stream (naive version)."""
     cp = session.cp()
     x, left_result, right_result, result = (inputs[0].copy() for _ in range(4))
     results = cp.empty_like(inputs)
@@ -327,7 +327,7 @@ def branches_naive(inputs: Any, left: Any, right: Any, join: Any) -> Any:
 
 
 def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
-    """Return the random numbers of ``noise.cu``, one row per round."""
+    """Compute the random numbers of ``noise.cu`` with NumPy, one row per round."""
     indices = np.arange(n, dtype=np.uint64)
     round_numbers = np.arange(rounds, dtype=np.uint64)[:, None]
     mask = np.uint64(0xFFFF_FFFF)
@@ -340,14 +340,14 @@ def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
 
 
 def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of draws per round and rounds."""
+    """Draw pairs of the numbers per round and the number of rounds."""
     n = int(rng.integers(3_000, 9_000))
     rounds = int(rng.integers(6, 12))
     return (1, 1), (257, 3), (n, rounds), (1000, 9)
 
 
 def noise_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Draw a seed and compute the noise of each round."""
+    """Make a call whose result is the noise of each round for a random seed."""
     n, rounds = size
     seed = int(random_data.rng.integers(1, 1 << 31))
     if rounds > 1:  # unsigned, and too large for an int
@@ -380,7 +380,7 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def draws(source: str, seed: int, rounds: int, n: int) -> Any:
-    """Launch a graph per round that draws and advances the round number (reference)."""
+    """Launch one graph per round, which generates noise and advances the round number (reference)."""
     cp = session.cp()
     noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
     round_number = cp.zeros(1, dtype=cp.uint32)

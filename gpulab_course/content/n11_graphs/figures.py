@@ -1,4 +1,4 @@
-"""Figures of notebook 11 in addition to the views of gpulab."""
+"""Measurements and figures of notebook 11."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ MODES = {
 
 
 def busy_share(record: Timeline) -> float:
-    """Return the share of a timeline in which at least one operation ran."""
+    """Return the share of a timeline's duration in which at least one operation was running."""
     return busy_ns(record) / max(1, record.span_ns)
 
 
 def kernels_span_ns(record: Timeline) -> int:
-    """Return the time from the first kernel's start to the last kernel's end."""
+    """Return the time in ns from the start of the first kernel to the end of the last kernel."""
     kernels = [kernel for kernel in record.activities if kernel.kind == "CONCURRENT_KERNEL"]
     return max(kernel.end_ns for kernel in kernels) - min(kernel.start_ns for kernel in kernels)
 
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """The host's time to make a graph, and the time that each launch of the graph saves."""
+    """The host time that creating a graph costs, and the host time that each launch of the graph saves."""
 
     capture_us: float
     end_us: float
@@ -47,18 +47,18 @@ class BreakEven:
 
     @property
     def launches(self) -> int:
-        """The number of launches that save as much host time as making the graph took; 0 if none do."""
+        """The number of launches that save the time of the graph's creation; 0 if launches save nothing."""
         saved_us = self.eager_us - self.launch_us
         return math.ceil((self.capture_us + self.end_us) / saved_us) if saved_us > 0 else 0
 
 
 def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
-    """Measure, by the host's clock, the costs and the savings of a graph of ``work(x)``."""
+    """Measure with the host clock what a graph of ``work(x)`` costs, and what each launch saves."""
     stream = session.cp().cuda.Stream(non_blocking=True)
     session.cp().cuda.get_current_stream().synchronize()
 
     def shortest_us(call: Callable[[], Any]) -> float:
-        """Return the shortest of five times; other work of the host can delay a call."""
+        """Return the shortest of five durations of a call, in µs."""
         times = []
         for _ in range(5):
             stream.synchronize()
@@ -84,7 +84,7 @@ def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
 
 
 def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking: bool = False) -> str:
-    """Run work in a stream that captures; return ``"captured"`` or the error.
+    """Run `work` while its stream is being captured; return ``"captured"`` or the error.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking:
     Returns
     -------
     str
-        The error's class and first sentence, and whether the capture was lost with it.
+        The error's class and first sentence, and whether the error ended the capture.
     """
     cuda = session.cp().cuda
     stream = cuda.Stream(non_blocking=not blocking)
@@ -125,7 +125,7 @@ def forty(x: Any) -> None:
 
 
 def film(elements: int) -> tuple[Timeline, Timeline]:
-    """Return timelines of `forty` launched one by one and as a graph, after a warm-up."""
+    """Record timelines of `forty`, launched kernel by kernel and as a graph, after a warm-up."""
     cp = session.cp()
     x = cp.zeros(elements, dtype=cp.float32)
     stream = cp.cuda.Stream(non_blocking=True)
@@ -147,7 +147,7 @@ def film(elements: int) -> tuple[Timeline, Timeline]:
 
 
 class Film(SteeredTimeline):
-    """Timelines of forty kernels launched one by one and as a graph, with a slider for their size."""
+    """Timelines of forty kernels, launched one by one and as a graph, with a slider for the array size."""
 
     elements = traitlets.Int().tag(sync=True)
 
@@ -160,30 +160,30 @@ class Film(SteeredTimeline):
         self.steer(boxes.slider("Elements per kernel", "elements", sizes, texts))
 
     def timelines_of(self, elements: int) -> tuple[Timeline, Timeline]:
-        """Return the two timelines of this number of elements; they are recorded at the first call."""
+        """Return the two timelines for `elements` elements, which the first call records."""
         if elements not in self._films:
             with self._device_context():
                 self._films[elements] = film(elements)
         return self._films[elements]
 
     def times(self, elements: int) -> float:
-        """Return the duration of the separate launches relative to that of the graph."""
+        """Return the duration of the separate launches divided by the duration of the graph."""
         eager_record, graph_record = self.timelines_of(elements)
         return eager_record.span_ns / graph_record.span_ns
 
     def left_of_the_gain(self, small_elements: int, large_elements: int) -> str:
-        """Compare the graph's gain for `large` elements with its gain for `small` ones, in words."""
+        """Compare in words the graph's speedup for a large array with its speedup for a small one."""
         remaining_share = (self.times(large_elements) - 1) / (self.times(small_elements) - 1)
         if remaining_share > 0.75:
             return "about the same factor"
         return "half of it" if remaining_share > 0.25 else "almost nothing"
 
     def chosen(self) -> str:
-        """Return the name of the shown timelines."""
+        """Return the name of the timelines that are shown."""
         return f"The timelines of {self.elements:,} elements"
 
     def show_chosen(self) -> None:
-        """Show the two timelines of the chosen number of elements."""
+        """Show the two timelines for the selected number of elements."""
         eager_record, graph_record = self.timelines_of(self.elements)
         summary = (
             f"{self.elements:,} floats per kernel: {eager_record.span_ns / 1e3:,.0f} µs one by one, "

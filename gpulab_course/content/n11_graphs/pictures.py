@@ -1,4 +1,4 @@
-"""Pictures of notebook 11: launches and kernels, the costs of a graph, and the memory that graphs use."""
+"""Pictures of notebook 11: launches and kernels, the break-even of a graph, and memory that graphs use."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Span = tuple[float, float]
 
 
 def launch_times(count: int, launch_us: float, kernel_us: float) -> tuple[list[Span], list[Span]]:
-    """Return start and end of launches and of their kernels, in µs.
+    """Return the start and end of each launch and each kernel, in µs.
 
-    The host launches without a pause. A kernel starts when its launch and the kernel before it have ended.
+    The host launches kernels without pauses. A kernel starts when its launch and the previous kernel have
+    ended.
     """
     launches = [(index * launch_us, (index + 1) * launch_us) for index in range(count)]
     kernels: list[Span] = []
@@ -33,7 +34,7 @@ def launch_times(count: int, launch_us: float, kernel_us: float) -> tuple[list[S
 
 
 def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -> Picture:
-    """Draw launches above their kernels on a time axis, with a panel for each duration of a kernel."""
+    """Draw launches and kernels on a time axis, with one panel for each duration of a kernel."""
     end = max(launch_times(count, launch_us, kernel_us)[1][-1][1] for kernel_us in kernels_us)
     figure = Figure(figsize=(WIDTH_IN, 1.75 * len(kernels_us) + 0.45), dpi=100)
     captions = []
@@ -75,7 +76,7 @@ def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -
 
 
 def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
-    """Draw the host's total time with a graph and without one over the number of launches.
+    """Draw the host's total time with and without a graph as a function of the number of launches.
 
     Parameters
     ----------
@@ -121,23 +122,23 @@ def _short(address: int) -> str:
 
 
 def _node_name(node: GraphNode) -> str:
-    """Return the name of CuPy's operation, such as ``multiply``."""
+    """Return the CuPy operation of a node, such as ``multiply``."""
     return node.name.split("__")[0].removeprefix("cupy_")
 
 
 def _input(record: GraphRecord) -> GraphArray:
-    """Return the first array of a graph that is not an output."""
+    """Return the first array that a graph reads but does not write."""
     return next(array for array in record.arrays if not array.is_output)
 
 
 def _reading_text(record: GraphRecord) -> str:
-    """Return the name of the first node that uses the input, and the address of the input."""
+    """Return text with the first node that reads the graph's input, and the address of the input."""
     array = _input(record)
     return f"node {_node_name(record.nodes[record.users(array)[0]])}\nreads {_short(array.address)}"
 
 
 def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence[Any]) -> Picture:
-    """Draw which memory a node reads if a name is assigned again, and if data is copied into a static buffer.
+    """Draw which memory a graph reads after a variable is reassigned, and after a copy to a static buffer.
 
     Parameters
     ----------
@@ -186,7 +187,7 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
 
 
 def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
-    """Return the name of each node of a chain, and the addresses that it reads and writes."""
+    """Return the name and the read and written addresses of each node in a chain of nodes."""
     outputs = {array.address for array in record.arrays if array.is_output}
     current = next(array.address for array in record.arrays if array.address not in outputs)
     steps = []
@@ -198,7 +199,7 @@ def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
 
 
 def blocks_of_pool(*records: GraphRecord) -> Picture:
-    """Draw which blocks of a pool the nodes of graphs write, row by row; the graphs are chains of nodes."""
+    """Draw which blocks of a pool each node writes; the graphs are chains of nodes."""
     steps = [accesses(record) for record in records]
     addresses = list(dict.fromkeys(written for chain in steps for _, _, written in chain))
     letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}

@@ -1,1 +1,1 @@
-"""Exercises that read what was counted and sampled: 09-roofline and 09-throttled."""
+"""Exercises 09-roofline and 09-throttled, which interpret counters and samples."""

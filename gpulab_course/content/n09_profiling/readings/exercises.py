@@ -1,4 +1,4 @@
-"""09-roofline, a dot on the roofline by hand, and 09-throttled, what slowed a GPU down, from samples."""
+"""Exercises 09-roofline (the roofline point of a kernel) and 09-throttled (the reason for low clocks)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def dot_of(
     bytes_field: str = "dram_bytes",
     peak: str = "",
 ) -> tuple[float, float, float]:
-    """Return operations per byte, GFLOP/s and the share of the ceiling.
+    """Return the roofline point of a kernel: operations per byte, GFLOP/s, and the share of the ceiling.
 
-    A keyword argument computes a known mistake.
+    The keyword arguments reproduce known mistakes.
     """
     launch = launches[launch_index]
     timed_launch = launches[launch_index if time_index is None else time_index]
@@ -70,7 +70,7 @@ _LESSONS: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 def judge_roofline(answer: Answer) -> str:
-    """Judge ``dot(launches, form, device)``: operations per byte, GFLOP/s and the share of the ceiling."""
+    """Judge ``dot(launches, form, device)``: operations per byte, GFLOP/s, and the share of the ceiling."""
     for trial in range(16):
         launches, format_name, device = _launches(answer.rng, trial)
         fma, dram_bytes = (launches[0][name] for name in ("fma", "dram_bytes"))
@@ -100,7 +100,7 @@ def _is_close(value: float, expected: float) -> bool:
 def _lesson(
     values: tuple[float, ...], launches: list[dict[str, float]], format_name: str, device: dict[str, Any]
 ) -> str:
-    """Return the feedback for a known mistake that leads to all three numbers."""
+    """Return the feedback for the known mistake that leads to exactly these numbers, or ""."""
     intensity, gflops, share = dot_of(launches, format_name, device)
     bandwidth_share = launches[0]["dram_bytes"] / launches[0]["time_ns"] / device["gbps"]
     first_two_right = _is_close(values[0], intensity) and _is_close(values[1], gflops)
@@ -123,9 +123,9 @@ def _lesson(
 
 
 def _launches(rng: np.random.Generator, trial: int) -> tuple[list[dict[str, float]], str, dict[str, Any]]:
-    """Draw two launches of a kernel in a row, with the format and the device.
+    """Draw two consecutive launches of a kernel, the number format, and the device.
 
-    Memory-bound and compute-bound kernels alternate; one trial has no DRAM traffic.
+    Memory-bound and compute-bound kernels alternate; one of the trials has no DRAM traffic.
     """
     format_name = list(_FORMATS)[trial % 3]
     scale = float(rng.uniform(0.1, 2.0))
@@ -174,7 +174,7 @@ Samples = list[dict[str, float]]
 
 
 def throttled_shares(samples: Samples) -> tuple[float, float]:
-    """Return the shares of the busy time in which power and heat limited the clocks.
+    """Return the shares of the busy time in which power and temperature limited the clocks.
 
     Each sample lasts until the next one.
     """
@@ -191,7 +191,7 @@ def throttled_shares(samples: Samples) -> tuple[float, float]:
 
 
 def cause_of(samples: Samples) -> tuple[str, float]:
-    """Return the expected answer: the cause and its share of the busy time."""
+    """Return the expected answer for 09-throttled: the cause, and its share of the busy time."""
     power, heat = throttled_shares(samples)
     if max(power, heat) <= LEAST_SHARE:
         return "no", 0.0
@@ -219,7 +219,7 @@ def judge_throttled(answer: Answer) -> str:
 
 
 def _share_lesson(value: float, samples: Samples) -> str:
-    """Return the feedback for a wrong share, if a known mistake explains it."""
+    """Return the feedback for a known mistake that leads to a wrong share, or ""."""
     cause, _ = cause_of(samples)
     mask = POWER if cause == "power" else HEAT
     busy_samples = [sample for sample in samples[:-1] if sample["utilization"] > 0]
@@ -257,7 +257,7 @@ def _share_lesson(value: float, samples: Samples) -> str:
 
 
 def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
-    """Return sessions: a description, the samples, and the feedback for a wrong answer."""
+    """Draw sessions to judge: a description, the samples, and the feedback for a wrong answer."""
     boost_mhz = int(rng.integers(1200, 2600))
     limit_w = float(rng.integers(200, 900))
 
@@ -417,7 +417,7 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
 
 
 def _samples_by_second(*phases: tuple[int, int]) -> Samples:
-    """Return samples of a busy GPU, one per second, for phases of (seconds, reason bits)."""
+    """Return one sample per second of a busy GPU, for phases given as (seconds, reason bits)."""
     reasons = [reason for seconds, reason in phases for _ in range(seconds)]
     return [
         {
@@ -435,7 +435,7 @@ def _samples_by_second(*phases: tuple[int, int]) -> Samples:
 def _samples_of_phases(
     rng: np.random.Generator, phases: list[Any], interval_s: float = 0.1, start_s: float = 0.0
 ) -> Samples:
-    """Return samples of phases, each (seconds, utilization, clock, power, temperature, reason bits)."""
+    """Return samples for phases given as (seconds, utilization, clock, power, temperature, reason bits)."""
     samples: Samples = []
     for seconds, utilization, clock_mhz, power_w, temperature_c, reasons in phases:
         for index in range(max(2, round(seconds / interval_s))):

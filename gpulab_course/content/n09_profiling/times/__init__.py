@@ -1,1 +1,1 @@
-"""Exercises of notebook 09 on time."""
+"""Exercises of notebook 09 about the time of programs."""

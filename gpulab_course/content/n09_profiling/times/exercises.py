@@ -1,4 +1,4 @@
-"""Exercises of notebook 09 on time: causes of waits, NVTX ranges, and the kernel to improve first."""
+"""Exercises of notebook 09 about time: causes of waits, NVTX ranges, and the kernel to improve first."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _CALLS: tuple[Callable[[Any, float], tuple[tuple[Any, ...], dict[str, Any]]], ..
 
 
 def _call_arguments(number: int, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional and keyword arguments of the call of a layer."""
+    """Return the positional and keyword arguments with which layer `number` must be called."""
     return _CALLS[number % len(_CALLS)](x, number + 0.5)
 
 
 def _argument_text(args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
-    """Return the arguments of a layer, without the array, as text."""
+    """Return the arguments of a layer as text, without the array."""
     return f"{args[1:]} {sorted((name, value) for name, value in keywords.items() if name != 'x')}"
 
 
 class _Interrupt(BaseException):
-    """An exception like Ctrl-C, which is not an `Exception`."""
+    """An exception like KeyboardInterrupt, which ``except Exception`` does not catch."""
 
 
 class _Layers:
-    """Layers that record the arguments and the threads of their calls."""
+    """Layers of a model as functions, which record the arguments and the thread of each call."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Layers:
 def run_annotated(
     answer: Any, rounds: list[int], broken_layer: int, threads: int, is_interrupted: bool = False
 ) -> dict[str, Any]:
-    """Run layers with the answer, in its own process; return the profile's ranges and the true times."""
+    """Run the annotated layers in the answer's process; return the profile's ranges and the true times."""
     cp = session.cp()
     barrier = threading.Barrier(threads) if threads > 1 else None
     error = _Interrupt if is_interrupted else LookupError
@@ -181,7 +181,7 @@ def run_annotated(
 
 
 def _run_noting_errors(run_layers: Callable[[Any], None], x: Any, outcome: dict[str, Any]) -> None:
-    """Run layers in a thread and note an exception instead of raising it."""
+    """Run layers in a thread, and store an exception in `outcome` instead of raising it."""
     try:
         run_layers(x)
     except Exception as error:
@@ -189,7 +189,7 @@ def _run_noting_errors(run_layers: Callable[[Any], None], x: Any, outcome: dict[
 
 
 def judge_nvtx(answer: Answer) -> str:
-    """Judge ``annotated(layers)``: the same layers, each in an NVTX range with its own name."""
+    """Judge ``annotated(layers)``: the same layers, each in an NVTX range with a name of its own."""
     rng = answer.rng
     round_counts = [int(n) for n in rng.choice(range(20, 400), 12, replace=False)]
     shared_rounds = [round_counts[0], round_counts[1], round_counts[0], round_counts[2]]
@@ -332,7 +332,7 @@ def run_stages(steps: list[Stage], host_us: float = 0.0) -> None:
 
 
 def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str, float]) -> dict[str, Any]:
-    """Run the answer in its own process; return its choice and the wall time with each faster kernel."""
+    """Run the answer in its own process; return its choice, and the wall time with each kernel improved."""
     report = profile(run_stages, steps, host_us, warmup=1)
     choice = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
     empty_stages = profile(run_stages, [(name, 0, 1, 0) for name in stages.NAMES], warmup=1).record
@@ -355,12 +355,12 @@ def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str,
 
 
 def _kernel_totals(report: ProfileReport) -> dict[str, tuple[int, int]]:
-    """Return the calls of each kernel and their total time in ns."""
+    """Return the number of calls and the total time in ns of each kernel."""
     return {kernel.key: (kernel.count, kernel.device_time_total_ns) for kernel in report.record.kernels}
 
 
 def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[Stage], float, dict[str, float]]]:
-    """Draw programs in which the most conspicuous kernel is not the one to improve."""
+    """Draw programs in which the kernel with the longest time is not the kernel to improve."""
 
     def names() -> list[str]:
         return [str(name) for name in rng.permutation(stages.NAMES)]
@@ -503,19 +503,19 @@ _FAULTS = {
 
 
 def warm_up(x: Any, rounds: int) -> Any:
-    """Program A: many short stages of one array, which is changed and returned."""
+    """Program A: launch many short stages that change one array."""
     for _ in range(rounds):
         stages.run("embed", x, 20)
     return x
 
 
 def weigh(parts: list[Any], weights: Any) -> list[Any]:
-    """Program B: multiply each device array by the weights, a host array."""
+    """Program B: multiply each device array by a host array of weights."""
     return [part * session.cp().asarray(weights) for part in parts]
 
 
 def follow(x: Any, rounds: int) -> list[float]:
-    """Program C: stages of one array, which is changed; return its mean after each stage."""
+    """Program C: launch stages that change one array, and return its mean after each stage."""
     means = []
     for _ in range(rounds):
         stages.run("gate", x, 500)
@@ -524,7 +524,7 @@ def follow(x: Any, rounds: int) -> list[float]:
 
 
 def combine(parts: list[Any]) -> Any:
-    """Program D: run a long stage for each array and return the sum of the arrays."""
+    """Program D: launch a long stage for each array, and return the sum of the arrays."""
     for part in parts:
         stages.run("mix", part, 5_000)
     return sum(parts[1:], start=parts[0])
@@ -539,7 +539,7 @@ PROGRAMS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
-    """Return the arguments of one of the four programs."""
+    """Create the arguments of the program with this letter."""
     cp = session.cp()
     rng = np.random.default_rng(seed)
 
@@ -558,7 +558,7 @@ def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
 
 
 def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
-    """Run the answer in its own process: its cause and its new program for one of the four programs."""
+    """Run the given and the learner's new program in the answer's process; return results and counts."""
     if not isinstance(answer, dict) or key not in answer:
         return {"shape": False}
     pair = answer[key]
@@ -597,7 +597,7 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
 
 
 def _refill(host_arrays: list[Any], value: Any) -> Any:
-    """Return the program's own host array with new contents; return any other value unchanged."""
+    """Overwrite the contents of a host array that belongs to the program; return other values unchanged."""
     for array in host_arrays:
         if isinstance(value, np.ndarray) and array.shape == value.shape:
             array[...] = value
@@ -606,7 +606,7 @@ def _refill(host_arrays: list[Any], value: Any) -> Any:
 
 
 def _on_host(result: Any) -> Any:
-    """Return the present contents of arrays, with those of device arrays marked as `OnDevice`."""
+    """Copy the arrays of a result to the host; copies of device arrays are wrapped in `OnDevice`."""
     if isinstance(result, list | tuple):
         return [_on_host(item) for item in result]
     if isinstance(result, np.ndarray):
@@ -615,7 +615,7 @@ def _on_host(result: Any) -> Any:
 
 
 def _operation_counts(record: Timeline) -> dict[str, int]:
-    """Return the numbers that show whether each cause of waits remains in a timeline."""
+    """Return the counts of a timeline that show whether each cause of waits is still present."""
     kernels = [a for a in record.activities if a.kind == "CONCURRENT_KERNEL"]
     graphs = {a.graph_id for a in kernels if a.graph_id}
     waits = [w for w in record.synchronizations if w.type != "STREAM_WAIT_EVENT"]
@@ -628,7 +628,7 @@ def _operation_counts(record: Timeline) -> dict[str, int]:
 
 
 def judge_timelines(answer: Answer) -> str:
-    """Judge ``{"A": (cause, program), ...}``: the cause of each program's waits, and a program without it."""
+    """Judge ``{"A": (cause, program), ...}``: the cause of each program's waits, and a faster program."""
     for key, (cause, _) in PROGRAMS.items():
         outcome = answer.ask(run_pair, key, int(answer.rng.integers(1 << 30)), shown=f"program {key}")
         if not outcome["shape"]:
@@ -702,7 +702,7 @@ def _judge_results(key: str, result: Any, expected: Any) -> None:
 
 
 def _values(result: Any) -> Any:
-    """Return the contents of arrays, on the host or on a device."""
+    """Return the contents of arrays that are on the host or on a device."""
     if isinstance(result, list | tuple):
         return [_values(item) for item in result]
     return result.values if isinstance(result, OnDevice) else result

@@ -1,4 +1,4 @@
-"""Stages for the exercises on time: kernels whose duration is easy to choose."""
+"""Kernels of adjustable duration, the stages of the exercises about time."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def _kernel(name: str, cp: Any) -> Any:
 
 
 def run(name: str, values: Any, rounds: int, blocks: int = 1) -> None:
-    """Launch a stage in the current stream: iterate ``v = 3.9 v (1 - v)`` for each element, in place."""
+    """Launch a kernel in the current stream that iterates ``v = 3.9 v (1 - v)`` in place for each element."""
     if values.size:
         _kernel(name, session.cp())((blocks,), (THREADS,), (values, np.int32(values.size), np.int32(rounds)))
