@@ -1,4 +1,4 @@
-"""Find the folder of a notebook by its number, for content that refers to other notebooks."""
+"""Import of modules from another notebook's content folder, by the number of the notebook."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpulab_course import content
 
 
 def module_of(name: str, part: str) -> Any:
-    """Return a module of a notebook's folder: ``module_of("02-index", "exercises")``.
+    """Import a module of a notebook's content folder: ``module_of("02-index", "exercises")``.
 
     Parameters
     ----------

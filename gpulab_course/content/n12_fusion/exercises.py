@@ -39,20 +39,20 @@ from virtualgpu.records import Dim3
 
 
 def affine_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of rows and columns."""
+    """Draw pairs of the number of rows and columns."""
     rows, columns = (int(n) for n in rng.integers(3, 90, 2))
     return (1, 1), (1, 33), (rows, 1), (rows, columns), (columns, 257), (300, 128)
 
 
 def affine_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Draw rows, and a factor and an offset for each column."""
+    """Make a call with a random matrix, and a factor and an offset for each column."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     factors, offsets = (random_data.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
     return _affine(x, factors, offsets)
 
 
 def _affine(x: Any, factors: Any, offsets: Any) -> ProgramCase:
-    """Return the case of a matrix with these factors and offsets."""
+    """Return the test call with this matrix, these factors and these offsets."""
     values = x.astype(np.float64) * factors + offsets
     with np.errstate(over="ignore", invalid="ignore"):
         expected = values / (1 + np.exp(values * (values * values * -0.0713548 - 1.5957691)))
@@ -64,7 +64,7 @@ def _affine(x: Any, factors: Any, offsets: Any) -> ProgramCase:
 
 
 def affine_extremes(random_data: Draw, size: Any) -> ProgramCase:
-    """Draw values of every magnitude in each column, with an infinity and NaN among them."""
+    """Make a call whose columns contain values of every magnitude, an infinity and NaN."""
     magnitudes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
     values = random_data.rng.permutation([*magnitudes, *-magnitudes, 0.0, -0.0, 1e-20, np.inf, np.nan])
     factors = random_data.rng.choice((-2, -1, -0.5, 0.5, 1, 2), size[1]).astype(np.float32)
@@ -72,13 +72,13 @@ def affine_extremes(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def affine_zeros(random_data: Draw, size: Any) -> ProgramCase:
-    """Draw columns whose factor or offset, or both, are 0."""
+    """Make a call in which the factor, the offset, or both are 0 for some columns."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     return _affine(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
 
 
 def affine_gelu(x: Any, factors: Any, offsets: Any) -> Any:
-    """Compute the layer with one elementwise kernel that broadcasts (reference)."""
+    """Compute the layer in one elementwise kernel with broadcasting (reference)."""
     kernel = session.cp().ElementwiseKernel(
         "float32 x, float32 w, float32 b", "float32 y", f"float v = x * w + b; y = {GELU};", "affine_gelu"
     )
@@ -86,7 +86,7 @@ def affine_gelu(x: Any, factors: Any, offsets: Any) -> Any:
 
 
 def affine_naive(x: Any, factors: Any, offsets: Any) -> Any:
-    """Compute the layer with one pass per operation (naive version)."""
+    """Compute the layer with one kernel per operation (naive version)."""
     cp = session.cp()
     values = x * factors + offsets
     return values / (1 + cp.exp(values * (values * values * -0.0713548 - 1.5957691)))
@@ -96,12 +96,12 @@ def affine_naive(x: Any, factors: Any, offsets: Any) -> Any:
 
 
 def largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Return numbers of elements; the first is 0."""
+    """Draw array lengths; the first length is 0."""
     return 0, 1, 2, 31, int(rng.integers(400, 900)), int(rng.integers(1100, 3000)), 20_000
 
 
 def largest_case(random_data: Draw, n: Any) -> ProgramCase:
-    """Draw numbers whose largest magnitude may belong to a negative number, an infinity or NaN."""
+    """Make a call in which a negative number, an infinity or NaN may have the largest magnitude."""
     # Some are so large or so small that their squares are infinite or 0.
     x = (random_data.rng.standard_normal(n) * 10.0 ** random_data.rng.choice((2, 36, -25))).astype(np.float32)
     if n > 1 and random_data.rng.random() < 0.3:
@@ -135,14 +135,14 @@ def largest_case(random_data: Draw, n: Any) -> ProgramCase:
 
 
 def _largest(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]] = ()) -> ProgramCase:
-    """Return the case of an array with this largest absolute value."""
+    """Return the test call with this array and this largest absolute value."""
     label = f"largest(x) with {x.size:,} elements"
     expected = np.asarray(np.float32(expected))
     return ProgramCase((x,), expected, True, label, tuple(mistakes), place="device", unchanged=True)
 
 
 def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a function that makes cases of numbers between -1 and 1, with `edges` from an index on."""
+    """Return a function that makes a call with numbers between -1 and 1, and `edges` from `index` on."""
 
     def make_case(random_data: Draw, n: Any) -> ProgramCase:
         x = random_data.rng.uniform(-1, 1, n).astype(np.float32)
@@ -159,12 +159,12 @@ def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw
 
 
 def largest_uniform(value: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a function that makes cases in which all numbers are equal."""
+    """Return a function that makes a call in which all numbers have this value."""
     return lambda random_data, n: _largest(np.full(n, value, np.float32), abs(value))
 
 
 def largest(x: Any) -> Any:
-    """Compute the largest absolute value with one reduction that maps (reference)."""
+    """Compute the largest absolute value with one reduction kernel that includes the map (reference)."""
     kernel = session.cp().ReductionKernel(
         "float32 x", "float32 y", "fabsf(x)", "(a != a || a > b) ? a : b", "y = a", "0", "largest"
     )
@@ -172,7 +172,7 @@ def largest(x: Any) -> Any:
 
 
 def largest_naive(x: Any) -> Any:
-    """Store the absolute values and compute their maximum (naive version)."""
+    """Store all absolute values, and then compute their maximum (naive version)."""
     cp = session.cp()
     return cp.abs(x).max() if x.size else cp.zeros((), cp.float32)
 
@@ -181,7 +181,7 @@ def largest_naive(x: Any) -> Any:
 
 
 def softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw scores, a scale and biases, and compute the softmax of each row."""
+    """Make a launch that computes the softmax of each row of random scores, with a scale and biases."""
     rows, columns = size
     x = random_data.rng.uniform(-3, 3, size) + random_data.rng.choice((0, 0, 60, -60, 900, -3000), (rows, 1))
     steep_rows = random_data.rng.random(rows) < 0.3
@@ -193,7 +193,7 @@ def softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _softmax(x: Any, scale: Any, bias: Any) -> Case:
-    """Return the case of scores with this scale and bias."""
+    """Return the test launch with these scores, this scale and these biases."""
     rows, columns = x.shape
     scores = (x * np.float32(scale)).astype(np.float64) + bias
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -205,7 +205,7 @@ def _softmax(x: Any, scale: Any, bias: Any) -> Case:
 
 
 def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes cases with this scale and these ranges of scores and biases."""
+    """Return a function that makes a launch with this scale, and scores and biases in these ranges."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x, bias = (
@@ -218,13 +218,13 @@ def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[D
 
 
 def softmax_level(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw rows of equal scores, each row further from 0 than the one before."""
+    """Make a launch whose rows have equal scores; the scores of later rows are further from 0."""
     x = (-2.0) ** np.arange(3, 3 + 9 * size[0], 9)[:, None] * np.ones(size)
     return _softmax(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
 def softmax_steep(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw rows whose largest score, in the first, the last or another column, is far above the others."""
+    """Make a launch in which one score of each row is far above the others, in varying columns."""
     x = random_data.rng.uniform(-3, 3, size)
     peak_columns = np.r_[0, size[1] - 1, random_data.rng.integers(0, size[1], size[0] - 2)]
     x[np.arange(size[0]), peak_columns] += random_data.rng.choice((12, 200), size[0])
@@ -232,7 +232,7 @@ def softmax_steep(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _rows(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return (rows, columns): few and many columns, around a warp and a block, and long rows."""
+    """Draw sizes (rows, columns): few and many columns, around a warp and a block, and long rows."""
     a, b = (int(n) for n in rng.integers(2, 40, 2))
     wide_columns = int(rng.integers(1025, 2200))
     columns, many_columns, few_columns = (
@@ -243,19 +243,19 @@ def _rows(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
 
 
 def _unscaled(m: Mistake) -> Any:
-    """Return the softmax without scale and bias."""
+    """Return the result that a kernel without scale and bias would have."""
     x64 = m["x"].astype(np.float64)
     powers = np.exp(x64 - x64.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
 
 def _matches(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
-    """Return a predicate: whether the result is that of a known mistake."""
+    """Return a matcher for results that equal ``compute(mistake)``, the result of a known mistake."""
     return lambda m: m.found is not None and np.allclose(m.found, compute(m), rtol=1e-3, atol=1e-5)
 
 
 def _overflows(m: Mistake) -> bool:
-    """Return whether only rows are wrong whose exponentials overflow or are all 0 without a subtraction."""
+    """Return whether only those rows are wrong whose exponentials overflow without a subtraction."""
     if m.found is None or not m.wrong.any():
         return False
     largest_scores = (m["x"] * m["scale"] + m["bias"]).max(axis=1)[m.wrong.any(axis=1)]
@@ -263,7 +263,7 @@ def _overflows(m: Mistake) -> bool:
 
 
 def _sums_to_one(m: Mistake) -> bool:
-    """Return whether the wrong rows still add up to 1."""
+    """Return whether the elements of each wrong row have the sum 1."""
     if m.found is None:
         return False
     rows = m.found[m.wrong.any(axis=1)].astype(np.float64)
@@ -293,7 +293,7 @@ _NUMBERS = {"int": int, "float": float, "bool": bool}
 
 
 def _argument(cp: Any, description: Description, repetition: int) -> Any:
-    """Return a new array or number that fits a description; every second array has another layout."""
+    """Create an array or number from a description; every second array has another memory layout."""
     if description[0] == "number":
         return _NUMBERS[description[1]](description[2])
     with cp.cuda.Device(description[4]):
@@ -307,7 +307,7 @@ def _argument(cp: Any, description: Description, repetition: int) -> Any:
 
 
 def _descriptions(values: Sequence[Any]) -> list[Description]:
-    """Describe arrays and numbers."""
+    """Return descriptions of arrays and numbers as plain data."""
     return [
         ("array", value.dtype.name, value.shape, value.flags.c_contiguous, value.device.id)
         if hasattr(value, "device")
@@ -319,7 +319,7 @@ def _descriptions(values: Sequence[Any]) -> list[Description]:
 def call_caches(
     cached: Any, request: Callable[..., Any], calls: Sequence[Sequence[Description]]
 ) -> list[Any]:
-    """Run the answer in its own process: make calls with its cache, the last one with another compiler."""
+    """Call the learner's cache in the answer's process, at the end with a second compiler."""
 
     def make_cache(index: int) -> Any:
         def compile(*args: Any) -> Any:
@@ -348,7 +348,7 @@ def call_caches(
 
 
 class Compilers:
-    """A record of what two compilers compiled and of the arguments with which their programs ran."""
+    """A recorder of the compilations of two compilers, and of the arguments with which programs ran."""
 
     def __init__(self) -> None:
         self.compilations: list[tuple[int, list[Description]]] = []
@@ -407,7 +407,7 @@ def judge_cached(answer: Answer) -> str:
 
 
 def _calls(rng: np.random.Generator) -> list[list[Description]]:
-    """Draw calls, each as descriptions of its arguments."""
+    """Draw calls as lists of descriptions of their arguments."""
     rows, columns = (int(n) for n in rng.integers(2, 40, 2))
 
     def array(*shape: int, dtype: str = "float32", contiguous: bool = True, device: int = 0) -> Description:
@@ -488,7 +488,7 @@ def _calls(rng: np.random.Generator) -> list[list[Description]]:
 
 
 def _key_lesson(compiled: Sequence[Description], requested: Sequence[Description]) -> str:
-    """Return the feedback for a property that is missing in the cache's key."""
+    """Return the feedback that names the property which is missing in the key of the cache."""
     if len(compiled) != len(requested):
         return _KEY_LESSONS["count"]
     for compiled_argument, requested_argument in zip(compiled, requested, strict=True):
@@ -524,8 +524,8 @@ def _call_text(call: Sequence[Description]) -> str:
 class Step:
     """A step of a program: its name, its operation and its inputs.
 
-    ``does`` is map, shift, reduce or product. A shift is a map that reads other elements than the one it
-    writes; ``into`` is the array in whose memory a map stores its result, in place.
+    ``does`` is "map", "shift", "reduce" or "product". A shift is a map that reads other elements than the
+    element that it writes. ``into`` is the array that a map overwrites with its result.
     """
 
     name: str
@@ -535,7 +535,7 @@ class Step:
 
 
 def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
-    """Return the steps of each kernel: a step joins the previous one unless a rule forbids it (reference).
+    """Divide a program into kernels: a step joins the previous kernel unless a rule forbids it (reference).
 
     A product has its own kernel. Other kernels have maps, shifts and at most one reduction. The result of a
     reduction is complete only at the end of its kernel, so no step of that kernel reads it. A kernel with a
@@ -546,7 +546,7 @@ def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
 
 
 def _groups(steps: Sequence[Step]) -> list[list[Step]]:
-    """Return the steps of each kernel."""
+    """Divide a program into kernels, and return the steps of each kernel."""
     groups: list[list[Step]] = []
     memory = _memory(steps)
     for index, step in enumerate(steps):
@@ -559,7 +559,7 @@ def _groups(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def _memory(steps: Sequence[Step]) -> dict[str, str]:
-    """Return the array whose memory each name uses."""
+    """Return for each name the array in whose memory its values are stored."""
     memory = {"x": "x"}
     for step in steps:
         memory[step.name] = memory[step.into] if step.into else step.name
@@ -567,7 +567,7 @@ def _memory(steps: Sequence[Step]) -> dict[str, str]:
 
 
 def _conflict(group: Sequence[Step], later_steps: Sequence[Step], memory: dict[str, str]) -> str:
-    """Return the reason why these steps cannot be one kernel; empty if they can."""
+    """Return the reason why these steps cannot be one kernel, or "" if they can."""
     reductions = [step.name for step in group if step.does == "reduce"]
     if any(step.does == "product" for step in group):
         return "a product must be alone in its kernel"
@@ -594,7 +594,7 @@ def _conflict(group: Sequence[Step], later_steps: Sequence[Step], memory: dict[s
 
 
 def judge_kernels(answer: Answer) -> str:
-    """Judge `kernels` with named programs first and then with random ones."""
+    """Judge `kernels` with programs for each rule, and then with random programs."""
     rng = answer.rng
     programs = [*_NAMED.values(), *(_program(rng, int(rng.integers(2, 9))) for _ in range(60))]
     for steps in programs:
@@ -616,18 +616,18 @@ def judge_kernels(answer: Answer) -> str:
 
 
 def _step_text(step: Step) -> str:
-    """Return a step as text."""
+    """Return a step as text, such as ``y = map(x)``."""
     return f"{step.name} = {step.does}({', '.join(step.reads)})" + (f" into {step.into}" if step.into else "")
 
 
 def _is_groups(value: Any) -> bool:
-    """Return whether a value is a list of lists that are not empty."""
+    """Return whether a value is a list of non-empty lists."""
     list_types = (list, tuple)
     return isinstance(value, list_types) and all(isinstance(group, list_types) and group for group in value)
 
 
 def _difference(steps: Sequence[Step], groups: Sequence[Sequence[str]]) -> str:
-    """Return the feedback for wrong groups."""
+    """Return the feedback for a wrong division into kernels."""
     by_name = {step.name: step for step in steps}
     memory = _memory(steps)
     for group in groups:
@@ -639,7 +639,7 @@ def _difference(steps: Sequence[Step], groups: Sequence[Sequence[str]]) -> str:
 
 
 def _program(rng: np.random.Generator, length: int) -> list[Step]:
-    """Draw a program."""
+    """Draw a random program with this number of steps."""
     steps: list[Step] = []
     for index in range(length):
         operation = str(rng.choice(("map", "map", "map", "shift", "reduce", "product")))

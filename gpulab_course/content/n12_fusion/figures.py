@@ -1,4 +1,4 @@
-"""Figures of notebook 12: times recorded on an H200, and functions on the roofline."""
+"""Tables and figures of notebook 12: times that were recorded on an H200."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ H200 = Provenance("recorded", "NVIDIA H200", "CuPy 14.2, PyTorch 2.11")
 
 
 def recorded() -> dict[str, Any]:
-    """Return ``recorded.json``: times of chains of passes, of caches, and of fused functions."""
+    """Load ``recorded.json``: times of chains of kernels, of caches, and of fused functions."""
     record: dict[str, Any] = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
     return record
 
 
 def factors() -> Table:
-    """Tabulate the speedup of one kernel over several passes, by the number of elements."""
+    """Tabulate the speedup of one fused kernel over several kernels, by the number of elements."""
     rows = recorded()["passes"]
     lengths = sorted({row["n"] for row in rows})
     counts = sorted({row["passes"] for row in rows})
@@ -37,13 +37,13 @@ def factors() -> Table:
 
 
 def factor(passes: int, elements: int) -> float:
-    """Return the speedup of one kernel over `passes` passes."""
+    """Return the speedup of one fused kernel over `passes` kernels."""
     row = next(r for r in recorded()["passes"] if (r["passes"], r["n"]) == (passes, elements))
     return float(row["ops_us"] / row["one_us"])
 
 
 def one_launch() -> Table:
-    """Tabulate ``cp.fuse`` of a softmax over one long row, which CuPy makes one cooperative kernel."""
+    """Tabulate ``cp.fuse`` of a softmax over one long row, which CuPy compiles to one cooperative kernel."""
     record = recorded()["softmax_of_one_row"]
     rows = (
         ("as written", number(len(record["ops"])), duration(1e3 * record["ops_us"])),
@@ -53,14 +53,14 @@ def one_launch() -> Table:
 
 
 def caches() -> Table:
-    """Tabulate the time of a kernel's first launch by the cache in which its code is found."""
+    """Tabulate the time of a kernel's first launch, by the cache that contains its code."""
     times_ms = recorded()["caches_ms"]
     rows = tuple((cache, duration(1e6 * ms)) for cache, ms in times_ms.items())
     return Table(f"First launch of a kernel, {H200.label}", ("its code is", "time"), rows)
 
 
 def cupyx_jit() -> str:
-    """Return the CUDA code, as recorded, that ``cupyx.jit`` generated for a function."""
+    """Return the recorded CUDA source that ``cupyx.jit`` generated for a function."""
     return str(recorded()["cupyx_jit"])
 
 
@@ -94,7 +94,7 @@ def one(x, w, g, y, K: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, STEP: 
 
 
 class TableWithSource(Table):
-    """A table with the folded source of a kernel that it times."""
+    """A table of times with the folded source of a kernel."""
 
     source = ""
 
@@ -131,7 +131,7 @@ def whole_layer() -> Table:
 
 
 def whole_layer_memory() -> str:
-    """Return the DRAM traffic that Nsight Compute counted for the smallest of these layers."""
+    """Return the DRAM traffic of the smallest of these layers, as counted by Nsight Compute."""
     kernels = recorded()["whole_layer_memory"]["kernels"]
     dram_reads = {name: size(counters["dram_read_bytes"]) for name, counters in kernels.items()}
     return (
@@ -141,7 +141,7 @@ def whole_layer_memory() -> str:
 
 
 def narrow_layers() -> Table:
-    """Tabulate the times of the layer with square weights on tensor cores, in two kernels and in one."""
+    """Tabulate the times of a layer with square weights on tensor cores, in two kernels and in one."""
     record = recorded()["narrow_layers"]
     rows = tuple(
         (

@@ -19,7 +19,7 @@ Step = tuple[str, str, Sequence[str], str | None]
 
 
 def boundaries(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
-    """Return the edges between steps in different kernels, as pairs of names."""
+    """Return the edges of the program that cross a fusion boundary, as pairs of names."""
     kernel_of = {name: index for index, group in enumerate(kernels) for name in group}
     return [
         (read, name)
@@ -30,7 +30,7 @@ def boundaries(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) -> list[
 
 
 def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) -> Picture:
-    """Draw a program as a graph, with a box around each kernel and its fusion boundaries in red.
+    """Draw a program as a graph, with a box around each kernel and red fusion boundaries.
 
     Parameters
     ----------
@@ -90,14 +90,14 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
 
 
 def tile_of_a_block(rows: int, columns: int, step: int, thread: int) -> Picture:
-    """Draw the rows of a result that a block computes, the part of one thread, and its operands.
+    """Draw the tile of the result that a block computes, the part of one thread, and its operands.
 
     Parameters
     ----------
     rows, columns
         The rows of the block, and the columns of the result; a thread has 4 columns.
     step
-        The columns of x, and rows of w, that an iteration multiplies.
+        The number of columns of x, and rows of w, that one iteration multiplies.
     thread
         The thread whose part is drawn.
     """

@@ -1,4 +1,4 @@
-r"""Sizes of rounding errors: typical ones, as steps of a random walk, and the largest possible ones.
+r"""Sizes of rounding errors: typical errors from a model of a random walk, and upper bounds.
 
 With u the unit roundoff of a format (half the distance from 1 to the next number):
 
@@ -31,7 +31,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.0) -> float:
-    """Return E[ulp(s)^2] of a normally distributed s with the standard deviation `spread`."""
+    """Return E[ulp(s)^2] for a normally distributed s with this mean and standard deviation."""
     if not spread:
         _, exponent = math.frexp(mean)
         return float(4.0 ** (max(exponent - 1, number_format.least_exponent) - number_format.fraction_bits))
@@ -48,7 +48,7 @@ def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.
 
 
 def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1.0) -> float:
-    """Return the RMS error of a sum of n random numbers, added one by one and rounded each time.
+    """Return the RMS error of a sum of n random numbers that is rounded after each addition.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1
 
 
 def worst_share(n: int, number_format: Format) -> float:
-    """Return the largest error of a sum of n numbers relative to the sum of their magnitudes: (n - 1) u."""
+    """Return the upper bound (n - 1) u of the error of a sum, relative to the sum of the magnitudes."""
     return (n - 1) * number_format.roundoff
 
 
 def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
-    """Return the RMS error of an element of a product of standard normal matrices, relative to its RMS.
+    """Return the relative RMS error of an element of the product of two standard normal matrices.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
 
 
 def sum_errors(numbers: Any, number_format: Format) -> Doubles:
-    """Return the errors of the sum of each row (seeds, n), added from left to right and rounded each time."""
+    """Return the error of the sum of each row (seeds, n), which is rounded after each addition."""
     x = number_format.round_all(numbers)
     sums = x[:, 0].copy()
     for column in range(1, x.shape[1]):

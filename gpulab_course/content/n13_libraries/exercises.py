@@ -1,4 +1,4 @@
-"""Exercises of notebook 13 about numbers; those about libraries are in the folder of that name."""
+"""Exercises of notebook 13 about precision; the exercises about libraries are in the folder ``libraries``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NAN_BITS = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF
 
 
 def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw numbers with any lower bits, ties of both kinds, their neighbours, and some that round to ∞."""
+    """Make a launch that rounds floats to BF16: random bits, ties and their neighbours, and overflow to ∞."""
     x = random_data.floats(size, moved=True)
     bits = x.view(np.uint32)
     if random_data.kind in (draw.RANDOM, draw.EXTREME):
@@ -62,7 +62,7 @@ def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def bf16_edges(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return both ends and the middle of every kind of number, with either sign, in random order."""
+    """Make a launch with the limits of all kinds of floats, of both signs and in random order."""
     upper = np.array(
         [0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7E, 0x7F7F, 0x7F80, 0x7F81, 0x7FBF, 0x7FC0, 0x7FFF]
     )
@@ -73,7 +73,7 @@ def bf16_edges(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _rounding_case(random_data: Draw, x: Singles, block: Dim3) -> Case:
-    """Return the case of numbers and their nearest BF16 values."""
+    """Return the test launch with these numbers, whose results are the nearest BF16 values."""
     size = x.size
     grid = int(random_data.rng.integers(1, draw.blocks_for(size, block[0]) + 2))
     expected = BF16.round_all(x).astype(np.float32)
@@ -81,14 +81,14 @@ def _rounding_case(random_data: Draw, x: Singles, block: Dim3) -> Case:
 
 
 def _low_bits(m: Mistake) -> bool:
-    """Return whether a NaN has bits that BF16 lacks, and no number is wrong."""
+    """Return whether the only mistake is that a NaN has nonzero bits that BF16 does not have."""
     if m.found is None or (m.wrong & ~np.isnan(m["x"])).any():
         return False
     return bool((np.asarray(m.found).view(np.uint32) & 0xFFFF)[np.isnan(m["x"])].any())
 
 
 def _is_rounded_by(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -> Callable[[Mistake], bool]:
-    """Return a predicate: whether finite numbers are wrong and were rounded by another rule."""
+    """Return a matcher for finite numbers that were rounded by another rule."""
 
     def matches(m: Mistake) -> bool:
         if m.found is None or not m.wrong[np.isfinite(m["x"])].any():
@@ -102,12 +102,12 @@ def _is_rounded_by(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -
 
 
 def _tiny(x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which numbers are subnormal or 0."""
+    """Return a bool array that marks numbers that are subnormal or 0."""
     return np.asarray(np.abs(x) < np.finfo(np.float32).smallest_normal)
 
 
 def _wrong_at(m: Mistake, select: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]) -> bool:
-    """Return whether only numbers that `select` selects are wrong."""
+    """Return whether all wrong results belong to inputs that `select` marks."""
     if m.found is None or m.wanted is None:
         return False
     result = np.asarray(m.found)
@@ -131,7 +131,7 @@ def exact_sum(x: Halves) -> float:
 
 
 def halves_with_sum(units: int) -> Halves:
-    """Return half-precision values whose sum is this number of units, large values first."""
+    """Return half-precision values whose sum is this number of units, in descending order."""
     largest = 65504 << UNIT
     count, remainder = divmod(abs(units), largest)
     values = [65504.0] * count
@@ -143,7 +143,7 @@ def halves_with_sum(units: int) -> Halves:
 
 
 def _midpoint_halves(rng: np.random.Generator, offset: int, sign: int, parity: int = 0) -> Halves:
-    """Return half-precision values whose sum is `offset` units from the middle of two FP32 numbers.
+    """Return half-precision values whose sum is `offset` units from the midpoint of two FP32 numbers.
 
     The lower of the two numbers is even, or odd if `parity` is 1.
     """
@@ -153,7 +153,7 @@ def _midpoint_halves(rng: np.random.Generator, offset: int, sign: int, parity: i
 
 
 def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
-    """Draw data for sums: a description, the data, and the feedback for a wrong sum."""
+    """Draw inputs for sums: a description, the values, and the feedback for a wrong sum."""
     count = 100_000 - 2 * int(rng.integers(0, 500))
     one_count = int(rng.integers(50_000, 65_000)) | 1
     tiny_values = np.full(count, 2.0**-UNIT, np.float16)
@@ -298,7 +298,7 @@ _HIGH = np.uint32(0xFFFFE000)
 
 
 def on_tensor_cores(x: Any, y: Any) -> Singles:
-    """Multiply FP32 matrices as tensor cores do with TF32, without the lower 13 bits of x and y."""
+    """Multiply FP32 matrices as tensor cores do with TF32, ignoring the lower 13 bits of each element."""
     truncated_matrices = [
         (np.ascontiguousarray(m, np.float32).view(np.uint32) & _HIGH).view(np.float32) for m in (x, y)
     ]
@@ -311,7 +311,7 @@ def on_tensor_cores(x: Any, y: Any) -> Singles:
 def three_products(
     a: Singles, b: Singles, product: Callable[[Any, Any], Singles] = on_tensor_cores
 ) -> Singles:
-    """Multiply with three TF32 products of the matrices' TF32 parts and remainders (reference).
+    """Multiply FP32 matrices with three TF32 products, of their TF32 parts and remainders (reference).
 
     The small products are added first.
     """
@@ -327,14 +327,14 @@ def three_products(
 
 
 def _run_three(answer: Any, request: Callable[..., Any], a: Singles, b: Singles) -> Any:
-    """Run the answer in its own process; return its result, and whether a and b are unchanged."""
+    """Run the answer in its own process; return its result, and whether a and b are still unchanged."""
     copies = a.copy(), b.copy()
     result = answer(*copies, lambda x, y: request(np.asarray(x), np.asarray(y)))
     return [result, np.array_equal(copies[0], a), np.array_equal(copies[1], b)]
 
 
 def _is_sum_of_products(result: Singles, products: Sequence[Singles], magnitude: Any) -> bool:
-    """Return whether a result is, up to rounding, a sum of multiples of the products or their blocks."""
+    """Return whether a result is a linear combination of the products or of their blocks, up to rounding."""
     m, n = result.shape
     terms = []
     factors = [factor for product in products for factor in (product, product.T)]
@@ -352,7 +352,7 @@ def _is_sum_of_products(result: Singles, products: Sequence[Singles], magnitude:
 
 
 def error_in_u(result: Any, a: Singles, b: Singles) -> float:
-    """Return the RMS error of a product relative to |a| |b|, its largest size, in units of FP32's u."""
+    """Return the RMS error of a product relative to |a| |b|, in units of the unit roundoff u of FP32."""
     a = a.astype(np.float64)
     b = b.astype(np.float64)
     relative_error = (result.astype(np.float64) - a @ b) / (np.abs(a) @ np.abs(b))
@@ -360,7 +360,7 @@ def error_in_u(result: Any, a: Singles, b: Singles) -> float:
 
 
 def judge_tf32x3(answer: Answer) -> str:
-    """Judge ``three(a, b, product)``: FP32's accuracy from three TF32 products."""
+    """Judge ``three(a, b, product)``: a product with FP32's accuracy from three TF32 products."""
     must_be_a_function("three", answer.is_function, answer.kind)
     rng = answer.rng
     m = 0
@@ -461,7 +461,7 @@ def _product_lesson(result: Singles, a: Singles, b: Singles) -> str:
 def _run_training(
     answer: Any, weights: Singles, gradient_steps: Sequence[Any], state: dict[str, Any]
 ) -> list[Any]:
-    """Run the answer in its own process; return the weights and the scale after each step."""
+    """Run training steps in the answer's process; return the weights and the scale after each step."""
     steps: list[Any] = []
     current_weights = weights.copy()
     for gradients in gradient_steps:
@@ -485,7 +485,7 @@ def _run_training(
 
 
 def scaled_step(weights: Any, backward: Any, state: dict[str, Any]) -> Any:
-    """Make one training step with a loss scale that adapts (reference)."""
+    """Make one training step with a dynamic loss scale (reference)."""
     gradients = backward(state["scale"]).astype(np.float32) / np.float32(state["scale"])
     if not np.isfinite(gradients).all():
         state["scale"] /= 2
@@ -499,7 +499,7 @@ def scaled_step(weights: Any, backward: Any, state: dict[str, Any]) -> Any:
 
 
 def judge_lossscale(answer: Answer) -> str:
-    """Judge ``scaled_step(weights, backward, state)``: one step with gradients in half precision."""
+    """Judge ``scaled_step(weights, backward, state)``: a training step with half-precision gradients."""
     must_be_a_function("scaled_step", answer.is_function, answer.kind)
     rng = answer.rng
     # Scales below 1, far beyond 2**24, and in between; intervals of 1 and more.
@@ -547,7 +547,7 @@ _BAD_GRADIENTS = {"inf": 1e30, "-inf": -1e30, "nan": np.nan}
 def _gradients(
     rng: np.random.Generator, gradient_kinds: Sequence[tuple[str, Any]], state: dict[str, Any]
 ) -> list[Any]:
-    """Return gradients of the named kinds, at the loss scale of their steps."""
+    """Draw gradients of the named kinds, multiplied by the loss scale of their steps."""
     gradient_steps = []
     for kind, gradients in gradient_kinds:
         index = int(rng.integers(len(gradients)))
@@ -574,7 +574,7 @@ def _gradients(
 
 
 def _judge_training(steps: Any, gradient_steps: Sequence[Any], state: dict[str, Any]) -> None:
-    """Compare each training step with the reference."""
+    """Compare the weights and the scale after each training step with those of the reference."""
     expected = dict(state)
     for number, (gradients, step) in enumerate(zip(gradient_steps, steps, strict=True), 1):
         scales, weights, result, new_state, is_none, is_unchanged = step
@@ -650,7 +650,7 @@ def _weights_lesson(
 
 
 def _scale_lesson(is_skipped: bool, good_steps: int, interval: int) -> str:
-    """Return the feedback for a wrong scale."""
+    """Return the feedback for a wrong loss scale."""
     if is_skipped:
         return "It was too large: halve it."
     if good_steps + 1 == interval:

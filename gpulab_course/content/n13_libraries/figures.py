@@ -1,4 +1,4 @@
-"""Figures of notebook 13 in addition to the views of gpulab: counters that stop, errors, and speeds."""
+"""Figures of notebook 13: counters that stop growing, number formats, rounding errors, and speeds."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ COLOURS = ("accent", "good", "purple", "warn", "tail")
 
 
 def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
-    """Return the values of a counter of this format: 0, and its value after each addition of 1.
+    """Return the values of a counter in a number format: 0, and the value after each addition of 1.
 
-    Each sum is rounded to the nearest number of the format; a counter that does not change has stopped.
+    Each sum is rounded to the nearest number of the format, so that a counter stops at a large value.
     """
     counts = [0]
     while len(counts) <= additions:
@@ -44,7 +44,7 @@ def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
 
 
 def stops_at(number_format: Format) -> int:
-    """Return the value at which a counter of this format stops: the first power of two that loses 1.
+    """Return the value at which a counter in this format stops: the first power of two p with p + 1 = p.
 
     Numbers below a power of two are at most as far apart as those above it, so only powers of two are tried.
     """
@@ -55,7 +55,7 @@ def stops_at(number_format: Format) -> int:
 
 
 class Counters(View):
-    """Counters that repeatedly add 1, one for each format.
+    """A chart of counters that add 1 repeatedly, with one counter for each number format.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Counters(View):
 
     @property
     def record(self) -> dict[str, int]:
-        """The last value of each counter, by name."""
+        """The last value of each counter, by the name of its format."""
         return {name: counts[-1] for name, counts in self.counts.items()}
 
     def sentence(self) -> str:
@@ -123,7 +123,7 @@ _MOST_EXPONENT_BITS = 8
 
 
 def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP16, E4M3, E5M2)) -> Picture:
-    """Draw the bits of a number in each format, one row per format, with the fractions aligned.
+    """Draw the bits of a number in several formats, one format per row, with aligned fractions.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
 
 
 def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Picture:
-    """Draw the numbers of a format from 0 on as marks of a line.
+    """Draw the numbers of a format near 0 as marks on a line.
 
     Parameters
     ----------
@@ -219,13 +219,13 @@ def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Pictu
 
 
 def recorded() -> Any:
-    """Return the record of an H200."""
+    """Load the measurements that were recorded on an H200."""
     file = resources.files("gpulab_course.content.n13_libraries") / "recorded.json"
     return json.loads(file.read_text(encoding="utf-8"))
 
 
 def origin() -> Provenance:
-    """Return the provenance of `recorded`."""
+    """Return the provenance of the recorded measurements."""
     record = recorded()
     return Provenance("recorded", record["device"], f"PyTorch {record['torch']}")
 
@@ -242,7 +242,7 @@ _SETTINGS = {
 
 
 def switches() -> str:
-    """Tabulate the error of a product of FP32 matrices with each switch of CuPy and PyTorch, on an H200."""
+    """Tabulate the error of an FP32 product for each precision switch of CuPy and PyTorch, on an H200."""
     record = recorded()
 
     def rows(name: str, cases: Sequence[Any]) -> list[tuple[str, ...]]:
@@ -264,7 +264,7 @@ def switches() -> str:
 
 
 def autocast() -> str:
-    """Tabulate the types of results under autocast to FP16 and to BF16, on an H200."""
+    """Tabulate the result types of operations under autocast to FP16 and to BF16, on an H200."""
     record = recorded()
     rows = tuple((name, *types) for name, types in record["autocast"].items())
     title = f"Autocast of PyTorch {record['torch']}, recorded on an {record['device']}"
@@ -272,7 +272,7 @@ def autocast() -> str:
 
 
 def accumulators() -> Table:
-    """Tabulate the bits of a sum that an H200's tensor cores keep, by the distance of its terms."""
+    """Tabulate the bits of a sum that tensor cores of an H200 keep, by the distance of its terms."""
     record = recorded()
     products = {
         "FP16, BF16 or TF32": "FP16",
@@ -289,7 +289,7 @@ def accumulators() -> Table:
 
 
 def positive_sums(k: int = 4096) -> str:
-    """Describe the errors of sums of products of positive FP8 numbers, on an H200."""
+    """Describe in a sentence the errors of sums of positive FP8 products on an H200."""
     errors_by_case = next(entry["rms"] for entry in recorded()["positive_sums"] if entry["k"] == k)
     fast_error, slow_error, half_error = (
         errors_by_case[name] for name in ("fp8 fast=True", "fp8 fast=False", "the same numbers as fp16")
@@ -301,7 +301,7 @@ def positive_sums(k: int = 4096) -> str:
 
 
 def tf32_rounding() -> str:
-    """Describe how cuBLAS on an H200 rounds the bits that TF32 cannot represent."""
+    """Describe in a sentence how cuBLAS on an H200 rounds FP32 numbers to TF32."""
     record = recorded()["tf32"]
     share = record["identity"]["PyTorch"]["nearest, ties to even"]
     return (
@@ -311,12 +311,12 @@ def tf32_rounding() -> str:
 
 
 class ErrorsAndSpeeds(View):
-    """The typical error and the speed of one matrix product in each format, on an H200.
+    """A chart of the typical error and the speed of a matrix product in each format, on an H200.
 
     Parameters
     ----------
     k
-        The number of products per element in the recorded errors: one of the recorded lengths.
+        The number of products per element of the result; one of the recorded values.
     """
 
     def __init__(self, k: int = 4096) -> None:

@@ -34,7 +34,7 @@ from virtualgpu.records import Dim3
 
 
 def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw a counter that soon carries, and keys with and without their highest bit."""
+    """Make a launch that writes Philox words, with a counter near a carry and random keys."""
     rng = random_data.rng
     first_counter = int(rng.choice([0, 5, 2**32 - 3, 2**31 - 2, 2**40 + 2**32 - 7])) + int(rng.integers(3))
     keys = [int(rng.choice([0, 1, 2**31, 2**32 - 1, int(rng.integers(2**32))])) for _ in range(2)]
@@ -42,14 +42,14 @@ def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def words_from(first_counter: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes cases from one counter on, with this key or with a random one."""
+    """Return a function that makes a launch with this first counter, and this key or a random one."""
     return lambda random_data, size, block: _words_case(
         first_counter, keys or [int(key) for key in random_data.rng.integers(2**32, size=2)], size, block
     )
 
 
 def _words_case(first_counter: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
-    """Return the case of the words from a counter on."""
+    """Return the test launch with this first counter and these keys."""
     expected = philox_words(keys[0] | keys[1] << 32, first_counter, -(-size // 4)).ravel()[:size]
     grid = draw.blocks_for(-(-size // 4), block[0])
     return Case(
@@ -58,7 +58,7 @@ def _words_case(first_counter: int, keys: Sequence[int], size: int, block: Dim3)
 
 
 def _words_as(m: Mistake, **variant: Any) -> bool:
-    """Return whether the words are those of a wrong variant of Philox."""
+    """Return whether the words equal those of a known wrong variant of Philox."""
     if m.found is None:
         return False
     words = philox_words(m["key0"] | m["key1"] << 32, m["first"], -(-m["n"] // 4), **variant)
@@ -66,7 +66,7 @@ def _words_as(m: Mistake, **variant: Any) -> bool:
 
 
 def _only_later_wrong(m: Mistake) -> bool:
-    """Return whether the first counter is right, so that only counters after a carry are wrong."""
+    """Return whether the four words of the first counter are right, and only later words are wrong."""
     return m.found is not None and m.wanted is not None and not m.wrong[:4].any()
 
 
@@ -74,7 +74,7 @@ def _only_later_wrong(m: Mistake) -> bool:
 
 
 def tile_sums(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw elements for the sums of tiles of 256, and any number of blocks that iterate over the tiles."""
+    """Make a launch that sums tiles of 256 elements, with any number of blocks."""
     x = random_data.floats(size)
     x[~np.isfinite(x)] = 1
     if random_data.kind == draw.RANDOM:
@@ -94,12 +94,12 @@ def tile_sums(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _sum_case(x: Any, grid: int) -> Case:
-    """Return the case of these elements."""
+    """Return the test launch with these elements and this grid."""
     return Case(grid, {"x": x, "n": x.size}, {"sums": Near(tile_tree(x), 0.0, ulps=0)})
 
 
 def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes cases of elements with only these values."""
+    """Return a function that makes a launch whose elements are drawn from these values."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x = random_data.rng.choice(np.array(values, np.float32), size)
@@ -109,22 +109,22 @@ def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
 
 
 def many_warps(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw elements for one block per tile: with 1,024 threads per block, more warps than 16 bits count."""
+    """Make a launch with one block per tile, in which a 16-bit warp number overflows with large blocks."""
     return _sum_case(random_data.floats(size), -(-size // 256))
 
 
 def many_blocks(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw elements for more blocks than 16 bits count, most of them without a tile."""
+    """Make a launch with so many blocks that a 16-bit block number overflows; most blocks have no tile."""
     return _sum_case(random_data.floats(size), 2**16 + 40)
 
 
 def _only_other_zeros(m: Mistake) -> bool:
-    """Return whether only signs of zeros are wrong."""
+    """Return whether the only mistakes are wrong signs of zeros."""
     return m.found is not None and m.wanted is not None and bool((m.found == m.wanted)[m.wrong].all())
 
 
 def _only_order(m: Mistake) -> bool:
-    """Return whether each sum is right but for the rounding of another order."""
+    """Return whether all sums are right up to the rounding of another order of additions."""
     if m.found is None or m.wanted is None:
         return False
     sizes = tile_tree(np.abs(m["x"])).astype(np.float64)
@@ -136,7 +136,7 @@ def _only_order(m: Mistake) -> bool:
 
 
 def dropout(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw elements and an offset for dropout, with a grid of any size."""
+    """Make a launch that applies dropout to random elements, with a grid of any size."""
     rng = random_data.rng
     x = random_data.floats(size)
     far_offset = int(rng.integers(2**55, 2**62))
@@ -147,7 +147,7 @@ def dropout(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: float) -> Case:
-    """Return the case of these elements, offset, limit and scale."""
+    """Return the test launch with these elements, offset, limit and scale."""
     rng = random_data.rng
     size = x.size
     key = int(rng.integers(2**64, dtype=np.uint64))
@@ -171,7 +171,7 @@ def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit: st
 
 
 def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes cases with this offset, limit and scale.
+    """Return a function that makes a launch with this offset, limit and scale.
 
     Every fifth element is one of the edges.
     """
@@ -186,7 +186,7 @@ def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable
 
 
 def _times_zero(m: Mistake) -> bool:
-    """Return whether only dropped infinities and NaNs are wrong."""
+    """Return whether only dropped infinities and NaNs are wrong, as if they were multiplied by 0."""
     if m.found is None or m.wanted is None:
         return False
     x = np.asarray(m["x"])[m.wrong]
@@ -196,7 +196,7 @@ def _times_zero(m: Mistake) -> bool:
 
 
 def _at_the_limit(m: Mistake) -> bool:
-    """Return whether only elements are wrong whose word is `dropped` or next to it."""
+    """Return whether only those elements are wrong whose random word is within 1 of the limit `dropped`."""
     if m.found is None or not m.wrong.any():
         return False
     key = m["key0"] | m["key1"] << 32
@@ -206,7 +206,7 @@ def _at_the_limit(m: Mistake) -> bool:
 
 
 def _mask_as(m: Mistake, offset: int, counter_bits: int = 64) -> bool:
-    """Return whether the mask is that of another offset or of a narrower counter."""
+    """Return whether the result equals that of another offset, or of a counter with fewer bits."""
     if m.found is None:
         return False
     key = m["key0"] | m["key1"] << 32
@@ -223,9 +223,10 @@ _GPUS = 2
 
 
 def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) -> dict[str, Any]:
-    """Run the answer in its own process: `twice` with generators of Python, NumPy and each GPU.
+    """Run `twice` in the answer's process, with generators of Python, NumPy and each GPU.
 
-    The numbers of each run are sent at once; the expected numbers do not exist before the answer has ended.
+    The drawn numbers are sent to the judge at once. The expected numbers are computed after the answer has
+    ended, so that the answer cannot read them.
     """
 
     def generators() -> dict[str, Any]:
@@ -270,7 +271,7 @@ _GENERATOR_NAMES = (
 
 
 def judge_twice(answer: Answer) -> str:
-    """Judge ``twice(work, rngs)``: run `work()` twice with the same numbers, and end as after one run."""
+    """Judge ``twice(work, rngs)``, which runs `work()` twice with equal numbers and ends as after one run."""
     must_be_a_function("twice", answer.is_function, answer.kind)
     for draws in (3, int(answer.rng.integers(4, 40))):
         call_text = f"`twice` with {count(draws, 'number')} drawn of each kind"
@@ -322,7 +323,7 @@ MOST_RUNS = 200
 
 
 class Program:
-    """A program with hidden causes of differing results: switches and the share of runs that each affects."""
+    """A model of a program with nondeterministic results, each cause of which a switch can turn off."""
 
     def __init__(self, causes: dict[str, float], seed: int) -> None:
         self._causes = causes
@@ -349,13 +350,13 @@ class Program:
 
 
 def _run_needed(answer: Any, request: Callable[..., Any]) -> Any:
-    """Run the answer in its own process; return the switches that it finds."""
+    """Run the answer in its own process, and return the switches that it finds."""
     result = answer(lambda on=(): request([str(name) for name in on]), SWITCHES)
     return sorted(map(str, result)) if isinstance(result, Set | list | tuple | np.ndarray) else result
 
 
 def judge_needed(answer: Answer) -> str:
-    """Judge ``needed(run, switches)``: the fewest switches that make all of a program's results equal."""
+    """Judge ``needed(run, switches)``: the fewest switches with which all runs of a program agree."""
     must_be_a_function("needed", answer.is_function, answer.kind)
     rng = answer.rng
     cases: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]

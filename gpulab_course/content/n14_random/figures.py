@@ -1,4 +1,4 @@
-"""Figures of notebook 14 in addition to the views of gpulab: a roulette of sums, and effects of switches."""
+"""Figures of notebook 14: results of sums in different orders, Philox, and the effects of switches."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _MOST_BARS = 14
 
 
 def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
-    """Run ``kernel(x, total, n)`` several times and return the totals.
+    """Run ``kernel(x, total, n)`` several times, and return the total of each run.
 
-    On a virtual GPU each run has another order of its blocks; a real GPU chooses the order itself.
+    On a virtual GPU, each run uses another order of blocks; on a real GPU, the order is up to the GPU.
     """
     cp = session.cp()
     results = []
@@ -50,7 +50,7 @@ def _signed(value: float) -> str:
 def orders_of_addition(
     elements: Sequence[float], block_sums: Sequence[float], orders: Sequence[Sequence[int]]
 ) -> Picture:
-    """Draw the tree of one block, and the sums of blocks that are added to a total in different orders.
+    """Draw the summation tree of one block, and the sums of blocks that are added in different orders.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def orders_of_addition(
 
 
 def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
-    """Draw one round of Philox4x32: two products, whose halves move to other positions.
+    """Draw one round of Philox4x32: two products, whose halves move to other words.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
 
 
 def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> Picture:
-    """Draw points in the unit square, inside and outside a quarter of a circle, one square per version.
+    """Draw random points in the unit square and a quarter circle, with one square per version.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> 
 
 
 class Roulette(View):
-    """The number of occurrences of each result, by program; only the first program is unfolded.
+    """A chart that counts how often each result occurs, by program; the first program is unfolded.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class Roulette(View):
 
 
 def _histogram(counter: Counter[float]) -> Box:
-    """Return bars of the most common results."""
+    """Return bars for the results that occur most often."""
     largest_count = max(counter.values())
     shown_values = sorted(counter.most_common(_MOST_BARS))
     rows = [
@@ -257,13 +257,13 @@ def _histogram(counter: Counter[float]) -> Box:
 
 
 def recorded() -> Any:
-    """Return the record of an H200."""
+    """Load the measurements that were recorded on an H200."""
     file = resources.files("gpulab_course.content.n14_random") / "recorded.json"
     return json.loads(file.read_text(encoding="utf-8"))
 
 
 def switches() -> str:
-    """Tabulate the results and times of PyTorch's operations on an H200, seeded and deterministic."""
+    """Tabulate the results and times of PyTorch operations on an H200, with seeds and deterministic modes."""
     record = recorded()
 
     def cells(measurement: Any) -> tuple[str, str]:

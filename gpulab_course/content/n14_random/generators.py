@@ -1,4 +1,4 @@
-"""Philox and a fixed summation tree in NumPy, the references for the kernels of notebook 14."""
+"""NumPy versions of Philox and of a fixed summation tree, the references for notebook 14."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def philox_words(
     early: bool = False,
     counter_bits: int = 64,
 ) -> npt.NDArray[np.uint32]:
-    """Return the words of Philox4x32 from counter `first` on, four words per row.
+    """Return the Philox4x32 words of `count` counters from `first` on, four words per row.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def philox_words(
 
 
 def tile_tree(x: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-    """Return the sum of each 256 elements: 128 pairs are added first, then 64, and so on."""
+    """Return the sum of each tile of 256 elements, added as a tree: 128 pairs, then 64, and so on."""
     tiles = -(-x.size // 256)
     sums = np.zeros(256 * tiles, np.float32)
     sums[: x.size] = x

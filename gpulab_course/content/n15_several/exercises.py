@@ -19,7 +19,7 @@ Outcome = dict[str, Any]
 
 
 def _judge_run(call_text: str, outcome: Outcome, mode: Any) -> None:
-    """Raise the feedback for wrong stream order, or for a host that waits or carries data itself."""
+    """Raise `NotYet` for missing stream order, for waits of the host, and for copies through the host."""
     if outcome["said"]:
         raise NotYet(f"{call_text}: {' '.join(str(outcome['said'][0]).split())}")
     if mode == "as given":
@@ -36,7 +36,7 @@ def _judge_run(call_text: str, outcome: Outcome, mode: Any) -> None:
 
 
 def _mode_text(mode: Any) -> str:
-    """Return the words for a mode that runs the streams in another order than the given one."""
+    """Return the words that describe a changed order of streams, for messages."""
     return "" if mode in ("as given", "checked") else " in another order that the streams allow"
 
 
@@ -52,7 +52,7 @@ def _host_copy(cp: Any, array: Any) -> Any:
 
 
 def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], mode: Any) -> Outcome:
-    """Run the answer in its own process; return the contents of each GPU afterwards, and the costs."""
+    """Run the answer in its own process; return the arrays of all GPUs afterwards, and the costs."""
     with gpus(gpu_count) as machine, tried(machine, mode) as messages:
         parts = [machine.put(gpu, array) for gpu, array in enumerate(inputs)]
         _, outcome = machine.called(lambda: answer(machine.cp, list(parts), list(machine.streams)))
@@ -65,14 +65,14 @@ _SUM_RANGES = {"int32": (2 * 10**8, 1), "int64": (10**17, 1), "float32": (10**5,
 
 
 def _sum_input(rng: np.random.Generator, kind: str, length: int) -> npt.NDArray[Any]:
-    """Draw values of a type whose sums are exact in any order."""
+    """Draw values of a dtype whose sums are exact in any order."""
     limit, divisor = _SUM_RANGES[kind]
     values = rng.integers(-limit, limit, length)
     return (values if divisor == 1 else values / divisor).astype(kind)
 
 
 def judge_ring(answer: Answer) -> str:
-    """Judge ``ring(cp, parts, streams)``: each GPU's array becomes the sum, along a ring."""
+    """Judge ``ring(cp, parts, streams)``, which replaces each GPU's array by the sum of all, along a ring."""
     must_be_a_function("ring", answer.is_function, answer.kind)
     rng = answer.rng
     cases = [
@@ -151,7 +151,7 @@ MOST_MESSAGES = 4
 
 
 def _arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
-    """Draw small arrays of mixed types and shapes, with an empty one and numbers among them.
+    """Draw small arrays of different dtypes and shapes; some are empty or have no dimensions.
 
     Short lists have only three of the types, and an empty array of the fourth.
     """
@@ -179,7 +179,7 @@ def _arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
 def _run_broadcast(
     answer: Any, arrays: list[Any], targets: list[int], transposed_indices: list[int], mode: Any
 ) -> Outcome:
-    """Run the answer in its own process; return its arrays, their GPUs and alignment, and the messages."""
+    """Run the answer in its own process; return its arrays, their GPUs and alignment, and message counts."""
     with gpus(1 + max(targets)) as machine, tried(machine, mode) as messages:
         cp = machine.cp
         with cp.cuda.Device(0):
@@ -211,7 +211,7 @@ def _run_broadcast(
 
 
 def judge_broadcast(answer: Answer) -> str:
-    """Judge ``broadcast(cp, arrays, targets)``: GPU 0's arrays on other GPUs, in few messages."""
+    """Judge ``broadcast(cp, arrays, targets)``, which copies GPU 0's arrays to other GPUs in few messages."""
     must_be_a_function("broadcast", answer.is_function, answer.kind)
     rng = answer.rng
     cases: list[tuple[int, list[int], Any]] = [(1, [1], "checked"), (12, [2, 1], "as given")]
@@ -260,7 +260,7 @@ def judge_broadcast(answer: Answer) -> str:
 
 
 def _is_permuted(results: Sequence[npt.NDArray[Any]], arrays: Sequence[npt.NDArray[Any]]) -> bool:
-    """Return whether these are the right arrays in the wrong order."""
+    """Return whether the results are the right arrays in a wrong order."""
 
     def fingerprints(
         arrays_to_compare: Sequence[npt.NDArray[Any]],
@@ -275,7 +275,7 @@ def _is_permuted(results: Sequence[npt.NDArray[Any]], arrays: Sequence[npt.NDArr
 def _judge_array(
     item_text: str, gpu: int, target: int, misalignment: int, result: Any, expected: Any
 ) -> None:
-    """Compare an array on a target GPU with the original."""
+    """Compare a copy on a target GPU with the original array."""
     if gpu != target and expected.size:
         raise NotYet(f"{item_text} is on GPU {gpu}.")
     if result.dtype != expected.dtype:
@@ -317,7 +317,7 @@ def _judge_array(
 
 
 def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> Outcome:
-    """Run the answer in its own process; return all parts, and whether opposite directions overlap."""
+    """Run the answer in its own process; return all parts, and whether opposite transfers overlap."""
     rows = len(fields)
     columns = len(fields[0])
     with gpus(rows * columns) as machine, tried(machine, mode) as messages:
@@ -345,7 +345,7 @@ def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> Outcome:
 
 
 def _serialized_gpu(machine: Gpus, rows: int, columns: int) -> list[int]:
-    """Return a GPU whose transfers with two opposite neighbours are serialized, in a list; empty if none."""
+    """Return a list with a GPU whose transfers with opposite neighbours do not overlap, or an empty list."""
     directions: list[tuple[Callable[[Any], int], Callable[[Any], int]]] = [
         (lambda c: int(c.source), lambda c: int(c.target)),
         (lambda c: int(c.target), lambda c: int(c.source)),
@@ -381,7 +381,7 @@ def _serialized_gpu(machine: Gpus, rows: int, columns: int) -> list[int]:
 
 
 def judge_exchange(answer: Answer) -> str:
-    """Judge ``exchange(cp, parts, streams)``: each part's rim becomes its neighbours' edges, with corners."""
+    """Judge ``exchange(cp, parts, streams)``, which fills each part's halo with its neighbours' edges."""
     must_be_a_function("exchange", answer.is_function, answer.kind)
     rng = answer.rng
     # Some parts have a single row or column, which is both their first and their last edge.
@@ -446,7 +446,7 @@ def judge_exchange(answer: Answer) -> str:
 
 
 def _judge_part(part_text: str, result: Any, expected: Any) -> None:
-    """Compare a part with the expected one."""
+    """Compare a part of the field after the exchange with the expected part."""
     if np.array_equal(result, expected):
         return
     if result.shape != expected.shape:
@@ -477,7 +477,7 @@ def _judge_part(part_text: str, result: Any, expected: Any) -> None:
 
 
 def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[list[int]]]]:
-    """Draw machines: a description, the number of GPUs, joined pairs, and rings of ranks that communicate."""
+    """Draw machines: a description, the number of GPUs, the linked pairs, and the rings of ranks."""
 
     def islands(sizes: Sequence[int]) -> set[tuple[int, ...]]:
         order = rng.permutation(sum(sizes)).tolist()
@@ -519,7 +519,7 @@ def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[lis
 
 
 def judge_place(answer: Answer) -> str:
-    """Judge ``place(gpus, joined, rings)``: a GPU per rank, so that ranks that communicate are linked."""
+    """Judge ``place(gpus, joined, rings)``: a GPU for each rank, so that communicating ranks are linked."""
     must_be_a_function("place", answer.is_function, answer.kind)
     for description, gpu_count, links, rings in _topologies(answer.rng):
         call_text = f"place for {description}"
@@ -557,7 +557,7 @@ def _pairs_text(pairs: Sequence[Sequence[int]]) -> str:
 
 
 def _tolerance(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the error allowed for single precision: the effect of rounded scores on the weights."""
+    """Return the allowed error in single precision, which depends on the size of the scores."""
     magnitudes = np.abs(h.astype(np.float64))
     scores = (magnitudes @ magnitudes.T).max(axis=1, keepdims=True) / np.sqrt(h.shape[1])
     tolerance: npt.NDArray[Any] = 2.0**-24 * (16 + 6 * scores) * magnitudes.max(axis=0)
@@ -571,7 +571,7 @@ def _attention(
     gelu_between: bool = False,
     gelu_last: bool = True,
 ) -> npt.NDArray[Any]:
-    """Compute the formula, or a wrong variant with another root or with gelu in another place."""
+    """Compute the expected attention, or a wrong variant of it."""
 
     def gelu(x: npt.NDArray[Any], is_applied: bool) -> npt.NDArray[Any]:
         return 0.5 * x * (1 + np.tanh(0.79788456 * (x + 0.044715 * x**3))) if is_applied else x
@@ -620,7 +620,7 @@ def _shard_lesson(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str
 
 
 def _run_shard(answer: Any, rows: list[Any], mode: Any) -> Outcome:
-    """Run the answer in its own process; return its results and their GPUs."""
+    """Run the answer in its own process; return its results and the GPUs on which they are."""
     with gpus(len(rows)) as machine, tried(machine, mode) as messages:
         cp = machine.cp
         parts = [machine.put(gpu, array) for gpu, array in enumerate(rows)]
@@ -640,7 +640,7 @@ def _run_shard(answer: Any, rows: list[Any], mode: Any) -> Outcome:
 
 
 def judge_shard(answer: Answer) -> str:
-    """Judge ``shard(cp, parts)``: attention whose rows are on several GPUs, with one gather."""
+    """Judge ``shard(cp, parts)``, which computes attention of rows on several GPUs with one gather."""
     must_be_a_function("shard", answer.is_function, answer.kind)
     rng = answer.rng
     random_lengths = [int(n) for n in rng.integers(2, 14, 3)]

@@ -1,4 +1,4 @@
-"""Figures of notebook 15 in addition to the views of gpulab: rates, records, processes."""
+"""Tables of notebook 15: rates of links, recorded times, and programs in several processes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _WAYS = {"ring": "ring", "tree": "tree", "naive": "naive (all through GPU 0)"}
 
 
 def recorded(gpus: int = 2) -> Any:
-    """Return the record of `gpus` GPUs of one host: of the GPU in use if there is one, else of H200."""
+    """Load the measurements on `gpus` GPUs of one host: of the GPU model in use, or else of H200."""
     return (records_of(session.which_device().device, gpus) or records_of("H200", gpus))[0]
 
 
 def published_gbps() -> float:
-    """Return NVLink's published rate of the GPU in use, both directions; 0 if it has no NVLink."""
+    """Return the published NVLink rate of the GPU in use in GB/s, for both directions; 0 without NVLink."""
     return session.backend().device_info().nvlink_gbps or 0.0
 
 
 def timed(work: Any) -> float:
-    """Return the milliseconds between two events around `work`, in the current stream and device."""
+    """Run `work` between two events in the current stream, and return the time between them in ms."""
     cp = session.cp()
     work()
     start = cp.cuda.Event()
@@ -54,7 +54,7 @@ def timed(work: Any) -> float:
 
 
 def compared(*views: CollectiveView) -> Table:
-    """Tabulate collective operations, one per row."""
+    """Tabulate the costs of collective operations, one operation per row."""
     rows = tuple(
         (
             f"{view.record.operation}, {view.record.algorithm}",
@@ -74,7 +74,7 @@ def compared(*views: CollectiveView) -> Table:
 
 
 def prices() -> Table:
-    """Tabulate the modelled costs of a step of a schedule."""
+    """Tabulate the modelled costs of one step of a schedule."""
     step_prices = session.step_prices()
     rows = (
         (
@@ -93,7 +93,7 @@ def prices() -> Table:
 
 
 def counted(*views: CollectiveView) -> Table:
-    """Tabulate the parts of each schedule's time, with the prices of `prices`."""
+    """Tabulate the parts of each schedule's modelled time."""
     step_prices = session.step_prices()
     rows = []
     for view in views:
@@ -132,7 +132,7 @@ def counted(*views: CollectiveView) -> Table:
 
 
 def graph_records(gpus: int = 4) -> Table:
-    """Tabulate schedules as one CUDA graph, recorded and modelled, and NCCL, recorded."""
+    """Tabulate recorded and modelled times of schedules as one CUDA graph, and recorded times of NCCL."""
     record = recorded(gpus)
     rows = []
     for row in _rows(record):
@@ -151,7 +151,7 @@ def graph_records(gpus: int = 4) -> Table:
 
 
 def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
-    """Tabulate schedules that Python starts operation by operation: recorded times and computed ones."""
+    """Tabulate recorded and computed times of schedules whose operations Python launches one by one."""
     record = recorded(gpus)
     operation_counts = {
         schedule: operations(schedule_of("all-reduce", schedule, gpus)[1]) for schedule in _WAYS
@@ -177,12 +177,12 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
 
 
 def _rows(record: Any) -> list[Any]:
-    """Return the rows of the sizes that are shown."""
+    """Return the rows of a recording for the sizes that are shown."""
     return [row for row in record["all_reduce"] if row["size_bytes"] in REDUCED]
 
 
 def recorded_copies() -> Table:
-    """Tabulate copies between two GPUs, with and without peer access."""
+    """Tabulate recorded copies between two GPUs, with and without peer access."""
     record = recorded()
     rows = tuple(
         (size(row["size_bytes"]), f"{row['host_gbps']} GB/s", f"{row['direct_gbps']} GB/s")
@@ -194,7 +194,7 @@ def recorded_copies() -> Table:
 
 
 def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
-    """Run `code` in one process per rank, and sum the numbers that they print in each step.
+    """Run `code` in one process per rank; in each step, sum the numbers that the processes print.
 
     The arguments of a process are its rank, the number of ranks and the number of steps. In each step the
     process prints a list of numbers and reads their sum over all ranks from its input. The last line of each

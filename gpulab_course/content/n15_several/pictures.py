@@ -1,4 +1,4 @@
-"""Pictures of notebook 15: messages of collective operations, halos, and shards of the attention layer."""
+"""Pictures of notebook 15: messages of collective operations, halos, and shards of matrices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GPU_COLOURS = ("accent", "warn", "good", "purple")
 
 
 def link_messages(*views: CollectiveView) -> Picture:
-    """Draw the messages of the first step of collective operations, with the sums of each port.
+    """Draw the messages in the first step of collective operations, with the bytes at each port.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def link_messages(*views: CollectiveView) -> Picture:
 
 
 def _draw_step(axes: Axes, record: Collective) -> None:
-    """Draw GPUs in a circle, with the first step's messages and each port's arrays in and out."""
+    """Draw GPUs in a circle with the messages of the first step, and the arrays in and out of each port."""
     angles = [math.pi / 2 - 2 * math.pi * gpu / record.gpus for gpu in range(record.gpus)]
     places = [(math.cos(angle), math.sin(angle)) for angle in angles]
     for move in record.steps[0].moves:
@@ -104,7 +104,7 @@ def _draw_step(axes: Axes, record: Collective) -> None:
 
 
 def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int64]]:
-    """Return the GPU from which each stored cell comes, after the exchange of rows and after that of columns.
+    """Return the GPU that owns each stored cell, after exchanging rows and after exchanging columns.
 
     The parts have `height` × `height` cells and a rim; the arrays have the axes part row, part column, row,
     column. Rim cells without a value are -1.
@@ -121,7 +121,7 @@ def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int
 
 
 def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
-    """Draw the parts of a field on several GPUs, after the exchange of rows and then of columns."""
+    """Draw the parts of a field on several GPUs after exchanging rows and after exchanging columns."""
     states = halo_owners(rows, columns, height)
     figure = Figure(figsize=(7.6, 4.3), dpi=100)
     pitch = height + 3.5
@@ -174,7 +174,7 @@ def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
 def _draw_halo_messages(
     axes: Axes, rows: int, columns: int, height: int, pitch: float, by_rows: bool
 ) -> None:
-    """Draw an arrow for each message between neighbours, and frame the cells that a corner passes."""
+    """Draw an arrow for each message between neighbours, and a frame around the cells with corners."""
     style = {"arrowstyle": "-|>", "color": light("fg"), "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
     for i in range(rows - by_rows):
         for j in range(columns - (not by_rows)):
@@ -209,7 +209,7 @@ _SHARDINGS = (
 
 
 def shardings(gpus: int = 4) -> Picture:
-    """Draw the arrays of the attention layer on several GPUs, for the three ways to shard it."""
+    """Draw three ways to distribute the arrays of the attention layer over several GPUs."""
     figure = Figure(figsize=(7.6, 4.4), dpi=100)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, 7.6)
@@ -240,7 +240,7 @@ def shardings(gpus: int = 4) -> Picture:
 
 
 def _draw_shards(axes: Axes, left: float, top: float, shape: str, gpus: int) -> None:
-    """Draw a matrix, cut as `shape` says, in the colours of the GPUs that have the pieces."""
+    """Draw a matrix that is cut into pieces, in the colours of the GPUs that store the pieces."""
     side = 0.86
     pieces = []
     if shape == "whole":

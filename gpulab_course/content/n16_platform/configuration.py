@@ -1,4 +1,4 @@
-"""Effects of environment variables in separate processes; PyTorch's as recorded on an H200."""
+"""Effects of environment variables on new processes; the effects on PyTorch were recorded on an H200."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ print(json.dumps(seen))
 
 
 def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the state of a new process, with variables set before it starts or after its first array.
+    """Start a process with environment variables, and return observations about it.
+
+    `before` is set before the process starts, and `late` after its first array.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | Non
 
 
 def verified() -> Table:
-    """Tabulate the effect of each variable of `VARIABLES`, set before the start of a process and set late."""
+    """Tabulate the effect of each variable in `VARIABLES`, set before the process starts or too late."""
     with ThreadPoolExecutor(2) as pool:
         ordinary_run = pool.submit(child)
         late_run = pool.submit(child, None, VARIABLES)
@@ -85,7 +87,7 @@ def verified() -> Table:
 
 
 def _changes(ordinary_state: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-    """Return the differences between two states as text."""
+    """Return the differences between the observations of two processes as text."""
     return (
         ", ".join(
             f"{key}: {ordinary_state[key]} → {state[key]}"
@@ -97,7 +99,7 @@ def _changes(ordinary_state: Mapping[str, Any], state: Mapping[str, Any]) -> str
 
 
 def on_an_h200() -> Table:
-    """Tabulate the recorded effects of PyTorch's, CuPy's and CUDA's variables on an H200."""
+    """Tabulate recorded effects of environment variables of PyTorch, CuPy and CUDA on an H200."""
     record = recorded()
     if not record:
         return Table(
@@ -113,7 +115,7 @@ def on_an_h200() -> Table:
 
 
 def options() -> Table:
-    """Tabulate every option of ``PYTORCH_ALLOC_CONF`` that the recorded PyTorch's parser accepts."""
+    """Tabulate all options that PyTorch accepts in ``PYTORCH_ALLOC_CONF``."""
     record = recorded()
     rows = (
         tuple((option["option"], option["value"], option["changes"]) for option in record["options"])

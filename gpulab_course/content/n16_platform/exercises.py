@@ -50,7 +50,7 @@ _OTHERS = ((7, 0), (11, 0))
 
 
 def taken(targets: Iterable[str], capability: Capability) -> str | None:
-    """Return the target that a driver uses for a device, or None (reference)."""
+    """Return the target of a fat binary that a driver uses for a device, or None (reference)."""
     targets_by_part = {Part.of(target): target for target in targets}
     part = chosen(targets_by_part, capability)
     return targets_by_part[part] if part else None
@@ -84,7 +84,7 @@ def _choice_lesson(targets: Sequence[str], capability: Capability, result: Any, 
 
 
 def judge_matrix(answer: Answer) -> str:
-    """Judge ``taken(targets, capability)``: the code of a program that a driver loads for a device."""
+    """Judge ``taken(targets, capability)``: the target of a program that a driver uses for a device."""
     must_be_a_function("taken", answer.is_function, answer.kind)
     rng = answer.rng
     single_targets = [
@@ -142,7 +142,7 @@ def _run_taken(answer: Any, programs: Sequence[tuple[list[str], Capability]]) ->
 
 
 def wheel(capabilities: Sequence[str]) -> list[str]:
-    """Return the shortest list of targets that runs on all of these devices and on later ones (reference)."""
+    """Return the shortest list of targets that supports these devices and all later ones (reference)."""
     versions = sorted(tuple(int(number) for number in text.split(".")) for text in capabilities)
     lowest_minors: dict[int, int] = {}
     for major, minor in versions:
@@ -152,7 +152,7 @@ def wheel(capabilities: Sequence[str]) -> list[str]:
 
 
 def judge_wheel(answer: Answer) -> str:
-    """Judge ``wheel(capabilities)``: the targets to build for."""
+    """Judge ``wheel(capabilities)``: the targets for which a package must be built."""
     must_be_a_function("wheel", answer.is_function, answer.kind)
     rng = answer.rng
     all_capabilities = [f"{major}.{minor}" for major, minor in _CAPABILITIES]
@@ -222,11 +222,11 @@ MOST_RUNS = 60
 
 
 class Child:
-    """A model of new processes whose program depends on hidden variables, read at hidden times.
+    """A model of processes whose observations depend on environment variables in a hidden way.
 
-    Each effect is (the observation that changes, the time when it is read): at the ``"start"``, or each time
-    (``"any"``). The observation that changes by itself is constant in the first `quiet` runs, and later never
-    for much longer.
+    Each effect is a pair: the observation that changes, and the time when the variable is read, which is the
+    ``"start"`` of the process or each use (``"any"``). One observation also changes by itself, but not in the
+    first `quiet_runs` runs, and later after 1 to 3 runs.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class Child:
         self._runs_left = quiet_runs
 
     def __call__(self, before: Sequence[str], late: Sequence[str]) -> dict[str, Any]:
-        """Run a process with variables set before its start and after its first array."""
+        """Run a process with some variables set before its start, and others after its first array."""
         self.runs += 1
         if self.runs > 20 * MOST_RUNS:
             raise NotYet(f"verified(run, variables) starts more and more processes; {MOST_RUNS} are enough.")
@@ -261,7 +261,7 @@ class Child:
 
 
 def _run_verified(answer: Any, request: Callable[..., Any]) -> Any:
-    """Run the answer in its own process; return its result."""
+    """Run the answer in its own process, and return its result."""
 
     def run(before: Any = None, late: Any = None) -> Any:
         return request(*([str(name) for name in dict(variables or {})] for variables in (before, late)))
@@ -276,7 +276,7 @@ def _run_verified(answer: Any, request: Callable[..., Any]) -> Any:
 
 
 def judge_variables(answer: Answer) -> str:
-    """Judge ``verified(run, variables)``: the effect of each variable, and the latest time to set it."""
+    """Judge ``verified(run, variables)``: the effect of each variable, and the time when it must be set."""
     must_be_a_function("verified", answer.is_function, answer.kind)
     rng = answer.rng
     for number, quiet_runs in enumerate(rng.permutation((1, 1, 2, 3, 4, 5, 6, 6))):
@@ -311,7 +311,7 @@ def judge_variables(answer: Answer) -> str:
 def _judge_variable(
     call_text: str, name: str, result: Any, effect: tuple[str, str] | None, unstable_observation: str
 ) -> None:
-    """Compare the answer for one variable with the hidden effect."""
+    """Compare the answer for one variable with the variable's true effect."""
     pair = parts_of(result)
     if pair is None or len(pair) != 2:
         raise NotYet(
@@ -358,7 +358,7 @@ def _judge_variable(
 
 
 def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
-    """Do the same as the ten lines of torch.cuda, with CuPy (reference)."""
+    """Translate ten lines of torch.cuda to CuPy (reference)."""
     pool = cp.get_default_memory_pool()
     with cp.cuda.Device(index):
         before_bytes = pool.used_bytes()
@@ -376,7 +376,7 @@ def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
 
 
 def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) -> dict[str, Any]:
-    """Run the answer in its own process; return its result and actions, and those of the reference.
+    """Run the answer and the reference in the answer's process; return the results and actions of both.
 
     Another program holds a different amount of memory of each GPU, another GPU is current, and no current
     stream is the default stream.
@@ -422,7 +422,7 @@ def _current_stream(cp: Any, device: int) -> int:
 
 
 def _observe(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
-    """Run a program; return its result, as its caller reads it, and its operations on the device."""
+    """Run a program; return its result as the caller reads it, and its operations on the device."""
     from gpulab.lab.timeline import timeline
 
     with timeline() as recorded_timeline:
@@ -460,7 +460,7 @@ def _observe(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
 
 
 def judge_translate(answer: Answer) -> str:
-    """Judge ``translated(cp, host, index)``: ten lines of torch.cuda with CuPy."""
+    """Judge ``translated(cp, host, index)``, a translation of ten lines of torch.cuda to CuPy."""
     must_be_a_function("translated", answer.is_function, answer.kind)
     rng = answer.rng
     for index, kind in ((2, np.float32), (1, np.float64)):
@@ -479,7 +479,7 @@ def judge_translate(answer: Answer) -> str:
 
 
 def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, Any], index: int) -> None:
-    """Compare the result and the actions of the answer with those of the reference."""
+    """Compare the result and the operations of the answer with those of the reference."""
 
     def refuse(is_wrong: bool, message: str) -> None:
         if is_wrong:
@@ -555,12 +555,12 @@ def kernel_file(name: str) -> str:
 
 
 def for_waves(code: str, width: int) -> str:
-    """Return a kernel written with HIP's warp functions, for waves of this number of lanes."""
+    """Translate a kernel with HIP's warp functions to CUDA, with wavefronts of `width` lanes."""
     return f"#define gpulab_lanes {width}\n{kernel_file('wave.cuh')}\n{code}"
 
 
 def _run_launches(code: Any, launches: Sequence[tuple[int, int, int]], seed: int) -> list[dict[str, Any]]:
-    """Run the answer in its own process; return the kernel's results for each launch (width, block, n)."""
+    """Run launches (width, block, n) in the answer's process, and return the results of the kernel."""
     from gpulab.lab.kernels import count as counted
     from gpulab.lab.kernels import sanitize
 
@@ -610,7 +610,7 @@ def _run_launches(code: Any, launches: Sequence[tuple[int, int, int]], seed: int
 
 
 def judge_warp64(answer: Answer) -> str:
-    """Judge ``positives``: right for waves of 32 and of 64 lanes."""
+    """Judge the kernel ``positives``, which must be right for wavefronts of 32 and of 64 lanes."""
     code = answer.value()
     if not isinstance(code, str):
         raise NotYet("The answer must be the source of a kernel, as a string.")
@@ -675,7 +675,7 @@ _MANY_WAVES_ADVICE = (
 
 
 def _run_kernel_text(answer: Any, code: str, launches: Any, seed: int) -> list[dict[str, Any]]:
-    """Run the launches of a kernel's text in the answer's process."""
+    """Run launches of a kernel that is given as source text, in the answer's process."""
     return _run_launches(code, launches, seed)
 
 

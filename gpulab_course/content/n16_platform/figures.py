@@ -1,4 +1,4 @@
-"""Figures of notebook 16 in addition to the views of gpulab: the matrix of artefacts and GPUs."""
+"""Tables and figures of notebook 16: which GPUs can load which compiled artefacts."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _CODE = "twice"
 
 @functools.cache
 def _compiled_artefacts() -> Any:
-    """Return the content of the file with the compiled artefacts."""
+    """Load the file with the compiled artefacts."""
     file = resources.files(__package__) / "artefacts.json.xz"
     return json.loads(lzma.decompress(file.read_bytes()))
 
 
 def artefacts() -> dict[str, bytes]:
-    """Return one small kernel, compiled in advance: machine code, PTX, and several images in one file."""
+    """Return one small kernel in several compiled forms: machine code, PTX, and fat binaries."""
     return {name: base64.b64decode(text) for name, text in _compiled_artefacts()["artefacts"].items()}
 
 
 def by_the_rules(name: str, gpu: str) -> str:
-    """Return what NVIDIA's published rules predict for an artefact on a GPU of the table."""
+    """Return the outcome of loading an artefact on a GPU, by NVIDIA's published compatibility rules."""
     image = artefacts()[name]
     capability = GPUS[gpu]
     image_parts = [
@@ -60,8 +60,8 @@ def by_the_rules(name: str, gpu: str) -> str:
 def load(name: str) -> tuple[str, str]:
     """Load an artefact on the device in use and run it; return the outcome and a description.
 
-    A virtual GPU runs no machine code: there ``"runs"`` means that a driver would load it, and
-    ``"compiles"`` that its PTX ran.
+    A virtual GPU cannot run machine code: there, ``"runs"`` means that a driver would load the artefact, and
+    ``"compiles"`` means that its PTX was run.
     """
     cp = session.cp()
     image = artefacts()[name]
@@ -88,13 +88,13 @@ def _capability(cp: Any) -> tuple[int, int]:
 
 
 def recorded() -> Any:
-    """Return the record of an H200 for each artefact and each variable; None if there is none."""
+    """Load the outcomes that were recorded on an H200; None if there is no recording."""
     file = resources.files(__package__) / _RECORD
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 class Matrix(View):
-    """A matrix of artefacts and GPUs: runs, compiles first or is refused."""
+    """A table of artefacts and GPUs with the outcome: runs, is compiled first, or is rejected."""
 
     def __init__(self) -> None:
         record = recorded()
@@ -115,7 +115,7 @@ class Matrix(View):
         return {name: {gpu: self._outcome(name, gpu) for gpu in GPUS} for name in artefacts()}
 
     def _outcome(self, name: str, gpu: str) -> str:
-        """Return the outcome of an artefact on a GPU: recorded for the H200, by the rules for others."""
+        """Return the outcome of an artefact on a GPU: recorded for the H200, by the rules for other GPUs."""
         return (
             str(self._recorded_loads.get(name, by_the_rules(name, gpu)))
             if gpu == "H200"
@@ -157,7 +157,7 @@ class Matrix(View):
 
 
 def loads() -> Table:
-    """Tabulate the outcome of every artefact on the device in use."""
+    """Tabulate the outcomes of all artefacts on the device in use."""
     cp = session.cp()
     origin: Provenance = session.backend().provenance
     major, minor = _capability(cp)

@@ -1,4 +1,4 @@
-"""Pictures of notebook 16: the GPUs that run a target, the layers of a call, and a bulk copy."""
+"""Pictures of notebook 16: the GPUs that run a target, the layers below a call, and a bulk copy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_NAMES = 3
 
 
 def reach(targets: Sequence[str]) -> Picture:
-    """Draw the GPUs that run each target: machine code at once, PTX after the driver has compiled it."""
+    """Draw the GPUs that can run each target: machine code directly, PTX after compilation by the driver."""
     figure = Figure(figsize=(7.6, 1.25 + 0.42 * len(targets)), dpi=100)
     axes = figure.add_axes((0.17, 0.16, 0.81, 0.6))
     later_x = len(GPUS) + 0.1
@@ -79,7 +79,7 @@ def reach(targets: Sequence[str]) -> Picture:
 
 
 def layers(report: FollowReport) -> Picture:
-    """Draw the layers of a call as a stack, with one column per recorded framework and its first symbols."""
+    """Draw the software layers below a call, with one column per framework and some symbols per layer."""
     columns = [followed for followed in report.record if followed.package != "here"]
     figure, axes = empty_axes(5.4, (0, 7.6), (0, 5.4), margin=0)
     width = 5.9 / len(columns)
@@ -107,7 +107,7 @@ def layers(report: FollowReport) -> Picture:
 
 
 def _lines(followed: Followed, row: int) -> list[str]:
-    """Return the text of a layer: the first names that it shows, and the number of others."""
+    """Return the text of a layer: the first symbol names, and the number of other names."""
     names = [name for name, _ in followed.layers[row]]
     if row == 0 and followed.package == "PyTorch":
         calls = [name for name in names if name.endswith(("::call", "::redispatch"))]
@@ -134,7 +134,7 @@ def _draw_layer(axes: Axes, left: float, top: float, width: float, lines: list[s
 
 
 def bulk_copy(tile_bytes: int = 8192) -> Picture:
-    """Draw a cluster of two blocks, and the steps of a bulk copy into the shared memory of the first."""
+    """Draw a cluster of two blocks, and the steps of a bulk copy to the shared memory of the first block."""
     figure, axes = empty_axes(4.4, (0, 7.6), (0, 4.4), margin=0)
 
     def box(x: float, y: float, width: float, height: float, text: str, colour: str) -> None:

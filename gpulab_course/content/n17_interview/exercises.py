@@ -40,7 +40,7 @@ _FIGURES = ("bytes", "operations", "memory_us", "compute_us", "us")
 
 
 def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, float]:
-    """Return the estimates that the exercise requires (reference)."""
+    """Compute the estimates of exercise 17-napkin (reference)."""
     moved_bytes = (sum(map(math.prod, work["reads"])) + sum(map(math.prod, work["writes"]))) * work[
         "bytes_each"
     ]
@@ -131,7 +131,7 @@ _SLIP_LESSONS = {
 
 
 def judge_napkin(answer: Answer) -> str:
-    """Judge ``napkin(work, card)``: bytes, operations, both times, and the larger time."""
+    """Judge ``napkin(work, card)``: bytes, operations, both times, and the bound with the larger time."""
     must_be_a_function("napkin", answer.is_function, answer.kind)
     devices = [info(str(name)) for name in answer.rng.permutation(DEVICES)[:3]]
     ridges = [1e3 * device.fp32_tflops / device.memory_bandwidth_gbps for device in devices]
@@ -193,7 +193,7 @@ SYMPTOMS = ("memory-bound", "compute-bound", "latency-bound", "slow", "DRAM", "i
 
 
 def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
-    """Return launches of kernels with one flaw each, in random order.
+    """Create launches of kernels with one performance flaw each, in random order.
 
     A launch is (kernel, grid, block, arguments, shared bytes). Each flaw is as slight as it can be and still
     worth fixing on every device: 12 sectors per load, fewer than 4 wavefronts per request, three branches, a
@@ -248,7 +248,7 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
 
 
 def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
-    """Return the counters of a launch for a learner's function, and the cause that the laboratory finds."""
+    """Return the counters of a launch for the learner's function, and the cause that the diagnosis finds."""
     launched_kernel, grid, block, args, shared_bytes = launch
     counters = count(launched_kernel, grid, block, args, shared_mem=shared_bytes)
     table = diagnosis(launched_kernel, grid, block, args, shared_mem=shared_bytes)
@@ -279,7 +279,7 @@ def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
 
 
 def judge_cause(answer: Answer) -> str:
-    """Judge ``cause(seen)``: the causes of hidden kernels, as the laboratory finds them."""
+    """Judge ``cause(seen)``: the causes of hidden kernels, compared with gpulab's diagnosis."""
     must_be_a_function("cause", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
     device = rng.choice(["RTX 4090", "A100", "H100"])
@@ -326,7 +326,7 @@ _CAUSE_LESSONS = {
 
 
 def argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Draw a matrix and the index of each row's first largest element; -1 for an empty row."""
+    """Make a launch that finds the index of the first largest element in each row; -1 for an empty row."""
     rows, columns = size
     smallest = _INT_MIN
     largest = _INT_MAX
@@ -350,7 +350,7 @@ def argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
 
 
 def _argmax(random_data: Draw, x: Any) -> Case:
-    """Return the case of a matrix."""
+    """Return the test launch with this matrix."""
     rows, columns = x.shape
     expected = np.full(rows, -1, np.int32) if columns == 0 else x.argmax(axis=1).astype(np.int32)
     grid = max(1, rows) + int(random_data.rng.integers(0, 3))
@@ -362,7 +362,7 @@ _INT_MAX = 2**31 - 1
 
 
 def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes cases: rows of equal elements, one of which is larger by 1."""
+    """Return a function that makes a launch whose rows have equal elements, one of them larger by 1."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         rows, columns = size
@@ -375,7 +375,7 @@ def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
 
 
 def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw rows with their largest element in several columns or all, at both ends of an int and between."""
+    """Make a launch in which several or all elements of a row are the largest."""
     rows, _ = size
     largest = np.resize(np.array([_INT_MIN, -5, 0, _INT_MAX, -1, 7], np.int32), (rows, 1))
     x = np.where(random_data.rng.random(size) < 0.5, largest, _INT_MIN)
@@ -385,7 +385,7 @@ def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def several_large(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw rows whose largest element is near the largest int, and whose others are near the least int."""
+    """Make a launch whose rows have a largest element near the largest int, and others near the least."""
     rows, columns = size
     x = _INT_MIN + random_data.rng.integers(0, 3, size)
     x[np.arange(rows), random_data.rng.integers(0, columns, rows)] = _INT_MAX - np.arange(rows) % 3
@@ -398,7 +398,7 @@ def _row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
 
 
 def _other_of_equals(m: Mistake) -> bool:
-    """Return whether each answer is the index of an equally large element."""
+    """Return whether each wrong answer is the index of another element of the same value."""
     if m.found is None or m.wanted is None or m["cols"] == 0:
         return False
     x = np.asarray(m["x"])
@@ -408,12 +408,12 @@ def _other_of_equals(m: Mistake) -> bool:
 
 
 def _only_int_min_rows(m: Mistake) -> bool:
-    """Return whether only rows are wrong that contain nothing but the least int."""
+    """Return whether all wrong rows contain only the smallest int."""
     return m.found is not None and m["cols"] > 0 and bool((m["x"].max(axis=1) == _INT_MIN)[m.wrong].all())
 
 
 def _negative_rows(m: Mistake) -> bool:
-    """Return whether the wrong rows are those without a positive number and with several numbers."""
+    """Return whether the wrong rows are those without positive numbers whose largest one is not the first."""
     if m.found is None or m["cols"] == 0:
         return False
     x = np.asarray(m["x"])
@@ -422,7 +422,7 @@ def _negative_rows(m: Mistake) -> bool:
 
 
 def _equal_floats(m: Mistake) -> bool:
-    """Return whether each answer is the index of an element that is the largest after conversion to float."""
+    """Return whether each answer is the index of a largest element after conversion to float."""
     if m.found is None or m.wanted is None or m["cols"] == 0:
         return False
     x = np.asarray(m["x"], np.float32)
@@ -439,7 +439,7 @@ _GAIN_MARGIN = 1.03
 
 
 class Bench:
-    """A model of a program with hidden properties: its time in µs, by device and setting."""
+    """A model of a program whose time in µs depends on the device and on settings, in a hidden way."""
 
     def __init__(
         self,
@@ -463,9 +463,9 @@ class Bench:
         self.settings_run: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
 
     def __call__(self, device: str, setting: dict[str, int]) -> float:
-        """Return the time of one run.
+        """Return the time of one run in µs.
 
-        Parameters that are missing in the setting have their defaults: n = 2**20, block = 256 and so on.
+        Missing parameters of the setting have default values: n = 2**20, block = 256 and so on.
         """
         unknown_names = set(setting) - set(SETTING)
         if unknown_names:
@@ -506,7 +506,7 @@ class Bench:
         return time_us * (slow_factor if run_number == self._slow_runs[key] else 1.0)
 
     def _factor(self, device: str, full_setting: dict[str, int]) -> float:
-        """Return the claimed change's factor: the hidden gain in the claimed setting, or its inverse."""
+        """Return the factor by which the claimed change alters the time in this setting."""
         claimed_device, change, (_, changed_value), setting, gain = self._claim
         if full_setting[change] != changed_value:
             return 1.0
@@ -517,7 +517,7 @@ class Bench:
         return (1 / gain if is_claimed_setting else gain) / plain_factor
 
     def _plain(self, full_setting: dict[str, int], change: str) -> float:
-        """Return the factor of the change without the hidden gain; `_factor` divides by it."""
+        """Return the factor by which the change would alter the time without the hidden gain."""
         (initial_value, changed_value) = self._claim[2]
         if change not in ("block", "unroll", "n"):
             return 1.0
@@ -533,7 +533,7 @@ class Bench:
 
 
 def _run_settle(answer: Any, request: Callable[..., Any], claim: dict[str, Any]) -> Any:
-    """Run the answer in its own process and return its result."""
+    """Run the answer in its own process, and return its result."""
 
     def run(device: str = "T4", **setting: int) -> Any:
         return request(device, {name: int(value) for name, value in setting.items()})
@@ -542,7 +542,7 @@ def _run_settle(answer: Any, request: Callable[..., Any], claim: dict[str, Any])
 
 
 def _claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
-    """Draw claims and their hidden gains; as many claims are true as false."""
+    """Draw claims and their true speedups; half of the claims are true."""
     claims = []
     claimed_gains = (3.0, 1.5, 2.0, 3.0, 1.5, 2.0, 2.0, 1.5)
     for index in range(8):
@@ -580,7 +580,7 @@ def _claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
 
 
 def judge_settle(answer: Answer) -> str:
-    """Judge ``settle(claim, run)``: whether a claim ``holds`` or is ``refuted``, by a sound experiment."""
+    """Judge ``settle(claim, run)``, which must confirm or refute a claim by a sound experiment."""
     must_be_a_function("settle", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
     verdicts = []
@@ -639,7 +639,7 @@ def _verdict_phrase(expected_verdict: str) -> str:
 
 
 def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Draw attention of one query per head; scores are small or overflow in the exponential."""
+    """Make a launch that computes attention of one query per head; some scores overflow the exponential."""
     heads, tokens = size
     rng = random_data.rng
     shapes = (heads, 32), (heads, tokens, 32), (heads, tokens, 32)
@@ -657,7 +657,7 @@ def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case
 def attended_like(
     scale: float, offset: float = 0, equal_keys: bool = False, value_kind: str = ""
 ) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes cases with a scale, an offset of scores, and kinds of keys and values."""
+    """Return a function that makes a launch with this scale and offset of scores, and kinds of values."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         heads, tokens = size
@@ -675,7 +675,7 @@ def attended_like(
 
 
 def attended_peaks(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Draw one token per head, each at another index, far above or below all others."""
+    """Make a launch in which one token per head has a score far above or below the other scores."""
     heads, tokens = size
     query = random_data.rng.integers(1, 4, (heads, 32)).astype(np.float32)
     keys = random_data.rng.integers(-3, 4, (heads, tokens, 32)).astype(np.float32)
@@ -686,7 +686,7 @@ def attended_peaks(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale: Any) -> Case:
-    """Return the case of these queries, keys and values."""
+    """Return the test launch with these queries, keys and values."""
     rng = random_data.rng
     heads, tokens, _ = keys.shape
     scores = np.einsum("hd,htd->ht", query.astype(float), keys.astype(float)) * float(scale)
@@ -713,7 +713,7 @@ def _attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale
 
 
 def _attends_as(m: Mistake, scale: Any = None, lanes: int = 32) -> bool:
-    """Return whether another scale, or fewer of a score's products, explain this result."""
+    """Return whether the result is that of another scale, or of dot products over fewer elements."""
     if m.found is None or m.wanted is None:
         return False
     scores = np.einsum(
@@ -730,7 +730,7 @@ def _attends_as(m: Mistake, scale: Any = None, lanes: int = 32) -> bool:
 
 
 def _head_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return (heads, tokens): one of each, fewer tokens than warps, ragged sizes, more than fit a block."""
+    """Draw pairs of heads and tokens: one of each, fewer tokens than warps, ragged and large sizes."""
     random_sizes = [(int(rng.integers(2, 9)), int(rng.integers(2, 200))) for _ in range(3)]
     return [(1, 1), (2, 5), (3, 32), (5, 33), *random_sizes, (7, 300), (1, int(rng.integers(12_300, 13_000)))]
 

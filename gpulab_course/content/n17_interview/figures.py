@@ -1,4 +1,4 @@
-"""Figures of notebook 17: resident blocks, the loads of a warp, two kernels with one symptom, calibration."""
+"""Figures of notebook 17: resident blocks, the loads of a warp, kernels with equal symptoms, calibration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from virtualgpu.records import Provenance
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resident:
-    """The number of resident blocks of an SM of a device, and the number that each limit allows."""
+    """The number of blocks that can be resident on an SM, and the number that each limit allows."""
 
     device: Published
     blocks: int
@@ -49,7 +49,7 @@ class Resident:
 
 
 def resident(device: str, threads: int, shared_kib: int) -> Resident:
-    """Return the blocks of this many threads and this much dynamic shared memory that fit on an SM."""
+    """Return how many blocks of this size can be resident on an SM of a device, in total and by limit."""
     with use_device(device) as cp:
         occupancy = session.backend().occupancy(kernel(cp, "resident"), threads, shared_kib << 10)
     return Resident(
@@ -62,7 +62,7 @@ _SIDE = 20
 
 
 def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
-    """Draw which elements of A, B and the result a warp accesses in one iteration of a matrix multiplication.
+    """Draw the elements of A, B and the result that a warp accesses in one iteration of a product.
 
     Parameters
     ----------
@@ -105,13 +105,13 @@ def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
 
 
 def card(device: str) -> Published:
-    """Return a device's published data."""
+    """Return the published data of a device."""
     return info(device)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pair:
-    """Two kernels that keep the same unit busy."""
+    """Two kernels whose diagnoses have the same symptom, because both keep the same unit busy."""
 
     shares: tuple[float, float]
     diagnoses: tuple[DiagnosisTable, DiagnosisTable]
@@ -123,7 +123,7 @@ class Pair:
 
     @property
     def alike(self) -> bool:
-        """Return whether the symptom of both kernels is the same, but the cause differs."""
+        """Return whether both kernels have the same symptom but different causes."""
         first_table, second_table = self.diagnoses
         return first_table.bound == second_table.bound and (first_table.main is None) != (
             second_table.main is None
@@ -158,7 +158,7 @@ class Pair:
 
 
 def same_symptom() -> Pair:
-    """Diagnose a strided read and a plain one, both limited by DRAM."""
+    """Diagnose a kernel with strided reads and one with contiguous reads, both limited by DRAM."""
     tables = []
     n = 1 << 20
     with use_device("T4") as cp:
@@ -177,14 +177,14 @@ def same_symptom() -> Pair:
 
 
 def bets(is_sure: Sequence[bool], right: int = 7) -> float:
-    """Return the calibration of answers, the first `right` of which are right."""
+    """Return the calibration of answers of the given certainties, of which the first `right` are right."""
     squared_errors = [(CONFIDENCE[bet] - (index < right)) ** 2 for index, bet in enumerate(is_sure)]
     return 1 - sum(squared_errors) / len(squared_errors)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sheet(Savable):
-    """A page of numbers to know: measured on a device, and from the learner's own answers."""
+    """A page of numbers to remember: measured on a device, and from the learner's own answers."""
 
     tables: tuple[Table, ...]
 
@@ -203,7 +203,7 @@ class Sheet(Savable):
 
 
 def sheet() -> Sheet:
-    """Return a page of numbers of the device in use, each with its origin, and of the learner's answers."""
+    """Return a page of numbers to remember for the device in use, with the learner's answers."""
     backend = session.backend()
     cp = session.cp()
     device = backend.device_info()
@@ -261,7 +261,7 @@ def sheet() -> Sheet:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Costs:
-    """The costs of kernels for 17-capstone, by name."""
+    """The costs of several kernels for exercise 17-capstone, by name."""
 
     table: Table
     loads: dict[str, int]
@@ -275,7 +275,7 @@ class Costs:
 
 
 def attend(file: str) -> str:
-    """Return the text of one of the interview notebook's kernels."""
+    """Return the source text of one of the interview notebook's kernels."""
     return source(file)
 
 
@@ -283,7 +283,7 @@ _FIXED = ("grid", "launch")
 
 
 def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") -> Costs:
-    """Compare the costs of a kernel for 17-capstone with a naive and a good one: modelled time, and counters.
+    """Compare a kernel for 17-capstone with a naive and a good one: modelled times and counters.
 
     The last column ignores the limits that the task fixes: the grid of one block per head, and the launch.
     """

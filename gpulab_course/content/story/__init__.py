@@ -1,7 +1,7 @@
-"""The programs that grow through the course: a small attention layer and three pictures.
+"""The running example of the course: a small attention layer, and three programs that compute pictures.
 
 The notebooks improve, time, profile, capture and fuse `attention`: layer norm, matmul, softmax, matmul and
-GELU, each a simple kernel. `pictures` is for readers without machine learning. Both exist in NumPy as well.
+GELU, each a simple kernel. `pictures` is for readers without machine learning. Both have NumPy versions.
 `rungs` lists the changes of each notebook, and `table` shows their effect:
 
 >>> from gpulab import cp

@@ -1,4 +1,4 @@
-"""The attention layer: its launches, and the same computation with NumPy.
+"""The attention layer of the running example: its launches, and the same computation with NumPy.
 
 ``out = gelu(softmax(h hᵀ / √d) h)`` with ``h = layer_norm(x)``: attention in which a token's query, key and
 value are the same, so that no trained weights are needed.
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float32]
 def steps(
     cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str = "00"
 ) -> tuple[dict[str, Step], dict[str, Any]]:
-    """Return the five launches in order, not yet run, and the arrays that they read and write.
+    """Return the five launches of the layer without running them, and the arrays that they use.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def steps(
     seed
         Seed of the input.
     rung
-        Number of the notebook after which the layer is in this state: ``"05"`` has the kernels of 05.
+        The number of the notebook up to which changes are included: ``"05"`` uses the kernels of 05.
 
     Returns
     -------

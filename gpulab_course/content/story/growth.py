@@ -1,6 +1,6 @@
-"""The table that grows through the course: the effect of each notebook on the running example.
+"""The table of the running example: the effect that each notebook has on its time and memory.
 
-It is computed again whenever it is shown, on the device in use.
+The table is computed again on the device in use whenever it is shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEADINGS = ("notebook", "what changed", "attention", "memory", "Life", "memory"
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Time, launches and memory of `SEQUENCES` sequences, in one version of the running example."""
+    """The time, launches and memory of one version of the running example, for `SEQUENCES` sequences."""
 
     time_ns: int
     launches: int
@@ -32,7 +32,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the table: one version of the running example."""
+    """One row of the table: the costs of one version of the running example."""
 
     number: str
     what: str
@@ -41,7 +41,7 @@ class Line:
 
 
 class Growth:
-    """The table. ``record`` holds its lines."""
+    """The table of all versions of the running example; ``record`` contains its rows."""
 
     def __init__(self, lines: Sequence[Line], provenance: Provenance) -> None:
         self.record = tuple(lines)
@@ -70,7 +70,7 @@ class Growth:
 
 
 def table(rung: str = RUNGS[-1].number) -> Growth:
-    """Return the table up to a notebook, with each version run again on the device in use.
+    """Run each version of the running example up to a notebook, and return the table of their costs.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _taken(program: Any, rung: str) -> Taken:
 def _player(
     cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any], rung: str
 ) -> Callable[[], None]:
-    """Return a function that plays the sequences on the current GPU, as a graph if they are captured."""
+    """Return a function that runs all sequences on the current GPU, as a CUDA graph from some version on."""
     if not any(each.captured for each in up_to(rung)):
         return lambda: play(cp, streams, sequences)
     cp.cuda.Device().synchronize()

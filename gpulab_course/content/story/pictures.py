@@ -1,6 +1,6 @@
-"""Three pictures by kernels of one thread a pixel, and the same by NumPy.
+"""Three programs that compute pictures, with kernels of one thread per pixel or with NumPy.
 
-Each function takes the array module first: CuPy or the virtual GPU's run the kernel, NumPy its own way.
+The first argument of each function is the array module: CuPy, the virtual GPU's module, or NumPy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TILE = (16, 16)
 
 
 def mandelbrot(xp: Any, width: int = 384, height: int = 288, limit: int = 100) -> Any:
-    """Compute the Mandelbrot set: the iterations, up to `limit`, in which a pixel stays near 0 (int32)."""
+    """Compute the Mandelbrot set: the number of iterations in which each pixel stays near 0 (int32)."""
     if xp is np:
         x, y = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
         c = (np.float32(-2.2) + np.float32(3.2) * x / width) + 1j * (
@@ -35,7 +35,7 @@ def mandelbrot(xp: Any, width: int = 384, height: int = 288, limit: int = 100) -
 
 
 def life(xp: Any, board: Any, generations: int = 1) -> Any:
-    """The game of life from `board` (height, width; uint8, 1 is alive) on; edges meet the opposite ones."""
+    """Compute generations of the Game of Life on a torus, from `board` (height, width; uint8, 1 is alive)."""
     height, width = board.shape
     for _ in range(generations):
         if xp is np:
@@ -52,13 +52,12 @@ def life(xp: Any, board: Any, generations: int = 1) -> Any:
 def generations(
     cp: Any, count: int = 5, side: int = 64, seed: int = 0, *, take_turns: bool = False
 ) -> tuple[list[Step], list[Any]]:
-    """The launches of so many generations of Life, none of them run, and the boards.
+    """Return the launches of `count` generations of Life without running them, and the boards.
 
     Parameters
     ----------
     take_turns
-        Whether two boards are enough, each of which is the other one's successor; otherwise each generation
-        has a board of its own.
+        Whether the generations alternate between two boards; otherwise each generation has its own board.
     """
     first = np.random.default_rng(seed).integers(0, 2, (side, side), dtype=np.uint8)
     boards = [cp.asarray(first)]
@@ -80,7 +79,10 @@ def generations(
 
 
 def blur(xp: Any, image: Any, radius: int = 2) -> Any:
-    """The mean around each pixel of `image` (height, width; float32); at the edges, of what there is."""
+    """Compute the mean of the pixels around each pixel of `image` (height, width; float32).
+
+    At the edges, only pixels inside the image are averaged.
+    """
     height, width = image.shape
     if xp is np:
         padded = np.pad(image.astype(np.float64), radius)
@@ -98,5 +100,5 @@ def blur(xp: Any, image: Any, radius: int = 2) -> Any:
 
 
 def step(cp: Any, name: str, width: int, height: int, *args: Any) -> Step:
-    """The launch of one of the kernels over a picture."""
+    """Return the launch of a kernel with one thread per pixel, without running it."""
     return Step(cp.RawKernel(source("pictures.cu"), name), cover((width, height), TILE), TILE, args)

@@ -1,7 +1,7 @@
-"""The versions of the attention layer, one per notebook; each includes the earlier ones.
+"""The versions of the running example, one per notebook; each version includes all earlier changes.
 
-A version names its changes: kernels, arrays that share memory, the order in which the host launches. The
-changes of earlier versions remain. To add a version, add an entry to `RUNGS`, in the order of the numbers.
+A version lists its changes: kernels, arrays that share memory, and the order in which the host launches
+kernels. To add a version, add an entry to `RUNGS`, in the order of the notebooks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Play = Callable[[Any, Sequence[Any], Sequence[Sequence[Step]]], None]
 
 
 def one_by_one(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Step]]) -> None:
-    """Launch one sequence after the other, all in the first stream."""
+    """Launch all steps of one sequence after the other, in the first stream."""
     with streams[0]:
         for steps in sequences:
             for step in steps:
@@ -27,7 +27,7 @@ def one_by_one(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Ste
 
 
 def step_by_step(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Step]]) -> None:
-    """Launch the first step of all sequences, then the second of all, with one stream per sequence."""
+    """Launch the first step of each sequence, then the second step of each, with one stream per sequence."""
     for steps in zip(*sequences, strict=True):
         for stream, step in zip(streams, steps, strict=True):
             with stream:
@@ -36,7 +36,7 @@ def step_by_step(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[S
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """The changes that one notebook makes to the attention layer.
+    """The changes that one notebook makes to the running example.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ RUNGS = (
 
 
 def up_to(rung: str) -> tuple[Rung, ...]:
-    """Return the versions up to a notebook's own; `rung` is the notebook's number, such as ``"05"``."""
+    """Return all versions up to and including that of a notebook, such as ``"05"``."""
     found = tuple(each for each in RUNGS if each.number <= rung)
     if not found:
         raise ValueError(f"There is no rung {rung!r}; there are {', '.join(each.number for each in RUNGS)}.")
@@ -102,12 +102,12 @@ def up_to(rung: str) -> tuple[Rung, ...]:
 
 
 def played(rung: str) -> Play:
-    """Return the function by which the host launches the kernels in this version."""
+    """Return the function that launches the kernels of several sequences in this version."""
     return next(each.play for each in reversed(up_to(rung)) if each.play is not None)
 
 
 def captured(cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any]) -> Any:
-    """Capture the launches of `play` as one graph, with forks from the first stream and joins to it."""
+    """Capture the launches of `play` in several streams as one graph."""
     first, *others = streams
     first.begin_capture()
     for stream in others:

@@ -1,4 +1,4 @@
-"""The sources of the kernels of the running example, and the grids that cover their arrays."""
+"""The source texts of the running example's kernels, and the grids that cover their arrays."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def source(file: str) -> str:
-    """Return CUDA C++ of the running example: ``block.cu``, a notebook's kernels, or ``pictures.cu``."""
+    """Return a CUDA C++ source: ``block.cu``, a notebook's kernels, or ``pictures.cu``."""
     return (Path(__file__).parent / "kernels" / file).read_text(encoding="utf-8")
 
 
 def cover(size: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, ...]:
-    """The smallest grid whose threads cover `size`."""
+    """Return the smallest grid whose threads cover `size`."""
     return tuple(-(-length // threads) for length, threads in zip(size, block, strict=True))

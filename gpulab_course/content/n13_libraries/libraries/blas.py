@@ -1,4 +1,4 @@
-"""A matrix product with BLAS's interface: column-major, flat memory, leading dimensions."""
+"""A model of a BLAS matrix multiplication: column-major matrices in flat memory with leading dimensions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 def gemm(
     trans_a: str, trans_b: str, m: int, n: int, k: int, a: Any, lda: int, b: Any, ldb: int, c: Any, ldc: int
 ) -> None:
-    """Write op(A) @ op(B) into C, which has m rows and n columns; all matrices are column-major.
+    """Compute C = op(A) @ op(B) for column-major matrices, where C has m rows and n columns.
 
-    As ``cublasSgemm`` with alpha = 1 and beta = 0 (cuBLAS documentation, "cublas<t>gemm()").
+    The interface is that of ``cublasSgemm`` with alpha = 1 and beta = 0 (cuBLAS documentation,
+    "cublas<t>gemm()").
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _PRODUCT_CALL = "product(gemm, a, b, c, m, n, k, lda, ldb, ldc)"
 
 
 def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape) -> tuple[Any, list[Any]]:
-    """Run the answer in its own process; return the resulting memory and the library calls."""
+    """Run the answer in its own process; return the memory afterwards and the calls of the library."""
     a, b, c = (np.array(matrix) for matrix in matrices)
     arrays: dict[str, Any] = {"a": a, "b": b, "c": c}
     calls: list[Any] = []
@@ -43,7 +43,7 @@ def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape
 
 
 def judge_product(answer: Answer) -> str:
-    """Judge `product` with square matrices, then with others, with and without padding after their rows."""
+    """Judge `product` with square and other matrices, with and without padding after their rows."""
     for shape, leading_dimensions in _products(answer.rng):
         m, n, k = shape
         lda, ldb, ldc = leading_dimensions
@@ -109,7 +109,7 @@ def _product_lesson(result: Any, expected: Any, a: Any, b: Any, shape: Shape) ->
 
 
 def _products(rng: np.random.Generator) -> list[tuple[Shape, Shape]]:
-    """Draw shapes and leading dimensions."""
+    """Draw the shapes of matrices and their leading dimensions."""
     side = int(rng.integers(2, 7))
     cases: list[tuple[Shape, Shape]] = [((side, side, side), (side, side, side))]
     random_shapes = [tuple(int(x) for x in rng.permutation(np.arange(2, 12))[:3]) for _ in range(4)]
@@ -127,7 +127,7 @@ def _products(rng: np.random.Generator) -> list[tuple[Shape, Shape]]:
 
 
 def _memory(rng: np.random.Generator, rows: int, leading_dimension: int) -> Any:
-    """Draw integers, so that sums are exact in any order."""
+    """Draw integers for the memory of a matrix, so that sums are exact in any order."""
     return rng.integers(-40, 40, rows * leading_dimension).astype(np.float32)
 
 
@@ -141,7 +141,7 @@ class _Device:
 
 @dataclass(frozen=True, eq=False)
 class ArrayDescription:
-    """The properties of an array that a tuner may use."""
+    """The properties of an array that a tuner can use for its choice."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -174,7 +174,7 @@ _TUNER = "tuner(candidates, reference, timed)"
 
 
 class Candidates:
-    """The results and times of each candidate for each kind of array, and the number of its timings."""
+    """A model of candidates with results and times that depend on the kind of array; it counts timings."""
 
     def __init__(self, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]) -> None:
         self._kinds = {kind: index for index, kind in enumerate(dict.fromkeys(calls))}
@@ -208,7 +208,7 @@ class Candidates:
 def call_tuner(
     tuner: Any, request: Callable[..., Any], calls: Sequence[Kind], names: Sequence[str]
 ) -> list[str]:
-    """Run the answer in its own process; return its choices, the last one from a new tuner."""
+    """Run the answer in its own process; return its choices, the last of them from a second tuner."""
 
     def kind_of(x: Any) -> Kind:
         return np.dtype(x.dtype).name, tuple(map(int, x.shape)), int(x.device.id)
@@ -237,7 +237,7 @@ def call_tuner(
 
 
 def judge_tuner(answer: Answer) -> str:
-    """Judge a tuner on kinds of arrays with different best candidates, and on the same kinds again."""
+    """Judge a tuner with kinds of arrays that have different best candidates, and with repeated kinds."""
     rng = answer.rng
     kinds = _kinds(rng)
     behaviour, best = _behaviour(rng, kinds)
@@ -283,7 +283,7 @@ def _choice_lesson(
     behaviour: dict[str, dict[Kind, Behaviour]],
     best: dict[Kind, str],
 ) -> str:
-    """Return the feedback for a wrong choice."""
+    """Return the feedback for a wrong choice of a candidate."""
     if not timings and not earlier_kinds:
         return "that was chosen without timing a candidate. Time each one whose result is right."
     if not timings and kind not in earlier_kinds:
@@ -319,7 +319,7 @@ def _choice_lesson(
 
 
 def _kinds(rng: np.random.Generator) -> list[Kind]:
-    """Draw kinds of arrays that differ from one base kind."""
+    """Draw kinds of arrays, each of which differs from one base kind."""
     rows, columns = (64 * int(n) for n in rng.permutation(np.arange(1, 30))[:2])
     base: Kind = ("float32", (rows, columns), 0)
     neighbours: list[Kind] = [
@@ -341,7 +341,7 @@ def _kinds(rng: np.random.Generator) -> list[Kind]:
 def _behaviour(
     rng: np.random.Generator, kinds: Sequence[Kind]
 ) -> tuple[dict[str, dict[Kind, Behaviour]], dict[Kind, str]]:
-    """Draw each candidate's behaviour for each kind of array; neighbouring kinds differ in the best one."""
+    """Draw each candidate's result and time for each kind of array, with different best candidates."""
     names = [str(name) for name in rng.permutation(_NAMES)[:4]]
     mistakes = cycle(str(name) for name in rng.permutation(list(_WRONG_RESULTS)))
     behaviour: dict[str, dict[Kind, Behaviour]] = {name: {} for name in names}
@@ -370,10 +370,10 @@ def _behaviour(
 
 
 def _delays(rng: np.random.Generator, phase: int, smallest: float) -> tuple[float, ...]:
-    """Return factors of a call's time: one of every four is disturbed, and never two of three in a row.
+    """Return factors for the durations of four calls, of which one is disturbed and takes longer.
 
-    Its position in the group rotates, so that every call is disturbed for some kinds. The fastest candidate
-    is delayed most.
+    The position of the disturbed call rotates, so that each call is disturbed for some kinds. The fastest
+    candidate has the largest delay.
     """
     factors: list[float] = []
     for _ in range(20):

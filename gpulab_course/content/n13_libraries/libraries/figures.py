@@ -1,4 +1,4 @@
-"""Figures of libraries, recorded on an H200: products by format, cuBLAS's workspaces, PyTorch's tuner."""
+"""Tables about libraries, recorded on an H200: products by format, cuBLAS workspaces, PyTorch's TunableOp."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _SMALLEST = 2048  # the host limits smaller products
 
 
 def recorded() -> Any:
-    """Return the record of an H200."""
+    """Load the measurements that were recorded on an H200."""
     file = resources.files("gpulab_course.content.n13_libraries.libraries") / "recorded.json"
     return json.loads(file.read_text(encoding="utf-8"))
 
 
 def _title(subject: str) -> str:
-    """Return a table's title with the versions and the device of the record."""
+    """Return a table's title with the versions and the device of the recording."""
     record = recorded()
     return f"{subject}, PyTorch {record['versions']['PyTorch']}, recorded on an {record['device']}"
 
 
 def speeds() -> Table:
-    """Tabulate the TFLOP/s of square matrix multiplications by format: the median of five means."""
+    """Tabulate the TFLOP/s of square matrix multiplications, by number format."""
     # PyTorch's int8 product requires a column-major second factor; it was recorded row-major.
     times = {(dtype, n): time_ns for dtype, n, time_ns in recorded()["gemm"] if dtype != "int8"}
     formats = dict.fromkeys(dtype for dtype, _ in times)
@@ -40,7 +40,7 @@ def speeds() -> Table:
 
 
 def workspaces() -> Table:
-    """Tabulate products with and without memory that cuBLAS may use as a workspace."""
+    """Tabulate the times of products with and without a workspace for cuBLAS."""
     products = recorded()["workspace"]["products"]
     rows = []
     for name, measurements in products.items():
@@ -65,13 +65,13 @@ def workspaces() -> Table:
 
 
 def workspace_cost() -> float:
-    """Return the time of the longest sums without a workspace, relative to that with one."""
+    """Return the time of a product with long sums without a workspace, relative to that with one."""
     measurements = recorded()["workspace"]["products"]["64x64x65536 torch.float32"]
     return float(measurements["without"]["kernels_ns"] / measurements["with"]["kernels_ns"])
 
 
 def workspace() -> str:
-    """Describe how much memory the first product of each stream takes from PyTorch's allocator."""
+    """Describe in a sentence the memory that the first product in each stream allocates from PyTorch."""
     record = recorded()["workspace"]
     first_size, other_size = (size(record[key]) for key in ("first_product_bytes", "another_stream_bytes"))
     return _title(
@@ -81,7 +81,7 @@ def workspace() -> str:
 
 
 def tunable() -> str:
-    """Describe the candidates among which PyTorch's TunableOp had to choose."""
+    """Describe in a sentence the candidates from which PyTorch's TunableOp could choose."""
     record = recorded()["tunable"]
     counts = comma_separated(record["candidates"])
     return _title(

@@ -1,4 +1,4 @@
-"""Cards with a program that has a bug that people really write: one change to the course's own solution."""
+"""Interview cards with a buggy program: one change to the course's solution that people often make."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug: the changes to the solution, and the other kinds of fault that are also right answers."""
+    """A bug: the changes to the solution, and other kinds of fault that count as right answers."""
 
     name: str
     changes: tuple[tuple[str, str], ...]
     also: tuple[str, ...] = ()
 
     def program(self, solution: str) -> str:
-        """Return the solution with the bug in it, without comments, which would reveal the intention."""
+        """Return the solution with the bug, and without comments, which would reveal it."""
         for original, replacement in self.changes:
             assert solution.count(original) == 1, (self.name, original)
             solution = solution.replace(original, replacement)
@@ -252,7 +252,7 @@ BUGS: dict[str, tuple[Bug, ...]] = {
 
 
 def repair(rng: Random, name: str) -> Drawn:
-    """Return the questions about one of an exercise's bugs."""
+    """Draw a bug of an exercise, and return the questions about it."""
     bug = rng.choice(BUGS[name])
     code = bug.program(model(name))
 

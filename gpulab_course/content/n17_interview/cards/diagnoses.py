@@ -1,4 +1,4 @@
-"""Cards with a hidden kernel: its launch and its counters show the cause of its time."""
+"""Interview cards with a hidden kernel, whose bottleneck must be found from its counters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MODULES = (laid_out,)  # importing it registers its families
 
 @dataclass(frozen=True)
 class Hidden:
-    """A random kernel with its counters and its diagnosis."""
+    """A randomly drawn kernel with its counters and its diagnosis."""
 
     case: Case
     counters: KernelCounters
@@ -42,13 +42,13 @@ class Hidden:
 
     @property
     def cause(self) -> str:
-        """The name of the first cause that the diagnosis finds."""
+        """The name of the first cause in the diagnosis."""
         main = self.table.main
         return NAMES[main.kind] if main else NOTHING
 
     @property
     def profile_table(self) -> Table:
-        """The launch and its counters as a profiler would show them, without the source."""
+        """The launch and the counters of the kernel as a table, without its source."""
         device = info(self.case.device)
         diagnosis_table = self.table
         counters = self.counters
@@ -126,7 +126,7 @@ def _per_request(counters: KernelCounters, kind: str) -> str:
 
 
 def draw_hidden(rng: Random, cause: str) -> Hidden:
-    """Draw kernels of a cause until the diagnosis finds this cause."""
+    """Draw kernels with this flaw until the diagnosis names the flaw first."""
     candidate: Hidden | None = None
     for _ in range(_TRIES):
         case = draw(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
@@ -139,7 +139,7 @@ def draw_hidden(rng: Random, cause: str) -> Hidden:
 
 
 def also_right(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
-    """Return other causes of nearly the same gain, and "nothing" if even the first has hardly any."""
+    """Return other causes with nearly the same gain, and "nothing" if all gains are small."""
     main = diagnosis_table.main
     causes = [cause for cause in diagnosis_table.causes if cause.kind != "launch"]
     if main is None:
@@ -149,7 +149,7 @@ def also_right(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
 
 
 def run_case(case: Case) -> Hidden:
-    """Run a kernel and diagnose it."""
+    """Run a kernel, and return it with its counters and its diagnosis."""
     with use_device(case.device) as cp:
         kernel, grid, block, args, shared_bytes = case.launch(cp, "flawed")
         counters = count(kernel, grid, block, args, shared_mem=shared_bytes)
@@ -158,13 +158,13 @@ def run_case(case: Case) -> Hidden:
 
 
 def kernel_source(code: str, name: str) -> str:
-    """Return the source of one kernel of a pair, without the other kernel."""
+    """Return the source of the flawed or of the fixed kernel alone."""
     head, _, remainder = code.partition(f'extern "C" __global__ void {name}')
     return f'{head}extern "C" __global__ void {name}' + remainder.partition('extern "C"')[0]
 
 
 def diagnose(rng: Random, cause: str) -> Drawn:
-    """Return the questions about a hidden kernel with this cause."""
+    """Return the questions about a hidden kernel with this flaw."""
     kernel_case = draw_hidden(rng, cause)
     other_names = [name for name in NAMES.values() if name != kernel_case.cause]
     symptom = BOUND.get(kernel_case.table.bound, ("compute-bound", ""))[0]

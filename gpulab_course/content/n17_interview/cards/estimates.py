@@ -1,4 +1,4 @@
-"""Cards that require a number of a launch, a copy or an allocation, which is run and counted or modelled."""
+"""Interview cards about a number of a launch, a copy or an allocation, which is then counted or modelled."""
 
 from __future__ import annotations
 

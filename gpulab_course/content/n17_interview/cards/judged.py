@@ -1,4 +1,4 @@
-"""Common parts of cards with kernels, whose answers an exercise of the course judges."""
+"""Functions for interview cards whose answers are kernels, which are judged as exercises."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MOST_THREADS = 1024
 
 
 class UntriedError(GpulabError):
-    """A program that cannot be tried at all, because it does not compile or has other parameters."""
+    """Error for a program that cannot be run: it does not compile, or has other parameters."""
 
 
 def exercise(name: str) -> KernelExercise:
-    """Return a kernel exercise of the course."""
+    """Return the kernel exercise with this name."""
     kernel_exercise = next(
         candidate for candidate in module_of(name, "exercises").EXERCISES if candidate.exercise_id == name
     )
@@ -49,12 +49,12 @@ def model(name: str) -> str:
 
 
 def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Outcome:
-    """Judge a kernel in all stages of an exercise.
+    """Judge a kernel in all stages of an exercise, and return the result for the interview.
 
     Raises
     ------
     UntriedError
-        If the kernel cannot be tried at all.
+        If the kernel cannot be run at all.
     ValueError
         If the launch is not valid.
     """
@@ -77,22 +77,22 @@ def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Out
 
 # --- a launch of the candidate's own ----------------------------------------------------------------
 def _any_block(block: Dim3) -> Dim3:
-    """Return the candidate's block; the reference runs with any block."""
+    """Return the candidate's block unchanged."""
     return block
 
 
 def _linear_block(block: Dim3) -> Dim3:
-    """Return the candidate's block if it is one-dimensional, else the default one."""
+    """Return the candidate's block if it is one-dimensional, else the exercise's default block."""
     return block if block[1:] == (1, 1) else (256, 1, 1)
 
 
 def _warp_block(block: Dim3) -> Dim3:
-    """Return the candidate's block if it is one-dimensional with whole warps, else the default one."""
+    """Return the candidate's block if it is one-dimensional with full warps, else the default block."""
     return block if block[1:] == (1, 1) and block[0] % 32 == 0 else (256, 1, 1)
 
 
 def _tile_block(block: Dim3) -> Dim3:
-    """Return the candidate's block if it is 32 threads wide and two-dimensional, else the default one."""
+    """Return the candidate's block if it is two-dimensional and 32 threads wide, else the default block."""
     return block if block[0] == 32 and block[2] == 1 else (32, 8, 1)
 
 
@@ -118,7 +118,7 @@ CONVENTIONS: dict[str, Callable[[Dim3], Dim3]] = {
 
 
 def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> KernelExercise:
-    """Return an exercise whose kernels are launched with the candidate's grid and block only.
+    """Return a copy of an exercise in which kernels are launched only with the candidate's grid and block.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Kerne
 
 
 def _dim3(name: str, sides: Any) -> Dim3:
-    """Return one to three sizes as a `Dim3`."""
+    """Convert one to three sizes to a `Dim3`."""
     side_list = list(sides) if isinstance(sides, tuple | list) else [sides]
     if not (1 <= len(side_list) <= 3 and all(isinstance(n, int | np.integer) and n >= 0 for n in side_list)):
         raise ValueError(f"{name} is {sides!r}: give one to three integers, such as (32, 8).")
@@ -191,7 +191,7 @@ def _dim3(name: str, sides: Any) -> Dim3:
 
 
 def _grid_of(grid: Any, names: list[str]) -> Callable[[list[int]], Dim3] | None:
-    """Return a function from the sizes of a problem to the candidate's grid; None for the usual grid."""
+    """Return a function that computes the candidate's grid from problem sizes; None for the default grid."""
     if grid is None:
         return None
     if not callable(grid):
@@ -230,10 +230,10 @@ _STAGES = {"results": RESULTS, "orders": RACE, "hazards": MEMORY, "budget": COST
 
 
 def faults(name: str, code: str) -> tuple[list[str], Verdict]:
-    """Return the kinds of fault of a wrong program, the most obvious first, and the judge's verdict.
+    """Return the kinds of fault in a wrong program, the most obvious first, and the judge's verdict.
 
-    The sanitizer checks small launches for races and out-of-bounds accesses. If it finds none, the stage in
-    which the judge refuses the program decides.
+    The sanitizer checks small launches for races and out-of-bounds accesses. If it finds none, the kind
+    depends on the stage in which the program fails.
     """
     kernel_exercise = exercise(name)
     verdict = judge(kernel_exercise, code)

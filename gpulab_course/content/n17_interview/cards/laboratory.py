@@ -1,4 +1,4 @@
-"""Common parts of all cards: devices to draw from, kernels of the course, and records by name."""
+"""Functions for all interview cards: choice of a device, kernels of the course, and published data."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ BY_ARITHMETIC = "arithmetic"
 
 
 def article(name: str) -> str:
-    """Return the article that a device's name takes, according to its pronunciation."""
+    """Return "a" or "an", as it is pronounced before the name of a device."""
     return "a" if name.startswith("T") else "an"
 
 
 def draw_other_device(rng: Random, device: str) -> str:
-    """Draw another device for the follow-up question."""
+    """Draw a device other than `device`, for a follow-up question."""
     return rng.choice([name for name in DEVICES if name != device])
 
 
 @contextmanager
 def use_device(device: str) -> Iterator[Any]:
-    """Use a virtual GPU in a `with` block; return its ``cp``."""
+    """Use a virtual GPU of this model in a `with` block; yield its ``cp`` module."""
     with session.on_device(f"virtual:{device}") as cp:
         yield cp
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Published data of a device for the cards.
+    """Published data of a device that cards may use.
 
-    `fp32_tflops` is without tensor cores, `fp16_tensor_tflops` is dense, with sums in FP32.
+    `fp32_tflops` is the rate without tensor cores. `fp16_tensor_tflops` is the dense rate with FP32
+    accumulation.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Published:
 
 
 def info(device: str) -> Published:
-    """Return the published data of a device from which the cards can draw."""
+    """Return the published data of a device."""
     device_info = session.table_info(device)
     values = {field.name: getattr(device_info, field.name) for field in fields(Published)}
     assert all(value is not None for value in values.values()), device
@@ -62,12 +63,12 @@ def info(device: str) -> Published:
 
 
 def published(device: str) -> Provenance:
-    """Return the provenance of a device's data."""
+    """Return the provenance of a device's published data."""
     return info(device).provenance
 
 
 def kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
-    """Return a kernel of the interview notebook that may use this much dynamic shared memory."""
+    """Return a kernel of the interview notebook, with this maximum of dynamic shared memory."""
     function = cp.RawModule(code=source("estimates.cu")).get_function(name)
     if shared_bytes > 48 << 10:
         function.max_dynamic_shared_size_bytes = shared_bytes
@@ -75,5 +76,5 @@ def kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
 
 
 def source(file: str) -> str:
-    """Return the text of one of the interview notebook's kernels."""
+    """Return the source text of one of the interview notebook's kernels."""
     return (_KERNELS / file).read_text(encoding="utf-8")

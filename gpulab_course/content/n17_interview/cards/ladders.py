@@ -1,4 +1,4 @@
-"""Cards with a series of kernels: after each version, what would you fix next?"""
+"""Interview cards about a series of kernels: after each version, what should be improved next?"""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ _COMMON_CHOICES = (
 
 
 def diagnose_rung(ladder: str, rung: str, device: str) -> DiagnosisTable:
-    """Return the diagnosis of one kernel of a series on a device."""
+    """Return the diagnosis of one version of a kernel on a device."""
     with use_device(device):
         work = kernels.launch(rung, *kernels.example(ladder, _SIZES[ladder]).arrays)
         return diagnosis(**work.step)
 
 
 def main_limit(diagnosis_table: DiagnosisTable) -> str:
-    """Return the name of the limit of a kernel, except for launches, which a single kernel cannot avoid."""
+    """Return the main limit of a kernel, ignoring launch overhead."""
     causes = [cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
     return NAMES[causes[0].kind] if causes else NOTHING
 
 
 def is_refuted(diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]) -> bool:
-    """Return whether a later version shows a gain that the diagnosis, which names nothing, missed."""
+    """Return whether the diagnosis found nothing to improve although a later version is faster."""
     return main_limit(diagnosis_table) == NOTHING and any(
         diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables
     )
@@ -63,7 +63,7 @@ _STAGES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency", "is
 def other_right_answers(
     diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]
 ) -> tuple[str, ...]:
-    """Return other right answers: causes of nearly equal weight, and the unit relieved by the next kernel."""
+    """Return other right answers: causes of nearly equal gain, and the limit that the next kernel eases."""
     names = set(also_right(diagnosis_table))
     if any(diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables):
         names.discard(NOTHING)
@@ -146,7 +146,7 @@ def climb(rng: Random, ladder: str) -> Drawn:
 
 
 def _summary(times_ns: dict[str, float]) -> str:
-    """Summarize the results of the series from its times."""
+    """Return a sentence about the speedups of the series."""
     names = list(times_ns)
     steps = list(itertools.pairwise(names))
     gain = times_ns[names[0]] / min(times_ns.values())

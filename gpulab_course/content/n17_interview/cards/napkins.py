@@ -1,4 +1,4 @@
-"""Cards that require a number computed from data sheets: two published values and a division."""
+"""Interview cards about estimates from data sheets, such as a quotient of two published values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards with a common claim: choose an experiment that can refute it, then predict its result."""
+"""Interview cards about a common claim: choose an experiment that can refute it, and predict its result."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def _card(
     level: str = "L4",
     follow_up: Callable[[dict[str, object]], Part] | None = None,
 ) -> Card:
-    """Return a card about a claim.
+    """Return a card about a claim, with a question about experiments and one about the result.
 
-    `experiments` are texts with the flaw of each, `FAIR` for the right one. `draw_claim(rng)` returns the
-    text of a claim, a question, its unit, the accepted factor, the measurement, and the parameters.
-    `follow_up` makes another question from these parameters.
+    `experiments` are pairs of an experiment's description and its flaw, `FAIR` for the right one.
+    `draw_claim(rng)` returns the text of the claim, a question, its unit, the accepted factor, the
+    measurement, and the parameters. `follow_up` creates another question from these parameters.
     """
 
     def draw(rng: Random) -> Drawn:

@@ -1,4 +1,4 @@
-"""The complete task of each kernel that cards require or show: the result, the launch and the rules."""
+"""The full task texts of kernels in interview cards: the result, the launch and the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards that require a kernel, judged as an exercise of the course is judged."""
+"""Interview cards that ask for a kernel, which is judged like an exercise of the course."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MINUTES = 20
 
 
 def write(rng: Random, name: str) -> Drawn:
-    """Return the question for one kernel."""
+    """Return the question that asks for the kernel of an exercise."""
     kernel_exercise = exercise(name)
     has_own_launch = name in CONVENTIONS
     stub = f'extern "C" __global__ void {kernel_exercise.kernel}({kernel_exercise.parameters}) {{\n    // {MINUTES} minutes\n}}\n'

@@ -1,1 +1,1 @@
-"""Claims to settle by experiment."""
+"""Claims about performance that can be refuted by experiments."""

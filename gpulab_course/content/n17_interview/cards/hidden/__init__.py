@@ -1,1 +1,1 @@
-"""Kernels with one flaw each, drawn from a seed, for diagnoses without the source."""
+"""Generators of kernels with one performance flaw, for diagnoses without the source."""

@@ -1,7 +1,8 @@
-"""Kernels with one flaw each, drawn from a seed, together with the same work without it; and sound kernels.
+"""Kernels with one performance flaw, drawn from a seed, together with a version without the flaw.
 
-Each family writes a source with two kernels with the same parameters, ``flawed`` and ``mended``, for a
-random size and device. This module does not use the rules of the diagnosis that has to find the flaw.
+Each family of kernels generates a source with two kernels, ``flawed`` and ``mended``, which have the same
+parameters, for a random size and device. There are also kernels without a flaw. This module is independent of
+the diagnosis that must find the flaw.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Shape = int | tuple[int, int]
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel with its flaw; `mended` is None for a kernel without a flaw."""
+    """A kernel with a performance flaw, and its fixed version `mended` or None if there is no flaw."""
 
     family: str
     cause: str
@@ -32,7 +33,7 @@ class Case:
     mended: tuple[Shape, Shape, int] | None = None
 
     def launch(self, cp: Any, name: str) -> tuple[Any, ...]:
-        """Return kernel, grid, block, arguments and shared bytes of ``flawed`` or ``mended``."""
+        """Return kernel, grid, block, arguments and shared bytes for ``"flawed"`` or ``"mended"``."""
         shape = self.flawed if name == "flawed" else self.mended
         assert shape is not None
         args = tuple(cp.asarray(item) if isinstance(item, np.ndarray) else item for item in self.arrays)
@@ -47,7 +48,7 @@ FAMILIES: dict[str, list[Family]] = {}
 
 
 def family(cause: str) -> Callable[[Family], Family]:
-    """Register a function that draws kernels with a cause."""
+    """Return a decorator that registers a function which draws kernels with this flaw."""
 
     def register(draw_case: Family) -> Family:
         FAMILIES.setdefault(cause, []).append(draw_case)
@@ -57,14 +58,14 @@ def family(cause: str) -> Callable[[Family], Family]:
 
 
 def draw(seed: int | str, cause: str, index: int) -> Case:
-    """Return a random kernel with a cause."""
+    """Draw a kernel with this flaw, from the family with this index."""
     rng = random.Random(f"{seed} {cause} {index}")
     families = FAMILIES[cause]
     return families[index % len(families)](rng)
 
 
 def _source(args: str, flawed: str, mended: str = "", preamble: str = "") -> str:
-    """Return the source of both kernels."""
+    """Return CUDA source with both kernels, from their bodies."""
     index_line = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
     parts = [preamble]
     for name, body in (("flawed", flawed), ("mended", mended)):
@@ -367,7 +368,7 @@ def strided_table(rng: random.Random) -> Case:
 
 # --- atomics ----------------------------------------------------------------------------------------
 def _sum_bodies(kind: str, add: str, n: int) -> tuple[str, str]:
-    """Return the bodies of a sum by atomics of every thread, and of one by warps."""
+    """Return two kernel bodies for a sum: one atomic per thread, and one atomic per warp."""
     flawed = f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) {add.format(to='out', value='x[k]')};"
     mended = f"""    {kind} s = 0;
     for (int k = i; k < n; k += gridDim.x * blockDim.x) s += x[k];

@@ -1,4 +1,4 @@
-"""More kernels with one flaw each, in their instructions or in the layout of their grid; and sound kernels."""
+"""More kernels with one performance flaw, in their instructions or in the layout of their grid."""
 
 from __future__ import annotations
 
