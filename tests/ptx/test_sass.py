@@ -286,7 +286,7 @@ def test_the_table_says_what_merged_and_why(tiled: KernelSource) -> None:
     text = repr(table)
     assert "16 × LDS, 4 × LDS.128" in text
     assert re.search(r"shared loads\s+16,384\s+10,240", text)
-    assert "modelled on virtual H200" in text
+    assert "executed on virtual H200" in text
     assert "Four shared loads of 4 bytes side by side run as one LDS.128 of 16 bytes." in text
 
 

@@ -156,7 +156,7 @@ def test_counts_match_arithmetic_by_hand() -> None:
     stores = table.total("sectors", "global", "store")
     assert stores in (8, 16), "4 sectors a warp and store; one store, or one for each side of the branch"
     assert "part[i] = x[i * stride];" in repr(table)
-    assert "modelled on virtual A100-SXM4-80GB" in repr(table)
+    assert "executed on virtual A100-SXM4-80GB" in repr(table)
     index = np.arange(64)
     np.testing.assert_array_equal(y.get(), x.get()[(index - index % 2) * 32])
 
