@@ -26,6 +26,8 @@ item: nodes that can be selected, also by keys. `Tracks` are any number of
 intervals over rows of individual heights, over a `Time` axis, with unlimited zoom, a search, and spans that
 are measured. `Ring` has devices on a circle, with marks that travel between them. Charts have `axes`.
 
+Tables have no scene: module `card` makes HTML with the same frame (``card.css``) and the same colours.
+
 Colours are names of `palette.COLOURS` (``accent``, ``tail``, ``muted`` …), resolved in each theme.
 
 The elements of an item with ``say`` can be pointed at, and selected with the arrow keys. ``say`` is the
