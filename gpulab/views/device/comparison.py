@@ -114,7 +114,7 @@ class DeviceComparison(FigureView):
         names = [f"{name} ({gpu.capability})" for name, gpu in zip(self.names, self.devices, strict=True)]
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.4, -0.6)
-        headings = [fill(quantity.heading, 12) for quantity in facts.QUANTITIES]
+        headings = [fill(quantity.heading, 11) for quantity in facts.QUANTITIES]
         ax.set_xticks(range(len(headings)), headings, ha="left")
         ax.set_xlim(0, len(headings))
         ax.xaxis.tick_top()

@@ -148,11 +148,13 @@ class TrafficView(View):
                         sentences.append(sentence)
                 bytes_x, time_x = bytes_end, time_end
             time_text = "not executed" if way.time_ns is None else duration(way.time_ns)
+            size_text = size(way.moved_bytes)
+            y = top + BAR_PX / 2
             values += [
-                (bytes_x, top + BAR_PX / 2, f"{count(way.kernels, 'kernel')}, {size(way.moved_bytes)}"),
-                (time_x, top + BAR_PX / 2, time_text),
+                (bytes_x, y, f"{count(way.kernels, 'kernel')}, {size_text}\n{size_text}", TIME_X - bytes_x),
+                (time_x, y, time_text, TIME_X + BAR_WIDTH + TEXT_WIDTH - time_x),
             ]
-        value_x, value_y, texts = zip(*values, strict=True)
+        value_x, value_y, texts, widths = zip(*values, strict=True)
         domain = (0.0, TIME_X + BAR_WIDTH + TEXT_WIDTH)
         names_y = [ROW_PX * (index + 1) + BAR_PX / 2 for index in range(len(ways))]
         headings = ["bytes moved", "time"]
@@ -160,7 +162,7 @@ class TrafficView(View):
             ROW_PX * (len(ways) + 1),
             domain,
             boxes(segments, [*KERNELS, "other"], inset=0.5, **speaking(sentences)),
-            Labels(value_x, value_y, texts, dx=6),
+            Labels(value_x, value_y, texts, dx=6, room=[0.96 * width for width in widths]),
             Labels([0, TIME_X], [BAR_PX / 2] * 2, headings, colour="muted"),
             y_ticks(names_y, [way.way for way in ways], domain),
             left=NAMES_PX,
