@@ -46,7 +46,7 @@ def test_random_arrays_are_the_same_for_host_and_device_and_spread_to_their_scal
 def test_matrices_have_the_singular_values_asked_for() -> None:
     a = testing.generate_matrix((4, 3), dtype=np.complex128, singular_values=[3.0, 2.0, 0.5])
     np.testing.assert_allclose(np.linalg.svd(a.get(), compute_uv=False), [3, 2, 0.5])
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="must not be negative"):
         testing.generate_matrix((2, 2), singular_values=[1, -1])
 
 

@@ -94,7 +94,7 @@ def test_seeds_are_numpys_entropy() -> None:
     with pytest.raises(TypeError, match="SeedSequence expects"):
         bits_of("Philox4x3210", 1.5)
     for size in (0, 100, 1000):
-        with pytest.raises(ValueError, match="a multiple of 256"):
+        with pytest.raises(ValueError, match="multiple of 256"):
             bits_of("Philox4x3210", 1, size)
 
 
@@ -116,7 +116,7 @@ def test_states_that_cannot_be_pickled_name_an_alternative() -> None:
     state = cp.random.get_random_state()
     assert "others on a real GPU" in repr(state)
     for broken in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="Seed it where the part to repeat begins"):
+        with pytest.raises(TypeError, match="use a Generator"):
             broken(state)
         with pytest.raises(TypeError, match="_state"):
             broken(generator())

@@ -131,12 +131,12 @@ cdouble = complex128
 
 
 def get_default_memory_pool() -> _MemoryPool:
-    """Return the pool of new arrays, unless ``cp.cuda.set_allocator`` changed the allocator."""
+    """Return the default memory pool, which new arrays use unless the allocator was changed."""
     return _default_memory_pool()
 
 
 def get_default_pinned_memory_pool() -> _PinnedMemoryPool:
-    """Return the pool of pinned (page-locked) host memory."""
+    """Return the default pool of pinned (page-locked) host memory."""
     return _default_pinned_pool()
 
 
@@ -146,7 +146,7 @@ def is_available() -> _Any:
 
 
 def show_config() -> None:
-    """Print the device of ``cp`` and its compute capability."""
+    """Print the current device and its compute capability."""
     info = _machine.current().current_device.info
     print(f"cp is gpulab's virtual GPU: {info.as_virtual.label}, compute capability {info.capability}.")
 

@@ -20,7 +20,7 @@ _NAMES_ELSEWHERE = {
         "bmm": "write a @ b",
         "manual_seed": "write cp.random.seed(n)",
         "device": "write cp.cuda.Device(0), in `with cp.cuda.Device(0):` for a block",
-        "no_grad": "cp computes no gradients, so leave it out",
+        "no_grad": "cp does not compute gradients, so remove it",
         "relu": "write cp.maximum(x, 0)",
         "sigmoid": "write 1 / (1 + cp.exp(-x))",
         "long": "write cp.int64",
@@ -47,8 +47,8 @@ _NAMES_ELSEWHERE = {
     "cp.random": {"manual_seed": "write cp.random.seed(n)"},
 }
 _GET = "write x.get(), or cp.asnumpy(x), to copy it to the host as a NumPy array"
-_ALREADY_ON_GPU = "cp's arrays lie on the GPU already; cp.asarray(a) copies a NumPy array there"
-_NO_GRADIENTS = "cp computes no gradients; "
+_ALREADY_ON_GPU = "arrays of cp are already on the GPU; cp.asarray(a) copies a NumPy array to the GPU"
+_NO_GRADIENTS = "cp does not compute gradients; "
 _ARRAY_NAMES_ELSEWHERE = {
     "cpu": _GET,
     "numpy": _GET,
@@ -57,11 +57,11 @@ _ARRAY_NAMES_ELSEWHERE = {
     "cuda": _ALREADY_ON_GPU,
     "gpu": _ALREADY_ON_GPU,
     "to": f"{_ALREADY_ON_GPU}, x.astype(cp.float32) converts, and x.get() copies to the host",
-    "is_cuda": "it is always so; isinstance(x, cp.ndarray) tells it from a NumPy array",
-    "detach": f"{_NO_GRADIENTS}leave it out",
-    "backward": f"{_NO_GRADIENTS}that takes a framework such as PyTorch",
-    "grad": f"{_NO_GRADIENTS}that takes a framework such as PyTorch",
-    "requires_grad": f"{_NO_GRADIENTS}that takes a framework such as PyTorch",
+    "is_cuda": "it would always be True; write isinstance(x, cp.ndarray) to exclude NumPy arrays",
+    "detach": f"{_NO_GRADIENTS}remove the call",
+    "backward": f"{_NO_GRADIENTS}use a framework such as PyTorch",
+    "grad": f"{_NO_GRADIENTS}use a framework such as PyTorch",
+    "requires_grad": f"{_NO_GRADIENTS}use a framework such as PyTorch",
     "clone": "write x.copy()",
     "numel": "write x.size",
     "dim": "write x.ndim",
@@ -116,21 +116,21 @@ def missing_attribute(
     if isinstance(numpy_object, type | ModuleType) or (
         numpy_object is not None and not callable(numpy_object)
     ):
-        message += f"; {path} is for arrays on the host: cp.asnumpy(x) makes one, cp.asarray copies back"
+        message += f"; {path} works on the host: copy arrays there with cp.asnumpy(x), back with cp.asarray"
     elif numpy_object is not None:
-        message += f"; {path} has it: copy with cp.asnumpy(x), compute on the host, copy back with cp.asarray"
+        message += f"; use {path} on the host: copy arrays there with cp.asnumpy(x), back with cp.asarray"
     elif other_paths:
         message += f": write {other_paths[0]}"
     elif similar_names:
         message += f". Did you mean {module_name}.{similar_names[0]}?"
         return AttributeError(message, name=name)
     else:
-        message += f"; dir({module_name}) lists what it has. With CuPy on an NVIDIA GPU more is there"
+        message += f"; dir({module_name}) lists the supported names. CuPy on an NVIDIA GPU supports more"
     return AttributeError(f"{message}.", name=name)
 
 
 def _paths_of(name: str) -> list[str]:
-    """Return the paths in ``cp`` of objects with this name, such as ``cp.random.rand`` for ``rand``."""
+    """Return the full names in ``cp`` of objects with this name, such as ``cp.random.rand`` for ``rand``."""
     paths = []
     for module_path in ("cp", "cp.random", "cp.linalg", "cp.fft", "cp.cuda", "cp.cuda.runtime"):
         module = sys.modules.get(f"virtualgpu.{module_path}")
@@ -147,7 +147,7 @@ def missing_array_attribute(array_class: Any, name: str) -> str:
     if name in _ARRAY_NAMES_ELSEWHERE:
         return f"{message}: {_ARRAY_NAMES_ELSEWHERE[name]}."
     if hasattr(np.ndarray, name):
-        return f"{message}. NumPy arrays have it: copy the array to the host first, x.get().{name}"
+        return f"{message}. NumPy arrays have this attribute: copy the array to the host with x.get().{name}"
     similar_names = difflib.get_close_matches(
         name, [n for n in dir(array_class) if not n.startswith("_")], n=1, cutoff=0.75
     )
@@ -155,13 +155,13 @@ def missing_array_attribute(array_class: Any, name: str) -> str:
         return f"{message}. Did you mean {similar_names[0]!r}?"
     if callable(array_class._module.__dict__.get(name)):
         return f"{message}: it is a function, cp.{name}(x)."
-    return f"{message}. See dir(x) for what device arrays have."
+    return f"{message}. dir(x) lists the attributes of device arrays."
 
 
 def module_getattr(
     module_name: str, namespace: dict[str, Any], remedies: dict[str, str] | None = None
 ) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__``, which explains missing names, and set its ``__dir__``."""
+    """Set a module's ``__dir__``, and return a ``__getattr__`` whose errors suggest alternatives."""
 
     def raise_missing(name: str) -> Any:
         if name.startswith("__"):
@@ -186,7 +186,7 @@ def public_names(namespace: dict[str, Any]) -> list[str]:
 
 
 class Namespace(ModuleType):
-    """A submodule such as ``cp.cuda.driver`` with given members, which explains missing names."""
+    """A submodule such as ``cp.cuda.driver``, whose errors for missing names suggest alternatives."""
 
     def __init__(self, module_name: str, **members: Any) -> None:
         super().__init__(f"virtualgpu.{module_name}")

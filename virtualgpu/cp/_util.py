@@ -1,4 +1,4 @@
-"""``cp._util``: the private helpers of CuPy that programs use."""
+"""``cp._util``: the private helper functions of CuPy that some programs use."""
 
 from __future__ import annotations
 

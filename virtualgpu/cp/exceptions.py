@@ -1,4 +1,4 @@
-"""``cp.exceptions``: NumPy's, which CuPy raises."""
+"""``cp.exceptions``: the exception classes of NumPy that CuPy raises."""
 
 from numpy.exceptions import AxisError, ComplexWarning, RankWarning, TooHardError, VisibleDeprecationWarning
 

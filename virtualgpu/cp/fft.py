@@ -24,9 +24,10 @@ _ONE_KERNEL_ELEMENTS = 4096
 
 
 def _passes(long_passes: float, short_passes: float) -> _Callable[..., float]:
-    """Return a function for the number of times that a transform moves its bytes.
+    """Return a function that computes how many times a transform moves the bytes of its array.
 
-    From an H200's times of 2^23 elements (`long_passes`) and of rows of 4,096 elements (`short_passes`).
+    The numbers come from times on an H200: `long_passes` from one transform of 2^23 elements, `short_passes`
+    from rows of 4,096 elements.
     """
 
     def passes(a: _Any, n: int | None = None, axis: int = -1, *_: _Any, **__: _Any) -> float:
@@ -59,12 +60,12 @@ ifftshift = lift(np.fft.ifftshift)
 
 
 def fftfreq(n: int, d: float = 1.0) -> ndarray:
-    """Return the frequencies of `fft`'s bins for `n` samples at distance `d`."""
+    """Return the frequencies of the outputs of `fft` for `n` samples with spacing `d`."""
     return array(np.fft.fftfreq(n, d))
 
 
 def rfftfreq(n: int, d: float = 1.0) -> ndarray:
-    """Return the frequencies of `rfft`'s bins for `n` samples at distance `d`."""
+    """Return the frequencies of the outputs of `rfft` for `n` samples with spacing `d`."""
     return array(np.fft.rfftfreq(n, d))
 
 

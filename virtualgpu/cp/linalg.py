@@ -32,9 +32,9 @@ LinAlgError = np.linalg.LinAlgError
 
 
 def _minimum_ns(first_us: float, column_us: float = 0.0) -> _Callable[..., float]:
-    """Return a function for the minimum time of a factorization, whose columns depend on each other.
+    """Return a function that computes the minimum time of a factorization with dependent columns.
 
-    From times of CuPy 14.2 between events on an H200, of matrices of 64 rows and, if `column_us` is given,
+    The numbers come from times of CuPy 14.2 on an H200 with matrices of 64 rows and, if `column_us` is given,
     of 512 rows.
     """
     return lambda a, *_, **__: 1e3 * (first_us + column_us * np.shape(a)[-1])

@@ -29,7 +29,7 @@ from virtualgpu.cp.cuda.stream import is_capturing
 from virtualgpu.model import machine as _machine
 
 _NO_STATE_REMEDY = (
-    "Its state cannot be read. Seed it where the part to repeat begins, in every run, or draw from a "
+    "Its state cannot be read. To repeat a part of a program, set the seed at its beginning, or use a "
     "Generator, whose states can be saved."
 )
 
@@ -45,7 +45,7 @@ def _host_parameter(value: Any) -> Any:
 
 
 def _check_capture() -> None:
-    """Raise CuPy's error while a graph is captured, which would repeat the same numbers."""
+    """Raise CuPy's error if a stream captures a graph, because the graph would repeat the same numbers."""
     if is_capturing():
         raise NotImplementedError(
             "calling cuRAND API during stream capture is currently unsupported. Draw the numbers before "
@@ -95,7 +95,7 @@ class RandomState:
         raise AttributeError(f"'RandomState' object has no attribute '{name}'", obj=self, name=name)
 
     def seed(self, seed: Any = None) -> None:
-        """Restart from a seed between 0 and 2**64 - 1, or from the digest of a NumPy array."""
+        """Restart the generator from a seed between 0 and 2**64 - 1, or from the hash of a NumPy array."""
         if isinstance(seed, np.ndarray):
             seed = int(hashlib.md5(seed.tobytes(), usedforsecurity=False).hexdigest()[:16], 16)
         elif seed is not None:
@@ -120,57 +120,57 @@ class RandomState:
         return _device_array(getattr(self._host, name)(size=shape, dtype=float_dtype), float_dtype, name)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-        """Normal distribution with mean `loc` and standard deviation `scale`."""
+        """Draw samples from a normal distribution with mean `loc` and standard deviation `scale`."""
         if np.ndim(loc) == np.ndim(scale) == 0:
             result: ndarray = self._draw_float("standard_normal", size, dtype) * scale + loc
             return result
         return self._draw("normal", size, dtype, loc, scale)
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-        """Uniform distribution over ``[low, high)``."""
+        """Draw samples from the uniform distribution over ``[low, high)``."""
         if np.ndim(low) == np.ndim(high) == 0:
             result: ndarray = self._draw_float("random", size, dtype) * (high - low) + low
             return result
         return self._draw("uniform", size, dtype, low, high)
 
     def standard_normal(self, size: Any = None, dtype: Any = float) -> ndarray:
-        """Normal distribution with mean 0 and standard deviation 1."""
+        """Draw samples from the normal distribution with mean 0 and standard deviation 1."""
         return self._draw_float("standard_normal", size, dtype)
 
     def exponential(self, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-        """Exponential distribution with mean `scale`."""
+        """Draw samples from an exponential distribution with mean `scale`."""
         return self._draw("exponential", size, dtype, scale)
 
     def poisson(self, lam: Any = 1.0, size: Any = None, dtype: Any = np.int64) -> ndarray:
-        """Poisson distribution with mean `lam`."""
+        """Draw samples from a Poisson distribution with mean `lam`."""
         return self._draw("poisson", size, dtype, lam)
 
     def binomial(self, n: Any, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
-        """Number of successes in `n` trials of probability `p`."""
+        """Draw numbers of successes in `n` trials that each succeed with probability `p`."""
         return self._draw("binomial", size, dtype, n, p)
 
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-        """Log-normal distribution, whose logarithm has mean `mean` and standard deviation `sigma`."""
+        """Draw samples whose logarithm is normal with mean `mean` and standard deviation `sigma`."""
         return self._draw("lognormal", size, dtype, mean, sigma)
 
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-        """Laplace distribution: exponential on both sides of `loc`."""
+        """Draw samples from a Laplace distribution, which decays exponentially on both sides of `loc`."""
         return self._draw("laplace", size, dtype, loc, scale)
 
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-        """Gamma distribution with mean ``shape * scale``."""
+        """Draw samples from a gamma distribution with mean ``shape * scale``."""
         return self._draw("gamma", size, dtype, shape, scale)
 
     def beta(self, a: Any, b: Any, size: Any = None, dtype: Any = float) -> ndarray:
-        """Beta distribution over ``[0, 1]`` with mean ``a / (a + b)``."""
+        """Draw samples from a beta distribution over ``[0, 1]`` with mean ``a / (a + b)``."""
         return self._draw("beta", size, dtype, a, b)
 
     def geometric(self, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
-        """Number of trials up to and including the first success, of probability `p` each."""
+        """Draw numbers of trials up to and including the first success, each with probability `p`."""
         return self._draw("geometric", size, dtype, p)
 
     def permutation(self, a: Any) -> ndarray:
-        """Return a random order of ``arange(a)``, or a shuffled copy of an array's first axis."""
+        """Return ``arange(a)`` in random order, or a copy of an array shuffled along its first axis."""
         host = self._host.permutation(_host_parameter(a))
         return _device_array(host, host.dtype, "permutation")
 
@@ -191,21 +191,21 @@ class RandomState:
         return _device_array(host, host.dtype, "choice")
 
     def random_sample(self, size: Any = None, dtype: Any = float) -> ndarray:
-        """Uniform distribution over ``[0, 1)``."""
+        """Draw samples from the uniform distribution over ``[0, 1)``."""
         return self._draw_float("random", size, dtype)
 
     random = random_sample
 
     def rand(self, *size: int, dtype: Any = float) -> ndarray:
-        """Uniform distribution over ``[0, 1)``; the arguments are the shape."""
+        """Draw samples from the uniform distribution over ``[0, 1)``; the arguments are the shape."""
         return self._draw_float("random", size, dtype)
 
     def randn(self, *size: int, dtype: Any = float) -> ndarray:
-        """Standard normal distribution; the arguments are the shape."""
+        """Draw samples from the standard normal distribution; the arguments are the shape."""
         return self._draw_float("standard_normal", size, dtype)
 
     def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> ndarray:
-        """Integers from ``[low, high)``; with one bound, from ``[0, low)``."""
+        """Draw integers from ``[low, high)``, or with one bound from ``[0, low)``."""
         if high is None:
             low, high = 0, low
         integer_dtype: Any = np.dtype(dtype)
@@ -216,7 +216,7 @@ class RandomState:
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """Return a generator, with XORWOW's bits by default; the same seed produces the same arrays."""
+    """Return a `Generator`, by default with an XORWOW bit generator; the same seed gives the same numbers."""
     if isinstance(seed, Generator):
         return seed
     return Generator(seed if isinstance(seed, BitGenerator) else XORWOW(seed))
@@ -247,7 +247,7 @@ def reset_states() -> None:
 
 
 def _function_of(name: str) -> Callable[..., Any]:
-    """Return a method of `RandomState` as a function of the current device's state."""
+    """Return a function that calls a method of the current device's `RandomState`."""
     method = getattr(RandomState, name)
 
     def draw(*args: Any, **kwargs: Any) -> Any:

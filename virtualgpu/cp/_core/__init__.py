@@ -1,4 +1,4 @@
-"""The device array: memory with a shape, and CuPy's rules."""
+"""Implementation of `cp.ndarray`: an array in device memory that follows CuPy's rules."""
 
 import importlib
 from typing import Any

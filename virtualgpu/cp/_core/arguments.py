@@ -1,4 +1,4 @@
-"""Checks of the operands of functions: device of an array, and values inside a fused function."""
+"""Checks of function arguments: whether an array is on the right device, and tracing by `cp.fuse`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class Traceable:
-    """Base class of the values that `cp.fuse` passes to a function while it traces it.
+    """Base class of the placeholders that `cp.fuse` passes to a function to record its operations.
 
-    Functions of ``cp`` that receive such a value pass their arguments on to it."""
+    Functions of ``cp`` that receive such a value pass their arguments on to it.
+    """
 
     __slots__ = ()
 
@@ -27,7 +28,7 @@ class Traceable:
 
 
 def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None:
-    """Check that a kernel of `device` (default: the current device) can access an array.
+    """Check that a kernel on `device` (default: the current device) can access an array.
 
     If a link joins the array's device to `device`, peer access is enabled, with a ``PerformanceWarning``.
 
@@ -49,8 +50,9 @@ def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None
     links = device.machine.links
     if not links.can_access(device.id, owner.id):
         raise ValueError(
-            f"{residence} Peer access is unavailable between these devices. "
-            f"Work inside `with cp.cuda.Device({owner.id}):`, or copy the array with cp.asarray."
+            f"{residence} Peer access is unavailable between these devices. Use the array "
+            f"inside `with cp.cuda.Device({owner.id}):`, or copy the array with "
+            "cp.asarray."
         )
     links.enable(device.id, owner.id)
     warnings.warn(
@@ -63,10 +65,10 @@ class PerformanceWarning(RuntimeWarning):
 
 
 def unsupported(value: object) -> TypeError:
-    """Return CuPy's error for an operand that is not on the device, with the remedy."""
+    """Return CuPy's ``TypeError`` for an argument that is not a device array, with the remedy."""
     message = f"Unsupported type {type(value)}"
     if isinstance(value, np.ndarray):
         message += ": a NumPy array lies in host memory; cp.asarray(x) copies it to the device."
     elif isinstance(value, (list, tuple, range)):
-        message += f": make a device array of the {type(value).__name__} first, with cp.asarray(x)."
+        message += f": convert the {type(value).__name__} to a device array with cp.asarray(x)."
     return TypeError(message)

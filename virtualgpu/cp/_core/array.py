@@ -87,7 +87,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
 
     @classmethod
     def _stored(cls, host: Any, order: str = "C") -> ndarray:
-        """Return a new array with the contents of a NumPy array, without the time of a copy."""
+        """Return a new array with the contents of a NumPy array; the copy takes no modelled time."""
         host = np.asarray(host)
         check_host_memory(host.nbytes)
         array = cls(host.shape, host.dtype, order=order)
@@ -106,7 +106,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         order: str = "C",
         reads: tuple[Any, ...] = (),
     ) -> ndarray:
-        """Return a new array that a library kernel fills.
+        """Launch a library kernel, and return the new array that contains its result.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         return array
 
     def _assign(self, host: Any) -> None:
-        """Write contents, without NumPy's warnings."""
+        """Copy values from the host into this array, without NumPy's warnings."""
         with np.errstate(all="ignore"):
             self._host[...] = host
 
@@ -152,7 +152,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         return view
 
     def _view_anywhere(self, host: np.ndarray[Any, Any]) -> ndarray:
-        """Return an array that is a view of `host`, which may lie outside this array's allocation."""
+        """Return an array that is a view of `host`, which can be outside this array's allocation."""
         array: ndarray = ndarray.__new__(type(self))
         array._host = host
         array._mem = BaseMemory(self._mem.ptr, self._mem.size, self._mem.owner)
@@ -160,7 +160,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         return array
 
     def _adopt(self, host: Any) -> ndarray | None:
-        """Return `host` as a view of this array if it shares this array's memory, else None."""
+        """Return an array view of `host` if it is in this array's memory, else None."""
         if not isinstance(host, np.ndarray) or not host.size or not self._mem.ptr:
             return None
         address = host.__array_interface__["data"][0]
@@ -291,7 +291,8 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
             value = np.asarray(value, dtype=self.dtype)
             if value.ndim:
                 raise ValueError(
-                    "non-scalar numpy.ndarray cannot be used for fill; cp.asarray(x) copies it to the device."
+                    "non-scalar numpy.ndarray cannot be used for fill. Copy it to the "
+                    "device with cp.asarray(x)."
                 )
         device = self._mem.owner
         if not self.size:
@@ -362,7 +363,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         )
 
     def view(self, dtype: Any = None, type: Any = None) -> ndarray:
-        """Return the same memory as an array of another dtype."""
+        """Return a view of the same memory with another dtype."""
         return self._view_of(self._host.view() if dtype is None else self._host.view(checked_dtype(dtype)))
 
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> ndarray:

@@ -25,7 +25,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def extents_of(shape: Any) -> tuple[int, ...]:
-    """Return the lengths of the axes, from a shape argument: an integer or a sequence of integers.
+    """Convert a shape argument, an integer or a sequence of integers, to a tuple of axis lengths.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def extents_of(shape: Any) -> tuple[int, ...]:
 
 
 class Flags:
-    """Memory layout of an array."""
+    """The flags that describe the memory layout of an array, such as ``c_contiguous``."""
 
     def __init__(self, host: np.ndarray[Any, Any], owndata: bool) -> None:
         self.c_contiguous = bool(host.flags.c_contiguous)

@@ -1,4 +1,4 @@
-"""Exports of an array: bytes, files and DLPack capsules."""
+"""Methods that export an array as bytes, as a file or as a DLPack capsule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DLPACK_MANAGED = 13
 
 
 class _Shared:
-    """Managed memory as an object that NumPy can read; it keeps the owning array alive."""
+    """A wrapper of managed memory that NumPy can read and that keeps the owning array alive."""
 
     def __init__(self, owner: HostAccess) -> None:
         self._owner = owner
@@ -26,7 +26,7 @@ class _Shared:
 
 
 class Exports(HostAccess):
-    """Methods of an array that write files or pass it to other libraries."""
+    """The methods of an array that write files or pass the array to other libraries."""
 
     __slots__ = ()
 
@@ -97,5 +97,5 @@ class Exports(HostAccess):
         return self.get().__dlpack__(max_version=max_version)
 
     def toDlpack(self) -> Any:  # noqa: N802 - CuPy's name
-        """Return a DLPack capsule of the array; only managed memory has one."""
+        """Return a DLPack capsule of the array, which must be in managed memory."""
         return self.__dlpack__()

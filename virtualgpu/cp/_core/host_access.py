@@ -15,7 +15,7 @@ from virtualgpu.model.memory.host import check_host_memory
 
 
 class HostAccess:
-    """The part of an array that copies its contents to and from the host.
+    """Base class of `ndarray` with the methods that copy its contents to and from the host.
 
     Every conversion to a Python object copies and therefore waits for the device, as on a GPU.
     """

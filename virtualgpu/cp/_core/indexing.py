@@ -15,12 +15,18 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """An index key translated for NumPy.
+    """An index of a device array, converted to an index that NumPy accepts.
 
     Attributes
     ----------
-    key The key. advanced Whether the result is a copy. masked Whether the result's size depends on data.
-    index_bytes Bytes that are moved to read the index arrays.
+    key : tuple
+        The index for NumPy.
+    advanced : bool
+        Whether the result is a copy instead of a view.
+    masked : bool
+        Whether the size of the result depends on data, because a part of the index is a boolean array.
+    index_bytes : int
+        Bytes that are moved to read the index arrays.
     """
 
     key: tuple[Any, ...]
@@ -30,7 +36,7 @@ class HostKey:
 
 
 def host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) -> HostKey:
-    """Translate an index key of an array of `shape` for NumPy.
+    """Convert an index of a device array with this shape to an index that NumPy accepts.
 
     Parameters
     ----------
@@ -91,7 +97,7 @@ def _bound(bound: Any, to_host: Callable[[Any], Any]) -> Any:
 
 
 def _axis_count(part: Any) -> int:
-    """Return the number of axes of the indexed array that one part of the key selects from."""
+    """Return the number of array axes to which one part of an index applies."""
     if part is None:
         return 0
     if isinstance(part, np.ndarray) and part.dtype.kind == "b":

@@ -1,4 +1,4 @@
-"""Kernels of CuPy's own functions: NumPy computes on the host, the modelled clock adds the time."""
+"""Run the kernels of CuPy's own functions: NumPy computes the result, the modelled clock adds the time."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def run_kernel(
 def _peer_bytes(
     device: VirtualDevice, reads: list[npt.NDArray[Any]], writes: list[npt.NDArray[Any]]
 ) -> dict[tuple[int, int], int]:
-    """Return the bytes that a kernel moves from and to other devices' memories, by (source, target)."""
+    """Return the bytes that a kernel moves from and to other devices, by (source, target) device."""
     moved_bytes: Counter[tuple[int, int]] = Counter()
     for arrays, is_read in ((reads, True), (writes, False)):
         for array in arrays:

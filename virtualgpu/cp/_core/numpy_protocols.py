@@ -1,4 +1,4 @@
-"""NumPy's own functions on device arrays: they call the function of ``cp`` with the same name.
+"""Make NumPy's functions call the function of ``cp`` with the same name if they receive a device array.
 
 `array_class` is the class of device arrays.
 """

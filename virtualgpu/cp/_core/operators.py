@@ -19,7 +19,7 @@ from virtualgpu.model.machine import current
 
 
 def _defers(other: Any) -> bool:
-    """Return whether an operator should leave the work to `other`, by NumPy's protocol."""
+    """Return whether an operator must leave the operation to `other`, according to NumPy's rules."""
     if isinstance(other, (Operators, np.ndarray, np.generic, int, float, complex)):
         return False
     if hasattr(other, "__array_ufunc__"):
@@ -40,7 +40,7 @@ def _in_place(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 
 
 def _compares_by_identity(value: Any) -> bool:
-    """Return whether the class of a value defines no equality, so that it equals no array element."""
+    """Return whether the class of a value does not define ``==``, so that no array element equals it."""
     return getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None)
 
 
@@ -60,7 +60,7 @@ def _comparison(
 
 
 def _forward(name: str) -> Callable[..., Any]:
-    """Return a method that calls the function of ``cp`` with the same name, the array as first argument."""
+    """Return a method that passes the array to the function of ``cp`` with the same name."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._module, name)(self, *args, **kwargs)
@@ -71,7 +71,7 @@ def _forward(name: str) -> Callable[..., Any]:
 
 
 class Operators:
-    """Arithmetic, comparison and bit operators."""
+    """Base class of `ndarray` with the arithmetic, comparison and bitwise operators."""
 
     __slots__ = ()
     __array_priority__ = 100.0
@@ -137,7 +137,7 @@ class Operators:
 
 
 class FunctionMethods:
-    """Functions of the ``cp`` namespace that are also methods of arrays."""
+    """Base class of `ndarray` with the methods that are also functions of ``cp``, such as `sum`."""
 
     __slots__ = ()
 
@@ -176,7 +176,7 @@ class FunctionMethods:
     choose = _forward("choose")
 
     def sort(self: Any, axis: int = -1, kind: str | None = None) -> None:
-        """Sort in place, always stably."""
+        """Sort the array in place with a stable algorithm."""
         check_kind(kind)
         check_device(self)
 
@@ -187,7 +187,7 @@ class FunctionMethods:
         run_kernel(device, "cupy_sort", 2 * self._host.nbytes, sort, 0.0, (self,), (self,))
 
     def partition(self: Any, kth: Any, axis: int = -1) -> None:
-        """Partition in place, as `numpy.ndarray.partition`."""
+        """Partition the array in place, like `numpy.ndarray.partition`."""
         self[...] = self._module.partition(self, kth, axis=axis)
 
     @property
@@ -196,7 +196,7 @@ class FunctionMethods:
         return flatiter(self)
 
     def scatter_add(self: Any, slices: Any, value: Any) -> None:
-        """Add to indexed elements, counting repeated indices each time (atomically)."""
+        """Add `value` to indexed elements atomically, once for each occurrence of an index."""
         self._module.add.at(self, slices, value)
 
     def scatter_max(self: Any, slices: Any, value: Any) -> None:

@@ -112,7 +112,7 @@ class RawKernel:
         )
 
     def compile(self, log_stream: Any = None) -> None:
-        """Compile now instead of at the first launch; NVRTC's warnings go to `log_stream`, a text file."""
+        """Compile now instead of at the first launch, and write NVRTC's warnings to `log_stream`."""
         module = self._module()
         module.symbol(self.name)
         if log_stream is not None:
@@ -175,7 +175,7 @@ class RawKernel:
 
     @property
     def preferred_shared_memory_carveout(self) -> int:
-        """Share of L1 that is used as shared memory, in per cent; -1 leaves it to the driver.
+        """Share of L1 that is used as shared memory, in percent; -1 leaves it to the driver.
 
         The virtual GPU stores the value, but its shared memory does not depend on it.
         """
@@ -187,13 +187,13 @@ class RawKernel:
             raise CUDADriverError(
                 1,
                 "CUDA_ERROR_INVALID_VALUE",
-                f"invalid argument: a carveout of {percent}; use -1 or 0 to 100.",
+                f"invalid argument: the carveout is {percent}, but it must be -1 or between 0 and 100.",
             )
         self._carveout = int(percent)
 
     @property
     def attributes(self) -> dict[str, int]:
-        """All attributes by CuPy's names."""
+        """All attributes of the kernel, as a dict with CuPy's names."""
         names = (
             "max_threads_per_block",
             "shared_size_bytes",
@@ -287,7 +287,7 @@ class RawModule:
         self.name_expressions = None if name_expressions is None else tuple(name_expressions)
 
     def compile(self, log_stream: Any = None) -> None:
-        """Compile now instead of at the first use; NVRTC's warnings go to `log_stream`, a text file."""
+        """Compile now instead of at the first use, and write NVRTC's warnings to `log_stream`."""
         module = self._module()
         if log_stream is not None:
             module.write_log(log_stream)
@@ -359,5 +359,6 @@ def _check_source(code: Any, options: Any, backend: str, translate_cucomplex: bo
         )
     if translate_cucomplex or jitify:
         raise NotSupportedError(
-            "The virtual GPU supports neither translate_cucomplex nor jitify; include the CUDA headers."
+            "The virtual GPU supports neither translate_cucomplex nor jitify. Include "
+            "the CUDA headers in the source instead."
         )

@@ -1,4 +1,4 @@
-"""Kernels whose CUDA C++ is generated around an expression of the program, with CuPy's rules.
+"""Kernels that are generated from an expression of the program, as in CuPy.
 
 `elementwise` and `reduction` contain the two kinds of kernels, and `fusion` generates either of them from a
 function. `parameters` parses parameter lists and determines types, `operands` broadcasts arguments and lays

@@ -1,4 +1,4 @@
-"""``cp.ElementwiseKernel``: a loop over all elements around an expression of the program."""
+"""``cp.ElementwiseKernel``: a generated kernel that evaluates a C++ expression for every element."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ElementwiseKernel:
         Parameter lists such as ``"float32 x, T y, raw T z"``: a NumPy type or a letter that stands for any
         type, and a name. ``raw`` arrays are not looped over but indexed, by ``i`` for instance.
     operation : str
-        CUDA C++ statements for one element. ``i`` is its number and ``_ind.size()`` how many there are.
+        CUDA C++ statements for one element. ``i`` is its index and ``_ind.size()`` the number of elements.
     name : str
         The kernel's name.
     reduce_dims : bool
@@ -75,7 +75,9 @@ class ElementwiseKernel:
         self.in_params, self.out_params = parameters(in_params), parameters(out_params)
         self.params = self.in_params + self.out_params
         if any(parameter.name == "i" for parameter in self.params):
-            raise ValueError("Can not use 'i' as a parameter name: it is the index of the element")
+            raise ValueError(
+                "Can not use 'i' as a parameter name: the variable i is the index of the element"
+            )
         self.nin, self.nout = len(self.in_params), len(self.out_params)
         self.nargs = self.nin + self.nout
         self.operation = operation
@@ -90,12 +92,12 @@ class ElementwiseKernel:
         self._kernels: dict[Any, RawKernel] = {}
 
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Any:
-        """Run the kernel over the broadcast arrays.
+        """Broadcast the arguments against each other and run the kernel.
 
         Parameters
         ----------
         args
-            The inputs, and the outputs after them or none.
+            The inputs, followed by all outputs or by none.
         size : int, optional
             Elements to loop over, where all arrays are raw.
         stream : Stream, optional
@@ -190,7 +192,7 @@ extern "C" __global__ void {self.name}({declarations}) {{
 
     @property
     def cached_codes(self) -> dict[tuple[Any, ...], str]:
-        """Generated C++ sources, by the C++ types of the arguments."""
+        """The C++ sources that were generated so far, by the C++ types of the arguments."""
         if not self._kernels:
             warnings.warn(
                 "No codes are cached because compilation is deferred until the first function call.",
@@ -200,7 +202,7 @@ extern "C" __global__ void {self.name}({declarations}) {{
 
     @property
     def cached_code(self) -> str:
-        """C++ source that was generated first."""
+        """The first C++ source that was generated."""
         return next(iter(self.cached_codes.values()))
 
     def __repr__(self) -> str:

@@ -148,5 +148,5 @@ _BY_KIND: dict[str, dict[str, str]] = {
 
 
 def expression(function: np.ufunc, dtype: np.dtype[Any]) -> str | None:
-    """Return the C++ expression of a function for operands of one type, or None."""
+    """Return the C++ expression of a NumPy function for operands of one type, or None if it has none."""
     return _BY_KIND[dtype.kind].get(function.__name__)

@@ -1,4 +1,4 @@
-"""``cp.fuse``: a function of arrays as one generated kernel instead of one per operation."""
+"""``cp.fuse``: run a function of arrays as one generated kernel instead of one kernel per operation."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Fused:
         return _checked_result(self.func(*args)) if plan is None else plan(args)
 
     def _plan(self, args: tuple[Any, ...]) -> Plan | None:
-        """Return the kernel for arguments of these types, or None if the function is more than one loop."""
+        """Return the kernel for arguments of these types, or None if one loop cannot compute the function."""
         plan = None
         is_identifier = self.name.isascii() and self.name.isidentifier()
         with contextlib.suppress(NotOneLoop):
@@ -80,7 +80,7 @@ class Fused:
 
 
 def _checked_result(result: Any) -> Any:
-    """Return the result of a function that ran operation by operation, if CuPy could fuse it."""
+    """Check that the result of a function has a type that CuPy can fuse, and return the result."""
     if result is None or isinstance(result, ndarray):
         return result
     if not isinstance(result, tuple):
@@ -90,7 +90,8 @@ def _checked_result(result: Any) -> Any:
         )
     if not all(isinstance(item, ndarray) for item in result):
         raise ValueError(
-            "The all elements of return value of fused function must be arrays: leave the numbers out."
+            "The all elements of return value of fused function must be arrays. Return "
+            "arrays only, without numbers."
         )
     return result
 
@@ -238,7 +239,7 @@ def fuse(*args: Any, **kwargs: Any) -> Any:
     Returns
     -------
     callable
-        A function that makes one launch for device arrays, and calls the original for numbers.
+        A function that launches one kernel for device arrays and calls the original for numbers.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""CUDA C++ in front of each generated kernel: strided arrays, indexers, half and complex numbers."""
+"""C++ declarations at the start of each generated kernel: arrays with strides, half and complex numbers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ struct float16 {
 
 
 def header(type_names: frozenset[str], code: str = "") -> str:
-    """Return the declarations that a kernel needs for these C++ types, or for types named in its code."""
+    """Return the C++ declarations that a kernel needs for these types and for the types in its code."""
     parts = [ARRAYS]
     if "float16" in type_names or "float16" in code:
         parts.append(FLOAT16)

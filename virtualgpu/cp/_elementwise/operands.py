@@ -1,4 +1,4 @@
-"""Arguments of generated kernels: checked, broadcast, and laid out for the C++ code."""
+"""Check, broadcast and convert the arguments of generated kernels."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ Shape = tuple[int, ...]
 
 
 def checked(args: Sequence[Any]) -> list[Any]:
-    """Check arguments: device arrays of the current device, and scalars.
+    """Check that all arguments are scalars or arrays of the current device, and return them as a list.
 
-    Any other argument raises CuPy's ``TypeError``."""
+    Any other argument raises CuPy's ``TypeError``.
+    """
     for value in args:
         if isinstance(value, ndarray):
             check_device(value)
@@ -40,7 +41,7 @@ def dtype_of(value: Any) -> np.dtype[Any] | None:
 
 
 def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | None) -> Shape:
-    """Return the shape a kernel loops over: that of its non-raw arrays broadcast together, or `size`.
+    """Return the shape that a kernel loops over: the broadcast shape of its non-raw arrays, or `size`.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | Non
 
 
 def broadcast(args: Sequence[Any], params: Sequence[Parameter], shape: Shape) -> list[Any]:
-    """Return the arguments, each non-raw array broadcast to `shape`."""
+    """Return the arguments after broadcasting each non-raw array to `shape`."""
     return [
         a._view_of(np.broadcast_to(a._host, shape)) if isinstance(a, ndarray) and not p.raw else a
         for a, p in zip(args, params, strict=True)
@@ -81,7 +82,9 @@ def outputs(
     """
     if not out_args:
         if any(p.raw for p in params) and not size_is_known:
-            raise ValueError("Output array size is Undecided: pass the raw output array, or size=.")
+            raise ValueError(
+                "Output array size is Undecided: pass an array for the raw output, or pass size=."
+            )
         return [ndarray(shape, dtype) for dtype in dtypes]
     for array, parameter in zip(out_args, params, strict=True):
         if not isinstance(array, ndarray):
@@ -102,7 +105,7 @@ def as_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """Merge axes that are contiguous in all arrays, to save index calculations."""
+    """Merge axes that are contiguous in all arrays, so that fewer index calculations are needed."""
     axes: list[list[int]] = []
     for axis, extent in enumerate(shape):
         if extent == 1 and len(shape) > 1:
@@ -118,7 +121,7 @@ def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
 
 
 def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
-    """Return a ``CLayout`` as a scalar for a kernel's argument; strides default to zero."""
+    """Return a shape and strides (default: zeros) as the bytes of a C++ ``CLayout`` argument."""
     if strides is None:
         strides = (0,) * len(shape)
     value = np.zeros((), dtype=[("axes", np.int64, (2, len(shape)))])
@@ -160,7 +163,7 @@ class Operand:
         return f"{const}CArray<{self.c_type}, {flags}> {variable}(_{name}_, _layout_{name});"
 
     def element(self, indexer: str, linear: str) -> str:
-        """Return the statement that names the array's element of one loop iteration."""
+        """Return the C++ statement that defines a reference to the array element of one loop iteration."""
         if not self.is_array or self.parameter.raw:
             return ""
         name = self.parameter.name
@@ -177,7 +180,7 @@ def lay_out(
     shape: Shape,
     merge: bool = True,
 ) -> tuple[list[Operand], list[Any], Shape]:
-    """Return operands, launch arguments and the loop's shape, with axes merged where possible."""
+    """Return the operands, the launch arguments and the loop's shape, with axes merged where possible."""
     loop_positions = [
         i for i, (a, p) in enumerate(zip(args, params, strict=True)) if isinstance(a, ndarray) and not p.raw
     ]

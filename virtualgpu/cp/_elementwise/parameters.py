@@ -60,7 +60,7 @@ class Parameter:
 
 @lru_cache(maxsize=512)
 def parameters(text: str) -> tuple[Parameter, ...]:
-    """Parse a parameter list.
+    """Parse a parameter list such as ``"T x, raw float32 y"``.
 
     Raises
     ------
@@ -79,15 +79,16 @@ def _parameter(text: str) -> Parameter:
     *qualifiers, type_name, name = words
     for word in qualifiers:
         if word != "raw":
-            raise Exception(f'Unknown keyword "{word}" in {text!r}; the only one is raw.')
+            raise Exception(f'Unknown keyword "{word}" in {text!r}; the only keyword is raw.')
     if len(type_name) == 1:
         return Parameter(name, type_name, None, bool(qualifiers))
     try:
         dtype = checked_dtype(type_name)
     except (TypeError, ValueError):
         raise TypeError(
-            f"data type {type_name!r} not understood: it is not a type of NumPy, such as float32, nor a "
-            "letter that stands for any. Array parameters are written without *."
+            f"data type {type_name!r} not understood. Write a NumPy type, such as "
+            "float32, or a letter that stands for any type, such as T. Array parameters "
+            "are written without *."
         ) from None
     return Parameter(name, "", dtype, bool(qualifiers))
 
@@ -111,14 +112,14 @@ def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) 
 
 
 def compiled(kernel: RawKernel, user_parts: Mapping[str, str]) -> RawKernel:
-    """Compile a generated kernel and return it.
+    """Compile the source of a generated kernel, and return the kernel.
 
     Parameters
     ----------
     kernel
         The kernel.
     user_parts
-        Parts of the source that the program provides, by name: the compiler's log then counts their lines.
+        Parts of the source that the program provides, by name. The compiler's log numbers their lines.
 
     Raises
     ------
@@ -169,9 +170,10 @@ def decide_types(
         if expected != dtype:
             type_note = f" (type {parameter.placeholder})" if parameter.dtype is None else ""
             raise TypeError(
-                f"Type is mismatched. {parameter.name} is {dtype} where the kernel takes "
-                f"{expected}{type_note}. "
-                f"Convert it with x.astype(cp.{expected.name}), or give the parameter a type of its own."
+                f"Type is mismatched. {parameter.name} is {dtype} but the kernel takes "
+                f"{expected}{type_note}. Convert the array with "
+                f"x.astype(cp.{expected.name}), or declare the parameter with a different "
+                "type or letter."
             )
     types = []
     for parameter in (*inputs, *outputs):

@@ -1,4 +1,4 @@
-"""``cp.ReductionKernel``: map, reduce and post-map expressions around a tree reduction."""
+"""``cp.ReductionKernel``: a generated reduction with a map, a reduce and a post-map expression."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ReductionKernel:
         Parameters
         ----------
         args
-            The inputs, and the outputs after them or none.
+            The inputs, followed by all outputs or by none.
         out : ndarray, optional
             The output, where it is not among `args`.
         axis : int or tuple of int, optional
@@ -178,7 +178,9 @@ class ReductionKernel:
             if out_args:
                 raise ValueError("cannot specify 'out' as both a positional and keyword argument")
             if self.nout != 1:
-                raise NotImplementedError("out= is for kernels with one output; pass all outputs in order.")
+                raise NotImplementedError(
+                    "`out=` supports only kernels with one output. Pass all outputs after the inputs."
+                )
             out_args = [out]
         for array in out_args:
             if not isinstance(array, ndarray):
@@ -322,12 +324,12 @@ extern "C" __global__ void {self.name}({declarations}) {{
 
 
 def _one_line(expression: str) -> str:
-    """Return an expression as the body of a macro, in one line and without comments."""
+    """Return an expression on one line and without comments, so that it can be the body of a macro."""
     return " ".join(re.sub(r"//[^\n]*", "", expression).split())
 
 
 def _permuted(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int, ...]) -> list[Any]:
-    """Return the arguments with the axes to be reduced in front."""
+    """Return the arguments with the axes that are reduced moved to the front."""
     if order == tuple(range(len(order))):
         return list(args)
     if any(p.raw and isinstance(a, ndarray) for a, p in zip(args, params, strict=True)):
@@ -341,7 +343,7 @@ def _permuted(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int
 def _outputs_per_block(
     length: int, count_out: int, in_operands: Sequence[Operand], inputs: Sequence[Any]
 ) -> int:
-    """Return the number of outputs per block, a power of two.
+    """Return the number of outputs that one thread block computes, a power of two.
 
     It is larger if each output has few elements, and at least a warp's size if neighbouring outputs are
     neighbours in memory.

@@ -1,4 +1,4 @@
-"""Values that record the computation of a fused function, which becomes one loop.
+"""Placeholder values that record the operations of a fused function as C++ statements.
 
 `NotOneLoop` means that a function has to run operation by operation. All other errors are meant for the
 learner; most of them are also CuPy's.
@@ -38,12 +38,12 @@ _SELECT = "use cp.where(condition, x, y), and & and | for conditions"
 
 
 class NotOneLoop(Exception):
-    """A fused function is not a loop with one reduction at its end, so it runs operation by operation."""
+    """Error for a function that is not a single loop with one reduction at its end, so it is not fused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The reduction of a fused function, and its axes."""
+    """The reduction of a fused function, with its axes."""
 
     value: Traced
     expression: str
@@ -55,7 +55,7 @@ class Reduction:
 
 @dataclass(slots=True)
 class Argument:
-    """A parameter of the kernel: an argument of the function by its position, or a number in it."""
+    """A parameter of a fused kernel: an argument of the function, or a constant in its code."""
 
     name: str
     dtype: np.dtype[Any]
@@ -65,7 +65,7 @@ class Argument:
 
 @dataclass(slots=True)
 class Trace:
-    """Record of a fused function: statements for each element, then for each reduced value."""
+    """The recorded C++ statements of a fused function: for each element, then for each reduced value."""
 
     arguments: list[Argument] = field(default_factory=list)
     statements: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
@@ -75,11 +75,11 @@ class Trace:
 
     @property
     def stage(self) -> int:
-        """Stage of the computation: 0 before the reduction, 1 after it."""
+        """The stage of the computation: 0 before the reduction, 1 after it."""
         return int(self.reduction is not None)
 
     def argument(self, value: Any, position: int | None = None) -> Traced:
-        """Add a value from outside as a parameter of the kernel."""
+        """Add an argument or a constant of the function as a parameter of the kernel."""
         if isinstance(value, ndarray):
             scalar_type = None
             dtype = value.dtype
@@ -99,7 +99,7 @@ class Trace:
         return (Traced if scalar_type else TracedArray)(self, name, dtype, ndim, scalar_type, stage, position)
 
     def operand(self, value: Any) -> Traced:
-        """Return an operand of the present stage; values from before a reduction raise `NotOneLoop`."""
+        """Return an operand as a traced value; a value from before the reduction raises `NotOneLoop`."""
         if isinstance(value, ndarray):
             raise _concrete_array_error()
         traced = value if isinstance(value, Traced) else self.argument(value)
@@ -108,7 +108,7 @@ class Trace:
         return traced
 
     def value(self, text: str, dtype: np.dtype[Any], operands: Sequence[Traced]) -> Traced:
-        """Add a variable for an expression of other values."""
+        """Add a C++ variable for the value of an expression, and return it as a traced value."""
         name = f"v{self.count}"
         self.count += 1
         self.statements[self.stage].append(f"const {c_name(dtype)} {name} = {text};")
@@ -117,7 +117,7 @@ class Trace:
         return kind(self, name, dtype, ndim, None, self.stage, None)
 
     def apply(self, function: np.ufunc, inputs: Sequence[Any], out: Any, dtype: Any) -> Any:
-        """Add one element-wise function."""
+        """Record the call of an element-wise function, and return its result."""
         operands = [self.operand(value) for value in inputs]
         if function.nout != 1 or dtype is not None:
             raise NotOneLoop
@@ -132,7 +132,7 @@ class Trace:
         return traced if out is None else self.assign(out, traced)
 
     def assign(self, target: Any, value: Traced) -> Traced:
-        """Assign to an argument (in-place operators and ``out=``), which becomes an output."""
+        """Record an assignment to an argument (``x += y``, ``out=x``), which becomes an output."""
         if not isinstance(target, TracedArray) or target.stage != self.stage or target.ndim < value.ndim:
             raise NotOneLoop
         if not np.can_cast(value.dtype, target.dtype, "same_kind"):
@@ -144,7 +144,7 @@ class Trace:
         return target
 
     def where(self, condition: Any, x: Any, y: Any) -> Traced:
-        """Add ``cp.where`` with three arguments."""
+        """Record a call of ``cp.where`` with three arguments."""
         condition_value, *choices = (self.operand(value) for value in (condition, x, y))
         if condition_value.dtype.kind != "b":
             raise TypeError(
@@ -158,7 +158,7 @@ class Trace:
         )
 
     def reduce(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
-        """Add the reduction, after which only its result can be used."""
+        """Record a reduction; after it only its result can be used."""
         options = _reduction_arguments(name, args, kwargs)
         value = args[0]
         if (
@@ -189,10 +189,10 @@ class Trace:
 
 
 def _loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
-    """Return the dtypes of the loop that a function runs with.
+    """Return the operand and result dtypes with which a fused kernel computes an element-wise function.
 
-    With numbers among the operands, it is the first loop whose types hold all arrays' values and which a
-    number does not widen, as in CuPy's fusion. Numbers alone use the narrowest type, float16 for floats.
+    If some operands are numbers, the result is the first loop whose types can represent the values of all
+    arrays, as in CuPy's fusion; a number does not widen the type. Numbers alone use the narrowest type.
     """
     operand_dtypes = [o.dtype for o in operands]
     try:
@@ -221,7 +221,7 @@ def _accepts_operand(kind: np.dtype[Any], operand: Traced) -> bool:
 
 
 def _extreme(dtype: np.dtype[Any], lowest: bool) -> str:
-    """Return the least or greatest value of a type, in C++."""
+    """Return the C++ expression of the smallest or largest value of a type."""
     if dtype.kind == "b":
         return "false" if lowest else "true"
     if dtype.kind == "f":
@@ -278,7 +278,7 @@ class Traced(Traceable):
         return f"<{self.dtype} value within cp.fuse>"
 
     def converted(self, dtype: np.dtype[Any]) -> str:
-        """Return the value converted to another type, in C++."""
+        """Return the C++ expression that converts the value to another type."""
         if dtype == self.dtype:
             return f"float({self.name})" if dtype.char == "e" else self.name
         if dtype.kind == "b":
@@ -290,7 +290,7 @@ class Traced(Traceable):
         return f"(({target})({rounded}))"
 
     def copy(self) -> Traced:
-        """Return the same value."""
+        """Return a new traced value with the same dtype."""
         return self.astype(self.dtype)
 
     def astype(
@@ -299,7 +299,9 @@ class Traced(Traceable):
         """Return the value converted to another dtype."""
         for keyword, option in (("order", order), ("casting", casting), ("subok", subok)):
             if option is not None:
-                raise TypeError(f"{keyword} is not supported yet by astype inside cp.fuse: leave it out.")
+                raise TypeError(
+                    f"{keyword} is not supported yet by astype inside cp.fuse. Remove this argument."
+                )
         kind = checked_dtype(dtype)
         value = self.trace.operand(self)
         if not copy and kind == self.dtype:
@@ -307,11 +309,11 @@ class Traced(Traceable):
         return self.trace.value(_converted_text(value.converted(kind), kind), kind, [value])
 
     def ufunc(self, function: np.ufunc, inputs: Sequence[Any], out: Any = None, dtype: Any = None) -> Any:
-        """Add one element-wise function."""
+        """Record the call of an element-wise function."""
         return self.trace.apply(function, inputs, out, dtype)
 
     def fused_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Add a function of the ``cp`` namespace that is not an element-wise function of NumPy."""
+        """Record the call of a ``cp`` function that is not a NumPy ufunc, such as ``cp.where``."""
         if name in _REDUCTIONS:
             return self.trace.reduce(name, args, kwargs)
         if name == "where" and len(args) == 3:
@@ -335,7 +337,7 @@ class Traced(Traceable):
         )
 
     def _method(self, *_: Any, **__: Any) -> Any:
-        """Reject a reduction that is called as a method, which CuPy fuses in another way."""
+        """Raise `NotOneLoop` for a reduction that is called as a method, which CuPy fuses in another way."""
         raise NotOneLoop
 
     sum = prod = max = min = all = any = _method
@@ -377,7 +379,7 @@ class Traced(Traceable):
         return self.ufunc(np.invert, (self,))
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Add a ufunc that NumPy or ``cp`` calls; ``cp`` passes a dtype with each call."""
+        """Record a ufunc that NumPy or ``cp`` calls; ``cp`` passes a dtype with each call."""
         name = function.__name__
         if method != "__call__":
             raise TypeError(f"np.{name}.{method} cannot be fused: call cp.sum, cp.prod, cp.max or cp.min.")
@@ -404,7 +406,7 @@ class Traced(Traceable):
         )
 
     def __pos__(self) -> Any:
-        raise TypeError("bad operand type for unary +: a fused value. Leave the + out.")
+        raise TypeError("bad operand type for unary +: a fused value. Remove the +.")
 
     def __abs__(self) -> Any:
         raise TypeError("bad operand type for abs(): a fused value. Inside cp.fuse write cp.absolute(x).")
@@ -425,8 +427,9 @@ class Traced(Traceable):
 
     def _scalar(self) -> Any:
         raise TypeError(
-            "Cannot convert to Python scalar in cupy.fuse: the function is traced without values. "
-            "Call cp's functions rather than math's, and convert outside."
+            "Cannot convert to Python scalar in cupy.fuse: the function is traced "
+            "without values. Call functions of cp instead of math, and convert values "
+            "outside of cp.fuse."
         )
 
     __int__ = __float__ = __complex__ = __index__ = _scalar
@@ -438,8 +441,9 @@ class Traced(Traceable):
         if name.startswith("__"):
             raise AttributeError(name)
         raise AttributeError(
-            f"A fused value has no attribute {name!r}: inside cp.fuse only operators, element-wise functions "
-            f"such as cp.sqrt, cp.where, cp.clip, and reductions such as cp.sum work; do cp.{name} outside."
+            f"A fused value has no attribute {name!r}: inside cp.fuse only operators, "
+            "element-wise functions such as cp.sqrt, cp.where, cp.clip, and reductions "
+            f"such as cp.sum work. Call cp.{name} outside of cp.fuse."
         )
 
 
@@ -466,13 +470,15 @@ class TracedArray(Traced):
             if isinstance(part, slice):
                 if part.start is not None or part.stop is not None or part.step not in (1, -1, None):
                     raise NotImplementedError(
-                        "Only full range ``x[::]`` or reverse ``x[::-1]`` is supported for basic slicing in "
-                        "CuPy fusion: cut parts of arrays outside of the fused function."
+                        "Only full range ``x[::]`` or reverse ``x[::-1]`` is supported "
+                        "for basic slicing in CuPy fusion. Slice arrays outside of the "
+                        "fused function."
                     )
             elif not (part is None or part is Ellipsis or isinstance(part, int)):
                 raise IndexError(
-                    "Indices must be integers, slices, ellipsis or None inside cp.fuse: select elements "
-                    "with cp.where, or outside."
+                    "Indices must be integers, slices, ellipsis or None inside cp.fuse: "
+                    "select elements with cp.where, or index the array outside of "
+                    "cp.fuse."
                 )
         raise NotOneLoop
 
@@ -505,13 +511,13 @@ def _reduction_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _clip_bounds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Return both bounds of ``cp.clip``, neither of which can be None inside a fused function."""
+    """Return both bounds of ``cp.clip``, which must not be None inside a fused function."""
     low, high = (*args[1:], None, None)[:2]
     low = kwargs.get("a_min", kwargs.get("min", low))
     high = kwargs.get("a_max", kwargs.get("max", high))
     if low is None or high is None:
         raise TypeError(
-            "Unsupported type <class 'NoneType'>: inside cp.fuse cp.clip takes both bounds; for one of them "
-            "use cp.maximum or cp.minimum."
+            "Unsupported type <class 'NoneType'>: inside cp.fuse, cp.clip needs both "
+            "bounds. For one bound use cp.maximum or cp.minimum."
         )
     return low, high

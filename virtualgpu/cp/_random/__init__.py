@@ -1,1 +1,1 @@
-"""Bit generators on the virtual GPU: cuRAND's states, one per thread, and the kernels that draw from them."""
+"""Bit generators on the virtual GPU: cuRAND's states, one per thread, and the kernels that use them."""

@@ -38,7 +38,7 @@ class BitGenerator:
         self._current_device_id = _machine.current().current_device_id
 
     def random_raw(self, size: Any = None, output: bool = True) -> Any:
-        """Return random bits."""
+        """Return an array of random bits."""
         raise NotImplementedError("Not implemented in base BitGenerator")
 
     def _check_device(self) -> None:
@@ -69,10 +69,10 @@ class CurandGenerator(BitGenerator):
             size = _THREADS_PER_SM * _machine.current().current_device.info.sm_count
         if size % _BLOCK_SIZE or not size:
             raise ValueError(
-                f"size={size!r}: pass a multiple of {_BLOCK_SIZE}. The kernels run in "
-                f"blocks of {_BLOCK_SIZE} threads, and each thread needs a state. CuPy "
-                "does not check this: its threads without a state access memory out of "
-                "bounds."
+                f"size={size!r} is not valid: pass a positive multiple of {_BLOCK_SIZE}. "
+                f"The kernels run in blocks of {_BLOCK_SIZE} threads, and each thread "
+                "needs a state. CuPy does not check this: its threads without a state "
+                "access memory out of bounds."
             )
         self._size = size
         self._filled_count = 0
@@ -90,7 +90,7 @@ class CurandGenerator(BitGenerator):
         )
 
     def random_raw(self, size: Any = None, output: bool = True) -> ndarray | None:
-        """Return random bits, 32 in each element."""
+        """Return an array of random bits, 32 bits in each element."""
         out = empty(() if size is None else size, np.int32)
         self._draw("random_raw", out)
         return out if output else None
@@ -107,7 +107,7 @@ class CurandGenerator(BitGenerator):
 
     @property
     def _state(self) -> ndarray:
-        """All states, as bytes."""
+        """An array with the states of all threads, as bytes."""
         self._fill(self._size)
         return self._memory
 
@@ -117,7 +117,7 @@ class CurandGenerator(BitGenerator):
         self._filled_count = self._size
 
     def _fill(self, threads: int) -> None:
-        """Initialize the states of the first `threads` threads only, since small arrays need few of them."""
+        """Initialize the states of the first `threads` threads only, since small arrays need few states."""
         if threads > self._filled_count:
             begin_byte = self._filled_count * self._type_size()
             end_byte = threads * self._type_size()
@@ -132,7 +132,7 @@ class CurandGenerator(BitGenerator):
         return self._layout.itemsize
 
     def _draw(self, kernel: str, out: ndarray, maximum: int = 0) -> None:
-        """Fill `out` with random numbers; numbers from an interval are 0 to `maximum`."""
+        """Launch a kernel that fills `out` with random numbers, integers with values from 0 to `maximum`."""
         self._check_device()
         if not out.size:
             return
@@ -169,7 +169,7 @@ class MRG32k3a(CurandGenerator):
 
 
 def source(struct_name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the CUDA C++ of the kernels for one kind of state, and its compiler options."""
+    """Return the CUDA C++ source of the kernels for one state type, and its compiler options."""
     code = (Path(__file__).parent / "draws.cu").read_text(encoding="utf-8")
     return code, (f"-DSTATE={struct_name}",)
 

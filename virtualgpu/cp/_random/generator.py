@@ -1,4 +1,4 @@
-"""``cp.random.Generator``: arrays of random numbers from a bit generator."""
+"""``cp.random.Generator``: draw arrays of random numbers from a bit generator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALTERNATIVES["set_state"] = _ALTERNATIVES["get_state"]
 
 
 class Generator:
-    """A source of random arrays, as `default_rng` creates it. It can be used while a graph is captured.
+    """A source of random arrays, which `default_rng` creates. It can be used while a graph is captured.
 
     `random`, `uniform`, `integers`, `standard_normal` and the exponential distribution return the numbers
     of a real GPU. The other distributions are correct, but their numbers differ from those of a real GPU.
@@ -59,7 +59,7 @@ class Generator:
         raise AttributeError(f"'Generator' object has no attribute '{name}'", obj=self, name=name)
 
     def random(self, size: Any = None, dtype: Any = np.float64, out: ndarray | None = None) -> ndarray:
-        """Uniform distribution over ``[0, 1)``."""
+        """Draw samples from the uniform distribution over ``[0, 1)``."""
         if out is not None:
             _check_output(dtype, size, out)
             size = out.shape if size is None else size
@@ -70,7 +70,7 @@ class Generator:
         return out
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = np.float64) -> ndarray:
-        """Uniform distribution over ``[low, high)``."""
+        """Draw samples from the uniform distribution over ``[low, high)``."""
         low = asarray(low)
         high = asarray(high)
         shape = np.broadcast_shapes(low.shape, high.shape) if size is None else size
@@ -80,7 +80,7 @@ class Generator:
     def integers(
         self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64, endpoint: bool = False
     ) -> ndarray:
-        """Integers from ``[low, high)``, or up to and including `high` with ``endpoint=True``."""
+        """Draw integers from ``[low, high)``, or up to and including `high` with ``endpoint=True``."""
         lowest, highest = (0, int(low)) if high is None else (int(low), int(high))
         highest -= not endpoint
         integer_dtype: Any = np.dtype(dtype)
@@ -99,7 +99,7 @@ class Generator:
     def standard_normal(
         self, size: Any = None, dtype: Any = np.float64, out: ndarray | None = None
     ) -> ndarray:
-        """Normal distribution with mean 0 and standard deviation 1."""
+        """Draw samples from the normal distribution with mean 0 and standard deviation 1."""
         if out is not None:
             _check_output(dtype, size, out)
         kind = np.dtype(dtype)
@@ -112,7 +112,7 @@ class Generator:
     def standard_exponential(
         self, size: Any = None, dtype: Any = np.float64, method: str = "inv", out: ndarray | None = None
     ) -> ndarray:
-        """Exponential distribution with mean 1."""
+        """Draw samples from the exponential distribution with mean 1."""
         if method == "zig":
             raise NotImplementedError("Ziggurat method is not supported")
         if out is not None:
@@ -126,57 +126,57 @@ class Generator:
         return out
 
     def exponential(self, scale: Any = 1.0, size: Any = None) -> ndarray:
-        """Exponential distribution with mean `scale`."""
+        """Draw samples from an exponential distribution with mean `scale`."""
         shape = np.shape(scale) if size is None else size
         result: ndarray = self.standard_exponential(shape) * scale
         return result
 
     def beta(self, a: Any, b: Any, size: Any = None, dtype: Any = np.float64) -> ndarray:
-        """Beta distribution over ``[0, 1]`` with mean ``a / (a + b)``."""
+        """Draw samples from a beta distribution over ``[0, 1]`` with mean ``a / (a + b)``."""
         return self._sampled("beta", size, dtype, a, b)
 
     def binomial(self, n: Any, p: Any, size: Any = None) -> ndarray:
-        """Number of successes in `n` trials of probability `p`."""
+        """Draw numbers of successes in `n` trials that each succeed with probability `p`."""
         return self._sampled("binomial", size, np.int64, n, p)
 
     def chisquare(self, df: Any, size: Any = None) -> ndarray:
-        """Chi-squared distribution with `df` degrees of freedom."""
+        """Draw samples from a chi-squared distribution with `df` degrees of freedom."""
         return self._sampled("chisquare", size, np.float64, df)
 
     def dirichlet(self, alpha: Any, size: Any = None) -> ndarray:
-        """Dirichlet distribution: shares that add up to 1."""
+        """Draw samples from a Dirichlet distribution: vectors of fractions that add up to 1."""
         return self._sampled("dirichlet", size, np.float64, alpha)
 
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> ndarray:
-        """F distribution."""
+        """Draw samples from an F distribution with `dfnum` and `dfden` degrees of freedom."""
         return self._sampled("f", size, np.float64, dfnum, dfden)
 
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> ndarray:
-        """Gamma distribution with mean ``shape * scale``."""
+        """Draw samples from a gamma distribution with mean ``shape * scale``."""
         return self._sampled("gamma", size, np.float64, shape, scale)
 
     def geometric(self, p: Any, size: Any = None) -> ndarray:
-        """Number of trials up to and including the first success, of probability `p` each."""
+        """Draw numbers of trials up to and including the first success, each with probability `p`."""
         return self._sampled("geometric", size, np.int64, p)
 
     def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> ndarray:
-        """Number of good items among `nsample` items drawn without replacement."""
+        """Draw numbers of good items among `nsample` items taken without replacement."""
         return self._sampled("hypergeometric", size, np.int64, ngood, nbad, nsample)
 
     def logseries(self, p: Any, size: Any = None) -> ndarray:
-        """Logarithmic series distribution."""
+        """Draw samples from a logarithmic series distribution."""
         return self._sampled("logseries", size, np.int64, p)
 
     def poisson(self, lam: Any = 1.0, size: Any = None) -> ndarray:
-        """Poisson distribution with mean `lam`."""
+        """Draw samples from a Poisson distribution with mean `lam`."""
         return self._sampled("poisson", size, np.int64, lam)
 
     def power(self, a: Any, size: Any = None) -> ndarray:
-        """Power distribution over ``[0, 1]`` with exponent ``a - 1``."""
+        """Draw samples from a power distribution over ``[0, 1]`` with exponent ``a - 1``."""
         return self._sampled("power", size, np.float64, a)
 
     def standard_gamma(self, shape: Any, size: Any = None, dtype: Any = np.float64) -> ndarray:
-        """Gamma distribution with mean `shape`."""
+        """Draw samples from a gamma distribution with mean `shape`."""
         return self._sampled("standard_gamma", size, dtype, shape)
 
     def _draw(self, kernel: str, out: ndarray, maximum: int = 0) -> None:
@@ -189,7 +189,7 @@ class Generator:
         return values
 
     def _sampled(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
-        """Return NumPy's numbers of a distribution, seeded by the bit generator."""
+        """Return samples that NumPy draws from a distribution, with a seed from the bit generator."""
         values = [p._host if isinstance(p, ndarray) else p for p in parameters]
         if size is not None:
             check_room(math.prod(np.atleast_1d(size).tolist()) * np.dtype(dtype).itemsize)

@@ -1,4 +1,4 @@
-"""States of cuRAND's generators: one seed for all threads, and subsequence t for thread t.
+"""Initial states of cuRAND's generators: all threads share a seed, and thread t uses subsequence t.
 
 They have the memory layout of cuRAND's device API, so that a kernel can continue after an array. The
 generators are published: Philox4x32-10 (Salmon et al., 2011), XORWOW (Marsaglia, 2003), MRG32k3a (L'Ecuyer,
@@ -21,7 +21,7 @@ _NORMAL_FIELDS = [("has_float", "<i4"), ("has_double", "<i4"), ("float", "<f4")]
 
 
 def _struct(size: int, offset: int, *fields: Any) -> np.dtype[Any]:
-    """Return a state's layout: its own fields, then the second value of a pair of normal numbers."""
+    """Return the memory layout of a state: its own fields, then the second number of a normal pair."""
     dtype = np.dtype([*fields, *_NORMAL_FIELDS])
     offsets = [dtype.fields[name][1] for name in dtype.names] if dtype.fields and dtype.names else []
     formats: Any = [*(dtype[name] for name in dtype.names or ()), np.dtype("<f8")]
@@ -95,7 +95,10 @@ _LOW_32_BITS = np.uint64(0xFFFFFFFF)
 
 
 def _states_by_doubling(first: Words, threads: int, step: Callable[[int, Words], Words]) -> Words:
-    """Return the vectors of all threads by doubling: thread t + 2^level is 2^level subsequences after t."""
+    """Return the states of all threads; each step doubles the number of states that are known.
+
+    The state of thread t + 2^level is the state of thread t, advanced by 2^level subsequences.
+    """
     vectors = first[None]
     level = 0
     while len(vectors) < threads:
@@ -117,7 +120,7 @@ def _xorwow_matrix(power: int) -> Words:
 
 
 def _tables(matrix: Words) -> Words:
-    """Return lookup tables of a matrix: the product of each value of each of the 20 bytes."""
+    """Return lookup tables for the product with a matrix: one entry for each value of each of 20 bytes."""
     tables = np.zeros((20, 256, 5), np.uint32)
     for bit in range(8):
         tables[:, 1 << bit : 2 << bit] = tables[:, : 1 << bit] ^ matrix[bit::8, None]
@@ -139,7 +142,7 @@ def _advance_xorwow(level: int, vectors: Words) -> Words:
 
 @functools.lru_cache(maxsize=128)
 def _mrg_matrix(half: int, level: int) -> tuple[tuple[int, ...], ...]:
-    """Return the matrix of 2^level subsequences, of 2^76 steps each, of one half of MRG32k3a."""
+    """Return the matrix that advances one half of MRG32k3a by 2^level subsequences of 2^76 steps each."""
     modulus = _MODULI[half]
     last_row = ((-810728, 1403580, 0), (-1370589, 0, 527612))[half]
     matrix: Any = np.array([[0, 1, 0], [0, 0, 1], last_row], object)

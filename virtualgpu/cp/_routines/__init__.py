@@ -1,1 +1,1 @@
-"""Functions of arrays."""
+"""Implementation of the array functions in the ``cp`` namespace."""

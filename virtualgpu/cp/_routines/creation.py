@@ -1,4 +1,4 @@
-"""Creation of device arrays from shapes, ranges and host data."""
+"""Functions that create device arrays from shapes, ranges and host data."""
 
 from __future__ import annotations
 
@@ -79,21 +79,21 @@ def _array_like(prototype: Any, dtype: Any, order: Any, shape: Any) -> ndarray:
 def zeros_like(
     a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
-    """Return zeros with the shape and dtype of another array."""
+    """Return an array of zeros with the shape and dtype of another array."""
     return _filled(_array_like(a, dtype, order, shape), 0)
 
 
 def ones_like(
     a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
-    """Return ones with the shape and dtype of another array."""
+    """Return an array of ones with the shape and dtype of another array."""
     return _filled(_array_like(a, dtype, order, shape), 1)
 
 
 def full_like(
     a: ndarray, fill_value: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
-    """Return one value with the shape and dtype of another array."""
+    """Return an array filled with one value, with the shape and dtype of another array."""
     return _filled(_array_like(a, dtype, order, shape), fill_value)
 
 
@@ -125,7 +125,7 @@ def array(
     *,
     blocking: bool = False,
 ) -> ndarray:
-    """Return a device array of a NumPy array, (nested) lists, scalars or another device array.
+    """Return a new device array from a NumPy array, nested lists, a scalar or another device array.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def copy(a: ndarray, order: str = "K") -> ndarray:
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> ndarray:
-    """Return a device array of the bytes of a buffer."""
+    """Return a device array with a copy of the bytes of a buffer."""
     return array(np.frombuffer(buffer, dtype, count, offset))
 
 
@@ -223,7 +223,7 @@ def asnumpy(
 
 
 def _computed_from_numbers(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarray:
-    """Return an array that a kernel computes from a few numbers."""
+    """Launch a kernel that computes an array from a few numbers, and return the array."""
     args = tuple(value.item() if isinstance(value, ndarray) else value for value in args)
     host = function(*args, **kwargs)
     checked_dtype(host.dtype)
@@ -250,7 +250,7 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """Return `num` evenly spaced values from `start` to `stop`, each a number or an array."""
+    """Return `num` evenly spaced values from `start` to `stop`, which can be numbers or arrays."""
     if np.ndim(start) or np.ndim(stop):
         array_linspace = lift(np.linspace, operand_count=0)
         return array_linspace(start, stop, num, endpoint, retstep, dtype, axis)
@@ -299,18 +299,18 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> ndarray
 
 
 def indices(dimensions: Any, dtype: Any = int) -> ndarray:
-    """Return the indices of a grid."""
+    """Return the index arrays of a grid, one array per axis."""
     return _computed_from_numbers(np.indices, dimensions, dtype)
 
 
 def meshgrid(*xi: Any, indexing: Any = "xy", sparse: bool = False, copy: bool = True) -> tuple[ndarray, ...]:
-    """Return coordinate arrays from one-dimensional coordinates."""
+    """Return the coordinate arrays of a grid from one-dimensional coordinates."""
     grids = lift(np.meshgrid, operand_count=len(xi))(*xi, indexing=indexing, sparse=sparse, copy=copy)
     return tuple(grids)
 
 
 class _Grid:
-    """``cp.mgrid`` and ``cp.ogrid``: grids by slicing."""
+    """The class of ``cp.mgrid`` and ``cp.ogrid``, which create coordinate grids from slices."""
 
     def __init__(self, numpy_grid: Any, name: str) -> None:
         self._numpy_grid = numpy_grid

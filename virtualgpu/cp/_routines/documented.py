@@ -1,4 +1,4 @@
-"""Docstrings and signatures of ``cp``'s functions, from NumPy's, with an example each."""
+"""Set the docstrings and signatures of ``cp``'s functions from NumPy's, and add an example to each."""
 
 from __future__ import annotations
 
@@ -151,13 +151,13 @@ def document(
     wrapper
         Function whose signature and docstring are set; it takes any arguments.
     function
-        Function that it computes with: NumPy's, or a replacement.
+        Function that computes the result: NumPy's, or a replacement.
     name
         Name of the function in ``cp``.
     missing_keywords
-        Keywords of NumPy's function that it does not have.
+        Keywords of NumPy's function that `wrapper` does not accept.
     place_note
-        Sentence about where it computes.
+        Sentence that says where the function computes.
     """
     wrapper.__name__ = wrapper.__qualname__ = name
     empty = inspect.Parameter.empty

@@ -1,4 +1,4 @@
-"""Device arrays in NumPy's files, with a copy to or from the host."""
+"""Load and save device arrays in NumPy's file formats, with a copy to or from the host."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NpzFile:
 
     @property
     def files(self) -> list[str]:
-        """Names of the arrays."""
+        """Names of the arrays in the file."""
         return list(self.npz_file.files)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Construction of functions of device arrays from NumPy's functions."""
+"""Build functions of device arrays from NumPy's functions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _UNCAPTURED_LIBRARIES = {
 
 
 def _check_capture(name: str, synchronizes: bool) -> None:
-    """Raise CuPy's error for a function that a graph cannot contain."""
+    """Raise CuPy's error for a function that cannot be part of the graph that a stream captures."""
     for library, functions in _UNCAPTURED_LIBRARIES.items():
         if name in functions.split():
             raise NotImplementedError(
@@ -90,7 +90,7 @@ def _check_capture(name: str, synchronizes: bool) -> None:
 
 
 def _refill(result: Any, contents: Any, new_arrays: list[ndarray]) -> None:
-    """Write the results of a repeated computation into the arrays of an earlier result."""
+    """Copy the results of a repeated computation into the arrays that the first computation returned."""
     if isinstance(result, (tuple, list)):
         for item, item_contents in zip(result, contents, strict=True):
             _refill(item, item_contents, new_arrays)
@@ -137,7 +137,7 @@ def lift(
     passes: FlopCount | None = None,
     least_ns: FlopCount | None = None,
 ) -> Callable[..., Any]:
-    """Return a function of device arrays that computes with NumPy's `function`.
+    """Return a function of device arrays that uses NumPy's `function` to compute its results.
 
     Results that share an argument's memory become views of it. Other results become new device arrays, also
     where NumPy returns scalars. Time is added to the modelled clock unless all results are views.
@@ -155,7 +155,7 @@ def lift(
     flop : callable, optional
         Floating-point operations, from the positional arguments.
     place_note : str
-        Sentence of the documentation about where it computes.
+        Sentence of the documentation that says where the function computes.
     passes, least_ns : callable, optional
         Functions of all arguments: how many times the arrays' bytes are moved, and the minimum duration.
     """
@@ -224,7 +224,7 @@ def lift(
 
 
 def host_only(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-    """Return NumPy's `function` of shapes and dtypes, which never accesses device memory."""
+    """Wrap a NumPy function of shapes and dtypes, which never accesses device memory."""
 
     def shape_and_dtype(value: Any) -> Any:
         if isinstance(value, ndarray):

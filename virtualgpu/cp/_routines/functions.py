@@ -327,7 +327,7 @@ select = lift(np.select)
 
 def _piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
     if [choice for choice in funclist if callable(choice)]:
-        raise NotImplementedError("Callable functions are not supported currently: give values, or arrays.")
+        raise NotImplementedError("Callable functions are not supported currently. Pass values or arrays.")
     # Elements of an array keep their positions; NumPy would assign them one after another where the condition
     # is true.
     result = np.piecewise(x, condlist, [0 if np.ndim(choice) else choice for choice in funclist])
@@ -423,7 +423,7 @@ def copyto(dst: Any, src: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def _same_contiguous_order(first: ndarray, second: ndarray) -> bool:
-    """Return whether the elements of both arrays are contiguous in the same order."""
+    """Return whether both arrays are C-contiguous or both are Fortran-contiguous."""
     both_c = first.flags.c_contiguous and second.flags.c_contiguous
     return bool(both_c or (first.flags.f_contiguous and second.flags.f_contiguous))
 
@@ -449,7 +449,7 @@ def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
 
 
 def _wrapped_indices(indices: Any, extent: int, mode: Any) -> Any:
-    """Return indices brought into range if they wrap around; NumPy would subtract once per wrap."""
+    """Return integer indices modulo `extent` for the mode "wrap"; NumPy would subtract once per wrap."""
     index_array = np.asarray(indices)
     return index_array % extent if mode == "wrap" and extent and index_array.dtype.kind in "iu" else indices
 
@@ -463,7 +463,7 @@ choose = lift(_choose, name="choose")
 
 
 def _matmul_flop(a: Any, b: Any, *_: Any) -> float:
-    """Return twice the multiply-adds of a matrix product: 2 x result elements x inner length."""
+    """Return the floating-point operations of a matrix product: 2 x result elements x inner length."""
     shape_a = np.shape(a)
     shape_b = np.shape(b)
     if not shape_a or not shape_b:
@@ -507,7 +507,7 @@ _lifted_einsum = lift(_einsum, name="einsum", operand_count=64)
 
 
 def _subscripts_of_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """Return letter subscripts and operands for list subscripts: ``a, [0, 1], b, [1, 2], [0, 2]``."""
+    """Convert list subscripts of `einsum` (``a, [0, 1], b, [1, 2], [0, 2]``) to letters and operands."""
 
     def term(labels: Any) -> str:
         return "".join("..." if label is ... else ascii_letters.swapcase()[label] for label in labels)
@@ -519,7 +519,7 @@ def _subscripts_of_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]
 
 
 def einsum(subscripts: Any, *operands: Any, dtype: Any = None, optimize: Any = False) -> ndarray:
-    """Einstein summation, like ``numpy.einsum``, on device arrays."""
+    """Compute an Einstein summation of device arrays, like ``numpy.einsum``."""
     if not isinstance(subscripts, str):
         subscripts, operands = _subscripts_of_lists((subscripts, *operands))
     result: ndarray = _lifted_einsum(*operands, subscripts=subscripts, dtype=dtype, optimize=optimize)
@@ -554,7 +554,7 @@ def shares_memory(a: ndarray, b: ndarray, max_work: int | None = None) -> bool:
 
 
 def byte_bounds(a: ndarray) -> tuple[int, int]:
-    """Return the address of an array's first byte, and the address after its last."""
+    """Return the address of an array's first byte and the address after its last byte."""
     low, high = np.lib.array_utils.byte_bounds(a._host)
     return int(low), int(high)
 

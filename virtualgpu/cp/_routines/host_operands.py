@@ -1,4 +1,4 @@
-"""Operands in host memory that functions of ``cp`` accept, as in the sources of CuPy 14.2."""
+"""Arguments in host memory (NumPy arrays, lists) that some functions of ``cp`` accept, as in CuPy 14.2."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ _FUNCTIONS = {line.split()[0]: _parameters(line.split()[1:]) for line in _TABLE.
 
 
 def computes_on_the_host(name: str, args: tuple[Any, ...]) -> bool:
-    """Return whether the function calls a method of a NumPy array, which computes on the host."""
+    """Return whether CuPy's function would call a method of its NumPy argument, which runs on the host."""
     return (
         name in _METHOD_CALLS
         and bool(args)
@@ -156,13 +156,13 @@ def computes_on_the_host(name: str, args: tuple[Any, ...]) -> bool:
 def read_operands(
     name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copy the operands of a function that CuPy copies to the device.
+    """Copy host arguments of a function to the device where CuPy does so.
 
     Returns
     -------
     args, kwargs
         Arguments with device arrays in place of the copied operands, lists in place of the NumPy arrays
-        that the host reads, and NumPy's names of parameters.
+        that the host reads, and NumPy's parameter names.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Arrays and indices from brackets (``r_``, ``c_``, ``ix_``) and sizes, and functions along axes."""
+"""Helpers that build arrays and indices (``r_``, ``c_``, ``ix_``), and functions that work along axes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ triu_indices = lift(np.triu_indices, operand_count=0)
 
 
 class _Joiner:
-    """Joins slices (as ranges), numbers and arrays in brackets, as NumPy's `numpy_joiner` does."""
+    """The class of ``cp.r_`` and ``cp.c_``, which join slices, numbers and arrays in brackets."""
 
     def __init__(self, numpy_joiner: Any, name: str) -> None:
         self._name = name
@@ -99,7 +99,7 @@ def apply_along_axis(
 
 
 def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) -> ndarray:
-    """Apply a function of an array and an axis to one axis after the other, such as a sum.
+    """Apply a function of an array and an axis, such as ``cp.sum``, to several axes one after another.
 
     `func` can keep the axis, with length 1, or remove it; the result keeps all axes.
     """

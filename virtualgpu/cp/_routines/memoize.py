@@ -10,7 +10,7 @@ from virtualgpu.model import machine as _machine
 
 
 class _Results(dict[Any, Any]):
-    """Cached results of functions on one machine."""
+    """The cached results of all memoized functions on one machine."""
 
 
 def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,4 +1,4 @@
-"""CuPy's universal functions over NumPy's, with CuPy's operand and result rules."""
+"""CuPy's universal functions: NumPy computes them, with CuPy's rules for operands and results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCATTERING = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and",
 
 @lru_cache(maxsize=4096)
 def _output_dtypes(function: np.ufunc, types: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
-    """Return the output dtypes for operand types; Python's int, float and complex are weak scalars."""
+    """Return a ufunc's output dtypes for operand types; Python's int, float and complex are weak scalars."""
     loop = function.resolve_dtypes((*types, *[None] * function.nout))
     return tuple(checked_dtype(dtype) for dtype in loop[function.nin :])
 
@@ -151,7 +151,7 @@ class ufunc:  # noqa: N801 - CuPy's name
         return [types for types in self._function.types if set(types) <= characters]
 
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
-        """Apply the function in place at indices, unbuffered, as `numpy.ufunc.at`."""
+        """Apply the function in place at the given indices, like `numpy.ufunc.at`."""
         if self.__name__ not in _SCATTERING:
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         device = _machine.current().current_device
@@ -166,20 +166,20 @@ class ufunc:  # noqa: N801 - CuPy's name
         run_kernel(device, f"{self.name}_at", moved_bytes, run, 0.0, (a, indices, b), (a,))
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
-        """Apply the function to all pairs of elements."""
+        """Apply the function to all pairs of an element of `a` and an element of `b`."""
         first = a if isinstance(a, ndarray) else ndarray._stored(a)
         return self(first.reshape(first.shape + (1,) * np.ndim(operand(b))), b, **kwargs)
 
     def reduce(
         self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
     ) -> Any:
-        """Reduce along an axis; CuPy supports it for ``add`` and ``multiply``."""
+        """Reduce an array along an axis; CuPy supports this method for ``add`` and ``multiply``."""
         if self.__name__ not in _REDUCIBLE:
             raise NotImplementedError(f"`{self.name}.reduce` is not supported yet")
         return (array.sum if self.__name__ == "add" else array.prod)(axis, dtype, out, keepdims)
 
     def accumulate(self, array: ndarray, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        """Return running totals along an axis; CuPy supports it for ``add`` and ``multiply``."""
+        """Return running totals along an axis; CuPy supports this method for ``add`` and ``multiply``."""
         if self.__name__ not in _REDUCIBLE:
             raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
         return (array.cumsum if self.__name__ == "add" else array.cumprod)(axis, dtype, out)
@@ -187,7 +187,7 @@ class ufunc:  # noqa: N801 - CuPy's name
     def reduceat(
         self, array: ndarray, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
     ) -> Any:
-        """Reduce slices that start at indices; CuPy supports it for ``add``."""
+        """Reduce slices that start at the given indices; CuPy supports this method for ``add``."""
         if self.__name__ != "add":
             raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
         starts = operand(indices) if isinstance(indices, ndarray) else indices
@@ -228,7 +228,7 @@ def operand(value: Any, device: VirtualDevice | None = None) -> Any:
 
 
 def _as_strong_scalar(value: Any) -> Any:
-    """Return a Python scalar with its default dtype, for when no array determines one."""
+    """Convert a Python scalar to a NumPy scalar of its default dtype, if no array determines a dtype."""
     return np.asarray(value)[()]
 
 
@@ -243,7 +243,7 @@ def _type_of(value: Any) -> Any:
 
 
 def _integer_power(operands: list[Any], out: np.ndarray[Any, Any]) -> None:
-    """Compute integer powers with CuPy's rules.
+    """Compute powers of integers with CuPy's rules.
 
     A negative exponent returns 1 / a**n truncated to an integer, where NumPy raises.
     """

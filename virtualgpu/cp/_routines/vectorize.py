@@ -1,4 +1,4 @@
-"""``cp.vectorize``: a Python function of scalars as one kernel over arrays."""
+"""``cp.vectorize``: apply a Python function of scalars to arrays in one kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virtualgpu.cp._routines.from_numpy import lift
 
 
 class vectorize:  # noqa: N801 - CuPy's name
-    """A function of scalars that is applied to arrays: broadcast, element by element, in one kernel.
+    """A Python function of scalars that is applied to each element of broadcast arrays, in one kernel.
 
     CuPy translates the function into CUDA C++. Here Python calls it for every element on the host, so more
     is allowed than on a GPU. There it can contain arithmetic, comparisons, conditions, loops over ``range``
@@ -74,7 +74,7 @@ class vectorize:  # noqa: N801 - CuPy's name
         return lift(self._apply, name=f"vectorize_{name}", operand_count=len(args))(*args)
 
     def _apply(self, *args: Any) -> Any:
-        """Apply the function to NumPy scalars (NumPy's own vectorize would pass Python numbers)."""
+        """Apply the function to NumPy scalars, because `numpy.vectorize` would pass Python numbers."""
         arrays = np.broadcast_arrays(*args)
         shape = arrays[0].shape
         # NumPy's scalars, so that float32 stays float32; without elements, a one determines the dtype.

@@ -1,4 +1,4 @@
-"""``cp.cuda`` of the virtual GPU.
+"""``cp.cuda`` of the virtual GPU: devices, streams, events, graphs and memory.
 
 `is_available` is True: the virtual GPU stands in for a CUDA device, so the same cells run everywhere.
 ``gl.device()`` and the first output of a notebook tell it apart from a real one.
@@ -110,7 +110,7 @@ def get_local_runtime_version() -> int:
 
 @contextmanager
 def profile() -> Iterator[None]:
-    """Mark a region for an external profiler, which does not exist for a virtual GPU."""
+    """Do nothing in a ``with`` block, since no external profiler can record a virtual GPU."""
     yield
 
 

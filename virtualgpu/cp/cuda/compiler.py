@@ -1,4 +1,4 @@
-"""``cp.cuda.compiler``: compilation of sources to PTX, for programs that load modules themselves."""
+"""``cp.cuda.compiler``: compile CUDA C++ to PTX, for programs that load modules themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def compile_using_nvrtc(
     name_expressions: Sequence[str] | None = None,
     log_stream: Any = None,
 ) -> tuple[bytes, dict[str, str]]:
-    """Compile to PTX, and return it with the mangled names of name expressions.
+    """Compile CUDA C++; return the PTX and the mangled names of the name expressions.
 
     Parameters
     ----------

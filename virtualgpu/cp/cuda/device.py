@@ -1,4 +1,4 @@
-"""Devices by their numbers, as ``cp.cuda.Device``."""
+"""``cp.cuda.Device`` and functions for the current device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __getattr__ = module_getattr(
 
 @functools.total_ordering
 class Device:
-    """One virtual GPU by its number; ``with Device(1):`` makes it current for a block.
+    """A virtual GPU, identified by its number; ``with Device(1):`` makes it current for a block.
 
     Parameters
     ----------
@@ -36,7 +36,9 @@ class Device:
 
     def __init__(self, device: Any = None) -> None:
         if isinstance(device, str) and not device.isdecimal():
-            raise ValueError(f"A device is given by its number, as in cp.cuda.Device(0), not by {device!r}.")
+            raise ValueError(
+                f"cp.cuda.Device takes the number of a device, as in cp.cuda.Device(0), not {device!r}."
+            )
         self.id = runtime.getDevice() if device is None else int(device)
 
     @classmethod

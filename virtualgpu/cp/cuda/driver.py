@@ -1,4 +1,4 @@
-"""``cp.cuda.driver``: the CUDA driver's functions about loaded code, under CuPy's names."""
+"""``cp.cuda.driver``: functions of the CUDA driver for modules and kernels, under CuPy's names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def get_build_version() -> int:
 
 
 def moduleGetFunction(module: int, funcname: str) -> int:  # noqa: N802
-    """Return the handle of a kernel, which exists as long as the module."""
+    """Return the handle of a kernel of a module; it is valid as long as the module exists."""
     owner: Module = loaded_object(module, Module, "module")
     function = owner.get_function(funcname)
     owner.__dict__.setdefault("functions", []).append(function)
@@ -91,7 +91,7 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
     function: Function = loaded_object(func, Function, "function")
     stats = function.stats
     if blockSize < 1:
-        raise _invalid(f"a block of {blockSize} threads; it has at least one.")
+        raise _invalid(f"the block has {blockSize} threads, but it must have at least 1.")
     if blockSize > stats.max_threads_per_block:
         return 0
     if dynamicSMemSize > function.max_dynamic_shared_bytes:
@@ -108,7 +108,7 @@ def occupancyMaxPotentialBlockSize(  # noqa: N802
     dynamicSMemSize: int,  # noqa: N803
     blockSizeLimit: int,  # noqa: N803
 ) -> tuple[int, int]:
-    """Return the number of blocks that fill the device, and the block size with the most threads per SM."""
+    """Return the grid size that fills the device and the block size with the most threads per SM."""
     function: Function = loaded_object(func, Function, "function")
     max_block_size = function.stats.max_threads_per_block
     max_block_size = min(max_block_size, blockSizeLimit) if blockSizeLimit else max_block_size
@@ -122,8 +122,8 @@ def _invalid(reason: str) -> CUDADriverError:
     return CUDADriverError(1, "CUDA_ERROR_INVALID_VALUE", f"invalid argument: {reason}")
 
 
-_LAUNCH_REMEDY = "use cp.RawKernel or cp.cuda.function.Function, which take the arguments as they are"
-_LOAD_REMEDY = "use cp.cuda.function.Module, whose load takes PTX"
+_LAUNCH_REMEDY = "use cp.RawKernel or cp.cuda.function.Function, which take the arguments unchanged"
+_LOAD_REMEDY = "use cp.cuda.function.Module, whose `load` method takes PTX"
 __getattr__ = module_getattr(
     "cp.cuda.driver",
     globals(),

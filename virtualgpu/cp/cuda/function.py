@@ -1,4 +1,4 @@
-"""``cp.cuda.function``: modules loaded on a device, and their kernels."""
+"""``cp.cuda.function``: modules that are loaded on a device, and their kernels."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
 
 
 class Module:
-    """Code loaded on a device: kernels and ``__device__`` variables. ``ptr`` is its handle."""
+    """A module loaded on a device: kernels and ``__device__`` variables. ``ptr`` is its handle."""
 
     def __init__(self) -> None:
         self.ptr = 0
@@ -61,7 +61,7 @@ class Module:
 
     @classmethod
     def from_compiled(cls, compiled: CompiledModule, device: VirtualDevice) -> Module:
-        """Return compiled code as a module of a device."""
+        """Return a module that contains compiled code, loaded on a device."""
         module = cls()
         module._compiled = compiled
         # A weak reference, since the device keeps its machine and thereby the memory of all arrays alive.
@@ -85,7 +85,10 @@ class Module:
         device = self._device() if self._device else None
         if device is None:
             raise CUDADriverError(
-                400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle: the module's device is gone."
+                400,
+                "CUDA_ERROR_INVALID_HANDLE",
+                "invalid resource handle: the module was loaded on a device that is no "
+                "longer in use. Load it again.",
             )
         return device
 
@@ -109,8 +112,9 @@ class Module:
             raise CUDADriverError(
                 200,
                 "CUDA_ERROR_INVALID_IMAGE",
-                f"device kernel image is invalid: these {len(cubin):,} bytes begin like a cubin or a fat "
-                "binary, but no part of it is complete. Copy or build the file again.",
+                f"device kernel image is invalid: these {len(cubin):,} bytes begin like a "
+                "cubin or a fat binary, but the file is incomplete. Copy or build the "
+                "file again.",
             )
         image = images.chosen(images_in_file, (major, minor))
         if (
@@ -124,8 +128,9 @@ class Module:
             raise CUDADriverError(
                 218,
                 "CUDA_ERROR_INVALID_PTX",
-                f"a PTX JIT compilation failed: it is for sm_{first_image.number}{first_image.suffix}, and "
-                f"the {device.info.name} is sm_{major}{minor}.",
+                "a PTX JIT compilation failed: the PTX is for "
+                f"sm_{first_image.number}{first_image.suffix}, but the {device.info.name} "
+                f"is sm_{major}{minor}.",
             )
         if images_in_file and image is None:
             targets = " and ".join(
@@ -134,8 +139,8 @@ class Module:
             raise CUDADriverError(
                 209,
                 "CUDA_ERROR_NO_BINARY_FOR_GPU",
-                f"no kernel image is available for execution on the device: there is {targets}, and the "
-                f"{device.info.name} is sm_{major}{minor}.",
+                "no kernel image is available for execution on the device: the file "
+                f"contains {targets}, but the {device.info.name} is sm_{major}{minor}.",
             )
         if cubin.startswith(images.ELF) or (image is not None and image.kind == "cubin"):
             raise NotSupportedError(
@@ -161,7 +166,7 @@ class Module:
                 222,
                 "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
                 "the provided PTX was compiled with an unsupported toolchain: its "
-                f"version is {version}, and this driver supports up to {newest}.",
+                f"version is {version}, but this driver supports versions up to {newest}.",
             )
         compiled = load_ptx_module(text, module)
         loaded = Module.from_compiled(compiled, device)
@@ -169,14 +174,14 @@ class Module:
         device.machine.own(LoadedCode)[self.ptr] = self
 
     def load_file(self, filename: str) -> None:
-        """Load PTX from a file; raises the errors of `load`, and ``CUDA_ERROR_FILE_NOT_FOUND`` (301)."""
+        """Load PTX from a file; raises the errors of `load` and ``CUDA_ERROR_FILE_NOT_FOUND`` (301)."""
         from pathlib import Path
 
         try:
             contents = Path(filename).read_bytes()
         except FileNotFoundError as error:
             raise CUDADriverError(
-                301, "CUDA_ERROR_FILE_NOT_FOUND", f"file not found: {filename}; is the path right?"
+                301, "CUDA_ERROR_FILE_NOT_FOUND", f"file not found: {filename}. Check the path."
             ) from error
         self.load(contents)
 
@@ -262,8 +267,9 @@ class Function:
             raise CUDADriverError(
                 1,
                 "CUDA_ERROR_INVALID_VALUE",
-                f"invalid argument: {size_bytes:,} bytes of dynamic shared memory, but the "
-                f"{info.name} has at most {limit_bytes:,} per block for this kernel.",
+                f"invalid argument: the kernel requests {size_bytes:,} bytes of dynamic "
+                f"shared memory, but the {info.name} has at most {limit_bytes:,} per "
+                "block for this kernel.",
             )
         self._max_dynamic_shared_bytes = int(size_bytes)
 
@@ -281,7 +287,7 @@ class Function:
         self.submit(launch, stream, enable_cooperative_groups)
 
     def submit(self, launch: Launch, stream: Any, cooperative: bool) -> None:
-        """Launch a kernel whose launch arguments have been read."""
+        """Launch the kernel in a stream with launch arguments that have been read."""
         device = self.module.device
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)

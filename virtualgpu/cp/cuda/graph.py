@@ -1,4 +1,4 @@
-"""``cp.cuda.Graph``: captured work that is launched as a whole, any number of times."""
+"""``cp.cuda.Graph``: captured operations, which can be launched together any number of times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHAPES = {
 
 
 class Graph:
-    """A graph of kernels, copies, memory sets and host functions, made by `Stream.end_capture`.
+    """A graph of kernels, copies, memsets and host functions, which `Stream.end_capture` returns.
 
     A launch runs every node again, with the addresses of the capture. As on a GPU, the program must keep
     the arrays at these addresses alive; the graph does not.
@@ -82,7 +82,7 @@ class Graph:
         return 0.0 if self._is_uploaded else UPLOAD_NS + len(self._nodes) * UPLOAD_NODE_NS
 
     def _record(self, provenance: Provenance) -> GraphRecord:
-        """Return nodes and edges as captured, with the parameters of the next launch."""
+        """Return a record of the nodes and edges, with the parameters of the next launch."""
         nodes = [self._record_of(number) for number in range(len(self._nodes))]
         edges = sorted(
             (predecessor, successor)
@@ -96,13 +96,13 @@ class Graph:
         return node.record(number, self._machine.device(node.device_id).memory)
 
     def _set_node(self, node: GraphNode) -> None:
-        """Set the parameters of a node for the next launches, as ``cuGraphExecKernelNodeSetParams``."""
+        """Set the parameters of a node for later launches, like ``cuGraphExecKernelNodeSetParams``."""
         current_record = self._record_of(node.number)
         memory = self._machine.device(node.device_id).memory
         self._executable[node.number] = self._executable[node.number].changed(current_record, node, memory)
 
     def _update(self, other: Graph) -> None:
-        """Take the parameters of a graph with the same nodes and edges, as ``cuGraphExecUpdate``.
+        """Copy the parameters of another graph with the same nodes and edges, like ``cuGraphExecUpdate``.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""``cp.cuda.memory``: device memory, pools and the choice of the allocator, under CuPy's names."""
+"""``cp.cuda.memory``: device memory, memory pools and allocators, under CuPy's names."""
 
 from __future__ import annotations
 

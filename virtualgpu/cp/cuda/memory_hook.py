@@ -10,7 +10,7 @@ from virtualgpu.model import machine as _machine
 
 
 def get_memory_hooks() -> dict[str, MemoryHook]:
-    """Return the calling thread's hooks by name, in the order in which they were entered."""
+    """Return the calling thread's hooks by name, in the order in which they were activated."""
     hooks: dict[str, MemoryHook] = _machine.thread_state().setdefault("memory_hooks", {})
     return hooks
 
@@ -19,7 +19,7 @@ __getattr__ = module_getattr("cp.cuda.memory_hook", globals())
 
 
 class MemoryHook:
-    """Base class of hooks for memory pools; ``with hook:`` registers a hook for the thread.
+    """Base class of hooks for memory pools; ``with hook:`` activates a hook for the thread.
 
     A pool calls the hooks of the thread that allocates or frees, in the order in which they were entered,
     with keyword arguments: ``device_id``, ``size`` (requested bytes), ``mem_size`` (bytes rounded up to the
@@ -58,13 +58,13 @@ class MemoryHook:
         """Called before the pool allocates a segment on the device."""
 
     def alloc_postprocess(self, **kwargs: Any) -> None:
-        """Called after the pool has allocated a segment on the device, or failed to."""
+        """Called after the pool has allocated a segment on the device, or has failed to do so."""
 
     def malloc_preprocess(self, **kwargs: Any) -> None:
-        """Called before a block is taken from the pool."""
+        """Called before the pool returns a block to the program."""
 
     def malloc_postprocess(self, **kwargs: Any) -> None:
-        """Called after a block was taken from the pool, or could not be."""
+        """Called after the pool has returned a block to the program, or has failed to do so."""
 
     def free_preprocess(self, **kwargs: Any) -> None:
         """Called before a block returns to the pool."""

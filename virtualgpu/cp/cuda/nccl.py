@@ -69,12 +69,12 @@ _ID_PREFIX = b"virtual NCCL"
 
 
 def get_version() -> int:
-    """Return the version of NCCL that the virtual one follows: 2.28.9 as 22809."""
+    """Return the NCCL version that the virtual GPU follows, as a number: 22809 for 2.28.9."""
     return _VERSION
 
 
 def get_build_version() -> int:
-    """Return the version; see `get_version`."""
+    """Return the same version number as `get_version`."""
     return _VERSION
 
 
@@ -86,12 +86,12 @@ def get_unique_id() -> bytes:
 
 
 def groupStart() -> None:  # noqa: N802 - CuPy's name
-    """Start a group: calls of this thread until `groupEnd` start together. Groups can be nested."""
+    """Start a group: calls of this thread run together after `groupEnd`. Groups can be nested."""
     group().depth += 1
 
 
 def groupEnd() -> None:  # noqa: N802 - CuPy's name
-    """End a group, and start its calls.
+    """End a group, and run its calls together.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def groupEnd() -> None:  # noqa: N802 - CuPy's name
 
 
 class NcclConfig:
-    """Options of a communicator; the virtual NCCL stores but does not use them."""
+    """Options of a communicator; the virtual NCCL stores them but does not use them."""
 
     def __init__(self, split_share: int = 0) -> None:
         self.split_share = split_share
@@ -182,7 +182,7 @@ class NcclCommunicator:
 
     @staticmethod
     def initAll(devices: int | list[int]) -> list[NcclCommunicator]:  # noqa: N802 - CuPy's name
-        """Return communicators of several devices, for one thread.
+        """Return the communicators of several devices, all for use by one thread.
 
         Parameters
         ----------
@@ -211,8 +211,8 @@ class NcclCommunicator:
             )
             raise NcclError(
                 INVALID_ARGUMENT,
-                f"{problem}: this machine has {device_count}. use_device(name, count=n) gives it more "
-                "virtual GPUs.",
+                f"{problem}: this machine has {device_count}. Call use_device(name, "
+                "count=n) for more virtual GPUs.",
             )
         nccl_world = world()
         with nccl_world.changed:
@@ -245,11 +245,11 @@ class NcclCommunicator:
         return self._clique.size
 
     def destroy(self) -> None:
-        """Destroy the communicator; its calls have run."""
+        """Destroy the communicator."""
         self._leave("destroyed")
 
     def abort(self) -> None:
-        """Destroy the communicator at once; other ranks that wait for it raise an error."""
+        """Destroy the communicator at once; ranks that wait for this rank raise an error."""
         self._leave("aborted")
 
     def _leave(self, end_state: str) -> None:
@@ -261,13 +261,13 @@ class NcclCommunicator:
             self._leave("destroyed")
 
     def check_async_error(self) -> None:
-        """Raise the error that broke the communicator, if there is one."""
+        """Raise the error that made the communicator unusable, if there is one."""
         self._checked_member()
         if self._clique.error is not None:
             raise self._clique.repeated_error()
 
     def commSplit(self, color: int, key: int, config: NcclConfig | None = None) -> NcclCommunicator | None:  # noqa: N802
-        """Return a communicator of the ranks with this color, ordered by key; None for color -1.
+        """Return a communicator of the ranks with this color, sorted by key, or None for color -1.
 
         All ranks call it, each in its own thread.
         """
@@ -287,13 +287,13 @@ class NcclCommunicator:
     # Calls
 
     def allReduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int) -> None:  # noqa: N802
-        """Write the sum (or the result of `op`) of all ranks' arrays to all ranks."""
+        """Compute the sum (or the result of `op`) of all ranks' arrays, and write it to every rank."""
         self._call("allReduce", sendbuf, recvbuf, count, datatype, stream, op=op)
 
     def reduce(
         self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, root: int, stream: int
     ) -> None:
-        """Write the sum (or the result of `op`) of all ranks' arrays to rank `root`."""
+        """Compute the sum (or the result of `op`) of all ranks' arrays, and write it to rank `root`."""
         self._call("reduce", sendbuf, recvbuf, count, datatype, stream, op=op, other_rank=root)
 
     def broadcast(
@@ -303,25 +303,28 @@ class NcclCommunicator:
         self._call("broadcast", sendbuff, recvbuff, count, datatype, stream, other_rank=root)
 
     def bcast(self, buff: int, count: int, datatype: int, root: int, stream: int) -> None:
-        """Broadcast in place."""
+        """Copy the array of rank `root` to all ranks, in place."""
         self._call("broadcast", buff, buff, count, datatype, stream, other_rank=root)
 
     def reduceScatter(  # noqa: N802
         self, sendbuf: int, recvbuf: int, recvcount: int, datatype: int, op: int, stream: int
     ) -> None:
-        """Write a part of the sum (or the result of `op`), `recvcount` elements, to each rank."""
+        """Compute the sum (or the result of `op`) of all ranks' arrays, and write one part to each rank.
+
+        Each part has `recvcount` elements.
+        """
         self._call("reduceScatter", sendbuf, recvbuf, recvcount, datatype, stream, op=op)
 
     def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:  # noqa: N802
-        """Write the arrays of all ranks, `count` elements each, one after the other to all ranks."""
+        """Collect `count` elements of each rank, one after the other, in every rank."""
         self._call("allGather", sendbuf, recvbuf, count, datatype, stream)
 
     def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
-        """Send to rank `peer`, which must receive."""
+        """Send `count` elements to rank `peer`, which must call `recv`."""
         self._call("send", sendbuf, 0, count, datatype, stream, other_rank=peer)
 
     def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
-        """Receive the data that rank `peer` sends."""
+        """Receive `count` elements from rank `peer`, which must call `send`."""
         self._call("recv", 0, recvbuf, count, datatype, stream, other_rank=peer)
 
     def _barrier(self) -> None:
@@ -388,7 +391,7 @@ class NcclCommunicator:
             )
         if self._member.end_state:
             raise NcclError(
-                INVALID_ARGUMENT, f"This communicator was {self._member.end_state}: make a new one."
+                INVALID_ARGUMENT, f"This communicator was {self._member.end_state}: create a new one."
             )
         return self._member
 
@@ -400,7 +403,7 @@ def _wait_for_ranks(clique: Clique, member: Member) -> None:
             lambda: clique.is_complete,
             f"rank {member.rank} waits in NcclCommunicator({clique.size}, id, {member.rank})",
             lambda: [rank for rank in range(clique.size) if rank not in clique.members],
-            f"{THREAD_REMEDY}, or take NcclCommunicator.initAll(n)",
+            f"{THREAD_REMEDY}, or use NcclCommunicator.initAll(n)",
         )
 
 

@@ -1,4 +1,4 @@
-"""``cp.cuda.nvrtc``: programs of the run-time compiler by handle, under CuPy's names."""
+"""``cp.cuda.nvrtc``: functions of the run-time compiler, under CuPy's names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def getSupportedArchs() -> list[int]:  # noqa: N802
 def createProgram(  # noqa: N802
     src: str, name: str, headers: Sequence[object], include_names: Sequence[object]
 ) -> int:
-    """Create a program and return its handle; `destroyProgram` ends it."""
+    """Create a program from source code, and return its handle; `destroyProgram` destroys it."""
     if headers or include_names:
         raise NotSupportedError(
             "The virtual GPU's NVRTC does not support headers in memory. Pass their folder with -I."
@@ -61,18 +61,18 @@ def createProgram(  # noqa: N802
 
 
 def destroyProgram(prog: int) -> None:  # noqa: N802
-    """Destroy a program."""
+    """Destroy a program that `createProgram` created."""
     _program(prog)
     del _machine.current().handles[prog]
 
 
 def addNameExpression(prog: int, name: str) -> None:  # noqa: N802
-    """Keep a template's instantiation, such as ``"scale<float>"``."""
+    """Request that a template instantiation, such as ``"scale<float>"``, is compiled."""
     _program(prog).expressions.append(name)
 
 
 def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
-    """Compile to PTX, and to machine code if ``-arch`` is a real architecture (``sm_90``).
+    """Compile a program to PTX, and to machine code if ``-arch`` is a real architecture (``sm_90``).
 
     Raises
     ------
@@ -101,17 +101,17 @@ def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
 
 
 def getPTX(prog: int) -> bytes:  # noqa: N802
-    """Return the PTX text, without the NUL at its end."""
+    """Return the PTX of a program, without the NUL character at its end."""
     return _program(prog).ptx.encode()
 
 
 def getCUBIN(prog: int) -> bytes:  # noqa: N802
-    """Return the machine code.
+    """Return the machine code of a program.
 
     Raises
     ------
     RuntimeError
-        As in CuPy, if it was compiled for a virtual architecture.
+        As in CuPy, if the program was compiled for a virtual architecture.
     """
     cubin = _program(prog).cubin
     if not cubin:
@@ -125,7 +125,7 @@ def getProgramLog(prog: int) -> str:  # noqa: N802
 
 
 def getLoweredName(prog: int, name: str) -> str:  # noqa: N802
-    """Return the mangled name of an expression that was given to `addNameExpression`."""
+    """Return the mangled name of an expression that was passed to `addNameExpression`."""
     return _program(prog).lowered_names[name]
 
 

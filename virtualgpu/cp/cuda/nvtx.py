@@ -42,7 +42,7 @@ def _checked_message(message: object) -> str:
 
 def _checked_color(color: int) -> int:
     if not 0 <= color <= 0xFFFF_FFFF:
-        raise OverflowError(f"color {color}: give 0xAARRGGBB, a number of 32 bits")
+        raise OverflowError(f"color {color} is not a number of 32 bits. Write it as 0xAARRGGBB.")
     return color
 
 
@@ -51,20 +51,20 @@ def _color_of_id(id_color: int) -> int | None:
 
 
 def ranges() -> tuple[NvtxRange, ...]:
-    """Return ended ranges and marks of the current machine, the last 65,536 in the order of their ends.
+    """Return the last 65,536 ranges and marks of the current machine, in the order of their ends.
 
-    CuPy passes them to a profiler and has no such function.
+    CuPy passes ranges to a profiler and does not have this function.
     """
     return tuple(_log().ended)
 
 
 def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
-    """Start a range within the open ranges of the thread; `id_color` selects one of ten colours."""
+    """Start a range, nested in the thread's open ranges; `id_color` selects one of ten colours."""
     _push(message, _color_of_id(id_color))
 
 
 def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Start a range in a colour given as 0xAARRGGBB."""
+    """Start a range, nested in the thread's open ranges, with a colour 0xAARRGGBB."""
     _push(message, _checked_color(color))
 
 
@@ -74,7 +74,7 @@ def _push(message: str, color: int | None) -> None:
 
 
 def RangePop() -> None:  # noqa: N802
-    """End the thread's innermost range, if there is one."""
+    """End the innermost open range of the thread, if there is one."""
     log = _log()
     thread = threading.get_ident()
     if log.stacks.get(thread):
@@ -109,7 +109,7 @@ def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
 
 
 def RangeEnd(range_id: int) -> None:  # noqa: N802
-    """End a range of `RangeStart`; unknown numbers are ignored."""
+    """End a range that `RangeStart` started; unknown numbers are ignored."""
     log = _log()
     open_range = log.started.pop(range_id, None)
     if open_range is not None:

@@ -32,9 +32,9 @@ _KNOWN_FLAGS = 1 | 2 | 4  # cudaHostAllocPortable, Mapped, WriteCombined
 
 
 class PinnedMemory:
-    """A host buffer that is pinned on the modelled clock.
+    """A host buffer that the time model treats as pinned memory.
 
-    The host computer does not lock it; only modelled copy times depend on it.
+    The operating system does not lock the buffer; only modelled copy times depend on it.
 
     Raises
     ------
@@ -71,7 +71,7 @@ class PinnedMemory:
 
 
 class PooledPinnedMemory(PinnedMemory):
-    """A pool's buffer in use; it returns to the pool with the object."""
+    """A buffer of a pool that is in use; it returns to the pool when it is destroyed."""
 
     def __init__(self, mem: PinnedMemory, pool: weakref.ref[PinnedMemoryPool]) -> None:
         self.mem = mem
@@ -94,7 +94,7 @@ class PooledPinnedMemory(PinnedMemory):
 
 
 class PinnedMemoryPointer:
-    """An address within pinned memory; ``np.frombuffer(pointer, dtype, count)`` returns an array of it.
+    """A pointer into pinned memory; ``np.frombuffer(pointer, dtype, count)`` returns an array of it.
 
     `pinned_pointer` adds the buffer that `numpy.frombuffer` needs (before Python 3.12, a class written in
     Python cannot provide one).
@@ -107,10 +107,10 @@ class PinnedMemoryPointer:
         return pinned_pointer(mem, offset) if cls is PinnedMemoryPointer else super().__new__(cls)
 
     def __init__(self, mem: Any = None, offset: int = 0) -> None:
-        """Point `offset` bytes into `mem`, which the pointer keeps alive."""
+        """Create a pointer `offset` bytes into `mem`, which the pointer keeps alive."""
 
     def size(self) -> int:
-        """Return the bytes from this address to the end of the memory."""
+        """Return the number of bytes from this address to the end of the memory."""
         return int(self.mem.size - (self.ptr - self.mem.ptr))
 
     def __int__(self) -> int:
@@ -132,7 +132,7 @@ def _pointer_class(size: int) -> Any:
 
 
 def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
-    """Return a pointer `offset` bytes into `mem` that keeps it alive and provides its bytes as a buffer."""
+    """Return a pointer `offset` bytes into `mem` that keeps `mem` alive and supports the buffer protocol."""
     address = mem.ptr + offset
     cls = _pointer_class(mem.size - offset)
     pointer: PinnedMemoryPointer = cls.from_address(address) if address else cls()
@@ -142,7 +142,7 @@ def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
 
 
 class PinnedMemoryPool:
-    """Pool of freed pinned buffers for reuse, in sizes of powers of two."""
+    """A pool that keeps freed pinned buffers for reuse; sizes are powers of two."""
 
     def __init__(self, allocator: Callable[[int], PinnedMemoryPointer] | None = None) -> None:
         self._allocator = allocator or _malloc
@@ -171,7 +171,7 @@ class PinnedMemoryPool:
         self._free.setdefault(mem.size, []).append(mem)
 
     def free_all_blocks(self) -> None:
-        """Unlock and free all buffers that are not in use."""
+        """Unpin and free all buffers that are not in use."""
         self._free.clear()
 
     def n_free_blocks(self) -> int:
@@ -183,7 +183,7 @@ def _malloc(size: int) -> PinnedMemoryPointer:
 
 
 def default_pinned_pool() -> PinnedMemoryPool:
-    """Return the pool of pinned memory."""
+    """Return the default pool of pinned memory."""
     return _machine.current().own(PinnedMemoryPool)
 
 
@@ -206,13 +206,13 @@ def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -
 
 
 def _report_release(machine: _machine.Machine, address: int, size: int) -> None:
-    """Report to an open check that the program has released the memory."""
+    """Report the release of pinned memory to the check of streams that is in progress, if there is one."""
     if machine.clock.watch is not None and size:
         machine.clock.watch.host_released(address, size)
 
 
 def _lock(machine: _machine.Machine, address: int, size: int) -> None:
-    """Pin host memory: with unified addressing every device can then access it at its host address."""
+    """Mark host memory as pinned, so that every device can access it at its host address."""
     machine.pinned_ranges[address] = size
     for device in machine.devices:
         device.memory.map_host_memory(address, size)
@@ -226,12 +226,12 @@ def _unlock(machine: _machine.Machine, address: int) -> None:
 
 
 def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
-    """Pin host memory of another allocator, such as a NumPy array; `hostUnregister` unpins it.
+    """Pin existing host memory, such as that of a NumPy array; `hostUnregister` unpins it.
 
     Raises
     ------
     CUDARuntimeError
-        Status 1 for no memory, for memory of `hostAlloc`, and for unknown flags; 712,
+        Status 1 for address 0, for memory of `hostAlloc`, and for unknown flags; 712,
         ``cudaErrorHostMemoryAlreadyRegistered``, if a part is registered already.
     """
     if not ptr or size <= 0:
@@ -272,8 +272,8 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
         raise CUDARuntimeError(
             713,
             "cudaErrorHostMemoryNotRegistered",
-            f"pointer does not correspond to a registered memory region: {ptr:#x}; pass "
-            "the address that was passed to hostRegister, and only once.",
+            f"pointer does not correspond to a registered memory region: {ptr:#x}. Pass "
+            "the address that was passed to hostRegister, and unregister it only once.",
         )
     machine.registered.discard(ptr)
     _unlock(machine, ptr)

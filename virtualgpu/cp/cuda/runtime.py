@@ -148,7 +148,7 @@ def malloc(size: int) -> int:
 
 
 def free(ptr: int) -> None:
-    """Free device memory of any kind, as ``cudaFree``; 0 is ignored."""
+    """Free device memory of any kind, as ``cudaFree``; address 0 is ignored."""
     memory = (device_at(ptr := as_integer(ptr)) or _device()).memory
     memory.free(ptr)
     memory.untrack(ptr)
@@ -199,12 +199,12 @@ def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, blockin
 
 
 def memset(ptr: int, value: int, size: int) -> None:
-    """Set `size` bytes of device memory."""
+    """Set each of `size` bytes of device memory to `value`."""
     memsetAsync(ptr, value, size, 0)
 
 
 def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: N802
-    """Set `size` bytes of device memory on a stream."""
+    """Set each of `size` bytes of device memory to `value` in a stream."""
     if not size:
         return
     device = device_at(ptr) or _device()
@@ -218,47 +218,47 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
 
 
 def mallocAsync(size: int, stream: int) -> int:  # noqa: N802
-    """Allocate `size` bytes of the current device's pool in stream order, as ``cudaMallocAsync``."""
+    """Allocate `size` bytes from the current device's pool in stream order, as ``cudaMallocAsync``."""
     return allocate_ordered(size_t(size), stream_of(stream))
 
 
 def mallocFromPoolAsync(size: int, pool: int, stream: int) -> int:  # noqa: N802
-    """Allocate in stream order from the pool with a handle."""
+    """Allocate `size` bytes in stream order from the pool with a handle."""
     return allocate_ordered(size_t(size), stream_of(stream), driver_pools().get(pool))
 
 
 def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
-    """Free memory in stream order, as ``cudaFreeAsync``; 0 is ignored."""
+    """Free memory in stream order, as ``cudaFreeAsync``; address 0 is ignored."""
     free_ordered(ptr, stream_of(stream))
 
 
 def deviceGetDefaultMemPool(device: int) -> int:  # noqa: N802
-    """Return the handle of the default pool of `mallocAsync`."""
+    """Return the handle of a device's default pool for `mallocAsync`."""
     return driver_pools().default(_machine.current().device(device)).handle
 
 
 def deviceGetMemPool(device: int) -> int:  # noqa: N802
-    """Return the handle of the current pool of `mallocAsync`."""
+    """Return the handle of the pool that `mallocAsync` uses on a device."""
     return driver_pools().current(device_of(device)).handle
 
 
 def deviceSetMemPool(device: int, pool: int) -> None:  # noqa: N802
-    """Set the pool of `mallocAsync`."""
+    """Set the pool that `mallocAsync` uses on a device."""
     driver_pools().choose(device_of(device), pool)
 
 
 def memPoolCreate(props: MemPoolProps) -> int:  # noqa: N802
-    """Create a stream-ordered pool and return its handle; `memPoolDestroy` ends it."""
+    """Create a stream-ordered pool and return its handle; `memPoolDestroy` destroys it."""
     return make_pool(props)
 
 
 def memPoolDestroy(pool: int) -> None:  # noqa: N802
-    """Destroy a pool; a device for which it was current uses its default pool again."""
+    """Destroy a pool; devices that used it return to their default pools."""
     driver_pools().destroy(pool)
 
 
 def memPoolTrimTo(pool: int, size: int) -> None:  # noqa: N802
-    """Release unused memory of a pool while more than `size` bytes are reserved."""
+    """Release unused memory of a pool until at most `size` bytes are reserved."""
     driver_pools().get(pool).trim(size_t(size))
 
 
@@ -333,7 +333,7 @@ def streamWaitEvent(stream: int, event: int, flags: int = 0) -> None:  # noqa: N
 
 
 def launchHostFunc(stream: int, callback: Callable[[Any], object], arg: Any) -> None:  # noqa: N802
-    """Call ``callback(arg)`` after the stream's work."""
+    """Call ``callback(arg)`` on the host after the queued work of the stream."""
     stream_of(stream).launch_host_func(callback, arg)
 
 
@@ -381,7 +381,7 @@ def streamBeginCapture(stream: int, mode: int = streamCaptureModeRelaxed) -> Non
 
 
 def streamEndCapture(stream: int) -> int:  # noqa: N802
-    """End a capture and return the graph's handle; `graphDestroy` ends it."""
+    """End a capture and return the graph's handle; `graphDestroy` destroys the graph."""
     graph = stream_of(stream).end_capture()
     _machine.current().handles[graph.graph] = graph
     return graph.graph
@@ -404,7 +404,7 @@ def _graph(handle: int) -> Graph:
 
 
 def graphInstantiate(graph: int) -> int:  # noqa: N802
-    """Return the handle of a graph for `graphLaunch`; `graphExecDestroy` ends it."""
+    """Return the handle of an executable graph for `graphLaunch`; `graphExecDestroy` destroys it."""
     instance = _graph(graph)
     _machine.current().handles[instance.graphExec] = instance
     return instance.graphExec
@@ -416,17 +416,17 @@ def graphLaunch(graphExec: int, stream: int) -> None:  # noqa: N802, N803
 
 
 def graphUpload(graphExec: int, stream: int) -> None:  # noqa: N802, N803
-    """Check a graph's handle; the virtual GPU has nothing to prepare for a launch."""
+    """Check the handle of an executable graph; the virtual GPU does not prepare launches here."""
     _graph(graphExec)
 
 
 def graphDestroy(graph: int) -> None:  # noqa: N802
-    """Destroy a graph of `streamEndCapture`; instances of it stay usable."""
+    """Destroy a captured graph; executable graphs that were made from it stay valid."""
     unregister(graph, Graph, "graph")
 
 
 def graphExecDestroy(graphExec: int) -> None:  # noqa: N802, N803
-    """Destroy an instance of `graphInstantiate`."""
+    """Destroy an executable graph that `graphInstantiate` returned."""
     unregister(graphExec, Graph, "graph")
 
 
@@ -434,13 +434,13 @@ def graphExecDestroy(graphExec: int) -> None:  # noqa: N802, N803
 
 
 def hostAlloc(size: int, flags: int = 0) -> int:  # noqa: N802
-    """Allocate pinned host memory and return its address, 0 for 0 bytes; `freeHost` ends it."""
+    """Allocate pinned host memory and return its address (0 for 0 bytes); `freeHost` frees it."""
     memory = PinnedMemory(size, flags)
     return register(memory) if memory.ptr else 0
 
 
 def freeHost(ptr: int) -> None:  # noqa: N802
-    """Free memory of `hostAlloc`; 0 is ignored."""
+    """Free host memory that `hostAlloc` allocated; address 0 is ignored."""
     if not ptr:
         return
     if not isinstance(_machine.current().handles.get(ptr), PinnedMemory):
@@ -453,7 +453,7 @@ def freeHost(ptr: int) -> None:  # noqa: N802
 
 
 def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: N802
-    """Allocate managed memory for host and device, and return its address.
+    """Allocate managed memory, which host and device can access, and return its address.
 
     Raises
     ------
@@ -476,22 +476,22 @@ def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> No
 
 
 def memAdvise(devPtr: int, count: int, advice: int, device: int) -> None:  # noqa: N802, N803
-    """Advise about the use of managed memory; only "read mostly" has an effect."""
+    """Advise the driver about the use of managed memory; only "read mostly" has an effect."""
     advise(devPtr, count, advice, device)
 
 
 def pointerGetAttributes(ptr: int) -> PointerAttributes:  # noqa: N802
-    """Return the kind of memory, device and addresses of a pointer; type 0 and device -2 if unknown."""
+    """Return the memory type, device and addresses of a pointer; type 0 and device -2 if unknown."""
     return pointer_attributes(ptr)
 
 
 def pointerGetMemoryType(ptr: int) -> int:  # noqa: N802
-    """Return ``memoryTypeUnregistered``, ``...Host``, ``...Device`` or ``...Managed``."""
+    """Return the memory type of an address, such as ``memoryTypeDevice`` or ``memoryTypeUnregistered``."""
     return pointer_attributes(ptr).type
 
 
 def profilerStart() -> None:  # noqa: N802
-    """Start a region for an external profiler, which does not exist for a virtual GPU."""
+    """Do nothing, since no external profiler can record a virtual GPU."""
 
 
 profilerStop = profilerStart  # noqa: N816

@@ -37,7 +37,7 @@ def _device(device_id: int) -> VirtualDevice:
 
 
 class Event:
-    """A point in a stream that the host or another stream can wait for, or that a timing refers to.
+    """A point in a stream that the host or another stream can wait for, or that is used for timing.
 
     Parameters
     ----------
@@ -67,13 +67,13 @@ class Event:
 
     @property
     def ptr(self) -> int:
-        """Number in place of CUDA's event handle."""
+        """The event's handle, a number that stands for CUDA's handle."""
         _machine.current().events[id(self)] = self
         return id(self)
 
     @property
     def time_ns(self) -> int | None:
-        """Time of the event on the modelled clock; None if it was never recorded, or in a capture."""
+        """Time of the event on the modelled clock; None if it was not recorded, or only in a capture."""
         if self._device is None or self.moment is None:
             return None
         return self._device.work.schedule.time_of(self.moment)
@@ -127,7 +127,7 @@ class Event:
         self._stream_id = stream_id
 
     def _capture_error(self, capture: Capture) -> Exception:
-        """Return CUDA's error for the use of an event of a capture; a capture in progress is invalidated."""
+        """Invalidate a capture in progress, and return CUDA's error for the use of its event."""
         if not capture.ended:
             capture.spoil()
             return refusal(907)
@@ -161,7 +161,8 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
             raise CUDARuntimeError(
                 400,
                 "cudaErrorInvalidResourceHandle",
-                f"invalid resource handle: an event {reason}; record() both events, with timing, first.",
+                f"invalid resource handle: an event {reason}. Record both events, with "
+                "timing enabled, before this call.",
             )
     start = start_event.time_ns
     end = end_event.time_ns
@@ -178,7 +179,7 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
 
 
 def _is_done(device: VirtualDevice, time_ns: int, call: str) -> bool:
-    """Return whether the clock has passed a time; the query takes some host time."""
+    """Return whether the modelled clock has passed a time; the query takes some host time."""
     clock = device.clock
     start_ns = device.clock.now_ns
     is_done = device.work.schedule.is_done(time_ns)
@@ -249,7 +250,7 @@ class _BaseStream:
         device: VirtualDevice | None = None,
         **options: Any,
     ) -> Activity | None:
-        """Add work to this stream: `run` does it later, and returns its duration in ns.
+        """Add an operation to this stream; `run` executes it and returns its duration in ns.
 
         Parameters
         ----------
@@ -305,7 +306,7 @@ class _BaseStream:
             )
 
     def record(self, event: Event | None = None) -> Event:
-        """Record an event (default: a new one) after the queued work."""
+        """Record an event (default: a new one) after the work queued on this stream, and return it."""
         refuse_in_host_function()
         event = event or Event()
         device = _device(self.device_id)
@@ -350,7 +351,7 @@ class _BaseStream:
                 )
 
     def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
-        """Call ``callback(arg)`` after the queued work.
+        """Call ``callback(arg)`` on the host after the queued work.
 
         CUDA runs it in a thread of the driver, where no CUDA function must be called. A call raises error
         800, ``cudaErrorNotPermitted``; on a GPU it can also hang.
@@ -368,7 +369,7 @@ class _BaseStream:
         self.enqueue("HOST_LAUNCH", "Host function", run)
 
     def add_callback(self, callback: Callable[[Any, int, Any], object], arg: Any) -> None:
-        """Call ``callback(stream, status, arg)`` after the queued work; not supported in graphs."""
+        """Call ``callback(stream, status, arg)`` after the queued work; graphs do not support it."""
         self._work.refuse_capturing(self.ptr)
         self.launch_host_func(lambda _: callback(self, 0, arg), None)
 
@@ -424,11 +425,11 @@ class _BaseStream:
             ) from error
 
     def launch_graph(self, graph_id: int, nodes: Sequence[Node], upload_ns: float) -> None:
-        """Run the nodes of a graph in this stream, for `Graph.launch`."""
+        """Run the nodes of a graph in this stream; implements `Graph.launch`."""
         self._work.launch_graph(self.ptr, graph_id, nodes, upload_ns)
 
     def upload_graph(self, upload_ns: float) -> None:
-        """Prepare a graph for its launches, for `Graph.upload`."""
+        """Prepare a graph for its launches; implements `Graph.upload`."""
         self._work.upload_graph(self.ptr, upload_ns)
 
     @property
@@ -441,7 +442,7 @@ class _BaseStream:
 
     @property
     def priority(self) -> int:
-        """Priority from 0 to -5; lower is more urgent: blocks of an urgent kernel start first."""
+        """Priority from 0 to -5. Thread blocks of kernels with lower numbers start first."""
         return self._work.schedule.queue(self.ptr).priority
 
 
@@ -486,7 +487,7 @@ class Stream(_BaseStream):
 
     @classmethod
     def from_external(cls, obj: Any) -> Stream:
-        """Wrap a stream of another library (its ``__cuda_stream__`` protocol)."""
+        """Return a stream for the stream object of another library (``__cuda_stream__`` protocol)."""
         try:
             version, ptr = obj.__cuda_stream__()
         except AttributeError as error:
@@ -541,7 +542,7 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
 
 
 def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
-    """Return whether a stream (default: the device's current one) captures a graph, even an invalid one."""
+    """Return whether a stream (default: the current one) captures a graph, even an invalid one."""
     device = device or _machine.current().current_device
     stream = stream or get_current_stream(device.id)
     captures = (device if stream.device_id < 0 else _device(stream.device_id)).work.captures
@@ -549,7 +550,7 @@ def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None
 
 
 def settle(device: VirtualDevice) -> None:
-    """Run deferred work of the current stream before NumPy reads arrays."""
+    """Run the deferred work of the current stream, so that NumPy can read arrays."""
     if device.clock.deferral is not None:
         stream = get_current_stream(device.id)
         device.work.settle(device.work.schedule.point(stream.ptr).after)
@@ -561,8 +562,8 @@ def refuse_in_capture(
     """Raise CuPy's error for a blocking call if the stream captures a graph."""
     if is_capturing(stream, device):
         raise RuntimeError(
-            f"the current stream is capturing, so {operations} are disallowed. Do it before begin_capture() "
-            "or after the graph's launch."
+            f"the current stream is capturing, so {operations} are disallowed. Make this "
+            "call before begin_capture() or after the graph's launch."
         )
 
 
@@ -572,8 +573,8 @@ def refuse_in_host_function() -> None:
         raise CUDARuntimeError(
             800,
             "cudaErrorNotPermitted",
-            "operation not permitted: a host function must not call CUDA. Let it only note or signal "
-            "something, and let the program launch, copy and wait.",
+            "operation not permitted: a host function must not call CUDA. Only set a "
+            "flag or store a value in it; launch, copy and wait in the program itself.",
         )
 
 

@@ -24,7 +24,9 @@ def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
     extents = x.shape if shape is None else tuple(shape)
     steps = x.strides if strides is None else tuple(strides)
     if len(extents) != len(steps):
-        raise ValueError(f"{len(extents)} lengths and {len(steps)} strides: pass one stride per axis.")
+        raise ValueError(
+            f"`shape` has {len(extents)} axes, but `strides` has {len(steps)}. Pass one stride per axis."
+        )
     axis_extents = [(int(n) - 1) * int(step) for n, step in zip(extents, steps, strict=True)]
     low = sum(min(extent, 0) for extent in axis_extents)
     high = sum(max(extent, 0) for extent in axis_extents) + x.itemsize
@@ -33,9 +35,10 @@ def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
         memory = x.data.mem
         if start + low < memory.ptr or start + high > memory.ptr + memory.size:
             raise ValueError(
-                f"Shape {extents} with strides {steps} reaches from byte {start + low - memory.ptr:,} to "
-                f"{start + high - memory.ptr:,} of an allocation of {memory.size:,} bytes. Take strides from "
-                "x.strides, and a shape that ends within x."
+                f"Shape {extents} with strides {steps} reaches from byte "
+                f"{start + low - memory.ptr:,} to {start + high - memory.ptr:,} of an "
+                f"allocation of {memory.size:,} bytes. Use the strides of x (x.strides), "
+                "and a shape that ends within x."
             )
     return x._view_of(np.lib.stride_tricks.as_strided(x._host, extents, steps))
 

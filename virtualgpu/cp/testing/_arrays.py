@@ -16,7 +16,7 @@ def _module(xp: Any) -> Any:
 
 
 def _integers_as(numbers: npt.NDArray[Any], dtype: Any, shape: Any) -> npt.NDArray[Any]:
-    """Convert integers to a dtype: for bool whether they are even, for complex both parts are equal."""
+    """Convert integers to a dtype: even numbers become True, complex numbers have two equal parts."""
     target_dtype = np.dtype(dtype)
     if target_dtype.kind == "b":
         numbers = numbers % 2 == 0
@@ -30,12 +30,12 @@ def _element_count(shape: Any) -> int:
 
 
 def shaped_arange(shape: Any, xp: Any = None, dtype: Any = np.float32, order: str = "C") -> Any:
-    """Return the numbers 1, 2, ... in a shape; for bool, False and True alternate."""
+    """Return the numbers 1, 2, 3, ... as an array of a shape; for bool, False and True alternate."""
     return _module(xp).array(_integers_as(np.arange(1, _element_count(shape) + 1), dtype, shape), order=order)
 
 
 def shaped_reverse_arange(shape: Any, xp: Any = None, dtype: Any = np.float32) -> Any:
-    """Return the numbers down to 1 in a shape."""
+    """Return the numbers n, n - 1, ..., 1 as an array of a shape with n elements."""
     return _module(xp).array(_integers_as(np.arange(_element_count(shape), 0, -1), dtype, shape))
 
 
@@ -47,7 +47,7 @@ def shaped_random(
     seed: int = 0,
     order: str = "C",
 ) -> Any:
-    """Return uniformly distributed numbers from 0 to `scale`, equal for equal seeds."""
+    """Return uniformly distributed random numbers from 0 to `scale`, equal for equal seeds."""
     generator = np.random.RandomState(seed)
     target_dtype = np.dtype(dtype)
     values: Any
@@ -89,13 +89,13 @@ def generate_matrix(shape: Any, xp: Any = None, dtype: Any = np.float32, *, sing
         raise ValueError(f"a matrix needs at least two axes, but the shape is {shape}")
     if target_dtype.kind not in "fc":
         raise TypeError(
-            f"matrices of {target_dtype} have no singular values to choose; use a float or complex dtype"
+            f"matrices of {target_dtype} do not support chosen singular values; use a float or complex dtype"
         )
     values = module.asarray(singular_values)
     if values.dtype.kind == "c":
-        raise TypeError("singular values are real")
+        raise TypeError("singular values must be real")
     if bool((values < 0).any()):
-        raise ValueError("singular values are not negative")
+        raise ValueError("singular values must not be negative")
     start = module.random.standard_normal(shape)
     if target_dtype.kind == "c":
         start = start + 1j * module.random.standard_normal(shape)

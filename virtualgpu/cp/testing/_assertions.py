@@ -1,4 +1,4 @@
-"""NumPy's assertions on device or host arrays."""
+"""NumPy's assertions for device and host arrays."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def assert_array_equal(
     strict: bool = False,
     strides_check: bool = False,
 ) -> None:
-    """Like ``numpy.testing.assert_array_equal``; with `strides_check` the strides must be equal too."""
+    """Check that arrays are equal; with `strides_check` their strides must be equal, too."""
     _equal(actual, desired, err_msg=err_msg, verbose=verbose, strict=strict)
     if strides_check and actual.strides != desired.strides:
         raise AssertionError(f"The strides {actual.strides} are not {desired.strides}. {err_msg}".rstrip())
@@ -57,18 +57,20 @@ def assert_array_list_equal(xlist: Any, ylist: Any, err_msg: str = "", verbose: 
 
 @contextlib.contextmanager
 def assert_warns(expected: type[Warning]) -> Iterator[None]:
-    """Check that a block warns."""
+    """Check that a ``with`` block issues a warning of a class."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     if not any(issubclass(warning.category, expected) for warning in caught):
-        raise AssertionError(f"There was no {expected.__name__}.")
+        raise AssertionError(f"The block did not issue a {expected.__name__}.")
 
 
 @contextlib.contextmanager
 def AssertFunctionIsCalled(*args: Any, times_called: int = 1, **kwargs: Any) -> Iterator[None]:  # noqa: N802
-    """Check that a block calls the function replaced by `unittest.mock.patch`, a given number of times."""
+    """Check how often a ``with`` block calls the function that `unittest.mock.patch` replaces."""
     with mock.patch(*args, **kwargs) as replacement:
         yield
     if replacement.call_count != times_called:
-        raise AssertionError(f"It was called {replacement.call_count} times, not {times_called}.")
+        raise AssertionError(
+            f"The function was called {replacement.call_count} times, not {times_called} times."
+        )

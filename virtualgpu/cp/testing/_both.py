@@ -1,4 +1,4 @@
-"""Tests that run with ``cp`` and with NumPy, and compare the results."""
+"""Decorators for tests that run with ``cp`` and with NumPy and compare the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ERROR_CLASSES = (
 
 
 def without_arguments(impl: Test, names: Sequence[str], call: Test) -> Test:
-    """Return `call` in place of a test, without the arguments that it supplies (for pytest: fixtures)."""
+    """Wrap a test, and hide the arguments that `call` supplies, because pytest takes them for fixtures."""
     wrapper = functools.wraps(impl)(call)
     signature = inspect.signature(impl)
     parameters = [parameter for name, parameter in signature.parameters.items() if name not in names]
@@ -48,14 +48,16 @@ def _attempt(impl: Test, args: Any, kwargs: Any) -> tuple[Any, Exception | None]
 
 
 def _modules(name: str, sp_name: str | None, scipy_name: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the keyword arguments of a test: modules of the device, modules of the host."""
+    """Return two dicts of keyword arguments for a test: one with ``cp``, one with NumPy."""
     if sp_name or scipy_name:
-        raise NotSupportedError("The virtual GPU has no cupyx.scipy: a test of it needs CuPy on a GPU.")
+        raise NotSupportedError(
+            "The virtual GPU's cp.testing does not support tests of SciPy. Run them with CuPy on a GPU."
+        )
     return {name: ndarray._module}, {name: np}
 
 
 def _check_errors(device_error: Exception | None, host_error: Exception | None, accepted: Any) -> None:
-    """Check that both sides failed as expected, with errors that a program cannot distinguish."""
+    """Check that the runs with ``cp`` and with NumPy raised errors that a program cannot distinguish."""
     classes = Exception if accepted is True else accepted or ()
     if device_error is None or host_error is None:
         side, error = ("NumPy", host_error) if device_error is None else ("cp", device_error)
@@ -86,7 +88,7 @@ def _comparison(
     type_check: bool,
     contiguous_check: bool = False,
 ) -> Callable[[Test], Test]:
-    """Return a decorator of tests that return arrays, or sequences of them."""
+    """Return a decorator that runs a test with ``cp`` and with NumPy, and compares the returned arrays."""
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:
@@ -102,7 +104,7 @@ def _comparison(
                 if contiguous_check and isinstance(host_item, np.ndarray):
                     for order in ("c_contiguous", "f_contiguous"):
                         if getattr(host_item.flags, order) and not getattr(device_item.flags, order):
-                            raise AssertionError(f"NumPy's result is {order}, that of cp is not.")
+                            raise AssertionError(f"NumPy's result is {order}, but the result of cp is not.")
                 device_item = asnumpy(device_item)
                 host_item = asnumpy(host_item)
                 if type_check and device_item.dtype != host_item.dtype:
@@ -135,12 +137,12 @@ def numpy_cupy_allclose(
     scipy_name: str | None = None,
     contiguous_check: bool = True,
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns arrays, so that those of ``cp`` and NumPy are compared with a tolerance.
+    """Decorate a test that returns arrays, so that the results of ``cp`` and NumPy are compared.
 
     Parameters
     ----------
     rtol, atol : float or dict
-        Tolerances; a dict has one for each dtype of results, and the one of other dtypes under ``"default"``.
+        Tolerances; a dict maps dtypes of results to tolerances, and ``"default"`` to that of other dtypes.
     name, sp_name, scipy_name : str
         Names of the arguments for the module, and for SciPy's modules.
     type_check, contiguous_check : bool
@@ -174,7 +176,7 @@ def numpy_cupy_array_almost_equal(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, to a number of decimal places."""
+    """Like `numpy_cupy_allclose`, but compare to a number of decimal places."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_almost_equal(
@@ -192,7 +194,7 @@ def numpy_cupy_array_almost_equal_nulp(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, to a number of units in the last place of the larger value."""
+    """Like `numpy_cupy_allclose`, but compare to a number of units in the last place of the larger value."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_almost_equal_nulp(device_item, host_item, nulp)
@@ -209,7 +211,7 @@ def numpy_cupy_array_max_ulp(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, to a number of representable values between both results."""
+    """Like `numpy_cupy_allclose`, but limit the number of representable values between the results."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_max_ulp(device_item, host_item, maxulp, dtype)
@@ -227,7 +229,7 @@ def numpy_cupy_array_equal(
     scipy_name: str | None = None,
     strides_check: bool = False,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, for equal results."""
+    """Like `numpy_cupy_allclose`, but the results must be equal."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_equal(device_item, host_item, err_msg, verbose, strides_check=strides_check)
@@ -259,7 +261,7 @@ def numpy_cupy_array_less(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, but ``cp``'s results must be less than NumPy's."""
+    """Like `numpy_cupy_allclose`, but the results of ``cp`` must be less than those of NumPy."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_less(device_item, host_item, err_msg=err_msg, verbose=verbose)
@@ -290,7 +292,7 @@ def numpy_cupy_equal(
 def numpy_cupy_raises(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None, accept_error: Any = Exception
 ) -> Callable[[Test], Test]:
-    """Decorate a test that fails with ``cp`` and NumPy, with errors that a program cannot distinguish."""
+    """Decorate a test that must fail with ``cp`` and NumPy, with errors that a program cannot distinguish."""
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Conditions of tests: packages, devices, and reproducible random numbers."""
+"""Decorators that skip tests without packages or devices, or fix their random numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from virtualgpu.model import machine as _machine
 
 
 def installed(*specifiers: str) -> bool:
-    """Return whether packages are installed, in versions that specifiers such as ``"numpy>=1.20"`` allow."""
+    """Return whether packages are installed in the required versions, such as ``"numpy>=1.20"``."""
     from packaging.requirements import Requirement
 
     for specifier in specifiers:
@@ -64,7 +64,7 @@ def slow(*args: Any, **kwargs: Any) -> Any:
 
 @contextmanager
 def _fixed_random() -> Iterator[None]:
-    """Fix the random numbers on host and device, and restore the generators' states afterwards."""
+    """Fix the random numbers on host and device, and restore the states of the generators afterwards."""
     states = _machine.current().random_states
     saved_states = random.getstate(), np.random.get_state(), dict(states)
     random.seed(99)
@@ -80,7 +80,7 @@ def _fixed_random() -> Iterator[None]:
 
 
 def generate_seed() -> int:
-    """Return a seed from the generator that `fix_random` fixes."""
+    """Return a seed from the random generator that `fix_random` makes reproducible."""
     return int(np.random.randint(0x7FFFFFFF))
 
 

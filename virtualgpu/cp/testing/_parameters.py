@@ -1,4 +1,4 @@
-"""Tests of many dtypes, orders and parameters."""
+"""Decorators that repeat a test with several dtypes, memory orders or parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMPLEX = (np.complex64, np.complex128)
 
 
 def _for_choices(names: Sequence[str], choices: Iterable[Sequence[Any]]) -> Callable[[Test], Test]:
-    """Return a decorator that calls a test with each choice of some arguments."""
+    """Return a decorator that calls a test once for each choice of values of some arguments."""
     cases = [dict(zip(names, choice, strict=True)) for choice in choices]
 
     def decorate(impl: Test) -> Test:
@@ -55,7 +55,7 @@ def _all_dtypes(no_float16: bool, no_bool: bool, no_complex: bool) -> tuple[Any,
 
 
 def for_dtypes(dtypes: Sequence[Any], name: str = "dtype") -> Callable[[Test], Test]:
-    """Call a test with each of some dtypes, as types."""
+    """Decorate a test so that it is called with each of these dtypes, as scalar types."""
     return _for_choices([name], [(np.dtype(dtype).type,) for dtype in dtypes])
 
 
@@ -94,7 +94,7 @@ def for_complex_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
 def for_dtypes_combination(
     types: Sequence[Any], names: Sequence[str] = ("dtype",), full: bool | None = None
 ) -> Callable[[Test], Test]:
-    """Call a test with combinations of dtypes: all of them (`full`), or pairs of neighbours.
+    """Decorate a test so that it is called with combinations of dtypes: all (`full`), or pairs of neighbours.
 
     Without `full` each dtype still occurs at each position, with itself and with others.
     """
@@ -145,7 +145,7 @@ def for_int_dtypes_combination(
 
 
 def for_orders(orders: Iterable[Any], name: str = "order") -> Callable[[Test], Test]:
-    """Call a test with each of some memory orders."""
+    """Decorate a test so that it is called with each of these memory orders."""
     return _for_choices([name], [(order,) for order in orders])
 
 
@@ -155,7 +155,7 @@ def for_CF_orders(name: str = "order") -> Callable[[Test], Test]:  # noqa: N802 
 
 
 def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
-    """Call a method with each axis, or axes, that are contiguous for its ``shape`` and ``order``."""
+    """Call a method with each set of axes that is contiguous for its ``shape`` and ``order``."""
 
     def decorate(impl: Test) -> Test:
         def test(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -175,7 +175,7 @@ def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
 
 
 def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return all combinations for `parameterize`: of a dict's lists, or of lists of dicts."""
+    """Return all combinations of the values in a dict of lists, or of dicts in lists, for `parameterize`."""
     if isinstance(parameters, Mapping):
         names = sorted(parameters)
         rows = itertools.product(*(parameters[name] for name in names))
@@ -184,7 +184,7 @@ def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -
 
 
 def product_dict(*parameters: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return all combinations of one dict of each list, merged."""
+    """Merge one dict from each list, and return the results for all combinations."""
     return [
         {name: value for item in row for name, value in item.items()}
         for row in itertools.product(*parameters)
@@ -192,7 +192,7 @@ def product_dict(*parameters: Iterable[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 def _test_classes(cls: type, sets: Sequence[Mapping[str, Any]]) -> type:
-    """Add a class of `unittest` for each set of attributes to the module of a class."""
+    """Create a `unittest` class for each set of attributes, and add the classes to the module."""
     module = sys.modules[cls.__module__]
     for number, attributes in enumerate(sets):
 
@@ -213,9 +213,9 @@ def _test_classes(cls: type, sets: Sequence[Mapping[str, Any]]) -> type:
 
 
 def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[type], type]:
-    """Run the tests of a class with each of some sets of attributes; needs pytest.
+    """Decorate a test class so that its tests run with each set of attributes; needs pytest.
 
-    `_ids` determines whether the tests' names show them.
+    `_ids` determines whether the names of the tests contain the attributes.
     """
     import pytest
 

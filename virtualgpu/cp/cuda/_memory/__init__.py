@@ -1,1 +1,1 @@
-"""Implementation of `memory`: pointers with their copies, and pools."""
+"""Implementation of `cp.cuda.memory`: memory pointers, copies, managed memory and pools."""

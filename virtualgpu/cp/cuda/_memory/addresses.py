@@ -1,4 +1,4 @@
-"""Attributes of addresses, as from ``cudaPointerGetAttributes``, and ranges of managed memory."""
+"""Attributes of memory addresses (``cudaPointerGetAttributes``), and operations on managed memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DEVICE_ADVICE = (3, 5, 6)  # advice that names a device: preferred location, ac
 
 @dataclass
 class PointerAttributes:
-    """Attributes of an address: `type` of memory, `device`, and the addresses for kernels and the host."""
+    """The attributes of an address: memory `type`, `device`, and the addresses for device and host."""
 
     device: int
     devicePointer: int  # noqa: N815
@@ -36,7 +36,7 @@ class PointerAttributes:
 
 
 def pointer_attributes(address: int) -> PointerAttributes:
-    """Return the attributes of an address; type 0 and device -2 for memory unknown to CUDA."""
+    """Return the attributes of an address; memory that CUDA does not know has type 0 and device -2."""
     device = device_at(address)
     start = device.memory.segment(address)[0] if device else 0
     if device and start:
@@ -49,7 +49,7 @@ def pointer_attributes(address: int) -> PointerAttributes:
 
 
 def is_managed(address: int) -> bool:
-    """Return whether both host and device can use an address."""
+    """Return whether an address is in managed memory, which host and device can both access."""
     return pointer_attributes(address).type == MANAGED
 
 
@@ -69,8 +69,8 @@ def allocate_managed(size: int, owner: VirtualDevice) -> int:
             2,
             "cudaErrorMemoryAllocation",
             f"out of memory: {size:,} bytes of managed memory requested, {free:,} bytes "
-            "free on the device; the virtual GPU refuses more than is free, because a "
-            "kernel that touches all of it can hang a real GPU.",
+            "free on the device. The virtual GPU does not allocate more than the free "
+            "memory, because a kernel that accesses all of it can hang a real GPU.",
         )
     address = owner.memory.malloc(size)
     if address:
@@ -112,25 +112,29 @@ def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
     """
     pages = _managed_range(address, size_bytes)[2]
     if advice not in _ADVICE:
-        raise _invalid(f"{advice} is not valid advice about memory; cudaMemAdvise... are 1 to 6.")
+        raise _invalid(f"{advice} is not a valid memory advice; the values of cudaMemAdvise... are 1 to 6.")
     if advice in _DEVICE_ADVICE and not 0 <= device_id < len(_machine.current().devices):
-        raise _invalid(f"advice {advice} needs a device, and {device_id} is not a device.")
+        raise _invalid(
+            f"advice {advice} needs the number of a device, and {device_id} is not the number of a device."
+        )
     if advice in (_READ_MOSTLY, _NOT_READ_MOSTLY):
         pages.advise(advice == _READ_MOSTLY)
 
 
 def touch_on_host(address: int, size_bytes: int) -> None:
-    """Move the pages of a range of managed memory to the host, which waits for them."""
+    """Move the pages of a range of managed memory to the host; the host waits for the transfer."""
     device, start, pages = _managed_range(address, size_bytes)
     bus.touched_by_host(device, pages, address - start, size_bytes)
 
 
 def _managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPages]:
-    """Return the device, the allocation's start address and its pages, of a range of managed memory."""
+    """Return the device, the start of the allocation and its pages for a range of managed memory."""
     if size_bytes <= 0:
-        raise _invalid(f"{size_bytes} bytes: a range of managed memory has at least one.")
+        raise _invalid(f"the size of the range is {size_bytes} bytes, but it must be at least 1 byte.")
     if not is_managed(address):
-        raise _invalid(f"{address:#x} is not in managed memory; cp.cuda.malloc_managed allocates it.")
+        raise _invalid(
+            f"{address:#x} is not in managed memory. Allocate the memory with cp.cuda.malloc_managed."
+        )
     device = device_at(address)
     assert device is not None
     device.memory.check(address, size_bytes)

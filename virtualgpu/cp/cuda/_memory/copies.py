@@ -1,4 +1,4 @@
-"""One implementation of copies for all functions that copy.
+"""The implementation of memory copies, which all functions of ``cp`` that copy use.
 
 The cost of a copy depends on its two ends (host memory or the memory of a device) and on whether host
 memory is pinned. The function that is called only determines whether the host waits.
@@ -40,7 +40,7 @@ def copy(
     staged: bool = False,
     arrays: tuple[npt.NDArray[Any], npt.NDArray[Any]],
 ) -> None:
-    """Copy in a stream.
+    """Copy bytes between host and device memory, or between devices, in a stream.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def set_memory(
     device: VirtualDevice,
     stream: _BaseStream | None = None,
 ) -> None:
-    """Set the device memory `target` by calling `fill` in a stream (default: the current one)."""
+    """Set device memory in a stream (default: the current one) by a call of `fill`."""
     size_bytes = target.nbytes
     if size_bytes <= 0:
         return
@@ -174,7 +174,7 @@ def set_memory(
 
 
 def enable_peer_access(device: VirtualDevice, peer: VirtualDevice) -> None:
-    """Enable peer access if a link allows it, as CuPy does before it copies between devices."""
+    """Enable peer access if a link joins the devices, as CuPy does before it copies between devices."""
     links = device.machine.links
     if device.machine is peer.machine and links.can_access(device.id, peer.id):
         links.enable(device.id, peer.id)

@@ -20,7 +20,7 @@ _ON_DEVICE = 1
 
 
 class _Pools:
-    """The driver's memory pools of all devices: default pools, current pools, and pools of the program.
+    """The driver's memory pools of all devices: default pools, current pools, and those of the program.
 
     ``graph_memories`` contains the live allocations of graphs, by address.
     """
@@ -79,7 +79,7 @@ class _Pools:
 
 
 def driver_pools() -> _Pools:
-    """The driver's pools of the current machine."""
+    """Return the driver's memory pools of the current machine."""
     return _machine.current().own(_Pools)
 
 
@@ -93,7 +93,7 @@ def device_of(device_id: int) -> VirtualDevice:
 
 @dataclass(frozen=True)
 class MemPoolProps:
-    """Properties of a new pool, under CuPy's names."""
+    """The properties of a new memory pool, under CuPy's names."""
 
     allocType: int  # noqa: N815
     handleType: int  # noqa: N815
@@ -111,12 +111,12 @@ def make_pool(props: MemPoolProps) -> int:
         GPU does not support.
     """
     if (props.allocType, props.handleType, props.locationType) != (_PINNED, _NO_HANDLE, _ON_DEVICE):
-        raise _invalid("the virtual GPU's memory pools have the properties (1, 0, 1, device).")
+        raise _invalid("the virtual GPU supports only memory pools with the properties (1, 0, 1, device).")
     return driver_pools().make(device_of(props.devId)).handle
 
 
 class GraphMemory:
-    """Memory of an allocation in a capture: it belongs to the graph, at a fixed address.
+    """Memory that is allocated during a capture; it belongs to the graph and has a fixed address.
 
     It is allocated from the node that allocates it to a node that frees it, or until the program frees it.
     A graph whose last launch did not free it cannot be launched again, as on an H200 (CUDA 13.0).
@@ -151,13 +151,13 @@ class GraphMemory:
         return memory
 
     def free_in_graph(self, stream: _BaseStream) -> None:
-        """Add the node that frees the memory."""
+        """Add a node that frees the memory to the graph that a stream captures."""
         stream.enqueue(
             "HOST_LAUNCH", "Memory free", self._free_in_launch, device=self._device, node_kind="MEM_FREE"
         )
 
     def free(self) -> None:
-        """Free memory that a launch has not freed.
+        """Free the memory, outside of the graph, after a launch that did not free it.
 
         Raises
         ------
@@ -241,7 +241,9 @@ def free_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None 
     graph_memory = device.machine.own(_Pools).graph_memories.get(address)
     if is_capturing(stream, device):
         if graph_memory is None:
-            raise _invalid(f"{address:#x} is not an allocation of a graph: free it outside of the capture.")
+            raise _invalid(
+                f"{address:#x} was not allocated in a graph. Free the memory outside of the capture."
+            )
         graph_memory.free_in_graph(stream)
         return
     if graph_memory is not None:

@@ -1,4 +1,4 @@
-"""Allocators of a program: Python functions, or addresses of C functions."""
+"""Allocators that call functions of the program: Python functions, or C functions by their addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _ADDRESS_LIMIT = 1 << 63  # CuPy's addresses are below it
 
 
 class _FunctionMemory(BaseMemory):
-    """Memory from a program's allocation function, freed by another function with the object.
+    """Memory from an allocation function of the program, with a function that frees it.
+
+    The memory is freed when the object is destroyed.
 
     Kernels can access exactly these bytes. An enclosing allocation, such as a buffer that the function
     divides, is registered again afterwards.
@@ -40,7 +42,7 @@ class _FunctionMemory(BaseMemory):
             device.memory.track(self.ptr, self.size, f"{self.size:,}-byte allocation")
 
     def _take_address(self) -> int:
-        """Unregister the memory and return the address to free, or 0."""
+        """Unregister the memory, and return the address that must be freed, or 0."""
         address = getattr(self, "ptr", 0)
         if not address or sys.is_finalizing():
             return 0
@@ -69,7 +71,7 @@ class PythonFunctionAllocatorMemory(_FunctionMemory):
 
 
 class PythonFunctionAllocator:
-    """An allocator made of two Python functions; its `malloc` goes to `set_allocator` or a pool.
+    """An allocator made of two Python functions; pass its `malloc` to `set_allocator` or to a pool.
 
     Parameters
     ----------

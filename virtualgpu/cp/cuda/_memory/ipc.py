@@ -1,4 +1,4 @@
-"""Sharing of memory and events between processes, which virtual GPUs do not support."""
+"""Functions that share memory and events between processes, which virtual GPUs do not support."""
 
 from __future__ import annotations
 

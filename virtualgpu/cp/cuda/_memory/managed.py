@@ -14,7 +14,7 @@ from virtualgpu.model import machine as _machine
 
 
 class ManagedMemory(BaseMemory):
-    """Memory from ``cudaMallocManaged``, freed with the object; host code can use its address too.
+    """Memory from ``cudaMallocManaged``, which host code can access too; freed when the object is destroyed.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""CuPy's classes of device memory: raw memory and pointers into it, with their copies."""
+"""CuPy's classes for ranges of device memory and for pointers into them, which can copy data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BaseMemory:
 
 
 class Memory(BaseMemory):
-    """Memory directly from ``cudaMalloc``, freed with the object."""
+    """Memory from one call of ``cudaMalloc``, which is freed when the object is destroyed."""
 
     def __init__(self, size: int, owner: VirtualDevice | None = None) -> None:
         refuse_unsafe()
@@ -67,7 +67,7 @@ class Memory(BaseMemory):
 
 
 class UnownedMemory(BaseMemory):
-    """Memory that another object owns, to wrap foreign pointers.
+    """Memory that another object owns; use it to wrap a pointer of another library.
 
     Parameters
     ----------
@@ -97,14 +97,14 @@ class UnownedMemory(BaseMemory):
         if self.device_id < 0:
             raise ValueError(
                 f"{self.ptr:#x} is pageable host memory, which a kernel of this GPU "
-                "cannot reach; take it from cupyx.empty_pinned, pin it with "
+                "cannot access. Allocate it with cupyx.empty_pinned, pin it with "
                 "cp.cuda.runtime.hostRegister, or copy it with cp.asarray."
             )
         return super().owner
 
 
 class MemoryPointer(DevicePointer):
-    """An address within a `BaseMemory`; ``ptr`` is the device address."""
+    """A pointer to an address within a `BaseMemory`; ``ptr`` is the device address."""
 
     __slots__ = ("mem", "ptr")
 
@@ -160,7 +160,7 @@ class MemoryPointer(DevicePointer):
     def copy_from_device_async(
         self, src: MemoryPointer, size: int, stream: _BaseStream | None = None
     ) -> None:
-        """Like `copy_from_device`, in `stream` (the current one by default)."""
+        """Copy `size` bytes from another device address in `stream` (the current one by default)."""
         self._from_device(src, size, stream)
 
     def _from_device(self, src: MemoryPointer, size: int, stream: _BaseStream | None) -> None:
@@ -195,7 +195,7 @@ class MemoryPointer(DevicePointer):
         self._from_host(mem, size, Stream.null, blocking=True)
 
     def copy_from_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
-        """Like `copy_from_host` in `stream`; returns at once if `mem` points to pinned memory."""
+        """Copy `size` bytes from a host address in `stream`; return at once if `mem` is pinned memory."""
         refuse_in_capture("H2D transfers", stream, self.mem.owner)
         self._from_host(mem, size, stream)
 
@@ -211,7 +211,7 @@ class MemoryPointer(DevicePointer):
         copy(move, size, target=self.mem.owner, host=host, stream=stream, blocking=blocking, arrays=arrays)
 
     def copy_from(self, mem: Any, size: int) -> None:
-        """Copy from a `MemoryPointer` or a host address."""
+        """Copy `size` bytes from a `MemoryPointer` or a host address."""
         if isinstance(mem, MemoryPointer):
             self.copy_from_device(mem, size)
         else:
@@ -229,7 +229,7 @@ class MemoryPointer(DevicePointer):
         self._to_host(mem, size, Stream.null, blocking=True)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
-        """Like `copy_to_host` in `stream`; returns at once if `mem` points to pinned memory."""
+        """Copy `size` bytes to a host address in `stream`; return at once if `mem` is pinned memory."""
         refuse_in_capture("D2H transfers", stream, self.mem.owner)
         self._to_host(mem, size, stream)
 
@@ -245,12 +245,12 @@ class MemoryPointer(DevicePointer):
         copy(move, size, source=self.mem.owner, host=host, stream=stream, blocking=blocking, arrays=arrays)
 
     def memset(self, value: int, size: int) -> None:
-        """Set `size` bytes to `value`, in the legacy default stream."""
+        """Set each of `size` bytes to `value`, in the legacy default stream."""
         refuse_in_capture("synchronous API calls")
         self.memset_async(value, size, Stream.null)
 
     def memset_async(self, value: int, size: int, stream: _BaseStream | None = None) -> None:
-        """Set `size` bytes to `value` in `stream` (the current one by default)."""
+        """Set each of `size` bytes to `value` in `stream` (the current one by default)."""
         self._check(size)
         if size <= 0:
             return

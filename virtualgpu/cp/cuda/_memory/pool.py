@@ -1,6 +1,6 @@
-"""CuPy's memory pool on a virtual device, and the choice of the allocator.
+"""CuPy's memory pool on a virtual device, and the functions that choose the allocator of new arrays.
 
-The pool's logic is `virtualgpu.allocators.pool`: here it meets the device, hooks and streams.
+The algorithm of the pool is in `virtualgpu.allocators.pool`. This module adds devices, hooks and streams.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _OWN_MODULES = "virtualgpu.cp.cuda._memory."
 
 
 def plain_malloc(size: int) -> MemoryPointer:
-    """Allocate without a pool, with one ``cudaMalloc``."""
+    """Allocate `size` bytes without a pool, by one call of ``cudaMalloc``."""
     return MemoryPointer(Memory(size), 0)
 
 
 class PooledMemory(BaseMemory):
-    """A pool's chunk in use; it returns to the pool with the object or by `free`."""
+    """A chunk of a pool that is in use; it returns to the pool when it is destroyed or by `free`."""
 
     def __init__(self, chunk: Chunk[BaseMemory], pool: weakref.ref[SingleDeviceMemoryPool]) -> None:
         super().__init__(chunk.address, chunk.size, chunk.mem.owner)
@@ -103,7 +103,7 @@ class _Limit(TypedDict):
 
 
 def limit_of_environment() -> _Limit:
-    """Return the limit in ``CUPY_GPU_MEMORY_LIMIT``: bytes, or a fraction of the device's memory."""
+    """Return the value of ``CUPY_GPU_MEMORY_LIMIT``: bytes, or a fraction of the device's memory."""
     limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
     if limit is not None and limit.endswith("%"):
         return {"size": None, "fraction": float(limit[:-1]) / 100.0}
@@ -123,14 +123,14 @@ class SingleDeviceMemoryPool:
         self.set_limit(**limit_of_environment())
 
     def _release_unreachable(self) -> None:
-        """Collect reference cycles and run deferred work, which hold no memory on a GPU."""
+        """Run deferred work and collect reference cycles, because both can keep unused memory allocated."""
         deferral = self._owner.clock.deferral
         if deferral is not None:
             deferral.require()
         gc.collect()
 
     def malloc(self, size: int) -> MemoryPointer:
-        """Allocate, from a free chunk of the current stream's arena if one fits.
+        """Allocate `size` bytes, if possible from a free chunk of the current stream.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class SingleDeviceMemoryPool:
         return MemoryPointer(memory, 0)
 
     def _arena(self, stream: _BaseStream) -> int:
-        """Return the number of a stream's arena.
+        """Return the number of a stream's arena, in which the pool keeps the stream's free chunks.
 
         It is the stream's handle; the per-thread default stream has one arena per thread.
         """
@@ -204,7 +204,7 @@ class SingleDeviceMemoryPool:
         self._chunks.free_all_blocks(None if stream is None else self._arena(stream))
 
     def free_all_free(self) -> None:
-        """Deprecated; see `free_all_blocks`."""
+        """Deprecated name of `free_all_blocks`."""
         warnings.warn(
             "free_all_free is deprecated. Use free_all_blocks instead.", DeprecationWarning, stacklevel=2
         )
@@ -213,7 +213,7 @@ class SingleDeviceMemoryPool:
     def block_map(self) -> BlockMap:
         """Return the pool's segments and their blocks, in use and free.
 
-        CuPy's pools have no such method; there, a `MemoryHook` has to record the allocations.
+        CuPy's pools do not have this method; with CuPy, a `MemoryHook` has to record the allocations.
         """
         with self._chunks.alone():
             segments = tuple(
@@ -266,7 +266,7 @@ class SingleDeviceMemoryPool:
         self._chunks.limit_bytes = size_t(limit_bytes(size, fraction, self._owner.memory.capacity_bytes))
 
     def get_limit(self) -> int:
-        """Return the limit in bytes, 0 for none."""
+        """Return the limit in bytes, or 0 if there is no limit."""
         return self._chunks.limit_bytes
 
 
@@ -304,7 +304,7 @@ class MemoryPool:
         self.device_pool().free_all_blocks(stream)
 
     def free_all_free(self) -> None:
-        """Deprecated; see `free_all_blocks`."""
+        """Deprecated name of `free_all_blocks`."""
         self.device_pool().free_all_free()
 
     def block_map(self) -> BlockMap:
@@ -331,18 +331,18 @@ class MemoryPool:
 
 
 def default_memory_pool() -> MemoryPool:
-    """Return the pool of new arrays, unless the allocator was changed."""
+    """Return the default memory pool, which new arrays use unless the allocator was changed."""
     machine = _machine.current()
     return machine.own(MemoryPool, machine=machine)
 
 
 def alloc(size: int) -> MemoryPointer:
-    """Allocate with the current allocator, by default that of the default memory pool."""
+    """Allocate `size` bytes with the current allocator, by default that of the default memory pool."""
     return _pointer(get_allocator()(size))
 
 
 def _pointer(pointer: Any) -> MemoryPointer:
-    """Check the return value of a program's allocator.
+    """Check that an allocator of the program has returned a pointer or None, and return this value.
 
     Raises
     ------
@@ -358,7 +358,7 @@ def _pointer(pointer: Any) -> MemoryPointer:
 
 
 def check_room(size: int) -> None:
-    """Check that device and host have memory for an array, before its contents are computed.
+    """Check that device and host have enough free memory for an array before NumPy computes its contents.
 
     Raises
     ------
@@ -374,14 +374,14 @@ def check_room(size: int) -> None:
 
 
 def get_allocator() -> Callable[[int], Any]:
-    """Return the allocator of new arrays."""
+    """Return the function that allocates memory for new arrays."""
     machine = _machine.current()
     thread_allocator: Callable[[int], Any] | None = getattr(machine.thread, "allocator", None)
     return thread_allocator or machine.allocator or default_memory_pool().malloc
 
 
 def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
-    """Set the allocator of new arrays; None means ``cudaMalloc`` without a pool."""
+    """Set the function that allocates memory for new arrays; None means ``cudaMalloc`` without a pool."""
     machine = _machine.current()
     if getattr(machine.thread, "allocator", None) is not None:
         raise ValueError("Can't change the global allocator inside `using_allocator` context manager")

@@ -1,4 +1,4 @@
-"""Conversion of numbers as in CuPy's compiled functions."""
+"""Conversion of numbers to C integers, as in CuPy's compiled functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def size_t(size: Any) -> int:
-    """Return a size in bytes as C's ``size_t``; floats lose their fraction.
+    """Convert a size in bytes to C's ``size_t``; a float loses its fraction.
 
     Raises
     ------
@@ -24,7 +24,7 @@ def size_t(size: Any) -> int:
 
 
 def as_integer(value: Any, purpose: str = "") -> int:
-    """Return a number without its fraction.
+    """Convert a number to an integer without its fraction; `purpose` completes the error message.
 
     Raises
     ------

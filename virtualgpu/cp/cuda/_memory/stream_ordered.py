@@ -22,7 +22,7 @@ _OUT_OF_MEMORY = 2
 
 
 class MemoryAsync(BaseMemory):
-    """Memory from ``cudaMallocAsync``, freed with the object in the stream of its allocation.
+    """Memory from ``cudaMallocAsync``; destroying the object frees it in the stream of its allocation.
 
     Notes
     -----
@@ -43,12 +43,12 @@ class MemoryAsync(BaseMemory):
 
 
 def malloc_async(size: int) -> MemoryPointer:
-    """Allocate with ``cudaMallocAsync`` in the current stream."""
+    """Allocate `size` bytes with ``cudaMallocAsync`` in the current stream."""
     return MemoryPointer(MemoryAsync(size, get_current_stream()), 0)
 
 
 class MemoryAsyncPool:
-    """CuPy's interface of the driver's pools, one per device; memory hooks are not called.
+    """A pool that allocates in stream order from the driver's memory pools; memory hooks are not called.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class MemoryAsyncPool:
         driver_pools().get(self._pools[device.id]).set_attribute(RELEASE_THRESHOLD, limit)
 
     def get_limit(self) -> int:
-        """Return the limit in bytes, 2**64 - 1 for none."""
+        """Return the limit in bytes, or 2**64 - 1 if there is no limit."""
         return self._pool().attribute(RELEASE_THRESHOLD)
 
 

@@ -1,1 +1,1 @@
-"""Implementation of ``cp.cuda.nccl``: calls of ranks, cliques of waiting ranks, and the calls' work."""
+"""Implementation of ``cp.cuda.nccl``: the ranks' calls, their matching, and their execution."""

@@ -1,4 +1,4 @@
-"""Calls of ranks: their types, operations and descriptions, and NCCL's error."""
+"""NCCL calls of a rank, with their data types and reduction operations, and NCCL's error."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class NcclError(_PicklableError, RuntimeError):
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """A rank of a communicator: its device, and the thread that acts for it."""
+    """A rank of a communicator: its device, and the thread that makes its calls."""
 
     rank: int
     device: VirtualDevice
@@ -79,7 +79,7 @@ class Member:
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A call of a rank. ``other_rank`` is the root, or the peer of `send` and `recv`."""
+    """One NCCL call of one rank. ``other_rank`` is the root, or the peer of `send` and `recv`."""
 
     name: CallName
     member: Member
@@ -97,7 +97,7 @@ class Call:
 
     @property
     def kernel_key(self) -> tuple[object, ...]:
-        """Properties that calls of a group have in common if they share a kernel."""
+        """Key that is equal for all calls of a group that share one kernel."""
         return self.name, self.dtype, self.op, self.group_token
 
     @property
@@ -136,7 +136,7 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """Sends and receives that a rank starts together, without those that have run."""
+    """The sends and receives that a rank started in one group and that have not run yet."""
 
     calls: list[Call] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Cliques of ranks: queues of their calls, matching of the calls, and errors for calls that never match.
+"""Cliques (the ranks of one communicator): queues of calls, and errors for calls that never match.
 
 Each rank's calls wait in a queue. A collective call runs when it is at the head of every queue; sends and
 receives run when their counterparts are at the head. NCCL hangs if that never happens. Here it is an error
@@ -37,12 +37,12 @@ from virtualgpu.model.machine import VirtualDevice, current
 _POLL_S = 0.02
 # A rank's thread may be computing, so the others wait for this multiple of the kernels' time limit.
 _PATIENCE = 3.0
-THREAD_REMEDY = "The ranks of virtual GPUs are threads of one process, not processes: start one for each"
-GROUP_REMEDY = "In one thread the calls of several ranks go between groupStart() and groupEnd()"
+THREAD_REMEDY = "The ranks of virtual GPUs are threads of one process, not processes. Start a thread per rank"
+GROUP_REMEDY = "If one thread makes the calls of several ranks, put them between groupStart() and groupEnd()"
 
 
 class World:
-    """NCCL's state of one machine: its cliques by their ids, and one lock for all of them."""
+    """NCCL's state on one machine: its cliques by their ids, and one lock for all of them."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
@@ -55,7 +55,7 @@ class World:
         self.background_threads = weakref.WeakSet(thread for thread in threading.enumerate() if thread.daemon)
 
     def other_threads(self) -> list[threading.Thread]:
-        """Return the threads other than this one that can call."""
+        """Return the other threads of the program, which could still make NCCL calls."""
         this_thread = threading.current_thread()
         background = () if this_thread in self.background_threads else self.background_threads
         return [
@@ -67,7 +67,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A thread's wait: the condition that ends it, its clique, its call in words, and the missing ranks."""
+    """A thread that waits for other ranks, with its call and the condition that ends the wait."""
 
     done: Callable[[], bool]
     clique: Clique
@@ -99,9 +99,10 @@ class Clique:
         if size > device_count:
             raise NcclError(
                 INVALID_ARGUMENT,
-                f"{size:,} ranks need a GPU each, but this machine has "
-                f"{words.count(device_count, 'virtual GPU')}. This is the number of ranks, not of elements; "
-                "use_device(name, count=n) gives more virtual GPUs.",
+                f"{size:,} ranks need {size:,} GPUs, but this machine has "
+                f"{words.count(device_count, 'virtual GPU')}. This argument is the number "
+                "of ranks, not of elements. Call use_device(name, count=n) for more "
+                "virtual GPUs.",
             )
         self.world = world()
         self.number = next(self.world.clique_numbers)
@@ -113,7 +114,7 @@ class Clique:
     # Ranks
 
     def join(self, rank: int, size: int, device: VirtualDevice, has_called: bool = True) -> Member:
-        """Add a rank.
+        """Add a rank to the communicator.
 
         Raises
         ------
@@ -151,7 +152,7 @@ class Clique:
         self.queues[rank].extend(items)
 
     def advance(self) -> None:
-        """Run all calls that can run."""
+        """Run the queued calls for which all required ranks have made their calls."""
         while self.error is None and (self._run_collective() or self._run_exchange()):
             self.world.changed.notify_all()
 
@@ -180,7 +181,7 @@ class Clique:
         return True
 
     def _rows(self) -> list[list[Call]]:
-        """Return the calls at the heads of the queues, and the following calls that share their kernel."""
+        """Return the calls at the heads of all queues, and the following calls that share their kernel."""
         rows: list[list[Call]] = []
         for items in zip(*self.queues, strict=False):
             row = [item for item in items if isinstance(item, Call)]
@@ -229,7 +230,7 @@ class Clique:
         return False
 
     def _connected_batches(self, rank: int) -> dict[int, Batch] | None:
-        """Return the batches of all ranks that a rank exchanges data with, directly or indirectly.
+        """Return the batches of all ranks with which a rank exchanges data, directly or indirectly.
 
         None if one of these ranks has not called yet.
         """
@@ -277,17 +278,17 @@ class Clique:
     # Waiting
 
     def fail(self, status: int, reason: str) -> NcclError:
-        """Break the communicators of all ranks, and return the error."""
+        """Make the communicators of all ranks unusable, and return the error."""
         if self.error is None:
             self.error = NcclError(status, f"{reason[0].upper()}{reason[1:]}")
         self.world.changed.notify_all()
         return NcclError(status, f"{reason[0].upper()}{reason[1:]}")
 
     def repeated_error(self) -> NcclError:
-        """Return the error that broke the communicators, for a later caller."""
+        """Return the error that made the communicators unusable, for a later caller."""
         assert self.error is not None
         error = NcclError(self.error.status)
-        error.args = (f"{self.error} This communicator is of no use any more: make new ones.",)
+        error.args = (f"{self.error} This communicator can no longer be used. Create new ones.",)
         return error
 
     def wait(
@@ -316,13 +317,13 @@ class Clique:
                     raise self._fail_all(status, f"{activity}: {reason}")
                 self.world.changed.wait(_POLL_S)
         except KeyboardInterrupt:
-            self.fail(REMOTE, f"{activity}, and was interrupted.")
+            self.fail(REMOTE, f"{activity}, and the program was interrupted.")
             raise
         finally:
             del self.world.waiting[thread]
 
     def _fail_all(self, status: int, reason: str) -> NcclError:
-        """Break this clique and those in which its missing ranks wait, and return the error."""
+        """Make this clique unusable, and those in which its missing ranks wait; return the error."""
         for member in self.members.values():
             waiting_rank = self.world.waiting.get(member.thread)
             if waiting_rank is not None and waiting_rank.clique is not self and not waiting_rank.done():
@@ -330,7 +331,7 @@ class Clique:
         return self.fail(status, reason)
 
     def _failure(self, missing: Sequence[int], waited_s: float, remedy: str) -> tuple[int, str]:
-        """Return NCCL's status and the reason why missing ranks will not call; "" if they can."""
+        """Return NCCL's status and the reason why missing ranks will never call; "" if they still can."""
         this_thread = threading.current_thread()
         for rank in missing:
             member = self.members.get(rank)
@@ -339,27 +340,27 @@ class Clique:
             if member.has_called and member.thread is not this_thread and not member.thread.is_alive():
                 return REMOTE, f"rank {rank} has not called, and its thread ({member.thread.name}) has ended."
             if member.end_state:
-                return REMOTE, f"rank {rank} was {member.end_state} and calls no more."
+                return REMOTE, f"rank {rank} was {member.end_state} and makes no more calls."
         names = ", ".join(map(str, missing))
         have_not_called = (
             f"ranks {names} have not called" if len(missing) > 1 else f"rank {names} has not called"
         )
         if self._is_deadlocked(missing):
-            remedy = "All ranks make the same calls in the same order, whatever communicator they are of"
-            reason = f"{have_not_called}, and waits for this one.{self._locations(missing)} {remedy}."
+            remedy = "All ranks must make the same calls in the same order, even on different communicators"
+            reason = f"{have_not_called}, and waits for this rank.{self._locations(missing)} {remedy}."
             return INVALID_USAGE, reason
         waiting_threads = {thread for thread, item in list(self.world.waiting.items()) if not item.done()}
         if not any(thread not in waiting_threads for thread in self.world.other_threads()):
-            reason = f"{have_not_called}, and no other thread runs that could."
+            reason = f"{have_not_called}, and no other thread is running that could make the call."
             return INVALID_USAGE, f"{reason}{self._locations(missing)} {remedy}."
         if waited_s > _PATIENCE * current().current_device.watchdog_s:
             reason = f"{have_not_called} within {waited_s:.3g} s.{self._locations(missing)} {remedy}."
-            lock = "A rank that waits for a lock that another rank holds in this call never comes to it."
+            lock = "A rank never calls if it waits for a lock that another rank holds during the call."
             return REMOTE, f"{reason} {lock}"
         return 0, ""
 
     def _threads_of(self, ranks: Sequence[int]) -> list[threading.Thread]:
-        """Return the threads that are known to act for ranks."""
+        """Return the threads that are known to make the calls of these ranks."""
         members = [self.members[rank] for rank in ranks if rank in self.members]
         return [member.thread for member in members if member.has_called]
 
@@ -379,7 +380,7 @@ class Clique:
         return False
 
     def _locations(self, missing: Sequence[int]) -> str:
-        """Return sentences about the present activity of missing ranks' threads, if it is known."""
+        """Return sentences about what the threads of missing ranks do now, if it is known."""
         this_thread = threading.current_thread()
         sentences = []
         for rank in missing:
@@ -431,7 +432,7 @@ def _is_threading_code(frame: FrameType) -> bool:
 
 
 class Group:
-    """Calls of one thread between groupStart and groupEnd."""
+    """The calls that one thread makes between `groupStart` and `groupEnd`."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -449,7 +450,7 @@ def group() -> Group:
 
 
 def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
-    """Enqueue calls of one thread together, and wait until all have run.
+    """Add the calls of one thread to the queues, and wait until all of them have run.
 
     Raises
     ------
@@ -498,7 +499,7 @@ def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
 
 
 def leave(member: Member, clique: Clique, end_state: str) -> None:
-    """End a rank's communicator, without a lock, since the garbage collector can call this at any time."""
+    """End the communicator of a rank without a lock, since the garbage collector can call this function."""
     member.end_state = end_state
     with suppress(KeyError):
         if all(other.end_state for other in clique.members.values()):

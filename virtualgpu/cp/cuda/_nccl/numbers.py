@@ -1,4 +1,4 @@
-"""Results of NCCL's calls: sums in the order in which a ring adds them, in the arrays' own type."""
+"""Results of NCCL's calls: values are added in the order of a ring, in the data type of the arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FUNCTIONS = {SUM: np.add, AVG: np.add, PROD: np.multiply, MAX: np.fmax, MIN: np
 
 
 def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """Return the reduction of the parts of all ranks, which are given in the order of addition.
+    """Reduce the arrays of all ranks to one array; `parts` are in the order of addition.
 
     `dtype` and `op` are NCCL's numbers.
 
@@ -52,7 +52,7 @@ def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
 
 
 def all_reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """Return the result of an all-reduce: chunk c is added around the ring, starting from rank c."""
+    """Return the result of an all-reduce: chunk c is summed around the ring, starting from rank c."""
     rank_count = len(parts)
     result = np.empty_like(parts[0])
     for chunk, (start, end) in enumerate(chunks(parts[0].size, rank_count)):

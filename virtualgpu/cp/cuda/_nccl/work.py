@@ -1,4 +1,4 @@
-"""Work of calls that all ranks have made: moving the data, and a kernel on each device."""
+"""Execute NCCL calls that all ranks have made: move the data, and run a kernel on each device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from virtualgpu.records.traffic.ports import Over
 
 
 def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
-    """Return the elements that a pointer of a call points to.
+    """Return the elements at an address that a rank passed to an NCCL call.
 
     Raises
     ------
@@ -50,18 +50,20 @@ def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
         remaining_count = (allocation.end - address) // call.item_bytes
         raise NcclError(
             UNHANDLED_CUDA,
-            f"{subject} goes past the end of a {allocation.label}, which has "
-            f"{remaining_count:,} from there on. Counts are numbers of elements, and a "
-            "buffer that is gathered from or scattered to n ranks must be n times as "
-            "long.",
+            f"{subject} goes past the end of a {allocation.label}, which has only "
+            f"{remaining_count:,} elements from that address on. Counts are numbers of "
+            "elements. A buffer for the data of n ranks (allGather, reduceScatter) must "
+            "be n times as long.",
         )
     if address % call.item_bytes:
-        raise NcclError(UNHANDLED_CUDA, f"{subject} is not aligned to its {call.item_bytes} bytes.")
+        raise NcclError(
+            UNHANDLED_CUDA, f"{subject} is not aligned to its element size, {call.item_bytes} bytes."
+        )
     return device.memory.view(address, size_bytes).view(DTYPES[call.dtype][2])
 
 
 def check(call: Call, ranks: int) -> None:
-    """Set the arrays of a call, and check that its pointers and stream belong to the rank's device.
+    """Find the arrays of a call, and check that its pointers and stream belong to the rank's device.
 
     Raises
     ------
@@ -101,9 +103,9 @@ def _call_arrays(call: Call, ranks: int) -> tuple[Array, Array]:
 
 
 def collective(rows: Sequence[Sequence[Call]]) -> None:
-    """Run calls of all ranks in their order, in one kernel per device.
+    """Execute one or more collective calls of a group in one kernel per device.
 
-    NCCL also uses one kernel for the calls of a group that are of one kind.
+    Each row contains the same call of every rank. NCCL also merges equal calls of a group into one kernel.
     """
     rows = [calls for calls in rows if calls[0].count]
     if not rows:
@@ -133,7 +135,7 @@ def collective(rows: Sequence[Sequence[Call]]) -> None:
 
 
 def _move(calls: Sequence[Call]) -> None:
-    """Write the results of one call to the arrays of all ranks."""
+    """Write the results of one collective call to the receive arrays of all ranks."""
     first = calls[0]
     rank_count = len(calls)
     root = calls[0].other_rank or 0
@@ -164,7 +166,7 @@ def _move(calls: Sequence[Call]) -> None:
 
 
 def exchange(pairs: Sequence[tuple[Call, Call]]) -> None:
-    """Run matched sends and receives, all at once."""
+    """Execute matched pairs of sends and receives at the same time."""
     array_pairs = [(send.arrays[0], recv.arrays[1]) for send, recv in pairs]
 
     def move_data() -> None:
@@ -183,7 +185,7 @@ def exchange(pairs: Sequence[tuple[Call, Call]]) -> None:
 def _transfers(
     devices: Mapping[int, VirtualDevice], transferred_bytes: Mapping[tuple[int, int], int]
 ) -> list[tuple[int, int, int, Over]]:
-    """Return the transfers between ranks' devices: source, target, bytes and link.
+    """Return the transfers between the devices of ranks: source, target, bytes and link.
 
     Like NCCL, they use NVLink if there is one, even if peer access is not enabled.
     """

@@ -1,1 +1,1 @@
-"""Parts of ``cp.cuda.runtime``: device queries, and objects by their handles."""
+"""Implementation of parts of ``cp.cuda.runtime``: devices, and handles of streams and events."""

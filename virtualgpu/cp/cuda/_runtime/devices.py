@@ -1,4 +1,4 @@
-"""CUDA runtime functions about devices: the current device, properties, limits, PCI addresses, peers."""
+"""CUDA runtime functions for devices: current device, properties, limits, PCI addresses, peer access."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def getDevice() -> int:  # noqa: N802
 
 
 def setDevice(device: int) -> None:  # noqa: N802
-    """Set the calling thread's current device; an unknown number is error 101."""
+    """Set the calling thread's current device; an unknown number raises error 101."""
     _machine.current().current_device_id = device
 
 
@@ -59,7 +59,7 @@ def driverGetVersion() -> int:  # noqa: N802
 
 
 def deviceGetLimit(limit: int) -> int:  # noqa: N802
-    """Return a ``cudaLimit`` of the current device in bytes: 0 stack, 1 ``printf`` buffer, 2 heap."""
+    """Return a limit of the current device in bytes: 0 is the stack, 1 the ``printf`` buffer, 2 the heap."""
     memory = _machine.current().current_device.memory
     limits = {_STACK_SIZE: 1024, _PRINTF_FIFO_SIZE: 1 << 20, _MALLOC_HEAP_SIZE: memory.heap_bytes}
     if limit not in limits:
@@ -68,7 +68,9 @@ def deviceGetLimit(limit: int) -> int:  # noqa: N802
 
 
 def deviceSetLimit(limit: int, value: int) -> None:  # noqa: N802
-    """Set the size of the device heap (2). Stack and ``printf`` buffer grow automatically here.
+    """Set a limit of the device; only the size of the heap (2) has an effect.
+
+    The stack and the ``printf`` buffer grow automatically on the virtual GPU.
 
     Raises
     ------
@@ -120,7 +122,7 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
 
 
 def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
-    """Return one attribute of a device by CUDA's number; unknown numbers are error 1."""
+    """Return an attribute of a device by its CUDA number; an unknown number raises error 1."""
     info = _machine.current().device(device).info
     pci_values = dict(zip(_PCI_ATTRIBUTES, _pci_address(device).values(), strict=True))
     value = next(
@@ -131,7 +133,7 @@ def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
             1,
             "cudaErrorInvalidValue",
             f"invalid argument: the virtual GPU does not model device attribute {attrib}; "
-            "cp.cuda.Device().attributes lists those it does.",
+            "cp.cuda.Device().attributes lists the supported attributes.",
         )
     return value
 
@@ -186,7 +188,7 @@ def deviceCanAccessPeer(device: int, peerDevice: int) -> int:  # noqa: N802, N80
 
 
 def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
-    """Enable kernels of the current device, and copies, to access a peer's memory over the link.
+    """Allow kernels and copies of the current device to access a peer's memory over a link.
 
     Raises
     ------
@@ -205,7 +207,7 @@ def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
 
 
 def deviceDisablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
-    """Disable peer access of the current device; error 705 if it was not enabled."""
+    """Disable peer access of the current device; raises error 705 if it was not enabled."""
     machine = _machine.current()
     device = machine.current_device_id
     peer = machine.device(peerDevice).id

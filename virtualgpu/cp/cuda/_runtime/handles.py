@@ -1,4 +1,4 @@
-"""Objects that the runtime's functions identify by a handle, such as streams and events."""
+"""Handles, by which the runtime's functions identify objects such as streams and events."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from virtualgpu.model import machine as _machine
 
 
 def register(resource: Any) -> int:
-    """Keep a resource alive until `unregister`, and return its handle."""
+    """Keep an object alive until `unregister`, and return its handle."""
     _machine.current().handles[resource.ptr] = resource
     return int(resource.ptr)
 
 
 def resource_of(handle: int, expected_class: type, type_name: str) -> Any:
-    """Return the registered resource with a handle.
+    """Return the registered object with a handle.
 
     Raises
     ------
@@ -34,13 +34,13 @@ def resource_of(handle: int, expected_class: type, type_name: str) -> Any:
 
 
 def unregister(handle: int, expected_class: type, type_name: str) -> None:
-    """Release a resource that `register` keeps."""
+    """Release the object that `register` keeps alive."""
     resource_of(handle, expected_class, type_name)
     del _machine.current().handles[handle]
 
 
 def stream_of(handle: int) -> _BaseStream:
-    """Return the stream with a handle, whether it was created by the runtime's functions or not."""
+    """Return the stream with a handle, whether or not the runtime's functions created it."""
     machine = _machine.current()
     stream = machine.handles.get(handle)
     if isinstance(stream, _BaseStream):

@@ -10,7 +10,7 @@ from virtualgpu.cp.cuda.memory_hook import MemoryHook
 
 
 class DebugPrintHook(MemoryHook):
-    """Prints one line of JSON after every ``alloc``, ``malloc`` and ``free``.
+    """A memory hook that prints one line of JSON after every ``alloc``, ``malloc`` and ``free``.
 
     Parameters
     ----------

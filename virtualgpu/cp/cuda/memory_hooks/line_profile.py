@@ -1,4 +1,4 @@
-"""A memory hook that adds up allocations by lines of the program."""
+"""A memory hook that adds up allocations by source line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HIDDEN_FOLDERS = (
 
 @dataclass(slots=True)
 class _Line:
-    """A line of the program within its caller's line, with the bytes that it and its callees allocated."""
+    """A node of the call tree: a source line, and the bytes that it and its callees allocated."""
 
     used_bytes: int = 0
     acquired_bytes: int = 0
@@ -40,7 +40,7 @@ class _Line:
 
 
 class LineProfileHook(MemoryHook):
-    """Memory by lines of the program: `print_report` shows the tree of calls.
+    """A memory hook that adds up allocations by source line; `print_report` prints a tree of calls.
 
     Each line of the report ends in ``(used, acquired)``: the bytes of blocks taken from the pool, and the
     bytes that the pool took from the device for them.

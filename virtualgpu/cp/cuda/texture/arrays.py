@@ -1,4 +1,4 @@
-"""CUDA arrays: memory for textures that programs copy to and from but do not address."""
+"""CUDA arrays: memory for textures, which programs can copy but not address."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SURFACES = 2
 
 
 class CUDAarray:
-    """An array of one, two or three dimensions for a texture or a surface.
+    """A CUDA array of one, two or three dimensions, which textures and surfaces use.
 
     On a GPU its texels have an internal order; here they are stored in rows.
 
@@ -47,8 +47,8 @@ class CUDAarray:
             raise ValueError("To create a 2D CUDA array, height must be nonzero.")
         if flags & ~(_LAYERS | _SURFACES):
             raise NotSupportedError(
-                f"The virtual GPU does not support CUDA arrays with the flags {flags}, such as cube maps. "
-                "Make an array of layers, or one of three dimensions."
+                f"The virtual GPU does not support CUDA arrays with the flags {flags}, "
+                "such as cube maps. Use an array of layers or a three-dimensional array."
             )
         self.desc = desc
         self.width = width
@@ -61,7 +61,7 @@ class CUDAarray:
         if any(
             not 0 < extent <= limit for extent, limit in zip(extents, _MAX_EXTENTS[self.ndim], strict=True)
         ):
-            raise invalid(f"an array of {extents} texels; {_MAX_EXTENTS[self.ndim]} is the maximum.")
+            raise invalid(f"the array has {extents} texels, but the maximum is {_MAX_EXTENTS[self.ndim]}.")
         self.device = _machine.current().current_device
         size = width * max(1, height) * max(1, depth) * self.texel.size_bytes
         self.ptr = self.device.memory.malloc(size)
@@ -77,7 +77,7 @@ class CUDAarray:
             self.ptr = 0
 
     def copy_from(self, in_arr: Any, stream: _BaseStream | None = None) -> None:
-        """Copy a device or host array into this one, in the order of a stream (default: the current one).
+        """Copy a device or host array into this array, in a stream (default: the current one).
 
         Parameters
         ----------
@@ -107,9 +107,14 @@ class CUDAarray:
     def _copy(self, array: Any, stream: _BaseStream | None, to_texture: bool) -> None:
         shape = (*(self.depth, self.height)[3 - self.ndim :], self.texel.channels * self.width)
         if array.shape != shape:
-            raise ValueError(f"shape mismatch: {array.shape}, and the CUDA array takes {shape}.")
+            raise ValueError(
+                f"shape mismatch: the array has the shape {array.shape}, but the CUDA array needs {shape}."
+            )
         if array.dtype != self.texel.dtype:
-            raise ValueError(f"dtype mismatch: {array.dtype}, and the CUDA array holds {self.texel.dtype}.")
+            raise ValueError(
+                f"dtype mismatch: the array has the dtype {array.dtype}, but the CUDA array "
+                f"needs {self.texel.dtype}."
+            )
         owner = None
         if isinstance(array, ndarray):
             check_device(array, self.device)

@@ -1,4 +1,4 @@
-"""Formats of texels: channels of equal width and one kind."""
+"""Formats of texels: the number of channels, their bits, and the type of their values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = {SIGNED: ("int", (8, 16, 32)), UNSIGNED: ("uint", (8, 16, 32)), FLOAT: 
 
 
 def invalid(reason: str, status: int = 1, name: str = "cudaErrorInvalidValue") -> CUDARuntimeError:
-    """Return CUDA's error with a reason."""
+    """Return CUDA's error with a message that ends with a reason."""
     text = {1: "invalid argument", 20: "invalid channel descriptor"}[status]
     return CUDARuntimeError(status, name, f"{text}: {reason}")
 
@@ -35,13 +35,13 @@ class ChannelFormatDescriptor:
         self._kind = int(f)
 
     def get_channel_format(self) -> dict[str, int]:
-        """Return the bits and the kind by name."""
+        """Return the bits of the channels and the kind of values as a dict."""
         return dict(zip("xyzwf", (*self._bits, self._kind), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Texel:
-    """A checked channel format."""
+    """The format of one texel, after a check: number of channels, bytes per channel, kind of values."""
 
     channels: int
     channel_bytes: int
@@ -57,7 +57,7 @@ class Texel:
 
 
 def texel_of(format: ChannelFormatDescriptor) -> Texel:
-    """Check a channel format.
+    """Check a channel format and return it as a `Texel`.
 
     Raises
     ------
@@ -75,8 +75,9 @@ def texel_of(format: ChannelFormatDescriptor) -> Texel:
         or used_widths[0] not in widths
     ):
         raise invalid(
-            f"channels of {bits} bits and kind {fields['f']}. A texel has 1, 2 or 4 channels of one width: "
-            "8, 16 or 32 bits, floats 16 or 32.",
+            f"the format has channels of {bits} bits and kind {fields['f']}. A texel must "
+            "have 1, 2 or 4 channels of equal width: 8, 16 or 32 bits for integers, 16 "
+            "or 32 bits for floats.",
             20,
             "cudaErrorInvalidChannelDescriptor",
         )

@@ -1,4 +1,4 @@
-"""Descriptors of textures: the memory that a texture reads, and the way it reads."""
+"""Descriptors of textures: the memory that a texture reads, and its addressing and filtering modes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PITCH_2D = NUMBERS["cudaResourceTypePitch2D"]
 
 
 class ResourceDescriptor:
-    """The memory of a texture: a CUDA array, or device memory as a line or as rows.
+    """A description of a texture's memory: a CUDA array, linear device memory, or rows with a pitch.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class ResourceDescriptor:
         required = {"cuArr": cuArr} if restype == ARRAY else {"arr": arr, "chDesc": chDesc}
         for name, value in required.items():
             if value is None:
-                raise TypeError(f"A resource of type {restype} needs `{name}`.")
+                raise TypeError(f"A resource of type {restype} needs the argument `{name}`.")
         self.restype = restype
         self.cuArr = cuArr
         self.arr = arr
@@ -66,7 +66,7 @@ class ResourceDescriptor:
         self.pitch_bytes = pitchInBytes
 
     def get_resource_desc(self) -> dict[str, Any]:
-        """Return the fields by name."""
+        """Return the fields of the descriptor as a dict."""
         fields: dict[str, Any] = {"resType": self.restype}
         if self.cuArr is not None and self.restype == ARRAY:
             fields["array"] = {"array": self.cuArr.ptr}
@@ -87,13 +87,13 @@ class ResourceDescriptor:
 
 
 class TextureDescriptor:
-    """The way a texture is read: addressing, filtering and conversion.
+    """A description of how a texture is read: addressing, filtering and conversion.
 
     Parameters
     ----------
     addressModes : sequence of int
         For each dimension ``cp.cuda.runtime.cudaAddressModeWrap``, ``...Clamp``, ``...Mirror`` or
-        ``...Border``; wrap by default. Wrap and mirror need normalized coordinates and are clamp without.
+        ``...Border``; wrap by default. Without normalized coordinates, wrap and mirror act as clamp.
     filterMode : int
         ``cudaFilterModePoint`` or ``...Linear``.
     readMode : int
@@ -129,7 +129,7 @@ class TextureDescriptor:
         self.anisotropy = int(maxAnisotropy or 0)
 
     def get_texture_desc(self) -> dict[str, Any]:
-        """Return the fields by name."""
+        """Return the fields of the descriptor as a dict."""
         return {
             "addressMode": self.modes,
             "filterMode": self.filter_mode,

@@ -21,7 +21,7 @@ from virtualgpu.records.device.attributes import MOST_LINEAR_TEXELS, PITCH_ALIGN
 
 
 class _Object(TextureHandle):
-    """An entry in the device's table of textures, which is removed with the object."""
+    """An entry in the device's table of textures; destroying the object removes the entry."""
 
     def _register(self, device: VirtualDevice, **fields: Any) -> None:
         self.device = device
@@ -41,9 +41,9 @@ class TextureObject(_Object):
     Parameters
     ----------
     ResDesc : ResourceDescriptor
-        The memory it reads, which stays alive as long as the texture.
+        The memory of the texture, which stays alive as long as the texture.
     TexDesc : TextureDescriptor
-        The way it reads.
+        Addressing, filtering and conversion.
 
     Raises
     ------
@@ -76,7 +76,7 @@ class TextureObject(_Object):
         )
         for name, values, count in ranges:
             if any(not 0 <= value < count for value in values):
-                raise invalid(f"`{name}` {values} of a texture.")
+                raise invalid(f"`{name}` is {values}, but valid values are 0 to {count - 1}.")
         normalized_read = descriptor.read_mode == NUMBERS["cudaReadModeNormalizedFloat"]
         is_integer = texel.kind != FLOAT
         if normalized_read and is_integer and texel.channel_bytes == 4:
@@ -89,8 +89,9 @@ class TextureObject(_Object):
             )
         if ResDesc.restype == LINEAR and (interpolated or descriptor.normalized):
             raise invalid(
-                "a texture of linear memory is read by whole indices (tex1Dfetch), unfiltered and "
-                "unnormalized; use a CUDAarray or cudaResourceTypePitch2D."
+                "a texture of linear memory supports only integer indices (tex1Dfetch), "
+                "no filtering and no normalized coordinates. Use a CUDAarray or "
+                "cudaResourceTypePitch2D for them."
             )
         self._register(
             device,
@@ -124,7 +125,8 @@ class SurfaceObject(_Object):
         stores = NUMBERS["cudaArraySurfaceLoadStore"]
         if ResDesc.restype != ARRAY or array is None or not array.flags & stores:
             raise invalid(
-                "a surface needs a CUDAarray made with flags=cp.cuda.runtime.cudaArraySurfaceLoadStore."
+                "a surface needs a CUDAarray that was created with "
+                "flags=cp.cuda.runtime.cudaArraySurfaceLoadStore."
             )
         device, _, fields = _memory_of(ResDesc)
         self._register(device, **fields, is_surface=1)
@@ -132,7 +134,7 @@ class SurfaceObject(_Object):
 
 
 def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict[str, Any]]:
-    """Return the device, the texel format, and the fields of the device's table for a resource."""
+    """Return the device, the texel format, and the table entry for a resource descriptor."""
     if resource.restype == ARRAY:
         array = resource.cuArr
         assert array is not None
@@ -151,7 +153,7 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
         if address % TEXTURE_ALIGNMENT:
             raise invalid(
                 f"a texture's memory must start at a multiple of {TEXTURE_ALIGNMENT} "
-                f"bytes; this one starts at {address:#x}."
+                f"bytes, but it starts at {address:#x}."
             )
         if resource.restype == LINEAR:
             size = (resource.size_bytes // texel.size_bytes, 1, 1)
@@ -168,14 +170,15 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
             row_bytes = resource.width * texel.size_bytes
             if not row_bytes or not resource.height or pitch < row_bytes or pitch % PITCH_ALIGNMENT:
                 raise invalid(
-                    f"{resource.height} rows of {resource.width} texels of "
-                    f"{texel.size_bytes} bytes, {pitch} bytes apart. `pitchInBytes` must "
-                    f"be a multiple of {PITCH_ALIGNMENT} and at least as long as a row."
+                    f"the texture has {resource.height} rows of {resource.width} texels "
+                    f"of {texel.size_bytes} bytes, and its pitch is {pitch} bytes. "
+                    f"`pitchInBytes` must be a multiple of {PITCH_ALIGNMENT} and at least "
+                    "as long as a row."
                 )
             needed_bytes = pitch * (resource.height - 1) + row_bytes
         device.memory.check(address, needed_bytes)
     else:
-        raise invalid(f"the resource type {resource.restype}.")
+        raise invalid(f"textures do not support the resource type {resource.restype}.")
     return (
         device,
         texel,
