@@ -15,7 +15,7 @@ __all__ = ["as_cupy", "use_device"]
 
 
 def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
-    """Select other virtual GPUs for ``cp``. Arrays of the previous GPUs stay readable.
+    """Select other virtual GPUs for ``cp``; arrays of the previous GPUs stay readable.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def use_device(name: str | None = None, count: int | None = None, links: str | N
     count
         Number of GPUs; by default ``VIRTUALGPU_COUNT``, or else one.
     links
-        Links between them: ``"nvswitch"`` (all pairs), ``"pairs"`` or ``"host"`` (none); by default the
+        Links between the GPUs: ``"nvswitch"`` (all pairs), ``"pairs"`` or ``"host"`` (none); by default the
         links of such a system.
 
     Raises
@@ -53,7 +53,7 @@ def as_cupy(device: str | None = None, count: int | None = None) -> AsCupy:
     Returns
     -------
     AsCupy
-        In ``with virtualgpu.as_cupy() as cupy:``, it restores the names at the end.
+        Object that restores the names at the end of ``with virtualgpu.as_cupy() as cupy:``.
 
     Raises
     ------

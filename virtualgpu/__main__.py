@@ -17,7 +17,7 @@ _INTERRUPTED_STATUS = 130  # 128 + SIGINT, as in shells
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program that the command line names, and return the process's exit status."""
+    """Run the program that the command line names, and return the exit status of the process."""
     parser = argparse.ArgumentParser(
         prog="python -m virtualgpu",
         usage="%(prog)s [--device NAME] [--count N] (script.py | -m module | -c code) [argument ...]",
@@ -78,7 +78,7 @@ def _run_script(program: list[str]) -> None:
 
 
 def print_exception(error: BaseException) -> None:
-    """Print a traceback that ends in the program, without frames of the virtual GPU and its callees."""
+    """Print a traceback that ends in the program, without frames of the virtual GPU and of its callees."""
     with trimmed(error):
         traceback.print_exception(error)
 

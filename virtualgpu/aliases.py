@@ -22,7 +22,7 @@ _NVIDIA_PACKAGES = ("cuda", "cuda.core", "cuda.bindings")
 
 
 class AsCupy:
-    """Replacement of CuPy's names by the virtual GPU's modules, until `undo` or the end of a ``with`` block.
+    """Replacement of CuPy's modules by those of the virtual GPU, until `undo` or the end of a ``with`` block.
 
     Parameters
     ----------
@@ -53,12 +53,12 @@ class AsCupy:
             self._export("VIRTUALGPU_COUNT", str(count))
 
     def _export(self, name: str, value: str) -> None:
-        """Set an environment variable, which processes that the program starts inherit."""
+        """Set an environment variable that the child processes of the program inherit."""
         self._environment[name] = os.environ.get(name)
         os.environ[name] = value
 
     def undo(self) -> None:
-        """Restore the names, and the machine that was in use before."""
+        """Restore the module names, and select the previous machine again."""
         if self._finders:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in self._finders]
             for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
@@ -83,7 +83,7 @@ class AsCupy:
 
 
 def is_on() -> bool:
-    """Return whether CuPy's names stand for the virtual GPU's modules."""
+    """Return whether ``import cupy`` imports the virtual GPU's modules."""
     return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
@@ -107,7 +107,7 @@ def check_free() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds ``cupy.cuda.stream`` as the attribute ``stream`` of ``virtualgpu.cp.cuda``, module or not."""
+    """Import finder that resolves ``cupy.cuda.stream`` as an attribute of ``virtualgpu.cp.cuda``."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -123,7 +123,7 @@ class _Finder(MetaPathFinder):
 
 
 def _submodule(parent: Any, parent_name: str, name: str) -> Any:
-    """Return a submodule of a package of the virtual GPU, or the namespace in its place."""
+    """Return a submodule of a package of the virtual GPU, or the object that replaces the submodule."""
     path = getattr(parent, "__path__", None)
     if path and PathFinder.find_spec(f"{parent.__name__}.{name}", path):
         return importlib.import_module(f"{parent.__name__}.{name}")
@@ -140,7 +140,7 @@ def _submodule(parent: Any, parent_name: str, name: str) -> Any:
 
 
 class _Explainer(MetaPathFinder):
-    """Last finder, which explains missing modules: ``from cupy import name``, or NVIDIA's Python packages."""
+    """Import finder, the last one, that explains why a module of ``cupy`` or of NVIDIA is missing."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -160,7 +160,7 @@ class _Explainer(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loader of a module that exists already, which it does not change."""
+    """Import loader that returns an existing module unchanged."""
 
     def __init__(self, module: Any) -> None:
         self.module = module

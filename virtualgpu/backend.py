@@ -1,4 +1,4 @@
-"""The virtual GPU's implementation of `virtualgpu.protocol.Backend`: methods that return records."""
+"""The virtual GPU's implementation of `virtualgpu.protocol.Backend`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NO_SENSORS = "virtual GPU: no sensors"
 
 
 class VirtualBackend:
-    """`virtualgpu.protocol.Backend` on a virtual machine's current device.
+    """The `virtualgpu.protocol.Backend` of the current device of a virtual machine.
 
     Parameters
     ----------
@@ -80,20 +80,20 @@ class VirtualBackend:
         return self.device_info().as_virtual
 
     def device_info(self) -> DeviceInfo:
-        """Return the capability and limits of the machine's current device."""
+        """Return the capability and limits of the current device."""
         return self.machine.current_device.info
 
     def metrics(self) -> DeviceMetrics:
-        """Return NVML's metrics, all without a value, since a virtual GPU has no sensors."""
+        """Return the names of NVML's metrics without values, since a virtual GPU has no sensors."""
         metrics = tuple(Metric(name, None, unit, NO_SENSORS) for name, unit in READINGS)
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, metrics)
 
     def setup(self) -> DeviceMetrics:
-        """Return the driver's limits."""
+        """Return the limits of the driver, such as the size of the heap."""
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, driver_limits(cp.cuda.runtime))
 
     def kernel_stats(self, kernel: Any) -> KernelStats:
-        """Return the resources that ptxas chose for a kernel on this device's target."""
+        """Return the resources that ptxas chose for a kernel on the target of this device."""
         module = self._compiled(kernel)
         return module.stats(module.symbol(kernel.name), self.device_info())
 
@@ -104,7 +104,7 @@ class VirtualBackend:
         return fit(self.device_info(), resources, block_threads, resources.static_shared_bytes + shared_bytes)
 
     def timeline_recorder(self) -> Recording:
-        """Return a recorder of the work of all devices and of host calls."""
+        """Return a recorder of the operations of all devices and of host calls."""
         return Recording(self.machine)
 
     def port_recorder(self) -> PortRecorder:
@@ -114,11 +114,11 @@ class VirtualBackend:
     def step_ns(
         self, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
     ) -> tuple[float, float]:
-        """Return the modelled durations of a step between devices: of its copies, and of the whole step."""
+        """Return modelled times of a step of messages between devices: of its copies, and of all of it."""
         return cost.step_ns([device.info for device in self.machine.devices], messages, sums)
 
     def stream_watcher(self) -> MachineObserver:
-        """Return a watcher of the order and the memory accesses of all work on the machine's devices."""
+        """Return a watcher that reports all operations on the machine's devices and their memory accesses."""
         from virtualgpu.sanitizer.touched import run_watched
 
         return MachineObserver(self.machine, run_watched)
@@ -189,7 +189,7 @@ class VirtualBackend:
         return self.machine.clock.now_ns
 
     def prepared(self, launch: Launch) -> PreparedLaunch:
-        """Check a launch, with the errors before its first thread, without running it."""
+        """Check a launch without running it, and raise the errors that occur before its first thread."""
         kernel = launch.kernel
         device = self.machine.current_device
         module = self._compiled(kernel)
@@ -207,7 +207,7 @@ class VirtualBackend:
 
 
 def _runs(observations: Sequence[Observation[Any]]) -> list[list[Observation[Any]]]:
-    """Return the observations grouped by the runs that they share; the last run has most of them."""
+    """Group observations that can share one run of the kernel; the last group is the largest."""
     runs: list[list[Observation[Any]]] = [
         [observation] for observation in observations if isinstance(observation, Hazards)
     ]
@@ -235,7 +235,7 @@ def _records_of(
     observations: Sequence[Observation[Any]],
     run: Callable[[RunOptions], FinishedLaunch],
 ) -> dict[Observation[Any], Any]:
-    """Return the records of observations that share one run."""
+    """Return the records of a group of observations that share one run."""
     if isinstance(observations[0], Hazards):
         from virtualgpu.sanitizer import sanitize
 
@@ -273,7 +273,7 @@ def _records_of(
 
 
 def _trace_request(observations: Sequence[Observation[Any]]) -> TraceRequest | None:
-    """Return the trace that observations of one warp, or of its block, need."""
+    """Return the request for the trace of a warp or a block that observations need, or None."""
     from virtualgpu.engine import TraceRequest
 
     traced_observations = [
@@ -340,10 +340,10 @@ def _run_in_stream(prepared: PreparedLaunch, options: RunOptions) -> FinishedLau
 
 @contextmanager
 def _restored(launch: PreparedLaunch, afterwards: bool = True) -> Iterator[Callable[[], None]]:
-    """Restore the contents of every array argument after the block, also after a fault.
+    """Restore the contents of every array argument at the end of a ``with`` block, also after a fault.
 
-    Yields a function that restores them at once. Without `afterwards`, only this function does so;
-    otherwise the contents of L2 are restored after the block, too.
+    Yields a function that restores the contents immediately. Without `afterwards`, the contents are restored
+    only by this function; otherwise the contents of L2 are restored at the end of the block, too.
     """
     memory = launch.device.memory
     l2 = deepcopy(launch.device.l2)

@@ -1,7 +1,7 @@
-"""CUDA's and CuPy's error types, as raised by the virtual GPU.
+"""CUDA's and CuPy's error types, which the virtual GPU raises.
 
 Class names, ``status`` attributes and the first words of each message are CuPy's, so that code written for
-CuPy catches the same errors. The rest of the message says what to do.
+CuPy catches the same errors. The rest of the message names the remedy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from virtualgpu.errors import FaultSite, GpulabError
 
 
 class _PicklableError:
-    """Error that can be pickled with its message and attributes, without a call of its constructor."""
+    """Base class of errors that are pickled with their message and attributes, not by their constructor."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt_error, (type(self), self.args, self.__dict__)  # type: ignore[attr-defined]
@@ -29,7 +29,7 @@ def _rebuilt_error(
 
 
 class CUDARuntimeError(_PicklableError, RuntimeError):
-    """Error of the CUDA runtime, as CuPy's: ``status`` is the runtime's code."""
+    """Error of the CUDA runtime with CuPy's name; ``status`` is the runtime's error code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -38,7 +38,7 @@ class CUDARuntimeError(_PicklableError, RuntimeError):
 
 
 class CUDADriverError(_PicklableError, RuntimeError):
-    """Error of the CUDA driver, as CuPy's: ``status`` is the driver's code."""
+    """Error of the CUDA driver with CuPy's name; ``status`` is the driver's error code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -47,7 +47,7 @@ class CUDADriverError(_PicklableError, RuntimeError):
 
 
 class OutOfMemoryError(_PicklableError, MemoryError):
-    """Error of a memory pool, as ``cupy.cuda.memory.OutOfMemoryError``; `message` replaces its text."""
+    """Error for a request that a memory pool cannot satisfy; `message` replaces the default text."""
 
     def __init__(self, size_bytes: int, total_bytes: int, limit_bytes: int = 0, message: str = "") -> None:
         text = f"Out of memory allocating {size_bytes:,} bytes"
@@ -61,7 +61,7 @@ class OutOfMemoryError(_PicklableError, MemoryError):
 
 
 class CompileException(_PicklableError, Exception):
-    """Compiler error, as CuPy's ``CompileException``: NVRTC's log with the learner's line numbers."""
+    """Error of the compiler, which contains NVRTC's log with the line numbers of the program's source."""
 
     def __init__(self, log: str, source: str, name: str, options: tuple[str, ...] = ()) -> None:
         super().__init__(log)
@@ -88,10 +88,10 @@ class CompileException(_PicklableError, Exception):
 
 
 class KernelFault(CUDARuntimeError, GpulabError):
-    """Fault of a running kernel; ``site`` is its location. The process continues.
+    """Error for a fault of a running kernel; ``site`` is its location. The process can continue.
 
-    ``kind`` is a short name of the fault, ``space`` the state space of an illegal access, ``array`` the
-    array in global memory that it intended or is nearest to.
+    ``kind`` is a short name of the fault, and ``space`` the state space of an illegal access. ``array`` is
+    the array in global memory that the access was meant for, or the nearest array.
     """
 
     kind = ""
@@ -104,14 +104,14 @@ class KernelFault(CUDARuntimeError, GpulabError):
 
 
 class IllegalAddressError(KernelFault):
-    """Access outside every live allocation, cudaErrorIllegalAddress (700)."""
+    """Error for an access outside every live allocation, cudaErrorIllegalAddress (700)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(700, "cudaErrorIllegalAddress", message, site)
 
 
 class MisalignedAddressError(KernelFault):
-    """Access at an address that is not a multiple of its size, cudaErrorMisalignedAddress (716)."""
+    """Error for an address that is not a multiple of the access size, cudaErrorMisalignedAddress (716)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(716, "cudaErrorMisalignedAddress", message, site)
@@ -119,7 +119,7 @@ class MisalignedAddressError(KernelFault):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a launch that was stopped.
+    """Progress of a kernel launch that was stopped.
 
     ``moving``: blocks or threads had ended shortly before. ``writing``: new values had been stored or
     printed shortly before. ``spent_s``: processor time of the launch.
@@ -133,12 +133,12 @@ class Progress:
 
     @property
     def endless(self) -> bool:
-        """Return whether the launch made no progress any more."""
+        """Return whether the launch made no progress when it was stopped, as in an infinite loop."""
         return not (self.moving or self.writing)
 
 
 class LaunchTimeoutError(KernelFault):
-    """Kernel stopped by the watchdog or the user, cudaErrorLaunchTimeout (702)."""
+    """Error for a kernel that the watchdog or the user has stopped, cudaErrorLaunchTimeout (702)."""
 
     def __init__(self, message: str, site: FaultSite, progress: Progress | None = None) -> None:
         super().__init__(702, "cudaErrorLaunchTimeout", message, site)
@@ -146,23 +146,23 @@ class LaunchTimeoutError(KernelFault):
 
 
 class DeviceAssertError(KernelFault):
-    """Failed ``assert`` in device code, cudaErrorAssert (710)."""
+    """Error for a failed ``assert`` in device code, cudaErrorAssert (710)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(710, "cudaErrorAssert", message, site)
 
 
 class LaunchFailure(KernelFault):
-    """Trap, divergent barrier, wrong mask or similar fault, cudaErrorLaunchFailure (719)."""
+    """Error for a trap, divergent barrier, wrong mask or similar fault, cudaErrorLaunchFailure (719)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(719, "cudaErrorLaunchFailure", message, site)
 
 
 class NanProducedError(KernelFault):
-    """A NaN that a kernel produced while the NaN trap was on.
+    """Error for a NaN that a kernel computed while the check for NaN was on.
 
-    CUDA has no such trap, so it is reported as a launch failure.
+    CUDA has no such check, so the error has the status of a launch failure.
     """
 
     def __init__(self, message: str, site: FaultSite) -> None:

@@ -24,7 +24,7 @@ class UnknownProcessorError(GpulabError, ValueError):
 
 
 class ArgumentWarning(UserWarning):
-    """Warning about an argument that a kernel reads as another value or not at all, unlike in CuPy."""
+    """Warning about an argument that a kernel interprets differently than with CuPy, or ignores."""
 
 
 class SourceWarning(ArgumentWarning):
@@ -49,7 +49,7 @@ class WatchError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FaultSite:
-    """Location of a kernel fault on the device."""
+    """Location of a kernel fault: the source line, block and thread."""
 
     kernel: str
     line: int

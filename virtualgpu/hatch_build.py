@@ -1,4 +1,4 @@
-"""Build hook: the wheel holds this folder as the import package, an editable install points to it."""
+"""Build hook that puts this folder into a wheel as the package, and lets an editable install refer to it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _NOT_INSTALLED = {"pyproject.toml", "hatch_build.py", "__pycache__", "PKG-INFO"}
 
 
 class PackageHook(BuildHookInterface[Any]):
-    """Add the files of this folder to the wheel below the name of the package."""
+    """Build hook that adds the files of this folder to the wheel, in a folder with the package's name."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Name the files and folders to include."""
+        """Add the files and folders of the package to the build data."""
         if version == "editable":
             return
         package = self.metadata.name.replace("-", "_")

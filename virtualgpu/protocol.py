@@ -1,4 +1,4 @@
-"""Interface of both kinds of devices: launches, observations of launches, and device queries.
+"""Interface that real and virtual devices implement: launches, their observations, and device queries.
 
 ``gpulab.real`` and `virtualgpu.backend` implement it; this module does not depend on either of them.
 """
@@ -60,17 +60,17 @@ Caches = Literal["", "cold", "warm"]
 
 
 class Observation(Generic[R_co]):
-    """An observation of a launch. Each kind is a value, and produces one kind of record."""
+    """Base class of observations of a launch; each subclass produces one type of record."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks(Observation[LaunchTrace]):
-    """SM and times of each block.
+    """Observation of each block: its SM, its start and its end.
 
-    ``restore`` restores the contents of every array argument afterwards, so that a view can run the launch
-    again. ``caches`` is ``"cold"`` for an empty L2 at the start; otherwise L2 keeps its contents.
+    With ``restore``, the contents of every array argument are restored, so that a view can run the launch
+    again. If ``caches`` is ``"cold"``, L2 is empty at the start; otherwise it keeps its contents.
     """
 
     restore: bool = False
@@ -79,7 +79,9 @@ class Blocks(Observation[LaunchTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Warp(Observation[WarpTrace]):
-    """Every step of one warp, at most ``max_steps``. A real GPU records basic blocks and their masks.
+    """Observation of every step of one warp, up to ``max_steps`` steps.
+
+    A real GPU records basic blocks and their masks instead of single instructions.
 
     Only a virtual GPU evaluates ``watch`` expressions (``"x[i] * 2"``) at every step, and records the steps
     of a ``stop``: ``"line 12"``, ``"any(i >= n)"``, ``"all(...)"``, ``"write y[3]"``.
@@ -94,7 +96,7 @@ class Warp(Observation[WarpTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Block(Observation[BlockTrace]):
-    """Every step of all warps of one block; ``max_steps`` is the limit for all of them together.
+    """Observation of every step of all warps of a block, up to ``max_steps`` steps in total.
 
     Only a virtual GPU supports it; a real GPU records the masks of ``warp``. ``watch`` and ``stop`` apply
     to each of the warps, as for `Warp`.
@@ -109,7 +111,9 @@ class Block(Observation[BlockTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Counters(Observation[KernelCounters]):
-    """Instructions, memory requests, sectors, conflicts and branches. Only a virtual GPU supports it.
+    """Observation of counters: instructions, memory requests, sectors, bank conflicts and branches.
+
+    Only a virtual GPU supports it.
 
     With ``caches`` also counters of a model of L1, L2 and constant cache: with empty caches at the start
     (``"cold"``, the default of Nsight Compute), or with L2 after earlier launches (``"warm"``).
@@ -120,7 +124,9 @@ class Counters(Observation[KernelCounters]):
 
 @dataclass(frozen=True, slots=True)
 class Costs(Observation[LaunchCosts]):
-    """Causes of the modelled time, and the time without each cause. Only a virtual GPU supports it.
+    """Observation of the causes of the modelled time, with the time without each cause.
+
+    Only a virtual GPU supports it.
 
     ``caches`` has the same meaning as for `Blocks`.
     """
@@ -130,7 +136,10 @@ class Costs(Observation[LaunchCosts]):
 
 @dataclass(frozen=True, slots=True)
 class Accesses(Observation[AccessTrace]):
-    """Counters, and the addresses of one warp's memory accesses. Only a virtual GPU supports it."""
+    """Observation of counters, and of the addresses of one warp's memory accesses.
+
+    Only a virtual GPU supports it.
+    """
 
     block_index: Dim3 = (0, 0, 0)
     warp: int = 0
@@ -139,7 +148,9 @@ class Accesses(Observation[AccessTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Hazards(Observation[SanitizerReport]):
-    """Hazards that checks of a launch find. Only a virtual GPU supports it.
+    """Observation of the hazards that checks of a launch find.
+
+    Only a virtual GPU supports it.
 
     Parameters
     ----------
@@ -173,12 +184,12 @@ class Hazards(Observation[SanitizerReport]):
 
 
 def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
-    """Return the state of the caches that observations of one launch declare.
+    """Return the initial state of the caches (cold or warm) that the observations of a launch require.
 
     Raises
     ------
     ValueError
-        If they declare different states.
+        If observations require different states.
     """
     states: set[Caches] = {
         observation.caches
@@ -194,11 +205,11 @@ def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
 
 
 class TimelineRecorder(Protocol):
-    """Recorder of one timeline, from `start` to `stop`, each called once; `stop` also after an error."""
+    """Recorder of one timeline; call `start` and `stop` once each, `stop` also after an error."""
 
     @property
     def blind(self) -> str:
-        """Reason why single operations are not recorded since `start`; empty if they are."""
+        """Reason why single operations have not been recorded since `start`; empty if they have been."""
         ...
 
     def start(self) -> None:
@@ -218,12 +229,12 @@ class TimelineRecorder(Protocol):
 
 
 class StreamWatcher(Protocol):
-    """Watcher of a program's streams and memory, from `start` to `stop`, each called once."""
+    """Observer of a program's operations on streams and memory; call `start` and `stop` once each."""
 
     def start(self, see: Callable[[Act], None]) -> None:
-        """Start to pass each act, in the order of the program, to `see`.
+        """Start to call `see` with each act of the program (`virtualgpu.records.acts`), in order.
 
-        Earlier work of the devices has ended, or counts as ended.
+        Earlier work of the devices counts as finished.
 
         Raises
         ------
@@ -233,7 +244,7 @@ class StreamWatcher(Protocol):
         ...
 
     def stop(self) -> str:
-        """End the watching, also after an error, and describe the missing parts in words."""
+        """Stop the observation, also after an error, and return a description of what was not observed."""
         ...
 
 
@@ -247,14 +258,14 @@ class LoadReader(Protocol):
     processes: tuple[tuple[int, float | None], ...]
 
     def facts(self) -> dict[str, Any]:
-        """Return the constant properties, by their names in `LoadSamples`."""
+        """Return the properties of the device that do not change, under their names in `LoadSamples`."""
         ...
 
     def __call__(self) -> Sequence[float | None]: ...
 
 
 class Backend(Protocol):
-    """Interface of one device; its methods return records."""
+    """Interface of one device, real or virtual; its methods return records."""
 
     @property
     def provenance(self) -> Provenance: ...
@@ -264,7 +275,7 @@ class Backend(Protocol):
     def metrics(self) -> DeviceMetrics: ...
 
     def setup(self) -> DeviceMetrics:
-        """Return the setup of the device: the driver's limits, partitions and links."""
+        """Return the setup of the device: limits of the driver, partitions (MIG) and links."""
         ...
 
     def kernel_stats(self, kernel: Any) -> KernelStats: ...
@@ -344,5 +355,5 @@ class Backend(Protocol):
         ...
 
     def host_ns(self) -> int:
-        """Return the host's time: of this computer's clock, or of a virtual GPU's modelled clock."""
+        """Return the time of the host's clock in ns; a virtual GPU uses its modelled clock."""
         ...

@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Replace CuPy's names before a conftest file can import CuPy."""
+    """Let ``import cupy`` import the virtual GPU's modules before a conftest file can import CuPy."""
     options = early_config.known_args_namespace
     if options.virtual_gpu is None:
         if options.virtual_gpu_count is not None:

@@ -1,4 +1,4 @@
-"""Tracebacks that end in the program, without frames of the virtual GPU and its callees."""
+"""Shorten tracebacks so that they end in the program, without frames of the virtual GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGE_FOLDER = Path(__file__).resolve().parent
 def trimmed(
     error: BaseException, packages: Collection[Path] = (), *, trim_libraries: bool = False
 ) -> Iterator[bool]:
-    """Shorten an exception's traceback, and those of its causes, until the end of a ``with`` block.
+    """Shorten the traceback of an exception, and those of its causes, during a ``with`` block.
 
     Errors that were raised and caught within the packages are removed from the chain. A program's function
     that the packages call keeps its frames.
@@ -87,7 +87,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _first_external(error: BaseException | None, internal_ids: set[int]) -> BaseException | None:
-    """Return the first error of a chain that concerns the program."""
+    """Return the first error in a chain of causes that was not raised and caught within the packages."""
     while error is not None and id(error) in internal_ids:
         error = error.__cause__ or error.__context__
     return error

@@ -1,4 +1,4 @@
-"""Numbers, plurals and lists in messages."""
+"""Format numbers, plurals and lists of words for messages."""
 
 from __future__ import annotations
 

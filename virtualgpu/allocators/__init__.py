@@ -1,1 +1,1 @@
-"""CuPy's memory pool as data structures: chunks, size classes and the free lists, without a device."""
+"""The data structures of CuPy's memory pool (chunks, size classes, free lists), without a device."""

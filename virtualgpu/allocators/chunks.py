@@ -1,4 +1,4 @@
-"""Chunks of segments, and the free chunks of each stream."""
+"""Chunks of memory segments, and the free chunks of each stream."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Backing(Protocol):
-    """Memory of the device, of which a segment consists."""
+    """Interface of the device memory of one segment."""
 
     @property
     def ptr(self) -> int:
-        """First address of the memory; 0 after it has been freed."""
+        """First address of the memory; 0 after the memory has been freed."""
 
 
 Mem = TypeVar("Mem", bound=Backing)
 
 
 class Chunk(Generic[Mem]):
-    """A piece of a segment; `prev` and `next` are its neighbours in address order.
+    """A part of a segment, in use or free; `prev` and `next` are its neighbours in address order.
 
     A segment's first chunk stays the same object: splitting and joining keep the lower one.
     """
@@ -47,14 +47,14 @@ class Chunk(Generic[Mem]):
         return self.prev is None and self.next is None
 
     def and_after(self) -> Iterator[Chunk[Mem]]:
-        """Return the chunk and all later chunks of its segment."""
+        """Return this chunk and all later chunks of its segment."""
         chunk: Chunk[Mem] | None = self
         while chunk is not None:
             yield chunk
             chunk = chunk.next
 
     def split(self, size: int) -> Chunk[Mem] | None:
-        """Keep the first `size` bytes and return the rest, or None if nothing remains."""
+        """Shorten the chunk to `size` bytes and return the rest as a chunk, or None if nothing remains."""
         if self.size == size:
             return None
         remainder = Chunk(self.mem, self.offset + size, self.size - size, self.arena)
@@ -67,7 +67,7 @@ class Chunk(Generic[Mem]):
         return remainder
 
     def absorb_next(self) -> None:
-        """Merge with the next chunk of the segment."""
+        """Merge the next chunk of the segment into this one."""
         absorbed_chunk = self.next
         assert absorbed_chunk is not None
         self.size += absorbed_chunk.size
@@ -79,9 +79,9 @@ class Chunk(Generic[Mem]):
 class Arena(Generic[Mem]):
     """Free chunks of the stream with handle `stream`, sorted by size.
 
-    Of chunks of one size CuPy takes the one whose record lies lowest in the host's memory, which differs from
-    run to run (no order of theirs told more than 6 in 10 of 359 choices recorded). Here it is the chunk that
-    was recorded first: `numbers` counts a pool's records.
+    If several free chunks have the same size, CuPy uses the one whose record has the lowest address in host
+    memory. This address differs from run to run and cannot be predicted (tested with 359 recorded choices).
+    The arena uses the chunk that was recorded first; `numbers` counts the records of a pool.
     """
 
     def __init__(self, stream: int, numbers: Iterator[int] | None = None) -> None:
@@ -94,7 +94,7 @@ class Arena(Generic[Mem]):
         return len(self._keys)
 
     def take(self, size: int) -> Chunk[Mem] | None:
-        """Return the smallest free chunk of at least `size` bytes, cut to that size."""
+        """Remove and return the smallest free chunk of at least `size` bytes, split to that size."""
         i = bisect_left(self._keys, (size, 0))
         if i == len(self._keys):
             return None
@@ -106,7 +106,7 @@ class Arena(Generic[Mem]):
         return chunk
 
     def give(self, chunk: Chunk[Mem]) -> None:
-        """Add a chunk, after it is merged with its free neighbours."""
+        """Merge a chunk with its free neighbours, and add it to the free chunks."""
         while chunk.next is not None and chunk.next.is_free:
             self._remove(chunk.next)
             chunk.absorb_next()

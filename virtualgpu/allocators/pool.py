@@ -2,7 +2,7 @@
 
 The pool follows CuPy's documented rules: requests are rounded up to 512 bytes; each stream has its
 own arena of free chunks; the smallest free chunk that fits is taken and, if larger, split; a freed
-chunk merges with free neighbours of its segment; only whole segments go back to the device.
+chunk merges with free neighbours of its segment; only whole segments are returned to the device.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from virtualgpu.allocators.chunks import Arena, Chunk, Mem
 
 
 class ChunkPool(Generic[Mem]):
-    """Segments, the chunks that tile them, and the free chunks of each stream. Sizes are in bytes.
+    """A memory pool: its segments, their chunks, and the free chunks of each stream. Sizes are in bytes.
 
     Parameters
     ----------
     collect : callable
-        Frees what only cycles of garbage hold, which a pool tries before it gives up.
+        Function that collects cyclic garbage. The pool calls it before a request fails.
     released : callable
-        Told of each segment that the pool gives back, as its only chunk.
+        Function that the pool calls with the only chunk of each segment that it returns to the device.
 
     Notes
     -----
-    Threads may use it at a time, and the garbage collector may run at any place of a call and free an array,
-    whose hooks may call the pool: chunks are not touched then, and what is freed waits for the next call.
+    Several threads can use a pool. During a call, the garbage collector can free an array whose hooks use the
+    pool. Such a nested call does not change the chunks: freed chunks wait for the next call.
     """
 
     def __init__(
@@ -52,10 +52,11 @@ class ChunkPool(Generic[Mem]):
         self._changing = False
 
     def take(self, size: int, stream: int, allocate: Callable[[int], Mem | None]) -> Chunk[Mem] | None:
-        """Return a chunk for the stream with handle `stream`: a free one of its arena, or a new segment.
+        """Return a chunk for the stream with handle `stream`: a free chunk of its arena, or a new segment.
 
-        `allocate` takes a segment of so many bytes from the device; it returns None if that has no room.
-        None where the limit or the device has no room even after free blocks were released.
+        `allocate` allocates a segment of a number of bytes on the device, or returns None if the device is
+        full. The result is None if the limit or the device's memory is exceeded even after free blocks were
+        released.
         """
         with self.alone() as is_alone:
             arena = self._arenas.get(stream)
@@ -74,7 +75,7 @@ class ChunkPool(Generic[Mem]):
         return chunk
 
     def give(self, chunk: Chunk[Mem]) -> None:
-        """Return a chunk to the pool, without a wait for another thread."""
+        """Return a chunk to the pool, without waiting for another thread."""
         if not chunk.mem.ptr:
             return  # the whole pool is garbage, and its segment happened to be finalised first
         self._pending.append(chunk)
@@ -87,9 +88,9 @@ class ChunkPool(Generic[Mem]):
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Lock the pool for a block; yield True if its chunks may be changed.
+        """Lock the pool during a ``with`` block, and yield whether its chunks can be changed.
 
-        False within another call of the same thread, see the class's notes.
+        The result is False within another call of the same thread; see the notes of the class.
         """
         with self._mutex:
             is_alone = not self._changing
@@ -112,7 +113,7 @@ class ChunkPool(Generic[Mem]):
             self._changing = False
 
     def _new_segment(self, size: int, allocate: Callable[[int], Mem | None]) -> Mem | None:
-        """Allocate device memory and add it to the total; free blocks are released if there is too little."""
+        """Allocate a segment on the device; free blocks are released if there is not enough memory."""
         if 0 < self.limit_bytes < size or not any(self._reserve(size) for _ in self._make_room()):
             return None
         memory = None
@@ -128,7 +129,7 @@ class ChunkPool(Generic[Mem]):
         return memory
 
     def _make_room(self) -> Iterator[None]:
-        """Yield before three attempts: unchanged, without free blocks, without garbage in cycles."""
+        """Yield before three attempts: at once, after a release of free blocks, after garbage collection."""
         yield
         self.free_all_blocks()
         yield
@@ -143,7 +144,7 @@ class ChunkPool(Generic[Mem]):
         return fits
 
     def free_all_blocks(self, stream: int | None = None) -> None:
-        """Return free blocks that are whole segments to the device, of all streams or of `stream`.
+        """Return free blocks that are whole segments to the device, for all streams or only for `stream`.
 
         A segment with a part in use is kept.
         """
@@ -160,7 +161,7 @@ class ChunkPool(Generic[Mem]):
         return sorted(self._segments, key=lambda chunk: chunk.address)
 
     def n_free_blocks(self) -> int:
-        """Number of free blocks over all arenas."""
+        """Number of free blocks in all arenas."""
         with self.alone():
             return sum(map(len, self._arenas.values()))
 

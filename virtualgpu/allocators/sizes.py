@@ -1,4 +1,4 @@
-"""Rounding of sizes and parsing of limits in CuPy's pools."""
+"""Rounding of sizes, and conversion of limits, in CuPy's memory pools."""
 
 from __future__ import annotations
 

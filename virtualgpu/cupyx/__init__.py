@@ -1,4 +1,4 @@
-"""Supported part of ``cupyx``: pinned arrays, scattering, profiling, parts of SciPy."""
+"""The supported part of ``cupyx``: pinned arrays, scatter operations, profiling, and parts of SciPy."""
 
 from __future__ import annotations
 

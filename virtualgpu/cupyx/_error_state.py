@@ -17,7 +17,7 @@ _DEFAULTS: dict[str, str | None] = {
 
 
 def geterr() -> dict[str, str | None]:
-    """Return the calling thread's settings. Only ``linalg`` can be other than None, as in CuPy."""
+    """Return the error settings of the calling thread. Only ``linalg`` can be other than None, as in CuPy."""
     return dict(getattr(_machine.current().thread, "error_state", _DEFAULTS))
 
 
@@ -29,7 +29,7 @@ def seterr(
     invalid: None = None,
     linalg: str | None = None,
 ) -> dict[str, str | None]:
-    """Change the settings and return the previous ones. ``linalg`` is ``"ignore"`` or ``"raise"``.
+    """Change the error settings and return the previous ones. ``linalg`` is ``"ignore"`` or ``"raise"``.
 
     The virtual GPU's linear algebra detects failures without a copy to the host, so it always raises
     ``LinAlgError``.
@@ -57,7 +57,7 @@ def errstate(
     invalid: None = None,
     linalg: str | None = None,
 ) -> Iterator[None]:
-    """Change the settings for one block; see `seterr`."""
+    """Change the error settings for one ``with`` block; see `seterr`."""
     previous = seterr(divide=divide, over=over, under=under, invalid=invalid, linalg=linalg)
     try:
         yield

@@ -11,12 +11,12 @@ from virtualgpu import cp
 
 
 def rsqrt(x: Any, out: Any = None) -> Any:
-    """Return the reciprocal square root, element by element."""
+    """Return the reciprocal square root of each element."""
     return cp.reciprocal(cp.sqrt(x), out=out)
 
 
 def scatter_add(a: Any, slices: Any, value: Any) -> None:
-    """Add `value` to ``a[slices]``, once for each occurrence of an element."""
+    """Add `value` to ``a[slices]``; an index that occurs several times is added to each time."""
     a.scatter_add(slices, value)
 
 

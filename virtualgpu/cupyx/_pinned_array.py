@@ -11,7 +11,7 @@ from virtualgpu import cp
 
 
 def empty_pinned(shape: Any, dtype: Any = float, order: Any = "C") -> np.ndarray[Any, Any]:
-    """Like ``numpy.empty``, in pinned memory."""
+    """Return an uninitialized array in pinned memory, like ``numpy.empty``."""
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     memory: Any = cp.cuda.alloc_pinned_memory(prod(shape) * np.dtype(dtype).itemsize)
     return np.ndarray(shape, dtype, buffer=memory, order=order)
@@ -20,7 +20,7 @@ def empty_pinned(shape: Any, dtype: Any = float, order: Any = "C") -> np.ndarray
 def empty_like_pinned(
     a: Any, dtype: Any = None, order: Any = "K", subok: None = None, shape: Any = None
 ) -> np.ndarray[Any, Any]:
-    """Like ``numpy.empty_like`` of a host or device array, in pinned memory.
+    """Return an uninitialized array in pinned memory, with the shape and dtype of another array.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def empty_like_pinned(
 
 
 def zeros_pinned(shape: Any, dtype: Any = float, order: Any = "C") -> np.ndarray[Any, Any]:
-    """Like ``numpy.zeros``, in pinned memory."""
+    """Return an array of zeros in pinned memory, like ``numpy.zeros``."""
     out = empty_pinned(shape, dtype, order)
     out[...] = 0
     return out
@@ -46,7 +46,7 @@ def zeros_pinned(shape: Any, dtype: Any = float, order: Any = "C") -> np.ndarray
 def zeros_like_pinned(
     a: Any, dtype: Any = None, order: Any = "K", subok: None = None, shape: Any = None
 ) -> np.ndarray[Any, Any]:
-    """Like ``numpy.zeros_like`` of a host or device array, in pinned memory."""
+    """Return an array of zeros in pinned memory, with the shape and dtype of another array."""
     out = empty_like_pinned(a, dtype, order, subok, shape)
     out[...] = 0
     return out

@@ -1,4 +1,4 @@
-"""``cupyx.profiler``: times of functions between events, and named ranges. All times are modelled."""
+"""``cupyx.profiler``: time functions between events, and mark named ranges. All times are modelled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NANOSECONDS = 1e-9
 
 
 class BenchmarkResult:
-    """Times of one function; its text is CuPy's line of means, deviations and extremes.
+    """Times of the calls of one function; ``str()`` returns CuPy's line of means, deviations and extremes.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class BenchmarkResult:
         self._devices = devices
 
     def to_str(self, show_gpu: bool = False) -> str:
-        """Return a line with the host's times, and with `show_gpu` also each device's."""
+        """Return a line with the host's times, and with `show_gpu` also the times of each device."""
         rows = [("CPU", self.cpu_times)]
         if show_gpu:
             rows += [(f"GPU-{d}", times) for d, times in zip(self._devices, self.gpu_times, strict=True)]
@@ -72,7 +72,7 @@ def benchmark(
     max_duration: float = math.inf,
     devices: tuple[int, ...] | None = None,
 ) -> BenchmarkResult:
-    """Time a function on the modelled clocks of host and device.
+    """Measure the time of a function on the modelled clocks of host and device.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def _record_events(devices: tuple[int, ...]) -> list[cp.cuda.Event]:
 
 
 class time_range:  # noqa: N801 - CuPy's name
-    """A named range around a function (as a decorator) or a block (as a context).
+    """A named range around a function (as a decorator) or a block of code (as a context manager).
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class time_range:  # noqa: N801 - CuPy's name
         cp.cuda.nvtx.RangePop()
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorate a function."""
+        """Decorate a function so that each call is a range."""
         if self.message is None:
             self.message = func.__name__
 
@@ -195,7 +195,7 @@ class time_range:  # noqa: N801 - CuPy's name
 
 
 def profile() -> Any:
-    """Mark a region for an external profiler, which does not exist for a virtual GPU."""
+    """Do nothing in a ``with`` block, since no external profiler can record a virtual GPU."""
     return cp.cuda.profile()
 
 

@@ -1,4 +1,4 @@
-"""The vocabulary that measuring and modelling code produces and views show.
+"""Records: data classes for the results of measurements and models, which views display.
 
 All records are frozen dataclasses over NumPy columns. They do not depend on CuPy, on the virtual GPU or on
 widgets. Quantities have their unit in the name, and every record has the origin of its numbers

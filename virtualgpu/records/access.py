@@ -1,4 +1,4 @@
-"""Cost of one access of a warp: sectors of memory, and passes through the 32 banks of shared memory.
+"""Cost of one memory access of a warp: sectors of memory, and passes through the shared memory banks.
 
 The counters of the virtual GPU follow the same rules in compiled code, and the page of the access microscope
 in JavaScript. All are fitted to Nsight Compute's counts of single accesses on an H200 (``tests/counters``):
@@ -40,7 +40,7 @@ NOT_TAKING_PART = -1
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One access of a warp: the address of each lane's bytes, -1 for an inactive lane.
+    """One memory access of a warp, with the address that each lane accesses (-1: the lane is inactive).
 
     Addresses are multiples of the size. Those in shared memory are offsets; those in local memory are the
     addresses of the interleaved words.
@@ -53,11 +53,11 @@ class Access:
 
     @property
     def lanes(self) -> tuple[int, ...]:
-        """The active lanes."""
+        """The numbers of the active lanes."""
         return tuple(lane for lane, address in enumerate(self.addresses) if address >= 0)
 
     def memory(self) -> MemoryCost:
-        """Return its cost in global memory (or in local memory, which is stored there, too)."""
+        """Return the cost of the access in global or local memory."""
         lanes = self.lanes
         size = self.size_bytes
         addresses = [self.addresses[lane] for lane in lanes]
@@ -81,11 +81,11 @@ class Access:
 
     @property
     def constant_passes(self) -> int:
-        """Passes through the constant cache, which reads one word at a time for any number of lanes."""
+        """Number of passes through the constant cache; each reads one word for any number of lanes."""
         return len({self.addresses[lane] for lane in self.lanes})
 
     def banks(self) -> BankCost:
-        """Return its cost in shared memory."""
+        """Return the cost of the access in shared memory."""
         passes = 0
         ideal = 0
         ways = 0
@@ -105,7 +105,7 @@ class Access:
         return BankCost(passes, ideal, ways, passes)
 
     def pieces(self) -> tuple[BankPiece, ...]:
-        """Return bank and pass of each lane's words; a bank accesses its words in the order of the lanes."""
+        """Return the bank and pass of each lane's words; a bank processes words in the order of the lanes."""
         pieces: list[BankPiece] = []
         words = self._words
         units = self._units
@@ -137,7 +137,7 @@ class Access:
         return self.rule in ("atomic", "swap")
 
     def _lane_groups(self) -> list[list[int]]:
-        """Return the active lanes in groups that are done at the same time."""
+        """Return the active lanes in the groups that the hardware processes at the same time."""
         group_size = WARP_SIZE // self._words
         if self.rule == "load" and self._words > 1 and self._neighbours_agree(self._units):
             group_size *= 2
@@ -157,7 +157,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class MemoryCost:
-    """Cost of an access in global memory (`AccessCounters` has the same counts of a launch).
+    """Cost of an access to global memory (`AccessCounters` has the same counts for a whole launch).
 
     ``touched_sectors`` differ from ``sectors`` for atomics only, which use a word once for every lane.
     ``bytes_useful`` are the distinct bytes that lanes requested.
@@ -172,18 +172,18 @@ class MemoryCost:
 
     @property
     def bytes_fetched(self) -> int:
-        """Bytes of the touched sectors."""
+        """Number of bytes in the sectors that the access touches."""
         return self.touched_sectors * SECTOR_BYTES
 
     @property
     def useful(self) -> float:
-        """Share of the fetched bytes that a lane requested (0 to 1)."""
+        """Fraction of the fetched bytes that a lane requested (0 to 1)."""
         return self.bytes_useful / self.bytes_fetched if self.touched_sectors else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class BankPiece:
-    """One lane's words in the banks: their pass, and the number of earlier words of the bank."""
+    """The words of one lane in the banks: their pass, and the number of earlier words in the same bank."""
 
     lane: int
     row: int
@@ -194,7 +194,7 @@ class BankPiece:
 
 @dataclass(frozen=True, slots=True)
 class BankCost:
-    """Cost of an access in shared memory; ``ways`` is the largest number of words of one bank at once."""
+    """Cost of an access in shared memory; ``ways`` is the largest number of words in one bank at once."""
 
     wavefronts: int
     ideal_wavefronts: int
@@ -204,7 +204,9 @@ class BankCost:
 
 @dataclass(frozen=True, slots=True)
 class AccessPattern:
-    """A regular access: lane l accesses element ``offset + stride * l`` of a tile with rows of 32 elements.
+    """A regular access pattern: lane l accesses element ``offset + stride * l`` of a tile.
+
+    The rows of the tile have 32 elements.
 
     ``padding`` adds unused elements at the end of each row. ``swizzle`` exchanges the elements of a row: the
     element of column c is stored in column ``c ^ row``.
@@ -241,13 +243,13 @@ class AccessPattern:
         return tuple(offsets)
 
     def access(self, space: Space = "global", rule: Rule = "load") -> Access:
-        """Return the access of a warp with all lanes active."""
+        """Return the access of a warp with this pattern, with all lanes active."""
         return Access(self.places(), self.element_bytes, space, rule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessTrace:
-    """Memory accesses of a launch: counters of all warps, and the addresses of one.
+    """Memory accesses of a launch: counters for all warps, and the addresses that one warp accessed.
 
     Columns have one row for each request of the warp: ``site`` is an index into ``counters.accesses``,
     ``space`` an index into `SPACES` (that of the memory that a generic address refers to), and ``address`` is
@@ -274,7 +276,7 @@ class AccessTrace:
         return self.counters.provenance
 
     def access(self, index: int) -> Access:
-        """Return one request of the warp."""
+        """Return one memory request of the warp as an `Access`."""
         site = int(self.site[index])
         space = SPACES[self.space[index]]
         size = self.counters.accesses[site].size_bytes
@@ -283,7 +285,7 @@ class AccessTrace:
         return Access(tuple(self.address[index].tolist()), size, space, rule)
 
     def worst_first(self) -> list[int]:
-        """Return the indices of executed ``counters.accesses``, those with the most excess traffic first.
+        """Return the indices of executed ``counters.accesses``, sorted by excess traffic, largest first.
 
         A sector counts 32 bytes and a pass 128, so that the two can be compared.
         """
@@ -301,7 +303,7 @@ SPACES: tuple[Space, ...] = ("global", "shared", "local", "const")
 
 
 def excess_bytes(access: AccessCounters) -> int:
-    """Return the excess traffic of an instruction: 32 bytes per sector, 128 per pass over the banks.
+    """Return the excess traffic of a memory instruction in bytes: 32 per sector, 128 per pass of the banks.
 
     Constant memory has no excess.
     """

@@ -1,4 +1,4 @@
-"""Acts of a program on streams and memory: the input of the check for hazards between streams.
+"""Acts of a program (its operations on streams and memory), from which stream hazards are found.
 
 The real and the virtual side record the acts in the order of the host. A stream is the number of its device
 and its handle; 0 and 1 are the legacy default stream. Handles and events must not be reused: a recorder of
@@ -19,10 +19,11 @@ PER_THREAD = 2  # cudaStreamPerThread
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Bytes of one memory: items of ``item_bytes`` each, with the layout of a NumPy array.
+    """A region of memory: the bytes of an array, with gaps if the array is not contiguous.
 
-    Without a shape it is one item. ``address`` is that of the item with all indices 0; strides can be
-    negative. ``array`` is its name in the program.
+    The region consists of items of ``item_bytes`` bytes with a shape and strides, as in NumPy; without a
+    shape it is one item. ``address`` is the address of the item with all indices 0; strides can be negative.
+    ``memory`` is the number of a device or `HOST`, and ``array`` the name of the array in the program.
     """
 
     memory: int
@@ -55,7 +56,7 @@ class Region:
         strides: tuple[int, ...],
         array: str = "",
     ) -> Region | None:
-        """Return the region of an array, with as few items as possible; None if it has no elements."""
+        """Return the region of an array with as few items as possible, or None if it has no elements."""
         axes = sorted(
             (abs(stride), length, stride)
             for length, stride in zip(shape, strides, strict=True)
@@ -79,7 +80,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class NewStream:
-    """A stream before its first use: its name in the program, and whether it is a blocking stream.
+    """Act: a stream is announced before its first use, with its name and whether it is blocking.
 
     A blocking stream and the legacy default stream wait for each other. A stream without this act is
     blocking.
@@ -93,11 +94,12 @@ class NewStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """An operation submitted to a stream, with the bytes that it reads and writes.
+    """Act: an operation is submitted to a stream, with the memory regions that it reads and writes.
 
-    Bytes that it reads and writes are in both. Bytes that it accesses by atomic operations only are in
-    ``atomics``: atomic operations need no order between them. Host memory is only listed if the operation
-    uses it after the call has returned: that of a pageable copy is read, or complete, by then.
+    Bytes that the operation both reads and writes are in both lists. Bytes that it accesses by atomic
+    operations only are in ``atomics``: atomic operations need no order between them. Host memory is only
+    listed if the operation uses it after the call has returned; a pageable copy has finished with host memory
+    by then.
     """
 
     number: int
@@ -113,14 +115,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class GraphMade:
-    """The end of a capture: launches of the graph also use memory that is freed after this act."""
+    """Act: a graph's capture ends. Launches of the graph also use memory that is freed after this act."""
 
     graph_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class GraphLaunch:
-    """The launch of a graph: its nodes, and the pairs of nodes that are ordered, earlier one first.
+    """Act: a graph is launched, with its nodes and the pairs of nodes that are ordered (earlier one first).
 
     The stream of a node is the one that it was captured in. Every edge leads to a later node. A graph without
     a `GraphMade` existed from the beginning.
@@ -136,7 +138,7 @@ class GraphLaunch:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """The record of an event in a stream."""
+    """Act: an event is recorded in a stream."""
 
     event_id: int
     device_id: int
@@ -146,7 +148,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class EventWait:
-    """A stream's wait for the last record of an event; an event without a record delays nothing."""
+    """Act: a stream waits for the last record of an event; an event without a record delays nothing."""
 
     event_id: int
     device_id: int
@@ -156,9 +158,9 @@ class EventWait:
 
 @dataclass(frozen=True, slots=True)
 class HostWait:
-    """A wait of the host for all work of a device, a stream's work, an event, or one operation.
+    """Act: the host waits for all work of a device or stream, for an event, or for one operation.
 
-    A query that returned "done" counts, too. Ids that do not belong to the scope are ignored.
+    A query that returned "done" counts as a wait. Ids that do not belong to the scope are ignored.
     """
 
     scope: Literal["device", "stream", "event", "work"]
@@ -171,7 +173,7 @@ class HostWait:
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """An access of the host to memory; ``name`` describes it in words."""
+    """Act: the host accesses memory; ``name`` describes the access in words."""
 
     name: str
     reads: tuple[Region, ...] = ()
@@ -181,7 +183,7 @@ class HostUse:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A new block of a pool or of the device; for a stream, if the driver keeps the order.
+    """Act: a block is allocated from a pool or the device, for one stream if the driver keeps the order.
 
     Later work of that stream then follows all work that the release of the block followed.
     """
@@ -194,7 +196,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The release of a block to a stream, or (None) to all streams.
+    """Act: a block is released, so that one stream (or every stream, if None) can reuse it.
 
     ``stream_id`` is the stream that can use the block next: that of an arena, or of memory that is freed in
     stream order. It is None for ``cudaFree``, which waits for the device itself, and for memory of the host.

@@ -38,7 +38,7 @@ class Overlap:
 
     @property
     def fraction(self) -> float:
-        """``both_ns`` over the shorter of the two busy times: 1 for complete overlap."""
+        """``both_ns`` divided by the shorter of the two busy times: 1 for complete overlap."""
         shorter = min(self.first_ns, self.second_ns)
         return self.both_ns / shorter if shorter else 0.0
 
@@ -49,7 +49,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """An interval in which a stream or an engine (``where``) was idle, with the cause.
+    """An interval in which a stream or an engine (``where``) was idle, and the cause.
 
     ``reason`` is the cause in words; ``source`` is the responsible line, if there is one. ``before`` is the
     operation that ended the gap, or 0.
@@ -70,9 +70,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """A step of the critical path: each step begins when the previous one ends.
+    """A step of the critical path of a timeline; each step begins when the previous one ends.
 
-    It is an operation (its ``correlation_id``), an interval in which the host computed or submitted work, or
+    A step is an operation (``correlation_id``), an interval in which the host computed or submitted work, or
     the time that an operation needed to start after all its predecessors had ended.
     """
 
@@ -91,7 +91,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Advice that would make a program faster, in a sentence, with its approximate gain."""
+    """Advice in a sentence that would make a program faster, with the approximate gain."""
 
     topic: Literal["pin", "overlap", "wait", "graph", "stream", "host"]
     text: str

@@ -14,7 +14,7 @@ from virtualgpu.records import Dim3, Provenance, Space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessAsRun:
-    """One memory access of the PTX in machine code.
+    """The machine instruction that executes one memory access of the PTX, with its counts.
 
     ``opcode`` and ``size_bytes`` are the machine instruction's; ``opcode`` is empty if the access has no
     machine instruction of its own. ``executions`` counts warps that execute it, also those with all lanes
@@ -39,9 +39,9 @@ class AccessAsRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAsRun:
-    """One conditional branch of the PTX in machine code; ``opcode`` is empty if it was removed.
+    """The machine instruction of one conditional branch of the PTX; ``opcode`` is empty if it was removed.
 
-    ``written`` and ``divergent`` count its divergent executions as PTX and as machine code.
+    ``written`` counts the divergent executions of the PTX, ``divergent`` those of the machine code.
     """
 
     pc: int
@@ -56,7 +56,7 @@ class BranchAsRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsRun:
-    """Counts of one launch in the machine code of ``target``, with the differences from PTX.
+    """Counts of one launch in the machine code for ``target``, with their differences from the PTX.
 
     ``extra`` lists the names and numbers of machine instructions that do not belong to an access or branch of
     the PTX, such as spilled registers or the branches of a division.

@@ -1,4 +1,4 @@
-"""Counts of one launch, by instruction."""
+"""Counters of one launch: instructions, memory accesses, branches and caches."""
 
 from __future__ import annotations
 
@@ -42,16 +42,17 @@ class AccessCounters:
 
     @property
     def ideal_sectors(self) -> int:
-        """Sectors of the same lanes with distinct, contiguous bytes.
+        """Number of sectors that the lanes would need if their bytes were distinct and contiguous.
 
-        That is bytes requested over 32, and at least one sector per request. If lanes access the same bytes,
-        the access needs fewer sectors; then the number is its own.
+        This is the number of requested bytes divided by 32, and at least one sector per request. If the
+        access needs fewer sectors, because lanes access the same bytes, the result is its actual number of
+        sectors.
         """
         return min(self.sectors, max(self.requests, -(-self.bytes_requested // SECTOR_BYTES)))
 
     @property
     def bank_conflicts(self) -> int:
-        """Additional wavefronts because of bank conflicts."""
+        """Number of additional wavefronts because of bank conflicts."""
         return self.wavefronts - self.ideal_wavefronts
 
 
@@ -69,7 +70,7 @@ class BranchCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCounters:
-    """Counts of a model of the caches for one launch's accesses, in sectors of 32 bytes.
+    """Counts of modelled caches for the accesses of one launch, in sectors of 32 bytes.
 
     Attributes
     ----------
@@ -104,17 +105,17 @@ class CacheCounters:
 
     @property
     def l1_hit_rate(self) -> float | None:
-        """Share of the requested sectors that L1 contained, 0 to 1; None without requests."""
+        """Fraction of the requested sectors that were in L1, 0 to 1; None without requests."""
         return self.l1_hit_sectors / self.l1_sectors if self.l1_sectors else None
 
     @property
     def l2_hit_rate(self) -> float | None:
-        """Share of the requested sectors that L2 contained, 0 to 1; None without requests."""
+        """Fraction of the requested sectors that were in L2, 0 to 1; None without requests."""
         return self.l2_hit_sectors / self.l2_sectors if self.l2_sectors else None
 
     @property
     def constant_replays(self) -> int:
-        """Passes beyond one per request, which a broadcast would have saved."""
+        """Number of passes beyond one per request; with the same address in all lanes there would be none."""
         return self.constant_passes - self.constant_requests
 
 
@@ -147,7 +148,7 @@ class KernelCounters:
     caches: CacheCounters | None = field(default=None, compare=False)
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int:
-        """Sum one ``AccessCounters`` field over all accesses of a space and kind (None = any)."""
+        """Sum one field of `AccessCounters` over all accesses of a space and kind (None = any)."""
         return sum(
             int(getattr(access, counter))
             for access in self.accesses
@@ -161,5 +162,5 @@ class KernelCounters:
 
     @property
     def lane_efficiency(self) -> float:
-        """Mean share of a warp's 32 lanes that were active per instruction (0 to 1)."""
+        """Mean fraction of a warp's 32 lanes that were active per instruction (0 to 1)."""
         return self.thread_instructions / (32 * self.warp_instructions) if self.warp_instructions else 0.0

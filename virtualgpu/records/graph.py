@@ -1,4 +1,4 @@
-"""A CUDA graph: its nodes with their parameters, and their order."""
+"""Record of a CUDA graph: its nodes with their parameters, and their order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADDRESS_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class NodeParameter:
-    """One parameter of a node, as the bytes that a launch passes.
+    """One parameter of a graph node, as the bytes that a launch passes to the kernel.
 
     ``offset`` is its offset in the parameter buffer. ``name`` and ``type`` are those of the kernel's source,
     empty if unknown. ``addresses`` are the device addresses in it: one for a pointer, one or more for a
@@ -44,7 +44,7 @@ class NodeParameter:
     addresses: tuple[int, ...] = ()
 
     def moved(self, moves: Mapping[int, int]) -> NodeParameter:
-        """Return the parameter with other addresses (`moves` maps old to new addresses)."""
+        """Return the parameter after a replacement of addresses (`moves` maps old to new addresses)."""
         if not moves.keys() & set(self.addresses):
             return self
         data = bytearray(self.data)
@@ -58,7 +58,7 @@ class NodeParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
-    """One node: a kernel with its launch shape and parameters, or a copy or memory set with its size.
+    """One node of a graph: a kernel with its launch shape and parameters, or a copy or memset with its size.
 
     ``source`` is the program's line that submitted it, if known. A copy has the parameters ``source`` and
     ``destination``, a memory set ``destination``; parameters in the host's memory have no ``addresses``.
@@ -89,7 +89,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class NotAvailable:
-    """A feature that this machine does not have, with the reason; its truth value is False."""
+    """A feature that this machine does not support, with the reason; its truth value is False."""
 
     what: str
     why: str
@@ -105,7 +105,7 @@ class NotAvailable:
 
 @dataclass(frozen=True, slots=True)
 class GraphArray:
-    """An array with a name in the program, at its address in the graph."""
+    """An array of the program that a graph uses: its name, and its address in the graph."""
 
     name: str
     address: int
@@ -120,7 +120,7 @@ class GraphArray:
 
 @dataclass(frozen=True, slots=True)
 class DanglingArray:
-    """A name that no longer refers to the array whose address the graph uses.
+    """A variable of the program that no longer refers to the array whose address a graph uses.
 
     ``nodes`` are the numbers of the nodes that still use the old address. ``in_graph`` and ``now`` are the
     first elements of the array that the graph reads and of the current array of the name; ``address_now`` is
@@ -136,7 +136,7 @@ class DanglingArray:
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """The nodes of a graph, numbered in the order of their capture, and its edges (before, after).
+    """The nodes of a graph, numbered in the order of their capture, and its edges as pairs (before, after).
 
     ``arrays`` are those with names in the program; all other memory of the nodes is temporary. ``note``
     describes parts that could not be observed.
@@ -154,7 +154,7 @@ class GraphRecord:
         return next((array for array in self.arrays if address in array), None)
 
     def users(self, array: GraphArray) -> tuple[int, ...]:
-        """Return the numbers of the nodes with an address in an array."""
+        """Return the numbers of the nodes that have an address in an array among their parameters."""
         return tuple(
             node.number for node in self.nodes if any(address in array for address in node.addresses)
         )
@@ -176,14 +176,14 @@ class GraphRecord:
         return max(self.layers, default=-1) + 1
 
     def _in_order(self, predecessors: Mapping[int, list[int]]) -> tuple[int, ...]:
-        """Return the numbers of the nodes, each after its predecessors."""
+        """Return the numbers of the nodes in an order in which each node follows its predecessors."""
         from graphlib import TopologicalSorter
 
         graph = {node.number: predecessors.get(node.number, ()) for node in self.nodes}
         return tuple(TopologicalSorter(graph).static_order())
 
     def cannot_become(self, other: GraphRecord) -> str:
-        """Return the reason why a graph cannot be updated to another one, in words; empty if it can.
+        """Return why a graph cannot be updated to another one, in words; empty if it can.
 
         The rules of ``cuGraphExecUpdate`` on an H200 (CUDA 13.0): the same nodes and edges, each node of the
         same kind and on the same device, a copy between the same kinds of memory. The kernel of a node can
@@ -199,13 +199,13 @@ class GraphRecord:
         return ""
 
     def replaced(self, changed: Mapping[int, GraphNode]) -> GraphRecord:
-        """Return the record with some nodes, by number, replaced."""
+        """Return a copy of the record in which some nodes, given by number, are replaced."""
         return replace(self, nodes=tuple(changed.get(node.number, node) for node in self.nodes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphComparison:
-    """Times of the same work as single operations and as a graph, `repeats` times each.
+    """Times of the same work as single operations and as a graph, each of them run `repeats` times.
 
     Times are of one run: ``..._device_ns`` between two events around all of them, ``..._host_ns`` the time of
     the calls on the host. ``eager`` and ``replay`` are timelines of one run each, with the numbers of the
@@ -224,15 +224,15 @@ class GraphComparison:
 
     @property
     def eager_node_ns(self) -> float:
-        """Time between two operations in the stream."""
+        """Mean time per operation if the work runs as single operations."""
         return self.eager_device_ns / max(1, self.nodes)
 
     @property
     def graph_node_ns(self) -> float:
-        """Time of one node of the graph."""
+        """Mean time per node if the work runs as a graph."""
         return self.graph_device_ns / max(1, self.nodes)
 
     @property
     def speedup(self) -> float:
-        """Ratio of the eager time to the time of the graph."""
+        """Time of the single operations divided by the time of the graph."""
         return self.eager_device_ns / self.graph_device_ns

@@ -1,4 +1,4 @@
-"""Findings of the checks of a launch or of streams."""
+"""Findings of the checks of one launch, and of the order between streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard:
-    """One kind of mistake between two source lines, or at one, with its first occurrence.
+    """A hazard between two source lines, or at one line, with its first occurrence.
 
     ``tool`` is the check that found it (``memory``, ``race``, ``init``, ``sync``, ``nan`` or
     ``program``), ``kind`` names it (``RAW``, ``WAR``, ``WAW``, ``lost update``, ``uninitialised
@@ -83,7 +83,7 @@ class SanitizerReport:
         return is_checked and all(hazard.severity == "info" for hazard in self.hazards)
 
     def found(self, kind: str) -> tuple[Hazard, ...]:
-        """Return the hazards of one kind, such as ``RAW``."""
+        """Return the hazards of a kind, such as ``RAW``."""
         return tuple(hazard for hazard in self.hazards if hazard.kind == kind)
 
 
@@ -117,7 +117,7 @@ class StreamUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHazard:
-    """Two unordered uses of the same bytes: the first pair of them, and their number.
+    """Two uses of the same memory whose order is not guaranteed, and the number of such pairs.
 
     ``array`` is the name of the memory in the program, or a description. ``cause`` is the reason why the
     order is missing, ``remedy`` the code to add, and ``where`` its location.
@@ -140,7 +140,7 @@ class StreamHazard:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """Findings of the check of the order between streams in a part of a program.
+    """Findings of a check of the order between streams, for a part of a program.
 
     ``operations`` counts those of streams, including the nodes of graphs at each launch. ``left_out``
     describes uses that the check could not observe.

@@ -1,7 +1,7 @@
-"""Files of records: one record is one ``.npz``.
+"""Write records to ``.npz`` files and read them; each file contains one record.
 
-It contains the record's arrays unchanged, and a JSON header with the format, its version and the structure of
-the record.
+A file contains the record's arrays unchanged, and a JSON header with the format, its version and the
+structure of the record.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RECORD_TYPES = {
 
 
 class TraceFormatError(GpulabError, ValueError):
-    """A file that does not contain a record, or one of an unknown version."""
+    """Error for a file that does not contain a record, or has an unknown version."""
 
 
 def save(record: Any, path: str | Path) -> Path:
@@ -93,7 +93,7 @@ def as_recorded(record: Record, detail: str) -> Record:
 
 
 def read(content: bytes, name: str) -> Any:
-    """Read a record from the bytes of its file; `name` is used in messages."""
+    """Read a record from the bytes of its file; `name` is the file name for messages."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             header = json.loads(bytes(file[_HEADER]))

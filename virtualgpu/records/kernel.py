@@ -1,4 +1,4 @@
-"""A kernel as source text, and the compiler's results for it."""
+"""A kernel as source text, and the resources that the compiler chose for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINE_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """Identity of a kernel: its CUDA C++ text, its name in it and its NVRTC options."""
+    """Identity of a kernel: its CUDA C++ source, its name in the source, and its NVRTC options."""
 
     name: str
     code: str
@@ -27,7 +27,7 @@ class KernelSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelStats:
-    """The compiler's results for one kernel on one target."""
+    """The resources of one kernel on one target, as the compiler chose them."""
 
     provenance: Provenance
     name: str

@@ -10,7 +10,7 @@ Source = Literal["measured", "recorded", "modelled", "published"]
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Origin of a number: one of four sources, with the device that the number belongs to.
+    """Origin of a number: one of four sources, and the device to which the number belongs.
 
     A number is *measured* now, *recorded* on a named device earlier, *modelled* by the virtual GPU or a
     formula, or *published* in a document, which `detail` names.
@@ -27,18 +27,18 @@ class Provenance:
 
     @property
     def label(self) -> str:
-        """One phrase for captions, such as ``measured on NVIDIA H200``."""
+        """A phrase for captions, such as ``measured on NVIDIA H200``."""
         tail = f" ({self.detail})" if self.detail else ""
         return f"{self.source} {'for' if self.source == 'published' else 'on'} {self.device}{tail}"
 
     @property
     def of_results(self) -> str:
-        """Label of results, masks and addresses, which a virtual GPU executes (it models only times)."""
+        """Label for results, masks and addresses, which a virtual GPU computes (it models only times)."""
         return f"executed{self.label.removeprefix('modelled')}" if self.source == "modelled" else self.label
 
     @property
     def of_results_and_times(self) -> str:
-        """Label of results or counts together with times."""
+        """Label for a text that contains results or counts and also times."""
         return f"{self.of_results}; times modelled" if self.source == "modelled" else self.label
 
 

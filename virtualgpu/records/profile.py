@@ -1,4 +1,4 @@
-"""Totals of a timeline: kernels, copies, waits and ranges by name, with the names of PyTorch's profiler."""
+"""Totals of a timeline by name: kernels, copies, waits and ranges, with the terms of PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtualgpu.records.timeline import CopyKind, SourceLine, TimelineMethod
 
 @dataclass(frozen=True, slots=True)
 class ProfiledLine:
-    """A line of the program, with the names and the device time of the operations that it submitted."""
+    """A line of the program, with the operations that it submitted and their device time."""
 
     source: SourceLine
     keys: tuple[str, ...]
@@ -21,7 +21,7 @@ class ProfiledLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledKernel:
-    """All launches of one kernel.
+    """The totals of all launches of one kernel.
 
     ``key``, ``count``, ``device_time_total`` and ``device_time`` (the mean) are PyTorch's names, which were
     ``cuda_time_total`` and ``cuda_time``; PyTorch uses microseconds. ``grid`` and ``block`` are None if
@@ -56,7 +56,7 @@ class ProfiledKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledCopy:
-    """All copies of one direction, or all memsets (no direction), from or to host memory of one kind."""
+    """The totals of all copies of one direction, or of all memsets, with one type of host memory."""
 
     way: CopyKind | None
     pinned: bool | None
@@ -72,7 +72,7 @@ class ProfiledCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledWait:
-    """All waits of the host in one call, at one line; ``hidden`` if the line has no explicit wait."""
+    """The totals of the host's waits in one call at one line; ``hidden`` if the wait is implicit."""
 
     key: str
     source: SourceLine | None
@@ -83,7 +83,7 @@ class ProfiledWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledRange:
-    """All NVTX ranges of one name.
+    """The totals of all NVTX ranges with one name.
 
     ``cpu_time_total_ns`` is the host's time in them. ``device_time_total_ns`` is that of the operations whose
     calls were made in them, by the same thread, each once; None if calls were not recorded.
@@ -98,7 +98,7 @@ class ProfiledRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareCounters:
-    """A GPU's own counters for all launches of one kernel, with None for missing ones.
+    """Hardware counters of a real GPU for all launches of one kernel; missing counters are None.
 
     ``sectors`` are those of 32 bytes that loads and stores of global memory request from L1, ``dram_bytes``
     the bytes that DRAM read and wrote, ``flop`` operations outside the tensor cores. Hit rates are 0 to 1.
@@ -117,7 +117,7 @@ class HardwareCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Totals of a program between two moments, the longest first.
+    """Totals of a program between two moments; in each list, the longest item is first.
 
     ``busy_ns`` is the time in which any operation ran. ``peak_bytes`` is the largest number of bytes in use
     of the pool, ``before_bytes`` that at the beginning; None if not recorded. ``counters`` are those of the
@@ -141,7 +141,7 @@ class Profile:
     no_counters: str = ""
 
     def kernel(self, key: str) -> ProfiledKernel:
-        """Return the kernel of that name.
+        """Return the kernel with a name.
 
         Raises
         ------

@@ -23,7 +23,7 @@ TimelineMethod = Literal["CUPTI", "events", "model", "file"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """One operation of a stream, with the start and end of its run.
+    """One operation of a stream, such as a kernel or a copy, with its start and end.
 
     ``correlation_id`` numbers the operations of a machine in the order of submission; ``after`` are the
     operations that had to end first (of the same stream, of events waited for, of the legacy default stream).
@@ -75,7 +75,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """One call into CUDA: its name (``cudaMemcpyAsync``), and the times of its begin and return on the host.
+    """One call of a CUDA function (``cudaMemcpyAsync``), with its start and end on the host.
 
     ``correlation_id`` is that of the operation that it submitted, 0 if there is none; the operations of one
     graph launch share that of their call.
@@ -131,7 +131,7 @@ class NvtxRange:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """A stream of a timeline; ``name`` is its name in pictures, such as ``default stream``."""
+    """A stream of a timeline; ``name`` is its displayed name, such as ``default stream``."""
 
     device_id: int
     stream_id: int
@@ -142,7 +142,7 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Activities of devices and host from ``start_ns`` to ``end_ns``, all on one clock.
+    """Operations of devices and calls of the host from ``start_ns`` to ``end_ns``, all on one clock.
 
     ``method`` is the method of the recording; ``lost`` counts records beyond the recorder's limit; ``note``
     describes what the method cannot record. Activities are in the order of their start.

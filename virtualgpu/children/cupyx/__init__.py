@@ -1,4 +1,4 @@
-"""``import cupyx`` in a process that was started by a program on the virtual GPU.
+"""Replacement of ``cupyx`` in a process that a program on the virtual GPU has started.
 
 `virtualgpu.aliases` puts the parent folder on ``PYTHONPATH``. This module replaces itself by
 `virtualgpu.cupyx`.

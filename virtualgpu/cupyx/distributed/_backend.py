@@ -1,4 +1,4 @@
-"""Process groups and their calls, under CuPy's names; here a rank is a thread, not a process."""
+"""Process groups for NCCL calls, under CuPy's names; here a rank is a thread, not a process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def init_process_group(
     port: int | None = None,
     use_mpi: bool = False,
 ) -> NCCLBackend:
-    """Return the communicator of one rank, on the current device; waits for the other ranks.
+    """Wait for the other ranks, and return the communicator of this rank on the current device.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def init_process_group(
     backend : str
         ``"nccl"``.
     host, port
-        Identify the group; no connection is made. The defaults are in the environment variables
+        Names that identify the group; no connection is made. The defaults are in the environment variables
         ``CUPYX_DISTRIBUTED_HOST`` and ``CUPYX_DISTRIBUTED_PORT``.
     use_mpi : bool
         Has no effect.
@@ -83,7 +83,7 @@ class NCCLBackend:
     Raises
     ------
     NcclError
-        If ranks are missing, or do not fit together.
+        If ranks are missing or have different arguments.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class NCCLBackend:
     # Collective calls
 
     def all_reduce(self, in_array: Any, out_array: Any, op: str = "sum", stream: Any = None) -> None:
-        """Write the sum (or ``"prod"``, ``"max"``, ``"min"``) of all ranks' arrays to all ranks."""
+        """Compute the sum (or `op`) of all ranks' arrays, and write it to every rank."""
         _check_contiguous(in_array, out_array)
         dtype, count = _dtype_and_count(in_array)
         self._comm.allReduce(
@@ -111,7 +111,7 @@ class NCCLBackend:
     def reduce(
         self, in_array: Any, out_array: Any, root: int = 0, op: str = "sum", stream: Any = None
     ) -> None:
-        """Write the sum of all ranks' arrays to rank `root`."""
+        """Compute the sum (or `op`) of all ranks' arrays, and write it to rank `root`."""
         _check_contiguous(in_array, *([out_array] if self.rank == root else []))
         dtype, count = _dtype_and_count(in_array)
         self._comm.reduce(
@@ -135,7 +135,7 @@ class NCCLBackend:
     def reduce_scatter(
         self, in_array: Any, out_array: Any, count: int, op: str = "sum", stream: Any = None
     ) -> None:
-        """Write a part of the sum of all ranks' arrays, `count` elements, to each rank."""
+        """Compute the sum (or `op`) of all ranks' arrays, and write `count` elements of it to each rank."""
         _check_contiguous(in_array, out_array)
         dtype, count = _dtype_and_count(in_array, count)
         self._comm.reduceScatter(
@@ -148,7 +148,7 @@ class NCCLBackend:
         )
 
     def all_gather(self, in_array: Any, out_array: Any, count: int, stream: Any = None) -> None:
-        """Write `count` elements of each rank, one after the other, to all ranks."""
+        """Collect `count` elements of each rank, one after the other, in every rank."""
         _check_contiguous(in_array, out_array)
         dtype, count = _dtype_and_count(in_array, count)
         self._comm.allGather(in_array.data.ptr, out_array.data.ptr, count, dtype, _stream_handle(stream))
@@ -156,22 +156,22 @@ class NCCLBackend:
     # Point-to-point calls
 
     def send(self, array: Any, peer: int, stream: Any = None) -> None:
-        """Send to rank `peer`, which must receive."""
+        """Send an array to rank `peer`, which must call `recv`."""
         _check_contiguous(array)
         self._send(array, peer, _stream_handle(stream))
 
     def recv(self, out_array: Any, peer: int, stream: Any = None) -> None:
-        """Receive the data that rank `peer` sends."""
+        """Receive an array from rank `peer`, which must call `send`."""
         _check_contiguous(out_array)
         self._recv(out_array, peer, _stream_handle(stream))
 
     def send_recv(self, in_array: Any, out_array: Any, peer: int, stream: Any = None) -> None:
-        """Send to rank `peer` and receive from it at the same time."""
+        """Send an array to rank `peer` and receive one from this rank at the same time."""
         _check_contiguous(in_array, out_array)
         self._run_grouped([(in_array, peer)], [(out_array, peer)], stream)
 
     def scatter(self, in_array: Any, out_array: Any, root: int = 0, stream: Any = None) -> None:
-        """Send each rank its row of the array of rank `root`."""
+        """Send one row of the array of rank `root` to each rank."""
         self._check_rows("scatter", "in_array", in_array)
         _check_contiguous(in_array, out_array)
         sends = [(row, peer) for peer, row in enumerate(in_array)] if self.rank == root else []
@@ -185,7 +185,7 @@ class NCCLBackend:
         self._run_grouped([(in_array, root)], receives, stream)
 
     def all_to_all(self, in_array: Any, out_array: Any, stream: Any = None) -> None:
-        """Send row r of each rank's array to rank r, which collects them as rows."""
+        """Send row r of each rank's array to rank r; each rank collects the rows that it receives."""
         self._check_rows("all_to_all", "in_array", in_array)
         self._check_rows("all_to_all", "out_array", out_array)
         _check_contiguous(in_array, out_array)
@@ -193,11 +193,11 @@ class NCCLBackend:
         self._run_grouped(sends, receives, stream)
 
     def barrier(self) -> None:
-        """Wait until the threads of all ranks have called this."""
+        """Wait until the threads of all ranks have called this method."""
         self._comm._barrier()
 
     def stop(self) -> None:
-        """End the rendezvous server of rank 0, which does not exist here."""
+        """Do nothing, since there is no server of rank 0 to end, unlike in CuPy."""
 
     def _run_grouped(
         self, sends: Sequence[tuple[Any, int]], receives: Sequence[tuple[Any, int]], stream: Any
@@ -234,7 +234,7 @@ class NCCLBackend:
 
 
 def _group_id(n_devices: int, rank: int, host: str, port: int) -> bytes:
-    """Return the id of the ranks with one host and port; a new one after a group is complete."""
+    """Return the id shared by the ranks with this host and port, or a new id if their group is complete."""
     nccl_world = world()
     key = (host, port)
     with nccl_world.changed:
@@ -247,7 +247,7 @@ def _group_id(n_devices: int, rank: int, host: str, port: int) -> bytes:
 
 
 def _dtype_and_count(array: Any, count: int | None = None) -> tuple[int, int]:
-    """Return NCCL's type of an array's elements and their number; complex ones count twice."""
+    """Return NCCL's data type and the number of elements of an array; complex elements count twice."""
     char = getattr(getattr(array, "dtype", None), "char", None)
     if not isinstance(array, ndarray):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""``cupyx.scipy``: image, signal and special functions through SciPy on the host, with modelled times."""
+"""``cupyx.scipy``: image, signal and special functions, which SciPy computes on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of device arrays built from SciPy's functions at their first use."""
+"""Functions of device arrays, which are built from SciPy's functions at their first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cupyx.scipy.ndimage``: filters, measurements and interpolation of images through SciPy on the host."""
+"""``cupyx.scipy.ndimage``: filters, measurements and interpolation of images, by SciPy on the host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TWO_ARRAYS = "convolve convolve1d correlate correlate1d map_coordinates affine_
 
 
 def _with_python_count(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate `label`, which returns the number of features as a Python int, so that the host waits."""
+    """Decorate `label` so that it returns the number of features as a Python int; the host waits for it."""
 
     @functools.wraps(function)
     def label(*args: Any, **kwargs: Any) -> Any:

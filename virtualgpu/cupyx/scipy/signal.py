@@ -1,4 +1,4 @@
-"""``cupyx.scipy.signal``: convolution and filters of signals through SciPy on the host."""
+"""``cupyx.scipy.signal``: convolution and filters of signals, by SciPy on the host."""
 
 from __future__ import annotations
 

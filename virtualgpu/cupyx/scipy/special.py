@@ -1,4 +1,4 @@
-"""``cupyx.scipy.special``: special functions, element by element, through SciPy on the host."""
+"""``cupyx.scipy.special``: special functions of each element, by SciPy on the host."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Properties of a device: limits, attributes, load, and loadable images."""
+"""Records of a device: limits, attributes, load, and the code that a driver can load."""

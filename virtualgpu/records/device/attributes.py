@@ -1,4 +1,4 @@
-"""Tables of CUDA's device attributes and NVML's readings, with the record fields that they fill."""
+"""Tables of CUDA's device attributes and NVML's readings, with the corresponding fields of records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DeviceAttribute:
     value: int = 0
 
     def of(self, info: DeviceInfo) -> int:
-        """Return the attribute of a device in CUDA's unit."""
+        """Return the value of the attribute for a device, in CUDA's unit."""
         if not self.field:
             return self.value
         field_value = getattr(info, self.field)
@@ -56,7 +56,7 @@ class DeviceAttribute:
 
 
 def _a(number: int, name: str, property: str = "", field: str = "", **more: int) -> DeviceAttribute:
-    """Return a row of the table."""
+    """Return a `DeviceAttribute` as a row of the table."""
     return DeviceAttribute(number=number, name=name, property=property, field=field, **more)
 
 
@@ -150,7 +150,7 @@ _OPTIONAL = {field.name for field in fields(DeviceInfo) if "None" in str(field.t
 
 
 def info_fields(query: Callable[[int], int | None]) -> dict[str, Any]:
-    """Return the fields of `DeviceInfo` that follow from CUDA's attributes.
+    """Return the fields of `DeviceInfo` that are computed from CUDA's attributes.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ _LIMITS = {
 
 
 def driver_limits(runtime: Any) -> tuple[Metric, ...]:
-    """Return ``cudaDeviceGetLimit``'s limits of the current device; an unsupported limit has no value."""
+    """Return the current device's limits from ``cudaDeviceGetLimit``; an unsupported limit has no value."""
     metrics = []
     for name, number in _LIMITS.items():
         try:

@@ -1,4 +1,4 @@
-"""Capability and limits of a device, and its live readings."""
+"""Capability and limits of a device, and its current readings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DeviceInfo:
 
     @property
     def as_virtual(self) -> Provenance:
-        """Provenance of the numbers of a virtual GPU of this kind."""
+        """Provenance for modelled numbers of a virtual GPU with these properties."""
         return Provenance("modelled", f"virtual {self.name}")
 
     @property
@@ -61,7 +61,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One live reading; without a value on this machine ``value`` is None and ``why`` the reason."""
+    """One current reading; if it is not available, ``value`` is None and ``why`` is the reason."""
 
     name: str
     value: float | str | None
@@ -71,7 +71,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMetrics:
-    """A snapshot of live readings (NVML)."""
+    """All current readings of NVML at one moment."""
 
     provenance: Provenance
     time_ns: int

@@ -1,4 +1,4 @@
-"""Images that a driver loads: machine code, PTX or both in one file, with their target devices.
+"""Code images that a driver loads: machine code, PTX or both in one file, with their targets.
 
 Layouts: cubins are ELF files whose ``e_flags`` name the target, in bits 8 to 15 since ABI version 8 and in
 bits 0 to 7 before; a fat binary is a header of 16 bytes, then entries, each with its kind (1 PTX, 2 machine
@@ -26,7 +26,7 @@ _TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Machine code or PTX for one target: ``number`` is 90 for sm_90a, ``suffix`` its ``a`` or ``f``."""
+    """Machine code or PTX for one target; for sm_90a, ``number`` is 90 and ``suffix`` is ``a``."""
 
     kind: Kind
     number: int
@@ -35,7 +35,7 @@ class Part:
 
     @classmethod
     def of(cls, target: str) -> Part:
-        """Return the part of a target: machine code for ``sm_90a``, PTX for ``compute_90a``."""
+        """Return the part for a target: machine code for ``sm_90a``, PTX for ``compute_90a``."""
         match = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", target)
         if match is None:
             raise ValueError(f"{target!r} is not a target such as sm_90, sm_90a or compute_90.")
@@ -47,7 +47,7 @@ class Part:
         return divmod(self.number, 10)
 
     def runs_on(self, capability: Capability) -> bool:
-        """Return whether a device can run it (the suffix of a cubin is unknown and therefore ignored)."""
+        """Return whether a device can run the part (the suffix of a cubin is unknown and is ignored)."""
         if self.suffix == "a" or (self.kind == "cubin" and {self.capability, capability} & set(_TEGRA)):
             return capability == self.capability
         if self.kind == "cubin" or self.suffix == "f":
@@ -56,13 +56,13 @@ class Part:
 
 
 def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
-    """Return the part that a driver uses for a device: machine code before PTX, then the newest."""
+    """Return the part that a driver selects for a device: machine code before PTX, then the newest."""
     usable = [part for part in parts if part.runs_on(capability)]
     return max(usable, key=lambda part: (part.kind == "cubin", part.number, part.suffix), default=None)
 
 
 def parts(image: bytes) -> tuple[Part, ...]:
-    """Return the parts of an image; none for unknown formats."""
+    """Return the parts of a code image, or none for an unknown format."""
     if image.startswith(ELF) and len(image) >= 64:
         flags = struct.unpack_from("<I", image, 48)[0]
         return (Part("cubin", flags >> 8 & 0xFF if image[8] >= 8 else flags & 0xFF, data=image),)

@@ -1,4 +1,4 @@
-"""Load of a GPU over time: use of its units, power, clocks, temperature, and reasons of lower clocks."""
+"""Load of a GPU over time: use of its units, power, clocks, temperature, and reasons for lower clocks."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ CLOCK_REASONS = (
 
 
 def clock_reasons(bits: float) -> str:
-    """Return the reasons of lower clocks as text from NVML's bits; ``"none"`` for 0.
+    """Return the reasons for lower clocks as text, from NVML's bits; ``"none"`` for 0.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def clock_reasons(bits: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSamples:
-    """Readings over time: columns of equal length, with NaN for missing readings.
+    """Readings of a GPU's load over time: columns of equal length, with NaN for missing readings.
 
     Parameters
     ----------
@@ -141,9 +141,10 @@ class LoadSamples:
         return float(readings[-1]) if len(readings) else None
 
     def within(self, phase: str) -> LoadSamples:
-        """Return the readings of one phase alone, with times since it began.
+        """Return only the readings of one phase, with times since the beginning of the phase.
 
-        A mean that includes time before the phase is NaN, unless the phase is so short that all do.
+        Some readings are means over an interval. They are NaN if the interval starts before the phase, unless
+        the phase is so short that this is true for all readings.
 
         Raises
         ------
@@ -170,20 +171,20 @@ class LoadSamples:
 
     @property
     def energy_j(self) -> float | None:
-        """Joules from the first reading to the last one, by the GPU's own counter."""
+        """Energy in joules from the first to the last reading, from the GPU's own energy counter."""
         readings = self.columns["energy"][~np.isnan(self.columns["energy"])]
         return float(readings[-1] - readings[0]) if len(readings) > 1 else None
 
     @property
     def mean_power_w(self) -> float | None:
-        """Mean power of exactly these readings from the energy counter, unlike NVML's own power."""
+        """Mean power in watts over these readings, computed from the GPU's energy counter."""
         is_known = ~np.isnan(self.columns["energy"])
         if is_known.sum() < 2 or self.energy_j is None:
             return None
         return self.energy_j / float(np.ptp(self.time_ns[is_known])) * 1e9
 
     def as_data(self) -> dict[str, Any]:
-        """Return the contents of its JSON file."""
+        """Return the readings as the contents of a JSON file."""
         return {"format": FORMAT, "version": 1, **asdict(self)}
 
     @classmethod
@@ -200,6 +201,6 @@ class LoadSamples:
 
 
 def _settled(column: Column, since_ns: Column, name: str) -> Column:
-    """Return the column without means that include time before 0; unchanged if none would remain."""
+    """Replace means that include time before 0 by NaN; unchanged if no other value would remain."""
     is_early = since_ns < _REACH_NS.get(name, 0)
     return column if np.isnan(column[~is_early]).all() else np.where(is_early, np.nan, column)

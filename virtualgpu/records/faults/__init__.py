@@ -1,1 +1,1 @@
-"""Results of faulty code: in a sandbox, and the history of one element."""
+"""Records of faulty code: a run in a sandbox, and the history of one array element."""

@@ -1,4 +1,4 @@
-"""History of one element of an array: all writes to it, in order."""
+"""Record of all writes to one element of an array, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WriteKind = Literal["initial", "store", "atomic", "operation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One write to the element, or its value before the first one (``initial``).
+    """One write to the element, or the value of the element before the first write (``initial``).
 
     An ``operation`` is a copy, a memset or a library kernel, which has no thread. ``launch`` counts the
     program's kernels from 1. ``value`` is the value of the element afterwards; None if another lane of the
@@ -48,5 +48,5 @@ class ElementHistory:
 
     @property
     def last(self) -> Write:
-        """The write of the element's current value."""
+        """The last write, which stored the element's current value."""
         return self.writes[-1]

@@ -1,4 +1,4 @@
-"""Result of code that ran in a process of its own."""
+"""Result of code that ran in a separate process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtualgpu.records.timeline import SourceLine
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """The launch in which a fault happened: its number in the program, from 1, and its line.
+    """The launch in which a fault happened: its number in the program, counted from 1, and its line.
 
     A virtual GPU also knows ``kernel``, ``place`` (the thread at its line) and ``said`` (the cause in a
     sentence). On a real GPU the line is that of a run with launch blocking, and ``launch`` is 0.
@@ -26,7 +26,7 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxRun:
-    """A function or cell that ran in a sandbox.
+    """Result of a function or cell that ran in a sandbox.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class SandboxRun:
     output, output_lines
         The first part of its output, and the total number of lines.
     ended
-        Why it was ended, or how it ended itself; empty if it ran to its end.
+        Why the process was ended, or how it ended itself; empty if the code ran to its end.
     error, frames
-        Its exception, and the lines that led to it, the outermost first.
+        The exception, and the lines that led to it, the outermost line first.
     status
-        CUDA's number of that error; 0 for others.
+        CUDA's number of the error; 0 for other errors.
     sticky
         Whether every later call failed as well because the context was lost.
     at_end
@@ -69,10 +69,10 @@ class SandboxRun:
 
     @property
     def ok(self) -> bool:
-        """Return whether it ran to its end without an error."""
+        """Return whether the code ran to its end without an error."""
         return not self.ended and not self.error
 
     @property
     def raised(self) -> SourceLine | None:
-        """The program's line that raised; None without an error."""
+        """The line of the program that raised the error; None without an error."""
         return self.frames[-1] if self.error and self.frames else None

@@ -1,4 +1,4 @@
-"""One launch: its occupancy, and SM and times of each block."""
+"""Records of one launch: its occupancy, and the SM and times of each block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """Theoretical occupancy of one launch shape, and its limits.
+    """Theoretical occupancy of one launch shape, and the resources that limit it.
 
     ``blocks_by_limit`` maps each limit (``warps``, ``blocks``, ``registers``, ``shared memory``)
     to the resident blocks it alone would allow; ``limiters`` are the limits that equal the result.
@@ -34,13 +34,13 @@ class Occupancy:
 
     @property
     def fraction(self) -> float:
-        """Resident warps over the warps that an SM can hold."""
+        """Number of resident warps divided by the maximum number of warps of an SM."""
         return self.warps_per_sm / self.max_warps_per_sm if self.max_warps_per_sm else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTrace:
-    """Block placement of one launch: SM, start and end of each block, one row per block.
+    """Placement of the blocks of one launch: SM, start and end, one row per block.
 
     ``start_ns`` counts from the first block's start. Blocks are numbered x fastest:
     ``x + y * grid.x + z * grid.x * grid.y``. When ``sampled`` is above 1 about one block in
@@ -69,12 +69,15 @@ class LaunchTrace:
 
     @property
     def blocks_per_wave(self) -> int:
-        """Blocks that fit on the device at once."""
+        """Number of blocks that fit on the device at once."""
         return self.occupancy.blocks_per_sm * self.sm_count
 
     @property
     def waves(self) -> float:
-        """Blocks in the grid over blocks that fit at once (``tail`` = the fractional part)."""
+        """Number of waves: blocks in the grid divided by the blocks that fit on the device at once.
+
+        The fractional part is the tail.
+        """
         return math.prod(self.grid) / self.blocks_per_wave if self.blocks_per_wave else 0.0
 
     @property
@@ -83,7 +86,7 @@ class LaunchTrace:
         return -(-math.prod(self.block) // WARP_SIZE)
 
     def busy(self, join_ns: float = 0) -> tuple[npt.NDArray[np.int32], Times, Times]:
-        """Return SM, start and end of every interval in which an SM had at least one block.
+        """Return the SM, start and end of every interval in which an SM ran at least one block.
 
         Intervals that are no more than `join_ns` apart count as one. In a sampled launch they are joined over
         the blocks that are not listed.
@@ -110,13 +113,13 @@ class LaunchTrace:
 
     @property
     def sm_busy_ns(self) -> Times:
-        """Time in which each SM had at least one block, SM 0 first."""
+        """Time in which each SM ran at least one block, SM 0 first."""
         sm, start, end = self.busy()
         return np.bincount(sm, end - start, minlength=self.sm_count).astype(np.int64)
 
     @property
     def achieved_occupancy(self) -> float:
-        """Resident warps over the warps an SM can hold, on average over SMs while they were busy.
+        """Resident warps divided by the maximum of an SM, averaged over the time in which SMs were busy.
 
         It corresponds to Nsight Compute's "Achieved Occupancy",
         ``sm__warps_active.avg.pct_of_peak_sustained_active`` (its ``Occupancy.section``), but assumes that
@@ -126,7 +129,7 @@ class LaunchTrace:
 
     @property
     def achieved_on_device(self) -> float:
-        """Achieved occupancy over all SMs and the whole span of the launch, including idle SMs and times."""
+        """Achieved occupancy over all SMs and the whole launch, including idle SMs and idle times."""
         return self._resident(self.sm_count * self.span_ns)
 
     def _resident(self, sm_ns: int) -> float:
@@ -135,7 +138,7 @@ class LaunchTrace:
         return min(1.0, warp_ns / capacity_ns) if capacity_ns else 0.0
 
     def thinned(self, max_blocks: int) -> LaunchTrace:
-        """Return the same launch with about `max_blocks` blocks listed at most, equally from every SM.
+        """Return a sample of the launch with at most about `max_blocks` blocks, evenly from every SM.
 
         One block of each group of consecutive listed blocks of an SM is chosen at random, so that no period
         of the grid or of the SMs can coincide with that of the sampling.

@@ -1,4 +1,4 @@
-"""Stages of a launch's modelled time, and the time without each of its causes."""
+"""Stages of the modelled time of a launch, and the time that the launch would take without each cause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CauseKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One cause of a launch's time.
+    """One cause of the modelled time of a launch, with the time without this cause.
 
     Attributes
     ----------
@@ -40,11 +40,11 @@ class Cause:
     before_ns : float
         Modelled time with the cause.
     remaining : float
-        Speedup of the kernel by its remedy after the remedies of more specific causes.
+        Speedup of the kernel by the remedy of this cause, after the remedies of more specific causes.
     line, text : int, str
-        Line of the source (0 if there is no particular one), and its PTX.
+        Line of the source (0 if the cause does not belong to one line), and its PTX.
     figures : mapping
-        Numbers of its explanation, by name.
+        Numbers for the explanation of the cause, by name.
     detail : str
         Further detail in one word, such as a limit or a pipe.
     """
@@ -61,13 +61,13 @@ class Cause:
 
     @property
     def gain(self) -> float:
-        """Speedup of the launch without the cause."""
+        """Speedup of the launch if the cause is removed."""
         return self.before_ns / self.after_ns if self.after_ns else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCosts:
-    """The modelled time of one launch by stage, and by cause.
+    """The modelled time of one launch, divided by stage and by cause.
 
     Attributes
     ----------

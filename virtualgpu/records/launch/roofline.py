@@ -1,4 +1,4 @@
-"""Rooflines: operations, bytes and times of launches under the ceilings of their device."""
+"""Rooflines: operations, bytes and times of launches, and the peak rates of their device."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ WAVEFRONT_BYTES = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """Peak rates of a device.
+    """Peak rates of a device: bandwidth of each memory level, and operations per second by type.
 
     Attributes
     ----------
     device : str
-        Its name.
+        Name of the device.
     gbps : mapping
         Bytes by level in GB/s: DRAM as published; L2 by the time model; shared memory 128 bytes per clock
         and SM.
@@ -38,7 +38,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RooflinePoint:
-    """One launch: its floating-point operations by type, bytes moved by level, and time.
+    """One launch in a roofline: its floating-point operations by type, bytes moved by level, and time.
 
     Bytes are those that were moved, not those that the kernel requested: sectors of DRAM and L2, and a whole
     pass of the banks (128 bytes) for each wavefront of shared memory. ``modelled_ns`` is the virtual GPU's
@@ -86,17 +86,17 @@ class RooflinePoint:
 
     @property
     def operations(self) -> int:
-        """Floating-point operations of every type."""
+        """Number of floating-point operations of all types."""
         return sum(self.flops.values())
 
     @property
     def gflops(self) -> float:
-        """Operations per second, in GFLOP/s."""
+        """Floating-point operations per second, in GFLOP/s."""
         return self.operations / self.time_ns if self.time_ns else 0.0
 
     @property
     def intensities(self) -> dict[Level, float]:
-        """Operations per byte, by levels that moved any bytes."""
+        """Arithmetic intensity (operations per byte) for each memory level that moved bytes."""
         return {
             level: self.operations / self.size_bytes[level] for level in LEVELS if self.size_bytes.get(level)
         }
@@ -104,7 +104,7 @@ class RooflinePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Launches under the ceilings of one device; with ``path`` each is a new version of the one before."""
+    """Launches and the peak rates of one device; with ``path`` each launch improves the previous one."""
 
     ceilings: Ceilings
     points: tuple[RooflinePoint, ...] = ()
@@ -112,12 +112,15 @@ class Roofline:
     note: str = field(default="", compare=False)
 
     def peak(self, point: RooflinePoint) -> float:
-        """Return the ceiling of a launch by arithmetic alone, in GFLOP/s; its types run one after another."""
+        """Return the ceiling of a launch by arithmetic alone, in GFLOP/s.
+
+        Operations of different types are assumed to run one after another.
+        """
         arithmetic_ns = sum(count / self.ceilings.gflops[kind] for kind, count in point.flops.items())
         return point.operations / arithmetic_ns if arithmetic_ns else 0.0
 
     def roof(self, point: RooflinePoint) -> tuple[Level | None, float]:
-        """Return the limiting level of memory, or None for arithmetic, and its ceiling in GFLOP/s."""
+        """Return the memory level that limits a launch (None for arithmetic), and its ceiling in GFLOP/s."""
         limits: list[tuple[float, Level | None]] = [(self.peak(point), None)]
         for level, intensity in point.intensities.items():
             limits.append((intensity * self.ceilings.gbps[level], level))

@@ -16,13 +16,13 @@ INTERVALS = 200
 
 @dataclass(frozen=True)
 class LaunchWaves:
-    """A launch trace with its blocks in order of their start."""
+    """A launch trace with its blocks in the order of their start times."""
 
     trace: LaunchTrace
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """Rows of the trace by start, then block number."""
+        """Rows of the trace, sorted by start time and then by block number."""
         return np.lexsort((self.trace.block_index, self.trace.start_ns))
 
     @cached_property
@@ -44,7 +44,7 @@ class LaunchWaves:
 
     @cached_property
     def wave(self) -> npt.NDArray[np.uint16]:
-        """Wave of each row in `order`: rank by start over the blocks that fit at once."""
+        """Wave of each row in `order`: its position by start time, divided by the blocks that fit at once."""
         per_wave = max(1, self.trace.blocks_per_wave)
         ranks = np.arange(self.order.size, dtype=np.int64) * self.trace.sampled
         return np.minimum(ranks // per_wave, np.iinfo(np.uint16).max).astype(np.uint16)
@@ -77,9 +77,10 @@ class LaunchWaves:
         return np.asarray(slots, dtype=np.int32)
 
     def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return running blocks over time as steps: times in nanoseconds, and the number from each on.
+        """Return the number of running blocks over time: times in ns, and the number from each time on.
 
-        For a sampled launch it is the average over each of `INTERVALS`, because not all blocks are listed.
+        For a sampled launch the numbers are averages over each of `INTERVALS`, because not all blocks are
+        listed.
         """
         trace = self.trace
         if trace.sampled > 1:
@@ -111,7 +112,7 @@ class LaunchWaves:
 def _elapsed_ns(
     moments_ns: npt.NDArray[np.float64], times_ns: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Return for each moment the sum of the times that have elapsed since each earlier time."""
+    """Return for each moment the sum of (moment - time) over all times before it."""
     sorted_ns = np.sort(times_ns).astype(np.float64)
     indices = np.searchsorted(sorted_ns, moments_ns)
     elapsed_ns: npt.NDArray[np.float64] = moments_ns * indices - np.append(0.0, np.cumsum(sorted_ns))[indices]

@@ -1,4 +1,4 @@
-"""Position of a running launch, and its observer."""
+"""Position of a launch that is still running, and the interface of its observers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Whereabouts:
 
 
 class Onlooker(Protocol):
-    """Observer of one launch, created when it begins."""
+    """Observer of one running launch; it is created when the launch begins."""
 
     def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
-        """Observe the launch; called every few hundredths of a second by the thread that waits for it."""
+        """Observe the launch; the thread that waits for it calls this every few hundredths of a second."""
 
     def end(self) -> None:
         """End the observation after the launch has ended in any way."""

@@ -1,4 +1,4 @@
-"""Library routines and kernels that array code calls, and the choices of a tuner."""
+"""Records of the library routines and kernels that array code calls, and of a tuner's choices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LibraryCall = tuple[str, tuple[ArrayLayout, ...], tuple[ArrayLayout, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Key of a record of calls: package, name, dtype, class of size, and layout."""
+    """Key of recorded library calls: package, function name, dtype, size class and memory layout."""
 
     package: str
     name: str
@@ -29,7 +29,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """Library calls of one operation: ``routines`` and ``kernels`` by name, with their numbers of calls.
+    """The library calls of one operation: routines and kernels by name, with their numbers of calls.
 
     ``recorded`` is None if the calls were observed now, and False if there is no record of the operation;
     ``nearest`` is then the most similar recorded one.
@@ -45,7 +45,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """Library calls of a function's operations, in order; ``note`` describes what is not known."""
+    """The library calls of all operations of a function, in order; ``note`` describes what is not known."""
 
     provenance: Provenance
     function: str
@@ -55,7 +55,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A candidate of a tuner; it is timed only if its result is right (``why`` is empty).
+    """One candidate of a tuner; it is timed only if its result is correct (``why`` is empty).
 
     ``times_ns`` are those of single calls between events, after warm-up calls.
     """
@@ -72,7 +72,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A tuner's choice for one ``key``: device, versions and the arguments' dtypes, shapes and layouts."""
+    """The choice of a tuner for one ``key``: device, versions, and the arguments' dtypes and shapes."""
 
     provenance: Provenance
     key: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Recorded library calls: of one operation, of one name, or with one kernel."""
+"""Library calls that were recorded on a real GPU, found by operation, by name or by kernel."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _WEIGHTS = (4, 16, 3, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class KnownCalls:
-    """Recorded library calls of operations, with their device and date."""
+    """Recorded library calls of many operations, with the device and date of the recording."""
 
     provenance: Provenance
     endings: tuple[Ending, ...]
 
     def of(self, operation: Operation) -> Ending:
-        """Return the record of an operation, or one without calls that names the most similar operation."""
+        """Return the record of an operation; without one, an empty record that names the most similar one."""
         for ending in self.endings:
             if ending.operation == operation:
                 return ending
@@ -34,7 +34,7 @@ class KnownCalls:
     def of_virtual_kernels(
         self, kernels: Iterable[str], library_calls: Iterable[LibraryCall]
     ) -> Iterator[Ending]:
-        """Yield the records of the virtual GPU's kernels by name; a kernel of the program has none."""
+        """Yield the recorded library calls of a virtual GPU's kernels; kernels of the program have none."""
         pending = list(library_calls)
         for name in kernels:
             if pending and pending[0][0] == name:
@@ -43,7 +43,7 @@ class KnownCalls:
                 yield Ending(operation=None, kernels=((name, 1),), libraries=("the program's own",))
 
     def of_real_kernels(self, kernels: Mapping[str, int]) -> Iterator[Ending]:
-        """Yield the kernels of a real GPU by name and number, with the routines recorded for each."""
+        """Yield each kernel of a real GPU with its number of calls and the routines recorded for it."""
         routines_by_kernel = {
             kernel: ending.routines for ending in self.endings for kernel, _ in ending.kernels
         }
@@ -89,7 +89,7 @@ class KnownCalls:
 
 
 def known_calls(data: Any, name: str) -> KnownCalls:
-    """Return the records of a file from its JSON data.
+    """Return the recorded calls of a file from its JSON data.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def known_calls(data: Any, name: str) -> KnownCalls:
 
 
 def with_libraries(ending: Ending) -> Ending:
-    """Return the same calls with their libraries, by the names of routines and kernels."""
+    """Return library calls with the libraries that their routine and kernel names belong to."""
     libraries = [library_of(name) for name, _ in ending.routines]
     kernel_libraries = [library_of(name) for name, _ in ending.kernels]
     if "cuBLASLt" in libraries:  # it uses the same kernels as cuBLAS

@@ -1,4 +1,4 @@
-"""Layers of one call: framework, library, CUDA runtime, driver, device."""
+"""Software layers of one call: framework, library, CUDA runtime, driver, device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ LAYERS = ("framework", "library", "CUDA runtime", "driver", "device")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """The symbols of each of `LAYERS` in the order of their first use, with their numbers of calls.
+    """One call with the functions that it used in each of `LAYERS`, and their numbers of calls.
+
+    Functions are in the order of their first use.
 
     ``package`` is the package of the call; ``note`` describes what is not known.
     """
@@ -33,12 +35,12 @@ class Followed:
     note: str = ""
 
     def of(self, layer: str) -> tuple[tuple[str, int], ...]:
-        """Return the symbols of one layer."""
+        """Return the functions that the call used in one layer."""
         return self.layers[LAYERS.index(layer)]
 
 
 def interfaces(timeline: Timeline) -> tuple[CallCounts, ...]:
-    """Return the calls of runtime (``cuda...``) and driver (``cu...``) in a timeline."""
+    """Return the calls of the CUDA runtime (``cuda...``) and driver (``cu...``) in a timeline."""
     counts = Counter(call.name for call in timeline.calls if call.name != "cudaDeviceSynchronize")
     runtime = {name: count for name, count in counts.items() if name.startswith("cuda")}
     return tuple(runtime.items()), tuple(
@@ -47,7 +49,7 @@ def interfaces(timeline: Timeline) -> tuple[CallCounts, ...]:
 
 
 def kind_of(timeline: Timeline) -> str:
-    """Return the name of the recorded call that is similar to this one, from its operations."""
+    """Return the name of the recorded call that resembles the operations of a timeline, or ""."""
     names = " ".join(activity.name for activity in timeline.activities).lower()
     if not any(activity.kind == "CONCURRENT_KERNEL" for activity in timeline.activities):
         return "asnumpy" if "dtoh" in names else ""
@@ -58,7 +60,7 @@ def kind_of(timeline: Timeline) -> str:
 
 
 def known_layers(data: Any) -> tuple[Followed, ...]:
-    """Return the recorded calls of a file from its contents."""
+    """Return the recorded calls of a file from its JSON data."""
     provenance = Provenance("recorded", data["device"], data["detail"])
     return tuple(
         Followed(
@@ -73,7 +75,7 @@ def known_layers(data: Any) -> tuple[Followed, ...]:
 
 
 def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
-    """Return the methods, functions of modules and operators in a function's own code."""
+    """Return the names of methods, module functions and operators that a function's own code uses."""
     code = getattr(function, "__code__", None)
     counts = Counter(
         str(instruction.argval) if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") else instruction.argrepr
@@ -84,7 +86,7 @@ def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]
 
 
 def questions_last(calls: Iterable[tuple[str, int]]) -> CallCounts:
-    """Return calls with mere queries after the others."""
+    """Sort calls so that mere queries come after all other calls."""
     return tuple(
         sorted(calls, key=lambda call_and_count: any(word in call_and_count[0] for word in _QUERY_WORDS))
     )
@@ -115,7 +117,7 @@ def stack(
 
 
 def named(calls: tuple[Followed, ...], call: str) -> tuple[Followed, ...]:
-    """Return the recorded calls of a name.
+    """Return the recorded call with a name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Keys of recorded calls, derived from the arrays of the virtual GPU's library kernels."""
+"""Keys of recorded library calls, derived from the arrays of a virtual GPU's library kernels."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def operation_of(call: LibraryCall) -> Operation:
 
 
 def size_of(size: float, medium: int, large: int) -> str:
-    """Return the class of a size: below `medium`, below `large`, or larger."""
+    """Return the size class: below `medium`, below `large`, or larger."""
     if size < medium:
         return SMALL
     return MEDIUM if size < large else LARGE
@@ -107,7 +107,7 @@ def _layout(reads: tuple[ArrayLayout, ...]) -> str:
 
 
 def _order(array: ArrayLayout) -> str:
-    """Return ``C`` or ``F`` for a matrix (of a batch) in this order; else ``strided``."""
+    """Return the memory order of a matrix or a batch of matrices: ``C``, ``F`` or ``strided``."""
     dtype, shape, strides = array
     if len(shape) < 2 or math.prod(shape) <= 1:
         bits = re.search(r"\d+$", dtype)

@@ -33,7 +33,7 @@ class Block:
 
     @property
     def state(self) -> BlockState:
-        """State of the block in one word."""
+        """The state of the block in one word, such as free."""
         if self.is_unmapped:
             return "unmapped"
         if self.is_waiting:
@@ -48,7 +48,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One allocation of the device (``cudaMalloc``); its blocks tile it in the order of addresses.
+    """One allocation of device memory (``cudaMalloc``); blocks divide it, in the order of addresses.
 
     ``stream`` is the handle of the stream that uses the segment. ``pool`` is the name of its pool if an
     allocator has several, such as PyTorch's ``"small"`` and ``"large"``. An expandable segment is a range of
@@ -65,7 +65,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class BlockMap:
-    """All segments of one device's pool at one moment, in the order of addresses.
+    """All segments and blocks of one device's pool at one moment, in the order of addresses.
 
     ``limit_bytes`` is 0 if the pool has no limit.
     """
@@ -83,7 +83,7 @@ class BlockMap:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that the pool has reserved of the device."""
+        """Bytes that the pool has reserved from the device."""
         return sum(block.size_bytes for block in self.blocks if not block.is_unmapped)
 
     @property

@@ -9,7 +9,7 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arena:
-    """The free blocks of one stream (and of one of an allocator's pools).
+    """The free blocks that one stream can use, from one of an allocator's pools.
 
     ``largest_request_bytes`` is the largest request that would succeed now: from a free block, or with memory
     of the device after unused segments were released; None if the device's free memory is not known.
@@ -26,12 +26,12 @@ class Arena:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragmentation:
-    """A pool's memory at one moment, in bytes.
+    """The fragmentation of a pool's memory at one moment, in bytes.
 
     Parameters
     ----------
     reserved_bytes, used_bytes
-        Bytes that the pool reserved of the device, and bytes of blocks in use or waiting.
+        Bytes that the pool reserved from the device, and bytes of blocks in use or waiting.
     free_bytes, largest_free_bytes
         Free bytes within the pool, and the largest free block.
     rounding_bytes
@@ -40,7 +40,7 @@ class Fragmentation:
         Bytes that emptying the cache would release: segments without a block in use, or such pages of
         expandable ones.
     room_bytes
-        Bytes that the pool can still reserve of the device; None if not known.
+        Bytes that the pool can still reserve from the device; None if not known.
     """
 
     provenance: Provenance

@@ -1,4 +1,4 @@
-"""Lifetimes of an allocator's blocks and mapped ranges, in steps of its trace."""
+"""Lifetimes of an allocator's blocks and mapped ranges, as steps of its trace."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SegmentLives:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorHistory:
-    """A trace with the lifetimes of its blocks, ranges and segments.
+    """The trace of an allocator with the lifetimes of its blocks, ranges and segments.
 
     ``event_blocks`` is the block of each event as an index into `blocks`, or -1.
     """
@@ -102,7 +102,7 @@ class AllocatorHistory:
 
     @property
     def reserved_bytes(self) -> Column:
-        """Bytes reserved of the device, at each step."""
+        """Bytes reserved from the device, at each step."""
         return self._sums(self.ranges)
 
     def _sums(self, lives: BlockLives | RangeLives) -> Column:

@@ -1,4 +1,4 @@
-"""The memory hierarchy as a ladder: latency of loads, and bandwidth of each level."""
+"""The memory hierarchy: latency of loads by working set, and bandwidth of each level."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CacheCapacity:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLadder:
-    """Latency over the working set, and bandwidth by level, of one device.
+    """Latency by size of the working set, and bandwidth by level, of one device.
 
     Attributes
     ----------

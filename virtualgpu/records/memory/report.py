@@ -1,4 +1,4 @@
-"""Memory of one call: its peak, the blocks alive at the peak, and the devices on which it fits."""
+"""Memory use of one call: its peak, the blocks alive at the peak, and the devices on which it fits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Stay = Literal["before the call", "kept", "temporary", "at the failure"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliveBlocks:
-    """Blocks of one source line that were alive at the peak.
+    """The blocks alive at the peak that one source line allocated.
 
     ``arrays`` describes their contents if known, such as ``"x: float32 (1024, 1024)"``. ``size_bytes`` are
     rounded up by the pool, ``requested_bytes`` are not. ``source`` is None if no line of the program
@@ -33,7 +33,7 @@ class AliveBlocks:
 
 @dataclass(frozen=True, slots=True)
 class FailedRequest:
-    """The request that failed because of the device or a limit."""
+    """The memory request that failed because the device's memory or a limit was exceeded."""
 
     size_bytes: int
     source: SourceLine | None
@@ -57,7 +57,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport:
-    """Memory of one call on the pool's device.
+    """Memory use of one function call on the pool's device.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Requests of a program to any allocator: a trace that can be replayed by several allocators."""
+"""Memory requests of a program: a trace that several allocators can replay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RequestKind = Literal["alloc", "free", "record_stream", "complete", "empty_cache
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request to an allocator.
+    """One memory request of a program to an allocator.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Readings of a device's memory, single ones and over time, with the allocations between them."""
+"""Readings of a device's memory over time, and the allocations between the readings."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class MemoryReading:
     used_bytes
         Bytes of the pool that the program uses, each block rounded up.
     reserved_bytes
-        Bytes that the pool has reserved of the device: used, and cached.
+        Bytes that the pool has reserved from the device: used, and cached.
     limit_bytes
         The pool's limit, 0 for none.
     device_bytes
         Bytes of the device in use by the pool, the driver, libraries and other processes.
     others_bytes
-        Bytes of these that other processes use.
+        The part of `device_bytes` that other processes use.
     """
 
     used_bytes: int | None
@@ -49,9 +49,9 @@ class MemoryMarks:
     Parameters
     ----------
     time_ns
-        Time of the first of them since the recording began.
+        Time of the first allocation or free since the recording began.
     allocations, allocated_bytes, frees, freed_bytes
-        Their numbers, and bytes of their blocks.
+        Numbers of allocations and frees, and bytes of their blocks.
     failures
         Number of requests that failed.
     line
@@ -78,7 +78,7 @@ class MemoryMarks:
 
     @classmethod
     def of(cls, table: npt.NDArray[np.float64]) -> MemoryMarks:
-        """Return the marks of a table with these columns."""
+        """Convert a table with one column per field to `MemoryMarks`."""
         columns = table.T.copy()
         return cls(**dict(zip(MARKS, columns, strict=True)))
 

@@ -35,7 +35,7 @@ _HOST_LINES = {
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One quantity: its current value, its peak, and the totals that were added and removed."""
+    """One quantity: its current value, its peak, and the totals of all increases and decreases."""
 
     current: int = 0
     peak: int = 0
@@ -52,13 +52,14 @@ class AllocatorStatistics:
     title : str
         Title of the summary, such as ``"PyTorch CUDA memory summary"``.
     figures : mapping
-        For each metric, such as ``"allocated_bytes"``, figures by pool: ``"all"``, and ``"small_pool"`` and
-        ``"large_pool"`` if the allocator has them; ``""`` if it does not distinguish pools. Bytes, or numbers
-        of blocks, segments and requests.
+        For each metric, such as ``"allocated_bytes"``, the quantities by pool: ``"all"``, and
+        ``"small_pool"`` and ``"large_pool"`` if the allocator has them; ``""`` if it does not distinguish
+        pools. Bytes, or numbers of blocks, segments and requests.
     counts : mapping
         ``num_alloc_retries``, ``num_ooms`` and the like.
     is_host : bool
-        Whether it is of page-locked host memory, under the names of ``torch.cuda.host_memory_stats``.
+        Whether the allocator manages pinned (page-locked) host memory, under the names of
+        ``torch.cuda.host_memory_stats``.
     note : str
         Description of events that could not be observed, or an empty string.
 
@@ -87,7 +88,10 @@ class AllocatorStatistics:
         )
 
     def nested(self) -> dict[str, Any]:
-        """Return them as ``torch.cuda.memory_stats_as_nested_dict()`` does: by metric, pool and kind."""
+        """Return the statistics in the form of ``torch.cuda.memory_stats_as_nested_dict()``.
+
+        The keys are the metric, the pool and the kind of value.
+        """
         values: dict[str, Any] = dict(self.counts)
         for metric, pools in self.figures.items():
             if "" in pools:
@@ -97,7 +101,10 @@ class AllocatorStatistics:
         return values
 
     def flat(self) -> dict[str, int]:
-        """Return them as ``torch.cuda.memory_stats()`` does: ``{"active.all.current": 3, ...}``, sorted."""
+        """Return the statistics in the form of ``torch.cuda.memory_stats()``.
+
+        The keys are sorted: ``{"active.all.current": 3, ...}``.
+        """
         return dict(sorted(_flat(self.nested())))
 
     def summary(self, abbreviated: bool = False) -> str:
@@ -152,7 +159,7 @@ def _flat(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, in
 
 
 def _row(figure: Figure, first: Figure, format_value: Any) -> str:
-    """Return the columns of a line, in the units of the first line."""
+    """Format one line of the summary, with the units of the line for all pools."""
     pairs = zip(asdict(figure).values(), asdict(first).values(), strict=True)
     return " | ".join(format_value(value, reference) for value, reference in pairs)
 

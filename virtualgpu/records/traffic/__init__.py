@@ -1,4 +1,4 @@
-"""Memory traffic of a function of arrays: its expressions, and the kernels that fuse them."""
+"""Memory traffic of a function of arrays: its expressions, and the kernels that compute them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """One expression of a function, with the costs of running it alone.
+    """One expression of a function, with the cost of computing it in a kernel of its own.
 
     ``kernel`` is the number of the fused kernel that contains it, -1 for an expression that runs nothing (a
     view, an argument). ``flop`` counts one for each element of a sum, product or function. ``after`` are the
@@ -29,7 +29,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class RedEdge:
-    """Fusion boundary: two expressions in different kernels although the second reads the first, and why."""
+    """Fusion boundary: two dependent expressions that are in different kernels, and the reason."""
 
     first: int
     then: int
@@ -38,7 +38,7 @@ class RedEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSet:
-    """Result of one way to make kernels: their number, the bytes that they move, and their time.
+    """The kernels of one way to compute a function: their number, moved bytes and time.
 
     ``time_ns`` is None if nothing ran; ``note`` is a remark.
     """
@@ -53,10 +53,10 @@ class KernelSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """A function's expressions, and the kernels of each way to make them.
+    """The expressions of a function, and the kernels for each way to compute it (fused or not).
 
-    ``kernels`` are those of the way that the edges belong to, each as one expression, and ``sources`` their
-    generated CUDA C++ (empty for expressions that run unchanged).
+    ``kernels`` are the kernels of the way to which the edges belong, each as one expression. ``sources`` are
+    their generated CUDA C++ (empty for expressions that run unchanged).
     """
 
     provenance: Provenance
@@ -70,7 +70,7 @@ class Traffic:
     breaks: tuple[str, ...] = ()
 
     def way(self, name: str) -> KernelSet:
-        """Return the way of that name.
+        """Return the `KernelSet` of the way with a name, such as one kernel per operation.
 
         Raises
         ------

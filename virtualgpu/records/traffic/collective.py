@@ -20,7 +20,7 @@ Parts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transfer of one chunk from one GPU to another, which adds it to its own chunk or replaces it."""
+    """A transfer of one chunk from one GPU to another, which adds the chunk to its own or replaces it."""
 
     source: int
     target: int
@@ -30,7 +30,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
-    """Moves that happen at the same time: each reads the contents before the step.
+    """Transfers that happen at the same time; each reads the contents before the step.
 
     ``time_ns`` is the duration of the step, ``copies_ns`` the part of it in which the busiest port is in use,
     0 if not known.
@@ -48,8 +48,8 @@ class Collective:
     ``right`` is true for each GPU with the correct result; ``traffic`` is the traffic through the ports.
     ``begins`` is the number of crossings before each step. ``bytes_are`` describes the origin of its bytes.
     ``in_one_go_ns`` is the time of real GPUs for all steps as one CUDA graph, in which steps can overlap, and
-    ``from_host_ns`` their time if the host launches message by message; 0 if not measured. ``opaque`` is true
-    for one call of a library, whose chunks and steps are unknown.
+    ``from_host_ns`` the time if the host launches each message separately; 0 if not measured. ``opaque`` is
+    true for one call of a library, whose chunks and steps are unknown.
     """
 
     provenance: Provenance
@@ -76,7 +76,7 @@ class Collective:
         right: tuple[bool, ...],
         **fields: Any,
     ) -> Collective:
-        """Return the record for arrays of 32-bit numbers with the chunks between `bounds`."""
+        """Create the record for arrays of 32-bit numbers; `bounds` are the boundaries of the chunks."""
         traffic = PortTraffic(provenance=origin, links=links, devices=len(right), crossings=tuple(crossings))
         chunk_bytes = tuple(4 * (end - begin) for begin, end in pairwise(bounds))
         return cls(
@@ -100,17 +100,17 @@ class Collective:
 
     @property
     def time_ns(self) -> int:
-        """Time as one graph if it was measured, else the sum of all steps."""
+        """Time of the operation as one graph if it was measured, else the sum of the times of all steps."""
         return self.in_one_go_ns or self.from_host_ns or sum(step.time_ns for step in self.steps)
 
     @property
     def volume(self) -> float:
-        """Traffic of the busiest port in one direction over the size of the data."""
+        """Traffic of the busiest port in one direction, divided by the size of the data."""
         return self.traffic.busiest_bytes / self.size_bytes
 
     @property
     def states(self) -> tuple[tuple[tuple[Parts, ...], ...], ...]:
-        """Contributions in each GPU's chunks, before the first step and after each."""
+        """The contributions contained in each GPU's chunks, before the first step and after each step."""
         states = [initial_state(self.gpus, len(self.chunk_bytes))]
         for step in self.steps:
             states.append(
@@ -126,7 +126,7 @@ class Collective:
         )
 
     def expected_parts(self, rank: int, chunk: int) -> Parts | None:
-        """Return the expected contents of a GPU's chunk at the end; None if they do not matter."""
+        """Return the contributions that a GPU's chunk must contain at the end; None if any are allowed."""
         return expected_parts(self.operation, self.gpus, rank, chunk)
 
 
@@ -134,13 +134,13 @@ State = tuple[tuple[Parts, ...], ...]
 
 
 def initial_state(gpus: int, chunks: int) -> State:
-    """Return the initial state, in which each GPU has its own contribution."""
+    """Return the initial state, in which each GPU has only its own contribution."""
     own_parts = [tuple(int(other == rank) for other in range(gpus)) for rank in range(gpus)]
     return tuple((parts,) * chunks for parts in own_parts)
 
 
 def state_after(state: State, moves: Sequence[Move]) -> State:
-    """Return the state after moves that happen at the same time."""
+    """Return the state after transfers that happen at the same time."""
     new_state = [list(chunks) for chunks in state]
     for move in moves:
         parts = state[move.source][move.chunk]
@@ -152,7 +152,10 @@ def state_after(state: State, moves: Sequence[Move]) -> State:
 
 
 def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
-    """Return the expected contents of a GPU's chunk at the end; None if they do not matter (root: GPU 0)."""
+    """Return the contributions that a GPU's chunk must contain at the end; None if any are allowed.
+
+    The root of an operation is GPU 0.
+    """
     all_parts = (1,) * gpus
     match operation:
         case "all-reduce":
@@ -180,7 +183,7 @@ def is_right(
     bounds: Sequence[int],
     inputs: Sequence[npt.NDArray[np.int32]],
 ) -> bool:
-    """Return whether a GPU has the correct result for these inputs; chunks are between `bounds`."""
+    """Return whether a GPU has the correct result for these inputs; `bounds` are the chunk boundaries."""
     for chunk in range(len(bounds) - 1):
         elements = slice(bounds[chunk], bounds[chunk + 1])
         parts = expected_parts(operation, len(inputs), rank, chunk)
@@ -194,7 +197,10 @@ def is_right(
 def crossings_of(
     moves: Sequence[Move], bounds: Sequence[int], connections: set[tuple[int, int]], name: str
 ) -> list[Crossing]:
-    """Return the traffic that follows from moves, if it is not recorded; `connections` pairs use NVLink."""
+    """Compute the traffic between GPUs from transfers of chunks, if it was not recorded.
+
+    Pairs of GPUs in `connections` use NVLink, the others PCIe.
+    """
     return [
         Crossing(
             name=name,

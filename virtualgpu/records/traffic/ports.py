@@ -1,4 +1,4 @@
-"""Traffic through the ports of several GPUs: copies, kernels on remote memory, collective calls."""
+"""Traffic through the ports of several GPUs: copies, kernel accesses to remote memory, collectives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Over = Literal["NVLink", "PCIe"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """Transfer of bytes from one GPU to another, with its operation, route and times.
+    """A transfer of bytes from one GPU to another, with its operation, link and times.
 
     ``name`` is that of the operation (``Memcpy PtoP``, a kernel's name), ``correlation_id`` its number.
     """
@@ -45,7 +45,7 @@ class PortTraffic:
     lost: int = 0
 
     def out_bytes(self, device: int, over: Over | None = None) -> int:
-        """Return the bytes sent by a GPU, over one kind of port or (None) over all."""
+        """Return the bytes that a GPU sent, over one type of link or (None) over all."""
         return sum(
             crossing.size_bytes
             for crossing in self.crossings
@@ -53,7 +53,7 @@ class PortTraffic:
         )
 
     def in_bytes(self, device: int, over: Over | None = None) -> int:
-        """Return the bytes received by a GPU, over one kind of port or (None) over all."""
+        """Return the bytes that a GPU received, over one type of link or (None) over all."""
         return sum(
             crossing.size_bytes
             for crossing in self.crossings
@@ -62,7 +62,7 @@ class PortTraffic:
 
     @property
     def matrix(self) -> tuple[tuple[int, ...], ...]:
-        """Bytes from each GPU (row) to each other GPU (column)."""
+        """Number of bytes from each GPU (row) to each other GPU (column)."""
         sums = [[0] * self.devices for _ in range(self.devices)]
         for crossing in self.crossings:
             sums[crossing.source][crossing.target] += crossing.size_bytes
@@ -75,7 +75,7 @@ class PortTraffic:
 
     @property
     def busiest_ns(self) -> int:
-        """Longest total time of the crossings of one port in one direction."""
+        """Longest total time of the transfers through one port in one direction."""
         return self._busiest(lambda crossing: crossing.end_ns - crossing.start_ns)
 
     def _busiest(self, quantity: Callable[[Crossing], int]) -> int:

@@ -1,4 +1,4 @@
-"""Schedules of moves for collective operations: rings, trees, and stars."""
+"""Schedules of chunk transfers for collective operations: rings, trees, and stars."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def ring(operation: Operation, gpus: int) -> Steps:
 
 
 def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
-    """Return a schedule to GPU 0 and back: all at once (``naive``), or as a tree."""
+    """Return a schedule that collects at GPU 0 and then distributes, directly (``naive``) or along a tree."""
     is_chunked = operation in ("all-gather", "reduce-scatter")
     pairs = _tree(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
     all_chunks = range(gpus) if is_chunked else range(1)
 
     def subtree_chunks(rank: int, size: int) -> Sequence[int]:
-        """Return the chunks of the GPUs in the subtree of a pair's far GPU."""
+        """Return the chunks of the GPUs in the subtree below a GPU."""
         return range(rank, min(rank + size, gpus))
 
     to_root = [
@@ -67,7 +67,7 @@ def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
 
 
 def _tree(gpus: int) -> list[list[tuple[int, int, int]]]:
-    """Return the pairs of each level of a tree: near GPU, far GPU, and size of the far one's subtree."""
+    """Return the edges of each level of a tree: parent GPU, child GPU, and size of the child's subtree."""
     steps = []
     distance = 1
     while distance < gpus:
@@ -78,7 +78,7 @@ def _tree(gpus: int) -> list[list[tuple[int, int, int]]]:
 
 
 def messages(moves: Sequence[Move]) -> list[tuple[Move, int]]:
-    """Merge moves of adjacent chunks between the same GPUs; return each with the end of its chunks."""
+    """Merge transfers of adjacent chunks between the same GPUs; return each with the end of its chunks."""
     merged_moves: list[tuple[Move, int]] = []
     for move in moves:
         first, end = merged_moves[-1] if merged_moves else (move, -1)

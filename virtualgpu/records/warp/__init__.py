@@ -16,7 +16,7 @@ from virtualgpu.records.warp.watched import Stop, Watched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpTrace:
-    """Every step of one warp. Columns have one row per step; ``[n, 32]`` columns have one entry per lane.
+    """Every step of one warp: columns have one row per step, ``[n, 32]`` columns one entry per lane.
 
     A step is one PTX instruction on the virtual GPU and one basic block in a trace taken on a
     real GPU (``granularity``). ``active_mask`` bit i is lane i; ``executed_mask`` also takes the
@@ -64,7 +64,7 @@ class WarpTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockTrace:
-    """Every step of all warps of one block, in the order in which the virtual GPU ran them.
+    """Every step of all warps of one block, in the order in which the virtual GPU executed them.
 
     Each warp's ``detail.sequence`` contains the positions of its steps in that order, which is one of the
     possible orders of a GPU. ``steps`` counts the steps of all warps.

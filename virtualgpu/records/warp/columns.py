@@ -1,4 +1,4 @@
-"""Additional columns of a virtual GPU's trace: values, stores, order, loops."""
+"""Additional columns of a virtual GPU's trace: values, stores, order and loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORD_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedWrites:
-    """Writes of a block's warps to shared memory, one row for each piece that a step wrote.
+    """Writes of a block's warps to shared memory, one row for each piece of a step's write.
 
     A piece has at most 8 bytes per lane; ``offset`` (bytes in shared memory) and ``value`` have one entry per
     lane, and those in ``mask`` are valid. Rows, and the lanes of a row, are in the order in which they took
@@ -85,12 +85,12 @@ class StepDetail:
 
 
 def lanes_of(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-    """Return lane masks as a table of booleans, ``[step, lane]``."""
+    """Convert lane masks to a table of booleans, ``[step, lane]``."""
     return (masks[:, None] >> np.arange(WARP_SIZE, dtype=np.uint32) & 1).astype(np.bool_)
 
 
 class SharedEvents:
-    """Values of each 4-byte word of a block's shared memory in the order of time.
+    """Changes of each 4-byte word of a block's shared memory, in the order of time.
 
     Events are sorted by word, then by time: those of a word are ``word_events[word]`` to
     ``word_events[word + 1]``. ``bits`` is the word after the event, ``row`` its row in `SharedWrites`, and
@@ -129,7 +129,7 @@ class SharedEvents:
         self._compute_words(bits_in_word, mask)
 
     def _compute_words(self, bits_in_word: npt.NDArray[np.uint64], mask: npt.NDArray[np.uint64]) -> None:
-        """Compute the words after each event, and count the bytes that are new or changed."""
+        """Compute the contents of the word after each event, and count the bytes that are new or changed."""
         self.bits = np.zeros(bits_in_word.size, np.uint32)
         first_events = self.word_events[self.word]
         events = np.arange(bits_in_word.size)
@@ -156,5 +156,5 @@ class SharedEvents:
         self.changed_bytes = change_counts
 
     def moments_until(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the number of moments up to each of these positions in the block's order."""
+        """Return the number of writing steps up to each of these positions in the block's order."""
         return np.searchsorted(self.moments, sequence, side="right")

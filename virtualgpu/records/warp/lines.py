@@ -29,7 +29,7 @@ _COMMENT = re.compile(r"//.*|/\*.*?\*/")
 
 @dataclass(frozen=True, kw_only=True)
 class Visits:
-    """Visits of source lines in the order of time; visit i is the steps ``begin[i]`` to ``end[i]``.
+    """Visits of source lines in the order of time; visit i consists of the steps ``begin[i]`` to ``end[i]``.
 
     ``lanes`` are the active lanes: those of the line's memory accesses if it has any. ``moved`` lists, for
     each visit, the lines whose instructions run within it because the compiler moved them there. ``of`` is
@@ -141,7 +141,7 @@ def _matches(trace: WarpTrace, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_
 def _lines(
     trace: WarpTrace, is_setup: npt.NDArray[np.bool_], turns: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return the line of each step; a step without one has that of the next step, else of the previous."""
+    """Return the source line of each step; a step without a line has that of the next or previous step."""
     has_line = (trace.line > 0) & ~is_setup
     steps = np.arange(len(trace))
     total = len(trace)

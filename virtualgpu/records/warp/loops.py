@@ -1,4 +1,4 @@
-"""Loops in a warp's steps: runs of steps that are iterations of one loop, which views can fold."""
+"""Loops of a warp: sequences of steps that are iterations of one loop, which views can fold."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Loops:
         return int(self.run_outer.size)
 
     def turns(self, run: int) -> range:
-        """Return the numbers of the turns of a run."""
+        """Return the numbers of the iterations of a run."""
         return range(int(self.run_turns[run]), int(self.run_turns[run + 1]))
 
 
 def neighbours(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
-    """Return the next and the previous stop of each step; the step itself if there is none."""
+    """Return the next and the previous stop for each step, or the step itself if there is none."""
     next_index = np.searchsorted(stops, steps, side="right")
     previous_index = np.searchsorted(stops, steps) - 1
     padded_stops = np.append(stops, 0).astype(np.int32)
@@ -132,7 +132,7 @@ def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
 def _runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
     """Return the runs of consecutive steps within one loop of one call.
 
-    Each has the steps of the loop's head, and its unroll factor or 0.
+    Each run has the first step of each iteration, and the unroll factor of the loop or 0.
     """
     runs: list[tuple[int, int, Ints, int]] = []
     detail = trace.detail

@@ -1,4 +1,4 @@
-"""Steps of a warp's trace: begins of lines and memory accesses, and the cost of each access."""
+"""Steps of a warp's trace: beginnings of lines, memory accesses, and the cost of each access."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ WAVEFRONT_BYTES = 128
 
 
 class Kinds(NamedTuple):
-    """Groups of equal rows: the kind of each row (``of``), and the first row of every kind."""
+    """Groups of equal rows: the group number of each row (``of``), and the first row of every group."""
 
     of: Ints
     first: npt.NDArray[np.int64]
 
 
 class TraceSteps:
-    """The steps of a warp trace, and its memory accesses.
+    """The steps of a warp trace, with their lines, memory accesses and groups of equal steps.
 
     Attributes
     ----------

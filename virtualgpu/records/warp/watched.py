@@ -1,4 +1,4 @@
-"""Watched expressions of a warp at every step, and the steps at which it stops."""
+"""Values of watched expressions of a warp at every step, and the steps at which the warp stops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """Values of an expression in 32 lanes, with a row for each step that changes one.
+    """Values of a watched expression in 32 lanes, with a row for each step that changes a value.
 
     ``type`` is C's, ``kind`` the format of the bits in ``value``, such as ``s32``. Bit i of ``known`` and
     ``outside`` is lane i: whether its value is known, and whether an index is outside of its array, which
