@@ -103,7 +103,7 @@ def _pin(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
 
 
 def _pinned_gb_s(flow: Flow, kind: CopyKind | None) -> float:
-    """Return the speed of pinned copies of one direction in this timeline, in bytes per ns."""
+    """Return the speed of this timeline's pinned copies of one direction, in bytes per ns."""
     copies = [a for a in flow.timeline.activities if a.copy_kind == kind and a.size_bytes >= _MIN_COPY_BYTES]
     total_ns = sum(a.duration_ns for a in copies if a.pinned)
     if total_ns:

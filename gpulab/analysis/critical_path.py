@@ -29,7 +29,7 @@ def critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
 
 
 class _Walk:
-    """A walk through a timeline, from its end backwards, that collects the steps of the critical path."""
+    """Search for the critical path, which follows a timeline backwards from its end and collects steps."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
@@ -54,7 +54,7 @@ class _Walk:
         return tuple(reversed(self._steps))
 
     def _operation(self, operation: Activity) -> Activity | None:
-        """Add an operation to the path; return the operation before it, or None at the beginning."""
+        """Add an operation to the path, and return the previous operation, or None at the beginning."""
         flow = self._flow
         timeline_start_ns = self._flow.timeline.start_ns
         stream_name = self._names[operation.device_id, operation.stream_id]
@@ -86,7 +86,7 @@ class _Walk:
         return None if call is None else self._host(call.thread, issued_ns)
 
     def _host(self, thread: int, interval_end_ns: int) -> Activity | None:
-        """Add the host's time up to a time; return the operation for which the host had waited."""
+        """Add the host's time up to `interval_end_ns`; return the operation for which it had waited."""
         flow = self._flow
         timeline_start_ns = self._flow.timeline.start_ns
         wait_limit_ns = interval_end_ns
@@ -104,7 +104,7 @@ class _Walk:
         return None
 
     def _add_host(self, thread: int, start_ns: int, end_ns: int) -> None:
-        """Add a step of the host, named after its calls or after the range that it ran."""
+        """Add a step of the host, named after its CUDA calls or after the NVTX range around it."""
         calls = self._flow.calls_within(thread, start_ns, end_ns)
         call_ns = within_ns(calls, start_ns, end_ns)
         line_ns: Counter[SourceLine] = Counter()

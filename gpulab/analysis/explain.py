@@ -9,7 +9,7 @@ from virtualgpu.records.acts import LEGACY, PER_THREAD
 
 
 def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
-    """Return the words for a stream in a sentence: the program's name for it, or its kind."""
+    """Return a name for a stream in a sentence: the name in the program, or the kind of stream."""
     device, handle = key
     if handle in LEGACY:
         has_many_devices = device or any(other_device for other_device, _ in names)
@@ -20,7 +20,7 @@ def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
 
 
 def stream_code(key: StreamKey, names: dict[StreamKey, str]) -> str:
-    """Return the code that refers to a stream."""
+    """Return the Python expression that refers to a stream."""
     if key[1] in LEGACY:
         return "cp.cuda.Stream.null"
     if key[1] == PER_THREAD:
@@ -37,7 +37,10 @@ def hazard(
     names: dict[StreamKey, str],
     count: int = 1,
 ) -> StreamHazard:
-    """Return the finding for two uses of memory; `free_source` is the line of a free between them."""
+    """Return the hazard of two conflicting uses of memory, with its explanation.
+
+    `free_source` is the source line of a free between the two uses.
+    """
     earlier_use = _stream_use(earlier, later, names)
     later_use = _stream_use(later, earlier, names)
     array = later.region.array or earlier.region.array
@@ -80,7 +83,7 @@ def _conflict_text(
     array: str,
     free_source: SourceLine | None,
 ) -> str:
-    """Return the beginning of the cause: the uses that conflict, and where they were issued."""
+    """Return the first part of the cause: the uses that conflict, and the lines that issued them."""
     activity = (
         f"{earlier_use.stream or 'the host'} may still be {'writing' if earlier.writes else 'reading'} it"
     )
@@ -104,7 +107,7 @@ def _conflict_text(
 def _missing_order(
     kind: StreamHazardKind, earlier: Use, later: Use, order: Order, names: dict[StreamKey, str]
 ) -> str:
-    """Return the reason why there is no order, including waits that have no effect."""
+    """Return the reason why two uses have no order, including waits without effect."""
     if kind == "used after it was freed" or earlier.stream is None:
         return "its address now belongs to another array."
     if later.launch and later.launch == earlier.launch:

@@ -1,4 +1,4 @@
-"""Dependences of a timeline: each operation's call and predecessors, and the host's waits."""
+"""Dependencies in a timeline: each operation's call and predecessors, and the waits of the host."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Flow:
             streams[key] = activity
 
     def call(self, activity: Activity) -> HostCall | None:
-        """Return the call that issued an operation; for a node of a graph, the launch of the graph."""
+        """Return the call that issued an operation; for a graph node, the call that launched the graph."""
         call = self._calls.get(activity.correlation_id)
         if call is None and activity.graph_id:
             call_numbers, calls = self._graph_calls
@@ -111,7 +111,7 @@ class Flow:
 
     @cached_property
     def waits(self) -> dict[int, list[Wait]]:
-        """Return the waits of each thread, sorted by end; waits that took no time are left out."""
+        """Return the waits of each thread, sorted by end time; waits that took no time are left out."""
         thread_of_call = {(call.end_ns, call.source): call.thread for call in self.timeline.calls}
         operations_by_end = sorted(self.timeline.activities, key=lambda a: a.end_ns)
         end_times = [activity.end_ns for activity in operations_by_end]
@@ -155,7 +155,7 @@ class Flow:
     def _ended_by(
         self, synchronization: Synchronization, operations_by_end: list[Activity], end_times: list[int]
     ) -> Activity | None:
-        """Return the operation whose end ended a wait, or None if all had ended before it began."""
+        """Return the operation that ended a wait, or None if all operations had ended before it began."""
         predecessors = [
             self.operations[number] for number in synchronization.after if number in self.operations
         ]
@@ -269,7 +269,7 @@ def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[i
 
 
 def within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> int:
-    """Return how much of an interval is covered by calls or waits, in ns."""
+    """Return how many nanoseconds of an interval are covered by calls or waits."""
     total_ns = 0
     free_ns = start_ns
     for span in spans if len(spans) < 2 else sorted(spans, key=lambda span: span.start_ns):

@@ -1,4 +1,4 @@
-"""Formats of floating-point numbers: their bits, their neighbours, and rounding to the nearest, ties to even.
+"""Floating-point formats: bits of a number, its neighbours, and rounding to nearest, ties to even.
 
 The results are exact: numbers are fractions or float64 arrays, and each is rounded once. Sources of the
 formats and their special values: IEEE 754-2019 (FP64, FP32, FP16), Google's BF16, NVIDIA's TF32 (PTX ISA,
@@ -22,14 +22,14 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Format:
-    """A floating-point format of a sign bit, an exponent and a fraction.
+    """A binary floating-point format with a sign bit, an exponent and a fraction.
 
     Parameters
     ----------
     name
         Name of the format, such as ``"BF16"``.
     exponent_bits, fraction_bits
-        Number of bits of each.
+        Numbers of bits of the exponent and of the fraction.
     has_infinity
         False for E4M3: its highest exponent is used for numbers, too, and only a fraction of ones is NaN.
 
@@ -48,12 +48,12 @@ class Format:
 
     @property
     def bits(self) -> int:
-        """Number of bits that carry information: sign, exponent and fraction."""
+        """Number of bits that store information: sign, exponent and fraction."""
         return 1 + self.exponent_bits + self.fraction_bits
 
     @property
     def bias(self) -> int:
-        """Number that is subtracted from a stored exponent."""
+        """Exponent bias, which is subtracted from a stored exponent."""
         return int(2 ** (self.exponent_bits - 1) - 1)
 
     @property
@@ -74,12 +74,12 @@ class Format:
 
     @property
     def smallest_normal(self) -> float:
-        """The smallest positive number with a full fraction."""
+        """The smallest positive normal number."""
         return 2.0**self.least_exponent
 
     @property
     def smallest(self) -> float:
-        """The smallest positive number, a subnormal one."""
+        """The smallest positive number, which is subnormal."""
         return math.ldexp(1.0, self.least_exponent - self.fraction_bits)
 
     @property
@@ -88,7 +88,7 @@ class Format:
         return 2.0 ** -(self.fraction_bits + 1)
 
     def code(self, number: Number) -> int:
-        """Return the bits of the nearest number of this format; of two equally near numbers, the even one.
+        """Return the bits of the nearest number of this format; a tie is rounded to even.
 
         A number that exceeds the largest by half a step or more becomes infinity, or NaN if the format has no
         infinity. Zero keeps its sign if it is a float.
@@ -169,21 +169,21 @@ class Format:
 
     @property
     def _overflow(self) -> int:
-        """Bits of the value after the largest number: infinity, or NaN."""
+        """Bits of the value that follows the largest number: infinity, or NaN."""
         return self._top + 1
 
     @property
     def _nan(self) -> int:
-        """Bits of a quiet NaN without its sign."""
+        """Bits of a quiet NaN with a positive sign."""
         quiet = 1 << self.fraction_bits - 1 if self.has_infinity else 0
         return self._top + 1 + quiet
 
     def _float_of(self, magnitude: int) -> float:
-        """Return the non-negative number of these bits; bits beyond the largest number are limited."""
+        """Return the non-negative number with these bits, limited to those of the overflow value."""
         return float(self.value(min(magnitude, self._overflow)))
 
     def _signed(self, sign: int, magnitude: int) -> int:
-        """Return bits with a sign bit."""
+        """Return bits with the sign bit added."""
         return sign << self.bits - 1 | magnitude
 
 

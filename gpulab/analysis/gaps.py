@@ -86,7 +86,7 @@ def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
 
 
 class _Causes:
-    """Analysis of one timeline that determines the causes of its gaps."""
+    """The analysis of one timeline that determines the cause of each gap."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
@@ -96,7 +96,7 @@ class _Causes:
         self._has_many_devices = len({a.device_id for a in flow.timeline.activities}) > 1
 
     def of(self, start_ns: int, end_ns: int, operation: Activity | None) -> list[tuple[int, int, _Cause]]:
-        """Return the parts of the gap before `operation`, each with cause, reason and source line."""
+        """Return the parts of the gap before an operation, each with its cause, reason and source line."""
         if operation is None:
             return [(start_ns, end_ns, ("nothing to do", "no further operation was launched", None))]
         call = self._flow.call(operation)
@@ -114,7 +114,7 @@ class _Causes:
         return parts
 
     def _device(self, operation: Activity, issued_ns: int, end_ns: int) -> _Cause:
-        """Return why an operation began later than it was issued."""
+        """Return why an operation started later than it was issued."""
         awaited = max(self._flow.before(operation), key=lambda a: a.end_ns, default=None)
         if awaited is not None and awaited.end_ns > issued_ns:
             return self._predecessor_cause(operation, awaited)

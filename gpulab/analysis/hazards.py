@@ -1,10 +1,10 @@
 """Hazards between streams: unordered uses of the same bytes, of which at least one is a write.
 
-`find` checks a whole program, `StreamChecker` act by act. The order comes from vector clocks
-(`gpulab.analysis.order`). For every memory region, only the uses are kept with which a later operation may
-still clash: not those that the host knows to have ended, nor those that a later use of the same bytes hides.
-Race detectors for threads work in the same way (C. Flanagan, S. Freund, "FastTrack", 2009); here they work
-on ranges of bytes.
+`find` checks a whole program, and `StreamChecker` checks it act by act (see `virtualgpu.records.acts`). The
+order comes from vector clocks (`gpulab.analysis.order`). For every memory region, only the uses are kept that
+can still conflict with a later operation. Uses that the host knows to have ended are dropped, and so are uses
+whose bytes a later use covers. Race detectors for threads work in the same way (C. Flanagan, S. Freund,
+"FastTrack", 2009); here they work on ranges of bytes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LESS_INFORMATIVE: dict[StreamHazardKind, tuple[StreamHazardKind, ...]] = {
 
 
 class StreamChecker:
-    """Checker that processes the acts of a program in their order and collects the hazards.
+    """A checker that processes the acts of a program in order and collects the hazards between streams.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class StreamChecker:
             self._compare(use)
 
     def _compare(self, later: Use) -> None:
-        """Compare a use with earlier uses, and keep it for later ones."""
+        """Compare a use of memory with earlier uses, and keep it for comparison with later uses."""
         region = later.region
         clock = later.moment.clock
         earlier_uses = self._uses.get(region.memory)
@@ -257,7 +257,7 @@ class StreamChecker:
             self._free_blocks.setdefault(region.memory, Blocks()).put(block)
 
     def _allocate(self, act: Allocation) -> None:
-        """Mark a block as in use again, so that its bytes are no longer free."""
+        """Record that a block is in use again, so that its bytes no longer count as freed."""
         memory = act.region.memory
         for free_block in self._free_blocks[memory].take(act.region) if memory in self._free_blocks else ():
             if act.stream_id is not None:
@@ -267,7 +267,7 @@ class StreamChecker:
         )
 
     def _check_freed(self, use: Use, built_index: int | None) -> None:
-        """Add a finding if a use accesses memory that has been freed.
+        """Add a hazard if a use accesses memory that has been freed.
 
         A graph that was complete at `built_index` must not access memory that was allocated later, either.
         """
@@ -286,7 +286,7 @@ class StreamChecker:
             self._add("used after it was freed", free, use)
 
     def _release_between(self, earlier: Use, later: Use) -> Block | None:
-        """Return the free of the memory between two uses of it, or None."""
+        """Return the release of the memory between two uses, or None."""
         for release in reversed(self._releases):
             if release.index < earlier.index:
                 return None
@@ -299,7 +299,7 @@ class StreamChecker:
         return None
 
     def _drop_release(self, earlier: Use, release: Block) -> None:
-        """Remove the finding of a free, since the finding of the memory's next use replaces it."""
+        """Remove the hazard of a release, because that of the memory's next use replaces it."""
         key = (earlier.source or earlier.name, release.source or "free", True)
         self._findings.pop(key, None)
         self._pairs.pop(key, None)
@@ -312,7 +312,7 @@ class StreamChecker:
 def find(
     acts: Iterable[Act], provenance: Provenance, names: dict[StreamKey, str] | None = None
 ) -> StreamReport:
-    """Return the hazards of a program.
+    """Find the hazards between the streams of a program.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Order of operations between streams, graphs and the host: vector clocks.
+"""Order of operations in streams, in graphs and on the host, computed with vector clocks.
 
 Every stream is a chain of operations in a fixed order, and so is the host; a graph's branches are chains of
 the stream that launches it. A clock contains for each chain how many of its operations are known to have
@@ -29,7 +29,7 @@ _MAX_WAITS = 64
 
 
 def join(target: Clock, source: Clock) -> None:
-    """Raise each tick of the target clock to at least the tick of the other clock."""
+    """Raise each tick of the target clock to at least the tick of the source clock."""
     for chain, tick in source.items():
         if target.get(chain, 0) < tick:
             target[chain] = tick
@@ -37,7 +37,7 @@ def join(target: Clock, source: Clock) -> None:
 
 @dataclass(slots=True)
 class Moment:
-    """Position of an operation: its chain, its number `tick` in it, and the clock of its predecessors."""
+    """Position of an operation: its chain, its number `tick` in the chain, and its predecessors' clock."""
 
     chain: Chain
     tick: int
@@ -50,7 +50,7 @@ class Moment:
 
 @dataclass(slots=True)
 class Wait:
-    """A wait for an event or a stream, kept to explain findings.
+    """A wait for an event or a stream, which is kept to explain hazards.
 
     ``stream`` is the stream in which the event was recorded, or None if it was not recorded.
     ``index`` and ``record_index`` are the positions of the wait and the recording among the acts.
@@ -106,15 +106,15 @@ class Order:
         self._graph_clocks: dict[int, Clock] = {}  # by graph, the clock after its last launch
 
     def announce(self, act: NewStream) -> None:
-        """Register a stream and whether the default stream's rule applies to it."""
+        """Register a stream, and whether the rule of the legacy default stream applies to it."""
         self._stream((act.device_id, act.stream_id)).blocking = act.blocking
 
     def waits(self, key: StreamKey) -> Iterable[Wait]:
-        """Return the last waits of a stream, latest first."""
+        """Return the recent waits of a stream, the latest first."""
         return reversed(self._stream(key).waits)
 
     def next_in(self, key: StreamKey) -> Clock:
-        """Return the clock of the next operation of a stream, without the operation itself."""
+        """Return the clock that the next operation of a stream will have, without the operation itself."""
         return self._ready(self._stream(key))
 
     def work(self, act: Work, devices: Iterable[int] = ()) -> Moment:
@@ -197,7 +197,7 @@ class Order:
         stream.waits.append(Wait(self.index, act.source, event.stream, event.index, event.source))
 
     def host_wait(self, act: HostWait) -> None:
-        """Record that the host waited for an operation, or a query reported its end."""
+        """Record that the host waited for operations, or that a query reported their end."""
         if act.scope == "device":
             for key, stream in self._streams.items():
                 if key[0] == act.device_id:

@@ -39,7 +39,7 @@ def engine_of(activity: Activity) -> str | None:
 
 
 def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
-    """Return the name of each stream by device and stream; with several devices, it includes the device."""
+    """Return the name of each stream by (device, stream); with several devices, names include the device."""
     given_names = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
     keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *given_names))
     has_many_devices = len({device for device, _ in keys}) > 1
@@ -83,7 +83,7 @@ def intervals(activities: Sequence[Activity | NvtxRange]) -> Intervals:
 
 
 def union(spans: Intervals) -> Intervals:
-    """Return the union of intervals as disjoint intervals that do not touch, sorted: shape (2, m)."""
+    """Return the union of intervals as sorted, disjoint intervals that do not touch, shape (2, m)."""
     starts, ends = spans[:, spans[1] > spans[0]]
     if not starts.size:
         return np.empty((2, 0), np.int64)

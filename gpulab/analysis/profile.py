@@ -1,4 +1,4 @@
-"""Sums of a timeline by kernel, copy direction, line and range."""
+"""Totals of a timeline by kernel, copy direction, source line and range."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def profile(
     before_bytes: int | None = None,
     peak_bytes: int | None = None,
 ) -> Profile:
-    """Add up the operations of a timeline.
+    """Add up the operations of a timeline by kernel, copy direction, source line and range.
 
     Parameters
     ----------
     timeline
-        What was recorded.
+        The timeline.
     name
         Name of the program, for captions.
     occupancy
@@ -124,7 +124,7 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 
 def _mean_occupancy(group: Sequence[Activity], occupancy: Callable[[Activity], float | None]) -> float | None:
-    """Return the mean occupancy, weighted by device time, or None if that of a launch is not known."""
+    """Return the mean occupancy, weighted by device time, or None if it is not known for a launch."""
     total_ns = weighted_sum = 0.0
     for launches in _groups(group, lambda a: (a.block, a.registers_per_thread, a.shared_bytes)):
         launch_occupancy = occupancy(launches[0])

@@ -1,4 +1,4 @@
-"""Uses of memory, and containers that find the uses that share bytes."""
+"""Uses of memory regions, and containers that find uses that share bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Use of one memory region by one operation, with its order, stream and source line.
+    """Use of one memory region by one operation, with the operation's clock, stream and source line.
 
     ``launch`` and ``inner`` are set for nodes of graphs: the number of the launch, and the stream in which
     the node was captured.
@@ -40,7 +40,7 @@ class Use:
     atomic: bool = False  # an atomic use is also a write
 
     def clashes(self, other: Use) -> bool:
-        """Return whether two uses of a shared byte need an order."""
+        """Return whether two uses of one byte need an order: one of them writes, and not both are atomic."""
         return (self.writes or other.writes) and not (self.atomic and other.atomic)
 
     def hides(self, other: Use) -> bool:
@@ -51,7 +51,7 @@ class Use:
 
 
 class _AddressedArray:
-    """Stand-in for an array at an address, for NumPy's overlap test. Its memory is never read."""
+    """A stand-in for an array at an address, for NumPy's overlap test. Its memory is never read."""
 
     def __init__(self, region: Region) -> None:
         item_bytes = region.item_bytes
@@ -74,7 +74,7 @@ class _AddressedArray:
 
 
 def overlap(a: Region, b: Region) -> bool:
-    """Return whether two regions share a byte; True for layouts that are too complex to decide."""
+    """Return whether two regions share a byte; True if the layouts are too complex to decide this."""
     if a.memory != b.memory or a.start >= b.end or b.start >= a.end:
         return False
     if not a.shape and not b.shape:
@@ -86,24 +86,24 @@ def overlap(a: Region, b: Region) -> bool:
 
 
 def covers(a: Region, b: Region) -> bool:
-    """Return whether a region certainly contains every byte of another one."""
+    """Return whether a region is certain to contain every byte of another region."""
     if not a.shape:
         return a.start <= b.start and b.end <= a.end
     return (a.address, a.item_bytes, a.shape, a.strides) == (b.address, b.item_bytes, b.shape, b.strides)
 
 
 class RegionMap(Generic[T]):
-    """Items at regions of one memory, with a search for items that may overlap a region.
+    """Items at regions of one memory, with a search for items that can overlap a region.
 
-    They are grouped by the size of their region, rounded up to a power of two: an item that overlaps a range
-    begins less than that size before it.
+    The items are grouped by the size of their regions, rounded up to a power of two: an item that overlaps a
+    range begins less than that size before it.
     """
 
     def __init__(self) -> None:
         self._sizes: dict[int, tuple[list[int], dict[int, list[T]]]] = {}  # starts, and items by start
 
     def overlapping(self, region: Region) -> list[list[T]]:
-        """Return lists of the items that may overlap a region; each list can be changed in place."""
+        """Return lists of the items that can overlap a region; the caller can change each list in place."""
         start = region.start
         end = region.end
         matching_lists = []
@@ -130,7 +130,7 @@ class RegionMap(Generic[T]):
 
 @dataclass(slots=True)
 class Block:
-    """A freed or allocated block, with the index of that act.
+    """A block of memory that was allocated or freed, with the index of this act.
 
     After a free, ``clock`` is the clock that the block's next owner must follow.
     """
@@ -143,7 +143,7 @@ class Block:
 
 
 class Blocks:
-    """Blocks of one memory that do not overlap, sorted by start."""
+    """Blocks of one memory that do not overlap, sorted by address."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -168,7 +168,7 @@ class Blocks:
         self._blocks[block.region.start] = block
 
     def _span(self, region: Region) -> tuple[int, int]:
-        """Return the range of the indices of the blocks that overlap a region."""
+        """Return the range of indices of the blocks that overlap a region."""
         first = max(bisect_right(self._starts, region.start) - 1, 0)
         if first < len(self._starts) and self._blocks[self._starts[first]].region.end <= region.start:
             first += 1

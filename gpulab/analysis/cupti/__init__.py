@@ -1,1 +1,1 @@
-"""Timelines from the activity records of CUPTI, NVIDIA's profiling interface, as it writes them."""
+"""Convert the activity records of CUPTI, NVIDIA's profiling interface, to timelines."""

@@ -1,4 +1,4 @@
-"""Kinds of CUPTI's records and calls (cupti_activity.h, cupti_callbacks.h)."""
+"""Numbers of CUPTI's record kinds and calls (cupti_activity.h, cupti_callbacks.h)."""
 
 # CUpti_ActivityKind
 MEMCPY = 1

@@ -15,7 +15,7 @@ from gpulab.analysis.cupti import kinds as cupti
 
 
 def _layout(**fields: tuple[str, int]) -> np.dtype[Any]:
-    """Return the NumPy type of a record from the type and offset of each field."""
+    """Return the NumPy dtype of a record from the type and offset of each field."""
     formats = [kind for kind, _ in fields.values()]
     offsets = [offset for _, offset in fields.values()]
     size = max(offset + np.dtype(kind).itemsize for kind, offset in fields.values())
@@ -147,7 +147,7 @@ def read(data: memoryview, offsets: list[int]) -> dict[int, list[tuple[Any, ...]
 def _gather(
     bytes_: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], layout: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    """Return the records of type `layout` that begin at `starts`, shape (n,)."""
+    """Return the records with dtype `layout` that begin at the offsets `starts`, shape (n,)."""
     rows = bytes_[starts[:, None] + np.arange(layout.itemsize)]
     records: npt.NDArray[Any] = rows.view(layout).reshape(-1)
     return records

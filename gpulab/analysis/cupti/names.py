@@ -1,4 +1,4 @@
-"""Names as they are displayed: kernels without their parameters, streams by number."""
+"""Displayed names: kernels without their parameters, streams by number."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ LineOf = Callable[[int, int, str], SourceLine | None]
 
 @dataclass(slots=True)
 class HostInfo:
-    """Information about a recording that the host has and that CUPTI's records do not contain.
+    """Information about a recording that only the host has and that CUPTI's records do not contain.
 
     ``streams`` are the program's streams by CUPTI's number. ``threads`` maps the system's identifier of a
     thread to Python's. ``line`` returns the source line of a call of a thread at a time.
@@ -77,7 +77,7 @@ class HostInfo:
 
 @dataclass(slots=True)
 class Parts:
-    """Contents of a timeline that is built from records. ``unfinished`` counts operations without times."""
+    """The parts of a timeline that is built from records. ``unfinished`` counts operations without times."""
 
     activities: list[Activity] = field(default_factory=list)
     calls: list[HostCall] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Parts:
 
 @dataclass(slots=True)
 class _Operation:
-    """An activity under construction."""
+    """An operation of a timeline before its predecessors are known."""
 
     kind: ActivityKind
     name: str
@@ -274,7 +274,7 @@ class Records:
         by_call: Mapping[int, HostCall],
         host_info: HostInfo,
     ) -> None:
-        """Add operations and waits, with their predecessors, by a replay in the order of the calls."""
+        """Replay the calls in order, and add operations and waits with their predecessors."""
         contexts = {
             operation.stream[0]: operation.device for group in by_correlation.values() for operation in group
         }

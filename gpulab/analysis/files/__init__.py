@@ -1,4 +1,4 @@
-"""Files of Chrome trace events, which Perfetto opens, written by gpulab or other tools, as timelines.
+"""Read and write Chrome trace event files (which Perfetto opens) as timelines, also of other tools.
 
 `compute_sanitizer` and `ncu` read the output of NVIDIA's command-line tools.
 

@@ -68,7 +68,7 @@ class SanitizerFileError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """One tool's run of a launch: its findings, the error of the program, or why the tool did not run."""
+    """One run of a launch under a tool: its findings, the program's error, or why the tool did not run."""
 
     tool: str
     hazards: tuple[Hazard, ...] = ()
@@ -77,12 +77,12 @@ class ToolRun:
 
     @property
     def is_fault(self) -> bool:
-        """Whether the program raised an error that a kernel caused; otherwise it failed to start."""
+        """Whether a kernel caused the error of the program; otherwise the program failed to start."""
         return bool(_FAULT.search(self.raised))
 
 
 def refusal(text: str) -> str:
-    """Return the reason why the tool checked nothing, in its own words, or an empty string if it checked."""
+    """Return the tool's message why it checked nothing, or an empty string if it checked the launch."""
     match = _REFUSAL.search(text)
     return (
         f"{match[1].rstrip('. ')}; install a CUDA Toolkit that supports this GPU and driver" if match else ""
@@ -194,7 +194,7 @@ def _parsed(data: bytes) -> Element:
 
 
 def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Hazard | None:
-    """Return the hazard of a record, or None for a host error, which only follows from a fault."""
+    """Return the hazard of a record, or None for a host error, which is only a consequence of a fault."""
     fragments = _texts(record.find("what")) or _texts(record)
     text = " ".join(fragments)
     kind = next(

@@ -1,4 +1,4 @@
-"""Read trace events one by one, from files of any size; events are not kept after they are read.
+"""Read trace events one by one from files of any size, without keeping them in memory.
 
 Parsed JSON takes up to thirty times the size of its text in Python's memory, and a compressed file of a few
 hundred kB can contain hundreds of MB.

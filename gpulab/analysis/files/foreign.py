@@ -120,7 +120,7 @@ class _Slice:
 
 @dataclass(slots=True)
 class Contents:
-    """Contents of a file: slices, the names of tracks, and the numbers of events that were left out.
+    """The contents of a trace file: slices, the names of tracks, and counts of events that were left out.
 
     ``later`` events begin later than the first `max_slices`. ``lost`` events have no time or name.
     ``timeless`` events have a negative duration, or are operations with a duration of zero.
@@ -145,7 +145,7 @@ class Contents:
 
 
 def timeline(contents: Contents, header: dict[str, Any], name: str) -> Timeline:
-    """Build the timeline of a file's events and its other contents.
+    """Build a timeline from the events and the header of a file.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def _timeless_text(contents: Contents) -> str:
 
 
 def _note(contents: Contents, name: str, has_operations: bool) -> str:
-    """Return sentences about the events of the file that are not in the timeline."""
+    """Return sentences about the events of the file that are missing in the timeline."""
     sentences = []
     is_torch = any(record.category in (*_CALLS, "cpu_op") for record in contents.slices)
     if not has_operations and is_torch:
@@ -257,7 +257,7 @@ def read(events: Iterable[Any], max_slices: int, name: str) -> Contents:
 
 
 def _used_args(event: dict[str, Any]) -> dict[str, Any]:
-    """Return those arguments of an event that are used; others may be large."""
+    """Return only the arguments of an event that gpulab uses; others may be large."""
     args = event.get("args")
     if not isinstance(args, dict):
         return {}
@@ -341,7 +341,7 @@ _Wait = tuple[Synchronization, int]
 
 @dataclass(slots=True)
 class _Operations:
-    """Operations in the order in which they were issued, numbered from 1, and the numbers of their calls."""
+    """Operations in the order in which they were issued, with their numbers and their calls' numbers."""
 
     activities: list[Activity] = field(default_factory=list)
     calls: list[int] = field(default_factory=list)
@@ -428,7 +428,7 @@ def _calls(
 
 
 def _source(stack: list[_Slice]) -> SourceLine | None:
-    """Return the innermost function of the user, with its first line, or None."""
+    """Return the innermost function of the user's code in a stack with its first line, or None."""
     for frame in reversed(stack):
         name = frame.name.replace("\\", "/")
         parts = None if _NOT_THE_USERS.search(name) else _FUNCTION.fullmatch(name)

@@ -79,7 +79,7 @@ def parse_csv(text: str) -> list[Launch]:
 
 
 def refusal(text: str) -> str:
-    """Return the reason why ncu counted nothing, in its own words, or an empty string if it counted."""
+    """Return ncu's message why it counted nothing, or an empty string if it counted."""
     if '"ID"' in text:
         return ""
     message = next(

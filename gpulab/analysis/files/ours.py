@@ -1,4 +1,4 @@
-"""Read files that gpulab wrote, without loss."""
+"""Read trace files that gpulab wrote, without loss of information."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_NS = 1 << 62
 
 
 def timeline(contents: dict[str, Any], events: Iterable[Any], name: str) -> Timeline:
-    """Build the timeline of a file in gpulab's format from its events and its other contents.
+    """Build a timeline from the events and the header of a file that gpulab wrote.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def _checks(kind: type[Any]) -> dict[str, Check]:
 
 
 def _check(hint: Any) -> Check:
-    """Return a function that checks whether a value has the annotated type."""
+    """Return a function that checks whether a value has the type of an annotation."""
     origin = typing.get_origin(hint)
     inner_types = typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):

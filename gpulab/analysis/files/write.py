@@ -156,7 +156,7 @@ def _us(time_ns: int) -> float:
 
 
 def _args(record: Any, excluded: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the fields of a record that differ from their defaults, without those in `excluded`."""
+    """Return the fields of a record that differ from their defaults, except those in `excluded`."""
     args = {}
     for field in fields(record):
         value = getattr(record, field.name)
@@ -168,7 +168,7 @@ def _args(record: Any, excluded: frozenset[str] = frozenset()) -> dict[str, Any]
 
 
 class _Tracks:
-    """Assignment of slices to tracks: slices that overlap without nesting get different tracks."""
+    """Assignment of slices to tracks: slices that overlap but are not nested get different tracks."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -213,7 +213,7 @@ class _Tracks:
 
 
 def _fits(open_ends: list[int], start_ns: int, end_ns: int, nests: bool) -> bool:
-    """Return whether a slice fits on a track: after all slices, or, if it may nest, within an open slice."""
+    """Return whether a slice fits on a track: after all other slices, or nested in an open one if allowed."""
     while open_ends and open_ends[-1] <= start_ns:
         open_ends.pop()
     return not open_ends or (nests and end_ns <= open_ends[-1])
