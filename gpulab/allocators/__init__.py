@@ -1,1 +1,1 @@
-"""Models of memory allocators: CuPy's and PyTorch's pools replay a trace of requests without a device."""
+"""Models of CuPy's and PyTorch's memory pools, which replay a trace of requests without a device."""

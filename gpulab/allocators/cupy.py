@@ -16,23 +16,23 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Addresses of the model's device."""
+    """A range of addresses in the memory of the modelled device."""
 
     ptr: int
     size: int
 
 
 def _drop(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
-    """Discard an event; this is the sink until a caller sets another one."""
+    """Ignore an event; this is the sink until a caller sets another one."""
 
 
 class CuPyAllocator:
-    """CuPy's memory pool of one device, as of CuPy 14.2; the virtual GPU's pool works by the same code.
+    """CuPy's memory pool of one device, as of CuPy 14.2, with the algorithm of the virtual GPU's pool.
 
     Parameters
     ----------
     limit_bytes : int
-        Bytes that the pool may take from the device; 0 for no limit.
+        Bytes that the pool can allocate on the device; 0 for no limit.
     capacity_bytes : int
         Memory of the device; an H200's by default.
 
@@ -74,7 +74,7 @@ class CuPyAllocator:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes taken from the device."""
+        """Bytes that the pool has allocated on the device."""
         return self._pool.total_bytes()
 
     @property
@@ -87,7 +87,7 @@ class CuPyAllocator:
         Raises
         ------
         OutOfMemory
-            If the limit or the device has no room, even after all free blocks went back.
+            If the limit or the device's memory is exceeded even after all free blocks were released.
         """
         if size_bytes == 0:
             return 0
@@ -125,14 +125,14 @@ class CuPyAllocator:
         """Do nothing: CuPy's pool records only the stream in which a block was allocated."""
 
     def complete(self, stream: int) -> None:
-        """Do nothing: CuPy's pool waits for no stream."""
+        """Do nothing, since CuPy's pool does not wait for streams."""
 
     def empty_cache(self) -> None:
         """Return free blocks that are whole segments to the device (``free_all_blocks()``)."""
         self._pool.free_all_blocks()
 
     def set_limit(self, size_bytes: int) -> None:
-        """Limit the bytes that the pool takes from the device from now on; 0 removes the limit."""
+        """Limit the bytes that the pool can allocate on the device from now on; 0 removes the limit."""
         if size_bytes < 0:
             raise RequestError(f"A limit of {size_bytes:,} bytes is below 0; 0 means no limit.")
         self._pool.limit_bytes = size_bytes

@@ -1,4 +1,4 @@
-"""Fragmentation in numbers: the free bytes, the free pieces, and the largest possible request."""
+"""Fragmentation of a memory pool in numbers: free bytes, free blocks, and the largest possible request."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ OWN_SEGMENT_BYTES = 10 << 20
 
 
 def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation:
-    """Return the free memory of a pool, in total and for each stream.
+    """Return the amounts of free memory in a pool, in total and for each stream.
 
-    A free block serves only the stream of its segment, and in PyTorch's allocator only requests of its pool's
-    sizes. Other requests need memory of the device, as far as the limit or `capacity_bytes` allows after
-    unused segments were returned.
+    A free block can be used only by the stream of its segment, and in PyTorch's allocator only requests of
+    its pool's sizes. Other requests need memory of the device, as far as the limit or `capacity_bytes` allows
+    after unused segments were returned.
 
     Parameters
     ----------
     capacity_bytes
-        Total memory that the pool could take from the device; 0 if it is not known.
+        Total memory that the pool could allocate on the device; 0 if it is not known.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
 
 
 def releasable_bytes(segment: Segment) -> int:
-    """Return the bytes of a segment that go back to the device when the cache is emptied."""
+    """Return the bytes of a segment that emptying the cache would return to the device."""
     if not segment.is_expandable:
         is_unused = all(block.state == "free" for block in segment.blocks)
         return segment.size_bytes if is_unused else 0
@@ -114,12 +114,12 @@ def _tail(segment: Segment) -> int:
 
 
 def _request_bytes(pool: str, free_bytes: int) -> int:
-    """Return the largest request that a free block of a pool can serve."""
+    """Return the largest request that a free block of this size can satisfy in a pool."""
     return min(free_bytes, SMALL_REQUEST_BYTES) if pool == "small" else free_bytes
 
 
 def _new_segment_bytes(pool: str, device_bytes: int, tails: list[int]) -> int:
-    """Return the largest request that the device can serve, with the free end of an expandable segment."""
+    """Return the largest request that new device memory and the free end of a segment can satisfy."""
     if pool == "small":
         return SMALL_REQUEST_BYTES if device_bytes >= SMALL_PAGE_BYTES else 0
     if pool == "large" and tails:  # whole pages of a tail are among the device's bytes already

@@ -10,7 +10,7 @@ _CODES = {action: code for code, action in enumerate(ACTIONS)}
 
 
 class EventLog:
-    """Collects events and stack traces; an allocator model calls `emit`.
+    """Log of the events and stack traces of an allocator model, which calls `emit` for each event.
 
     ``time_ns`` and ``stack`` are those of the current request; the caller sets them before each request.
 

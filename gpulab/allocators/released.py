@@ -1,4 +1,4 @@
-"""Search for the segments that a pool returned to the device, where only their total bytes are known."""
+"""Search for the segments that a pool returned to the device, if only their total size is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = tuple[int, int, int, int, int, int, int]
 
 
 def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
-    """Replace events that only record how many bytes were released by the released segments.
+    """Replace events that only contain a number of released bytes by events of the released segments.
 
     CuPy's pool calls no hook when it returns segments. It returns all segments without a block in use, of all
     streams or of one. This function searches for segments whose sizes add up to the released bytes.
@@ -30,8 +30,8 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
     Returns
     -------
     events, unnamed_bytes
-        The events with the addresses and sizes of segments; and the bytes that no segments explain, for which
-        there is no event.
+        The events with the addresses and sizes of segments; and the number of bytes without such segments,
+        for which there is no event.
     """
     segments = _Segments(first)
     rows = list[Row]()
@@ -75,7 +75,7 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
 
 
 class _Segments:
-    """Segments, with the number of blocks in use in each."""
+    """The segments of a pool, with the number of blocks in use in each."""
 
     def __init__(self, first: BlockMap) -> None:
         self.segments: dict[int, tuple[int, int]] = {}  # address -> size, stream

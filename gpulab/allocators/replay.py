@@ -39,7 +39,7 @@ class Sink(Protocol):
 
 
 class Allocator(Protocol):
-    """Interface of an allocator model, which handles requests without a device.
+    """Interface of an allocator model, which handles memory requests without a device.
 
     Every event of a block or a segment goes to `sink`, with an action of `AllocatorEvents`. Before `malloc`
     raises, it sends ``oom`` with the device's free bytes as the address.
@@ -57,7 +57,7 @@ class Allocator(Protocol):
 
     @property
     def capacity_bytes(self) -> int:
-        """Bytes of the device that the allocator can use, or 0 if they are not limited."""
+        """Bytes of the device that the allocator can use, or 0 if there is no limit."""
 
     def malloc(self, size_bytes: int, stream: int) -> int:
         """Return the address of a block for `stream`, or 0 for 0 bytes. Raises `OutOfMemory`."""
@@ -75,14 +75,14 @@ class Allocator(Protocol):
         """Return all segments without blocks in use to the device."""
 
     def set_limit(self, size_bytes: int) -> None:
-        """Limit the bytes that are taken from the device from now on; 0 removes the limit."""
+        """Limit the bytes that the allocator can allocate on the device from now on; 0 removes the limit."""
 
     def block_map(self) -> BlockMap:
         """Return the current segments and blocks."""
 
 
 def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[Stack] = ()) -> AllocatorTrace:
-    """Replay requests on an allocator model, whichever allocator they were first made of.
+    """Send requests to an allocator model, whichever allocator received them originally.
 
     An allocation that does not fit is an ``oom`` event. Later requests for it are skipped, as in a program
     that catches the error and continues.
@@ -90,9 +90,9 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
     Parameters
     ----------
     requests : iterable of Request
-        The requests that `requests_of` returns, or that a recorder of a program's calls has.
+        The requests from `requests_of`, or from a recorder of a program's calls.
     allocator : Allocator
-        The model; its state is used up.
+        The model; the requests change its state.
     stacks : sequence of Stack
         The stack traces to which the requests' numbers refer, for the result.
 
@@ -169,11 +169,11 @@ def _address_of(request: Request, addresses: dict[int, int]) -> int:
 def requests_of(trace: AllocatorTrace) -> list[Request]:
     """Reconstruct the requests of a program from the events of its allocator.
 
-    Blocks in use before the first event are allocated first. A block that was freed later than the program
-    asked waited for a stream that the trace does not name: each such wait has a stream of its own here
-    (negative handles). Segments given back are an ``empty_cache`` unless the allocator did it by itself to
-    make room. An allocation that failed in the middle of the trace is given back at once, if it succeeds
-    elsewhere, since the program went on without it.
+    Blocks in use before the first event are allocated first. If a block was freed later than the program
+    requested, it waited for a stream that the trace does not contain; the result has a separate stream
+    (negative handles) for each such wait. A release of segments becomes ``empty_cache``, unless the allocator
+    released them by itself for a request. After an allocation that failed in the middle of the trace, the
+    program continued without it; the result frees it at once, because it can succeed on another allocator.
     """
     events = trace.events
     codes = events.actions.tolist()

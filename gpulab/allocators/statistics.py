@@ -1,4 +1,4 @@
-"""Statistics of an allocator, counted from its trace."""
+"""Count the statistics of an allocator from its trace."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _Segment:
     used: list[tuple[int, int]] = field(default_factory=list)
 
     def gap(self, start: int, end: int) -> tuple[int, int]:
-        """Return the free range around the range from `start` to `end`, up to the next block on each side."""
+        """Return the largest free range that contains the range from `start` to `end`."""
         i = bisect_left(self.used, (start, end))
         low = self.used[i - 1][1] if i else self.start
         return low, self.used[i][0] if i < len(self.used) else self.end
@@ -84,7 +84,7 @@ class _Segment:
 
 
 class _Counter:
-    """Counts the statistics in one pass over a trace."""
+    """Counter of the statistics in one pass over a trace."""
 
     def __init__(self, trace: AllocatorTrace) -> None:
         self.trace = trace

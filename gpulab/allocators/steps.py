@@ -1,4 +1,4 @@
-"""The state of an allocator at any step of its trace, forwards and backwards.
+"""State of an allocator at any step of its trace, without a replay of the earlier events.
 
 Each block and each mapped range has a lifetime, from its first step to its last. The state at a step is then
 a comparison of two columns, which does not need the events before it.
@@ -32,10 +32,10 @@ TORCH_SMALL_BYTES = 2 << 20
 
 
 def history(trace: AllocatorTrace) -> AllocatorHistory:
-    """Return the lifetimes of a trace's blocks and segments. Takes some microseconds per event.
+    """Return the lifetimes of a trace's blocks and segments. This takes some microseconds per event.
 
-    A block outside all known segments (the trace began too late to see them) gets a segment of its own that
-    grows with its neighbours; the free of a block that is not known changes nothing.
+    A block outside all known segments, which were allocated before the trace began, gets a new segment that
+    grows with its neighbours. A free of an unknown block changes nothing.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def history(trace: AllocatorTrace) -> AllocatorHistory:
 
 
 def at(history: AllocatorHistory, step: int) -> BlockMap:
-    """Return the map after the first `step` events.
+    """Return the segments and blocks after the first `step` events.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
 
 
 def tail(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
-    """Return the last `max_events` events of a trace; the map before them replaces the earlier events."""
+    """Return a trace of only the last `max_events` events, with the state before them as its first state."""
     events = trace.events
     start = len(trace.events) - max_events
     if start <= 0:
@@ -102,7 +102,7 @@ def tail(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
 
 
 def _last_rows(addresses: Column, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Return the last row of each address, of rows in order."""
+    """Return the last of the rows of each address; `rows` are sorted."""
     _, reverse_rows = np.unique(addresses[rows][::-1], return_index=True)
     result: npt.NDArray[np.intp] = rows[::-1][reverse_rows]
     return result
@@ -115,7 +115,7 @@ def _select_rows(events: AllocatorEvents, rows: npt.NDArray[np.intp]) -> Allocat
 
 
 def _without_blocks(first: BlockMap, addresses: set[int]) -> BlockMap:
-    """Return a map without the blocks in use at some addresses."""
+    """Return a copy of a block map in which the blocks at some addresses are free."""
     segments = tuple(
         replace(
             segment,
@@ -132,7 +132,7 @@ def _without_blocks(first: BlockMap, addresses: set[int]) -> BlockMap:
 
 
 def _spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:
-    """Return start and end of the mapped ranges of each segment, sorted by address, neighbours joined."""
+    """Return the mapped ranges (start, end) of each segment at a step, sorted by address and merged."""
     rows = np.flatnonzero((ranges.begins <= step) & (step < ranges.ends))
     result: dict[int, list[tuple[int, int]]] = {}
     columns = (ranges.segments, ranges.addresses, ranges.size_bytes)
@@ -197,7 +197,7 @@ def _segment(
 
 
 def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]:
-    """Return the blocks together with the free and the unmapped ranges between them."""
+    """Return the blocks of a segment together with the free and the unmapped ranges between them."""
     address = spans[0][0]
     index = 0
     for start, end in spans:
@@ -217,7 +217,7 @@ def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]
 
 
 class _Lives:
-    """Determines all lifetimes in one pass over a trace."""
+    """Search for the lifetimes of all blocks, ranges and segments in one pass over a trace."""
 
     def __init__(self, trace: AllocatorTrace) -> None:
         self.trace = trace
@@ -343,9 +343,9 @@ class _Lives:
         self.ranges.append([address, size, number, step, self.never])
 
     def _grow(self, address: int, size: int, stream: int, step: int, *, is_expandable: bool) -> int:
-        """Map a range as a part of the segment of its kind that it touches.
+        """Add a mapped range to the segment of its kind that it touches, or to a new segment.
 
-        An expandable segment has all addresses of its stream and pool, holes between them or not.
+        An expandable segment contains all ranges of its stream and pool, even with holes between them.
         """
         index = bisect_right(self.starts, address)
         pool = self._pool(size) if is_expandable else ""
@@ -368,7 +368,7 @@ class _Lives:
         return number
 
     def _segment_around(self, address: int, size: int, stream: int, step: int) -> int:
-        """Return the segment that contains a new block; parts that were not recorded are mapped now."""
+        """Return the segment that contains a new block; parts that were not recorded are added now."""
         segment = -1
         position = address
         while position < address + size:

@@ -1,4 +1,4 @@
-"""PyTorch's memory snapshots: read safely, and written."""
+"""Read PyTorch's memory snapshots safely, and write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reconstruct the parts that a snapshot lacks: the state before its first event, and all block sizes.
+"""Reconstruct what a snapshot does not contain: the state before its first event, and sizes of blocks.
 
 PyTorch's trace has the requested bytes; blocks are larger. Because the final state is known, the events are
 undone one by one to find the first state, and then applied again with the allocator's rules for sizes.
@@ -24,7 +24,7 @@ SEGMENT_UNMAP = CODES["segment_unmap"]
 
 @dataclass(slots=True)
 class LiveBlock:
-    """A block that is not free; `size` is 0 while it is not known."""
+    """A block that is in use or waits for a stream; `size` is 0 while it is not known."""
 
     size: int
     requested: int
@@ -35,7 +35,7 @@ class LiveBlock:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The first and the last state, and the size of the block of each event."""
+    """The states before and after all events, and the size of the block of each event."""
 
     first_ranges: list[Range]
     first_blocks: dict[int, LiveBlock]
@@ -140,7 +140,7 @@ def _redo(
 
 
 class _LargeSegments:
-    """Blocks of the large pool's segments, where a block may be larger than its request rounded up."""
+    """Blocks in segments of the large pool, where a block can be larger than its rounded request."""
 
     def __init__(self, segments: list[Range]) -> None:
         self._starts = sorted(segment.address for segment in segments)
@@ -179,7 +179,7 @@ class _LargeSegments:
             del blocks[index]
 
     def size_of(self, address: int, requested: int, settings: Settings) -> int:
-        """Return the size of a block at `address`: the rounded request, or the gap if that is not split."""
+        """Return the size of a block at an address: the rounded request, or the whole gap if not split."""
         size = settings.rounded(requested)
         start = self._start_of(address)
         if start is None:

@@ -18,7 +18,7 @@ class SnapshotError(GpulabError, ValueError):
 
 
 class _Plain(pickle.Unpickler):
-    """Unpickler of numbers, strings, lists, tuples, sets and dictionaries, which refuses everything else.
+    """Unpickler of numbers, strings, lists, tuples, sets and dictionaries, which rejects all other data.
 
     Every object that is not built in comes from a class or a function that the pickle names, and each of
     them is refused, so that there is nothing that the rest of the pickle could call.
@@ -38,12 +38,12 @@ class _Plain(pickle.Unpickler):
 
 
 def load(file: IO[bytes]) -> Any:
-    """Return the plain data of a pickle, which can be compressed by gzip.
+    """Return the plain data of a pickle file, which can be compressed by gzip.
 
     Raises
     ------
     SnapshotError
-        If it names a class or a function, or is damaged.
+        If the pickle names a class or a function, or is damaged.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Ranges of addresses that an allocator has taken from the device, updated by events."""
+"""Address ranges that an allocator has allocated on the device, updated by its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's memory snapshots as records."""
+"""Convert PyTorch's memory snapshots to records."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ class Snapshot:
 def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     """Read a snapshot file that ``torch.cuda.memory._dump_snapshot(path)`` wrote.
 
-    The pickle is read by a process of its own with bounded memory and time, and refused if it names a class
-    or a function, so that nothing in it runs.
+    The pickle is read by a separate process with limited memory and time. It is rejected if it names a class
+    or a function, so that no code in it can run.
 
     Parameters
     ----------
     path : str or os.PathLike
-        The file; also of a pickled ``torch.cuda.memory_snapshot()``, which has no events.
+        The file; a pickle of ``torch.cuda.memory_snapshot()`` is accepted, too, but has no events.
 
     Returns
     -------
     Snapshot
-        Sizes of blocks that were free again at the end are worked out by PyTorch's rules, since its trace
-        has the bytes asked for only.
+        The sizes of blocks that were free at the end follow from PyTorch's rules, since the trace contains
+        only the requested bytes.
 
     Raises
     ------
     SnapshotError
-        If the file is no snapshot, is damaged, would run code, or takes too much memory or time.
+        If the file is not a snapshot, is damaged, would run code, or needs too much memory or time.
     FileNotFoundError
         If there is no such file.
     """
@@ -180,7 +180,7 @@ def _provenance(words: list[str], device: int, name: str) -> Provenance:
 
 
 def _requested(arrays: dict[str, Array], prefix: str) -> Array:
-    """Return the requested bytes of each event; events of segments have none."""
+    """Return the requested bytes of each event, or 0 for events of segments."""
     actions = arrays[prefix + "actions"]
     return np.where(actions <= 2, arrays[prefix + "requested"], 0)
 

@@ -208,7 +208,7 @@ def _checked(kind: type, value: Any, name: str) -> Any:
 
 
 def _word(value: Any, max_length: int = 30) -> str:
-    """Return a string of limited length, or a number; of a container only its type, since it may be large."""
+    """Return a string of limited length or a number; return only the type's name of a container."""
     if isinstance(value, str):
         return value[:max_length]
     if isinstance(value, int) and abs(value) < _LIMIT * 4:
@@ -224,17 +224,17 @@ def _number(record: dict[Any, Any], key: str, default: int | None = None) -> int
 
 
 def _nonnegative(value: Any, default: int = 0) -> Any:
-    """Return a counter of PyTorch, or `default` for a counter that wrapped around below 0."""
+    """Return a counter of PyTorch, or `default` if the counter has wrapped around below 0."""
     return default if type(value) is int and (value < 0 or value >= _LIMIT) else value
 
 
 def _handle(value: Any) -> Any:
-    """Return the handle of a stream, which is only an identifier, as an int that fits."""
+    """Return the handle of a stream as a non-negative int that fits into an array."""
     return value % _LIMIT if type(value) is int else value
 
 
 def _is_possible(entry: dict[Any, Any]) -> bool:
-    """Return whether all numbers of an event are possible on some device; `_check` handles other types."""
+    """Return whether all numbers of an event are possible values; `_check` handles wrong types."""
     values = [entry.get(key, 0) for key in ("addr", "size", "time_us", "block_size")]
     return all(type(value) is not int or 0 <= value < _LIMIT for value in values)
 

@@ -28,7 +28,7 @@ _MAX_NAMES = 5
 
 
 def arrays(snapshot: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the data of a snapshot as arrays: all that `reader` needs."""
+    """Return the data of a snapshot that `reader` needs, as arrays."""
     tables = Tables(snapshot)
     settings = Settings()
     notes = []

@@ -74,7 +74,7 @@ def _events(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[d
 
 
 def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the entries of a segment; an expandable segment has one per mapped part, as in PyTorch."""
+    """Return the snapshot's entries for a segment: one, or one per mapped part of an expandable segment."""
     parts: list[list[Block]] = [[]]
     for block in segment.blocks:
         if block.is_unmapped:
@@ -115,7 +115,7 @@ def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]])
 
 
 def _settings(text: str) -> dict[str, Any]:
-    """Return the settings as PyTorch lists them; the defaults if the trace is of another allocator."""
+    """Return the settings in the form of PyTorch's snapshots; defaults for a trace of another allocator."""
     try:
         settings = Settings.parse(text)
     except SettingsError:

@@ -1,4 +1,4 @@
-"""PyTorch's caching allocator as a model."""
+"""A model of PyTorch's caching allocator."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """PyTorch's caching allocator for CUDA as a model, as of version 2.11.
 
-After ``c10/cuda/CUDACachingAllocator.cpp``. Left out are private pools of graph captures and of
+The model follows ``c10/cuda/CUDACachingAllocator.cpp``, without private pools of graph captures and of
 ``torch.cuda.MemPool``, sharing between processes and the allocator's locks.
 """
 
@@ -22,24 +22,25 @@ H200_BYTES = 150_109_880_320
 
 
 def _drop(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
-    """Discard an event; this is the sink until a caller sets another one."""
+    """Ignore an event; this is the sink until a caller sets another one."""
 
 
 class TorchAllocator:
-    """PyTorch's caching allocator of one device.
+    """A model of PyTorch's caching allocator for one device.
 
-    Blocks keep to the stream and to the pool (requests up to 1 MiB, or above) that they were made for. A
-    request takes the smallest free block that fits and splits it; where none fits, a segment is taken from
-    the device, and where there is no memory, cached segments are given back and it is tried again.
+    A block belongs to the stream and to the pool (requests up to 1 MiB, or above) for which it was allocated.
+    A request uses the smallest free block that is large enough, and splits it. If there is no such block, a
+    new segment is allocated on the device. If this fails, cached segments are released before another
+    attempt.
 
     Parameters
     ----------
     settings : Settings or str, optional
         ``PYTORCH_CUDA_ALLOC_CONF``, parsed or not.
     capacity_bytes : int, optional
-        Memory of the device; an H200's otherwise.
+        Memory of the device; by default that of an H200.
     others_bytes : int, optional
-        Memory in use by others: the CUDA context and other programs.
+        Memory that the CUDA context and other programs use.
 
     Raises
     ------
@@ -97,7 +98,7 @@ class TorchAllocator:
         Raises
         ------
         OutOfMemory
-            If there is no memory for it, even after all cached blocks went back to the device.
+            If the memory is not sufficient even after all cached blocks were released.
         """
         if size_bytes == 0:
             return 0
@@ -166,7 +167,7 @@ class TorchAllocator:
         self._limit = size_bytes or None
 
     def set_memory_fraction(self, fraction: float) -> None:
-        """Set the limit like ``torch.cuda.set_per_process_memory_fraction``; 1 removes the limit."""
+        """Set the limit of memory like ``torch.cuda.set_per_process_memory_fraction``; 1 removes it."""
         self._limit = None if fraction >= 1 else int(fraction * self._device.capacity_bytes)
 
     def block_map(self) -> BlockMap:
@@ -179,7 +180,7 @@ class TorchAllocator:
     # --- finding a block
 
     def _cached(self, pool: Pool, stream: int, size: int) -> Block | None:
-        """Take the best free block out of the pool."""
+        """Remove the best free block for a request from the pool and return it, or None."""
         if self._limit is not None and self._settings.garbage_collection_threshold > 0:
             pool.searches += 1
         index = pool.index_of(stream, size)
@@ -199,7 +200,10 @@ class TorchAllocator:
         return block
 
     def _best_expandable(self, pool: Pool, index: int, block: Block) -> Block | None:
-        """Return the best block, where a block at the end of an expandable segment counts with its growth."""
+        """Return the best free block for a request, as PyTorch selects it in expandable segments.
+
+        A block in front of unmapped addresses counts with the size to which it can grow.
+        """
 
         def size_with_hole(block: Block) -> int:
             hole = block.after
@@ -232,7 +236,7 @@ class TorchAllocator:
         return Block(pool, stream, address, segment_bytes)
 
     def _allocate_block(self, block: Block, pool: Pool, size: int, requested: int) -> int:
-        """Split a block that was taken out of its pool if possible, and mark it as allocated."""
+        """Split a block that was removed from its pool, if possible, and mark it as allocated."""
         was_split = block.is_split
         statistics = self.statistics
         if self._settings.splits(block.size, size, pool.is_small, self._settings.expandable_segments):
@@ -267,7 +271,7 @@ class TorchAllocator:
     # --- expandable segments
 
     def _expand(self, pool: Pool, stream: int, size: int) -> Block | None:
-        """Map memory to gaps of an expandable segment or after its end, until `size` bytes are free."""
+        """Map memory into gaps of an expandable segment, or after its end, until `size` bytes are free."""
         block = self._room_to_grow(pool, stream, size)
         if not block.is_mapped and not self._map(block, min(block.size, size)):
             return None
@@ -281,7 +285,7 @@ class TorchAllocator:
         return block
 
     def _room_to_grow(self, pool: Pool, stream: int, size: int) -> Block:
-        """Return the lowest position with enough free addresses, mapped or not."""
+        """Return the block at the lowest address from which `size` bytes are free, mapped or not."""
         for hole in pool.holes(stream):
             start = hole
             if hole.before is not None and not hole.before.is_busy:
@@ -300,7 +304,7 @@ class TorchAllocator:
         return unmapped
 
     def _map(self, block: Block, size: int) -> bool:
-        """Map memory to the first pages of an unmapped part."""
+        """Map memory into the first pages of an unmapped block."""
         segment = block.expandable
         assert segment is not None
         mapped_bytes = -(-size // segment.page_bytes) * segment.page_bytes
@@ -374,7 +378,7 @@ class TorchAllocator:
         return block
 
     def _free_block(self, block: Block) -> None:
-        """Put a block back into its pool, merged with its free neighbours."""
+        """Return a block to its pool, after it is merged with its free neighbours."""
         pool = block.pool
         size = block.size
         requested = block.requested
@@ -400,7 +404,7 @@ class TorchAllocator:
         statistics.take("requested_bytes", pool.name, requested)
 
     def _merge(self, block: Block, other: Block | None) -> int:
-        """Merge a neighbour with the same state into `block`; return its size, or 0."""
+        """Merge a neighbour in the same state into `block`; return its size, or 0 if it is not merged."""
         if other is None or other.is_busy or other.is_mapped != block.is_mapped:
             return 0
         if other.is_mapped:
@@ -420,7 +424,7 @@ class TorchAllocator:
         return other.size
 
     def _process_events(self) -> None:
-        """Free the blocks whose streams have finished."""
+        """Free the blocks for which all streams have finished their work."""
         for stream in self._streams_in_order():
             waiting_blocks = self._events[stream]
             while waiting_blocks and waiting_blocks[0][1][0]:
@@ -437,8 +441,8 @@ class TorchAllocator:
     def _streams_in_order(self) -> list[int]:
         """Return the streams in PyTorch's order: the default stream, then the side streams, newest first.
 
-        Recorded with three of them; with more the table's order is another one. Only the order in which
-        blocks become free is told by it, not what is free in the end.
+        This order was recorded with three side streams; with more streams, PyTorch's hash table has another
+        order. It affects only the order in which blocks become free, not which blocks are free at the end.
         """
         return sorted(self._events, key=lambda stream: (stream != 0, -stream))
 
@@ -450,7 +454,7 @@ class TorchAllocator:
     # --- releasing segments
 
     def _release_cached(self) -> None:
-        """Wait for the streams, then release every segment that is completely free."""
+        """Wait for the streams, and then release every segment that is completely free."""
         self._synchronize_events()
         for pool in (self._large, self._small):
             to_unmap = []
@@ -503,7 +507,7 @@ class TorchAllocator:
         return released_bytes >= needed_bytes
 
     def _collect_garbage(self, limit: int) -> None:
-        """Release large blocks that were unused for longer than the average large block."""
+        """Release large free blocks that have been unused for longer than the average large block."""
         threshold = int(self._settings.garbage_collection_threshold * limit)
         if self._reserved <= threshold:
             return

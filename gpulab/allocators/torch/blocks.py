@@ -1,4 +1,4 @@
-"""Blocks of PyTorch's caching allocator, and the pools that keep the free ones in order."""
+"""Blocks of PyTorch's caching allocator, and the pools that contain the free blocks in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpulab.allocators.torch.settings import MIB
 
 
 class Expandable:
-    """An expandable segment: addresses for more than the device, into which memory is mapped by pages."""
+    """An expandable segment: a range of addresses, larger than the device, into which pages are mapped."""
 
     __slots__ = ("address", "page_bytes", "size_bytes")
 
@@ -22,7 +22,7 @@ class Expandable:
 
 
 class Block:
-    """A piece of a segment; ``before`` and ``after`` are its neighbours there."""
+    """A part of a segment; ``before`` and ``after`` are its neighbours in the segment."""
 
     __slots__ = (
         "address",
@@ -71,7 +71,7 @@ class Block:
         return self.is_allocated or self.events > 0 or bool(self.uses)
 
     def insert_after(self, other: Block) -> None:
-        """Link the block into the list after `other`."""
+        """Insert the block after `other` in the list of a segment's blocks."""
         self.before = other
         self.after = other.after
         if other.after is not None:
@@ -79,7 +79,7 @@ class Block:
         other.after = self
 
     def insert_before(self, other: Block) -> None:
-        """Link the block into the list before `other`."""
+        """Insert the block before `other` in the list of a segment's blocks."""
         self.before = other.before
         self.after = other
         if other.before is not None:
@@ -88,7 +88,7 @@ class Block:
 
 
 class Pool:
-    """Free blocks for small or for large requests, ordered by stream, size and address."""
+    """The free blocks for small or for large requests, ordered by stream, size and address."""
 
     def __init__(self, is_small: bool) -> None:
         self.is_small = is_small
@@ -103,7 +103,7 @@ class Pool:
         return "small" if self.is_small else "large"
 
     def __iter__(self) -> Iterator[Block]:
-        """Iterate over the free blocks in order; the pool may change during the iteration."""
+        """Iterate over the free blocks in order; the pool can change during the iteration."""
         return iter([self._blocks[key] for key in self._keys])
 
     def __len__(self) -> int:
@@ -119,14 +119,14 @@ class Pool:
         del self._blocks[block.key]
 
     def index_of(self, stream: int, size: int) -> int:
-        """Index of the first free block of at least this stream and size."""
+        """Return the index of the first free block of this stream with at least this size."""
         return bisect_left(self._keys, (stream, size, 0))
 
     def at(self, index: int) -> Block | None:
         return self._blocks[self._keys[index]] if 0 <= index < len(self._keys) else None
 
     def add_hole(self, block: Block) -> None:
-        """Add a part of an expandable segment that has no memory."""
+        """Add a part of an expandable segment into which no memory is mapped."""
         insort(self._unmapped, (block.stream, block.address))
         self._holes[block.stream, block.address] = block
 
@@ -135,7 +135,7 @@ class Pool:
         del self._holes[block.stream, block.address]
 
     def holes(self, stream: int) -> Iterator[Block]:
-        """Return the stream's parts without memory, sorted by address."""
+        """Return the stream's unmapped parts of expandable segments, sorted by address."""
         for key in self._unmapped[bisect_left(self._unmapped, (stream, 0)) :]:
             if key[0] != stream:
                 return

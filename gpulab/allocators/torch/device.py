@@ -1,4 +1,4 @@
-"""The device that an allocator uses: its memory, and the addresses that the driver returns."""
+"""Model of the device that an allocator uses: its memory, and the addresses that the driver returns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONTEXT_BYTES = 10 << 20
 
 
 class _Region:
-    """Addresses in multiples of 32 MiB, of which allocations take parts."""
+    """A range of addresses, a multiple of 32 MiB long, in which the driver places allocations."""
 
     __slots__ = ("address", "end", "taken")
 
@@ -24,7 +24,7 @@ class _Region:
         self.taken: list[tuple[int, int]] = []
 
     def gap(self, size: int) -> int | None:
-        """Return the lowest address at which `size` free bytes start, or None."""
+        """Return the lowest address of the region from which `size` bytes are free, or None."""
         position = self.address
         for start, end in self.taken:
             if start - position >= size:
@@ -34,12 +34,12 @@ class _Region:
 
 
 class Device:
-    """A device with `capacity_bytes` of memory, and addresses for it.
+    """A device with `capacity_bytes` of memory, and the addresses that its driver assigns.
 
-    ``cudaMalloc`` takes both, ``cuMemAddressReserve`` addresses only and ``cuMemCreate`` memory only. Which
-    addresses decides where a pool has two equally good blocks. As seen in recordings of an H200 (driver of
-    CUDA 13), ``cudaMalloc`` takes the lowest gap of the region made last that has one, and else the highest
-    free addresses for a new region.
+    ``cudaMalloc`` allocates both, ``cuMemAddressReserve`` only addresses and ``cuMemCreate`` only memory. The
+    addresses matter if a pool has two free blocks of the same size. In recordings of an H200 (driver of
+    CUDA 13), ``cudaMalloc`` uses the lowest gap in the newest region that has a gap, or else a new region at
+    the highest free addresses.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -56,7 +56,7 @@ class Device:
         return self.capacity_bytes - self.used_bytes
 
     def malloc(self, size_bytes: int) -> int | None:
-        """Allocate memory with addresses, or return None if there is not enough."""
+        """Allocate memory with addresses, and return the address, or None if there is not enough memory."""
         if not self.create(size_bytes):
             return None
         size = -(-size_bytes // _GRAIN) * _GRAIN
@@ -93,18 +93,18 @@ class Device:
         return region
 
     def create(self, size_bytes: int) -> bool:
-        """Create memory without addresses."""
+        """Create physical memory without addresses (``cuMemCreate``)."""
         if size_bytes > self.free_bytes:
             return False
         self.used_bytes += size_bytes
         return True
 
     def release(self, size_bytes: int) -> None:
-        """Release memory that `create` created."""
+        """Release physical memory that `create` created."""
         self.used_bytes -= size_bytes
 
     def reserve(self, size_bytes: int) -> int:
-        """Reserve the lowest free addresses, without memory."""
+        """Reserve the lowest free addresses without memory (``cuMemAddressReserve``); return the first."""
         size = -(-size_bytes // _GRAIN) * _GRAIN
         address = _FIRST_RESERVED_ADDRESS
         for start, end in self._reserved:

@@ -1,4 +1,4 @@
-"""Settings of PyTorch's caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` writes them."""
+"""Settings of PyTorch's caching allocator, in the notation of ``PYTORCH_CUDA_ALLOC_CONF``."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ class SettingsError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of PyTorch's caching allocator, with PyTorch's defaults.
+    """Settings of PyTorch's caching allocator; the defaults are PyTorch's.
 
     Parameters
     ----------
     max_split_size_mb : int or None
-        Blocks of so many MiB or more are not split, and kept for requests of that size. At least
-        `large_segment_size_mb`.
+        Blocks of this size in MiB, or larger ones, are not split and are kept for requests of that size. The
+        minimum is `large_segment_size_mb`.
     max_non_split_rounding_mb : int or None
-        By how many MiB such a block may be larger than the request that it serves; None:
+        Number of MiB by which such a block can be larger than its request; None means
         `large_segment_size_mb`.
     roundup_power2_divisions : tuple of int
-        Into how many steps the way from a power of two to the next is divided when sizes are rounded up:
+        Number of steps between a power of two and the next one, to which sizes are rounded up:
         16 entries for 1 MiB, 2 MiB, ... 32 GiB and above; 0 and 1 round up to 512 bytes.
     garbage_collection_threshold : float
-        Above this part of the memory fraction, cached blocks long unused are given back; 0: off.
+        If more than this part of the memory fraction is in use, old cached blocks are released; 0: off.
     expandable_segments : bool
-        One growing range of addresses per stream and pool instead of segments of fixed size.
+        Whether each stream and pool has one growing range of addresses instead of segments of fixed size.
     large_segment_size_mb : int
-        Size of the segments that serve requests from 1 to 10 MiB, and of an expandable segment's large pages.
+        Size of the segments for requests from 1 to 10 MiB, and of an expandable segment's large pages.
     per_process_memory_fraction : float
-        The part of the device's memory that the allocator may take.
+        The part of the device's memory that the allocator can use.
 
     Examples
     --------
@@ -103,12 +103,12 @@ class Settings:
     def parse(cls, text: str) -> Settings:
         """Parse the notation of ``PYTORCH_CUDA_ALLOC_CONF``: ``name:value,name:value``.
 
-        Options of the host's allocator and of locks are accepted and mean nothing here.
+        Options of the host's allocator and of locks are accepted and have no effect.
 
         Raises
         ------
         SettingsError
-            If PyTorch would refuse the text, or if it asks for another allocator (``backend``).
+            If PyTorch would reject the text, or if it selects another allocator (``backend``).
         """
         values: dict[str, Any] = {}
         for name, value in _pairs(text):
@@ -138,7 +138,7 @@ class Settings:
 
     @classmethod
     def of(cls, text: str = "", **settings: Any) -> Settings:
-        """Return settings from a text and from keywords, which override the text.
+        """Combine settings in a text with keyword arguments, which override the text.
 
         Examples
         --------
@@ -158,7 +158,7 @@ class Settings:
 
     @property
     def text(self) -> str:
-        """Return the notation that `parse` reads, without settings that have their default."""
+        """Return the settings in the notation of `parse`, without settings that have their default."""
         parts = []
         for field in fields(self):
             value = getattr(self, field.name)
@@ -184,7 +184,7 @@ class Settings:
         return self.large_segment_size_mb * MIB
 
     def rounded(self, size_bytes: int) -> int:
-        """Return the size of the block that serves a request of `size_bytes`."""
+        """Return the size of the block for a request of `size_bytes`."""
         if size_bytes < MIN_BLOCK_BYTES:
             return MIN_BLOCK_BYTES
         power = size_bytes.bit_length() - 1
@@ -195,7 +195,7 @@ class Settings:
         return (size_bytes + MIN_BLOCK_BYTES - 1) // MIN_BLOCK_BYTES * MIN_BLOCK_BYTES
 
     def segment_bytes(self, rounded_bytes: int) -> int:
-        """Return the bytes to allocate on the device for a block that the cache cannot serve."""
+        """Return the bytes to allocate on the device for a block if no cached block fits."""
         if rounded_bytes <= SMALL_REQUEST_BYTES:
             return SMALL_SEGMENT_BYTES
         if rounded_bytes < MIN_LARGE_REQUEST_BYTES:
@@ -203,7 +203,7 @@ class Settings:
         return (rounded_bytes + LARGE_ROUNDING_BYTES - 1) // LARGE_ROUNDING_BYTES * LARGE_ROUNDING_BYTES
 
     def splits(self, block_bytes: int, rounded_bytes: int, is_small: bool, is_expandable: bool) -> bool:
-        """Return whether a block of `block_bytes` is split to serve `rounded_bytes`."""
+        """Return whether a block of `block_bytes` is split for a request of `rounded_bytes`."""
         remaining_bytes = block_bytes - rounded_bytes
         if is_small or is_expandable:
             return remaining_bytes >= MIN_BLOCK_BYTES
@@ -211,7 +211,7 @@ class Settings:
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """Return names and values; commas inside brackets do not separate settings."""
+    """Split settings into names and values; commas inside brackets do not separate settings."""
     pairs: list[tuple[str, str]] = []
     remaining_text = "".join(text.split())
     while remaining_text:

@@ -1,4 +1,4 @@
-"""Statistics that ``torch.cuda.memory_stats`` reports."""
+"""The statistics of ``torch.cuda.memory_stats`` for the allocator model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POOLS = ("all", "small_pool", "large_pool")
 
 @dataclass(slots=True)
 class Figure:
-    """One quantity over time: its current value, its peak, and the totals that were added and removed."""
+    """One quantity over time: its current value, its peak, and the totals of all increases and decreases."""
 
     current: int = 0
     peak: int = 0
@@ -74,7 +74,7 @@ class Statistics:
         by_pool[f"{pool}_pool"].take(amount)
 
     def change(self, metric: str, pool: str, amount: int) -> None:
-        """Change counts up or down; a net change of 0 leaves the peak unchanged."""
+        """Increase or decrease counts; a net change of 0 leaves the peak unchanged."""
         if amount > 0:
             self.add(metric, pool, amount)
         elif amount < 0:
