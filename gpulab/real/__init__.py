@@ -1,1 +1,1 @@
-"""The real GPU and its kernels, through CuPy, NVML and CUPTI."""
+"""Backend for real GPUs, which uses CuPy, NVML and CUPTI."""

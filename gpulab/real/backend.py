@@ -1,4 +1,4 @@
-"""A real GPU behind the `Backend` protocol."""
+"""Implementation of the `Backend` protocol for a real GPU."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ Instrument = Callable[[str, str], instrument.InstrumentedPtx]
 
 
 class CudaBackend:
-    """One CUDA device: measures with the learner's own kernels.
+    """The backend of one CUDA device, which observes launches with instrumented copies of the kernels.
 
     Parameters
     ----------
     index
-        CUDA's device number; None is CuPy's current device.
+        CUDA's device number; None means CuPy's current device.
     """
 
     def __init__(self, index: int | None = None) -> None:
@@ -109,7 +109,7 @@ class CudaBackend:
             )
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy:
-        """Ask the driver how many blocks fit on an SM; the limits are those of its calculator."""
+        """Return the blocks per SM that the driver reports, and the limits by CUDA's occupancy rules."""
         with self._device:
             kernel = raw_kernel(kernel)
             return self._occupancy(kernel.kernel.ptr, kernel.num_regs, kernel, block_threads, shared_bytes)
@@ -122,14 +122,14 @@ class CudaBackend:
         return RealWatcher(int(self._device.id), self.ptx)
 
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
-        """Run an instrumented copy of the kernel in its place, and return its records.
+        """Run an instrumented copy of the kernel instead of the kernel, and return its records.
 
-        A copy makes one observation. For several the launch repeats, with its arrays restored.
+        Each copy makes one observation. For several observations the launch is repeated with restored arrays.
 
         Raises
         ------
         NotSupportedError
-            For what a GPU does not tell a running program: counters, hazards, registers step by step.
+            For observations that a GPU does not support: counters, hazards, registers at every step.
         """
         for observation in observations:
             if not isinstance(observation, Blocks | Warp):
@@ -163,7 +163,7 @@ class CudaBackend:
         return blocks.trace_blocks(probe, kernel, launch, self.device_info(), fit, note)
 
     def _empty_l2(self) -> None:
-        """Write twice what L2 holds, so that nothing else is left there."""
+        """Write twice as many bytes as L2 contains, so that no earlier data remain in L2."""
         cupy.zeros(2 * self.device_info().l2_bytes, cupy.uint8)
 
     def graph(self, graph: Any) -> GraphRecord:
@@ -192,7 +192,7 @@ class CudaBackend:
         return time.perf_counter_ns()
 
     def ptx(self, kernel: Any) -> str:
-        """Return the kernel's PTX for this device, without probes."""
+        """Return the PTX of a kernel for this device, without instrumentation."""
         with self._device:
             return compile_ptx(kernel_source(kernel), self._device.compute_capability)
 
@@ -230,7 +230,7 @@ class CudaBackend:
         )
 
     def _probe_cost(self, kernel: Any, occupancy: Occupancy, launch: Launch) -> str:
-        """Return a note about the cost of the probes; empty if the same number of blocks fits."""
+        """Return a note if the instrumentation reduces the number of blocks that fit on an SM, else ""."""
         plain = self.occupancy(kernel, launch.block_threads, launch.shared_bytes)
         if plain.blocks_per_sm == occupancy.blocks_per_sm:
             return ""
@@ -242,7 +242,7 @@ class CudaBackend:
 
 @contextmanager
 def _restored(args: Sequence[Any]) -> Iterator[None]:
-    """Put back the contents of every array among `args` at the end."""
+    """Restore the contents of every array in `args` at the end of a ``with`` block."""
     saved_arrays = [(array, array.copy()) for array in args if isinstance(array, cupy.ndarray)]
     try:
         yield

@@ -1,4 +1,4 @@
-"""SM and times of each block of a launch: ``%smid`` and ``%globaltimer``, read by the kernel."""
+"""Record the SM and the times of each block with an instrumented kernel (``%smid``, ``%globaltimer``)."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ MAX_RECORDED_BLOCKS = 1 << 20
 def trace_blocks(
     probe: Probe, kernel: Any, launch: Launch, info: DeviceInfo, occupancy: Occupancy, note: str
 ) -> LaunchTrace:
-    """Run the instrumented kernel once and read its blocks' records.
+    """Run the instrumented kernel once, and read the records of its blocks.
 
     Parameters
     ----------
     probe
-        The kernel's copy, instrumented by `virtualgpu.compile.instrument.trace_blocks`.
+        The copy of the kernel, instrumented by `virtualgpu.compile.instrument.trace_blocks`.
     kernel, launch
-        The launch, and its kernel as CuPy's.
+        The launch, and its kernel as a CuPy kernel.
     info
         The device.
     occupancy, note
-        For the record; ``occupancy`` is the instrumented copy's, whose blocks are those seen.
+        Values for the record; ``occupancy`` is that of the instrumented copy, which is the kernel that runs.
 
     Returns
     -------
     LaunchTrace
-        Start is a block's first warp at its first instruction and end its last warp at its exit,
-        both on the GPU's clock; ``timer_step_ns`` is the step that clock was seen to take.
+        A block starts with the first instruction of its first warp and ends with the exit of its last warp,
+        both on the GPU's clock. ``timer_step_ns`` is the observed resolution of this clock.
     """
     blocks = math.prod(launch.grid)
     sampling_step = 1

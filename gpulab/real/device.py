@@ -1,4 +1,4 @@
-"""A real GPU's capability and limits, from the CUDA runtime's attributes and NVML."""
+"""Capability and limits of a real GPU, from the CUDA runtime's attributes and NVML."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from virtualgpu.records.device.attributes import info_fields
 
 
 def device_name(device: cupy.cuda.Device) -> str:
-    """The GPU's name, such as ``NVIDIA H200``."""
+    """Return the name of a GPU, such as ``NVIDIA H200``."""
     return text(cupy.cuda.runtime.getDeviceProperties(device.id)["name"])
 
 
 def open_nvml(device: cupy.cuda.Device) -> NvmlDevice | None:
-    """Return NVML's object for a device, or None if there is none (in some containers and VMs)."""
+    """Return the NVML object of a device, or None without NVML (as in some containers and VMs)."""
     try:
         return NvmlDevice(device.pci_bus_id)
     except NvmlError:
@@ -26,21 +26,21 @@ def open_nvml(device: cupy.cuda.Device) -> NvmlDevice | None:
 
 
 def device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -> DeviceInfo:
-    """Query a device for all fields of a `DeviceInfo`.
+    """Query the attributes of a device, and return them as a `DeviceInfo`.
 
     Parameters
     ----------
     device
         The CUDA device.
     nvml
-        Its NVML view, for the few facts that only NVML has (FP32 lanes, PCIe, driver version).
+        The NVML object of the device, for values that only NVML has (FP32 lanes, PCIe, driver version).
 
     Returns
     -------
     DeviceInfo
-        Measured. ``memory_bandwidth_gbps`` is the peak ``2 x memory clock x bus width / 8`` of
-        NVIDIA's deviceQuery sample, and ``fp32_tflops`` the peak ``2 x lanes x clock``: a fused
-        multiply-add a lane and cycle.
+        The measured values. ``memory_bandwidth_gbps`` is the peak ``2 x memory clock x bus width / 8`` of
+        NVIDIA's deviceQuery sample, and ``fp32_tflops`` the peak ``2 x lanes x clock``: one fused
+        multiply-add per lane and cycle.
     """
     runtime = cupy.cuda.runtime
     fields = info_fields(lambda number: _attribute(device, number))

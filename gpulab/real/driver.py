@@ -11,7 +11,7 @@ _LIBRARIES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "l
 
 
 def rows(name: str) -> list[list[str]]:
-    """Return the rows of a table that ships with the package, without its headings."""
+    """Return the rows of a table in the package's data, without the header row."""
     text = (resources.files("gpulab") / "data" / name).read_text(encoding="utf-8")
     return [line.split("\t") for line in text.splitlines()[1:]]
 
@@ -37,7 +37,7 @@ class DriverStatus:
 
     @property
     def problem(self) -> str:
-        """Return why the driver offers no device, in a few words; empty if it does."""
+        """Return the reason why the driver has no usable device, in a few words; empty if it has one."""
         if self.library is None:
             return "no NVIDIA driver was found"
         if not self.init_code and self.device_count:
@@ -51,7 +51,7 @@ class DriverStatus:
 
 
 def driver_status() -> DriverStatus:
-    """Load the driver's library, initialise it, and query CUDA version and device count."""
+    """Load and initialize the driver's library, and query its CUDA version and number of devices."""
     for name in _LIBRARIES:
         try:
             library = ctypes.CDLL(name)
@@ -72,5 +72,5 @@ def driver_status() -> DriverStatus:
 
 
 def cuda_version(number: int) -> tuple[int, int]:
-    """CUDA's packed version (13020) as (major, minor)."""
+    """Convert CUDA's version number (13020) to (major, minor)."""
     return number // 1000, number % 1000 // 10

@@ -1,8 +1,9 @@
 """Timeline without CUPTI: pairs of events around NVTX ranges and `gl.launch`.
 
-What ran between two events of a stream is one interval: single operations, copies, calls and waits of the
-host are not seen. A pair of events takes some microseconds of the host's time and about one of the stream's,
-and its resolution is half a microsecond (CUDA C++ Programming Guide, "Elapsed Time").
+The time between two events of a stream is recorded as one interval. Single operations, copies, calls and
+waits of the host are not recorded. A pair of events takes some microseconds of the host's time and about one
+microsecond of the stream's time. Its resolution is half a microsecond (CUDA C++ Programming Guide, "Elapsed
+Time").
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _PATCHED = ("RangePush", "RangePushC", "RangePop")
 
 
 def recording() -> bool:
-    """Return whether a recorder is open, which then replaces NVTX's functions."""
+    """Return whether a recorder is active; while it is, it replaces NVTX's functions."""
     return getattr(nvtx.RangePush, "__module__", "") == __name__
 
 
 class _Open:
-    """Open range: its name, the host's time, and the event that began it on a stream."""
+    """An open range: its name, the host's time at its start, and the event at its start in a stream."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,14 +43,14 @@ class _Open:
 
 
 class EventRecorder:
-    """Records the work within NVTX ranges and `gl.launch`, from `start` to `stop`.
+    """Recorder of the work within NVTX ranges and `gl.launch`, by pairs of events.
 
     Parameters
     ----------
     provenance
         The device in use.
     why
-        Why CUPTI does not record, in a few words.
+        The reason why CUPTI cannot be used, in a few words.
     """
 
     def __init__(self, provenance: Provenance, why: str) -> None:
@@ -60,7 +61,7 @@ class EventRecorder:
         self._originals: dict[str, Callable[..., Any]] = {}
 
     def start(self) -> None:
-        """Start the recording; NVTX's functions also record events in the stream until `stop`."""
+        """Start the recording; until `stop`, NVTX's functions also record events in the current stream."""
         self._base = cupy.cuda.Event()
         self._base.record(cupy.cuda.Stream.null)
         self._base.synchronize()
@@ -85,7 +86,7 @@ class EventRecorder:
         nvtx.RangePop = range_pop
 
     def stop(self) -> Timeline:
-        """Wait for the device, end, and return what was recorded."""
+        """Wait for the device, end the recording, and return the timeline."""
         for name, original in self._originals.items():
             setattr(nvtx, name, original)
         end_ns = time.time_ns()

@@ -1,4 +1,4 @@
-"""Nodes, edges and parameters of a graph that CuPy captured, read and changed through CUDA's driver."""
+"""Read and change the nodes, edges and parameters of a captured graph through CUDA's driver."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ def record(graph: Any, provenance: Provenance) -> GraphRecord:
 
 
 def set_node(graph: Any, node: GraphNode, template: Any) -> None:
-    """Set the parameters of the node with this number, from the next launch on.
+    """Set the parameters of a node of a graph for the next launches.
 
-    What a record lacks, such as the kernel's handle, is that of the same node of `template`.
+    Values that the record does not contain, such as the kernel's handle, come from the same node of
+    `template`.
 
     Raises
     ------
     CUDADriverError
-        As CUDA refuses it.
+        If CUDA rejects the parameters.
     """
     driver = _driver()
     handle = _handles(graph)[node.number]
@@ -94,7 +95,7 @@ def take_parameters(graph: Any, other: Any) -> None:
     Raises
     ------
     CUDADriverError
-        Status 910, if the two differ in more than parameters.
+        Status 910, if the graphs differ in more than parameters.
     """
     driver = _driver()
     status, *_ = driver.cuGraphExecUpdate(driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph))
@@ -161,7 +162,7 @@ def _node(number: int, handle: Any) -> GraphNode:
 
 
 def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
-    """Return a kernel's parameters, which are read through the pointers at `values`."""
+    """Return the parameters of a kernel, which are read through the pointers at `values`."""
     driver = _driver()
     number = 0
     while values:
@@ -179,7 +180,7 @@ def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
 
 
 def _end(copy: Any, name: str) -> int:
-    """Return the address of one end of a copy, from the field that contains it."""
+    """Return the address of the source or the destination of a copy."""
     host = getattr(copy, f"{name}Host")
     device = int(getattr(copy, f"{name}Device"))
     return device or int(host or 0)
@@ -214,7 +215,7 @@ def _context() -> Any:
 
 
 def checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the driver's results after the status; raise CuPy's error for a failure."""
+    """Check the status of a driver call: return its other results, or raise CuPy's error."""
     status, *values = answer
     if int(status):
         raise _error(status)
@@ -222,7 +223,7 @@ def checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _error(status: Any, reason: str = "") -> Exception:
-    """CuPy's error for the driver's status."""
+    """Return CuPy's error for a status of the driver."""
     error = cupy.cuda.driver.CUDADriverError(int(status))
     if reason:
         error.args = (f"{error}: {reason}.",)

@@ -1,9 +1,9 @@
-"""Load of a real GPU, one row at a time: readings of NVML, and of GPM where the GPU has them.
+"""Load of a real GPU, one row at a time: readings of NVML, and of GPM if the GPU supports it.
 
-Costs on an H200: a GPM sample 52 microseconds, eleven metrics of two samples 0.9 ms and more, NVML's readings
-2 to 12 microseconds each; a row of all of them took 3.5 ms of processor time, so GPM is asked five times a
-second, and what changes slowly twice. PCIe throughput as NVML itself reads it takes 21 ms and is not asked;
-GPM counts it, too.
+Costs on an H200: a GPM sample takes 52 microseconds, eleven metrics of two samples 0.9 ms or more, and each
+of NVML's readings 2 to 12 microseconds. A row of all readings took 3.5 ms of processor time. GPM is therefore
+queried five times per second, and slowly changing values twice. NVML's own PCIe throughput takes 21 ms and is
+not queried, since GPM counts it, too.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _NO_GPM = "only GPUs from Hopper (compute capability 9.0) on count it"
 
 
 class GpuLostError(RuntimeError):
-    """Error for NVML that no longer responds; the message has NVML's error."""
+    """Error for NVML that no longer responds; the message contains NVML's error."""
 
 
 class LoadReader:
-    """Reader of the load: returns a row of `LOAD_COLUMNS` per call, None for missing values.
+    """Reader of the load of a GPU: each call returns a row of `LOAD_COLUMNS`, with None for missing values.
 
     Attributes
     ----------
     missing
-        Why a column is never there. It is not asked again.
+        Reasons why columns are never available. They are not queried again.
     processes
         Process number and MiB of each compute process at the last reading.
     """
@@ -73,7 +73,7 @@ class LoadReader:
             self.missing.update(dict.fromkeys(GPM_COLUMNS, _NO_GPM))
 
     def facts(self) -> dict[str, Any]:
-        """Return facts that do not change: memory, power limit, MIG, driver."""
+        """Return properties that do not change: memory, power limit, MIG, driver version."""
         memory = self._device.ask("nvmlDeviceGetMemoryInfo")
         limit_mw = self._device.ask("nvmlDeviceGetEnforcedPowerLimit")
         return {
@@ -89,7 +89,7 @@ class LoadReader:
         Raises
         ------
         GpuLostError
-            If NVML says that the GPU or the driver has gone.
+            If NVML reports that the GPU or the driver was lost.
         """
         readings = dict(self._guarded("sm_active", self._gpm) or {}) if self._gpm else {}
         self.missing.update(
@@ -123,7 +123,7 @@ class LoadReader:
         return float(len(running))
 
     def _guarded(self, name: str, read: Callable[[], Any]) -> Any:
-        """Return a reading, or None if it fails; one that the GPU does not support is not tried again."""
+        """Return a reading, or None if it fails. Unsupported readings are not tried again."""
         if name in self.missing:
             return None
         try:
@@ -143,7 +143,7 @@ class LoadReader:
 
 
 class _Gpm:
-    """Reader of the GPU's own counters over at least `_LEAST_APART_S`."""
+    """Reader of the GPU's performance counters (GPM) over intervals of at least `_LEAST_APART_S`."""
 
     def __init__(self, device: NvmlDevice) -> None:
         nvml = device.nvml
@@ -160,7 +160,7 @@ class _Gpm:
 
     @classmethod
     def of(cls, device: NvmlDevice) -> _Gpm | None:
-        """Return GPM's counters of a GPU, or None if it has none."""
+        """Return the GPM reader of a GPU, or None if the GPU does not support GPM."""
         try:
             support = device.nvml.nvmlGpmQueryDeviceSupport(device.handle)
             return cls(device) if support.isSupportedDevice else None

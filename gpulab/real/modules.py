@@ -1,4 +1,4 @@
-"""The learner's kernel as PTX, with CuPy's compiler options, and instrumented copies loaded next to it."""
+"""Compile kernels to PTX with CuPy's options, and load instrumented copies next to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEVICE_TO_DEVICE = 3
 
 
 def raw_kernel(kernel: Any) -> Any:
-    """Return the CuPy kernel for `kernel`: itself, or one made from a `KernelSource`."""
+    """Return a kernel as CuPy's `RawKernel`; a `KernelSource` is converted."""
     if isinstance(kernel, cupy.RawKernel):
         return kernel
     source = kernel_source(kernel)
@@ -37,10 +37,10 @@ def raw_kernel(kernel: Any) -> Any:
 
 
 def compile_ptx(source: KernelSource, capability: str) -> str:
-    """Compile to PTX with line information, with CuPy's options.
+    """Compile a kernel's source to PTX with line information and CuPy's options.
 
-    The virtual twin makes the same PTX for the same target, so its compilation is shared. Sources that
-    need CuPy's own headers or include paths go through CuPy's own NVRTC.
+    A virtual GPU uses the same PTX for the same target, so both share the compilation. Sources that need
+    CuPy's headers or include paths are compiled by CuPy's NVRTC.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def compile_ptx(source: KernelSource, capability: str) -> str:
     Raises
     ------
     GpulabError
-        If it does not compile; the message is NVRTC's log.
+        If the source does not compile; the message is NVRTC's log.
     """
     if int(capability) in shared.supported_targets():
         with suppress(GpulabError):
@@ -93,7 +93,7 @@ class Probe:
         return int(driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function.ptr))
 
     def allow_shared(self, kernel: Any) -> None:
-        """Let the copy use as much dynamic shared memory as the original may."""
+        """Set the copy's limit of dynamic shared memory to that of the original kernel."""
         driver.funcSetAttribute(
             self.function.ptr,
             driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -101,10 +101,10 @@ class Probe:
         )
 
     def launch(self, kernel: Any, launch: Launch, buffer: Any) -> None:
-        """Run the copy in the original's place on the current stream and wait for it.
+        """Run the copy instead of the original kernel on the current stream, and wait for it.
 
-        The copy has its own ``__device__`` and ``__constant__`` variables, so their contents are
-        taken over before and given back after.
+        The copy has its own ``__device__`` and ``__constant__`` variables. Their contents are copied from the
+        original before the launch, and back after it.
         """
         original = kernel.kernel
         stream = cupy.cuda.get_current_stream()
@@ -130,12 +130,12 @@ class Probe:
 
 
 def load_probe(ptx: str, name: str, instrument: Callable[[str, str], InstrumentedPtx]) -> Probe:
-    """Instrument a kernel's PTX and let the driver compile it.
+    """Instrument the PTX of a kernel, and load it with the driver, which compiles it.
 
     Raises
     ------
     PtxError
-        If the PTX has no such kernel.
+        If the PTX does not contain the kernel.
     """
     probe_ptx = instrument(ptx, name)
     module = cupy.cuda.function.Module()

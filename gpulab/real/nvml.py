@@ -1,7 +1,7 @@
-"""Live readings of one GPU through NVML. Each reading is optional: MIG, VMs and containers lack some.
+"""Current readings of one GPU from NVML. MIG, VMs and containers do not support all of them.
 
-Costs on an H200, per call: 2 to 12 microseconds for what `NvmlDevice.metrics` reads, but 21 ms for PCIe
-throughput (NVML samples a 20 ms window), which is why that is not among it.
+Costs on an H200, per call: 2 to 12 microseconds for the readings of `NvmlDevice.metrics`, but 21 ms for PCIe
+throughput (NVML samples for 20 ms), which is therefore not read.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _EXCLUSIVE_PROCESS = 3  # NVML_COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.h
 
 
 class NvmlError(RuntimeError):
-    """Error for NVML that is absent or cannot start; the message has the reason."""
+    """Error for NVML that is not available or cannot start; the message contains the reason."""
 
 
 class NvmlDevice:
-    """A GPU as reported by NVML.
+    """A GPU, as NVML sees it.
 
     Parameters
     ----------
     pci_bus_id
-        As CuPy gives it (``Device.pci_bus_id``): NVML numbers all GPUs of a machine, CUDA only
-        those that ``CUDA_VISIBLE_DEVICES`` lets through. None is the machine's first.
+        The PCI address from CuPy (``Device.pci_bus_id``), because NVML's numbers include GPUs that
+        ``CUDA_VISIBLE_DEVICES`` hides from CUDA. None means the first GPU of the machine.
 
     Raises
     ------
@@ -60,14 +60,14 @@ class NvmlDevice:
             raise NvmlError(str(error)) from error
 
     def ask(self, function: str, *args: Any) -> Any:
-        """Call one ``nvmlDevice...`` function, or return None if this device does not support it."""
+        """Call an ``nvmlDevice...`` function for this device; return None if it fails or is not supported."""
         try:
             return self.call(function, *args)
         except (self.nvml.NVMLError, AttributeError):
             return None
 
     def call(self, function: str, *args: Any) -> Any:
-        """Call one ``nvmlDevice...`` function."""
+        """Call an ``nvmlDevice...`` function for this device, and return its result."""
         return getattr(self.nvml, function)(self.handle, *args)
 
     @property
@@ -79,7 +79,7 @@ class NvmlDevice:
 
     @property
     def pcie_gbps(self) -> float | None:
-        """Return the peak of the PCIe link in one direction, from its largest width and highest speed."""
+        """Return the peak rate of the PCIe link in one direction in GB/s, from its width and speed."""
         generation = self.ask("nvmlDeviceGetMaxPcieLinkGeneration")
         width = self.ask("nvmlDeviceGetMaxPcieLinkWidth")
         if not generation or not width or generation not in PCIE_LANE_GBPS:
@@ -92,7 +92,7 @@ class NvmlDevice:
         return None if mode is None else bool(mode[0])
 
     def setup(self) -> tuple[Metric, ...]:
-        """Return how the device is partitioned, linked and observed: facts that no tick changes."""
+        """Return the constant setup of the device: partition (MIG), NVLinks, and performance counters."""
         mig = self.mig_enabled
         gpm = self.ask("nvmlGpmQueryDeviceSupport")
         links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)
@@ -108,7 +108,7 @@ class NvmlDevice:
         )
 
     def metrics(self, provenance: Provenance) -> DeviceMetrics:
-        """Read everything that is cheap, for a chart that ticks."""
+        """Read all metrics that are cheap enough for a chart that is updated regularly."""
         return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(*reading) for reading in READINGS))
 
     def _read(self, name: str, unit: str) -> Metric:
@@ -124,7 +124,7 @@ class NvmlDevice:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Sharing of one GPU with other programs; None stands for unknown."""
+    """Sharing of one GPU with other programs; None means that a value is unknown."""
 
     name: str
     driver_version: str | None
@@ -134,7 +134,7 @@ class Sharing:
 
     @property
     def phrase(self) -> str:
-        """Return what makes measured times vary or the device refuse work; empty if nothing does."""
+        """Return why times can vary or the device can reject work, in words; empty without a reason."""
         parts = []
         if self.mig:
             parts.append("MIG is on, so it may be a slice of the GPU")
@@ -147,7 +147,7 @@ class Sharing:
 
 
 def sharing(pci_bus_id: str | None = None) -> Sharing:
-    """Query NVML for the sharing of one GPU: the one at a PCI bus id, or else the machine's first.
+    """Query NVML for the sharing of one GPU, given by its PCI address, or of the machine's first GPU.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def sharing(pci_bus_id: str | None = None) -> Sharing:
 
 
 def text(value: str | bytes) -> str:
-    """Return text that NVML and CUDA return as bytes in some versions."""
+    """Convert text that NVML and CUDA return as bytes in some versions to a string."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
@@ -181,7 +181,7 @@ def temperature(nvml: Any, handle: Any) -> float:
 
 
 def clock_reason_bits(nvml: Any, handle: Any) -> float:
-    """Return the reasons for lower clocks, as NVML's bits."""
+    """Return the reasons for lower clocks as a bit mask of NVML."""
     ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
     return float((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
 

@@ -1,4 +1,4 @@
-"""Record a timeline of a real GPU: by CUPTI if it is available, else with pairs of events."""
+"""Record a timeline of a real GPU with CUPTI, or without CUPTI with pairs of events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MISSING = "CUPTI is not installed (pip install nvidia-cuda-cupti)"
 
 
 class RealRecorder:
-    """`virtualgpu.protocol.TimelineRecorder` of a real GPU.
+    """The `virtualgpu.protocol.TimelineRecorder` of a real GPU.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class RealRecorder:
         self.blind = reason
 
     def stop(self) -> Timeline:
-        """Wait for the device, end, and return what was recorded."""
+        """Wait for the device, end the recording, and return the timeline."""
         if self._recorder is None:
             raise GpulabError("This timeline has not started: call start() first.")
         recorder = self._recorder
@@ -76,7 +76,7 @@ class RealRecorder:
         return recorder.stop()
 
     def launching(self, launch: Launch) -> AbstractContextManager[None]:
-        """Return a context for a launch by gpulab, which a recording with pairs of events would miss."""
+        """Return a context manager that records a launch by gpulab if the recorder uses pairs of events."""
         if isinstance(self._recorder, EventRecorder):
             return self._recorder.range(kernel_source(launch.kernel).name)
         return nullcontext()

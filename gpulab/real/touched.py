@@ -1,8 +1,9 @@
-"""Memory that a kernel of a real GPU reads and writes: from the arguments of its launch, and from its PTX.
+"""Memory that a kernel of a real GPU accesses, found from its launch arguments and its PTX.
 
-A kernel that CuPy makes is given its arrays with shape and strides, so what it touches is known. A kernel of
-the program's is given addresses: the arrays that lie there count as touched as a whole, each as the kernel's
-PTX loads from it, stores to it or changes it atomically. Of a library's kernel nothing is known.
+CuPy passes arrays with their shape and strides to its own kernels, so their memory is known. A kernel of the
+program receives addresses: each array at such an address counts as accessed as a whole, and the PTX shows
+whether the kernel loads from it, stores to it or changes it atomically. The memory of library kernels is
+unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _WORD = 8
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Memory regions that a launch reads, writes and changes atomically."""
+    """Memory regions that a launch reads, writes, and changes atomically."""
 
     reads: Regions = ()
     writes: Regions = ()
@@ -38,14 +39,14 @@ class Touched:
 
 
 class Kernels:
-    """Finds the memory of launches from the function's handle and the bytes of its parameters.
+    """Search for the memory that launches access, from the function's handle and its parameter bytes.
 
     Parameters
     ----------
     device_id
         The device's number.
     ptx
-        Gives a kernel's PTX.
+        Function that returns the PTX of a kernel.
     """
 
     def __init__(self, device_id: int, ptx: Any) -> None:
@@ -58,7 +59,7 @@ class Kernels:
         self.segments: dict[int, int] = {}
 
     def is_cupys(self, function: int, symbol: str) -> bool:
-        """Return whether CuPy has loaded a function; parameters of other functions must not be read."""
+        """Return whether CuPy has loaded a function; only the parameters of such functions can be read."""
         if function not in self._cupys:
             names = (symbol, kernel_name(symbol))
             self._cupys[function] = symbol.startswith("cupy_") or any(
@@ -68,7 +69,7 @@ class Kernels:
         return self._cupys[function]
 
     def touched(self, function: int, symbol: str, params: Sequence[bytes]) -> Touched:
-        """Return the memory that a launch accesses."""
+        """Return the memory that a kernel launch accesses."""
         arrays = [array for array in map(self._carray, params) if array is not None]
         if arrays:
             return self._of_cupys(symbol, arrays)
@@ -85,7 +86,7 @@ class Kernels:
     # CuPy's own kernels
 
     def _carray(self, param: bytes) -> Region | None:
-        """CuPy's ``CArray`` (cupy/carray.cuh): address, elements, shape, strides in bytes."""
+        """Return the region of a parameter with CuPy's type ``CArray`` (cupy/carray.cuh), or None."""
         size = len(param)
         if size < 2 * _WORD or size % (2 * _WORD):
             return None
@@ -104,7 +105,10 @@ class Kernels:
 
     @staticmethod
     def _of_cupys(symbol: str, arrays: list[Region]) -> Touched:
-        """Sort arguments of CuPy's kernels: first inputs, then results (one, or as many as a ufunc has)."""
+        """Divide the array arguments of a CuPy kernel into inputs and results; results come last.
+
+        A ufunc has one result or `nout` results.
+        """
         name = symbol.removeprefix("cupy_").split("__")[0]
         results = min(int(getattr(getattr(cupy, name, None), "nout", 1)), len(arrays))
         return Touched(tuple(arrays[: len(arrays) - results]), tuple(arrays[len(arrays) - results :]))
@@ -131,7 +135,7 @@ class Kernels:
         return list(map(self._region, words, _arguments_passed(words) or words))
 
     def _region(self, word: int, argument: Any) -> Region | None:
-        """Return the memory region at an address: the array that was passed, or the rest of its block."""
+        """Return the memory region at an address: the passed array, or the rest of its memory block."""
         block = self._block(word) if word else None
         if block is None:
             return None
@@ -140,7 +144,7 @@ class Kernels:
         return Region(self._device_id, word, block[0] + block[1] - word)
 
     def _block(self, address: int) -> tuple[int, int] | None:
-        """Start and size of the block that holds an address."""
+        """Return the start and size of the memory block that contains an address, or None."""
         if address in self.blocks:
             return address, self.blocks[address]
         ranges = (*self.blocks.items(), *self.segments.items())
@@ -171,7 +175,7 @@ def _array_at(address: int) -> Any:
 
 
 def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
-    """Return the argument tuple of the current launch, found by the addresses of its arrays."""
+    """Return the tuple of arguments of the current launch, identified by the addresses of its arrays."""
     for arguments in _live_objects(tuple):
         if len(arguments) == len(words):
             pairs = zip(words, arguments, strict=True)
@@ -182,10 +186,10 @@ def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
 
 
 def _live_objects(*kinds: type) -> Iterator[Any]:
-    """Yield the objects of these classes, the newest first.
+    """Yield all live objects of these classes, the newest first.
 
-    A generator must not go through what the collector lists itself: that list holds the generator, too, and
-    the circle would keep every array alive that the program frees.
+    The list of the garbage collector must not be kept while the generator is suspended. It contains the
+    generator itself, and this reference cycle would keep arrays alive that the program frees.
     """
     for age in range(3):
         yield from [thing for thing in gc.get_objects(age) if type(thing) in kinds]

@@ -1,4 +1,4 @@
-"""Active lanes of one warp in each basic block, recorded by the kernel."""
+"""Record the active lanes of one warp in each basic block with an instrumented kernel."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from virtualgpu.records import Provenance, WarpTrace
 def trace_warp(
     probe: Probe, kernel: Any, launch: Launch, observation: Warp, provenance: Provenance
 ) -> WarpTrace:
-    """Run the instrumented kernel once and read the chosen warp's events.
+    """Run the instrumented kernel once, and read the recorded events of one warp.
 
     Parameters
     ----------
     probe
-        The kernel's copy, instrumented by `virtualgpu.compile.instrument.trace_warp`.
+        The copy of the kernel, instrumented by `virtualgpu.compile.instrument.trace_warp`.
     kernel, launch
-        The launch, and its kernel as CuPy's.
+        The launch, and its kernel as a CuPy kernel.
     observation
-        The warp to watch, and how many events are kept; the record says when there were more.
+        The warp to observe, and the maximum number of events; the record shows whether there were more.
     provenance
-        Goes into the record as it is.
+        The provenance of the record.
 
     Returns
     -------
     WarpTrace
-        One step a basic block and visit. Masks and order are the hardware's, of the kernel with
-        probes in it: writing an event takes some hundred cycles, so there are no times, and arms of
-        a branch may stay apart for longer than without.
+        One step per visit of a basic block. Masks and order are those of the instrumented kernel on the
+        hardware. Recording an event takes some hundred cycles, so there are no times, and the two sides
+        of a branch can stay separate for longer than in the original kernel.
     """
     buffer = cupy.asarray(warp_buffer(observation.block_index, observation.warp, observation.max_steps))
     probe.launch(kernel, launch, buffer)

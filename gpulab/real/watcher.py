@@ -1,7 +1,7 @@
-"""Watching of the streams and the memory of a real GPU: `virtualgpu.protocol.StreamWatcher`.
+"""Observe the streams and the memory of a real GPU: the `virtualgpu.protocol.StreamWatcher`.
 
-CUPTI calls back in the thread that calls CUDA, with the call's arguments; CuPy's memory hook tells of blocks.
-Both are handed to the same `Watch` that a virtual machine tells.
+CUPTI's callbacks report CUDA calls with their arguments, and CuPy's memory hook reports allocated and freed
+blocks. Both are passed to the class `Watch`, which virtual machines use, too.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _UNOBSERVED = (
 
 
 class _Event:
-    """An event of the program, stored by handle; ``is_new`` if it was created during the watch."""
+    """An event of the program, stored by its handle; ``is_new`` if it was created during the observation."""
 
     is_new = False
 
 
 class _Bytes:
-    """Memory in the form that `Watch` expects of an array."""
+    """A memory range in the form of an array, as `Watch` needs it."""
 
     def __init__(self, address: int, size_bytes: int) -> None:
         self.itemsize = 1
@@ -60,7 +60,7 @@ class _Bytes:
 
 @dataclass(slots=True)
 class _Operation:
-    """Description of an operation for `Watch`; CUDA runs the operation."""
+    """Description of an operation for `Watch`; CUDA executes the operation."""
 
     kind: ActivityKind
     name: str
@@ -81,7 +81,7 @@ class _Operation:
 
 @dataclass(slots=True)
 class _Capture:
-    """A graph during its capture: its nodes, their predecessors, and the last nodes of its streams."""
+    """A graph during its capture: its nodes, their predecessors, and the last node of each stream."""
 
     graph_id: int
     nodes: list[Work] = field(default_factory=list)
@@ -91,7 +91,7 @@ class _Capture:
 
 
 class _Unlabelled:
-    """Memory of a device that has no labels except the program's names."""
+    """A device's memory for `Watch` in which allocations have no labels, only the program's names."""
 
     base_address = arena_bytes = 0
 
@@ -100,7 +100,7 @@ class _Unlabelled:
 
 
 class _DeviceWatch(Watch):
-    """A `Watch` of real memory, which queries CUDA for the device of an address."""
+    """A `Watch` for real GPUs, which asks CUDA to which device an address belongs."""
 
     def __init__(self) -> None:
         memories = [_Unlabelled() for _ in range(runtime.getDeviceCount())]
@@ -112,14 +112,14 @@ class _DeviceWatch(Watch):
 
 
 class RealWatcher:
-    """Watches the streams and memory of this process on a GPU; only one can be active at a time.
+    """Observer of the streams and memory of this process on a GPU; only one can be active at a time.
 
     Parameters
     ----------
     device_id
         The device's number.
     ptx
-        Gives the PTX of a kernel of the program's.
+        Function that returns the PTX of a kernel of the program.
     """
 
     def __init__(self, device_id: int, ptx: Callable[[Any], str]) -> None:
@@ -142,14 +142,14 @@ class RealWatcher:
         self._errors: list[str] = []
 
     def start(self, see: Callable[[Act], None]) -> None:
-        """Start watching; earlier work of the device has ended.
+        """Start the observation after all earlier work of the device has ended.
 
         Raises
         ------
         NotSupportedError
             Without CUPTI.
         GpulabError
-            If another tool holds it, or a check is open already.
+            If another tool uses CUPTI, or another check is in progress.
         """
         cupti = library.load()
         rival = library.rival()
@@ -185,7 +185,7 @@ class RealWatcher:
             self._open = stack.pop_all()
 
     def stop(self) -> str:
-        """Stop watching, and return a note about what could not be observed."""
+        """Stop the observation, and return a note about what could not be observed."""
         self._open.close()
         self._watch.finish()
         self._watch.end(self._see)
@@ -213,7 +213,7 @@ class RealWatcher:
         self.guarded(name, call.tell, self, *arguments)
 
     def guarded(self, name: str, tell: Callable[..., None], *arguments: Any) -> None:
-        """Call `tell`, and store its errors so that they do not reach the program."""
+        """Call a function, and store its errors so that they do not reach the program."""
         try:
             tell(*arguments)
         except Exception as error:
@@ -240,7 +240,7 @@ class RealWatcher:
         self._on_operation(stream, _Operation("CONCURRENT_KERNEL", symbol, touched))
 
     def _fresh_here(self) -> Regions:
-        """Return blocks that the current line allocated and no kernel has written: a library's results."""
+        """Return blocks that the current source line allocated and no kernel has written: library results."""
         source = self._watch.here()
         return tuple(
             Region(self._device_id, start, self._kernels.blocks[start])
@@ -426,10 +426,10 @@ class RealWatcher:
         capture.nodes.append(work)
 
     def _writes_host(self, stream: int, start: int = 0, end: int = 1 << 64) -> None:
-        """Record that work of a stream may change host memory until the stream is synchronized.
+        """Record that work of a stream can change host memory until the stream is synchronized.
 
-        A change there must not be taken for the program's own. It may come after a later copy has read the
-        memory, so the memory is not watched again before that.
+        Such a change must not be mistaken for a change by the program. It can occur after a later copy has
+        read the memory, so the memory is not observed again before the synchronization.
         """
         self._host_writes.setdefault(stream, set()).add((start, end))
         self._watch.forget_buffers(start, end)
@@ -438,7 +438,10 @@ class RealWatcher:
         return self._events.setdefault(handle, _Event())
 
     def _place(self, handle: int) -> StreamRef:
-        """Return a stream as acts name it, without a query to CUDA, since the stream may no longer exist."""
+        """Return the stream with a handle in the form that acts use, without a query to CUDA.
+
+        A query could fail, because the stream may no longer exist.
+        """
         handle = _LEGACY if handle == _ALIAS else handle
         if handle not in self._places:
             self._note_stream(handle, 0)
@@ -453,7 +456,7 @@ class RealWatcher:
 
 @contextmanager
 def _own_reductions() -> Iterator[None]:
-    """Make CuPy sum and sort with its own kernels, whose arrays are known, instead of CUB's."""
+    """Make CuPy use its own kernels for sums and sorting instead of CUB's, whose arrays are unknown."""
     core = cupy._core
     reductions = core.get_reduction_accelerators()
     routines = core.get_routine_accelerators()
@@ -482,7 +485,7 @@ class _Hook(memory_hook.MemoryHook):  # type: ignore[misc]
 
 
 def _read(address: int | None, types: tuple[Any, ...]) -> list[Any]:
-    """Return the arguments of a call."""
+    """Return the arguments of a CUDA call from the structure at an address."""
     if not types or not address:
         return []
 
@@ -510,7 +513,7 @@ def _host_bytes(address: int, size: int) -> npt.NDArray[np.uint8]:
 
 
 class _Call(NamedTuple):
-    """Watched call: its handler, and the layout of its arguments in CUPTI."""
+    """An observed CUDA call: its handler, and the layout of its arguments in CUPTI."""
 
     tell: Callable[..., None]
     types: tuple[Any, ...] = ()

@@ -1,1 +1,1 @@
-"""CUPTI, NVIDIA's profiling interface: its library, its records, and its callbacks."""
+"""Access to CUPTI, NVIDIA's profiling interface: its library, its activity records, and its callbacks."""

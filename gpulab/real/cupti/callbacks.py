@@ -1,4 +1,4 @@
-"""CUPTI's callbacks: called in the thread that calls CUDA, before and after, with the call's arguments."""
+"""CUPTI's callbacks, which run before and after each CUDA call, in the calling thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpulab.real.cupti.library import Cupti
 
 
 class CallData(ctypes.Structure):
-    """CUpti_CallbackData (cupti_callbacks.h)."""
+    """Layout of the C structure CUpti_CallbackData (cupti_callbacks.h)."""
 
     _fields_ = (
         ("site", c_int),
@@ -34,15 +34,16 @@ Handler = Callable[[str, bool, CallData], None]
 
 @contextmanager
 def subscribed(library: Cupti, functions: Mapping[int, frozenset[str]], handler: Handler) -> Iterator[None]:
-    """Call `handler` before and after each call of these functions, which are named by domain.
+    """Call `handler` before and after each call of these CUDA functions, during a ``with`` block.
 
-    CUPTI has one subscriber a process on drivers before r610. What the handler raises does not reach the
-    program: it has to keep its errors itself.
+    The functions are given by name for each domain (runtime, driver). On drivers before r610, CUPTI supports
+    one subscriber per process. Errors in the handler do not reach the program, so the handler must store
+    them.
 
     Raises
     ------
     CuptiError
-        If there is a subscriber already.
+        If the process already has a subscriber.
     """
     names = {domain: library.call_names(domain) for domain in functions}
 

@@ -1,9 +1,9 @@
-"""CUPTI through ctypes: activity records as bytes, and the functions that explain them.
+"""CUPTI through ctypes: collect activity records as bytes, and interpret them after the recording.
 
-The library is asked directly and not through cupti-python, whose record objects take 2 µs for each field
-that is read (measured with 13.0): at ten fields a kernel that is several times what a launch costs, and it
-is spent while the program runs. Here the callbacks only hand buffers over, and everything is read after the
-recording. One library also serves CUDA 12 and 13, with every Python.
+The package cupti-python is not used, because its record objects take 2 µs for each field that is read
+(measured with version 13.0). With ten fields per kernel this is several times the cost of a launch, while the
+program runs. Here the callbacks only store buffers, and the records are read after the recording. One library
+also supports CUDA 12 and 13 with every version of Python.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Cupti:
     Parameters
     ----------
     library
-        libcupti, as `ctypes.CDLL` gives it.
+        The library libcupti, from `ctypes.CDLL`.
     """
 
     def __init__(self, library: Any) -> None:
@@ -67,12 +67,12 @@ class Cupti:
         self._names: dict[int, dict[int, str]] = {}
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Call a function of CUPTI's.
+        """Call a function of CUPTI, and raise an error if it fails.
 
         Raises
         ------
         CuptiError
-            If it refuses.
+            If CUPTI returns an error.
         """
         result = int(getattr(self._library, function)(*arguments))
         if result != _SUCCESS:
@@ -86,13 +86,13 @@ class Cupti:
 
     @property
     def version(self) -> int:
-        """CUPTI_API_VERSION, such as 130001."""
+        """CUPTI's version, CUPTI_API_VERSION, such as 130001."""
         number = c_uint32()
         self.call("cuptiGetVersion", byref(number))
         return number.value
 
     def timestamp(self) -> int:
-        """CUPTI's clock, in ns, which all its records use."""
+        """Current time of CUPTI's clock in ns, which all its records use."""
         time_ns = c_uint64()
         self.call("cuptiGetTimestamp", byref(time_ns))
         return time_ns.value
@@ -100,14 +100,14 @@ class Cupti:
     # Recording
 
     def start(self, kinds: Iterable[int], calls: dict[int, frozenset[str]]) -> None:
-        """Begin to record activities of these kinds, and API calls of these names by domain.
+        """Start to record activities of these kinds, and the calls of these CUDA functions.
 
-        Kinds that this CUPTI does not know are left out.
+        `calls` contains function names for each domain. Kinds that this CUPTI does not know are left out.
 
         Raises
         ------
         CuptiError
-            If CUPTI refuses, with result `TAKEN` where another tool holds it. Nothing is recorded then.
+            If CUPTI returns an error, such as `TAKEN` if another tool uses it. The recording does not start.
         """
         while len(self._ready) < _READY_BUFFERS:
             buffer = (c_uint64 * (_BUFFER_BYTES // 8))()  # aligned to 8 bytes, as CUPTI asks
@@ -159,7 +159,7 @@ class Cupti:
         return number.value
 
     def buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
-        """Return the recorded bytes, buffer by buffer, with the offset of each record; each buffer once."""
+        """Return each recorded buffer once, as bytes with the offsets of its records."""
         while self._full:
             address, size = self._full.popleft()
             buffer = self._buffers.pop(address)
@@ -186,7 +186,7 @@ class Cupti:
     # Names
 
     def call_names(self, domain: int) -> dict[int, str]:
-        """Names of the API's functions by CUPTI's number, without the version that CUPTI adds."""
+        """Return the names of CUDA's functions by CUPTI's number, without version suffixes."""
         if domain not in self._names:
             names: dict[int, str] = {}
             name = c_char_p()
@@ -209,14 +209,14 @@ _CHOOSE = {
 
 
 def by_api(names: Collection[str]) -> dict[int, frozenset[str]]:
-    """Names of CUDA's functions, by the API that has them."""
+    """Divide the names of CUDA functions into those of the driver API and those of the runtime API."""
     runtime = frozenset(name for name in names if name.startswith("cuda"))
     return {DRIVER_API: frozenset(names) - runtime, RUNTIME_API: runtime}
 
 
 @functools.cache
 def load() -> Cupti | None:
-    """Return the process's CUPTI, or None if it is not installed."""
+    """Return the CUPTI object of this process, or None if CUPTI is not installed."""
     if sys.platform != "linux":
         return None
     try:

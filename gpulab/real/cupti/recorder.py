@@ -1,4 +1,4 @@
-"""Records one timeline of a real GPU through CUPTI, from `start` to `stop`."""
+"""Record a timeline of a real GPU with CUPTI."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _DEFAULT = {0: "default stream", _ALIAS: "default stream", 2: "per-thread defaul
 
 
 class CuptiRecorder:
-    """Records the operations of all devices of this process, its calls into CUDA and its NVTX ranges.
+    """Recorder of the operations of all devices, and of the CUDA calls and NVTX ranges of this process.
 
     Parameters
     ----------
     library
-        The process's CUPTI.
+        The CUPTI object of the process.
     provenance
         The device in use.
     """
@@ -66,7 +66,7 @@ class CuptiRecorder:
         Raises
         ------
         CuptiError
-            If CUPTI refuses; its result is `library.TAKEN` where another tool holds it.
+            If CUPTI returns an error, such as `library.TAKEN` if another tool uses it.
         """
         self._cupti.start(_KINDS, _CALLS)
         self._ahead_ns = self._ahead()
@@ -74,7 +74,7 @@ class CuptiRecorder:
         self._start_ns = self._cupti.timestamp()
 
     def stop(self) -> Timeline:
-        """Wait for the device, end, and return what was recorded."""
+        """Wait for the device, end the recording, and return the timeline."""
         self._lines.stop()
         end_ns = self._cupti.timestamp()
         stream_infos: list[StreamInfo] = []
@@ -113,7 +113,7 @@ class CuptiRecorder:
         )
 
     def _ahead(self) -> int:
-        """Return the difference of CUPTI's clock and `time.time_ns`: the closest of some readings."""
+        """Return how far CUPTI's clock is ahead of `time.time_ns`: the most precise of 16 readings."""
         readings = []
         for _ in range(16):
             start_ns = time.time_ns()
@@ -133,7 +133,7 @@ class CuptiRecorder:
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """Disable the garbage collector, which would double the time for hundreds of thousands of records."""
+    """Disable the garbage collector in a ``with`` block; it would double the time for many records."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -146,7 +146,7 @@ def _without_collector() -> Iterator[None]:
 def _mark_streams() -> list[StreamInfo]:
     """Record an event in every stream of the program, so that CUPTI's records show the streams' numbers.
 
-    It is not asked for them (``cuptiGetStreamIdEx``), because it refuses the default stream.
+    The function ``cuptiGetStreamIdEx`` cannot be used, because it does not accept the default stream.
     """
     device = int(cupy.cuda.Device().id)
     # Not isinstance: what imitates another class would be asked for it, and some warn.

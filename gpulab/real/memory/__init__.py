@@ -1,1 +1,1 @@
-"""Memory of the real GPU: readings of its pool and its driver."""
+"""Memory of a real GPU: readings of CuPy's pool and of the driver."""

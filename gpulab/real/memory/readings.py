@@ -1,4 +1,4 @@
-"""Readings of a real GPU's memory: CuPy's pool, the driver's own figure, and NVML's for other processes."""
+"""Read a GPU's memory use from CuPy's pool, the driver, and NVML (for other processes)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from virtualgpu.records.memory import MemoryReading
 
 
 def reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[], MemoryReading]:
-    """Return a function that reads the memory of a device on any thread; single values may be missing."""
+    """Return a function that reads the memory use of a device on any thread; single values can be missing."""
 
     def read() -> MemoryReading:
         with device:
@@ -31,7 +31,7 @@ def reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[], Me
 
 
 def _pool() -> Any:
-    """Return the pool that allocations come from, or else CuPy's default pool."""
+    """Return the pool of the current allocator, or else CuPy's default pool."""
     pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
     return pool if hasattr(pool, "total_bytes") else cupy.get_default_memory_pool()
 
@@ -44,7 +44,7 @@ def _pool_value(pool: Any, method: str) -> int | None:
 
 
 def _other_bytes(nvml: NvmlDevice | None) -> int | None:
-    """Return the bytes of other processes; None if NVML cannot distinguish processes, as in containers."""
+    """Return the bytes that other processes use, or None if NVML cannot distinguish processes."""
     running = nvml.ask("nvmlDeviceGetComputeRunningProcesses") if nvml else None
     if running is None or not any(process.pid == os.getpid() for process in running):
         return None
