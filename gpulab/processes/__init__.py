@@ -1,1 +1,1 @@
-"""Other processes that run a function: their start, limits, communication and end."""
+"""Start other processes that run functions, limit their resources, communicate with them and end them."""

@@ -1,6 +1,6 @@
-"""Main program of the other process: ``python -m gpulab.processes.child``.
+"""Main program of a process that runs functions for its parent: ``python -m gpulab.processes.child``.
 
-It calls the functions that its parent names and sends back plain data (`values`).
+The process calls the functions that its parent names, and returns their results as plain data (`values`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CPU_S = 60  # limit on the processor time of each process, in case the parent i
 
 
 def main() -> None:
-    """Read requests, execute them, and send the results."""
+    """Read requests of the parent, execute them, and send the results."""
     requests = os.fdopen(_high_descriptor(0), "rb")
     replies = _high_descriptor(1)
     # From here on the answer's output and input are its own.
@@ -55,22 +55,22 @@ def main() -> None:
 
 
 def load(_: Any, pickled: bytes) -> Any:
-    """Unpickle the object that later requests are about, such as an answer."""
+    """Unpickle the object that later requests use as their subject, such as a learner's answer."""
     return pickle.loads(pickled)
 
 
 def itself(answer: Any) -> Any:
-    """Return the answer itself, if it is a value."""
+    """Return the answer unchanged, for an answer that is a value and not a function."""
     return answer
 
 
 def call_answer(answer: Any, *arguments: Any) -> Any:
-    """Return the result of calling the answer with these arguments."""
+    """Call the answer with these arguments, and return its result."""
     return answer(*arguments)
 
 
 class _ParentCalls:
-    """Calls functions of the judge during a request, so that hidden data stays in the judge's process."""
+    """Interface to functions of the judge during a request, so that hidden data stays in its process."""
 
     def __init__(self, requests: BinaryIO, replies: int, nonce: bytes) -> None:
         self._requests = requests
@@ -80,12 +80,12 @@ class _ParentCalls:
         self._process: int | None = os.getpid()
 
     def close(self) -> None:
-        """Reject later calls: threads of the answer must not read replies that belong to another request."""
+        """Reject later calls, because threads of the answer must not read replies to other requests."""
         with self._lock:
             self._process = None
 
     def ask(self, *arguments: Any) -> Any:
-        """Call the parent's function with plain data, and return or raise its result."""
+        """Call the parent's function with plain data, and return its result or raise its error."""
         question = values.encode(("asks", arguments))
         with self._lock:
             if os.getpid() != self._process:
@@ -108,7 +108,7 @@ def _execute(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]
 
 
 def _error_reply(error: BaseException) -> bytes:
-    """Return a reply that describes an error, of the parent's functions or of the program."""
+    """Return a reply that describes an error of the program or of the parent's functions."""
     if isinstance(error, ProcessError):
         text = str(error)
         return values.encode(
@@ -137,7 +137,7 @@ def _send(replies: int, nonce: bytes, reply: bytes) -> None:
 
 
 def _high_descriptor(fd: int) -> int:
-    """Return a high number for a file descriptor, far from those that an answer uses."""
+    """Duplicate a file descriptor to a high number, far from those that an answer uses, and return it."""
     try:
         import fcntl
 

@@ -1,4 +1,4 @@
-"""The error of a process that did not return a value, and the words that describe its end."""
+"""Error for a process that did not return a value, and texts that describe the reason."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _LONGEST = 200
 
 
 class ProcessError(Exception):
-    """Error of a process that returned no value; its message is a sentence that starts with "it"."""
+    """Error for a process that did not return a value; its message is a sentence that starts with "it"."""
 
 
 def spelt(value: Any) -> str:
-    """Return a value's repr, shortened and on one line; its type where the repr fails."""
+    """Return the repr of a value, shortened to one line, or the name of its type if repr fails."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = 60
     try:
@@ -33,5 +33,5 @@ def unexpected(error: BaseException) -> str:
 
 
 def exit_message(error: SystemExit) -> str:
-    """Return the sentence for a program that calls ``exit()``."""
+    """Return the sentence for a program that called ``exit()``."""
     return f"it calls exit({'' if error.code is None else spelt(error.code)}), which would end Python."

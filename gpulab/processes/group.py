@@ -1,4 +1,4 @@
-"""Several processes that run at the same time and end together: the ranks of a collective call."""
+"""Several processes that run and end together, such as the ranks of a collective call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RANK_LIMIT_FACTOR = 2
 
 
 class Group:
-    """Processes, one per device, with a common time limit; if one fails or exceeds it, all end.
+    """Processes, one per device, with a common time limit; if one fails or exceeds the limit, all end.
 
     Parameters
     ----------
@@ -62,12 +62,13 @@ class Group:
     def ask(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Call ``function(at, rank, *arguments)`` in each process, and return the results as plain data.
 
-        ``at(call)`` notes which call the rank comes to, for the error's sentence.
+        The function calls ``at(call)`` to record which call the rank makes next, for error messages.
 
         Raises
         ------
         GpulabError
-            If a rank fails or ends, or some are not done in time: which, and in which call. All have ended.
+            If a rank fails, ends, or exceeds the limit. The message names the ranks and calls; all have
+            ended.
         """
         notes = [str(self._note(rank)) for rank in range(len(self._talks))]
         with ThreadPoolExecutor(len(self._talks)) as pool:
@@ -92,7 +93,7 @@ class Group:
         return Path(self._folder.name) / str(rank)
 
     def _message(self, futures: Sequence[Future[Any]]) -> str:
-        """Return a message with the ranks that failed, and the present calls of the others."""
+        """Return an error message with the ranks that failed, and the current calls of the others."""
         failures = []
         waiting_ranks = []
         for rank, future in enumerate(futures):

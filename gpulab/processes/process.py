@@ -1,4 +1,4 @@
-"""Processes that run functions: forked from a process with all modules loaded, or newly started.
+"""Start processes that run functions: by a fork of a process with all modules loaded, or as new processes.
 
 A new process takes 0.6 s to import gpulab, a forked one some milliseconds. Processes are forked on Linux
 only, because libraries of other systems do not support it. The fork server never uses a device.
@@ -54,14 +54,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Process:
-    """Another process, which runs `child`.
+    """A running process with the main program `child`.
 
     Parameters
     ----------
     environment
         The environment variables of the process.
     modules
-        Additional modules that it needs.
+        Additional modules that the process needs.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Process:
         self.pid = self.top = self._popen.pid
 
     def poll(self) -> int | None:
-        """Return the exit status, as ``Popen.returncode`` has it; None while the process runs."""
+        """Return the exit status, in the form of ``Popen.returncode``, or None while the process runs."""
         if self._popen is not None:
             return self._popen.poll()
         if self._status is None and self._keeper_line is not None:
@@ -159,7 +159,7 @@ class Process:
 
 
 class _Server:
-    """The fork server and the socket to it; the server ends when the socket is closed."""
+    """The fork server of this process and the socket to it; closing the socket ends the server."""
 
     def __init__(self) -> None:
         self.line, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -177,7 +177,7 @@ class _Server:
             )
 
     def serves(self) -> bool:
-        """Return whether the server runs and is not stopped."""
+        """Return whether the server is running and not stopped."""
         return self.process.poll() is None and not is_stopped(self.process.pid)
 
     def end(self) -> None:
@@ -188,14 +188,17 @@ class _Server:
 
 @functools.cache
 def _server(parent: int) -> _Server:
-    """Return the server of this process; a fork of it gets another one."""
+    """Return the fork server of this process, given by its number; a fork of this process gets a new one."""
     return _Server()
 
 
 def _fork_process(
     environment: dict[str, str], modules: Sequence[str]
 ) -> tuple[IO[bytes], IO[bytes], IO[bytes], IO[bytes], bytes] | None:
-    """Return pipes to a new process, one to its keeper, and the keeper's first message; None on failure."""
+    """Let the fork server start a process; return pipes to it and its keeper, or None on failure.
+
+    The last item of the result is the keeper's first message.
+    """
     request = json.dumps(
         {"environment": environment, "path": sys.path, "folder": _folder(), "modules": [*modules]}
     ).encode()
@@ -227,7 +230,7 @@ def _fork_process(
 
 
 def _first_line(keeper_line: IO[bytes], server: _Server) -> bytes:
-    """Read the first line of a keeper; it is empty if the server has ended or is stopped."""
+    """Read the first message of a keeper; it is empty if the server has ended or is stopped."""
     deadline_s = time.monotonic() + _START_S
     while time.monotonic() < deadline_s:
         if select.select([keeper_line], [], [], _CHECK_INTERVAL_S)[0]:
@@ -244,7 +247,7 @@ def _folder() -> str:
 
 
 def serve(line: socket.socket) -> None:
-    """Fork a keeper for each message that arrives."""
+    """Run the fork server: fork a keeper for each message that arrives."""
     loaded_modules: set[str] = set()
     _load(_PRELOADED, loaded_modules)
     nvrtc.available()  # searches for NVRTC once for all processes
@@ -273,7 +276,7 @@ def serve(line: socket.socket) -> None:
 
 
 def _load(modules: Sequence[str], loaded_modules: set[str]) -> None:
-    """Import modules for all processes that are forked from now on, unless they are `loaded_modules`."""
+    """Import modules in the fork server, so that all later processes have them."""
     missing = [name for name in modules if name not in loaded_modules]
     for name in missing:
         loaded_modules.add(name)
@@ -285,7 +288,7 @@ def _load(modules: Sequence[str], loaded_modules: set[str]) -> None:
 
 
 def _reap_keepers(keepers: set[int]) -> None:
-    """Forget keepers that have ended, and kill orphans whose keeper an answer has killed."""
+    """Remove keepers that have ended, and kill processes whose keeper was killed."""
     with contextlib.suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
             keepers.discard(pid)
@@ -295,7 +298,7 @@ def _reap_keepers(keepers: set[int]) -> None:
 
 
 def _run_keeper(request: dict[str, Any], stdin: int, stdout: int, stderr: int, parent_line: int) -> None:
-    """Fork the process, send both numbers and its exit status, then end all processes that it started."""
+    """Fork the process, send both process numbers and its exit status, and end all of its descendants."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper_pid = os.getpid()
     pid = os.fork()
@@ -344,7 +347,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _take_environment(request: dict[str, Any]) -> None:
-    """Take over the environment of the requesting process."""
+    """Set the environment variables, import path and folder of the requesting process."""
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.path[:] = request["path"]

@@ -1,4 +1,4 @@
-"""Requests to another process and its replies, with limits on time, memory and output."""
+"""Send requests to another process and receive replies, with limits on time, memory and output."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _CONTROL = re.compile(r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Talk:
-    """A process, its limits, and requests to it.
+    """A process with limits, to which requests can be sent.
 
     Parameters
     ----------
     device
-        The device that it uses, as ``GPULAB_DEVICE``.
+        The device that the process uses, in the notation of ``GPULAB_DEVICE``.
     limit_s
         Limit on the processor time of the process and its descendants together.
     longest_s
@@ -47,7 +47,7 @@ class Talk:
     variables
         Additional environment variables.
     modules
-        Additional modules that it needs, loaded once for all processes.
+        Additional modules that the process needs, loaded once for all processes.
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class Talk:
                 pipe.close()
 
     def begin(self) -> None:
-        """Start the limits now: time and memory used before do not count."""
+        """Start to apply the limits: time and memory that were used before do not count."""
         self._initial_cpu_s = self._watch.look(self._memory_bytes).cpu_s
         self._ready = True
         self._spent_s = 0.0
         self._waited_s = 0.0
 
     def limit(self, limit_s: float, longest_s: float, memory_bytes: int) -> None:
-        """Change the limits, from now on."""
+        """Change the limits; the new limits start now."""
         self._limit_s = limit_s
         self._longest_s = longest_s
         self._memory_bytes = memory_bytes
@@ -142,7 +142,7 @@ class Talk:
                     raise values.DamagedError("no reply")
 
     def _exchange(self, shown: str, request: bytes) -> bytes:
-        """Send bytes, receive the reply, and check the limits during that time."""
+        """Send bytes, check the limits while the process works, and return its reply."""
         unsent = memoryview(request)
         last_check_s = time.monotonic()
         requests = self._process.stdin.fileno()
@@ -175,7 +175,7 @@ class Talk:
                 self._interval_s = max(_CHECK_INTERVAL_S, 5 * (time.monotonic() - now_s))
 
     def _frame(self) -> bytes | None:
-        """Return the next complete reply of the received bytes, or None."""
+        """Return the next complete reply among the received bytes, or None."""
         start = child.NONCE_BYTES + child.LENGTH_BYTES
         nonce = self._received[: child.NONCE_BYTES]
         if nonce != self._nonce[: len(nonce)]:
@@ -239,7 +239,7 @@ class Talk:
             )
 
     def _end_reason(self) -> str:
-        """Return a sentence about a process that ended by itself."""
+        """Return a sentence about why the process has ended by itself."""
         deadline_s = time.monotonic() + 1
         while (status := self._process.poll()) is None and time.monotonic() < deadline_s:
             time.sleep(0.001)
@@ -250,14 +250,14 @@ class Talk:
         return f"it ended Python with status {status} before it returned; leave out exit() and its kin."
 
     def printed(self) -> tuple[str, int]:
-        """End the process; return the first of its printed lines, and their number."""
+        """End the process; return the first lines that it printed, and their total number."""
         self._process.kill()
         self._printed.thread.join(1)
         return _CONTROL.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines
 
 
 def _call_back(back: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Call the parent's function; return whether it raised an error for the child, and the error or value."""
+    """Call the parent's function; return whether it raised an error, and the error or the result."""
     try:
         return False, back(*arguments)
     except (ValueError, TypeError) as error:
@@ -265,7 +265,7 @@ def _call_back(back: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bo
 
 
 def _printable(text: str) -> str:
-    """Return text of an answer on one line, without characters that a terminal or file cannot show."""
+    """Return text from an answer on one line, without characters that terminals or files cannot show."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

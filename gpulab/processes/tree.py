@@ -1,4 +1,4 @@
-"""A process with all its descendants: their resources, their state, and their end."""
+"""A process with all its descendants: the resources that they use, their state, and their end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def children(pid: int) -> list[int]:
 
 
 def end_descendants(pid: int) -> None:
-    """Kill all descendants of a process, until only zombies are left."""
+    """Kill all descendants of a process, and repeat this until only zombies are left."""
     for _ in range(_KILL_ROUNDS):
         alive = [child for child in descendants(pid) if not _has_ended(child)]
         if not alive:
@@ -71,10 +71,10 @@ def is_stopped(pid: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ResourceUse:
-    """The resources that a tree of processes has used so far.
+    """The resources that a process and its descendants have used so far.
 
-    ``cpu_s`` is processor time, also of those that have ended; ``waits`` tells whether no thread of them runs
-    or could run, if only a processor were free.
+    ``cpu_s`` is processor time, including that of descendants that have ended. ``waits`` is true if no thread
+    of the processes is running or ready to run.
     """
 
     processes: int
@@ -84,7 +84,7 @@ class ResourceUse:
 
 
 class Watch:
-    """Measures the resources of a process and all its descendants."""
+    """Meter for the resources that a process and all its descendants use."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -92,7 +92,7 @@ class Watch:
         self._processes: dict[int, psutil.Process] = {}
 
     def look(self, memory_limit_bytes: int) -> ResourceUse:
-        """Measure the current use. If it exceeds the limit, count shared memory once."""
+        """Measure the current use of resources; beyond the memory limit, shared pages count only once."""
         pids = [self._pid, *descendants(self._pid)]
         if len(pids) > MOST_PROCESSES:
             return ResourceUse(len(pids), self._cpu_s, 0, False)
@@ -121,7 +121,7 @@ class Watch:
 
 
 def _is_working(process: psutil.Process) -> bool:
-    """Return whether a thread of a process computes, or would if a processor were free."""
+    """Return whether a thread of a process is running or ready to run."""
     if process.status() in _WORKING:
         return True
     tasks = _PROC / str(process.pid) / "task"
@@ -133,7 +133,7 @@ def _is_working(process: psutil.Process) -> bool:
 
 
 def _proportional_bytes(process: psutil.Process) -> int:
-    """Return a process's share of memory: shared pages are divided among the processes."""
+    """Return the memory of a process, with shared pages divided among the processes that share them."""
     with contextlib.suppress(psutil.Error, OSError):
         info = process.memory_full_info()
         return int(getattr(info, "pss", info.uss))

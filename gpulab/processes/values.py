@@ -1,4 +1,4 @@
-"""Plain data between the judge and the process of an answer: JSON, and arrays as ``.npy``.
+"""Transfer of plain data between the judge and an answer's process: JSON, and arrays as ``.npy``.
 
 Values of an answer are never unpickled. Numbers, strings and containers are converted to their exact types,
 so that no subclass, such as one with its own comparison, reaches the process of the judge.
@@ -34,7 +34,7 @@ class DamagedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A value that is not plain data: only the name of its type is known."""
+    """A value that is not plain data and was not transferred; only the name of its type is known."""
 
     kind: str
 
@@ -44,25 +44,25 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class OnDevice:
-    """An array that an answer left on the device, and its contents."""
+    """The contents of an array that an answer returned in device memory."""
 
     values: npt.NDArray[Any]
 
 
 def kind_of(value: Any) -> str:
-    """Return the name of a value's type, as the learner knows it."""
+    """Return the name of a value's type, as the learner knows the type."""
     if isinstance(value, Other):
         return value.kind
     return "cupy.ndarray" if isinstance(value, OnDevice) else type(value).__name__
 
 
 def encode(value: Any) -> bytes:
-    """Return the bytes of a value.
+    """Return a value as bytes.
 
     Raises
     ------
     TooMuchError
-        If it is too large to be transferred.
+        If the value is too large to be transferred.
     """
     arrays: list[bytes] = []
     parts = _Parts(arrays)
@@ -74,7 +74,7 @@ def encode(value: Any) -> bytes:
 
 
 class _Parts:
-    """A value as a tree that JSON supports; arrays are stored separately."""
+    """Converter of a value to a tree that JSON supports; arrays are stored separately."""
 
     def __init__(self, arrays: list[bytes]) -> None:
         self._arrays = arrays
@@ -127,7 +127,7 @@ class _Parts:
 
 
 def decode(data: bytes) -> Any:
-    """Return the value of `encode`'s bytes, made of exact types.
+    """Return the value that `encode` converted to bytes, made of exact types.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def _value(tree: Any, arrays: io.BytesIO) -> Any:
 
 
 def _array(arrays: io.BytesIO, length: int) -> npt.NDArray[Any]:
-    """Return an array, after a check that its header matches the size of the data."""
+    """Return an array from its bytes, after a check that its header matches the size of the data."""
     buffer = io.BytesIO(arrays.read(length))
     version = np.lib.format.read_magic(buffer)
     if version != (1, 0):
