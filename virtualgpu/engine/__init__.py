@@ -1,4 +1,4 @@
-"""The SIMT engine: PTX executed on the CPU, warp by warp, with counters, traces and checks."""
+"""SIMT engine that executes PTX on the CPU, warp by warp, with counters, traces and checks."""
 
 from virtualgpu.engine.observe.observer import Observer
 from virtualgpu.engine.observe.trace_buffers import TraceRequest

@@ -1,4 +1,4 @@
-"""Record of a launch's accesses: the lines of 128 bytes, the warp, and the time in its block.
+"""Recorder of a launch's memory accesses; for each it stores the cache line, the warp and the time.
 
 A note is three words: the line and its requested sectors, the warp, and the instruction with the time. If a
 launch makes more accesses than fit, only those to a part of all lines are kept: half of them each time that
@@ -55,7 +55,7 @@ _OFFSET_BITS = (1 << 56) - 1
 
 
 class Context:
-    """Fields of the engine's context block that this module reads."""
+    """The fields of the engine's context block that this module reads."""
 
     frames: int
     frame_stride: int
@@ -69,7 +69,7 @@ class Context:
 
 @struct
 class Notes:
-    """State of the recorder: the note buffer, and the position of the current warp."""
+    """The state of the recorder: the buffer of recorded accesses, and the position of the current warp."""
 
     buffer_start: int
     next_note: int
@@ -87,17 +87,23 @@ class Notes:
 
 
 def hash_line(line: int) -> int:
-    """Return a hash of a line; neither neighbours nor lines of one column share its last bits."""
+    """Return a hash of the number of a cache line.
+
+    Neither neighbouring lines nor lines of one matrix column share its last bits.
+    """
     return line ^ (line >> 5) ^ (line >> 11) ^ (line >> 17)
 
 
 def is_sampled(line: int, hash_mask: int) -> int:
-    """Return whether a line is modelled: some sets of each cache are, and these completely."""
+    """Return whether accesses to a cache line are recorded when only a part of all lines is.
+
+    The sampled lines fill some sets of each cache completely.
+    """
     return hash_line(line) & hash_mask == 0
 
 
 def bytes_per_sector(size: int, sectors: int) -> int:
-    """Return the bytes in each of some sectors, at most 32."""
+    """Return how many of `size` bytes are in each of the requested sectors, at most 32."""
     count = (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
     if size >= 32 * count:
         return 32
@@ -196,9 +202,9 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
 
 
 def halve(state: Notes) -> None:
-    """Keep the notes of every other line until there is space.
+    """Discard the records of every other cache line until the buffer has free space.
 
-    With too few lines for that, stop recording.
+    If too few lines are left for that, stop recording.
     """
     while (
         state.buffer_end - state.next_note < (state.buffer_end - state.buffer_start) >> 2
@@ -268,22 +274,22 @@ class AccessNotes:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """Recorded notes, shape (notes, 3)."""
+        """Recorded accesses, three words each, in an array of shape (accesses, 3)."""
         return self._notes[: (self._state.next_note - self._state.buffer_start) // NOTE_BYTES]
 
     @property
     def one_in(self) -> int:
-        """Number of lines of which one is recorded."""
+        """The number n if accesses to one of n cache lines are recorded."""
         return self._state.hash_mask + 1
 
     @property
     def is_cut(self) -> bool:
-        """Whether notes are missing at the end, because a few lines made too many of them."""
+        """Whether the last accesses are missing, because a few cache lines caused too many of them."""
         return bool(self._state.is_full)
 
     @property
     def sites(self) -> npt.NDArray[np.int64]:
-        """Kind of each instruction, its bytes per lane, requests and passes of constant memory."""
+        """Table by instruction: kind, bytes per lane, and requests and passes of constant memory."""
         return self._sites
 
 
@@ -307,5 +313,5 @@ def _kind_of(instruction: ir.Instruction) -> int:
 
 
 def _copies_past_l1(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction is the load of an asynchronous copy that bypasses L1."""
+    """Return whether an instruction is an asynchronous copy whose load bypasses L1."""
     return "cp.async.cg" in instruction.text or "cp.async.bulk" in instruction.text

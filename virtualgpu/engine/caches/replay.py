@@ -1,4 +1,6 @@
-"""Replay of recorded accesses through caches: an L1 per SM, and L2 in parts that copy each other's lines.
+"""Replay of recorded accesses through a model of the caches: an L1 per SM, and an L2 with one or two parts.
+
+Each part of L2 keeps copies of lines from the other part.
 
 Caches hold lines of 128 bytes in sectors of 32 bytes, and replace the line of a set that was used longest
 ago. Facts about hardware come from an H200's counters (``tests/counters/data/h200_caches.json``). The
@@ -57,7 +59,7 @@ _INVERSE_BITS = 36
 
 @struct
 class ReplayState:
-    """State of the replay: notes in the order of their times, three words each; the caches; the counts."""
+    """The state of the replay: recorded accesses in the order of time, the caches, and the counts."""
 
     notes: int
     count: int
@@ -81,18 +83,18 @@ class ReplayState:
 
 
 def count_sectors(sectors: int) -> int:
-    """Return the number of set bits of four sectors."""
+    """Return the number of sectors in a mask of four bits."""
     return (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
 
 
 def add_sectors(player: ReplayState, site: int, column: int, sectors: int) -> None:
-    """Add sectors to a column of an instruction."""
+    """Add the number of sectors in a mask to one counter of an instruction."""
     address = player.sums + site * SITE_BYTES + column
     store64(address, load64(address) + count_sectors(sectors))
 
 
 def set_at(base: int, sets: int, inverse: int, number: int) -> int:
-    """Return the address of the set of a line number: its remainder."""
+    """Return the address of the cache set for a line number: its remainder modulo the number of sets."""
     number = (number ^ (number >> _NUMBER_BITS)) & ((1 << _NUMBER_BITS) - 1)
     number = number - ((number * inverse) >> _INVERSE_BITS) * sets
     if number < 0:
@@ -101,7 +103,7 @@ def set_at(base: int, sets: int, inverse: int, number: int) -> int:
 
 
 def find_entry(first: int, line: int) -> int:
-    """Return the entry of a set that holds a line, or minus the entry to replace."""
+    """Return the entry of a cache set that contains a line, or minus the entry to replace."""
     entry = first
     end = entry + SET_BYTES
     oldest = entry
@@ -117,7 +119,7 @@ def find_entry(first: int, line: int) -> int:
 
 
 def home_part(player: ReplayState, line: int) -> int:
-    """Return the part of L2 that is next to a line's memory."""
+    """Return the part of L2 that is connected to the memory of a line."""
     if player.parts == 1:
         return 0
     mixed = hash_line(line) >> player.sampling_bits
@@ -125,7 +127,7 @@ def home_part(player: ReplayState, line: int) -> int:
 
 
 def l2_set(player: ReplayState, part: int, line: int) -> int:
-    """Return the set of a part of L2 for a line."""
+    """Return the address of the set for a line in a part of L2."""
     number = hash_line(line) >> player.sampling_bits
     if player.parts == 2:
         number = number >> 1
@@ -133,7 +135,10 @@ def l2_set(player: ReplayState, part: int, line: int) -> int:
 
 
 def l2_entry(player: ReplayState, first: int, line: int) -> int:
-    """Return the entry for a line in a set of L2; a new line replaces an old one, which is written back."""
+    """Return the entry for a line in a set of L2.
+
+    If the line is new, it replaces an old one, which is written back to memory.
+    """
     entry = find_entry(first, line)
     if entry < 0:
         entry = -entry
@@ -145,12 +150,12 @@ def l2_entry(player: ReplayState, first: int, line: int) -> int:
 
 
 def partial_sectors(state: int) -> int:
-    """Return the sectors that were stored in part and are not valid otherwise."""
+    """Return the mask of sectors of which only some bytes were stored, and the others are not known."""
     return (state >> DIRTY) & 15 & ~state
 
 
 def write_back(player: ReplayState, entry: int) -> None:
-    """Write an entry's dirty sectors to memory; partly stored sectors must be read first."""
+    """Write an entry's dirty sectors to memory; partly stored sectors must first be read."""
     state = load64(entry + 8)
     player.written += count_sectors(state >> DIRTY)
     player.completed += count_sectors(partial_sectors(state))
@@ -158,9 +163,9 @@ def write_back(player: ReplayState, entry: int) -> None:
 
 
 def state_after_store(state: int, sectors: int, size: int) -> int:
-    """Return an entry's state after bytes were stored to each of some sectors.
+    """Return the state of a cache entry after `size` bytes were stored to some of its sectors.
 
-    Complete sectors become valid.
+    Sectors that were stored completely become valid.
     """
     if size >= FULL:
         return state | sectors
@@ -178,7 +183,7 @@ def state_after_store(state: int, sectors: int, size: int) -> int:
 
 
 def write_oldest_partial(player: ReplayState, first: int, entry: int) -> None:
-    """Write back the oldest line with partly stored sectors if a set has too many of them."""
+    """Write back the oldest line with partly stored sectors if a cache set has too many of them."""
     pieces = 0
     oldest = 0
     oldest_use = 0
@@ -197,7 +202,10 @@ def write_oldest_partial(player: ReplayState, first: int, entry: int) -> None:
 
 
 def store_l2(player: ReplayState, first: int, entry: int, sectors: int, size: int) -> None:
-    """Store to an entry of L2; if its set has too many dirty lines, the oldest is written back."""
+    """Store sectors to an entry of L2.
+
+    If its set has too many dirty lines, the oldest one is written back.
+    """
     state = load64(entry + 8)
     if (state >> DIRTY) & 15 == 0:
         count = 0
@@ -220,7 +228,7 @@ def store_l2(player: ReplayState, first: int, entry: int, sectors: int, size: in
 
 
 def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
-    """Read sectors by an SM from the part of L2 next to it."""
+    """Read sectors for an SM from the part of L2 that is next to the SM."""
     part = load64(player.sides + 8 * sm)
     entry = l2_entry(player, l2_set(player, part, line), line)
     state = load64(entry + 8)
@@ -249,7 +257,7 @@ def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) ->
 
 
 def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, size: int) -> None:
-    """Store sectors by an SM: the part next to it keeps them, and the home part writes them to memory."""
+    """Store sectors for an SM: the part of L2 next to it keeps them, the home part writes to memory."""
     part = load64(player.sides + 8 * sm)
     add_sectors(player, site, _L2, sectors)
     add_sectors(player, site, _L2_HIT, sectors)
@@ -264,7 +272,10 @@ def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, s
 
 
 def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
-    """Change sectors by atomics of an SM in the home part; the part next to the SM only forwards them."""
+    """Apply an SM's atomics to sectors in their home part of L2.
+
+    The part of L2 next to the SM only forwards them.
+    """
     home = home_part(player, line)
     first = l2_set(player, home, line)
     entry = l2_entry(player, first, line)
@@ -286,7 +297,7 @@ def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) 
 
 
 def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time: int) -> int:
-    """Return the sectors of a request that neighbours have not requested just before."""
+    """Return the requested sectors that no neighbouring SM has requested just before."""
     if player.groups == 0:
         return sectors
     slot = (
@@ -301,7 +312,7 @@ def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time
 
 
 def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: int) -> None:
-    """Replay all notes, one after another."""
+    """Replay all recorded accesses, one after another."""
     note = player.notes
     end = note + 24 * player.count
     while note < end:
@@ -384,14 +395,14 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 @functools.cache
 def player() -> tuple[jit.Library, Callable[..., None]]:
-    """Return the compiled function that replays notes; its machine code is kept with it."""
+    """Return the compiled function that replays accesses; its machine code is kept in memory."""
     library = jit.Library(translate(_FUNCTIONS, "play_notes", {}), "entry_of")
     return library, _ENTRY(library.address)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """Sector counts by instruction, one column of `COLUMNS` each.
+    """The numbers of sectors for each instruction, with one column for each of `COLUMNS`.
 
     ``written`` counts sectors written to memory, ``completed`` sectors read from memory to complete partly
     stored ones.
@@ -405,12 +416,12 @@ class ReplayResult:
 def pack_lines(
     line: npt.NDArray[np.int64], sectors: npt.NDArray[np.int64] | int, size_bytes: npt.NDArray[np.int64] | int
 ) -> npt.NDArray[np.int64]:
-    """Return the first words of notes for `replay`: lines, their sectors, and the bytes of each sector."""
+    """Return the first word of records for `replay`: line, sectors, and bytes per sector."""
     return line << _LINE_BIT | size_bytes << _BYTES_BIT | sectors
 
 
 def line_of(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the lines of notes for `replay`."""
+    """Return the cache lines from the first words of records for `replay`."""
     line: npt.NDArray[np.int64] = packed[:, 0] >> _LINE_BIT
     return line
 
@@ -423,7 +434,7 @@ def replay(
     one_in: int = 1,
     earlier_notes: npt.NDArray[np.int64] | None = None,
 ) -> ReplayResult:
-    """Replay notes through caches.
+    """Replay recorded accesses through the caches, and return the numbers of sectors per instruction.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""LLVM IR that all kernels share: support functions, and the layout they agree on."""
+"""LLVM IR that all kernels share: support functions, and the memory layout that they use."""

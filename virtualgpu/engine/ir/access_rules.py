@@ -1,4 +1,4 @@
-"""The cost of one access of a warp, as LLVM IR for the counters.
+"""LLVM IR that computes the cost of one memory access of a warp for the counters.
 
 See the rules in `virtualgpu.records.access`.
 """
@@ -11,7 +11,9 @@ from virtualgpu.records.access import Rule
 
 
 def count_shared(size: int, rule: Rule) -> str:
-    """Return text that counts a shared access with offsets ``%a`` under ``%mask``; it ends at ``counted``.
+    """Return LLVM text that counts an access to shared memory with offsets ``%a`` under ``%mask``.
+
+    The text ends at the label ``counted``.
 
     It follows a block called ``inside`` and needs ``%cnt``, the counters of the instruction.
     """
@@ -77,7 +79,7 @@ counted:
 
 
 def _swap_bits(step: int, low: int) -> str:
-    """Return text that swaps bits `step` apart in the mask and compares lanes `step` apart."""
+    """Return LLVM text that exchanges bits `step` apart in the mask, and compares lanes `step` apart."""
     order = ", ".join(f"i32 {lane ^ step}" for lane in range(32))
     return f"""  %up{step}.0 = and i32 %mask, {low}
   %up{step} = shl i32 %up{step}.0, {step}
@@ -94,7 +96,7 @@ def _swap_bits(step: int, low: int) -> str:
 
 
 def look_up(sector: str, tag: str, sectors: str = "1") -> str:
-    """Return text that looks up sectors of a line in the model of an L1 cache and inserts them.
+    """Return LLVM text that looks up sectors of a line in the model of an L1 cache and inserts them.
 
     `sectors` has a bit for each sector to look up, from the first one, `sector`. ``%missed.<tag>`` is the
     number of those that were not valid.
@@ -237,7 +239,7 @@ done:
 
 
 def _count_sectors(*, looks_up: bool) -> str:
-    """Return the function that counts the sectors of an access and, for loads, the misses."""
+    """Return LLVM text of the function that counts the sectors of an access and, for loads, the misses."""
     if not looks_up:
         return (
             _COUNT_SECTORS.replace("@NAME", "@count_store_sectors")

@@ -1,4 +1,4 @@
-"""Bulk copies inside a block as LLVM IR functions: each lane copies its own range of bytes.
+"""LLVM IR functions for bulk copies within a block: each lane copies its own range of bytes.
 
 A range is read, checked and counted 32 pieces of 16 bytes at a time. An observer is called for one piece at a
 time, as an access of the lane that copies it.
@@ -32,7 +32,9 @@ def bulk_copy(
     begin: str = "",
     complete: str = "",
 ) -> str:
-    """Return text of ``i1 @name(ctx, to, from, sizes, barriers, mask, function, pc, load, store)``.
+    """Return LLVM text of a function that copies one range of bytes per lane to or from shared memory.
+
+    Its signature is ``i1 @name(ctx, to, from, sizes, barriers, mask, function, pc, load, store)``.
 
     It returns true after a fault. Shared addresses are offsets, in i64 like all addresses here.
 

@@ -1,4 +1,4 @@
-"""Bounds checks, alignment checks and counters of memory accesses, as LLVM IR functions.
+"""LLVM IR functions that check bounds and alignment of memory accesses, and count them.
 
 Each is generated for one access size on demand and never inlined, so that a kernel's own code stays
 small and compiles fast.
@@ -12,7 +12,7 @@ from virtualgpu.records.access import ATOMIC_RULES, Rule
 
 
 def counters(site: str) -> str:
-    """Return text that computes the address of a memory instruction's counters (``%cnt``)."""
+    """Return LLVM text that computes the address of a memory instruction's counters (``%cnt``)."""
     return load_field("access_counters", "%cnt.i") + (
         f"  %cnt.at = mul i32 {site}, {layout.ACCESS_STRIDE}\n"
         "  %cnt.b = inttoptr i64 %cnt.i to ptr\n"
@@ -21,7 +21,7 @@ def counters(site: str) -> str:
 
 
 def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
-    """Return the function for bounds, alignment and sector counts of a global access of `size` bytes."""
+    """Return the LLVM function that checks a global access of `size` bytes and counts its sectors."""
     kind = ""
     if rule in ATOMIC_RULES:
         kind = "atomic_"
@@ -69,7 +69,7 @@ good:
 
 
 def check_shared(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
-    """Return the function for bounds, alignment and bank passes of one shared access.
+    """Return the LLVM function that checks a shared access of `size` bytes and counts its bank passes.
 
     Addresses are offsets.
     """
@@ -118,7 +118,7 @@ good:
 
 
 def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
-    """Return the function for bounds, alignment and sectors of one local access.
+    """Return the LLVM function that checks a local access of `size` bytes and counts its sectors.
 
     Addresses are offsets in a thread's stack.
 

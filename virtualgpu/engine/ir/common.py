@@ -1,4 +1,4 @@
-"""Support functions that every kernel links: faults and the table of live allocations."""
+"""Support functions that are linked into every kernel: faults, and the table of live allocations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translate a few Python functions to machine code that runs at every access of a checked launch.
+"""Translator of some Python functions to machine code that runs at every access of a checked launch.
 
 The functions are plain Python of one type, 64-bit integers: arithmetic, comparisons, `if`, `while`,
 `return`, calls of each other, constants of their module, and fields of structures. They are never run by
@@ -28,14 +28,14 @@ class _Typed(Protocol):
 
 
 def struct(cls: type[T]) -> type[T]:
-    """Make a C structure of 64-bit integers from a class of integer fields."""
+    """Return a C structure with the fields of a class, each a 64-bit integer."""
     fields = [(name, ctypes.c_int64) for name in cast(_Typed, cls).__annotations__]
     structure = type(cls.__name__, (ctypes.Structure,), {"_fields_": fields, "__doc__": cls.__doc__})
     return cast("type[T]", structure)
 
 
 def size_of(kind: type[object]) -> int:
-    """Return the size of a structure type in bytes."""
+    """Return the size in bytes of a structure type."""
     return ctypes.sizeof(cast("type[ctypes.Structure]", kind))
 
 
@@ -45,7 +45,7 @@ def address_of(structure: object) -> int:
 
 
 def struct_at(kind: type[T], address: int) -> T:
-    """Return the structure at an address."""
+    """Interpret the bytes at an address as a structure."""
     return cast("T", cast("type[ctypes.Structure]", kind).from_address(address))
 
 
@@ -53,42 +53,42 @@ def struct_at(kind: type[T], address: int) -> T:
 
 
 def load8(address: int) -> int:
-    """Load an unsigned byte."""
+    """Load one unsigned byte from an address."""
     raise NotImplementedError
 
 
 def load32(address: int) -> int:
-    """Load four bytes, unsigned."""
+    """Load an unsigned 32-bit integer from an address."""
     raise NotImplementedError
 
 
 def load64(address: int) -> int:
-    """Load eight bytes."""
+    """Load a 64-bit integer from an address."""
     raise NotImplementedError
 
 
 def store8(address: int, value: int) -> None:
-    """Write a byte."""
+    """Store one byte at an address."""
     raise NotImplementedError
 
 
 def store32(address: int, value: int) -> None:
-    """Write four bytes."""
+    """Store a 32-bit integer at an address."""
     raise NotImplementedError
 
 
 def store64(address: int, value: int) -> None:
-    """Write eight bytes."""
+    """Store a 64-bit integer at an address."""
     raise NotImplementedError
 
 
 def lowest(bits: int) -> int:
-    """Return the number of the lowest bit that is set."""
+    """Return the position of the lowest bit that is set."""
     raise NotImplementedError
 
 
 def call(function: int, context: object, site: int, lanes: int, mask: int, values: int) -> None:
-    """Call an observer by its address."""
+    """Call the function of an observer at a given address."""
     raise NotImplementedError
 
 
@@ -115,7 +115,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 
 
 class _Body:
-    """LLVM text of one function."""
+    """The LLVM text of one function while it is translated."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class _Body:
         self.lines.append(f"store i{width} {result}, ptr {pointer}")
 
     def _field(self, node: ast.Attribute) -> tuple[str, int]:
-        """Return a pointer to a field of a structure, and its width in bits."""
+        """Return a pointer to a field of a structure, and the width of the field in bits."""
         assert isinstance(node.value, ast.Name)
         kind = self.kinds[node.value.id]
         layout = self.layouts.get(kind)
@@ -347,7 +347,7 @@ class _Body:
 def translate(
     functions: Sequence[Callable[..., object]], entry: str, layouts: Mapping[str, npt.DTypeLike]
 ) -> str:
-    """Return the LLVM text of the functions; `entry` is exported as ``entry_of``, which the engine calls.
+    """Translate functions to LLVM text that exports `entry` as ``entry_of``, which the engine calls.
 
     `layouts` describes structures that are not made by `struct`.
     """

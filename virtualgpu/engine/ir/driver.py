@@ -1,4 +1,4 @@
-"""The block driver and the trace recorder, as LLVM IR."""
+"""LLVM IR of the driver, which runs the warps of a block, and of the trace recorder."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ declare void @llvm.masked.store.v32i64.p0(<32 x i64>, ptr, <32 x i1>)
 
 
 def driver(entry: str) -> str:
-    """Return text of `run_block`, which runs one block until it ends or only spins, and of `run_blocks`.
+    """Return LLVM text of `run_block`, which runs one block, and of `run_blocks`.
+
+    `run_block` returns when the block has ended or all of its warps only spin.
 
     A warp returns when it is done, waits at a barrier, faults or yields. When none can continue, the
     barrier opens: here in the common case that all wait at the same one, in Python otherwise.

@@ -1,4 +1,4 @@
-"""Building blocks for LLVM IR text over warps: every PTX register is a vector of 32 lanes."""
+"""Functions that write LLVM IR for warps; a PTX register becomes a vector of 32 lanes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bits(llvm: str) -> int:
 
 
 def llvm_of(ptx_type: str) -> str:
-    """Return the LLVM scalar type that holds a PTX type."""
+    """Return the scalar LLVM type for values of a PTX type."""
     try:
         return LLVM_OF_PTX[ptx_type]
     except KeyError:
@@ -40,17 +40,17 @@ def llvm_of(ptx_type: str) -> str:
 
 
 def vector(llvm: str) -> str:
-    """Return the 32-lane vector of a scalar type."""
+    """Return the LLVM type of a vector with 32 lanes of a scalar type."""
     return f"<{layout.LANES} x {llvm}>"
 
 
 def constant(llvm: str, value: int) -> str:
-    """Return a 32-lane integer constant."""
+    """Return an LLVM vector constant with the same integer in all 32 lanes."""
     return f"splat ({llvm} {signed(value, bits(llvm))})"
 
 
 def signed(value: int, width: int) -> int:
-    """Return a value as LLVM prints it: two's complement of the given width."""
+    """Return an integer as LLVM writes it: as a signed number in two's complement of this width."""
     if width == 1:
         return value & 1
     value &= (1 << width) - 1
@@ -58,7 +58,7 @@ def signed(value: int, width: int) -> int:
 
 
 def float_constant(llvm: str, raw: int) -> str:
-    """Return a 32-lane floating-point constant from its IEEE bits."""
+    """Return an LLVM vector constant with the same floating-point number, given by its bits, in all lanes."""
     if llvm == "double":
         return f"splat (double 0x{raw:016X})"
     if llvm == "half":
@@ -76,9 +76,9 @@ def float_constant(llvm: str, raw: int) -> str:
 
 
 class Emitter:
-    """A collector of the lines of one LLVM function, which also names its temporaries.
+    """A collector of the lines of one LLVM function that also generates names for temporary values.
 
-    `masked` is for processors that work under masks of single bits, such as AVX-512.
+    `masked` is true for processors that can mask vector operations by one bit per lane, as AVX-512 does.
     """
 
     def __init__(self, masked: bool = False) -> None:
@@ -98,17 +98,17 @@ class Emitter:
         self.lines.append(f"{name}:")
 
     def op(self, text: str) -> str:
-        """Emit ``%tN = text`` and return ``%tN``."""
+        """Append the line ``%tN = text``, and return the name ``%tN``."""
         result = "%" + self.name()
         self.lines.append(f"  {result} = {text}")
         return result
 
     def call(self, result: str, function: str, *arguments: str) -> str:
-        """Call a function or intrinsic by full name; arguments are ``type value``."""
+        """Emit a call of a function or intrinsic by full name; arguments have the form ``type value``."""
         return self.op(f"call {result} @{function}({', '.join(arguments)})")
 
     def intrinsic(self, name: str, llvm: str, *values: str, extra: tuple[str, ...] = ()) -> str:
-        """Call a lane-wise LLVM intrinsic over 32 lanes of one type, declaring it on first use."""
+        """Emit a call of an LLVM intrinsic for 32 lanes of one type, and declare it at its first use."""
         suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
         full = f"llvm.{name}.v{layout.LANES}{suffix}"
         kinds = [vector(llvm)] * len(values) + [e.split()[0] for e in extra]
@@ -117,7 +117,7 @@ class Emitter:
         return self.op(f"call {vector(llvm)} @{full}({', '.join(arguments)})")
 
     def splat(self, llvm: str, scalar: str) -> str:
-        """Emit a vector with one scalar in every lane."""
+        """Emit a vector that has the same scalar in every lane."""
         inserted = self.op(f"insertelement {vector(llvm)} poison, {llvm} {scalar}, i32 0")
         return self.op(
             f"shufflevector {vector(llvm)} {inserted}, {vector(llvm)} poison, <32 x i32> zeroinitializer"
@@ -139,7 +139,10 @@ class Emitter:
         return self.op(f"{operation} {vector(source)} {value} to {vector(target)}")
 
     def cast(self, value: str, source: str, target: str, is_signed: bool = False) -> str:
-        """Reinterpret, truncate or extend lane bits, as PTX does between untyped registers."""
+        """Emit the conversion of lanes between types by their bits, as PTX does for untyped registers.
+
+        The bits are reinterpreted, truncated or extended.
+        """
         if source == target:
             return value
         source_bits = bits(source)
@@ -171,10 +174,11 @@ class Emitter:
         return self.compare("eq", "i32", own_bits, LANE_BITS)
 
     def store_lanes(self, llvm: str, value: str, pointer: str, lanes: str) -> None:
-        """Write the lanes of an i1 vector to a row that no other thread accesses.
+        """Emit a store of the lanes in an i1 vector to a row of memory that no other thread accesses.
 
-        Without masks in hardware the row is read, blended and written whole. That is volatile, or LLVM makes
-        a masked store of it, which takes AMD's processors a dozen cycles.
+        If the processor has no masks, the row is read, blended and written completely. The accesses are
+        volatile, because otherwise LLVM converts them to a masked store, which takes a dozen cycles on
+        AMD's processors.
         """
         if self.masked:
             raw = f"i{bits(llvm)}"
@@ -199,7 +203,7 @@ class Emitter:
         self.raw(f"store {layout.llvm_type(field)} {value}, ptr {pointer}")
 
     def add_to(self, pointer: str, amount: str) -> None:
-        """Add an i64 to memory."""
+        """Emit the addition of an i64 to a number in memory."""
         old = self.op(f"load i64, ptr {pointer}")
         new = self.op(f"add i64 {old}, {amount}")
         self.raw(f"store i64 {new}, ptr {pointer}")

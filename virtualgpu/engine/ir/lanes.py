@@ -1,4 +1,4 @@
-"""Loads, stores, atomics and permutes over 32 lanes, as LLVM IR functions generated on demand."""
+"""LLVM IR functions for loads, stores, atomics and permutations of 32 lanes, generated when needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from virtualgpu.engine.ir.text import mask_to_lanes, splat
 
 
 def _row(size: int) -> str:
-    """Return text that tests whether all lanes' addresses ``%a`` are consecutive: ``%line``, from ``%a0`` on."""
+    """Return LLVM text that tests whether the addresses ``%a`` of all lanes are consecutive: ``%line``.
+
+    The first address is ``%a0``.
+    """
     offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
     return (
         "  %a0 = extractelement <32 x i64> %a, i32 0\n"
@@ -19,7 +22,7 @@ def _row(size: int) -> str:
 
 
 def gather(llvm: str) -> tuple[str, str]:
-    """Return a function that loads one value per lane from host addresses; inactive lanes get 0.
+    """Return an LLVM function that loads one value per lane from host addresses; inactive lanes get 0.
 
     Inactive lanes load from the first active lane's address, because without AVX-512 leaving out single lanes
     takes a branch each.
@@ -63,9 +66,9 @@ all:
 
 
 def scatter(llvm: str) -> tuple[str, str]:
-    """Return a function that stores one value per lane to host addresses.
+    """Return an LLVM function that stores one value per lane to host addresses.
 
-    Of lanes that collide the highest wins.
+    If several lanes have the same address, the value of the highest lane remains.
     """
     name = f"scatter_{llvm}"
     size = bits(llvm) // 8
@@ -186,7 +189,10 @@ define internal {word} @add_{kind}({word} %a, {word} %b) {{
 
 
 def atomic_half_add(kind: str) -> tuple[str, str]:
-    """Return a function that adds one or two f16 or bf16 per lane, and returns the old values as integers."""
+    """Return an LLVM function that adds one or two f16 or bf16 values per lane atomically.
+
+    It returns the old values as integers.
+    """
     word = "i16"
     names = {"word": word, "kind": kind, "size": 2, "n": 1}
     if kind.endswith("x2"):
@@ -197,7 +203,7 @@ def atomic_half_add(kind: str) -> tuple[str, str]:
 
 
 def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
-    """Return a function for one read-modify-write per lane, in lane order; it returns the old values.
+    """Return an LLVM function that executes an atomic for one lane after another, and returns the old values.
 
     With `flush` a float addition takes subnormal operands and sums for zero.
     """
@@ -224,9 +230,9 @@ def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> t
 
 
 def _one_by_one(name: str, llvm: str, action: str, head: str, last_block: str) -> tuple[str, str]:
-    """Return a function that performs `action` for each lane in turn.
+    """Return an LLVM function that executes the text `action` for one active lane after another.
 
-    `last_block` is the block that `action` ends in.
+    `last_block` is the label of the LLVM block in which `action` ends.
     """
     vector = f"<32 x {llvm}>"
     body = f"""{head}
@@ -268,7 +274,7 @@ done:
 
 
 def permute(llvm: str) -> tuple[str, str]:
-    """Return a function that returns for every lane l the value of lane ``index[l]``."""
+    """Return an LLVM function that gives each lane l the value of lane ``index[l]``."""
     name = f"permute_{llvm}"
     vector = f"<32 x {llvm}>"
     suffix = INTRINSIC_SUFFIX.get(llvm, llvm)

@@ -1,4 +1,4 @@
-"""Memory layout shared by generated code and Python: the context block, codes and buffers.
+"""Memory layout that generated code and Python share: the context block, codes and buffers.
 
 Generated code finds everything through one context block. `CONTEXT` is its single description:
 Python fills it as a NumPy structured array, generated code reads it at `offset(name)`.
@@ -239,19 +239,22 @@ CONTEXT = np.dtype(
 
 
 def l1_slots(l1_bytes: int) -> int:
-    """Return the number of lines in the model of an L1 cache: odd, so that strides of 2**n use all of them."""
+    """Return the number of lines in the model of an L1 cache.
+
+    It is odd, so that strides of 2**n use all lines.
+    """
     return max(l1_bytes // LINE_BYTES - 1, 0) | 1
 
 
 def offset(name: str) -> int:
-    """Byte offset of a context field."""
+    """Return the byte offset of a field in the context block."""
     fields = CONTEXT.fields
     assert fields is not None
     return int(fields[name][1])
 
 
 def llvm_type(name: str) -> str:
-    """LLVM type of a scalar context field."""
+    """Return the LLVM type of a scalar field in the context block."""
     fields = CONTEXT.fields
     assert fields is not None
     return f"i{fields[name][0].itemsize * 8}"

@@ -1,4 +1,4 @@
-"""The product of matrix fragments, as an LLVM IR function for each shape and each set of types.
+"""LLVM IR functions that multiply matrix fragments, one for each shape and set of types.
 
 It unpacks the registers of a warp into whole matrices of doubles. Integers are multiplied and added exactly.
 Floats are added as an H200's tensor cores add them, bit for bit (found by comparing rules with 3 million
@@ -36,14 +36,14 @@ _LEAST_EXPONENT = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": 
 
 
 def elements_per_register(kind: str) -> int:
-    """Return the number of elements of a type that one register holds."""
+    """Return the number of elements of a type that fit into one register."""
     if kind in (*BYTES, *FP8_TYPES):
         return 4
     return 2 if kind in HALVES else 1
 
 
 def _table(name: str, positions: ElementPositions, columns: int, count: int, kind: str) -> str:
-    """Return a constant with the byte offset of each matrix element in the warp's registers."""
+    """Return an LLVM constant with the byte offset of each matrix element in the warp's registers."""
     offsets = np.zeros(count, np.int64)
     lane = np.arange(32)[:, None]
     element = np.arange(positions[0].shape[1])
@@ -96,7 +96,10 @@ _NARROW = {
 
 
 def _element_loop(name: str, count: int, table: str, body: str, arguments: str) -> str:
-    """Return a function that runs `inside` for each element; `inside` can use ``%i`` and ``%offset``."""
+    """Return an LLVM function that runs `body` for each matrix element.
+
+    `body` can use the index ``%i`` and the ``%offset`` of the element in the table.
+    """
     return f"""
 define internal void @{name}({arguments}) noinline {{
 entry:
@@ -137,7 +140,9 @@ def _pack(name: str, count: int, table: str, kind: str) -> str:
 def _product_loop(
     name: str, previous_label: str, count: int, start: int, row_type: str, carried: str, body: str
 ) -> str:
-    """Return a loop over products from `start` on; ``%{name}.j`` is the index, and `carried` are its phis.
+    """Return an LLVM loop over the products of a sum, from index `start` on.
+
+    ``%{name}.j`` is the index, and `carried` are the phi instructions of the loop.
 
     `body` can use the factors ``%{name}.xs`` (one of A in all lanes) and ``%{name}.ys``. It leaves the values
     for the next iteration in the names of the phis, followed by ``1``.
@@ -160,7 +165,7 @@ def _product_loop(
 
 
 def _exact_sum(columns: int, inner: int) -> str:
-    """Return text that leaves the exact sum of a row in ``%total``."""
+    """Return LLVM text that computes the exact sum of the products in a row: ``%total``."""
     row_type = f"<{columns} x double>"
     body = f"  %terms = fmul contract {row_type} %step.xs, %step.ys\n  %sum1 = fadd contract {row_type} %sum, %terms\n"
     phis = f"  %sum = phi {row_type} [zeroinitializer, %row], [%sum1, %step]\n"
@@ -171,12 +176,15 @@ def _exact_sum(columns: int, inner: int) -> str:
 
 
 def _splat(value: float) -> str:
-    """Return a vector constant with `value` in every element."""
+    """Return an LLVM vector constant with `value` in every element."""
     return f"splat (double 0x{np.float64(value).view(np.uint64):016X})"
 
 
 def _power(columns: int, value: str, result: str, kind: str) -> str:
-    """Return text that computes two to the power of the exponents of doubles: 0 for 0, at most 2**200."""
+    """Return LLVM text that replaces each double by the power of two with the same exponent, at most 2**200.
+
+    The result for 0 is 0.
+    """
     row_type = f"<{columns} x double>"
     integer_type = f"<{columns} x i64>"
     least = _splat(2.0 ** _LEAST_EXPONENT[kind])
@@ -191,7 +199,7 @@ def _power(columns: int, value: str, result: str, kind: str) -> str:
 
 
 def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
-    """Return text that leaves a row's sum, as tensor cores compute it, in ``%total``."""
+    """Return LLVM text that computes the sum of a row as tensor cores do, with cut terms: ``%total``."""
     row_type = f"<{columns} x double>"
     float_type = f"<{columns} x float>"
     is_fp8 = kinds["a"] in FP8_TYPES
@@ -256,9 +264,9 @@ def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
 
 
 def _cut_to_single(columns: int, value: str, result: str) -> str:
-    """Return text that leaves doubles cut to floats, towards 0, in `result`.
+    """Return LLVM text that converts doubles to floats, rounded towards 0, in `result`.
 
-    Too large ones become infinite.
+    Numbers that are too large become infinite.
     """
     row_type = f"<{columns} x double>"
     float_type = f"<{columns} x float>"
@@ -287,7 +295,9 @@ def product(
     kinds: dict[str, str],
     registers: int,
 ) -> str:
-    """Return text of ``void @name(i32 mask, ptr d, ptr a, ptr b, ptr c)``: D = A x B + C of one warp.
+    """Return LLVM text of a function that computes D = A x B + C for the fragments of one warp.
+
+    Its signature is ``void @name(i32 mask, ptr d, ptr a, ptr b, ptr c)``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Accesses of half warps to consecutive elements or one address, as LLVM IR functions.
+"""LLVM IR functions for accesses in which each half warp accesses consecutive elements or one address.
 
 Most accesses of most programs are like this, including those of tiles of 16 × 16. Other accesses go through
 functions that handle each lane, which costs more: without AVX-512 the addresses of a warp fill eight
@@ -15,7 +15,7 @@ HALF = layout.LANES // 2
 
 
 def all_zero(llvm: str, count: int, value: str, result: str) -> str:
-    """Return text that tests whether a vector is zero, by one test of 256 bits."""
+    """Return LLVM text that tests whether all elements of a vector are zero, by one test of 256 bits."""
     text = ""
     width = bits(llvm)
     while count * width > 256:
@@ -36,12 +36,15 @@ def _shuffle_order(start: int, end: int) -> str:
 
 
 def first_addresses(address: str) -> str:
-    """Return text that extracts the first address of each half, ``%p0`` and ``%p1``."""
+    """Return LLVM text that extracts the first address of each half warp: ``%p0`` and ``%p1``."""
     return "".join(f"  %p{n} = extractelement <32 x {address}> %a, i32 {HALF * n}\n" for n in range(2))
 
 
 def _distances(half: int, address: str) -> str:
-    """Return text that computes the distance of each lane of a half from its first, ``%x0`` or ``%x1``."""
+    """Return LLVM text that subtracts the first address of a half warp from all its addresses.
+
+    The result is ``%x0`` or ``%x1``.
+    """
     kind = f"<{HALF} x {address}>"
     order = _shuffle_order(HALF * half, HALF * half + HALF)
     return (
@@ -53,7 +56,10 @@ def _distances(half: int, address: str) -> str:
 
 
 def _is_row(half: int, address: str, size: int) -> str:
-    """Return text that tests whether a half's lanes are consecutive, and computes the last lane's address."""
+    """Return LLVM text that tests whether the addresses of a half warp are consecutive.
+
+    It also computes the address of the last lane.
+    """
     offsets = "<" + ", ".join(f"{address} {size * lane}" for lane in range(HALF)) + ">"
     return (
         f"  %y{half} = xor <{HALF} x {address}> %x{half}, {offsets}\n"
@@ -65,7 +71,9 @@ def _is_row(half: int, address: str, size: int) -> str:
 def load_half(
     half: int, address: str, llvm: str, pointer: str, fallback_label: str, bounds_check: str = ""
 ) -> str:
-    """Return text that loads half a warp from one address or a row, and ends at ``loaded0`` or ``loaded1``.
+    """Return LLVM text that loads the values of a half warp from one address or consecutive elements.
+
+    The text ends at the label ``loaded0`` or ``loaded1``.
 
     `pointer` is text that makes a pointer ``%q0`` or ``%q1`` of the half's first address. All other patterns
     go to `fallback_label`, and so does a row unless the text `bounds_check` makes ``%in0`` or ``%in1`` true.
@@ -97,7 +105,7 @@ loaded{half}:
 
 
 def store_half(half: int, address: str, llvm: str, pointer: str) -> str:
-    """Return text that stores half of the values ``%v`` to consecutive elements."""
+    """Return LLVM text that stores half of the values ``%v`` to consecutive elements."""
     kind = f"<{HALF} x {llvm}>"
     order = _shuffle_order(HALF * half, HALF * half + HALF)
     return (
@@ -107,7 +115,7 @@ def store_half(half: int, address: str, llvm: str, pointer: str) -> str:
 
 
 def both_rows(address: str, size: int) -> str:
-    """Return text that tests whether both halves are consecutive, ``%lines``."""
+    """Return LLVM text that tests whether the addresses of each half warp are consecutive: ``%lines``."""
     return (
         "".join(_distances(n, address) + _is_row(n, address, size) for n in range(2))
         + "  %lines = and i1 %line0, %line1\n"
@@ -115,12 +123,12 @@ def both_rows(address: str, size: int) -> str:
 
 
 def host_pointer(half: int) -> str:
-    """Return text that makes a pointer of a half's first address, which is a host address."""
+    """Return LLVM text that converts the first address of a half warp, a host address, to a pointer."""
     return f"  %q{half} = inttoptr i64 %p{half} to ptr\n"
 
 
 def return_halves(llvm: str) -> str:
-    """Return text that returns the values of both halves."""
+    """Return LLVM text that joins the values of both half warps and returns them."""
     return (
         f"  %v = shufflevector <{HALF} x {llvm}> %v0, <{HALF} x {llvm}> %v1, <32 x i32> {_shuffle_order(0, 32)}\n"
         f"  ret <32 x {llvm}> %v\n"
@@ -131,7 +139,7 @@ _SITE_PARAMETERS = "i32 %function, i32 %pc, i32 %site"
 
 
 def load_shared(llvm: str, count: bool) -> tuple[str, str]:
-    """Return the function for a load from shared memory.
+    """Return the LLVM function for a load from shared memory, with checks and counters.
 
     Addresses are offsets. A fault is recorded in the context.
 
@@ -271,7 +279,7 @@ def _bounds_check(half: int) -> str:
 
 
 def load_global(llvm: str, count: bool) -> tuple[str, str]:
-    """Return the function for a load from global memory. A fault is recorded in the context."""
+    """Return the LLVM function for a load from global memory. A fault is recorded in the context."""
     size = bits(llvm) // 8
     name = f"load_global_{llvm}"
     check, _ = checks.check_global(size, count)
@@ -296,7 +304,7 @@ apart:
 
 
 def store_global(llvm: str, count: bool) -> tuple[str, str]:
-    """Return the function for a store to global memory. A fault is recorded in the context."""
+    """Return the LLVM function for a store to global memory. A fault is recorded in the context."""
     size = bits(llvm) // 8
     name = f"store_global_{llvm}"
     check, _ = checks.check_global(size, count, "store")

@@ -1,4 +1,4 @@
-"""Small pieces of LLVM IR text that the support functions share."""
+"""Short pieces of LLVM IR text that several support functions use."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LANE_BITS = "<" + ", ".join(f"i32 {1 << lane}" for lane in range(layout.LANES)) 
 
 
 def mask_to_lanes(mask: str, result: str) -> str:
-    """Return text that turns a lane mask into an i1 vector, in which each lane tests its own bit.
+    """Return LLVM text that converts a lane mask to an i1 vector: each lane tests its own bit.
 
-    Without AVX-512 a bitcast would move bit after bit.
+    Without AVX-512, LLVM would convert a bitcast bit by bit.
     """
     return (
         splat("i32", mask, f"{result}.all")
@@ -35,17 +35,17 @@ def splat(llvm: str, scalar: str, result: str) -> str:
 
 
 def field(name: str, result: str) -> str:
-    """Return text that puts the address of a context field into `result`."""
+    """Return LLVM text that computes the address of a field in the context block."""
     return f"  {result} = getelementptr i8, ptr %ctx, i64 {layout.offset(name)}\n"
 
 
 def load_field(name: str, result: str) -> str:
-    """Return text that loads a context field into `result`."""
+    """Return LLVM text that loads a field of the context block."""
     return field(name, f"{result}.p") + f"  {result} = load {layout.llvm_type(name)}, ptr {result}.p\n"
 
 
 def add_to_memory(pointer: str, amount: str, tag: str) -> str:
-    """Return text that adds an i64 to memory; `tag` distinguishes its temporaries."""
+    """Return LLVM text that adds an i64 to a number in memory; `tag` distinguishes its temporary values."""
     return (
         f"  %{tag}.o = load i64, ptr {pointer}\n"
         f"  %{tag}.n = add i64 %{tag}.o, {amount}\n"
@@ -54,10 +54,10 @@ def add_to_memory(pointer: str, amount: str, tag: str) -> str:
 
 
 def odd_single(value: str, result: str) -> str:
-    """Return text that rounds a double to odd in float, so that a second rounding to 16 bits is exact.
+    """Return LLVM text that rounds a double to odd in float, so that a second rounding to 16 bits is exact.
 
-    A float has no room for the double's 29 last bits. Subnormal floats do not matter here, because the 16-bit
-    types have no values so small.
+    A float cannot store the last 29 bits of a double. Subnormal floats do not matter here, because the
+    16-bit types have no values that are so small.
     """
     return f"""  {result}.raw = bitcast double {value} to i64
   {result}.low = and i64 {result}.raw, 536870911

@@ -1,1 +1,1 @@
-"""Lowering of one PTX kernel to one LLVM module."""
+"""Compiler from a PTX kernel to an LLVM module."""

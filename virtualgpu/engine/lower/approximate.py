@@ -1,4 +1,4 @@
-"""Powers, logarithms, sines and hyperbolic tangents of floats, as LLVM IR functions over 32 lanes.
+"""LLVM IR functions for powers, logarithms, sines and hyperbolic tangents of floats in 32 lanes.
 
 They are computed in doubles, by series that are longer than the result needs, without fused operations.
 Every processor returns the same bits, and they are at least as accurate as a GPU's approximate instructions.
@@ -22,7 +22,7 @@ _QUARTER_TURN = tuple(map(float.fromhex, ("0x1.921fb4p+0", "0x1.4442dp-24", "0x1
 
 
 class _Series(Emitter):
-    """An emitter with operations on doubles."""
+    """An emitter with operations on vectors of doubles."""
 
     def number(self, value: float) -> str:
         return float_constant("double", _raw(value))
@@ -31,21 +31,21 @@ class _Series(Emitter):
         return self.binary(f"f{operation}", "double", a, self.number(b) if isinstance(b, float) else b)
 
     def series(self, x: str, coefficients: Sequence[float]) -> str:
-        """Emit a polynomial; the coefficient of the highest power is last."""
+        """Emit the value of a polynomial; the coefficient of the highest power is last."""
         result = self.number(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             result = self.float_operation("add", self.float_operation("mul", result, x), coefficient)
         return result
 
     def nearest_integer(self, x: str) -> tuple[str, str]:
-        """Emit the nearest integer, as the last bits of an i64 and as a double."""
+        """Emit the nearest integer twice: as an i64 whose last bits are valid, and as a double."""
         shifted = self.float_operation("add", x, _ROUNDING_OFFSET)
         return self.convert("bitcast", "double", shifted, "i64"), self.float_operation(
             "sub", shifted, _ROUNDING_OFFSET
         )
 
     def power_of_two(self, x: str) -> str:
-        """Emit 2 to a power between -1000 and 1000."""
+        """Emit 2 to the power of a number between -1000 and 1000."""
         raw, nearest = self.nearest_integer(x)
         fraction = self.float_operation("sub", x, nearest)
         value = self.series(fraction, [math.log(2) ** n / math.factorial(n) for n in range(14)])
@@ -62,7 +62,7 @@ class _Series(Emitter):
 
 
 def _raw(value: float) -> int:
-    """Return the bits of a double."""
+    """Return the bits of a double as an integer."""
     return int.from_bytes(struct.pack("<d", value), "little")
 
 
@@ -101,7 +101,10 @@ def _log2(emitter: _Series, x: str) -> str:
 
 
 def _circle(emitter: _Series, x: str, first_quarter: int) -> str:
-    """Emit the sine, or with `first_quarter` 1 the cosine: quarters of a turn, and a series for the rest."""
+    """Emit the sine, or the cosine if `first_quarter` is 1.
+
+    The argument is reduced by multiples of a quarter turn; the remainder is put into a series.
+    """
     raw, quarters = emitter.nearest_integer(emitter.float_operation("mul", x, 2 / math.pi))
     remainder = x
     for quarter_turn in _QUARTER_TURN:
@@ -157,7 +160,7 @@ _FUNCTIONS: dict[str, Callable[[_Series, str], str]] = {
 
 @functools.lru_cache(maxsize=8)
 def function(root: str) -> tuple[str, str]:
-    """Return the name and text of the function for a PTX instruction such as ``ex2``."""
+    """Return the name and the LLVM text of the function for a PTX instruction such as ``ex2``."""
     emitter = _Series()
     name = f"approximate_{root}"
     value = _FUNCTIONS[root](emitter, emitter.convert("fpext", "float", "%x", "double"))

@@ -1,4 +1,4 @@
-"""Calls as LLVM IR: device functions with their own frame, printf and assert."""
+"""LLVM IR for calls of device functions, ``printf``, ``assert``, ``malloc`` and ``free``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _call(
     results: list[str],
     lanes: str = "",
 ) -> None:
-    """Run the callee for the active lanes (or some of them) until all lanes have returned."""
+    """Emit a call of a function for the active lanes (or some of them) that waits until all have returned."""
     emitter = code.emitter
     callee = code.plans[name]
     lanes = lanes or code.executed(instruction)
@@ -100,7 +100,7 @@ def _copy(
 def _return(
     code: WarpCode, to_record: tuple[int, int], frame: str, from_record: tuple[int, int], lanes: str
 ) -> None:
-    """Copy a result from the callee's frame, for the lanes that made the call."""
+    """Copy a result from the callee's frame to the caller's frame, for the lanes that made the call."""
     emitter = code.emitter
     for byte in range(0, min(to_record[1], from_record[1]), 8):
         host = []
@@ -112,7 +112,7 @@ def _return(
 
 
 def _indirect(code: WarpCode, instruction: ir.Instruction, arguments: list[str], results: list[str]) -> None:
-    """Emit a call through a pointer: each possible function, for the lanes that call it."""
+    """Emit a call through a pointer: a call of each possible function for the lanes that point to it."""
     emitter = code.emitter
     pointer = code.get(
         instruction.operands[1]
@@ -157,9 +157,9 @@ def function_address(module: ir.Module, name: str) -> int:
 def service(
     code: WarpCode, instruction: ir.Instruction, request: object, inputs: list[str], outputs: int
 ) -> list[str]:
-    """Emit a call of a Python service, with rows of 64-bit lanes in and out.
+    """Emit a call of Python code, which takes and returns vectors of 64-bit lanes.
 
-    `request` describes it to the worker.
+    `request` tells the worker what to do.
     """
     emitter = code.emitter
     code.tables.services.append(request)
@@ -180,7 +180,7 @@ def service(
 
 
 def _fail_if(code: WarpCode, instruction: ir.Instruction, status: str) -> None:
-    """Emit a fault for a callback that returned a value other than 0."""
+    """Emit a fault that occurs if a call of Python code returned a status other than 0."""
     emitter = code.emitter
     failed = emitter.op(f"icmp ne i32 {status}, 0")
     fault_label = emitter.name("bad")
@@ -194,7 +194,7 @@ def _fail_if(code: WarpCode, instruction: ir.Instruction, status: str) -> None:
 def _heap(
     code: WarpCode, instruction: ir.Instruction, name: str, arguments: list[str], results: list[str]
 ) -> None:
-    """Device ``malloc`` and ``free``."""
+    """Emit a call of ``malloc`` or ``free`` on the device."""
     emitter = code.emitter
     values = service(code, instruction, (name,), [_argument(code, instruction, arguments[0])], len(results))
     for result, value in zip(results, values, strict=True):
@@ -209,7 +209,7 @@ def _heap(
 
 
 def _drop_exited(code: WarpCode) -> None:
-    """Let lanes that executed ``exit`` inside the callee leave this function too."""
+    """Emit code that removes lanes which executed ``exit`` inside the callee from this function."""
     emitter = code.emitter
     exited = emitter.context_load("exited")
     remaining = emitter.op(f"and i32 {code.mask}, {emitter.op(f'xor i32 {exited}, -1')}")
@@ -223,7 +223,7 @@ def _drop_exited(code: WarpCode) -> None:
 
 
 def _argument(code: WarpCode, instruction: ir.Instruction, name: str) -> str:
-    """Return the lanes of a 64-bit call argument."""
+    """Return the values of a 64-bit call argument in all lanes."""
     offset, record = code.parameter_record(name)
     emitter = code.emitter
     base = emitter.op("ptrtoint ptr %frame to i64")
@@ -235,7 +235,7 @@ def _argument(code: WarpCode, instruction: ir.Instruction, name: str) -> str:
 
 
 def _printf(code: WarpCode, instruction: ir.Instruction, arguments: list[str], results: list[str]) -> None:
-    """Pass the format and argument pointers of every lane to Python."""
+    """Emit a call that passes the format and the argument pointers of every lane to Python."""
     emitter = code.emitter
     formats = code.scratch("<32 x i64>")
     values = code.scratch("<32 x i64>")
@@ -258,7 +258,7 @@ def _printf(code: WarpCode, instruction: ir.Instruction, arguments: list[str], r
 
 
 def _assert(code: WarpCode, instruction: ir.Instruction, arguments: list[str]) -> None:
-    """Store message, file, line and function for the report, and end the kernel."""
+    """Emit code that stores message, file, line and function for the report, and ends the kernel."""
     emitter = code.emitter
     lanes = code.executed(instruction)
     first_lane = emitter.op(f"and i32 {emitter.op(f'call i32 @llvm.cttz.i32(i32 {lanes}, i1 false)')}, 31")

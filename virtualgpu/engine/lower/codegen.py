@@ -1,4 +1,4 @@
-"""Translation of one kernel of a PTX module, with all functions that it calls, to one LLVM module."""
+"""Compiler of one kernel of a PTX module, with all functions that it calls, to one LLVM module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARED_ALIGN = 16
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Generated code of one kernel and the facts that its launch needs."""
+    """The generated code of one kernel, and its properties that a launch needs."""
 
     name: str
     text: str
@@ -33,12 +33,12 @@ class Kernel:
 
     @property
     def reserved_shared_bytes(self) -> int:
-        """The part of the static shared memory that the system reserves."""
+        """Bytes of the static shared memory that the system reserves."""
         return layout.RESERVED_SHARED_BYTES if layout.RESERVED_SHARED in self.tables.shared else 0
 
 
 def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
-    """Return the entry and every function that it may call, entry first."""
+    """Return the kernel and every function that it may call; the kernel is the first."""
     reachable_names: list[str] = [entry]
     for name in reachable_names:
         names = callgraph.callees(module.functions[name])
@@ -105,7 +105,9 @@ def generate(
     trap_nan: bool = False,
     masked: bool = False,
 ) -> Kernel:
-    """Generate the LLVM module of one kernel; `masked` is for processors with masks of single bits.
+    """Generate the LLVM module of one kernel.
+
+    `masked` is true for processors that can mask vector operations by one bit per lane.
 
     Raises
     ------
@@ -156,7 +158,7 @@ def generate(
 
 
 def _depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
-    """Return the deepest chain of calls below the entry; recursion counts as the engine's limit."""
+    """Return the length of the longest chain of calls; recursion counts as the engine's limit."""
     depths: dict[str, int] = {}
 
     def depth_of(name: str, path: tuple[str, ...]) -> int:

@@ -1,4 +1,4 @@
-"""Pending asynchronous copies: a queue for each warp, as LLVM IR functions.
+"""LLVM IR functions for asynchronous copies: a queue of pending copies for each warp.
 
 A copy reads global memory when it is issued. Its data stay in the queue until its thread waits for it, or
 until the mbarrier to which it is bound completes a phase. Only then are they written to shared memory: as
@@ -48,7 +48,7 @@ _FIND_QUEUE = (
 
 
 def _notify(mask: str, site: str = " %site") -> str:
-    """Return text that reports an event of an entry (``%event``) to the observer."""
+    """Return LLVM text that reports an event of a queue entry (``%event``) to the observer."""
     return (
         load_field("shared", "%shared")
         + splat("i64", "%shared", "%shareds")
@@ -130,7 +130,7 @@ done:
 
 
 def arrive(code: WarpCode) -> str:
-    """Return the name of the function that writes the data of due copies to shared memory.
+    """Return the name of the function that writes the data of completed copies to shared memory.
 
     It is ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``.
 
@@ -225,7 +225,7 @@ done:
 
 
 def commit(code: WarpCode) -> str:
-    """Return the name of the function that makes the copies since the last commit a group.
+    """Return the name of the function that puts all copies since the last commit into one group.
 
     It is ``void (ctx, i32 mask)``.
     """
@@ -246,7 +246,7 @@ define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
 
 
 def wait(code: WarpCode) -> str:
-    """Return the name of the function that completes all but the last n groups of the lanes.
+    """Return the name of the function that waits until at most n groups of the lanes are pending.
 
     It is ``void (ctx, i32 mask, i32 n)``.
     """
@@ -312,7 +312,7 @@ done:
 
 
 def land(code: WarpCode) -> str:
-    """Return the name of the function that completes the copies bound to a barrier whose phase is over.
+    """Return the name of the function that completes the copies bound to a barrier after its phase ended.
 
     It is ``void (ctx, i64 barrier)``.
     """

@@ -1,4 +1,4 @@
-"""The dispatcher at the start of every warp function, which selects the lanes that run next, as LLVM IR."""
+"""LLVM IR of the dispatcher at the start of every warp function, which selects the lanes that run next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 
 
 def prologue(code: WarpCode) -> None:
-    """Emit the entry, the dispatcher, and the exits that all blocks share."""
+    """Emit the start of a warp function: its entry, the dispatcher, and the exits that all blocks share."""
     emitter = code.emitter
     emitter.label("entry")
     if code.function.is_entry:  # each warp has its own budget, and a new one after each barrier
@@ -63,7 +63,10 @@ def prologue(code: WarpCode) -> None:
 
 
 def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
-    """Return the cost of a jump to a block, and the number of turns that a budget exhausted there counts for."""
+    """Return the cost of a jump in the warp's budget, and its weight if the budget ends with it.
+
+    Jumps backwards cost 1; in a loop that waits for memory, they cost more, so that other lanes run soon.
+    """
     is_back_edge = target <= code.block.number
     if not is_back_edge or not cfg.waits_on_memory(
         code.function, code.flow, code.block.number, target, code.plan.memory_results
@@ -73,10 +76,10 @@ def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
 
 
 def spend_budget(code: WarpCode, target: int) -> None:
-    """Subtract a back edge from the warp's budget; when it is exhausted, other lanes run.
+    """Emit code that subtracts a jump from the warp's budget; at its end, other lanes run.
 
-    With an observer, a turn may end on any edge. Each access is slow then, so a polling loop ends its turn at
-    once.
+    With an observer, a jump to a later block may end the budget, too. Each access is slow then, so a
+    polling loop lets others run at once.
     """
     emitter = code.emitter
     observe = code.options.observe
@@ -98,7 +101,7 @@ def spend_budget(code: WarpCode, target: int) -> None:
 
 
 def rotation(code: WarpCode) -> None:
-    """Emit the end of a budget: read the abort flag, then let waiting lanes or warps run."""
+    """Emit the code for the end of a budget: check the abort flag, then let waiting lanes or warps run."""
     emitter = code.emitter
     code.begin("expired")
     targets = ", ".join(f"[{t}, %{label}]" for t, _, _, label in code.expired_edges)

@@ -1,4 +1,4 @@
-"""The forms of each PTX instruction that the virtual GPU executes, modifiers and types included.
+"""Table of the forms of each PTX instruction that virtualgpu executes, with their modifiers and types.
 
 A modifier that the lowering did not read would produce wrong numbers silently, so a form that is not in this
 table is refused. Names and order of modifiers follow the PTX ISA, chapter 9.7. Modifiers that change only the
@@ -225,7 +225,7 @@ def is_supported(parts: tuple[str, ...]) -> bool:
 
 
 def check(instruction: ir.Instruction) -> None:
-    """Raise `NotSupportedError` for an instruction with a modifier or type that is not implemented."""
+    """Raise `NotSupportedError` for an instruction with an unsupported modifier or type."""
     if not is_supported(instruction.parts):
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode} (line {instruction.line}): it has {instruction.root!r}, but not with these "
@@ -234,5 +234,5 @@ def check(instruction: ir.Instruction) -> None:
 
 
 def listed_roots() -> frozenset[str]:
-    """Return the instructions whose forms this table lists."""
+    """Return the mnemonics of the instructions whose forms are in this table."""
     return frozenset(_FORMS)

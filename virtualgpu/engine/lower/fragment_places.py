@@ -1,4 +1,4 @@
-"""Frame offsets for the registers of matrix fragments, which are adjacent in the warp's frame.
+"""Frame offsets of the registers of matrix fragments, which are adjacent in the warp's frame.
 
 A kernel on tensor cores holds hundreds of fragments, of up to eight registers each, so its code passes
 whole fragments by address (see `fragments`).
@@ -17,7 +17,7 @@ KINDS = ("b32", "u32", "s32", "f32", "f16x2", "bf16x2")
 def allocate(
     function: ir.Function, live_across_blocks: set[str], frame_end: int
 ) -> tuple[dict[str, int], int]:
-    """Return frame offsets for the registers of fragments, and the end of the frame after them.
+    """Return frame offsets for the registers of matrix fragments, and the end of the frame after them.
 
     Fragments that no later basic block reads share offsets with fragments of other times.
     """
@@ -67,7 +67,7 @@ def _groups(function: ir.Function) -> list[tuple[str, ...]]:
 
 
 def names_of(operand: ir.Operand | None) -> tuple[str, ...]:
-    """Return the register names of a fragment; none if it has any other operand."""
+    """Return the register names in a matrix fragment; empty if an operand is not a register."""
     if not isinstance(operand, ir.Vector):
         return ()
     names = tuple(item.name for item in operand.items if isinstance(item, ir.Register) and not item.negated)
@@ -75,7 +75,7 @@ def names_of(operand: ir.Operand | None) -> tuple[str, ...]:
 
 
 def _spans(function: ir.Function, names: set[str]) -> dict[str, tuple[int, int]]:
-    """Return the first and the last instruction that mention each register."""
+    """Return the first and the last instruction that uses each register."""
     spans: dict[str, tuple[int, int]] = {}
     for index, i in enumerate(function.instructions):
         for registers in cfg.definitions_and_uses(i):

@@ -1,4 +1,4 @@
-"""Matrix fragments as the arguments of support functions.
+"""Passing of matrix fragments to and from support functions by address.
 
 Support functions take and return whole fragments by address, so that a kernel's own code stays small. If
 the registers of a fragment are not adjacent, they are copied.
@@ -12,12 +12,12 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 
 
 def items_of(operand: ir.Operand | None) -> tuple[ir.Operand | None, ...]:
-    """Return the registers that an operand names, braced or not."""
+    """Return the registers in an operand, with or without braces."""
     return operand.items if isinstance(operand, ir.Vector) else (operand,)
 
 
 def _start(code: WarpCode, operand: ir.Operand | None) -> int | None:
-    """Return the frame offset of a fragment with adjacent registers, else None."""
+    """Return the frame offset of a fragment if its registers are adjacent, else None."""
     names = names_of(operand)
     offsets = [code.plan.slots.get(name) for name in names]
     first = offsets[0] if offsets else None
@@ -27,7 +27,7 @@ def _start(code: WarpCode, operand: ir.Operand | None) -> int | None:
 
 
 def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
-    """Return a pointer to the current value of a fragment, one row of lanes per register."""
+    """Return a pointer to the current value of a fragment, with one row of lanes per register."""
     emitter = code.emitter
     start = _start(code, operand)
     if start is None:
@@ -41,7 +41,7 @@ def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
 
 
 def _stack_space(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
-    """Return stack space for a fragment; all instructions share it."""
+    """Return stack space for a fragment, which all instructions with the same role share."""
     count = len(items_of(operand))
     name = f"%fragment.{role}.{count}"
     line = f"  {name} = alloca [{count} x <32 x i32>], align 64"
@@ -51,7 +51,7 @@ def _stack_space(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
 
 
 def _store_pending(code: WarpCode, operand: ir.Operand | None) -> None:
-    """Write values of a fragment to the frame that are only in LLVM values."""
+    """Emit stores of those values of a fragment to the frame that exist only in LLVM values so far."""
     for item in items_of(operand):
         if isinstance(item, ir.Register) and item.name in code.dirty:
             value = code.get(item, "b32")
@@ -61,7 +61,7 @@ def _store_pending(code: WarpCode, operand: ir.Operand | None) -> None:
 
 
 def output_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
-    """Return a pointer for the new value of a fragment, for executing lanes only.
+    """Return a pointer to which the active lanes can write the new value of a fragment.
 
     Call `finish_output` afterwards.
     """
@@ -74,7 +74,7 @@ def output_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str
 
 
 def finish_output(code: WarpCode, operand: ir.Operand | None, pointer: str) -> None:
-    """Make the new value of a fragment visible to the code that follows."""
+    """Make the new value of a fragment available to the code that follows."""
     emitter = code.emitter
     if _start(code, operand) is None:
         for n, item in enumerate(items_of(operand)):

@@ -1,4 +1,4 @@
-"""Compilation of one PTX function to one LLVM function that runs a warp in lockstep.
+"""Compiler of one PTX function to one LLVM function that runs a warp in lockstep.
 
 Lanes keep a program counter each (a block number). The block with the lowest number among waiting
 lanes runs next, so lanes that diverged meet again at the post-dominator. Register values live in
@@ -63,7 +63,7 @@ _MAX_LINES = 250_000
 
 
 def supported() -> dict[str, frozenset[str]]:
-    """Return the supported instructions (first words of opcodes) by the module that emits them."""
+    """Return the supported mnemonics by the module that emits their code."""
     roots = {
         module.__name__.rpartition(".")[2]: frozenset(module.ROOTS) - textures.REFUSED
         for module in _EMITTER_MODULES
@@ -72,12 +72,15 @@ def supported() -> dict[str, frozenset[str]]:
 
 
 class FunctionCompiler(WarpCode):
-    """Generates the LLVM text of one function."""
+    """A compiler that generates the LLVM text of one function."""
 
     # -- control flow --------------------------------------------------------------------------------
 
     def go_to(self, target: int) -> None:
-        """Emit a jump of all active lanes to one block: directly, unless other lanes wait at or before it."""
+        """Emit a jump of all active lanes to a block.
+
+        The jump is direct, unless other lanes wait at that block or an earlier one.
+        """
         emitter = self.emitter
         dispatcher.spend_budget(self, target)
         is_first = emitter.op(f"icmp ult i32 {target}, {self.wait}")
@@ -90,13 +93,16 @@ class FunctionCompiler(WarpCode):
         emitter.raw("br label %dispatch")
 
     def branch(self, instruction: ir.Instruction, taken_block: int, next_block: int) -> None:
-        """Emit a conditional branch: uniform ones jump directly, divergent ones through the dispatcher."""
+        """Emit a conditional branch.
+
+        If all lanes agree, the jump is direct; otherwise, the dispatcher selects the lanes that run first.
+        """
         none_stay, none_go = self.votes(instruction)
         self.count_branch(instruction, none_stay, none_go)
         self.jump_by_votes(none_stay, none_go, taken_block, next_block)
 
     def votes(self, instruction: ir.Instruction) -> tuple[str, str]:
-        """Emit two tests: whether all active lanes take a conditional branch, and whether no lane does."""
+        """Emit two tests of a conditional branch: whether all active lanes take it, and whether none does."""
         emitter = self.emitter
         active_lanes = self.executed(instruction)
         staying = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {active_lanes}, -1')}")
@@ -105,7 +111,7 @@ class FunctionCompiler(WarpCode):
     def count_branch(
         self, instruction: ir.Instruction, none_stay: str, none_go: str, times: str = "1"
     ) -> None:
-        """Count executions of a branch, of which the last may have split the lanes."""
+        """Emit code that counts executions of a branch, and whether the last one has split the lanes."""
         if (
             not self.options.count or instruction.opcode.split(".")[0] != instruction.root
         ):  # a call or return of a copied body
@@ -121,7 +127,7 @@ class FunctionCompiler(WarpCode):
         emitter.add_to(emitter.op(f"getelementptr i64, ptr {executed}, i64 1"), divergent)
 
     def jump_by_votes(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
-        """Emit the jumps of a conditional branch."""
+        """Emit the jumps of a conditional branch from the results of `votes`."""
         emitter = self.emitter
         guard = self.guard
         assert guard is not None
@@ -140,7 +146,10 @@ class FunctionCompiler(WarpCode):
         emitter.raw("br label %dispatch")
 
     def close_loop(self, instruction: ir.Instruction, loop: loops.Loop) -> None:
-        """Emit the end of a loop kept in LLVM values: another iteration, or stores of registers and counters."""
+        """Emit the end of a loop whose registers are kept in LLVM values.
+
+        Another iteration follows, or registers and counters are stored.
+        """
         emitter = self.emitter
         target = self.block.number
         none_stay, none_go = self.votes(instruction)
@@ -165,9 +174,10 @@ class FunctionCompiler(WarpCode):
         return self.flow.number_of.get(self.block.end, -1)
 
     def leave(self, target: str, status: int | None = None) -> None:
-        """Move active (and unguarded) lanes to a mark such as EXITED; guarded-off lanes continue.
+        """Emit code that sets the program counter of active lanes to a mark such as EXITED.
 
-        If they are all lanes of the warp, the function returns `status`, if there is one.
+        Lanes whose guard is false continue. If all lanes of the warp leave, the function returns `status`,
+        if there is one.
         """
         emitter = self.emitter
         targets = target
@@ -226,7 +236,10 @@ class FunctionCompiler(WarpCode):
         self.go_to(self.next_block())
 
     def barrier(self, instruction: ir.Instruction) -> None:
-        """Emit ``bar``: lanes wait with the barrier's number; counts and predicates go to the context."""
+        """Emit the instruction ``bar``, at which lanes wait with the number of the barrier.
+
+        Thread counts and predicates are stored in the context block.
+        """
         forms.check(instruction)
         emitter = self.emitter
         if not self.function.is_entry:
@@ -276,7 +289,7 @@ class FunctionCompiler(WarpCode):
     # -- blocks --------------------------------------------------------------------------------------
 
     def meet(self, instruction: ir.Instruction) -> None:
-        """Emit the wait of a warp-wide instruction for every running lane that its mask names."""
+        """Emit code at which a warp-wide instruction waits for all running lanes in its member mask."""
         operand = warp_ops.member_mask(instruction)
         if operand is None:
             return
@@ -309,7 +322,7 @@ class FunctionCompiler(WarpCode):
         self.cache.clear()
 
     def count_block(self, times: str = "1") -> None:
-        """Count one execution of the block, or `times` (an i64) executions."""
+        """Emit code that counts one execution of the basic block, or `times` (an i64) executions."""
         emitter = self.emitter
         number = len(self.tables.blocks)
         size = str(self.block.end - self.block.first)
@@ -391,7 +404,7 @@ class FunctionCompiler(WarpCode):
         self.terminate(last_instruction if has_end else None)
 
     def compile(self) -> str:
-        """Return the LLVM text of the whole function."""
+        """Compile the function, and return its LLVM text."""
         for block in self.flow.blocks:
             self.compile_block(block)
             if len(self.emitter.lines) > _MAX_LINES:

@@ -1,4 +1,4 @@
-"""Loops of one block: registers stay LLVM values between iterations, and counters are added at the end.
+"""Loops of one basic block whose registers stay in LLVM values between iterations.
 
 Between blocks registers are in the warp's frame, where only active lanes may write. No other code reads the
 frame during a loop of one block: the same lanes stay active until some leave, the budget is exhausted or
@@ -18,7 +18,7 @@ from virtualgpu.engine.lower.plan import FunctionPlan
 
 
 def is_single_block_loop(plan: FunctionPlan, block: cfg.Block, roots: Container[str]) -> bool:
-    """Return whether a block is a loop by itself, of instructions with certain roots."""
+    """Return whether a basic block is a loop by itself and contains only instructions with these roots."""
     code = plan.function.instructions[block.first : block.end]
     last_instruction = code[-1] if code else None
     return (
@@ -39,7 +39,7 @@ def _reads_clock(instruction: ir.Instruction) -> bool:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop of one block while it is compiled.
+    """A loop of one basic block during its compilation.
 
     `iterations` is the number of completed iterations, `budget_left` the rest of the warp's budget.
     `at_start` contains the values of registers at the start of an iteration, by name.
@@ -56,7 +56,7 @@ class Loop:
 
     @classmethod
     def enter(cls, emitter: Emitter, plan: FunctionPlan, label_before: str) -> Loop:
-        """Begin the loop's text after the block `label_before`; `close` fills in the missing lines."""
+        """Emit the start of a loop after the block `label_before`; `close` adds the missing lines later."""
         label = emitter.name("loop")
         budget = emitter.context_load("budget")
         line = len(emitter.lines)
@@ -64,13 +64,13 @@ class Loop:
         return cls(plan, label_before, label, line, f"%{label}.turns", f"%{label}.left", budget)
 
     def read(self, name: str) -> str:
-        """Return a register's value at the start of an iteration."""
+        """Return the value of a register at the start of an iteration."""
         return self.at_start.setdefault(name, f"%{self.label}.r{len(self.at_start)}")
 
     def at_end(self, emitter: Emitter, values: dict[str, str]) -> dict[str, str]:
-        """Return the value that each register carries into the next iteration, from `values` at the end.
+        """Return the values that registers pass to the next iteration, from `values` at the end of this one.
 
-        Predicates as bits.
+        Predicates are returned as bits.
         """
         return {
             name: emitter.mask_bits(values[name]) if self._kind(name) == "i1" else values[name]
@@ -81,9 +81,9 @@ class Loop:
     def close(
         self, emitter: Emitter, last_label: str, iterations: str, budget: str, carried: dict[str, str]
     ) -> None:
-        """Write the loop's first lines.
+        """Insert the first lines of the loop, when the values of the next iteration are known.
 
-        It repeats from the block `last_label`, with the values that `at_end` returned.
+        The loop repeats from the block `last_label`, with the values that `at_end` returned.
         """
         phis = [
             f"  {self.iterations} = phi i64 [0, %{self.label_before}], [{iterations}, %{last_label}]",

@@ -1,4 +1,4 @@
-"""Numbering and frame layout shared by the functions of one kernel."""
+"""Numbers of instructions and layout of frames, which the functions of one kernel share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Options:
 
 @dataclass(slots=True)
 class Tables:
-    """Numbering shared by all functions compiled for one kernel."""
+    """The numbers of instructions, variables and functions that all functions of a kernel share."""
 
     globals: list[str] = field(default_factory=list)
     shared: dict[str, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Tables:
 
 @dataclass(slots=True)
 class FunctionPlan:
-    """Position of a function in the numbering, and the layout of its frame (bytes)."""
+    """The number of a function in its kernel, and the layout of its frame in bytes."""
 
     function: ir.Function
     index: int
@@ -61,7 +61,7 @@ class FunctionPlan:
 
 
 def plan(function: ir.Function, index: int, memory_results: frozenset[str] = frozenset()) -> FunctionPlan:
-    """Lay out a function's frame: lane program counters, parameter records, register slots."""
+    """Compute the layout of a function's frame: program counters of lanes, parameters, registers."""
     flow = cfg.build(function)
     live_registers = cfg.live_out(function, flow)
     live_across_blocks = set().union(*live_registers) if live_registers else set()
@@ -107,7 +107,7 @@ def plan(function: ir.Function, index: int, memory_results: frozenset[str] = fro
 
 
 def _constants(function: ir.Function) -> dict[str, ir.Immediate]:
-    """Return the registers that a single unconditional instruction writes with a known constant."""
+    """Return the registers that only one instruction writes, with the constant that it writes."""
     constants: dict[str, ir.Immediate] = {}
     written_names: set[str] = set()
     for instruction in function.instructions:

@@ -1,4 +1,4 @@
-"""Operands of one function under compilation: registers, constants, special registers, symbols."""
+"""Operands of a function during its compilation: registers, constants, special registers, symbols."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ONE_SPECIALS = ("%nclusterid", "%cluster_nctaid", "%cluster_nctarank")
 
 
 class Registers:
-    """The operands that instruction emitters read and write while one function is compiled."""
+    """The operands that the emitters of instructions read and write while a function is compiled."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class Registers:
 
     @property
     def active_lanes(self) -> str:
-        """The active lanes as an i1 vector, converted again in each LLVM block that uses it."""
+        """Active lanes as an i1 vector, which is computed again in each LLVM block that uses it."""
         key = self.current_label, self.mask
         if key not in self._lanes:
             self._lanes = {key: self.emitter.mask_vector(self.mask)}
         return self._lanes[key]
 
     def get(self, operand: ir.Operand | None, ptx_type: str) -> str:
-        """Return the lanes of an operand, as the LLVM type of `ptx_type`."""
+        """Return the values of an operand in all lanes, as the LLVM type of `ptx_type`."""
         llvm = llvm_of(ptx_type)
         if isinstance(operand, ir.Register):
             kind = llvm_of(self.function.registers[operand.name])
@@ -133,7 +133,7 @@ class Registers:
         return value
 
     def set(self, operand: ir.Operand | None, value: str, ptx_type: str) -> None:
-        """Write lanes of `ptx_type` to a register; narrower values extend as PTX does."""
+        """Write values of `ptx_type` to a register in all lanes; narrower values are extended as in PTX."""
         if operand is None:
             return
         if not isinstance(operand, ir.Register):
@@ -146,7 +146,7 @@ class Registers:
         self.dirty.add(operand.name)
 
     def special(self, name: str) -> tuple[str, str]:
-        """Return the lanes of a special register and their LLVM type."""
+        """Return the values of a special register in all lanes, and their LLVM type."""
         emitter = self.emitter
         if name.startswith("%tid."):
             base = emitter.op(f"inttoptr i64 {emitter.context_load('tids')} to ptr")
@@ -212,7 +212,10 @@ class Registers:
         return "<" + ", ".join(f"i32 {m}" for m in masks) + ">"
 
     def symbol(self, operand: ir.Symbol) -> str:
-        """Return the address lanes (i64) of a variable: offsets for shared and local, else host addresses."""
+        """Return the address (i64) of a variable in all lanes.
+
+        It is an offset for shared and local variables, else a host address.
+        """
         emitter = self.emitter
         name = operand.name
         if name in self.tables.shared:
@@ -236,7 +239,10 @@ class Registers:
         raise NotSupportedError(f"The virtual GPU cannot take the address of {name}.")
 
     def first_lane_value(self, operand: ir.Operand) -> str:
-        """Emit a uniform operand (a member mask) as an i32, read from the first active lane."""
+        """Emit an operand that is the same in all lanes, such as a member mask, as an i32.
+
+        It is read from the first active lane.
+        """
         if isinstance(operand, ir.Immediate):
             return str(operand.value & 0xFFFFFFFF)
         lanes = self.get(operand, "b32")
@@ -245,25 +251,25 @@ class Registers:
         return self.emitter.op(f"extractelement <32 x i32> {lanes}, i32 {lane_index}")
 
     def executed(self, instruction: ir.Instruction) -> str:
-        """Emit the active lanes whose guard lets them execute the instruction, as an i32 mask."""
+        """Emit the mask of the active lanes that execute the instruction, as their guard determines."""
         if self.guard is None:
             return self.mask
         return self.emitter.op(f"and i32 {self.emitter.mask_bits(self.guard)}, {self.mask}")
 
     def parameter_record(self, name: str) -> tuple[int, int]:
-        """Return the frame offset and lane stride (bytes) of a call parameter."""
+        """Return the frame offset of a call parameter, and the distance between lanes, in bytes."""
         try:
             return self.plan.records[name]
         except KeyError:
             raise NotSupportedError(f"The virtual GPU does not find the parameter {name}.") from None
 
     def site(self, instruction: ir.Instruction) -> int:
-        """Assign a memory instruction its number among the kernel's counted accesses."""
+        """Give a memory instruction the next number among the kernel's counted accesses, and return it."""
         self.tables.accesses.append((self.index, instruction))
         return len(self.tables.accesses) - 1
 
     def add_support(self, name: str, body: str) -> None:
-        """Add a support function to the module, unless it is there already."""
+        """Add a support function to the module, unless the module contains it already."""
         self.tables.support.setdefault(name, body)
 
     def scratch(self, llvm: str) -> str:

@@ -1,4 +1,4 @@
-"""Code of one function as its instructions emit it: labels, faults, registers that are stored."""
+"""Parts of a function's code that all emitters use: labels, faults, and stores of registers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from virtualgpu.engine.lower.watching import ReportingRegisters
 
 
 class WarpCode(ReportingRegisters):
-    """Operations that emitters of instructions use; `function` adds the flow from block to block."""
+    """A collector of a function's code for the emitters of instructions.
+
+    The class in `function` adds jumps from block to block.
+    """
 
     def leave_on_fault(self, failed: str) -> None:
         next_label = self.emitter.name("ok")
@@ -19,7 +22,10 @@ class WarpCode(ReportingRegisters):
         self.current_label = label
 
     def fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
-        """End the warp function with a fault of the first lane of a mask, with its address if there is one."""
+        """Emit a fault that ends the warp function, for the first lane in a mask.
+
+        The report contains the lane's address, if there is one.
+        """
         lane = self.emitter.op(f"call i32 @llvm.cttz.i32(i32 {lane_mask or self.mask}, i1 false)")
         address = self.emitter.op(f"extractelement <32 x i64> {addresses}, i32 {lane}") if addresses else "0"
         arguments = f"i32 {code}, i32 {self.index}, i32 {pc}, i32 {lane}, i32 0, i64 {address}"
@@ -27,7 +33,7 @@ class WarpCode(ReportingRegisters):
         self.emitter.raw("br label %failed")
 
     def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
-        """Fault if any lane of a mask is set; see `fault`."""
+        """Emit a fault that occurs if any lane of a mask is set; see `fault`."""
         fault_label = self.emitter.name("bad")
         next_label = self.emitter.name("ok")
         any_lane = self.emitter.op(f"icmp ne i32 {lanes}, 0")
@@ -37,7 +43,7 @@ class WarpCode(ReportingRegisters):
         self.begin(next_label)
 
     def flush(self) -> None:
-        """Store written registers that later blocks read, for the active lanes only."""
+        """Emit stores of changed registers that later blocks read, for active lanes only."""
         live_registers = self.plan.live_out[self.block.number]
         for name in sorted(self.dirty & live_registers):
             llvm = llvm_of(self.function.registers[name])
@@ -53,5 +59,5 @@ class WarpCode(ReportingRegisters):
         self.dirty.clear()
 
     def store_pcs(self, lanes: str, target: str) -> None:
-        """Write a program-counter vector to the lanes of an i1 vector."""
+        """Emit a store of program counters for the lanes in an i1 vector."""
         self.emitter.store_lanes("i32", target, "%frame", lanes)

@@ -1,4 +1,4 @@
-"""Reports of generated code while it runs: steps and values to a trace, accesses to an observer."""
+"""Reports from generated code: steps and values to a trace, accesses to an observer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WRITES_MEMORY = {"st", "atom", "red", "cp", "mbarrier", "wmma", "stmatrix"}
 
 
 def _may_write_shared(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction may change shared memory, also through generic addresses."""
+    """Return whether an instruction may change shared memory, including through generic addresses."""
     spaces = {modifier.split("::")[0] for modifier in instruction.parts[1:]}
     return instruction.root in _WRITES_MEMORY and (
         instruction.root == "cp" or "shared" in spaces or spaces.isdisjoint(("global", "local", "param"))
@@ -20,7 +20,7 @@ def _may_write_shared(instruction: ir.Instruction) -> bool:
 
 
 class ReportingRegisters(Registers):
-    """Registers, with calls that record a trace or notify an observer."""
+    """The operands of a function, with methods that emit records for a trace or calls of an observer."""
 
     def trace_step(self, instruction: ir.Instruction) -> None:
         executed = self.executed(instruction)
@@ -44,7 +44,7 @@ class ReportingRegisters(Registers):
             self.trace_row(address, mask, layout.ROW_ADDRESS, layout.TRACE_ALL & ~layout.TRACE_SHARED)
 
     def trace_write(self, value: str, llvm: str, host: str, mask: str) -> None:
-        """Record memory just written: the host address, and the bits, at most 8 bytes at a time."""
+        """Emit a trace record of a write to memory: host address and bits, at most 8 bytes at a time."""
         if not self.options.trace:
             return
         width = bits(llvm)
@@ -59,7 +59,7 @@ class ReportingRegisters(Registers):
             self.trace_row(self.emitter.cast(word, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
 
     def observe(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
-        """Report an access to the observer before it happens, with the values to store."""
+        """Emit a report of an access to the observer, before the access, with the values to store."""
         lanes = self.scratch("<32 x i64>")
         values = "null"
         self.emitter.raw(f"store <32 x i64> {address}, ptr {lanes}")
@@ -77,7 +77,7 @@ class ReportingRegisters(Registers):
                 self.trace_row(value, self.executed(instruction), layout.ROW_REGISTER + index, level)
 
     def observe_synchronisation(self, instruction: ir.Instruction) -> None:
-        """Report a fence or a ``__syncwarp`` to the observer, if the instruction is one."""
+        """Emit a report of an instruction to the observer if it is a fence or ``__syncwarp``."""
         if instruction.root in ("membar", "fence"):
             site = layout.BLOCK_FENCE if "cta" in instruction.parts else layout.FENCE
             self.observe(site, "zeroinitializer", self.executed(instruction))

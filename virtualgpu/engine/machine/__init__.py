@@ -1,1 +1,1 @@
-"""Machine code: LLVM text adapted to one processor, translated, stored and loaded."""
+"""Compilation of LLVM text to machine code for a processor, and storage of machine code on disk."""

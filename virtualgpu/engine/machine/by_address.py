@@ -1,4 +1,4 @@
-"""Rewrite a long warp function with its vectors in memory: wide operations become calls of shared functions.
+"""Rewrite of a long warp function so that operations on 32 lanes become calls of shared functions.
 
 LLVM needs a good part of a millisecond for each operation over 32 lanes that it writes out, and a long
 kernel has ten thousand of them. Here each kind of operation becomes one function, which takes and returns
@@ -6,8 +6,6 @@ rows of lanes by address and is translated once. The kernel's own function keeps
  Masks (``<32 x i1>``) become 32-bit integers.Functions and constants are reached through
 pointers on the stack, because LLVM's quick instruction selection does not support names that may be far away, and
 its other selection takes twice as long.
-
-
 """
 
 from __future__ import annotations
@@ -77,11 +75,11 @@ _LANE_BITS = "<" + ", ".join(f"i32 {1 << lane}" for lane in range(32)) + ">"
 
 
 class UnreadableError(Exception):
-    """A line of unknown form; its function is translated unchanged."""
+    """Error for a line of LLVM text with an unknown form; its function is translated unchanged."""
 
 
 def _is_wide(kind: str) -> bool:
-    """Return whether values of a kind are rows of lanes, which are kept in memory here."""
+    """Return whether values of an LLVM type are vectors of lanes, which are moved to memory here."""
     return kind[0] == "<" and kind != MASK
 
 
@@ -99,7 +97,7 @@ def _size(kind: str) -> int:
 
 @dataclass(slots=True)
 class Rows:
-    """The shared functions that take rows of lanes, and the constants among the rows."""
+    """The functions that operate on rows of lanes in memory, and the constants among the rows."""
 
     function_names: dict[str, str] = field(
         default_factory=dict
@@ -109,15 +107,15 @@ class Rows:
     constants: dict[str, str] = field(default_factory=dict)
 
     def constant(self, kind: str, value: str) -> str:
-        """Return the name of a row in memory with the value of a constant."""
+        """Return the name of a constant row of lanes, which is defined when first used."""
         return self.constants.setdefault(f"{kind} {value}", f"@row.c{len(self.constants)}")
 
     def constant_definitions(self) -> list[str]:
-        """Return the LLVM text of the constants."""
+        """Return the LLVM text that defines the constant rows."""
         return [f"{name} = internal constant {value}, align 64" for value, name in self.constants.items()]
 
     def function(self, template: str, operands: list[tuple[str, str]], result_kind: str) -> str:
-        """Return the name of the function that performs `template`.
+        """Return the name of the function that performs the operation `template` on rows of lanes.
 
         Each operand is a kind and the way it is passed: a row by address, a mask as its bits, one number
         for all lanes, or unchanged.
@@ -175,7 +173,7 @@ def _splat(kind: str, number: str, result: str) -> list[str]:
 
 @dataclass(slots=True)
 class _Operand:
-    """An operand of an operation, and the way it is passed to the function."""
+    """An operand of an operation: its type, its value, and how it is passed to the function."""
 
     kind: str
     passing: str
@@ -184,7 +182,7 @@ class _Operand:
 
 @dataclass(slots=True)
 class _Step:
-    """One line of output: unchanged text, or an operation on rows."""
+    """A line of the rewritten function: unchanged text, or an operation on rows of lanes."""
 
     text: str = ""
     result: str = ""
@@ -195,7 +193,7 @@ class _Step:
 
 
 class _Function:
-    """One warp function while it is rewritten."""
+    """A warp function while it is rewritten."""
 
     def __init__(self, lines: list[str], rows: Rows) -> None:
         self.rows = rows
@@ -212,7 +210,7 @@ class _Function:
     # -- reading -------------------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Parse every line."""
+        """Parse every line of the function."""
         for name, kind in self._phis():
             self.kinds[name] = kind
         for line in self.lines:
@@ -231,7 +229,7 @@ class _Function:
         reader(match)
 
     def _phis(self) -> list[tuple[str, str]]:
-        """Return the rows that meet from several blocks; they are named before their values are known."""
+        """Return the results of phi instructions for rows, which get names before their values are known."""
         matches = (_FORM["phi"].fullmatch(line.strip()) for line in self.lines if " = phi <" in line)
         return [
             (match["result"], match["kind"])
@@ -262,7 +260,7 @@ class _Function:
         return _Operand(kind, "row", self.rows.constant(kind, value))
 
     def _bits(self, value: str) -> str:
-        """Return a mask as 32 bits."""
+        """Return the name of a mask as a 32-bit integer."""
         value = self.aliases.get(value, value)
         if value in self.masks:
             return self.masks[value]
@@ -476,7 +474,7 @@ class _Function:
     # -- writing -------------------------------------------------------------------------------------
 
     def write(self) -> list[str]:
-        """Return the function's lines with its rows in memory."""
+        """Return the lines of the function with its rows of lanes in memory."""
         self._resolve_phis()
         slots, head = self._row_slots(self._last_uses())
         lines: list[str] = []
@@ -491,7 +489,7 @@ class _Function:
         return [*lines[:2], *head, *lines[2:]]  # after the function's first label
 
     def _far_calls(self, line: str) -> list[str]:
-        """Replace functions and constants that may be far away by pointers loaded from the stack."""
+        """Replace the names of functions and constants that may be far away by pointers from the stack."""
         lines: list[str] = []
 
         def load_pointer(name: re.Match[str]) -> str:
@@ -504,7 +502,10 @@ class _Function:
         return [*lines, call]
 
     def _row_slots(self, last_uses: dict[str, int]) -> tuple[dict[str, str], list[str]]:
-        """Assign a stack slot to every row, reusing slots after the last use, and return the allocations."""
+        """Assign a stack slot to every row, and return the allocations.
+
+        A slot is reused after the last use of its row.
+        """
         slots: dict[str, str] = {}
         head: list[str] = []
         free: dict[int, list[str]] = {}
@@ -523,7 +524,7 @@ class _Function:
         return slots, head
 
     def _resolve_phis(self) -> None:
-        """Resolve the incoming values of phis, now that all names are known."""
+        """Replace the incoming values of phi instructions by their rows, because all names are known now."""
         phis = {step.result for step in self.steps if step.incoming_rows}
         for step in self.steps:
             if not step.incoming_rows:
@@ -568,7 +569,7 @@ class _Function:
         return slots[operand.value] if operand.value[0] == "%" else operand.value
 
     def _last_uses(self) -> dict[str, int]:
-        """Return the last use of each row, loops included; blocks of PTX share no rows."""
+        """Return the last use of each row, also in loops; basic blocks of PTX have no rows in common."""
         labels: dict[str, int] = {}
         ends: dict[str, int] = {}  # the last step after each label
         block_of: list[int] = []
@@ -613,7 +614,7 @@ class _Function:
 
 
 def by_address(text: list[str], rows: Rows) -> list[str]:
-    """Return the lines of one warp function with its rows of lanes in memory.
+    """Return the lines of a warp function, rewritten with its rows of lanes in memory.
 
     Raises
     ------

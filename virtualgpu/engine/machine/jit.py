@@ -1,4 +1,4 @@
-"""Translate LLVM text to callable machine code with llvmlite, and store it on disk by content."""
+"""Translation of LLVM text to machine code with llvmlite, and its storage in the cache on disk."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ Effort = Literal["quick", "usual", "thorough"]
 
 @functools.cache
 def _host() -> Any:
-    """Return LLVM's target for this machine's architecture."""
+    """Return the LLVM target of this machine's architecture."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple()
 
 
 def target_machine(target_processor: Processor, effort: int = 2) -> Any:
-    """Return LLVM's code generation for a processor; an LLVM compiler takes ownership of it."""
+    """Return LLVM's code generator for a processor; the LLVM compiler that uses it becomes its owner."""
     return _host().create_target_machine(
         cpu=target_processor.name, features=target_processor.settings, opt=effort, jit=True
     )
 
 
 class Code:
-    """Machine code of one kernel; keeps its memory alive while it is referenced.
+    """The machine code of one kernel, which stays in memory as long as the object exists.
 
     A long kernel is translated quickly first, and well after it has run for as long as a good translation
     takes. Together this takes at most twice the time of the better choice.
@@ -78,11 +78,14 @@ class Code:
         self.run_block = _RUN_BLOCK(engine.get_function_address("run_block"))
 
     def note_run_time(self, seconds: float) -> None:
-        """Note the run time of a launch."""
+        """Add the run time of a launch, to decide when a better translation is worthwhile."""
         self._until_improvement_s -= seconds
 
     def improve(self) -> None:
-        """Translate a kernel well after a long run time; running launches keep the old code."""
+        """Translate a kernel again with full optimization after it has run for long.
+
+        Running launches keep the old code.
+        """
         text = self._text
         if text and self._until_improvement_s <= 0:
             self._text = ""
@@ -91,7 +94,7 @@ class Code:
 
 
 class Library:
-    """Machine code of functions that do not belong to one kernel, optimized as far as LLVM can."""
+    """The machine code of functions that do not belong to a kernel, with all of LLVM's optimizations."""
 
     def __init__(self, text: str, entry: str) -> None:
         target_processor = processor.chosen()
@@ -117,7 +120,10 @@ def _engine(
     entries: tuple[str, ...] = pieces.ENTRIES,
     thorough: bool = False,
 ) -> Any:
-    """Translate one module; if `addresses` of called functions are given, quickly rather than well."""
+    """Translate one module to machine code and load it.
+
+    If `addresses` of called functions are given, it is translated quickly and with fewer optimizations.
+    """
     effort: Effort = "usual" if addresses is None else "quick"
     if thorough:
         effort = "thorough"
@@ -149,9 +155,9 @@ def translate_and_store(
     effort: Effort,
     entries: tuple[str, ...] = pieces.ENTRIES,
 ) -> bytes:
-    """Translate a module, store the machine code on disk and return it.
+    """Translate a module, store its machine code in the cache on disk, and return it.
 
-    Shared functions are separate pieces.
+    Functions that kernels share are stored separately.
     """
     if effort == "usual" and sys.platform != "win32":  # COFF objects are known to load one at a time
         codes = [
@@ -169,7 +175,7 @@ def translate_and_store(
 
 @functools.lru_cache(maxsize=512)
 def _shared_code(text: str, target_processor: Processor) -> bytes:
-    """Return the machine code of a function that many kernels have."""
+    """Return the machine code of a function that many kernels contain, from the cache if possible."""
     key = _key(text, target_processor)
     code = disk_cache.load("engine", key)
     if code is None:
@@ -179,7 +185,7 @@ def _shared_code(text: str, target_processor: Processor) -> bytes:
 
 
 def _machine_code(text: str, target_processor: Processor, effort: Effort) -> bytes:
-    """Return the machine code of one module."""
+    """Translate one module to machine code and return it."""
     machine = target_machine(target_processor, 0 if effort == "quick" else 2)
     module = llvm.parse_assembly(text)
     for function in module.functions:
@@ -196,7 +202,7 @@ def _machine_code(text: str, target_processor: Processor, effort: Effort) -> byt
 
 
 def _optimize(module: Any, machine: Any) -> None:
-    """Run a few cheap passes; most of the text is straight-line vector code already."""
+    """Run a few fast LLVM passes; most of the text is straight-line vector code already."""
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     builder = llvm.create_pass_builder(machine, options)
     passes = llvm.create_new_function_pass_manager()

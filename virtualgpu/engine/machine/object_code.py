@@ -1,4 +1,4 @@
-"""Symbols that compiled code needs from outside; LLVM ends the process if a function is missing."""
+"""Check of the symbols that compiled code needs; LLVM ends the process if a function is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SYMBOL = np.dtype(
 
 
 def pack(codes: Sequence[bytes]) -> bytes:
-    """Return object files that are linked together as one cache entry, with the names that they need."""
+    """Return a cache entry with object files that are linked together, and the names that they need."""
     symbol_sets = [symbols(code) for code in codes]
     defined_names = set().union(*(names for _, names in symbol_sets))
     required_names = sorted(set().union(*(used for used, _ in symbol_sets)) - defined_names)
@@ -27,7 +27,7 @@ def pack(codes: Sequence[bytes]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[list[bytes], list[str]]:
-    """Return the object files of a cache entry, and the names that they need."""
+    """Return the object files in a cache entry, and the names that they need."""
     head, _, body = data.partition(b"\n")
     header = json.loads(head)
     ends = [*itertools.accumulate(header["sizes"], initial=0)]
@@ -35,7 +35,7 @@ def unpack(data: bytes) -> tuple[list[bytes], list[str]]:
 
 
 def check(required_names: Sequence[str], available: Container[str]) -> None:
-    """Refuse code that calls a function that is in neither this process nor `available`.
+    """Raise an error for code that calls a function which is not available.
 
     Raises
     ------
@@ -51,7 +51,10 @@ def check(required_names: Sequence[str], available: Container[str]) -> None:
 
 
 def symbols(code: bytes) -> tuple[set[str], set[str]]:
-    """Return the names that an object file uses and does not define, and those that it defines; ELF only."""
+    """Return the names that an object file uses but does not define, and those that it defines.
+
+    Only ELF files are supported.
+    """
     sections = {section.name(): section.data() for section in llvm.ObjectFileRef.from_data(code).sections()}
     table = sections.get(b".symtab")
     text = sections.get(b".strtab")

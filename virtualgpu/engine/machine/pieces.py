@@ -1,4 +1,4 @@
-"""Divide the LLVM text of a kernel: its own functions, and each function that it shares with other kernels.
+"""Division of a kernel's LLVM text: its own functions, and each function that it shares with other kernels.
 
 Of a short kernel's text nine tenths are functions that every kernel has: how lanes load, what is counted,
 how a block runs. Each is a separate module with the same text for every kernel, so that LLVM
@@ -20,7 +20,7 @@ _ARGUMENT = re.compile(r" %[\w.]+")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The text of a module, and whether other kernels have the same module."""
+    """The text of an LLVM module, and whether other kernels use the same module."""
 
     text: str
     shared: bool
@@ -28,7 +28,7 @@ class Piece:
 
 @dataclass(slots=True)
 class _Function:
-    """The text of a function, its declaration, and the names in it."""
+    """A function of an LLVM module: its text, its declaration, and the names that it uses."""
 
     text: str
     declaration: str
@@ -36,7 +36,7 @@ class _Function:
 
 
 def declaration(definition: str) -> tuple[str, str]:
-    """Return a function's name and its declaration from the line that begins its definition.
+    """Return the name and the declaration of a function, from the first line of its definition.
 
     Raises
     ------
@@ -51,7 +51,9 @@ def declaration(definition: str) -> tuple[str, str]:
 
 
 def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piece]:
-    """Return the functions that `entries` reach as modules, each after those that it calls.
+    """Divide a module into modules with the functions that `entries` call, directly or indirectly.
+
+    Each function comes after those that it calls.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piec
 
 
 def _reach(functions: dict[str, _Function], names: list[str], reachable_names: dict[str, None]) -> None:
-    """Add the functions that `names` reach to `reachable_names`, each after those that it calls."""
+    """Add the functions that `names` call, directly or indirectly, to `reachable_names`, callees first."""
     stack = [(name, False) for name in reversed(names)]
     visited_names: set[str] = set()
     while stack:

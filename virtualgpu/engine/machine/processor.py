@@ -1,4 +1,4 @@
-"""The processor that machine code is made for: this one, or a common level below it."""
+"""Processor for which machine code is generated: this machine's processor, or a common subset of it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A processor that LLVM makes code for.
+    """A processor for which LLVM generates code.
 
     Attributes
     ----------
@@ -65,27 +65,27 @@ class Processor:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """Instruction sets that decide how fast kernels run, by their common names."""
+        """Instruction sets of the processor that decide how fast kernels run, by their common names."""
         return tuple(name for feature, name in _NAMES.items() if feature in self.features)
 
     @property
     def converts_halves(self) -> bool:
-        """Return whether the processor converts float16 to float32 and back."""
+        """Return whether the processor has instructions to convert float16 to float32 and back."""
         return bool({"f16c", "neon"} & self.features)
 
     @property
     def masks(self) -> bool:
-        """Return whether the processor has masks of single bits for lanes of any size."""
+        """Return whether the processor can mask vector operations by one bit per lane, as AVX-512 does."""
         return {"avx512bw", "avx512vl"} <= self.features
 
     @property
     def fuses(self) -> bool:
-        """Return whether the processor multiplies and adds with one rounding."""
+        """Return whether the processor has an instruction to multiply and add with one rounding."""
         return bool({"fma", "neon"} & self.features)
 
     @property
     def register_bytes(self) -> int:
-        """Size of its vector registers in bytes."""
+        """Size of the processor's vector registers in bytes."""
         if "avx512f" in self.features:
             return 64
         return 32 if "avx2" in self.features else 16
@@ -96,20 +96,21 @@ class Processor:
 
 
 def architecture() -> str:
-    """Return ``x86``, ``arm64`` or this machine's own name of another architecture."""
+    """Return ``x86``, ``arm64``, or the name that this machine reports for another architecture."""
     machine = platform.machine().lower()
     return {"x86_64": "x86", "amd64": "x86", "aarch64": "arm64"}.get(machine, machine)
 
 
 def levels() -> tuple[str, ...]:
-    """Return the levels of this architecture, lowest first, whether this processor has them or not."""
+    """Return the feature levels of this architecture, the lowest first, also those not supported here."""
     return tuple(_LEVELS.get(architecture(), ()))
 
 
 def level(name: str) -> Processor:
-    """Return a level of this architecture.
+    """Return the processor of a feature level.
 
-    Its code can be made anywhere, and run where `lacking` is empty.
+    Code for a level can be generated on every machine of this architecture, and runs where `lacking` is
+    empty.
     """
     features: set[str] = set()
     for level_name, additions in _LEVELS[architecture()].items():
@@ -122,7 +123,7 @@ def level(name: str) -> Processor:
 
 
 def lacking(name: str) -> list[str]:
-    """Return the features that a level has and this processor lacks."""
+    """Return the features of a level that this processor does not have."""
     return sorted(level(name).features - native().features)
 
 
@@ -143,7 +144,7 @@ def native() -> Processor:
 
 
 def chosen() -> Processor:
-    """Return the processor that `VIRTUALGPU_CPU` names, by default this one.
+    """Return the processor that ``VIRTUALGPU_CPU`` names; by default this machine's processor.
 
     Raises
     ------
@@ -173,7 +174,7 @@ def _by_name(name: str) -> Processor:
 
 
 def _titles(features: Iterable[str]) -> str:
-    """Return the common names of features; those of AVX-512 count as one."""
+    """Return the common names of features; all features of AVX-512 count as one."""
     titles = {_NAMES.get(f, "AVX-512" if f.startswith("avx512") else f.upper()) for f in features}
     return ", ".join(sorted(titles))
 

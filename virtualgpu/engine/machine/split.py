@@ -1,4 +1,4 @@
-"""Split the LLVM text of a long kernel in two: its own code, and the functions that it calls.
+"""Division of a long kernel's LLVM text into two modules: its own code, and the functions that it calls.
 
 LLVM's time grows with the kernel's own code, which may be thousands of wide operations written out. In
 two halves that code is little but calls (see `by_address`), translated quickly; the functions are few,
@@ -23,7 +23,7 @@ _S_PER_INSTRUCTION = 120e-6
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Texts of two modules: the kernel's own code, and the functions that it calls, by `function_names`."""
+    """The LLVM text of two modules: the kernel's own code, and the functions that it calls."""
 
     kernel_text: str
     support_text: str
@@ -46,7 +46,7 @@ def translation_time_s(text: str, register_bytes: int) -> float:
 
 
 def split(text: str) -> Halves | None:
-    """Return the halves of a kernel's text, or None if a line has a form that `by_address` does not support."""
+    """Return the two modules of a kernel, or None if `by_address` does not support a line of its text."""
     kernel_lines: list[str] = []
     support_lines: list[str] = []
     declarations: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Replace operations that a processor has no instruction for by functions of instructions that it has.
+"""Replacement of operations for which a processor has no instruction by functions of other instructions.
 
 LLVM turns such operations into calls of functions of the C library or of the compiler's own, which may be
 missing, and are slow. Here they become calls of functions that the text itself defines.
@@ -63,7 +63,7 @@ def _type(count: int, llvm: str) -> str:
 
 
 class _Splats:
-    """Constants for a template: ``{n[255]}`` is that number in each lane."""
+    """The vector constants for a template: ``{n[255]}`` is a vector with 255 in each lane."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -1,1 +1,1 @@
-"""Observations of a run: counters, traces, observers."""
+"""Observation of a running kernel: counters, traces, and observers of accesses."""

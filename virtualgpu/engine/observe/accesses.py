@@ -1,4 +1,4 @@
-"""Conversion of the raw rows of a traced block to the memory accesses of one warp: one row per request."""
+"""Conversion of a traced block's raw data to the memory accesses of one warp, with one row per request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAGGED_SPACES: tuple[Space, ...] = ("global", "shared", "local")  # by the tags
 
 
 def access_trace(launch: RunningLaunch, counters: KernelCounters, request: TraceRequest) -> AccessTrace:
-    """Return the record of the traced warp's accesses, with the counters of the whole launch."""
+    """Return the memory accesses of the traced warp, with the counters of the whole launch."""
     raw = launch.trace
     assert raw is not None
     kernel = launch.kernel
@@ -79,7 +79,7 @@ def access_trace(launch: RunningLaunch, counters: KernelCounters, request: Trace
 def _by_space(
     space: str, lanes: npt.NDArray[np.bool_], address: npt.NDArray[np.uint64]
 ) -> Iterator[tuple[Space, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
-    """Yield the lanes by the space that their addresses point to, and the addresses without its tag."""
+    """Yield each state space to which lanes point, with those lanes and the addresses without tags."""
     offsets = address.astype(np.int64)
     for known_space in SPACES:
         if space == known_space:

@@ -1,4 +1,4 @@
-"""Floating-point operations of an instruction, as rooflines and tables of peak rates count them."""
+"""Number of floating-point operations of an instruction, as rooflines and tables of peak rates count them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _MATRIX_TYPES = ("f16", "bf16", "tf32")
 
 
 def operations(instruction: ir.Instruction) -> tuple[str, int]:
-    """Return the type in which an instruction computes and its operations per lane; most have none ("", 0).
+    """Return the type in which an instruction computes, and its floating-point operations per lane.
+
+    Most instructions have none: ("", 0).
 
     A sum, product, quotient, root or function counts as one, a multiply-add as two, a pair of numbers as
     twice that. Sums by atomics count; comparisons and conversions do not. A product of matrices counts as 2 m

@@ -1,4 +1,4 @@
-"""Interface of an observer of a launch, for example to find races."""
+"""Interface of an observer of a launch, for example one that searches for races."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from virtualgpu.compile.ptx import ir
 
 
 class Observer(Protocol):
-    """Receives every access of a launch before it happens, in order, from one thread.
+    """The interface of an object that receives every access of a launch, in order and before it happens.
 
     It runs as compiled code, which may call Python for rare events: with the sites of the engine (`layout`)
     or with its own numbers. Arrays of 32 lanes are valid only during the call.
     """
 
     def watch(self, callback: int) -> tuple[int, int]:
-        """Return, for one worker, the address of the observer's code and of its data (``watched``).
+        """Return for one worker the address of the observer's compiled code, and that of its data.
 
         The code takes the context, the number of an access or another site, an address of 32 lanes, a mask of
         lanes, and for a scalar store the address of its 32 values. Shared and local addresses are offsets;
@@ -27,15 +27,15 @@ class Observer(Protocol):
         """
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
-        """Handle an access, by its number.
+        """Handle a memory access, given by its number.
 
-        True ends the warp's turn, so that others run before its next branch.
+        If the result is true, other warps run before the next branch of this warp.
         """
 
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        """Handle a call of the compiled code with a site that is not one of the engine's."""
+        """Handle a call from the observer's own compiled code with a number that the engine does not use."""
 
     def shuffle(
         self, block: int, warp: int, instruction: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
@@ -43,16 +43,16 @@ class Observer(Protocol):
         """Handle a shuffle: the lanes in `mask` each read a register of the lane in `sources`."""
 
     def barrier(self, block: int, threads: npt.NDArray[np.bool_], is_complete: bool, number: int = 0) -> None:
-        """Handle an opened barrier that threads of a block, shape (warps, 32), passed.
+        """Handle a barrier that threads of a block have passed; `threads` has the shape (warps, 32).
 
-        `is_complete`: all that run.
+        `is_complete` is true if these are all running threads.
         """
 
     def wait(self, block: int, warp: int, instruction: ir.Instruction, mask: int, expected: int) -> None:
-        """Handle the arrival of lanes at a block-wide barrier where they wait.
+        """Handle the arrival of lanes at a barrier of the block at which they wait.
 
-        Those `expected` should arrive together.
+        The lanes in `expected` should arrive together.
         """
 
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
-        """Handle the arrival of lanes at a barrier without waiting."""
+        """Handle the arrival of lanes at a barrier at which they do not wait."""

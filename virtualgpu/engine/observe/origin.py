@@ -1,4 +1,4 @@
-"""The array from which an address was computed: pointers that reach a memory instruction."""
+"""Search for the array from which the address of a memory instruction was computed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _POINTER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """Instructions that write each register, and registers passed to or returned from copied functions."""
+    """The instructions that write each register, and the registers passed to and from inlined functions."""
 
     by_register: Mapping[str, Sequence[ir.Instruction]]
     passed_registers: Mapping[tuple[str, int], Sequence[str]]
 
 
 def find_writers(function: ir.Function) -> Writers:
-    """Return the writers of a function's registers, computed once for all its accesses."""
+    """Return the instructions that write each register; compute it once for all accesses of a function."""
     by_register: dict[str, list[ir.Instruction]] = {}
     passed_registers: dict[tuple[str, int], list[str]] = {}
     for instruction in function.instructions:
@@ -49,7 +49,7 @@ def base_pointer(
     variables: Mapping[str, int],
     writers: Writers | None = None,
 ) -> int | None:
-    """Return the pointer from which an access's address was computed; None if there is none or several.
+    """Return the pointer from which an access's address was computed, or None if it is not unique.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Types of registers: PTX declares them by width, and the instructions that use them determine the rest.
+"""Inference of register types: PTX declares the width, and the instructions that use it the rest.
 
 ``.b32`` may hold an integer or a float, and loads, stores and moves do not determine which. A register
 that a typed instruction reads or writes has that instruction's type, and moves propagate it.
@@ -17,9 +17,9 @@ _SIGN_AGNOSTIC = {"add", "sub", "mad", "mul", "ld", "st"}
 
 
 def infer(function: ir.Function) -> dict[str, str]:
-    """Return the type of every register, such as ``f32``, as far as it can be inferred.
+    """Return the type of every register, such as ``f32``.
 
-    The declared type otherwise.
+    It is inferred from the instructions that use the register, and otherwise the declared type.
     """
     parents = {name: name for name in function.registers}
 
@@ -56,7 +56,7 @@ def _inferred_type(declared_type: str, kinds: set[str]) -> str:
 
 
 def _typed(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
-    """Yield the registers of an instruction with the type that it uses for them."""
+    """Yield each register of an instruction with the type in which the instruction uses it."""
     types = [part for part in instruction.parts[1:] if part in ir.TYPE_BYTES and part[0] in _KINDS]
     if not types:
         return

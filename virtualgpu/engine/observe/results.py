@@ -1,4 +1,4 @@
-"""Conversion of raw counter and trace buffers to records."""
+"""Conversion of the buffers of counters to the records of a launch."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ SPACES = ("global", "shared", "local", "const", "generic")
 
 @dataclass(slots=True)
 class Amounts(Generic[Name]):
-    """Amounts that one execution of each piece of code adds to figures by name."""
+    """A table of counters: how much one execution of each piece of straight-line code adds to them."""
 
     amounts: dict[Name, Counter[int]] = field(default_factory=dict)
     _columns: tuple[npt.NDArray[np.int64], ...] = ()
 
     def add(self, name: Name, piece: int, amount: int = 1) -> None:
-        """Add to the amount of a piece under a name."""
+        """Increase the amount that a piece of code adds to the counter `name`."""
         self.amounts.setdefault(name, Counter())[piece] += amount
 
     def totals(self, executions: npt.NDArray[np.int64]) -> dict[Name, int]:
-        """Return the figures by name, from the number of executions of each piece."""
+        """Return the value of each counter, from the number of executions of each piece of code."""
         if not self.amounts:
             return {}
         if not self._columns:
@@ -50,7 +50,7 @@ class Amounts(Generic[Name]):
 
 @dataclass(frozen=True, slots=True)
 class KernelAmounts:
-    """Amounts of a kernel's pieces of code by line, opcode and type of floating-point operation."""
+    """Tables of what each piece of a kernel's code adds to the counters by line, opcode and type."""
 
     sizes: npt.NDArray[np.int64]
     lines: Amounts[int] = field(default_factory=Amounts)
@@ -60,7 +60,7 @@ class KernelAmounts:
 
 
 def kernel_amounts(kernel: Kernel) -> KernelAmounts:
-    """Return the amounts of every instruction of a kernel, computed once for all its launches."""
+    """Return the tables of a kernel's counters, which are computed once for all its launches."""
     blocks = kernel.tables.blocks
     result = KernelAmounts(np.array([block.end - block.first for _, block in blocks], np.int64))
     functions = [plan.function for plan in kernel.plans]
@@ -89,7 +89,7 @@ def counters(
     blocks: npt.NDArray[np.int64],
     longest_warp: int = 0,
 ) -> KernelCounters:
-    """Return the counters of a launch, named after their instructions."""
+    """Return the `KernelCounters` of a launch from the values that workers have counted."""
     executions = blocks[:, 0]
     lanes = blocks[:, 1]
     access_counters = []
@@ -147,16 +147,16 @@ def counters(
 
 
 def source_index(instruction: ir.Instruction) -> int:
-    """Return an instruction's index in the function in which it was written."""
+    """Return an instruction's index in the function that contained it before inlining."""
     return instruction.pc if instruction.origin is None else instruction.origin[1]
 
 
 def sum_by_source(
     sites: Sequence[tuple[int, ir.Instruction]], rows: npt.NDArray[np.int64]
 ) -> list[tuple[ir.Instruction, list[int]]]:
-    """Return counters, one row per site, by instruction as written.
+    """Return the counters of each instruction, with the sum over all inlined copies of the instruction.
 
-    Copies of a function's body are added up.
+    `rows` contains one row per copy.
     """
     sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
     for source_index, (_, instruction), row in zip(source_numbers(sites), sites, rows, strict=True):
@@ -167,9 +167,10 @@ def sum_by_source(
 
 
 def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
-    """Return the instruction as written of each site, numbered in order of appearance.
+    """Return for each counted instruction the number of the original, of which it may be an inlined copy.
 
-    An instruction that accesses memory several times has several numbers, which its copies share.
+    Originals are numbered in the order in which they appear. An instruction that accesses memory several
+    times has several numbers, which its copies share.
     """
     occurrence: Counter[tuple[int, int]] = Counter()
     number_of: dict[tuple[object, ...], int] = {}
@@ -188,7 +189,7 @@ def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
 def access_cost(
     space: str, size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule = "load"
 ) -> tuple[int, int]:
-    """Return the sectors and shared wavefronts of one access (the same rules as the counters)."""
+    """Return the sectors and shared wavefronts of one access, by the rules of the counters."""
     if space == "local":
         rule = "load"  # no two lanes share an address there
         addresses = interleave(addresses, size)
@@ -198,20 +199,20 @@ def access_cost(
 
 
 def interleave(offsets: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    """Return the address of each lane's offset in local memory, which is interleaved by 4-byte words."""
+    """Return the address of each lane's offset in local memory, which is interleaved in words of 4 bytes."""
     return offsets // 4 * 128 + np.arange(layout.LANES) * max(size, 4)
 
 
 def linear(index: Dim3, shape: Dim3) -> int:
-    """Return the number of a block in its grid, x fastest."""
+    """Return the linear number of a block in its grid, where x changes fastest."""
     return index[0] + shape[0] * (index[1] + shape[1] * index[2])
 
 
 def unlinear(number: int, shape: Dim3) -> Dim3:
-    """Return the index of a block from its number; the inverse of `linear`."""
+    """Return the index of a block from its linear number; the inverse of `linear`."""
     return number % shape[0], number // shape[0] % shape[1], number // (shape[0] * shape[1])
 
 
 def total_counters(parts: Sequence[npt.NDArray[np.int64]], stride_bytes: int) -> npt.NDArray[np.int64]:
-    """Return the sum of several workers' counters, one row per instruction."""
+    """Return the sum of the counters of several workers, with one row per instruction."""
     return np.sum(parts, axis=0, dtype=np.int64).reshape(-1, stride_bytes // 8)

@@ -1,4 +1,4 @@
-"""Trace requests, and the buffers of a trace: a record per step, and rows of 32 lanes for its effects."""
+"""Requests for a trace, and its buffers: a record for each step, and rows of 32 lanes for its effects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER_WARPS_FACTOR = 4
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """Selection of the warp of a launch to trace, and the largest number of steps.
+    """The choice of the warp or block to trace, and the largest number of steps.
 
     With `whole_block` all warps of the block are traced; `max_steps` then bounds all of them together.
     `steps`, the warp's `accesses` to memory, or both are recorded.
@@ -35,7 +35,7 @@ class TraceRequest:
 
 
 class TraceBuffers:
-    """Bounded memory for a trace: about 570 bytes per step; unused pages take no memory.
+    """The memory for a trace of limited length: about 570 bytes per step; unused pages take no memory.
 
     `max_steps` bounds the steps of traced warps; with `others` there is room for stores by other warps.
     ``stopped`` means that the block was stopped because it ran too long.
@@ -55,7 +55,7 @@ class TraceBuffers:
         self.shared: npt.NDArray[np.uint8] | None = None
 
     def fields(self) -> dict[str, int]:
-        """Return the values of the context's fields before the first step."""
+        """Return the values of the context's fields at the start of a trace."""
         steps = self.all_steps
         rows = self.all_rows
         return {
@@ -67,7 +67,7 @@ class TraceBuffers:
         }
 
     def read(self, row: Any, shared: npt.NDArray[np.uint8]) -> None:
-        """Copy the records of generated code, from its context and shared memory."""
+        """Copy the records that generated code has written, from its context and shared memory."""
         count = self._filled(row, "trace_cursor", self.all_steps)
         if not count:
             return  # another worker ran the traced block
@@ -84,7 +84,7 @@ class TraceBuffers:
     def note_reduction(
         self, row: Any, warp: int, function: int, pc: int, lanes: npt.NDArray[np.bool_], result: int
     ) -> None:
-        """Add the result of a barrier's reduction to the steps at which these lanes arrived."""
+        """Store the result of a barrier's reduction in the steps at which these lanes arrived."""
         steps = self.all_steps[: self._filled(row, "trace_cursor", self.all_steps)]
         remaining = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
         arrivals = (steps["warp"] == warp) & (steps["function"] == function) & (steps["pc"] == pc)

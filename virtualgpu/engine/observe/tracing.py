@@ -1,4 +1,4 @@
-"""Conversion of the raw rows of a traced block to records, one column at a time."""
+"""Conversion of a traced block's raw data to records, one column at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STOPPED = (
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All instructions of a kernel and the functions that it calls, with facts about each."""
+    """All instructions of a kernel and of the functions that it calls, with properties of each."""
 
     code: tuple[ir.Instruction, ...]
     bases: Ints
@@ -49,7 +49,7 @@ class Listing:
 
 
 def listing(kernel: Kernel) -> Listing:
-    """Return the listing of a kernel's instructions."""
+    """Return the instructions of a kernel and of the functions that it calls, with their properties."""
     functions = [plan.function for plan in kernel.plans]
     bases = np.cumsum([0, *(len(f.instructions) for f in functions)])
     code = tuple(instruction for f in functions for instruction in f.instructions)
@@ -97,7 +97,7 @@ def listing(kernel: Kernel) -> Listing:
 
 
 def _stored_type(instruction: ir.Instruction, kinds: dict[str, str]) -> str:
-    """Return the type in which to show a stored value: the register's type, if the widths agree."""
+    """Return the type in which a stored value is shown: that of its register, if the width is the same."""
     if instruction.root not in ("st", "atom", "red"):
         return ""
     operand = instruction.operands[-1]
@@ -110,7 +110,7 @@ def _stored_type(instruction: ir.Instruction, kinds: dict[str, str]) -> str:
 
 
 def _scheduling_order(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the position of every instruction in scheduling order, and the loops as ranges of positions.
+    """Return the position of every instruction in scheduling order, and the positions of each loop.
 
     Blocks are numbered so that a loop is contiguous after its head (`virtualgpu.compile.ptx.flow.cfg`).
     """
@@ -139,7 +139,10 @@ def _scheduling_order(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32
 
 
 def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> BlockTrace:
-    """Return the record of a traced block, without warps of which only shared stores were recorded."""
+    """Return the trace of a block.
+
+    Warps of which only stores to shared memory were recorded are not included.
+    """
     raw = launch.trace
     assert raw is not None
     facts = listing(launch.kernel)
@@ -171,7 +174,10 @@ def _unsorted(rows: npt.NDArray[Any]) -> bool:
 
 
 def _written_rows(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-    """Return the rows with bits written to memory, and their width in bytes; each follows its address row."""
+    """Return the indices of rows with bits written to memory, and their width in bytes.
+
+    The row before each of them contains the address.
+    """
     kinds = rows["kind"]
     indices = np.flatnonzero((kinds > layout.ROW_WRITTEN) & (kinds < layout.ROW_REGISTER))
     return indices, (kinds[indices] - layout.ROW_WRITTEN).astype(np.int64)
@@ -321,7 +327,7 @@ def _detail(
 def _resolve_generic(
     space: npt.NDArray[np.int8], address: npt.NDArray[np.int64], executed: npt.NDArray[np.uint32]
 ) -> None:
-    """Replace generic addresses by addresses in the space of their first active lane, without the tag."""
+    """Convert generic addresses to addresses in the state space of their first active lane."""
     generic = np.flatnonzero((space == _GENERIC) & (executed != 0))
     if not len(generic):
         return
@@ -339,7 +345,7 @@ def _costs(
     address: npt.NDArray[np.int64],
     executed: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the sectors and wavefronts of every access; equal patterns are computed once."""
+    """Return the sectors and wavefronts of every access; the cost of equal patterns is computed only once."""
     sectors = np.zeros(len(index), np.int32)
     wavefronts = np.zeros(len(index), np.int32)
     accesses = np.flatnonzero((space >= 0) & (executed != 0))

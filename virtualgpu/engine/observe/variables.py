@@ -1,4 +1,4 @@
-"""Mapping of registers of optimised code to variables of the source, proven on a launch.
+"""Search for the registers of optimized code that contain the variables of the source.
 
 Only code compiled for debugging contains the locations of variables. The debug build and the optimised code
 run the same launch. Optimised instructions of a source line count as writing a variable if, in each lane,
@@ -33,7 +33,7 @@ _NO_EXECUTIONS = np.zeros(WARP_SIZE, np.int64)
 
 
 class Definition(NamedTuple):
-    """An instruction of a trace's listing that writes a register of `type`, and its original function."""
+    """An instruction in a trace that writes a register of `type`, and its original function."""
 
     position: int
     function: str
@@ -51,14 +51,14 @@ _LOOP_WRITES = 4
 
 @dataclass(frozen=True)
 class TracedRun:
-    """Traced warps and the code that they executed."""
+    """The traced warps of a launch, and the code that they executed."""
 
     traces: tuple[WarpTrace, ...]
     kernel: Kernel
 
     @cached_property
     def code(self) -> tuple[tuple[str, ir.Instruction], ...]:
-        """Instruction and original function for every position of the trace's listing."""
+        """Instruction and original function at every position of the trace's list of instructions."""
         return tuple(
             (instruction.origin[0] if instruction.origin else plan.function.name, instruction)
             for plan in self.kernel.plans
@@ -71,7 +71,7 @@ class TracedRun:
 
     @cached_property
     def _steps(self) -> list[dict[int, npt.NDArray[np.int64]]]:
-        """Steps of each warp, by position in the listing."""
+        """Steps of each warp at every position of the trace's list of instructions."""
         steps_by_warp = []
         for trace in self.traces:
             order = np.argsort(trace.text_index, kind="stable")
@@ -81,7 +81,7 @@ class TracedRun:
         return steps_by_warp
 
     def times(self, positions: Iterable[int]) -> Ints:
-        """Return the number of executions of some instructions by each thread."""
+        """Return how often each thread has executed the instructions at these positions."""
         missing = [position for position in positions if position not in self._times]
         for position in missing:
             self._times[position] = np.concatenate(
@@ -110,7 +110,7 @@ class TracedRun:
         return {}
 
     def repeats_to_end(self, positions: Iterable[int]) -> bool:
-        """Return whether warps executed the instructions, as in a loop, until their trace was cut."""
+        """Return whether warps still executed the instructions, as in a loop, when their trace was cut."""
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             steps = np.sort(
                 np.concatenate(
@@ -124,7 +124,7 @@ class TracedRun:
         return True
 
     def written(self, positions: Iterable[int]) -> Values:
-        """Return all values that instructions wrote first, for each thread in the order of time."""
+        """Return for each thread the values that the instructions at these positions wrote first."""
         values_by_thread: Values = []
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             assert trace.value is not None
@@ -159,7 +159,7 @@ class TracedRun:
 def find_variables(
     optimised: TracedRun, debug_build: TracedRun, declarations: Sequence[DeclaredVariable], ptx: ir.Module
 ) -> tuple[Variable, ...]:
-    """Return the scalar variables of the debug build, with the optimised instructions that write them.
+    """Return the scalar variables of the source, with the optimized instructions that write them.
 
     Parameters
     ----------
@@ -218,10 +218,7 @@ def _writers(
     writes: list[Definition],
     candidates: list[Definition],
 ) -> tuple[int, ...]:
-    """Return the optimised instructions that write a variable.
-
-    None unless they account for all its values.
-    """
+    """Return the optimized instructions that write a variable, or none if they do not explain its values."""
     is_complete = optimised.is_complete and debug_build.is_complete
     matching = [definition for definition in candidates if _fits_type(definition.type, variable.kind)]
     constants = {definition.position for definition in matching if _sets_constant(definition.instruction)}
@@ -304,7 +301,7 @@ def _fits_type(register: str, kind: str) -> bool:
 
 
 def _guesses(matching: list[Definition], line: int) -> Iterator[list[int]]:
-    """Yield sets of instructions that may write one variable of a line."""
+    """Yield candidates: sets of instructions that may be those that write a variable in a line."""
     of_line = [definition for definition in matching if definition.instruction.line == line]
     read_names = {
         name for definition in of_line for name in cfg.definitions_and_uses(definition.instruction)[1]
@@ -323,9 +320,9 @@ def _guesses(matching: list[Definition], line: int) -> Iterator[list[int]]:
 
 
 def _equal(actual: Values, expected: Values, kind: str, is_complete: bool) -> bool:
-    """Return whether each lane wrote the same values, up to rounding.
+    """Return whether each lane wrote the same values, except for rounding.
 
-    For cut traces, up to the shorter one.
+    If a trace ended early, only the values up to the end of the shorter one are compared.
     """
     if not any(a.size and b.size for a, b in zip(actual, expected, strict=True)):
         return False

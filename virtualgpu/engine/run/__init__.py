@@ -1,1 +1,1 @@
-"""Running generated code: workers, barriers, faults."""
+"""Execution of generated code: worker threads, barriers, time limits and faults."""

@@ -1,4 +1,4 @@
-"""Block-wide barriers other than the common case: numbers, thread counts, reductions, deadlock.
+"""Barriers of a block that generated code does not handle: numbers, thread counts, reductions, deadlock.
 
 Generated code opens a barrier itself if every thread waits at the same plain ``__syncthreads``.
 This module handles every other barrier, once per opening.
@@ -21,7 +21,7 @@ _BLOCK_MASK = (1 << layout.BARRIER_SHIFT) - 1
 
 
 class Worker(Protocol):
-    """The attributes of a block's worker that barriers use."""
+    """The attributes of a worker that barriers use."""
 
     launch: RunningLaunch
     context: npt.NDArray[Any]
@@ -31,11 +31,11 @@ class Worker(Protocol):
     excused: dict[int, tuple[int, ...]]
 
     def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
-        """Host memory as a writable array."""
+        """Return host memory as a writable array."""
 
 
 def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
-    """Return the program counters of a block, shape (warps, 32), as a writable view."""
+    """Return the program counters of all lanes of a block as a writable view of shape (warps, 32)."""
     row = worker.context[0]
     start = int(row["frames"])
     stride = int(row["frame_stride"])
@@ -45,7 +45,7 @@ def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
 
 
 def running_thread(worker: Worker) -> tuple[int, int, int] | None:
-    """Return the warp, lane and basic block of a thread that neither waits nor has ended."""
+    """Return warp, lane and basic block of a thread that neither waits nor has ended, or None."""
     pcs = lane_pcs(worker).copy()  # the block may continue to run
     # For a block that is about to start, the values are undefined.
     warps, lanes = np.nonzero((pcs >= 0) & (pcs < len(worker.launch.kernel.plans[0].flow.blocks)))
@@ -86,14 +86,14 @@ def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int
 
 
 def _barrier_at(worker: Worker, mark: int) -> ir.Instruction:
-    """Return the barrier that lanes with this mark wait at: the last instruction before their block."""
+    """Return the barrier instruction at which lanes with this mark wait: the last one before their block."""
     plan = worker.launch.kernel.plans[0]
     resume = plan.flow.blocks[mark & _BLOCK_MASK]
     return plan.function.instructions[resume.first - 1]
 
 
 def open_barriers(worker: Worker) -> int:
-    """Open every barrier whose threads have all arrived, and distinguish deadlock from waiting."""
+    """Open every barrier at which all its threads have arrived, or report a deadlock if there is none."""
     pcs = lane_pcs(worker)
     waiting_lanes = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
     alive = pcs != layout.EXITED
@@ -129,7 +129,7 @@ def open_barriers(worker: Worker) -> int:
 def _divergent_warps(
     pcs: npt.NDArray[np.int32], waiting_here: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of the warps that have lanes at several barriers.
+    """Return a mask of the warps whose lanes wait at several barriers.
 
     Whole warps may wait at different barrier instructions: PTX and GPUs count arrivals by the barrier's
     number. It is undefined in CUDA C++, so a checking tool reports it.
@@ -141,7 +141,7 @@ def _divergent_warps(
 
 
 def _fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDArray[np.int32]) -> int:
-    """Report the first waiting thread."""
+    """Record a fault for the first waiting thread."""
     warp, lane = (int(v[0]) for v in np.nonzero(lanes))
     row = worker.context[0]
     row["fault_code"], row["fault_function"] = code, 0
@@ -177,7 +177,7 @@ def _report(
 def _reduce(
     worker: Worker, pcs: npt.NDArray[np.int32], waiting_here: npt.NDArray[np.bool_], marks: list[int]
 ) -> None:
-    """``bar.red``: write the count, conjunction or disjunction of all predicates to the result."""
+    """Write the result of ``bar.red``: the number, the conjunction or the disjunction of all predicates."""
     for mark in marks:
         instruction = _barrier_at(worker, mark)
         if "red" not in instruction.parts:

@@ -1,4 +1,4 @@
-"""Execution of generated code: buffers, worker threads, watchdog and faults."""
+"""Execution of a launch on several worker threads, with a watchdog and faults."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _pool_lock = threading.Lock()
 
 
 def cores() -> int:
-    """Return the number of CPU cores for kernels: those of this process, or ``VIRTUALGPU_THREADS``."""
+    """Return the number of CPU cores that run kernels: those of this process, or ``VIRTUALGPU_THREADS``."""
     setting = os.environ.get("VIRTUALGPU_THREADS", "")
     if setting.isdecimal() and int(setting):
         return int(setting)
@@ -67,16 +67,18 @@ def _create_pool() -> concurrent.futures.ThreadPoolExecutor:
 
 
 def _pool() -> concurrent.futures.ThreadPoolExecutor:
-    """Return the worker threads, with stacks deep enough for recursive kernels.
+    """Return the pool of worker threads, which all launches share.
 
-    All launches share one pool.
+    Their stacks are large enough for recursive kernels.
     """
     with _pool_lock:
         return _create_pool()
 
 
 class Crew:
-    """Runs an order of blocks on one thread; blocks that only spin are suspended while others continue.
+    """A runner of some blocks of a grid on one thread.
+
+    Blocks that only spin are suspended while others continue.
 
     A grid-wide barrier, or a block that waits for another's flag, needs several blocks in flight.
     """
@@ -107,7 +109,7 @@ class Crew:
         return any(worker.context[0]["truncated"] for worker in self.workers)
 
     def run(self, order: npt.NDArray[np.int64]) -> bool:
-        """Run all blocks, and return False after a fault."""
+        """Run all blocks of this crew, and return False after a fault."""
         self._stopwatch = Stopwatch()
         try:
             return self._run(order)
@@ -116,7 +118,7 @@ class Crew:
 
     @property
     def spent_s(self) -> float:
-        """Seconds of computation so far."""
+        """Processor time of the crew in seconds so far."""
         return 0.0 if self._stopwatch is None else self._stopwatch.spent_s
 
     def _run(self, order: npt.NDArray[np.int64]) -> bool:
@@ -168,7 +170,7 @@ class Crew:
 
     @property
     def ended(self) -> int:
-        """Number of blocks that have ended so far."""
+        """Number of blocks of the crew that have ended so far."""
         running = self._running
         return self._completed + (
             max(running.next_position - self._first_position, 0) if running is not None else 0
@@ -241,7 +243,9 @@ def _run(
     watchdog: Watchdog,
     onlooker: Onlooker | None,
 ) -> list[concurrent.futures.Future[bool]]:
-    """Run each crew's order of blocks to the end; an interruption of the wait also stops the crews.
+    """Run all crews to the end of their blocks.
+
+    An interruption, such as Ctrl-C, stops the crews.
 
     The watchdog stops them too. A traced block is stopped earlier if none of its threads ends, and its
     trace records that.
@@ -280,7 +284,7 @@ def _run(
 
 
 def _whereabouts(launch: RunningLaunch, crews: Sequence[Crew], watchdog: Watchdog) -> Whereabouts:
-    """Return the position of the crew that has the most work left."""
+    """Return the kernel's position in the crew that has the most work left."""
     worker = min(crews, key=lambda crew: crew.ended).latest
     row = worker.context[0]
     line = worker.line

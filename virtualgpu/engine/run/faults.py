@@ -1,4 +1,4 @@
-"""Conversion of a fault's codes to an exception with the cause, the location and the remedy."""
+"""Conversion of the numbers of a fault to an exception that contains cause, location and remedy."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SPACES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault that generated code recorded in the context."""
+    """A fault as generated code recorded it in the context block."""
 
     code: int
     function: ir.Function
@@ -65,13 +65,13 @@ class Fault:
 
     @property
     def signed_address(self) -> int:
-        """The address; in shared and local memory an offset, negative before the beginning."""
+        """Address of the fault. In shared and local memory, it is an offset, which may be negative."""
         bits = {layout.ILLEGAL_SHARED: 32, layout.ILLEGAL_LOCAL: 64}.get(self.code, 0)
         return self.address - (1 << bits) if bits and self.address >> (bits - 1) else self.address
 
 
 def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
-    """Return the location of a fault, with the learner's source line."""
+    """Return the location of a fault, including the line in the learner's source."""
     line = fault.instruction.line if fault.instruction else 0
     lines = code.split("\n")
     text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
@@ -101,7 +101,7 @@ def _opcode(fault: Fault) -> str:
 
 
 def _explain(memory: DeviceMemory, fault: Fault) -> str:
-    """Explain the relation of an illegal global address to the existing arrays."""
+    """Explain where an illegal global address is, compared with the arrays that exist."""
     address = fault.address
     pointer = address if fault.base is None else fault.base
     if min(pointer, address) < _NULL_PAGE_BYTES:
@@ -136,7 +136,7 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
 
 
 def _describe_callee(memory: DeviceMemory, address: int) -> str:
-    """Describe a pointer that was called but is not a valid function."""
+    """Describe a function pointer that was called but does not point to a function."""
     if not address:
         return "a null pointer"
     if address >> 32 == layout.FUNCTION_TAG >> 32:
@@ -148,7 +148,7 @@ def _describe_callee(memory: DeviceMemory, address: int) -> str:
 
 
 def _past_the_end_advice(nearest: Allocation | None, address: int) -> str:
-    """Return the other explanation, if a live allocation ends before the address."""
+    """Return another explanation if the address is past the end of a live allocation, else ""."""
     if nearest is None or address <= nearest.end:
         return ""
     return f", or is {count(address - nearest.end, 'byte')} past the end of the {nearest.label}"

@@ -1,4 +1,4 @@
-"""One launch as the engine runs it: code, shape, parameters, and the columns that its blocks fill."""
+"""Descriptions of a launch for the engine: code, grid, parameters, and the arrays that its blocks fill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE_ROUNDS = 16
 
 @dataclass(frozen=True, slots=True)
 class PackedLaunch:
-    """A launch request for the engine: a kernel by its (mangled) name, its shape, its arguments as bytes.
+    """A launch request for the engine: the kernel's (mangled) name, the grid, the arguments as bytes.
 
     ``shared_bytes`` is the dynamic shared memory of a block. ``cooperative`` keeps all blocks in flight
     and gives cooperative groups a grid workspace. ``source_name`` is the name in messages and records.
@@ -109,7 +109,7 @@ class RunOptions:
 
 @dataclass(slots=True)
 class RunningLaunch:
-    """One launch while it runs: its code, the state that workers share, and the columns that its blocks fill.
+    """A launch while it runs: its code, the state that workers share, and the arrays that its blocks fill.
 
     ``shared_bytes`` is all shared memory of a block, static and dynamic.
     """
@@ -145,7 +145,7 @@ class RunningLaunch:
 
     @property
     def patience(self) -> int:
-        """Number of rounds of pure spinning after which a block is suspended so that others can continue.
+        """Number of rounds of only spinning after which a block is suspended so that others can continue.
 
         With an observer it is 1, because more orders are checked when blocks alternate.
         """
@@ -168,7 +168,7 @@ class RunningLaunch:
         block: int,
         request: TraceRequest,
     ) -> RunningLaunch:
-        """Return the same launch with code that records the steps of one warp, or of all warps of a block."""
+        """Return the launch with code that records the steps of one warp, or of all warps of a block."""
         return dataclasses.replace(
             self,
             kernel=kernel,

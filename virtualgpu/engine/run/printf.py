@@ -1,4 +1,4 @@
-"""Device ``printf``: C formats applied to the packed argument buffer of a lane."""
+"""The function ``printf`` of kernels: it applies C formats to the packed arguments of a lane."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _MAX_COLUMNS = 4096
 
 
 class PrintBuffer:
-    """Printed output of a launch, limited to CUDA's buffer size; further calls are only counted."""
+    """The printed output of a launch, limited to the size of CUDA's buffer.
+
+    Further calls of ``printf`` are only counted.
+    """
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -30,7 +33,7 @@ class PrintBuffer:
         return self._size_bytes < BUFFER_BYTES
 
     def add(self, text: str) -> None:
-        """Add the text of one call; a call with a full buffer prints nothing."""
+        """Add the output of one call; if the buffer is full, the output is discarded."""
         if not self.has_space:
             self.dropped += 1
             return
@@ -43,7 +46,7 @@ class PrintBuffer:
         return len(self._texts) + self.dropped
 
     def text(self) -> str:
-        """Return all output, with a last line about the dropped calls."""
+        """Return all output, and a last line with the number of discarded calls."""
         text = "".join(self._texts)
         if self.dropped:
             text += f"\n[the printf buffer of 1 MiB is full: {self.dropped:,} more calls printed nothing]\n"
@@ -65,7 +68,7 @@ def read_string(read: Callable[[int, int], bytes], address: int) -> str:
 
 @functools.lru_cache(maxsize=256)
 def argument_count(template: str) -> int:
-    """Return the number of arguments of a format, which is the result of CUDA's ``printf``."""
+    """Return the number of arguments in a format, which is the return value of CUDA's ``printf``."""
     specifiers = _SPECIFIER.findall(template)
     return sum(
         1 + (width == "*") + (precision == "*") for _, width, precision, _, kind in specifiers if kind != "%"
@@ -73,12 +76,12 @@ def argument_count(template: str) -> int:
 
 
 def _clamp(columns: str | None) -> str | None:
-    """Limit a width or precision so that it cannot fill the host's memory."""
+    """Return a width or precision, limited so that the output cannot fill the host's memory."""
     return columns if columns is None or abs(int(columns)) <= _MAX_COLUMNS else str(_MAX_COLUMNS)
 
 
 def _integer(spec: str, kind: str, value: int) -> str:
-    """Format an integer as C does where Python differs, in signs and in the flag ``#``."""
+    """Format an integer as C does where Python differs: for signs and for the flag ``#``."""
     if kind in "ouxX":
         spec = spec.replace("+", "").replace(" ", "")
     if "#" in spec and (kind == "o" or not value):
@@ -90,7 +93,7 @@ def _integer(spec: str, kind: str, value: int) -> str:
 
 
 def _hexadecimal(number: float, kind: str) -> str:
-    """Format a number as ``%a`` does, with no more digits than necessary."""
+    """Format a floating-point number as ``%a`` does, with no more digits than necessary."""
     text = number.hex()
     if "p" in text:
         digits, exponent = text.split("p")
@@ -100,7 +103,7 @@ def _hexadecimal(number: float, kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _PythonFormat:
-    """A format with the same meaning in Python and C: its text, and the layout of its arguments."""
+    """A format string with the same meaning in Python and C: its text, and the layout of its arguments."""
 
     text: str
     packed: struct.Struct
@@ -108,7 +111,7 @@ class _PythonFormat:
 
 @functools.lru_cache(maxsize=256)
 def _python_format(template: str) -> _PythonFormat | None:
-    """Return a format as Python's own, or None if Python has no equivalent."""
+    """Return a C format as a Python format, or None if Python has no equivalent."""
     text: list[str] = []
     struct_format = "<"
     offset = 0
@@ -144,7 +147,7 @@ def _python_format(template: str) -> _PythonFormat | None:
 
 
 def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
-    """Apply a C format to arguments packed as CUDA packs them: 4 or 8 bytes, aligned to their size."""
+    """Format arguments that are packed as CUDA packs them: 4 or 8 bytes, aligned to their size."""
     python_format = _python_format(template)
     if python_format is not None and len(buffer) >= python_format.packed.size:
         return python_format.text % python_format.packed.unpack_from(buffer)
@@ -152,7 +155,7 @@ def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes])
 
 
 def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
-    """Apply any C format, one argument after the other."""
+    """Apply any C format to packed arguments, one argument after the other."""
     offset = 0
 
     def next_bytes(size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""A loaded PTX module: its variables, its compiled kernels, and launches of them."""
+"""A PTX module that is loaded on a device: its variables, its compiled kernels, and launches of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BYTES_PER_BLOCK = 64
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """Results of a launch; the ``block_`` columns have one row per block (linear index)."""
+    """The results of a launch. The ``block_`` columns have one row per block (linear number)."""
 
     counters: KernelCounters | None
     block_warp_instructions: npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ def _parse(ptx: str) -> ir.Module:
 def _compiled(
     ptx: str, entry: str, count: bool, trace: bool, observe: bool = False, trap_nan: bool = False
 ) -> tuple[codegen.Kernel, jit.Code, bool]:
-    """Return a kernel's code, and whether its blocks have to run in order."""
+    """Return the compiled code of a kernel, and whether its blocks have to run in order."""
     return _compiled_for(processor.chosen(), ptx, entry, count, trace, observe, trap_nan)
 
 
@@ -96,7 +96,7 @@ def _cache_of(_ptx: str) -> dict[Hashable, Any]:
 
 
 class Program:
-    """One PTX module loaded on one virtual device.
+    """A PTX module that is loaded on one virtual device.
 
     Parameters
     ----------
@@ -120,9 +120,9 @@ class Program:
         self._lock = threading.RLock()
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return the cached value for a key of this PTX text, computing it if it is missing.
+        """Return the cached value for a key, and compute the value if it is missing.
 
-        All programs of the text share it.
+        All programs with the same PTX text share the cache.
         """
         if key not in self._cache:
             self._cache[key] = compute()
@@ -131,26 +131,26 @@ class Program:
 
     @property
     def entries(self) -> dict[str, ir.Function]:
-        """The module's kernels by (mangled) name."""
+        """Kernels of the module by their (mangled) names."""
         return self.module.entries
 
     def static_shared_bytes(self, name: str) -> int:
-        """Return the static shared memory of a kernel, as its PTX declares it."""
+        """Return the size in bytes of a kernel's static shared memory, as its PTX declares it."""
         module = inline(self.module, name)
         return codegen.shared_layout(module, codegen.reachable(module, name))[1]
 
     def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
-        """Return the code generated for a kernel as `launch` runs it without counters."""
+        """Return the generated code with which `launch` runs a kernel without counters."""
         return _compiled(self.ptx, name, False, False, observe, trap_nan)[0]
 
     def counting(self, name: str) -> codegen.Kernel:
-        """Return the code generated for a kernel as `launch` runs it with counters and an observer."""
+        """Return the generated code with which `launch` runs a kernel with counters and an observer."""
         return _compiled(self.ptx, name, True, False, True)[0]
 
     def traced_kernel(self, name: str, *, count: bool) -> codegen.Kernel:
-        """Return the code generated for a kernel as `launch` runs it with a trace.
+        """Return the generated code with which `launch` runs a kernel with a trace.
 
-        The trace's listing describes it.
+        The instructions in the trace are those of this code.
         """
         return _compiled(self.ptx, name, count, True)[0]
 
@@ -169,7 +169,7 @@ class Program:
             return self._variable_address(name, variable, memory), variable.size_bytes
 
     def _variable_address(self, name: str, variable: ir.Variable, memory: DeviceMemory) -> int:
-        """Return the address of a variable; the first call allocates and initializes it."""
+        """Return the address of a variable, which is allocated and initialized at the first call."""
         if name not in self._variables:
             address = memory.malloc(max(variable.size_bytes, 1))
             self._variables[name] = address
@@ -188,7 +188,7 @@ class Program:
     def launch(
         self, packed: PackedLaunch, memory: DeviceMemory, options: RunOptions | None = None
     ) -> LaunchResult:
-        """Run a kernel over its whole grid, in the device's address space `memory`.
+        """Run all blocks of a kernel in the device's address space `memory`.
 
         Raises
         ------

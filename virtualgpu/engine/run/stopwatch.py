@@ -1,4 +1,4 @@
-"""Processor time of one thread."""
+"""Stopwatch for the processor time of one thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import time
 
 
 class Stopwatch:
-    """Processor time in seconds of the thread that created it; wall time where the system has no such clock.
+    """A stopwatch for the processor time of the thread that created it, in seconds.
+
+    It measures wall time if the system has no clock for processor time.
 
     On a busy machine a kernel gets only a share of a core, and must not be reported as endless for that.
     Other threads may read it at any time; after the thread has ended, the last reading remains.
@@ -23,7 +25,7 @@ class Stopwatch:
         self._begun_s = time.monotonic() if self._clock is None else time.clock_gettime(self._clock)
 
     def stop(self) -> None:
-        """Keep the current reading, because the thread continues with other work."""
+        """Stop at the current time, because the thread continues with other work."""
         self._read_s = self.spent_s
         self._runs = False
 

@@ -1,4 +1,4 @@
-"""The time limit of a launch, and its progress within the limit."""
+"""The time limit of a launch, and checks of whether the launch makes progress."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _PAUSE_S = 0.002
 
 
 class Crew(Protocol):
-    """A runner of a part of a launch's blocks on one thread."""
+    """The interface of a runner that executes some of a launch's blocks on one thread."""
 
     workers: list[Worker]
 
     @property
     def spent_s(self) -> float:
-        """Seconds of computation so far."""
+        """Processor time of the crew in seconds so far."""
 
     @property
     def ended(self) -> int:
-        """Number of blocks that have ended so far."""
+        """Number of blocks of the crew that have ended so far."""
 
     @property
     def state(self) -> tuple[int, int, int]:
@@ -46,7 +46,7 @@ class Crew(Protocol):
 
 
 class Watchdog:
-    """Timer that stops a launch after too much processor time without progress.
+    """A timer that stops a launch after too much processor time without progress.
 
     The limit is processor time, not wall time: on a busy machine a kernel gets a share of a core. However, if
     no thread ends any more, a launch is stopped when its limit, and at least 20 s, have passed as wall time.
@@ -73,7 +73,7 @@ class Watchdog:
         self.progress: Progress | None = None  # progress of a launch when it was stopped
 
     def begin(self, crews: Sequence[Crew]) -> None:
-        """Watch the crews of the launch's next part."""
+        """Watch the crews that run the next part of the launch."""
         self._spent_before_s = self.spent_s
         self._ended_before = self.ended
         self._crews = crews
@@ -82,21 +82,21 @@ class Watchdog:
 
     @property
     def spent_s(self) -> float:
-        """Seconds of computation of the launch so far; crews run at the same time."""
+        """Processor time of the launch in seconds so far, of all crews."""
         return self._spent_before_s + max((crew.spent_s for crew in self._crews), default=0.0)
 
     @property
     def ended(self) -> int:
-        """Number of blocks that have ended so far."""
+        """Number of blocks of the launch that have ended so far."""
         return self._ended_before + sum(crew.ended for crew in self._crews)
 
     @property
     def since_last_end_s(self) -> float:
-        """Seconds of computation since the last thread or block ended."""
+        """Processor time in seconds since a thread or block ended last."""
         return self.spent_s - self._last_end_s
 
     def is_over(self) -> bool:
-        """Check the launch, and return whether it must be stopped."""
+        """Check the progress of the launch, and return whether it must be stopped."""
         if self.has_stopped:
             return True
         spent_s = self.spent_s
@@ -140,11 +140,11 @@ class Watchdog:
         return 0.0 if self._start_s is None else time.monotonic() - self._start_s
 
     def _is_still(self, spent_s: float) -> bool:
-        """Return whether no thread has ended for half of the time."""
+        """Return whether no thread has ended during half of the processor time."""
         return spent_s - self._last_end_s >= min(spent_s, self._limit_s) / 2
 
     def _check_memory(self, spent_s: float) -> None:
-        """Note whether memory has new contents; contents that cannot be checked count as new."""
+        """Record whether memory has new contents; contents that cannot be checked count as new."""
         checksums: set[int] = set()
         deadline_s = time.monotonic() + _RECHECK_S
         while True:
@@ -180,5 +180,5 @@ class Watchdog:
 
 
 def _has_ended(before: tuple[int, int, int], after: tuple[int, int, int]) -> bool:
-    """Return whether a block has ended, or a thread of the block that runs."""
+    """Return whether a block, or a thread of the running block, has ended between two states."""
     return after[0] > before[0] or (after[1] == before[1] and after[2] > before[2])

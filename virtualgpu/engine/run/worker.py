@@ -1,4 +1,4 @@
-"""One thread of execution: its buffers, its callbacks, and its run through blocks."""
+"""Worker that runs blocks on one thread: its buffers, and its callbacks from generated code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _aligned_buffer(size_bytes: int, align: int = 128) -> tuple[npt.NDArray[np.u
 
 
 def thread_indices(block: Dim3) -> npt.NDArray[np.int32]:
-    """Return ``%tid`` of every lane, shape (warps, 3, 32)."""
+    """Return ``%tid`` of every lane in an array of shape (warps, 3, 32)."""
     warps = -(-block[0] * block[1] * block[2] // layout.LANES)
     lane = np.arange(warps * layout.LANES, dtype=np.int32)
     columns = np.stack([lane % block[0], lane // block[0] % block[1], lane // (block[0] * block[1])])
@@ -54,7 +54,7 @@ def _lanes_of(mask: int) -> tuple[int, ...]:
 
 
 class Worker:
-    """The buffers of one thread of execution, and its run through a range of blocks."""
+    """The buffers of one thread, on which it runs some blocks of a grid."""
 
     def __init__(
         self, launch: RunningLaunch, live_allocations: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -174,7 +174,7 @@ class Worker:
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
     def lanes_at(self, address: int) -> npt.NDArray[np.int64]:
-        """Return 32 values in generated code's stack frame; views of its few addresses are cached."""
+        """Return 32 values in the stack frame of generated code; arrays for its few addresses are cached."""
         view = self._lane_views.get(address)
         if view is None:
             view = np.ctypeslib.as_array((ctypes.c_int64 * layout.LANES).from_address(address))
@@ -239,14 +239,17 @@ class Worker:
             return layout.BARRIER_FAULT
 
     def start(self, order: npt.NDArray[np.int64], first: int) -> int:
-        """Run blocks from a position of an order on; afterwards ``next`` is the position reached."""
+        """Run blocks in the given order from the position `first` on.
+
+        Afterwards, ``next`` is the position reached.
+        """
         self.context[0]["block_order"], self.context[0]["next"] = order.ctypes.data, first
         status = int(self.launch.code.run_blocks(self.context.ctypes.data, first, len(order)))
         self._read_trace()
         return status
 
     def resume(self) -> int:
-        """Continue a block that was suspended."""
+        """Continue the block that was suspended."""
         block = int(self.context[0]["block_linear"])
         status = int(self.launch.code.run_block(self.context.ctypes.data, block, 0))
         self._read_trace()
@@ -265,7 +268,7 @@ class Worker:
     # -- printf ------------------------------------------------------------------------------------
 
     def read(self, address: int, size: int) -> bytes:
-        """Return device memory for format strings and ``%s``; empty if no allocation is live there."""
+        """Return bytes of device memory for ``printf``; empty if no live allocation contains the address."""
         starts, ends = self.readable
         range_index = int(np.searchsorted(starts, address, side="right")) - 1
         if range_index < 0 or address + size > int(ends[range_index]):
@@ -302,13 +305,13 @@ class Worker:
         return 0
 
     def _template(self, address: int) -> str:
-        """Return a format, which is read once per launch because it is a string constant."""
+        """Return a format string, which is read only once per launch because it is a constant."""
         if address not in self._templates:
             self._templates[address] = printf.read_string(self.read, address)
         return self._templates[address]
 
     def argument_bytes(self, pointer: int, stack: int, stack_bytes: int, max_bytes: int) -> bytes:
-        """Return the packed arguments of a pointer into the lane's own stack; empty for 0."""
+        """Return the packed arguments at a pointer into the lane's own stack; empty if it is 0."""
         if pointer >> 56 != 2:
             return b""
         offset = pointer & ((1 << 56) - 1)
@@ -351,7 +354,7 @@ class Worker:
         )
 
     def _any_pc(self, row: Any) -> int:
-        """Return the program counter of some running thread of a stopped block, else -1."""
+        """Return the program counter of any running thread in a stopped block, else -1."""
         position = barriers.running_thread(self)
         if position is None:
             return -1
@@ -360,7 +363,7 @@ class Worker:
 
     @property
     def line(self) -> int:
-        """Line near a thread of its block, read while it runs; 0 if it is not known."""
+        """Source line of a running thread in the worker's block, read while the block runs; 0 if unknown."""
         position = barriers.running_thread(self)
         plan = self.launch.kernel.plans[0]
         if position is None:
@@ -369,7 +372,7 @@ class Worker:
         return next((instruction.line for instruction in instructions if instruction.line), 0)
 
     def base_pointer(self, function: ir.Function, instruction: ir.Instruction) -> int | None:
-        """Return the pointer from which an access's address was computed, if it is unique."""
+        """Return the pointer from which the address of an access was computed, if it is unique."""
         launch = self.launch
         variables = dict(zip(launch.kernel.tables.globals, launch.globals.tolist(), strict=False))
         return origin.base_pointer(function, instruction, launch.packed.params, variables)
@@ -378,6 +381,9 @@ class Worker:
 def _add_range(
     live_ranges: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], start: int, size: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the live ranges and one more, sorted; kernel parameters can be read through pointers too."""
+    """Return the sorted live ranges with one more range.
+
+    Kernel parameters are such a range, because they can also be read through pointers.
+    """
     index = int(np.searchsorted(live_ranges[0], start))
     return np.insert(live_ranges[0], index, start), np.insert(live_ranges[1], index, start + size)

@@ -1,1 +1,1 @@
-"""Watch expressions and stops over a traced warp: C expressions evaluated for 32 lanes at every step."""
+"""Watch expressions and stop conditions for a traced warp: C expressions, evaluated after every step."""

@@ -1,4 +1,4 @@
-"""Watch expressions and stops, evaluated over a traced warp."""
+"""Evaluation of watch expressions and stop conditions for a traced warp."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from virtualgpu.words import number
 
 
 class Evaluator:
-    """Evaluator of one expression after every step of a warp."""
+    """An evaluator of one expression for 32 lanes after every step of a warp."""
 
     def __init__(self, scene: Scene, expression: reading.Expression) -> None:
         self.scene = scene
@@ -43,7 +43,7 @@ class Evaluator:
 
     @property
     def loaded(self) -> Lanes:
-        """The result as a number.
+        """Result of the expression as a number.
 
         Raises
         ------
@@ -116,7 +116,10 @@ class Evaluator:
 
     @staticmethod
     def _combine(truths: list[Lanes], is_and: bool) -> Lanes:
-        """Combine truth values with and, or or; as in C, a deciding left value needs no right value."""
+        """Combine truth values with "and" or "or".
+
+        As in C, the right value is not needed if the left one decides.
+        """
         result = truths[0]
         for truth in truths[1:]:
             a = result.numbers
@@ -162,7 +165,7 @@ class Evaluator:
         return ctype if ctype.kind else CType(f"{ctype.name}*", 8, "u64", ctype.inner_key)
 
     def _pointer(self, value: Lanes) -> Lanes | None:
-        """Return an address as a number: of a pointer, or of an array's first element."""
+        """Return an address as a number: the value of a pointer or the address of an array."""
         if value.type.count >= 0 and value.address is not None:
             return replace(value, value=pointer_of(value.address), address=None)
         if value.type.inner_key is not None and value.type.kind:
@@ -200,7 +203,7 @@ class Evaluator:
     def _bounds(
         self, base: Lanes, start: Ints, element: Ints, text: str
     ) -> tuple[Ints, Ints, Callable[[CType, Bools], str]]:
-        """Return the first and last bytes that may be indexed, and the message for indices outside."""
+        """Return the first and last address that may be indexed, and the message for other indices."""
         scene = self.scene
         if base.type.count > 0:
 
@@ -273,7 +276,7 @@ def _with_article(ctype: CType) -> str:
 
 
 def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
-    """Return an expression's values after every step, one row per change.
+    """Return the values of an expression after every step, with one row per change.
 
     Raises
     ------
@@ -326,7 +329,7 @@ def _mask(truth: Bools) -> npt.NDArray[np.uint32]:
 
 
 def evaluate_stop(scene: Scene, stop: reading.Stop) -> Stop:
-    """Return the steps at which a warp stops, with the lanes for which it stops.
+    """Return the steps at which a warp stops, and the lanes that cause each stop.
 
     Raises
     ------
@@ -389,7 +392,7 @@ def _condition(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
 
 
 def _lanes_that_write(scene: Scene, target: reading.Expression) -> Bools:
-    """Return the lanes that write a variable or bytes of memory, at each step."""
+    """Return the lanes that write a variable, or bytes of memory, at each step."""
     trace = scene.trace
     executed_lanes = lanes_of(trace.executed_mask)
     name = target.text.strip()

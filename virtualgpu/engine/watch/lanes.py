@@ -1,4 +1,4 @@
-"""Numbers of 32 lanes over many steps, and C arithmetic on them."""
+"""Values of 32 lanes at many steps, and C arithmetic on them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _INTEGER_OPERATIONS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Values of one type in each lane at each step: arrays that broadcast to ``[step, 32]``.
+    """The values of an expression in each lane at each step: arrays that broadcast to ``[step, 32]``.
 
     ``known`` marks known values, ``outside`` indices outside of their array. ``address`` is the address of an
     object in memory; its ``value`` is read only when it is needed.
@@ -70,14 +70,17 @@ class Lanes:
 
 
 def dtype_of(kind: str) -> np.dtype[Any]:
-    """Return the NumPy type of a kind such as ``s32``."""
+    """Return the NumPy dtype of a type such as ``s32``."""
     return np.dtype(
         np.bool_ if kind == "pred" else f"{_NUMPY_LETTERS[kind[0]]}{int(kind.lstrip('bfsu')) // 8}"
     )
 
 
 def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
-    """Return numbers from their low bits; half precision is widened, as computations use it."""
+    """Return numbers from their lowest bits.
+
+    Half-precision numbers are converted to float, in which they are computed.
+    """
     if kind == "pred":
         return (bits & np.uint64(1)).astype(np.bool_)
     width = int(kind.lstrip("bfsu")) // 8
@@ -88,14 +91,14 @@ def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
 
 
 def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
-    """Return the bits of numbers; higher bits are 0."""
+    """Return the bits of numbers; the upper bits are 0."""
     if numbers.dtype == np.bool_:
         return numbers.astype(np.uint64)
     return np.ascontiguousarray(numbers).view(f"u{numbers.dtype.itemsize}").astype(np.uint64)
 
 
 def constant(value: Any, kind: str = "") -> Lanes:
-    """Return a literal number; an imaginary number represents a float (`reading`)."""
+    """Return a literal number as `Lanes`; an imaginary number represents a float (`reading`)."""
     true_mask = np.ones((1, 1), np.bool_)
     false_mask = np.zeros((1, 1), np.bool_)
     kind = kind or _kind_of(value)
@@ -114,7 +117,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _promoted_kind(lanes: Lanes) -> str:
-    """Return the kind in which a number is computed: small integers as int, halves as float."""
+    """Return the type in which C computes with a number: int for small integers, float for halves."""
     kind = lanes.type.kind
     if kind[0] in "fb":
         return "f64" if kind == "f64" else "f32"
@@ -122,7 +125,7 @@ def _promoted_kind(lanes: Lanes) -> str:
 
 
 def _common_kind(left: Lanes, right: Lanes) -> str:
-    """Return the kind in which C computes with two numbers (ISO C, 6.3.1.8)."""
+    """Return the type in which C computes with two numbers (ISO C, 6.3.1.8)."""
     kinds = _promoted_kind(left), _promoted_kind(right)
     if "f" in (kinds[0][0], kinds[1][0]):
         return max(kind for kind in kinds if kind[0] == "f")
@@ -177,7 +180,7 @@ def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
 
 
 def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
-    """Return minus, plus or the complement of a number.
+    """Return the negative, the same or the complement of a number: the unary operators -, + and ~.
 
     Raises
     ------
@@ -198,5 +201,5 @@ def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
 
 
 def truth_of(operand: Lanes) -> Bools:
-    """Return a number as the truth value that C assigns to it."""
+    """Return whether a number is true in C, that is, not 0."""
     return np.asarray(operand.numbers != 0)

@@ -1,4 +1,4 @@
-"""Known contents of memory at every step of a trace, from the accesses of the traced block."""
+"""Contents of memory at every step of a trace, as far as the accesses of the traced block show them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPCODE = re.compile(r"(?:@!?%\w+\s+)?(\w+)([.\w:]*)")
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Bytes of device memory before and after the launch."""
+    """A range of device memory: its bytes before and after the launch."""
 
     start: int
     bytes_before: npt.NDArray[np.uint8]
@@ -36,9 +36,9 @@ class Region:
 
 
 def addresses_of(trace: WarpTrace, steps: npt.NDArray[np.integer[Any]]) -> Ints:
-    """Return the addresses of some accesses, with the tags of their spaces.
+    """Return the addresses of memory accesses, with the tags of their state spaces.
 
-    -1 for lanes that take no part.
+    The address of a lane that takes no part is -1.
     """
     assert trace.address is not None
     assert trace.access_space is not None
@@ -53,13 +53,13 @@ def _lane_bits(address: Ints) -> Ints:
 
 
 def addresses_of_pointers(pointer: npt.NDArray[np.uint64]) -> Ints:
-    """Return the addresses of generic pointers, of a row of lanes."""
+    """Return the addresses of generic pointers in 32 lanes, with the lane number for local memory."""
     address = pointer.astype(np.int64)
     return np.asarray(address + _lane_bits(address))
 
 
 def pointer_of(address: Ints) -> npt.NDArray[np.uint64]:
-    """Return the generic pointers that lanes would have for addresses."""
+    """Return the generic pointers for addresses of `addresses_of_pointers`, without the lane number."""
     local = address >> TAG_SHIFT == LOCAL >> TAG_SHIFT
     return np.where(local, address & ~np.int64(255 << LANE_SHIFT), address).astype(np.uint64)
 
@@ -70,7 +70,7 @@ _STORE, _LOAD, _ATOMIC = range(3)
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """Bytes that were written, or read by a load, in the order of time."""
+    """The bytes that a block wrote to memory or loaded from it, in the order of time."""
 
     address: Ints
     byte: npt.NDArray[np.uint8]
@@ -86,7 +86,7 @@ def _byte_events(address: Ints, bits: Bits, width: Ints, time: Ints, kind: Ints)
 
 
 def _global_events(trace: WarpTrace) -> Iterable[_Events]:
-    """Yield the bytes that a warp stored to memory other than shared memory, and loaded from there."""
+    """Yield the bytes that a warp stored to or loaded from memory other than shared memory."""
     detail = trace.detail
     if detail is None or trace.address is None or trace.access_space is None or trace.value is None:
         return
@@ -142,7 +142,7 @@ def _shared_events(trace: WarpTrace) -> Iterable[_Events]:
 
 
 class Memory:
-    """Contents of memory at every step, as far as the trace shows them.
+    """The contents of memory at every step, as far as the trace shows them.
 
     A byte has the value that the block wrote or read there last. If the block's next access, or the end of
     the launch, shows another value, another block has written in between at an unknown time; then the value
@@ -201,7 +201,7 @@ class Memory:
     def _recorded_bytes(
         self, address: Ints
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-        """Return bytes before and after the launch, and whether they were recorded."""
+        """Return the bytes at addresses before and after the launch, and whether they were recorded."""
         before, after = np.zeros((2, address.size), np.uint8)
         region_index = np.searchsorted(self._starts, address, side="right") - 1
         is_recorded = (region_index >= 0) & (address < self._ends[region_index] if self._ends.size else False)
@@ -241,7 +241,7 @@ class Memory:
     def read(
         self, address: Ints, size_bytes: int, sequence: Ints, requested: npt.NDArray[np.bool_]
     ) -> tuple[Bits, npt.NDArray[np.bool_]]:
-        """Return the bits at addresses ``[step, 32]`` after steps with these positions in the block's order.
+        """Return the bits at addresses ``[step, 32]`` after steps at these positions in the block's order.
 
         Returns
         -------

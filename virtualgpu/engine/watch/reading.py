@@ -1,4 +1,7 @@
-"""Parser of watch expressions and stops: Python's `ast` parses them, and only C expressions are allowed."""
+"""Parser of watch expressions and stop conditions.
+
+Python's `ast` parses them, and only C expressions are allowed.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ _STOP_REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression as written, and its syntax tree."""
+    """A watch expression as it was written, and its syntax tree."""
 
     text: str
     tree: ast.expr
@@ -70,7 +73,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A condition to stop at: a line, a condition over lanes that becomes true, or a write to memory."""
+    """A stop condition: a line, a condition that becomes true in lanes, or a write to memory."""
 
     text: str
     kind: Literal["line", "any", "all", "write"]
@@ -79,7 +82,7 @@ class Stop:
 
 
 def literal_value(name: str) -> tuple[str, int] | None:
-    """Return the kind and value of a name that represents a number such as ``3u``."""
+    """Return the type and the value of a name that represents a literal such as ``3u``."""
     if not name.startswith(_LITERAL_PREFIX):
         return None
     suffix, _, number = name.removeprefix(_LITERAL_PREFIX).lower().partition("_")

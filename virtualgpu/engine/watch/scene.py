@@ -1,4 +1,4 @@
-"""Resolution of names in watch expressions: variables, parameters, arrays in shared and device memory."""
+"""Values of names in watch expressions: variables, parameters, arrays in shared and device memory."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ _NO_TYPE = "unknown: debug information does not tell the type of `{}`."
 
 
 class UnknownValueError(Exception):
-    """A name of the kernel whose value is unknown; the message contains the reason."""
+    """Error for a name of the kernel whose value is unknown; the message contains the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symbols:
-    """Facts about the names of a launch that its trace does not contain.
+    """The names of a launch that watch expressions can use, with types, addresses and sizes.
 
     ``kernel`` is the kernel's symbol, ``title`` its name. ``declared`` and ``types`` come from the debug
     build; if there is none, they are empty and ``why`` is the reason. ``own_labels`` are the kernel's labels
@@ -107,7 +107,7 @@ class Symbols:
 
     @cached_property
     def shared_arrays(self) -> dict[str, tuple[str, list[str]]]:
-        """Shared variables of the source: type and sizes as written."""
+        """Shared variables of the source, with their type and their sizes as written."""
         arrays: dict[str, tuple[str, list[str]]] = {}
         for match in _SHARED.finditer(self.text):
             first_declaration, *other_names = _QUALIFIERS.sub(" ", match[1] or match[2]).split(",")
@@ -121,14 +121,14 @@ class Symbols:
 
     @property
     def names(self) -> set[str]:
-        """All names that can be watched."""
+        """All names that a watch expression can use."""
         variable_names = {variable.name for variable in self.declared} | {
             name for name, *_ in self.parameters if name
         }
         return variable_names | set(self.shared_arrays)
 
     def check(self, names: frozenset[str], text: str) -> None:
-        """Raise `WatchError` for a name that the kernel does not have."""
+        """Raise `WatchError` if the kernel does not have one of the names."""
         for name in sorted(names - self.names):
             if self.missing_reason:
                 raise WatchError(
@@ -145,11 +145,11 @@ class Symbols:
             )
 
     def type_of(self, key: int | None) -> CType | None:
-        """Return the type with a key."""
+        """Return the type that has this key."""
         return None if key is None else self.types.get(key) or self.derived_types.get(key) or _BASIC.get(key)
 
     def key_of(self, name: str) -> int | None:
-        """Return the key of a type by its name; keys of pointers to it are created when needed."""
+        """Return the key of the type with this name; keys of pointers to it are created when needed."""
         name = " ".join(name.split())
         if name.endswith("*"):
             return self.pointer_to(self.key_of(name[:-1]), name)
@@ -158,7 +158,7 @@ class Symbols:
         return next(keys, None)
 
     def pointer_to(self, key: int | None, name: str) -> int:
-        """Return the key of a pointer to a type."""
+        """Return the key of the type "pointer to `key`"."""
         return self._add_type(CType(name, 8, "u64", key))
 
     def _add_type(self, ctype: CType) -> int:
@@ -167,7 +167,7 @@ class Symbols:
         return key
 
     def parameter(self, name: str) -> tuple[CType | None, int] | None:
-        """Return a parameter's type and offset, or None if there is no such parameter."""
+        """Return the type and the offset of a parameter, or None if there is no such parameter."""
         for parameter_name, offset, size, type_text in self.parameters:
             if parameter_name == name:
                 declarations = [
@@ -183,7 +183,7 @@ class Symbols:
         return label in self.kernel_labels
 
     def assigned(self, name: str) -> bool:
-        """Return whether the source seems to change a parameter."""
+        """Return whether the source seems to assign to a parameter."""
         member = rf"(?<!\*)(?<!\* )\b{re.escape(name)}\b(?:\s*\.\s*\w+)*"
         return bool(
             re.search(
@@ -192,7 +192,7 @@ class Symbols:
         )
 
     def shared_array(self, name: str) -> tuple[CType | None, int] | None:
-        """Return a shared variable's type and offset, or None if the kernel has none of this name."""
+        """Return the type and the offset of a shared variable, or None if there is no such variable."""
         mangled_name = f"{len(name)}{name}"
         own_prefix = (
             f"_Z{self.kernel[1:]}" if self.kernel.startswith("_Z") else f"_ZZ{len(self.kernel)}{self.kernel}"
@@ -225,7 +225,7 @@ class Symbols:
         return (ctype if ctype.size_bytes == size else None), offset
 
     def number(self, text: str, depth: int = 5) -> int | None:
-        """Return a size in the source as a number, if it consists of plain constants."""
+        """Return a size from the source as a number, if the text consists of plain constants."""
 
         def constant_value(match: re.Match[str]) -> str:
             name = match[0]
@@ -247,7 +247,7 @@ class Symbols:
 
 
 def _integer_value(node: ast.expr) -> int:
-    """Return the value of a tree of integers."""
+    """Return the value of a syntax tree that contains only integers."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
     if isinstance(node, ast.UnaryOp):
@@ -267,7 +267,7 @@ def _integer_value(node: ast.expr) -> int:
 
 
 class Scene:
-    """The names and the memory of one warp, at every step of its trace."""
+    """The names and memory of one warp at every step of its trace, in which expressions are evaluated."""
 
     def __init__(self, symbols: Symbols, trace: WarpTrace, memory: Memory) -> None:
         self.symbols = symbols
@@ -281,7 +281,7 @@ class Scene:
         self._false_mask = np.zeros((1, 1), np.bool_)
 
     def built_in(self, name: str, axis: str) -> Lanes | None:
-        """Return a coordinate such as ``threadIdx.x``, or None for any other name."""
+        """Return the values of a coordinate such as ``threadIdx.x``, or None for any other name."""
         if axis not in ("x", "y", "z"):
             return None
         axis_index = "xyz".index(axis)
@@ -297,7 +297,7 @@ class Scene:
         return Lanes(lanes.UNSIGNED, value.astype(np.uint32), self._true_mask, self._false_mask)
 
     def name(self, name: str) -> Lanes:
-        """Return the value of a name.
+        """Return the value of a name in each lane at each step.
 
         Raises
         ------
@@ -351,7 +351,9 @@ class Scene:
         return Lanes(base.type, None, base.known, base.outside, addresses)
 
     def _variable(self, variables: list[Variable]) -> Lanes:
-        """Return a variable as last written; of several with one name, the one whose scope contains the line.
+        """Return the last written value of a variable.
+
+        If several variables have the same name, the one whose scope contains the line is used.
 
         For a line in none of the scopes, the previous scope continues.
         """
@@ -382,7 +384,7 @@ class Scene:
         )
 
     def written(self, variable: Variable) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-        """Return a variable's bits after every step, and the lanes in which it has been written."""
+        """Return the bits of a variable after every step, and the lanes in which it has been written."""
         trace = self.trace
         assert trace.value is not None
         writes = self.writes(variable)[:, None] & lanes_of(trace.executed_mask)
@@ -393,5 +395,5 @@ class Scene:
         return value, last_write >= 0
 
     def writes(self, variable: Variable) -> npt.NDArray[np.bool_]:
-        """Return the steps that write a variable."""
+        """Return the steps at which a variable is written."""
         return np.isin(self.trace.text_index, variable.written_by)

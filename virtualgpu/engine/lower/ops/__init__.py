@@ -1,1 +1,1 @@
-"""Instructions as LLVM IR, one family a module."""
+"""LLVM IR for PTX instructions, one module per group of instructions."""

@@ -1,4 +1,4 @@
-"""Lane-wise arithmetic, logic and comparison instructions as LLVM IR."""
+"""LLVM IR for arithmetic and comparison instructions, which work on each lane separately."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 class _Half:
-    """A view of a compiler in which packed operands are read as one of their two halves."""
+    """A wrapper of a compiler that reads and writes one half of packed operands."""
 
     def __init__(self, code: WarpCode, half: int) -> None:
         self.compiler = code
@@ -133,7 +133,7 @@ def _add(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[str, str]:
-    """Return the integer product that an instruction requests (lo, hi, wide) and its PTX type."""
+    """Return the integer product of an instruction (lower, upper or all bits) and its PTX type."""
     emitter = code.emitter
     kind = instruction.type
     a = code.get(instruction.operands[1], kind)
@@ -289,7 +289,7 @@ def _min_max(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _sign_of_product(code: WarpCode, llvm: str, values: Sequence[str]) -> str:
-    """Emit numbers that have the sign of the product of two numbers."""
+    """Emit numbers whose sign is that of the product of two numbers."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
     first, second = (emitter.convert("bitcast", llvm, value, integer) for value in values)
@@ -305,7 +305,10 @@ _APPROXIMATE = ("sin", "cos", "ex2", "lg2", "tanh")
 
 
 def _unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit sqrt, rcp, rsqrt and the approximate functions, at least as accurate as the hardware."""
+    """Emit ``sqrt``, ``rcp``, ``rsqrt`` or an approximate function.
+
+    The results are at least as accurate as those of the hardware.
+    """
     emitter = code.emitter
     llvm, (a,) = floats.inputs(code, instruction, 1)
     if instruction.root == "rcp":
@@ -342,7 +345,7 @@ _UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
 def compare(code: WarpCode, comparison: str, kind: str, a: str, b: str, flush_inputs: bool = False) -> str:
-    """Emit a PTX comparison as an i1 vector."""
+    """Emit a PTX comparison whose result is an i1 vector."""
     emitter = code.emitter
     llvm = llvm_of(kind)
     if floats.is_float(kind):

@@ -1,4 +1,4 @@
-"""Asynchronous copies, which complete when their thread waits for them, and ``mbarrier``."""
+"""LLVM IR for asynchronous copies, which complete when their thread waits for them, and for ``mbarrier``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit ``cp.async``: global to shared, 4, 8 or 16 bytes per lane; the rest is zeroed."""
+    """Emit ``cp.async``: a copy of 4, 8 or 16 bytes per lane from global to shared memory.
+
+    Bytes beyond the source size are set to zero.
+    """
     emitter = code.emitter
     mask = code.executed(instruction)
     if instruction.parts[2] == "bulk" and instruction.parts[3] in ("commit_group", "wait_group"):
@@ -103,7 +106,10 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit ``cp.async.bulk``: a range of bytes per lane, to shared memory for an mbarrier, or from there."""
+    """Emit ``cp.async.bulk``: a copy of a range of bytes per lane to or from shared memory.
+
+    Copies to shared memory signal an mbarrier.
+    """
     emitter = code.emitter
     mask = code.executed(instruction)
     spaces = [p.split("::")[0] for p in instruction.parts if p.split("::")[0] in ("shared", "global")]
@@ -164,9 +170,10 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _arrive_after_copies(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit ``cp.async.mbarrier.arrive``: copies complete with the barrier's phase; ``.noinc`` lanes arrive.
+    """Emit ``cp.async.mbarrier.arrive``: the lanes' copies complete with the phase of the mbarrier.
 
-    Without it the barrier expects one arrival more, so that nothing changes.
+    With ``.noinc``, the lanes arrive. Without it, the barrier also expects one more arrival, so that
+    nothing changes.
     """
     mask = code.executed(instruction)
     space = memory_ops.space_of(instruction)
@@ -266,7 +273,7 @@ def _binds_copies(code: WarpCode) -> bool:
 
 
 def _update(code: WarpCode) -> str:
-    """Return the name of the function that counts arrivals and bytes of barriers."""
+    """Return the name of the LLVM function that counts arrivals and bytes of mbarriers."""
     if "mbarrier_update" not in code.tables.support:
         limits_size = _binds_copies(code)
         text = _UPDATE.replace("FROM", "on" if limits_size else "lane")
@@ -280,7 +287,10 @@ def _update(code: WarpCode) -> str:
 def _arrive(
     code: WarpCode, host: str, mask: str, count: str, *, drop: bool, expected_bytes: str = "zeroinitializer"
 ) -> str:
-    """Emit arrivals at barriers, `count` per lane, with announced bytes; return the old states."""
+    """Emit arrivals at mbarriers, `count` per lane, and return the old states of the mbarriers.
+
+    `expected_bytes` is added to the bytes for which each mbarrier waits.
+    """
     state = code.emitter.op(
         f"call <32 x i64> @{_update(code)}(ptr %ctx, <32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
         f"i64 {int(drop)}, <32 x i64> {expected_bytes})"

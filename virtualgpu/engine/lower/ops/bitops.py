@@ -1,4 +1,4 @@
-"""Logic instructions, shifts and bit fields of each lane, as LLVM IR."""
+"""LLVM IR for logic instructions, shifts and bit fields of each lane."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _not(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _lop3(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit any function of three bits, as the sum of the minterms in its table."""
+    """Emit ``lop3``, any function of three bits, as the union of the minterms in its truth table."""
     emitter = code.emitter
     inputs = [code.get(operand, "b32") for operand in instruction.operands[1:4]]
     table = instruction.operands[4]
@@ -55,7 +55,7 @@ def _lop3(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _shift(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit shl and shr: amounts at or above the width give 0 (or the sign), as PTX defines."""
+    """Emit ``shl`` or ``shr``: amounts of at least the width return 0 (or the sign), as PTX defines."""
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
     width = bits(llvm)
@@ -94,7 +94,7 @@ def _funnel(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _field_mask(code: WarpCode, llvm: str, length: str) -> str:
-    """Emit (1 << length) - 1 for length 0..255, and all ones from the width on."""
+    """Emit (1 << length) - 1 for a length from 0 to 255, and all ones if it is at least the width."""
     emitter = code.emitter
     width = bits(llvm)
     clamped_length = emitter.intrinsic("umin", "i32", length, constant("i32", width - 1))
@@ -117,10 +117,10 @@ def _shift_by(code: WarpCode, operation: str, llvm: str, value: str, amount: str
 
 
 def _field_number(code: WarpCode, operand: ir.Operand | None, width: int) -> str:
-    """Return the position or length of a bit field, at most 255.
+    """Return the position or the length of a bit field, at most 255.
 
-    PTX leaves larger values undefined. An H200 takes their lowest byte if the field is in 32 bits, and
-    the whole number if it is in 64.
+    PTX leaves larger values undefined. An H200 uses their lowest byte if the field is in 32 bits, and the
+    whole integer if it is in 64.
     """
     number = code.get(operand, "u32")
     if width == 32:
@@ -165,7 +165,10 @@ def _bfi(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _bmsk(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit a run of ones (PTX ISA, 9.7.1): ``clamp`` cuts bits above 31, ``wrap`` takes both operands mod 32."""
+    """Emit ``bmsk``, a sequence of one bits (PTX ISA, 9.7.1).
+
+    ``clamp`` removes bits above 31, ``wrap`` uses both operands modulo 32.
+    """
     emitter = code.emitter
     start, count = (code.get(operand, "b32") for operand in instruction.operands[1:3])
     low, length = (emitter.binary("and", "i32", n, constant("i32", 31)) for n in (start, count))
@@ -189,7 +192,7 @@ def _bmsk(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _szext(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit the lowest bits of a number, filled with its sign or zeros (PTX ISA, 9.7.1)."""
+    """Emit ``szext``: the lowest bits of a number, extended with its sign or with zeros (PTX ISA, 9.7.1)."""
     emitter = code.emitter
     value = code.get(instruction.operands[1], instruction.type)
     width = code.get(instruction.operands[2], "u32")
@@ -223,7 +226,7 @@ def _count_bits(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _bfind(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit the position of the most significant set (for signed: non-sign) bit, or all ones."""
+    """Emit ``bfind``: the position of the highest bit that is set (signed: unlike the sign), or all ones."""
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
     width = bits(llvm)
@@ -271,7 +274,7 @@ def _prmt(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _dot_product(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit dp4a and dp2a: products of packed bytes (or half words and bytes) added to a word."""
+    """Emit ``dp4a`` or ``dp2a``: products of packed bytes (or half words and bytes), added to a word."""
     emitter = code.emitter
     kind_a = instruction.parts[-2]
     kind_b = instruction.parts[-1]

@@ -1,4 +1,4 @@
-"""Loads, stores, atomics and call parameters as LLVM IR."""
+"""LLVM IR for loads, stores, atomics and the parameters of calls."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def size_of(instruction: ir.Instruction) -> int:
 
 
 def kind_of(instruction: ir.Instruction) -> str:
-    """Return load, store or atomic."""
+    """Return whether an instruction is a ``"load"``, a ``"store"`` or an ``"atomic"``."""
     return {"ld": "load", "ldu": "load", "st": "store"}.get(instruction.root, "atomic")
 
 
 def rule_of(function: ir.Function, instruction: ir.Instruction) -> Rule:
-    """Return the rule that determines the cost of an access."""
+    """Return the name of the rule by which the cost of an access is counted, such as ``"swap"``."""
     if instruction.root not in ("atom", "red"):
         return "store" if instruction.root == "st" else "load"
     if "cas" in instruction.parts:
@@ -60,7 +60,7 @@ def rule_of(function: ir.Function, instruction: ir.Instruction) -> Rule:
 
 
 def is_read(function: ir.Function, operand: ir.Operand) -> bool:
-    """Return whether any instruction of a function reads a register."""
+    """Return whether any instruction of the function reads a register."""
     name = operand.name if isinstance(operand, ir.Register) else ""
     return any(name in cfg.definitions_and_uses(instruction)[1] for instruction in function.instructions)
 
@@ -71,7 +71,10 @@ def is_access(instruction: ir.Instruction) -> bool:
 
 
 def as_access(instruction: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
-    """Return a plain load or store in place of an instruction that does several, for checks and counters."""
+    """Return a plain load or store that replaces an instruction with several accesses.
+
+    It is used for checks and counters.
+    """
     vector_modifier = () if size <= 8 else (f"v{size // 4}",)
     kind = "b32" if size > 8 else f"b{8 * size}"
     parts = (root, *(() if space == "generic" else (space,)), *vector_modifier, kind)
@@ -98,7 +101,10 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 def address_of(code: WarpCode, operand: ir.Operand | None, space: str) -> str:
-    """Return the address lanes in the space's own form: i32 offsets for shared, i64 otherwise."""
+    """Return the addresses of all lanes in the form of the state space.
+
+    They are i32 offsets for shared memory, i64 otherwise.
+    """
     assert isinstance(operand, ir.Address)
     llvm = "i32" if space == "shared" else "i64"
     if isinstance(operand.base, ir.Register):
@@ -123,7 +129,7 @@ def host_addresses(
     *,
     prepare: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Check and count an access, and return the host address of each lane.
+    """Emit checks and counters of an access, and return the host address of each lane.
 
     `prepare` is called with the addresses too, and may emit code that runs before the observer is called.
     """
@@ -169,7 +175,7 @@ def host_addresses(
 
 
 def local_lane_bases(code: WarpCode) -> str:
-    """Return the host address of each lane's own stack."""
+    """Return the host address of each lane's local memory (stack)."""
     emitter = code.emitter
     stride = emitter.splat("i64", emitter.context_load("local_bytes"))
     return emitter.binary(
@@ -181,7 +187,7 @@ def local_lane_bases(code: WarpCode) -> str:
 
 
 def resolve_generic(size: int, code: WarpCode, rule: Rule) -> str:
-    """Return the name of a function that converts generic addresses to host addresses.
+    """Return the name of an LLVM function that converts generic addresses to host addresses.
 
     Lanes may point into different spaces; each access is checked and counted by the rules of its space.
     """
@@ -293,7 +299,7 @@ def _is_plain(code: WarpCode, instruction: ir.Instruction, target: ir.Operand | 
 def _plain_access(
     code: WarpCode, instruction: ir.Instruction, target: ir.Operand | None, address: str, space: str
 ) -> None:
-    """Check, count and perform a load or store by one function."""
+    """Emit a load or store, including checks and counters, as the call of one function."""
     emitter = code.emitter
     size = size_of(instruction)
     count = code.options.count
@@ -326,7 +332,7 @@ def _plain_access(
 
 
 def gather(code: WarpCode, host: str, mask: str, ptx_type: str) -> str:
-    """Load one value per lane from host addresses."""
+    """Emit a load of one value per lane from host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
     code.add_support(*lanes.gather(llvm))
     raw = code.emitter.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
@@ -334,7 +340,7 @@ def gather(code: WarpCode, host: str, mask: str, ptx_type: str) -> str:
 
 
 def scatter(code: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> None:
-    """Store one value per lane to host addresses."""
+    """Emit a store of one value per lane to host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
     code.add_support(*lanes.scatter(llvm))
     raw = code.emitter.cast(value, llvm_of(ptx_type), llvm)
@@ -343,9 +349,10 @@ def scatter(code: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> 
 
 
 def _parameter(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Access a parameter: kernel parameters are uniform.
+    """Emit an access to a parameter of the kernel or of a call.
 
-    Call parameters are one record per lane in the frame.
+    Kernel parameters are the same for all lanes. Call parameters are stored in the frame, with one record
+    per lane.
     """
     is_load = instruction.root == "ld"
     target, address = instruction.operands[:2]
@@ -401,7 +408,7 @@ def _parameter(code: WarpCode, instruction: ir.Instruction) -> None:
 def _check_parameter_bounds(
     code: WarpCode, instruction: ir.Instruction, name: str, offset: int, size: int
 ) -> None:
-    """Refuse an access outside a parameter, or a store to a kernel parameter."""
+    """Raise an error for an access outside of a parameter, or a store to a kernel parameter."""
     is_kernel_parameter = code.function.is_entry and name in code.entry_params
     size_bytes = code.entry_params[name].size_bytes if is_kernel_parameter else code.parameter_record(name)[1]
     if offset < 0 or offset + size > size_bytes or (is_kernel_parameter and instruction.root == "st"):
@@ -467,7 +474,7 @@ def _read_modify_write(
     value: ir.Operand | None,
     swap_value: ir.Operand | None,
 ) -> str:
-    """Change one element per lane, and return the old values."""
+    """Emit an atomic that changes one element per lane, and return the old values."""
     if kind in _HALVES:
         kind, (name, body) = f"b{8 * ir.TYPE_BYTES[kind]}", lanes.atomic_half_add(kind)
         code.options.float_atomics = True

@@ -1,4 +1,4 @@
-"""Integers packed two or four to a word: ``add.u16x2`` and similar, and SIMD video instructions."""
+"""LLVM IR for integers packed two or four to a word: ``add.u16x2`` and SIMD video instructions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 class _Elements:
-    """Lane-wise operations on the elements of words: the elements of all 32 lanes are one long vector."""
+    """Operations on packed elements: the elements of all 32 lanes form one long vector."""
 
     def __init__(self, code: WarpCode, count: int) -> None:
         self.emitter = code.emitter
@@ -76,7 +76,7 @@ def _packed_pairs(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _average(elements: _Elements, sign: str, a: str, b: str) -> str:
-    """Emit half the sum, rounded up, without a wider type: (a | b) - ((a ^ b) >> 1)."""
+    """Emit half of a sum, rounded up, without a wider type: (a | b) - ((a ^ b) >> 1)."""
     shift = elements.binary(
         "ashr" if sign == "s" else "lshr", elements.binary("xor", a, b), f"splat ({elements.llvm} 1)"
     )
@@ -96,7 +96,10 @@ _VIDEO_STEPS: dict[str, Callable[[_Elements, str, str, str], str]] = {
 
 
 def _video(code: WarpCode, instruction: ir.Instruction, operation: str, count: int) -> None:
-    """Emit ``vadd4`` and similar on whole words; ``.add`` adds the elements to the last operand."""
+    """Emit ``vadd4`` and similar on packed words.
+
+    With ``.add``, the elements are added to the last operand.
+    """
     kinds = [p for p in instruction.parts[1:] if p in ("u32", "s32")]
     if (
         len(kinds) != 3

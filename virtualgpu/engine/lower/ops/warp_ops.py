@@ -1,4 +1,4 @@
-"""Instructions by which the lanes of a warp exchange data: shuffles, votes, matches, reductions."""
+"""LLVM IR for instructions with which lanes of a warp exchange data: shuffles, votes, matches, reductions."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def member_mask(instruction: ir.Instruction) -> ir.Operand | None:
 
 
 def _members(code: WarpCode, instruction: ir.Instruction) -> str:
-    """Return, for each lane, the lanes that take part with it: active, and named by its own mask.
+    """Return for each lane the mask of lanes that take part with it: active lanes in its member mask.
 
     Masks may differ between lanes of one warp, as between the tiles of cooperative groups.
     """
@@ -204,9 +204,9 @@ def _shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> t
 
 
 def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
-    """Compute `_shuffle_sources` for operands that are known and equal in all lanes.
+    """Return the source lanes and valid lanes of a shuffle whose operands are known at compile time.
 
-    The lanes are bits of a mask.
+    It computes the same as `_shuffle_sources`; the valid lanes are bits of a mask.
     """
     delta = delta & 31
     segment = control >> 8 & 31
@@ -229,7 +229,7 @@ def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
 
 
 def _shuffle_function(mode: str) -> tuple[str, str]:
-    """Return a support function for a shuffle in which each lane may request another source."""
+    """Return an LLVM function for a shuffle in which each lane may read from a different lane."""
     emitter = Emitter()
     source, _ = _shuffle_sources(emitter, mode, "%delta", "%control")
     row = "<32 x i32>"
@@ -247,7 +247,7 @@ define internal {row} @shuffle_{mode}({row} %v, {row} %delta, {row} %control) no
 
 
 def _observe_sources(code: WarpCode, instruction: ir.Instruction, source: str) -> None:
-    """Report to the observer which lane each lane depends on."""
+    """Emit a report to the observer of the lane from which each lane reads."""
     if code.options.observe:
         location = code.emitter.splat("i64", str(code.index << 32 | instruction.pc))
         code.observe(
@@ -256,9 +256,10 @@ def _observe_sources(code: WarpCode, instruction: ir.Instruction, source: str) -
 
 
 def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Report to the observer absent lanes that a mask names: a lane depends on the first of them.
+    """Emit a report to the observer of inactive lanes in a member mask.
 
-    A last warp of fewer than 32 threads has fewer lanes, and a mask may name the others.
+    Each lane reports the first of them. A last warp of fewer than 32 threads has fewer lanes, and a mask
+    may contain the others.
     """
     operand = member_mask(instruction)
     if not code.options.observe or operand is None:
@@ -275,9 +276,9 @@ def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _mark_absent(code: WarpCode, instruction: ir.Instruction, values: str, source: str) -> str:
-    """Emit the shuffled values, with changed bits where they come from a lane that takes no part.
+    """Emit the shuffled values, with changed bits where they come from an inactive lane.
 
-    Such a value is undefined. A checked launch returns another value than a plain launch, so that its results
+    Such a value is undefined. A checked launch uses other values than a plain launch, so that its results
     show whether the value is used.
     """
     emitter = code.emitter
@@ -339,7 +340,7 @@ _IDENTITY = {"add": 0, "or": 0, "xor": 0, "and": -1}
 
 
 def _reduce(name: str, identity: int) -> tuple[str, str]:
-    """Return a support function for a reduction over each group of lanes with a common member mask."""
+    """Return an LLVM function that reduces values over each group of lanes with a common member mask."""
     full = f"llvm.vector.reduce.{name}.v32i32"
     return (
         f"redux_{name}",
@@ -482,7 +483,7 @@ done:
 
 
 def _fns(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit the position of the n-th set bit at or above (below, for negative n) a base."""
+    """Emit ``fns``: the position of the n-th set bit at or above (for negative n, below) a base."""
     value, base, offset = (code.get(operand, "b32") for operand in instruction.operands[1:4])
     code.add_support(*_FNS)
     v = "<32 x i32>"

@@ -1,1 +1,1 @@
-"""Floating-point numbers: arithmetic, rounding, narrow formats, conversions."""
+"""LLVM IR for floating-point numbers: arithmetic, rounding, conversions, narrow formats."""

@@ -1,4 +1,4 @@
-"""Conversions, moves and address-space changes of each lane, as LLVM IR."""
+"""LLVM IR for conversions, moves and changes of address space in each lane."""
 
 from __future__ import annotations
 
@@ -96,7 +96,10 @@ def _float_to_float(code: WarpCode, instruction: ir.Instruction, value: str, sou
 
 
 def _float_to_integer(code: WarpCode, value: str, source: str, target: str) -> str:
-    """Emit a saturating conversion; NaN becomes 0, or the sign bit alone if either type has 64 bits."""
+    """Emit a saturating conversion of floats to integers.
+
+    NaN becomes 0, or only the sign bit if either type has 64 bits.
+    """
     emitter = code.emitter
     llvm = llvm_of(target)
     name = "fptosi.sat" if target[0] == "s" else "fptoui.sat"
@@ -150,7 +153,7 @@ def _saturate_integer(code: WarpCode, value: str, source: str, target: str) -> s
 
 
 def _cvt_pack(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit two floats rounded into one packed word; the first source is the upper half."""
+    """Emit two floats, rounded and packed into one word; the first source is the upper half."""
     target = instruction.parts[-2]
     source = instruction.parts[-1]
     if source != "f32" or target not in ("f16x2", "bf16x2"):

@@ -1,4 +1,4 @@
-"""Floating-point building blocks: operands, rounding, flushing, bf16."""
+"""Floating-point operations that several instructions use: operands, rounding, flushing, bf16."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def is_float(ptx_type: str) -> bool:
 
 
 def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str, list[str]]:
-    """Return operand values in the arithmetic type (bf16 uses float), flushed for .ftz."""
+    """Return the values of operands in the type of the computation (float for bf16).
+
+    They are flushed if the instruction has ``.ftz``.
+    """
     llvm = llvm_of(instruction.type)
     values = [code.get(operand, instruction.type) for operand in instruction.operands[1 : 1 + count]]
     if instruction.type == "bf16":
@@ -32,7 +35,7 @@ def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str
 
 
 def result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: str) -> None:
-    """Flush, saturate and write a floating-point result."""
+    """Write a floating-point result after flushing and saturating it as the instruction requires."""
     if "ftz" in instruction.parts and instruction.type != "bf16":
         value = flush(code, llvm, value)
     if "sat" in instruction.parts:
@@ -43,7 +46,7 @@ def result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: str) -
 
 
 def widen_bf16(code: WarpCode, value: str) -> str:
-    """Emit bf16 lanes as float, exactly."""
+    """Emit the exact conversion of bf16 lanes to float."""
     wide = code.emitter.convert("zext", "i16", value, "i32")
     return code.emitter.convert(
         "bitcast", "i32", code.emitter.binary("shl", "i32", wide, constant("i32", 16)), "float"
@@ -51,7 +54,7 @@ def widen_bf16(code: WarpCode, value: str) -> str:
 
 
 def narrow_bf16(code: WarpCode, value: str, mode: str = "rn") -> str:
-    """Round float lanes to bf16; NaN becomes 0x7FFF."""
+    """Emit the conversion of float lanes to bf16, rounded; NaN becomes 0x7FFF."""
     emitter = code.emitter
     raw = emitter.convert("bitcast", "float", value, "i32")
     high = emitter.binary("lshr", "i32", raw, constant("i32", 16))
@@ -73,12 +76,12 @@ def narrow_bf16(code: WarpCode, value: str, mode: str = "rn") -> str:
 
 
 def widen_half(code: WarpCode, value: str) -> str:
-    """Emit half lanes as float, exactly."""
+    """Emit the exact conversion of half-precision lanes to float."""
     return code.emitter.convert("fpext", "half", value, "float")
 
 
 def narrow_half(code: WarpCode, value: str) -> str:
-    """Round float lanes to half."""
+    """Emit the conversion of float lanes to half precision, rounded."""
     return code.emitter.convert("fptrunc", "float", value, "half")
 
 
@@ -98,7 +101,7 @@ def flush(code: WarpCode, llvm: str, value: str) -> str:
 
 
 def saturate(code: WarpCode, llvm: str, value: str) -> str:
-    """Clamp to 0..1; NaN becomes 0, and so does -0."""
+    """Emit lanes clamped to the interval 0 to 1; NaN and -0 become 0."""
     if llvm == "half":
         return narrow_half(code, saturate(code, "float", widen_half(code, value)))
     positive = code.emitter.intrinsic("maximumnum", llvm, value, float_constant(llvm, 0))
@@ -106,14 +109,17 @@ def saturate(code: WarpCode, llvm: str, value: str) -> str:
 
 
 def relu(code: WarpCode, llvm: str, value: str) -> str:
-    """Emit 0 for negative lanes and -0; NaN stays NaN, in the form that an H200 writes."""
+    """Emit 0 for negative lanes and -0, other lanes unchanged.
+
+    NaN stays NaN, with the bits that an H200 writes.
+    """
     if llvm == "half":
         return narrow_half(code, relu(code, "float", widen_half(code, value)))
     return canonical_nan(code, llvm, code.emitter.intrinsic("maximum", llvm, value, float_constant(llvm, 0)))
 
 
 def canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
-    """Emit every NaN in the form that the hardware's min, max and relu write: all bits but the sign set."""
+    """Emit lanes in which every NaN has all bits but the sign set, as the hardware's min and max write it."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
     nan = emitter.convert("bitcast", integer, constant(integer, (1 << (bits(llvm) - 1)) - 1), llvm)
@@ -121,12 +127,12 @@ def canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
 
 
 def rounding(instruction: ir.Instruction) -> str:
-    """Return the directed rounding of an instruction, or ``rn``."""
+    """Return the rounding mode of an instruction: a directed one, or ``rn``."""
     return next((p for p in instruction.parts[1:] if p in _DIRECTED), "rn")
 
 
 def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_above: str, mode: str) -> str:
-    """Move a nearest-rounded result by one unit in lanes where the rounding mode requires it.
+    """Emit results that are changed by one unit in lanes where the rounding mode requires that.
 
     `is_below` and `is_above` are the lanes whose exact value is less or more than the nearest.
     """
@@ -154,7 +160,7 @@ def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_
 
 
 def two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
-    """Emit the nearest sum and its exact error (Knuth)."""
+    """Emit the sum of two numbers, rounded to nearest, and its exact error (Knuth)."""
     emitter = code.emitter
     s = emitter.binary("fadd", llvm, a, b)
     t = emitter.binary("fsub", llvm, s, a)
@@ -165,7 +171,7 @@ def two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
 def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
     """Emit a multiplication and addition with one rounding.
 
-    For bf16, floats that round to bf16 as the exact sum does.
+    For bf16, it emits floats that round to bf16 as the exact sum does.
     """
     emitter = code.emitter
     llvm = "float" if kind == "bf16" else llvm_of(kind)
@@ -183,7 +189,7 @@ def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
 
 
 def odd_float(code: WarpCode, value: str) -> str:
-    """Emit double lanes as floats rounded to odd, so that a second rounding to 16 bits is exact."""
+    """Emit doubles as floats that are rounded to odd, so that a second rounding to 16 bits is exact."""
     emitter = code.emitter
     truncated = directed(code, "fptrunc", "rz", "float", "double", value)
     return make_odd(
@@ -194,7 +200,7 @@ def odd_float(code: WarpCode, value: str) -> str:
 
 
 def make_odd(code: WarpCode, value: str, inexact: str) -> str:
-    """Emit float lanes that were rounded toward zero, made odd in lanes where the rounding was inexact."""
+    """Emit floats that were rounded toward zero, made odd in lanes where the rounding was inexact."""
     emitter = code.emitter
     raw = emitter.convert("bitcast", "float", value, "i32")
     raw = emitter.binary("or", "i32", raw, emitter.convert("zext", "i1", inexact, "i32"))
@@ -202,7 +208,7 @@ def make_odd(code: WarpCode, value: str, inexact: str) -> str:
 
 
 def odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
-    """Emit a sum rounded to odd, so that a second rounding to a shorter type is exact."""
+    """Emit a sum that is rounded to odd, so that a second rounding to a shorter type is exact."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
     zero, one, minus = (constant(integer, n) for n in (0, 1, -1))
@@ -223,7 +229,7 @@ def odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
 
 
 def binary(code: WarpCode, instruction: ir.Instruction, operation: str) -> None:
-    """Emit an addition, subtraction, product or quotient with any rounding mode."""
+    """Emit an addition, subtraction, multiplication or division with any rounding mode."""
     llvm, (a, b) = inputs(code, instruction, 2)
     mode = rounding(instruction)
     emitter = code.emitter

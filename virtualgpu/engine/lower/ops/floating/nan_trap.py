@@ -1,4 +1,4 @@
-"""A trap for the first NaN: arithmetic whose result is NaN although no operand is."""
+"""Trap that stops a kernel at the first instruction whose result is NaN although no operand is NaN."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAN_PRODUCERS = {
 
 
 def watches(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Return whether the trap checks an instruction."""
+    """Return whether the trap checks the results of an instruction."""
     return code.options.trap_nan and instruction.root in _NAN_PRODUCERS and floats.is_float(instruction.type)
 
 
@@ -44,9 +44,9 @@ def _is_nan(code: WarpCode, operand: ir.Operand | None, kind: str) -> str:
 
 
 def inputs(code: WarpCode, instruction: ir.Instruction) -> str:
-    """Emit the lanes with a NaN among the operands, as an i32 mask.
+    """Emit the mask of lanes in which an operand is NaN.
 
-    Call it before the result overwrites one.
+    Call it before the result overwrites an operand.
     """
     masks = [
         code.emitter.mask_bits(_is_nan(code, operand, instruction.type))
@@ -59,7 +59,7 @@ def inputs(code: WarpCode, instruction: ir.Instruction) -> str:
 
 
 def check(code: WarpCode, instruction: ir.Instruction, nan_inputs: str) -> None:
-    """Emit a fault for executing lanes whose result is NaN and whose operands were not."""
+    """Emit a fault for active lanes whose result is NaN although no operand is NaN."""
     emitter = code.emitter
     nan_results = emitter.op(
         f"and i32 {emitter.mask_bits(_is_nan(code, instruction.operands[0], instruction.type))}, {code.executed(instruction)}"

@@ -20,7 +20,7 @@ _INFINITY = 0x7F800000
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """An 8-bit format, described by float32 numbers for its encoding; all but the shift are bit patterns."""
+    """An 8-bit format with the float32 constants of its encoding; all but the shift are bit patterns."""
 
     dropped_bits: int  # of float32's 23 mantissa bits
     rebias: int  # the difference of the exponents' biases, in units of the encoded number
@@ -58,7 +58,7 @@ def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 def _halves(code: WarpCode, instruction: ir.Instruction) -> tuple[str, str]:
-    """Emit the upper and lower half of a packed pair, as float32."""
+    """Emit the upper and the lower half of a packed pair as float32."""
     emitter = code.emitter
     packed = code.get(instruction.operands[1], "b32")
     shifted = (emitter.binary("lshr", "i32", packed, constant("i32", 16)), packed)
@@ -82,7 +82,7 @@ def _store_pair(code: WarpCode, instruction: ir.Instruction, upper: str, lower: 
 
 
 def _encode(warp_code: WarpCode, value: str, kind: _Format, relu: bool) -> str:
-    """Emit float32 lanes as 8-bit codes in i32 lanes; NaN becomes 0x7F."""
+    """Emit the 8-bit codes of float32 lanes, in i32 lanes; NaN becomes 0x7F."""
     emitter = warp_code.emitter
     raw = emitter.convert("bitcast", "float", value, "i32")
     magnitude = emitter.binary("and", "i32", raw, constant("i32", _SIGN - 1))
@@ -115,7 +115,10 @@ def _encode(warp_code: WarpCode, value: str, kind: _Format, relu: bool) -> str:
 
 
 def _to_halves(warp_code: WarpCode, instruction: ir.Instruction, source: str) -> None:
-    """Emit two codes as two float16, exactly: e5m2 is float16's upper byte, e4m3 has a bias 8 smaller."""
+    """Emit two 8-bit codes as two float16, which is exact.
+
+    e5m2 is the upper byte of a float16; e4m3 has a bias that is smaller by 8.
+    """
     emitter = warp_code.emitter
     codes = emitter.cast(warp_code.get(instruction.operands[1], "b16"), "i16", "i32")
     halves = []
@@ -149,7 +152,10 @@ def _to_halves(warp_code: WarpCode, instruction: ir.Instruction, source: str) ->
 
 
 def _to_tf32(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit float32 with a mantissa of 10 bits: to nearest (``rna`` ties away from zero) or toward zero."""
+    """Emit float32 lanes rounded to a mantissa of 10 bits, to nearest or toward zero.
+
+    ``rna`` rounds ties away from zero.
+    """
     emitter = code.emitter
     raw = emitter.convert("bitcast", "float", code.get(instruction.operands[1], "f32"), "i32")
     magnitude = emitter.binary("and", "i32", raw, constant("i32", _SIGN - 1))

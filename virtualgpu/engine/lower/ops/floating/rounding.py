@@ -1,4 +1,4 @@
-"""Floating-point operations rounded toward zero, down or up, by the processor's own rounding modes."""
+"""Floating-point operations rounded toward zero, down or up, with the rounding modes of the processor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _CONVERSIONS = ("fptrunc", "sitofp")
 
 
 def directed(code: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
-    """Emit one rounded operation: an LLVM name such as ``fadd``, ``fma`` or ``sitofp``, and its LLVM types."""
+    """Emit an operation with a directed rounding mode.
+
+    `operation` is an LLVM name such as ``fadd``, ``fma`` or ``sitofp``; its LLVM types follow.
+    """
     name = f"{operation}_{mode}_{source}_{target}"
     types = [target, source] if operation in _CONVERSIONS else [target]
     suffix = "".join(f".v32{INTRINSIC_SUFFIX.get(t, t)}" for t in types)
@@ -38,10 +41,11 @@ define internal {result} @{name}({parameters}) noinline strictfp {{
 
 
 def directed_from_integer(code: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
-    """Emit integers of a PTX type as rounded floats, through signed 64-bit integers, the only safe kind.
+    """Emit the conversion of integers of a PTX type to floats with a directed rounding mode.
 
-    If a processor has no instruction for unsigned integers, LLVM adds and subtracts a magic number, which
-    turns 0 into -0 when rounding down.
+    The integers are first converted to signed 64-bit integers, the only type that is safe. If a processor
+    has no instruction for unsigned integers, LLVM adds and subtracts a magic number, which converts 0 to -0
+    when rounding down.
     """
     emitter = code.emitter
     integer_type = llvm_of(kind)

@@ -1,1 +1,1 @@
-"""Tensor cores: products of fragments, and how fragments are loaded and stored."""
+"""LLVM IR for tensor cores: multiplication of matrix fragments, and loads and stores of fragments."""

@@ -18,10 +18,10 @@ from virtualgpu.records.access import Rule
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Parameters of one kind of load or store of fragments.
+    """The parameters of an LLVM function that loads or stores matrix fragments.
 
-    ``columns`` is the width of a ``wmma`` matrix, of which each lane holds a run of elements; 0 means
-    ``ldmatrix``, where the lanes' addresses are those of rows. ``by_row`` means that memory contains one row
+    ``columns`` is the width of a ``wmma`` matrix, of which each lane has consecutive elements; 0 means
+    ``ldmatrix``, where the lanes have the addresses of rows. ``by_row`` means that memory contains one row
     after the other, or that ``ldmatrix`` does not transpose.
     """
 
@@ -43,7 +43,7 @@ class Move:
 
     @property
     def address(self) -> str:
-        """LLVM type of an address: shared ones are offsets."""
+        """LLVM type of an address in this space: i32 offsets for shared memory, i64 otherwise."""
         return "i32" if self.space == "shared" else "i64"
 
     @property
@@ -61,7 +61,10 @@ def call(
     extra_arguments: list[str],
     fragment: ir.Operand | None,
 ) -> None:
-    """Emit the call that moves a fragment; `extra_arguments` follow the base address."""
+    """Emit the call of the function that loads or stores a fragment.
+
+    `extra_arguments` follow the base address.
+    """
     emitter = code.emitter
     site = code.site(move.access)
     if move.name not in code.tables.support:
@@ -84,7 +87,7 @@ def call(
 
 
 def _function(code: WarpCode, move: Move) -> str:
-    """Return the text of a function that moves a fragment and returns true after a fault."""
+    """Return the LLVM text of a function that loads or stores a fragment, and returns true after a fault."""
     raw = f"i{8 * move.size}"
     count = move.elements if move.is_load else min(move.elements, move.registers * 4 // move.size)
     parameters = [
@@ -120,7 +123,7 @@ fail:
 
 
 def _element_address(code: WarpCode, move: Move) -> str:
-    """Return text that computes ``%a``, the address of element ``%n`` of each lane."""
+    """Return LLVM text that computes ``%a``, the address of element ``%n`` in each lane."""
     llvm = move.address
     if not move.columns:
         code.add_support(*lanes.permute(llvm))
@@ -164,7 +167,10 @@ def _element_address(code: WarpCode, move: Move) -> str:
 
 
 def _check_access(code: WarpCode, move: Move) -> str:
-    """Return text that checks and counts an access, and continues with ``%host`` or branches to ``fail``."""
+    """Return LLVM text that checks and counts an access.
+
+    It continues with the host address ``%host``, or branches to ``fail``.
+    """
     rule: Rule = "load" if move.is_load else "store"
     if move.space == "generic":
         name = memory_ops.resolve_generic(move.size, code, rule)
@@ -189,7 +195,7 @@ def _check_access(code: WarpCode, move: Move) -> str:
 
 
 def _report(code: WarpCode, move: Move) -> str:
-    """Return text that reports the access to a trace or an observer."""
+    """Return LLVM text that reports the access to a trace or an observer."""
     reported = "%shown" if move.space == "shared" else "%a"
     text = ""
     if code.options.trace:
@@ -238,7 +244,10 @@ def _storing(code: WarpCode, move: Move, raw: str) -> str:
 
 
 def _pack_registers(code: WarpCode, move: Move, raw: str, count: int) -> str:
-    """Return text that packs the elements into registers, of which several may hold the same element."""
+    """Return LLVM text that packs the elements into registers.
+
+    Several registers may contain the same element.
+    """
     text = ""
     width = 8 * move.size
     per_register = 32 // width  # elements that a register holds, the first one lowest

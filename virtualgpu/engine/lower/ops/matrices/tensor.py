@@ -1,4 +1,4 @@
-"""Tensor-core instructions: ``wmma``, ``mma.sync`` and ``ldmatrix``.
+"""LLVM IR for tensor-core instructions: ``wmma``, ``mma.sync`` and ``ldmatrix``.
 
 Loads and stores are ordinary memory accesses of each lane, one element at a time, in a loop that all
 instructions of one kind share. The product is a shared function too, so kernels with thousands of them stay
@@ -40,7 +40,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 def shape_of(instruction: ir.Instruction) -> tuple[int, int, int]:
-    """Return m, n and k of an instruction such as ``….m16n8k16.…``."""
+    """Return m, n and k of a matrix instruction such as ``….m16n8k16.…``."""
     text = next((p for p in instruction.parts if p[0] == "m" and "n" in p and "k" in p), "")
     try:
         m, n_and_k = text[1:].split("n")
@@ -51,7 +51,7 @@ def shape_of(instruction: ir.Instruction) -> tuple[int, int, int]:
 
 
 def _extent(name: str, shape: tuple[int, int, int]) -> tuple[int, int]:
-    """Return the rows and columns of matrix a, b, c or d."""
+    """Return the number of rows and columns of the matrix a, b, c or d."""
     m, n, k = shape
     return {"a": (m, k), "b": (k, n)}.get(name, (m, n))
 
@@ -118,7 +118,7 @@ def _space(instruction: ir.Instruction) -> str:
 
 
 def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit ``wmma.load`` and ``wmma.store``."""
+    """Emit ``wmma.load`` or ``wmma.store``."""
     is_load = instruction.parts[1] == "load"
     name = instruction.parts[2]
     kind = {"tf32": "b32", "f32": "b32", "s32": "b32", "s8": "b8", "u8": "b8"}.get(instruction.type, "b16")
@@ -147,7 +147,10 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _ldmatrix(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit a load of 8x8 matrices of 16-bit elements; lane 8r + row has the address of a row of matrix r."""
+    """Emit ``ldmatrix``, a load of 8x8 matrices of 16-bit elements.
+
+    Lane 8r + i has the address of row i of matrix r.
+    """
     target, source = instruction.operands
     count = len(fragments.items_of(target))
     if "m8n8" not in instruction.parts or instruction.type != "b16" or count not in (1, 2, 4):
@@ -170,7 +173,7 @@ def _ldmatrix(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
-    """Return the types of the result, both inputs and the accumulator."""
+    """Return the element types of a matrix instruction: of the result, both inputs and the accumulator."""
     types = [p for p in instruction.parts if p in (*_INPUTS, *FP8_TYPES, *BYTES, "f32", "s32")]
     if len(types) == 2:  # wmma with f16 inputs names only result and accumulator
         types = [types[0], "f16", "f16", types[1]]

@@ -1,4 +1,4 @@
-"""Texture fetches (``tex``) and surfaces (``suld``, ``sust``) as LLVM IR.
+"""LLVM IR for texture fetches (``tex``) and surface accesses (``suld``, ``sust``).
 
 They are counted as reads and writes of global memory, at the row-major addresses of their texels. For an
 interpolated fetch the first texel counts.
@@ -128,9 +128,9 @@ def _check_texels(
     addresses: str,
     mask: str,
 ) -> str:
-    """Emit faults for invalid handles, and check, count and report the access.
+    """Emit faults for invalid handles, and check, count and report an access to texels.
 
-    Return the lanes with texels.
+    The result is the mask of lanes that access a texel.
     """
     emitter = code.emitter
     handle_values = emitter.op(f"load <32 x i64>, ptr {handles}")

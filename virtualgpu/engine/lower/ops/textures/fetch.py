@@ -1,4 +1,4 @@
-"""Texture fetches as LLVM IR functions generated on demand, from coordinates to values, lane by lane.
+"""LLVM IR functions that fetch from textures: they convert coordinates to values, lane by lane.
 
 Coordinates and address modes follow the CUDA Programming Guide ("Texture Fetching"). Details that it does not
 define follow an H200 (``tests/virtual/test_textures.py``):
@@ -11,8 +11,6 @@ define follow an H200 (``tests/virtual/test_textures.py``):
 * a line is the row 0 of a plane, at y = 0: with a border above it, half of an interpolated value;
 * integers of 8 bits are converted to 16 bits before they are weighted, and halves are rounded to halves again;
 * the border has the bits of its floats, also for integers, and layers below 0 are the last one.
-
-
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ _COORDINATE_BOUND = "1073741824.0"
 
 
 def load(name: str, kind: str, result: str, extra: int = 0) -> str:
-    """Return text that loads a field of the object ``%t``."""
+    """Return LLVM text that loads the field `name` of the texture object at ``%t``."""
     field_offset = offset(name) + extra
     return f"  {result}.p = getelementptr i8, ptr %t, i64 {field_offset}\n  {result} = load {kind}, ptr {result}.p\n"
 
@@ -335,7 +333,9 @@ whole:
 def fetch(
     dimensions: int, channels: tuple[int, ...], *, layered: bool, integer_coordinates: bool
 ) -> tuple[str, str]:
-    """Return a function that fetches for a mask of lanes, and returns the lanes without a valid handle.
+    """Return an LLVM function that fetches from textures for active lanes.
+
+    It returns the mask of lanes without a valid handle.
 
     ``%coordinates`` points to rows of 32 words, one per dimension (the layer first). ``%out`` points to one
     row per channel, of which those in `channels` are written. ``%places`` receives the address of each lane's
@@ -449,7 +449,7 @@ interpolate:
 
 
 def _interpolation(dimensions: int, channels: tuple[int, ...], layer: str) -> str:
-    """Return text that computes the weighted sum of the 2, 4 or 8 texels around a position."""
+    """Return LLVM text that computes the weighted sum of the 2, 4 or 8 texels around a position."""
     text = (
         _plane_weights("%i0.w", "%i2.w", "xz") if dimensions > 2 else _plane_weights("%i0.w", "%i1.w", "xy")
     )
@@ -490,7 +490,10 @@ def _interpolation(dimensions: int, channels: tuple[int, ...], layer: str) -> st
 
 
 def _plane_weights(first_fraction: str, second_fraction: str, name: str) -> str:
-    """Return text for the four weights (256ths) of two fractions: ``%NAME.ij``, i for the first."""
+    """Return LLVM text that computes the four weights (256ths) of texels from two fractions.
+
+    They are named ``%NAME.ij``, where i belongs to the first fraction.
+    """
     return f"""  %{name}.p = mul i32 {first_fraction}, {second_fraction}
   %{name}.p.up = add i32 %{name}.p, 128
   %{name}.11 = lshr i32 %{name}.p.up, 8

@@ -1,4 +1,4 @@
-"""Addresses of the bytes of a surface, as LLVM IR functions generated on demand."""
+"""LLVM IR functions that compute the addresses of bytes in a surface."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from virtualgpu.model.memory import textures
 
 
 def surface(dimensions: int, size: int, mode: str, *, layered: bool) -> tuple[str, str]:
-    """Return a function that computes the address of each lane's `size` bytes of a surface; 0 is outside.
+    """Return an LLVM function that computes the address of each lane's bytes in a surface.
+
+    The address of `size` bytes outside of the surface is 0.
 
     It returns the lanes whose handle names no surface; ``%outside`` receives the lanes outside the surface.
     The first coordinate counts bytes; the mode ``clamp`` limits coordinates to the surface.
