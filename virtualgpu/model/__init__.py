@@ -1,1 +1,1 @@
-"""The modelled hardware: devices, memory, clock, costs, and where blocks run."""
+"""Model of the GPU hardware: devices, memory, clock, cost of operations, and placement of blocks on SMs."""

@@ -17,7 +17,7 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class ArchLimits:
-    """Per-SM limits of one compute capability. Sizes in bytes, registers are 32-bit."""
+    """The limits of an SM for one compute capability. Sizes are in bytes; registers have 32 bits."""
 
     compute_capability: tuple[int, int]
     architecture: str
@@ -89,7 +89,7 @@ ARCHITECTURES: tuple[ArchLimits, ...] = (
 
 
 def arch_limits(capability: tuple[int, int]) -> ArchLimits:
-    """Per-SM limits of a compute capability.
+    """Return the limits of an SM for a compute capability.
 
     Raises
     ------

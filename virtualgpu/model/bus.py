@@ -1,8 +1,8 @@
-"""Extra time of kernels whose arrays are not in the device's own memory.
+"""Extra time of kernels whose arrays are in host memory, managed memory or another device's memory.
 
-Data in another device's memory comes over the link between them. Page-locked host memory is read and
-written over the bus, every time and at the bus's rate. Managed memory comes over it page by page when it is
-touched: the kernel waits until its page faults have been handled.
+A kernel reads data in another device's memory over the link between the two devices. It reads and writes
+pinned host memory over the bus, every time and at the bus's rate. Pages of managed memory are moved to the
+device when the kernel touches them: the kernel waits until its page faults have been handled.
 """
 
 from __future__ import annotations
@@ -78,7 +78,11 @@ def kernel_ns(
 def over_links_ns(
     device: VirtualDevice, duration_ns: float, moved_bytes: Mapping[tuple[int, int], int], passage: Passage
 ) -> float:
-    """Return the duration of a kernel that moves bytes between devices (bytes by source and target)."""
+    """Return the duration of a kernel that moves bytes between devices.
+
+    `duration_ns` is its duration without these transfers, `moved_bytes` maps (source, target) to bytes. The
+    transfers are stored in `passage`.
+    """
     links = device.machine.links
     transfer_ns = 0.0
     for (source, target), size_bytes in moved_bytes.items():
@@ -93,7 +97,7 @@ def over_links_ns(
 
 
 def _fault_wait_ns(info: DeviceInfo, migration: Migration) -> float:
-    """Return the time that a kernel waits for its page faults."""
+    """Return the time that a kernel waits for its page faults, in ns."""
     pages = (migration.new_bytes + migration.copied_bytes) / PAGE_BYTES
     return (
         migration.blocks * FAULT_BLOCK_NS
@@ -103,7 +107,7 @@ def _fault_wait_ns(info: DeviceInfo, migration: Migration) -> float:
 
 
 def host_touch_ns(info: DeviceInfo, migration: Migration) -> float:
-    """Return the time that the host waits for pages that it touches: new ones, and pages on the device."""
+    """Return the time that the host waits when it touches pages which are new or on the device."""
     faults_ns = migration.new_bytes * HOST_NEW_PAGE_NS + migration.copied_bytes * HOST_PAGE_NS
     return faults_ns / PAGE_BYTES + migration.copied_bytes / cost.pinned_gbps(info)
 
@@ -115,7 +119,7 @@ def prefetch_ns(info: DeviceInfo, kind: CopyKind, migration: Migration) -> float
 
 
 def touched_by_host(device: VirtualDevice, pages: ManagedPages, start: int, size_bytes: int) -> None:
-    """Move pages of managed memory to the host, and wait for them."""
+    """Move the pages of managed memory that the host touches to it, and let the host wait for them."""
     migration = pages.to_host(start, size_bytes)
     device.memory.bus_bytes += migration.copied_bytes
     device.clock.advance(host_touch_ns(device.info, migration))

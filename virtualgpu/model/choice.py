@@ -1,4 +1,4 @@
-"""Choice of a virtual machine's GPUs: by name and number, or from the environment."""
+"""Choice of the GPUs of a virtual machine, by name and count or from environment variables."""
 
 from __future__ import annotations
 

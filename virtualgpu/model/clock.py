@@ -38,7 +38,7 @@ _MOST_PENDING = 4096  # number of pending operations from which the older part i
 
 
 class HostClock:
-    """The host's modelled clock, shared by all devices of one machine.
+    """The modelled clock of the host, which all devices of one machine share.
 
     ``waits`` counts the host's waits. ``recorder`` records calls and waits while a timeline is recorded,
     ``watch`` records ordering and memory use while streams are checked, and ``deferral`` holds work back
@@ -68,7 +68,7 @@ class HostClock:
 
 
 class Engine:
-    """One engine of capacity 1.0, shared by overlapping intervals of work."""
+    """An engine of a device, such as a copy engine: overlapping operations share its capacity of 1.0."""
 
     def __init__(self) -> None:
         self._intervals: list[tuple[int, int, float]] = []
@@ -76,7 +76,7 @@ class Engine:
         self._last_end_ns = 0
 
     def earliest(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
-        """Return the earliest start of work that becomes ready at `ready_ns`."""
+        """Return the earliest time at which the engine can start an operation that is ready at `ready_ns`."""
         start = max(ready_ns, self._floor_ns)
         if start < self._last_end_ns:
             self._intervals = [interval for interval in self._intervals if interval[1] > now_ns]
@@ -88,7 +88,7 @@ class Engine:
         return start
 
     def take(self, start: int, end: int, share: float) -> None:
-        """Record work that has been scheduled."""
+        """Reserve a share of the engine for a scheduled operation, from `start` to `end`."""
         self._last_end_ns = max(self._last_end_ns, end)
         self._intervals.append((start, end, share))
         if len(self._intervals) > _MAX_INTERVALS:
@@ -98,11 +98,11 @@ class Engine:
             del self._intervals[:half]
 
     def intervals_after(self, after_ns: int) -> list[tuple[int, int, float]]:
-        """Return the intervals of work that end after a time."""
+        """Return the reserved intervals (start, end, share) that end after `after_ns`."""
         return [interval for interval in self._intervals if interval[1] > after_ns]
 
     def _load(self, start: int, end: int) -> float:
-        """Return the highest total share in use within ``[start, end)``."""
+        """Return the highest sum of shares that are reserved at any time within ``[start, end)``."""
         overlapping = [interval for interval in self._intervals if interval[0] < end and interval[1] > start]
         highest = 0.0
         for time_ns in [start, *(interval[0] for interval in overlapping if interval[0] > start)]:
@@ -113,10 +113,10 @@ class Engine:
 
 @dataclass(slots=True)
 class Queue:
-    """One stream of a device: its work runs in order, and the next operation not before `tail_ns`.
+    """A stream of a device: its operations run in order, and the next one starts at `tail_ns` or later.
 
-    ``last`` is its last operation, ``frontier`` the operations that the next one must follow. ``waits`` is
-    true if operations of other queues are among them.
+    ``last`` is the number of its last operation. ``frontier`` contains the numbers of the operations that
+    the next one must follow; ``waits`` is true if operations of other queues are among them.
     """
 
     blocking: bool
@@ -129,14 +129,14 @@ class Queue:
 
 @dataclass(slots=True, eq=False)
 class Moment:
-    """A point in a queue: the time when the operations ``after`` have ended, not before ``time_ns``."""
+    """A point in a queue, reached when the operations ``after`` have ended, not before ``time_ns``."""
 
     time_ns: int
     after: tuple[int, ...]
 
 
 class Schedule:
-    """Queues and engines of one device, with the times of its work.
+    """The queues and engines of one device, and the start and end times of its operations.
 
     Parameters
     ----------
@@ -174,15 +174,15 @@ class Schedule:
         self._moments: list[Moment] = []  # of the pending work
 
     def engine(self, name: EngineName) -> Engine:
-        """Return an engine of the device by its name."""
+        """Return the engine of the device with this name."""
         return self._engines[name]
 
     def has(self, handle: int) -> bool:
-        """Return whether a handle belongs to a stream that was created here."""
+        """Return whether a handle belongs to a stream that was created on this device."""
         return handle > PER_THREAD_QUEUE and handle in self._queues
 
     def create_queue(self, blocking: bool, priority: int) -> int:
-        """Create a queue, and return its handle (the CUDA stream handle)."""
+        """Create a stream, and return its CUDA handle."""
         with self.clock.lock:
             handle = self._next_queue
             self._next_queue += 0x10
@@ -193,7 +193,10 @@ class Schedule:
             return handle
 
     def own_handle(self, handle: int) -> int:
-        """Return the handle of the queue itself: each thread has its own per-thread default stream."""
+        """Return the handle of the queue that a stream handle means in the calling thread.
+
+        Each thread has its own per-thread default stream.
+        """
         if handle != PER_THREAD_QUEUE:
             return LEGACY_QUEUE if handle == LEGACY_ALIAS else handle
         thread = threading.get_ident()
@@ -234,7 +237,7 @@ class Schedule:
             return self._queues.setdefault(handle, Queue(True, 0))
 
     def ready_ns(self, handle: int) -> int:
-        """Return the earliest start of work that is submitted to a queue now."""
+        """Return the earliest time at which an operation can start that is submitted to a queue now."""
         with self.clock.lock:
             if not self._pending:
                 return self._ready_ns(handle)
@@ -242,7 +245,7 @@ class Schedule:
             return self._end_of(self._ready_ns(handle), self._frontier(self.queue(handle)))
 
     def tail_ns(self, handle: int) -> int:
-        """Return the time when all work of a queue ends."""
+        """Return the time when the last operation of a queue ends."""
         with self.clock.lock:
             queue = self.queue(handle)
             if not self._pending:
@@ -272,7 +275,7 @@ class Schedule:
         sm_share: float = 1.0,
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
-        """Schedule the next work of a queue, and return its start and end in ns on the modelled clock.
+        """Schedule the next operation of a queue; return its start and end in ns of modelled time.
 
         Parameters
         ----------
@@ -298,7 +301,7 @@ class Schedule:
         activity: Callable[[int, int, tuple[int, ...]], Activity],
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> Activity:
-        """Append operation `number` to a queue, and log it.
+        """Schedule operation `number` of a queue, and add it to the log.
 
         Parameters
         ----------
@@ -344,7 +347,7 @@ class Schedule:
             return self._log[-1]
 
     def settle(self) -> None:
-        """Plan the pending work, and correct the log."""
+        """Plan the start and end of pending operations, and correct their times in the log."""
         if not self._pending or self._is_planned:
             return
         works = list(self._pending.values())
@@ -363,7 +366,7 @@ class Schedule:
             self._finish()
 
     def _finish(self) -> None:
-        """Make the planned times of all pending work final."""
+        """Plan all pending operations, and make their times final."""
         self.settle()
         if not self._pending:
             return
@@ -379,7 +382,7 @@ class Schedule:
         self._pending.clear()
 
     def _end_of(self, time_ns: int, numbers: tuple[int, ...]) -> int:
-        """Return the later of `time_ns` and the ends of the pending operations among `numbers`."""
+        """Return the later of `time_ns` and the ends of those operations among `numbers` that are pending."""
         pending = self._pending or {}
         ends_ns = [pending[number].end_ns for number in numbers if number in pending]
         return max([time_ns, *ends_ns])
@@ -392,7 +395,10 @@ class Schedule:
         sm_share: float = 1.0,
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
-        """Schedule work of no queue that is ready at `ready_ns`, such as a node of a graph; see `place`."""
+        """Schedule an operation that is ready at `ready_ns` and has no queue, such as a graph node.
+
+        The arguments and the result are those of `place`.
+        """
         with self.clock.lock:
             if self._pending:
                 self._finish()
@@ -413,7 +419,7 @@ class Schedule:
             return start, start + duration
 
     def extend(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
-        """Set the end of a queue to `end_ns` and the operations `last`, those of a graph that it ran."""
+        """Move the end of a queue to `end_ns` after a graph whose last operations have the numbers `last`."""
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, end_ns)
@@ -422,7 +428,7 @@ class Schedule:
             queue.waits = False
 
     def point(self, handle: int) -> Moment:
-        """Return the present end of a queue: the time when its work ends, and its last operations."""
+        """Return the present end of a queue: the time when its operations end, and the last of them."""
         with self.clock.lock:
             moment = Moment(self._ready_ns(handle), self._frontier(self.queue(handle)))
             if self._pending:
@@ -430,13 +436,13 @@ class Schedule:
             return moment
 
     def time_of(self, moment: Moment) -> int:
-        """Return the time of a point in a queue."""
+        """Return the time when a point in a queue is reached."""
         with self.clock.lock:
             self.settle()
             return self._end_of(moment.time_ns, moment.after)
 
     def follow(self, handle: int, number: int) -> tuple[int, ...]:
-        """Make operation `number` the queue's last, and return the operations that it must follow."""
+        """Make operation `number` the last one of a queue, and return the operations that it must follow."""
         with self.clock.lock:
             queue = self.queue(handle)
             after = self._frontier(queue)
@@ -446,7 +452,7 @@ class Schedule:
             return after
 
     def _frontier(self, queue: Queue) -> tuple[int, ...]:
-        """Return the operations that the next one of a queue follows, also those of other queues."""
+        """Return the operations, in this and other queues, that the next one of a queue must follow."""
         legacy = self._queues[LEGACY_QUEUE]
         if not queue.blocking:
             return queue.frontier
@@ -465,7 +471,7 @@ class Schedule:
         )
 
     def hold_until(self, handle: int, time_ns: int, after: tuple[int, ...] = ()) -> None:
-        """Let later work of a queue start no earlier than `time_ns`, when the operations `after` end."""
+        """Let the next operations of a queue start after `time_ns` and after the operations `after`."""
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, time_ns)
@@ -473,11 +479,11 @@ class Schedule:
             queue.waits = queue.waits or bool(after)
 
     def is_done(self, time_ns: int) -> bool:
-        """Return whether the modelled clock has passed `time_ns`; the query itself costs the host time."""
+        """Return whether the modelled clock has passed `time_ns`. The query itself costs the host time."""
         return self.clock.advance(QUERY_NS) >= time_ns
 
     def synchronize(self, handle: int | None = None) -> None:
-        """Let the host wait for one queue, or (None) for all work of the device."""
+        """Let the host wait for one queue, or for all operations of the device if `handle` is None."""
         with self.clock.lock:
             if handle is None:
                 self._finish()

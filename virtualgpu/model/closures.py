@@ -1,4 +1,4 @@
-"""Device memory that a Python function refers to: its addresses, and the same function on other addresses.
+"""Addresses of the device memory that a Python function uses, and copies of it that use other addresses.
 
 A library kernel of the virtual GPU is a closure over NumPy views of device memory; these views are its
 parameters. Device arrays are recognized by ``_view_anywhere``, which returns the array at another address.
@@ -24,13 +24,13 @@ def address_of(view: View) -> int:
 
 
 def released(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function without references to its arrays, so that they can be freed."""
+    """Return a copy of the function that does not keep its device arrays alive."""
     function_copy: Callable[..., Any] = _FunctionCopier(lambda view: view).changed(function)
     return function_copy
 
 
 def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple[int, int], ...]:
-    """Return address and size in bytes of every array in device memory that a function uses, each once."""
+    """Return address and size in bytes of each array in device memory that a function uses."""
     sizes: dict[int, int] = {}
     memory_start = memory.base_address
     memory_end = memory.base_address + memory.arena_bytes
@@ -46,7 +46,7 @@ def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple
 
 
 def moved(function: Callable[..., Any], moves: Mapping[int, int], memory: DeviceMemory) -> Callable[..., Any]:
-    """Return the function with its arrays at other addresses (`moves` maps old to new addresses)."""
+    """Return a copy of the function that uses other addresses; `moves` maps old to new addresses."""
     function_copy: Callable[..., Any] = _FunctionCopier(
         lambda view: _moved_view(view, moves, memory)
     ).changed(function)
@@ -54,7 +54,7 @@ def moved(function: Callable[..., Any], moves: Mapping[int, int], memory: Device
 
 
 def moved_views(views: Iterable[View], moves: Mapping[int, int], memory: DeviceMemory) -> tuple[View, ...]:
-    """Return the arrays at other addresses (`moves` maps old to new addresses)."""
+    """Return views of the arrays at other addresses; `moves` maps old to new addresses."""
     return tuple(_moved_view(view, moves, memory) for view in views)
 
 
@@ -74,7 +74,7 @@ def _view_at(address: int, original: View, memory: DeviceMemory) -> View:
 
 
 class _FunctionCopier:
-    """Copier of functions: it applies `change` to the views in their cells, defaults and containers."""
+    """A copier of functions that applies `change` to the arrays in their cells, defaults and containers."""
 
     def __init__(self, change: Callable[[View], View]) -> None:
         self._change = change

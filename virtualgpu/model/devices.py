@@ -1,4 +1,4 @@
-"""The ten teaching GPUs that the virtual GPU can pretend to be.
+"""The table of the ten GPUs that virtualgpu can model.
 
 SM counts, clocks, bus widths, L2 sizes and copy engines come from published ``deviceQuery`` and
 ``torch`` device listings; TFLOPS, NVLink and PCIe rates from NVIDIA's datasheets, re-derived as
@@ -31,7 +31,7 @@ SHARED_PER_BLOCK_DEFAULT_BYTES = 48 * KIB
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """One row of the device table. Rates in GB/s (10^9), clocks in MHz, TFLOPS dense.
+    """A row of the table of GPUs. Rates are in GB/s (10^9), clocks in MHz, TFLOPS without sparsity.
 
     ``reported_bytes`` is the size that ``cudaMemGetInfo`` reports, 0 if it was not measured; it is less than
     the advertised ``memory_gib``.
@@ -299,7 +299,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
 
 
 def names() -> tuple[str, ...]:
-    """Names of the GPUs in the table, oldest architecture first."""
+    """Return the names of the GPUs in the table, the oldest architecture first."""
     return tuple(spec.name for spec in DEVICES)
 
 
@@ -327,12 +327,16 @@ def device_spec(name: str) -> DeviceSpec:
 
 
 def device_info(name: str) -> DeviceInfo:
-    """Return capability and limits of a GPU of the table; see `device_spec` for `name`."""
+    """Return compute capability, limits and rates of a GPU in the table; see `device_spec` for `name`."""
     return device_spec(name).info
 
 
 def modelled(info: DeviceInfo) -> DeviceInfo:
-    """Return a real device as a virtual one: its own limits, completed from the device table."""
+    """Return the description of a virtual GPU that is like a real device.
+
+    It has the limits of the real device; values that the device does not report come from the table of
+    GPUs.
+    """
     values = {record_field.name: getattr(info, record_field.name) for record_field in fields(info)}
     with suppress(UnknownDeviceError):
         listed_info = device_info(info.name)

@@ -1,7 +1,7 @@
-"""Operations of a stream, and the graph of them that a capture records.
+"""Operations of a stream, and the graph of operations that a stream capture records.
 
-The operations that CUDA forbids while a stream captures, with status and message, follow the CUDA Runtime API
-("Stream Management") and were checked on an H200 (driver 580, CuPy 14.2).
+The list of operations that CUDA forbids while a stream captures, with status and message, follows the CUDA
+Runtime API ("Stream Management") and was checked on an H200 (driver 580, CuPy 14.2).
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ _REFUSALS = {
 def refusal(
     status: int, driver: bool = False, reason: str = "", remedy: str = ""
 ) -> CUDARuntimeError | CUDADriverError:
-    """Return CUDA's error for an operation that a capture forbids.
+    """Return the error that CUDA raises for an operation which is forbidden during a capture.
 
-    It is the driver's error, which kernel launches raise, or the runtime's. `reason` follows CUDA's own
-    words, `remedy` replaces the usual one.
+    It is an error of the driver, as kernel launches raise it, or of the runtime. `reason` is added to
+    CUDA's message, `remedy` replaces the usual advice.
     """
     name, words, usual_remedy = _REFUSALS[status]
     remedy = remedy or usual_remedy
@@ -130,7 +130,7 @@ _NODE_KINDS: dict[ActivityKind, NodeKind] = {
 
 @dataclass(slots=True)
 class KernelCounts:
-    """Counts of a kernel's last run while a timeline is recorded; see `Activity`."""
+    """The bytes and floating-point operations of a kernel's last run on a timeline; see `Activity`."""
 
     moved_bytes: int | None = None
     flop: int | None = None
@@ -138,30 +138,30 @@ class KernelCounts:
 
 
 class KernelCall(Protocol):
-    """A kernel that the engine runs, with its parameters."""
+    """The launch of a kernel that the engine runs, with its parameters."""
 
     @property
     def parameters(self) -> tuple[NodeParameter, ...]:
-        """The kernel's parameters."""
+        """Parameters of the kernel, in the order of its signature."""
         ...
 
     @property
     def occupancy(self) -> Occupancy:
-        """The kernel's occupancy, with its registers and all of its shared memory."""
+        """Occupancy of the kernel with its registers and its static and dynamic shared memory."""
         ...
 
     def changed(self, node: GraphNode) -> Operation:
-        """Return the launch with the parameters and the shape of a record."""
+        """Return the launch as an operation with the parameters and grid of a graph node record."""
         ...
 
     def released(self) -> Operation:
-        """Return the launch without references to the arrays among its arguments."""
+        """Return a copy of the launch that does not keep the arrays among its arguments alive."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of device work, before it runs.
+    """A device operation of a stream, such as a kernel or a copy, before it runs.
 
     ``run`` executes it and returns its duration on the device in ns. ``sm_share`` is the part of the SMs that
     a kernel keeps busy, ``waves`` the number of times that its blocks fill their slots. ``call`` is set for a
@@ -195,14 +195,14 @@ class Operation:
     between: tuple[int, int] | None = None
 
     def released(self) -> Operation:
-        """Return the operation as a node: it stores addresses, as CUDA's does, and keeps no array alive."""
+        """Return the operation as a graph node: it stores addresses, as in CUDA, and keeps no array alive."""
         if self.call is not None:
             return self.call.released()
         return self if self.kind == "HOST_LAUNCH" else replace(self, run=released(self.run))
 
     @property
     def engine(self) -> EngineName:
-        """The engine of the device that runs it."""
+        """Engine of the device that executes the operation."""
         if self.kind == "HOST_LAUNCH":
             return "none"
         return _COPY_ENGINES.get(self.copy_kind, "compute")
@@ -210,7 +210,7 @@ class Operation:
     def activity(
         self, device_id: int, stream_id: int, number: int, start_ns: int, end_ns: int, after: tuple[int, ...]
     ) -> Activity:
-        """Return the record of the operation after it has run."""
+        """Return the `Activity` record of the operation after it has run."""
         return Activity(
             kind=self.kind,
             name=self.name,
@@ -238,7 +238,7 @@ class Operation:
 class Node:
     """A node of a graph: an operation, the nodes that it follows, and its device.
 
-    ``stream_id`` is the stream that it was captured in, ``source`` its source line if known.
+    ``stream_id`` is the stream from which it was captured, ``source`` its source line if known.
     """
 
     operation: Operation
@@ -249,7 +249,7 @@ class Node:
     source: SourceLine | None = None
 
     def record(self, number: int, memory: DeviceMemory) -> GraphNode:
-        """Return the record of the node; `memory` is the memory of its device."""
+        """Return a `GraphNode` record of the node; `memory` is the memory of the node's device."""
         operation = self.operation
         parameters: tuple[NodeParameter, ...] = ()
         if operation.call is not None:
@@ -298,7 +298,7 @@ StreamKey = tuple[int, int]  # number of the stream's device, and its handle
 
 @dataclass(eq=False)
 class Capture:
-    """A graph that is being captured: its nodes in the order of their capture, and its streams.
+    """A graph during its capture: the nodes captured so far, and the streams that take part.
 
     ``frontiers`` contains, for every stream that takes part, the nodes that its next node will follow.
     """
@@ -318,13 +318,16 @@ class Capture:
     def add(
         self, stream: StreamKey, operation: Operation, schedule: Schedule, source: SourceLine | None = None
     ) -> None:
-        """Add the next operation of a stream as a node."""
+        """Add the next operation of a stream to the graph as a node."""
         node = Node(operation.released(), self.frontiers[stream], stream[0], schedule, stream[1], source)
         self.nodes.append(node)
         self.frontiers[stream] = (len(self.nodes) - 1,)
 
     def spoil(self, description: str = "", remedy: str = "") -> None:
-        """Invalidate the graph, and remember the call that does so (`description` replaces its name)."""
+        """Invalidate the graph, and store the source line of the call that invalidated it.
+
+        `description` is shown instead of the name of that call.
+        """
         if not self.broken:
             self.broken = True
             self.remedy = remedy
@@ -334,26 +337,26 @@ class Capture:
                 self.spoiler = f": {description or function_name or 'a call'} in {line}{text}"
 
     def lost(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
-        """Return the error of a call on an invalidated capture (901), with the call that broke it."""
+        """Return error 901 for a call on an invalidated capture; it names the call that broke the capture."""
         return refusal(901, driver, self.spoiler, self.remedy)
 
     def join(self, stream: StreamKey, after: tuple[int, ...]) -> None:
-        """Let the next node of a stream, which may be new, follow these nodes too."""
+        """Let the next node of a stream follow the nodes `after`, too; a new stream joins the capture."""
         self.frontiers[stream] = tuple(sorted({*self.frontiers.get(stream, ()), *after}))
 
     def leave(self, stream: StreamKey) -> None:
-        """Remove a destroyed stream; the capture must still wait for its last nodes."""
+        """Remove a destroyed stream from the capture, which must still wait for the stream's last nodes."""
         self.left += self.frontiers.pop(stream, ())
 
     def unjoined(self) -> bool:
-        """Return whether the capture's own stream would end before another one that takes part."""
+        """Return whether a stream that joined has work which the capture's own stream has not waited for."""
         last = self.frontiers[self.origin]
         reachable_nodes = {*last, *self._predecessors(last)}
         last_nodes = (self.left, *self.frontiers.values())
         return any(number not in reachable_nodes for after in last_nodes for number in after)
 
     def _predecessors(self, numbers: tuple[int, ...]) -> set[int]:
-        """Return the nodes that precede these, directly or indirectly."""
+        """Return all direct and indirect predecessors of the nodes `numbers`."""
         predecessors: set[int] = set()
         pending = [predecessor for number in numbers for predecessor in self.nodes[number].after]
         while pending:

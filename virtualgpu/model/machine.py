@@ -1,4 +1,4 @@
-"""The virtual machine: a host with one or more virtual GPUs, and the current one.
+"""The virtual machine: a host with one or more virtual GPUs. It also keeps the process's current machine.
 
 Everything that changes while a program runs (memory, pools, streams, random state) belongs to a
 `Machine`, so that switching to another device starts from a clean state and tests stay independent.
@@ -105,23 +105,23 @@ class VirtualDevice:
 
     @property
     def clock(self) -> HostClock:
-        """The machine's clock."""
+        """Modelled clock of the machine's host."""
         return self.machine.clock
 
     @property
     def schedule(self) -> Schedule:
-        """The times of its work."""
+        """Start and end times of the device's operations."""
         return self.work.schedule
 
     def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
-        """Modelled duration of a library kernel: the slower of its traffic and its arithmetic."""
+        """Return the modelled duration of a library kernel: that of its traffic or of its arithmetic."""
         memory_ns = float(cost.memory_bound_ns(self.info, bytes_moved))
         if not flop or not self.info.fp32_tflops:
             return memory_ns
         return max(memory_ns, flop / (self.info.fp32_tflops * 1e3))
 
     def memset_ns(self, size_bytes: int) -> float:
-        """Modelled duration of a memory set."""
+        """Return the modelled duration of a memory set in ns."""
         return float(cost.memset_ns(self.info, size_bytes))
 
 
@@ -179,7 +179,7 @@ class Machine:
 
     @property
     def current_device_id(self) -> int:
-        """Device of the calling thread, as in CUDA."""
+        """Number of the current device of the calling thread."""
         return int(getattr(self.thread, "device_id", 0))
 
     @current_device_id.setter
@@ -193,7 +193,7 @@ class Machine:
         return self.devices[self.current_device_id]
 
     def device(self, device_id: int) -> VirtualDevice:
-        """Return the device with a number.
+        """Return the device with the number `device_id`.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Machine:
         return self.devices[device_id]
 
     def device_at(self, address: int) -> VirtualDevice | None:
-        """Return the device whose memory contains an address; None for host memory."""
+        """Return the device whose memory contains `address`, or None for host memory."""
         for device in self.devices:
             base = device.memory.base_address
             if base <= address < base + device.memory.arena_bytes:
@@ -220,7 +220,7 @@ class Machine:
 
     @contextmanager
     def keeping(self, *settings: str) -> Iterator[None]:
-        """Restore some settings of every device, such as ``"watchdog_s"``, at the end of the block."""
+        """Context manager that restores settings of every device, such as ``"watchdog_s"``, at the end."""
         saved_values = [(device, name, getattr(device, name)) for device in self.devices for name in settings]
         try:
             yield
@@ -230,7 +230,7 @@ class Machine:
 
     @contextmanager
     def stream_order(self, order: str, seed: int = 0) -> Iterator[None]:
-        """Delay the work of streams until something waits for it, and run it in another permitted order.
+        """Context manager that delays the work of streams and runs it in another permitted order.
 
         A program that lacks a wait then gets other results. Times are not modelled in the block. After an
         error in the block, work that nothing has waited for does not run any more.
@@ -258,7 +258,7 @@ class Machine:
                 device.memory.watched = None
 
     def own(self, kind: type[T], **arguments: Any) -> T:
-        """Return the machine's single object of a type, such as its memory pool, created on demand."""
+        """Return the machine's only object of a class, such as its memory pool, and create it if needed."""
         with self._lock:
             if kind not in self._components:
                 self._components[kind] = kind(**arguments)
@@ -266,28 +266,28 @@ class Machine:
             return instance
 
     def next_operation(self) -> int:
-        """Return the number of a new operation, CUPTI's correlation id."""
+        """Return a number for a new operation: the correlation id of CUPTI."""
         return next(self._operations)
 
     def next_graph(self) -> int:
-        """Return the number of a new graph."""
+        """Return a number for a new graph."""
         return next(self._graphs)
 
     @property
     def in_use(self) -> bool:
-        """Return whether a device has been used: for an allocation, a copy or a launch."""
+        """Return whether a device has been used for an allocation, a copy or a launch."""
         memories = [device.memory for device in self.devices]
         return self.clock.now_ns > 0 or any(memory.used_bytes > memory.context_bytes for memory in memories)
 
     def count_launch(self) -> int:
-        """Count one kernel launch and return the number of launches so far."""
+        """Count one kernel launch, and return the number of launches so far."""
         with self._lock:
             self.kernel_launches += 1
             return self.kernel_launches
 
 
 class _CurrentMachine:
-    """Holder of the current machine of the process."""
+    """The current machine of the process, with its lock and the state of each thread."""
 
     def __init__(self) -> None:
         self.machine: Machine | None = None
@@ -308,7 +308,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def current() -> Machine:
-    """Return the machine that ``cp`` works on; by default one with the GPUs of `choice.device_infos`.
+    """Return the current machine; create one with the GPUs of `choice.device_infos` if there is none.
 
     Raises
     ------
@@ -347,5 +347,5 @@ def use_device(name: str | None = None, count: int | None = None, links: str | N
 
 
 def thread_state() -> dict[str, Any]:
-    """Return the state of the calling thread by name; it does not depend on the current machine."""
+    """Return a dictionary with the state of the calling thread, which all machines share."""
     return _slot.thread.__dict__

@@ -1,4 +1,4 @@
-"""Schedule of streams with different priorities, whose urgent kernels overtake the blocks of others.
+"""Schedule of streams with different priorities: blocks of urgent kernels start before waiting blocks.
 
 Without priorities the times of each operation are final when it is submitted. With priorities they cannot be:
 a later kernel may be more urgent than blocks which wait. So work is only recorded, and planned when a time is
@@ -30,9 +30,9 @@ _TINY = 1e-9
 class Work:
     """An operation of a stream, with its planned start and end.
 
-    ``after`` are the numbers of the operations that must end first, ``floor_ns`` is its earliest start
-    otherwise. ``waves`` is the number of times that its blocks fill their slots, ``share`` the part of the
-    device's slots that they can use.
+    ``after`` are the numbers of the operations that must end first, and ``floor_ns`` is the earliest start
+    if they end earlier. ``waves`` is the number of times that the blocks fill their slots, ``share`` the
+    part of the device's slots that they can use.
     """
 
     number: int
@@ -50,7 +50,7 @@ class Work:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Work in the plan: its remaining time at full speed, and its share of the engine since ``since_ns``."""
+    """The state of an operation during planning: its remaining time, and its share of the engine."""
 
     work: Work
     left_ns: float
@@ -63,13 +63,13 @@ class _Run:
 
     @property
     def sort_key(self) -> tuple[int, bool, int]:
-        """Sort key of waiting work: urgency, whether it has not begun, and its number."""
+        """Sort key of waiting operations: first the urgent ones, then those that have begun."""
         work = self.work
         urgency = work.priority if work.engine == "compute" else 0
         return urgency, work.start_ns < 0, work.number
 
     def begin(self, now_ns: int, engine_share: float) -> None:
-        """Start or continue the work on a share of its engine."""
+        """Start or continue the operation on a share of its engine."""
         if self.work.start_ns < 0:
             self.work.start_ns = now_ns
         self.engine_share = engine_share
@@ -78,14 +78,14 @@ class _Run:
         self.next_ns = now_ns + max(ceil(self.left_ns * self.work.share / engine_share - _TINY), 0)
 
     def pause(self, now_ns: int) -> None:
-        """Stop the work, and update its remaining time."""
+        """Stop the operation, and update its remaining time."""
         self.left_ns -= (now_ns - self.since_ns) * self.engine_share / self.work.share
         if self.left_ns >= self.work.duration_ns - _TINY:
             self.work.start_ns = -1  # none of its blocks has begun
         self.since_ns = now_ns
 
     def yield_engine(self, now_ns: int) -> None:
-        """Start no more blocks; running blocks end with their wave."""
+        """Start no more blocks of the operation; blocks that run end with their wave."""
         done_ns = (now_ns - self.since_ns) * self.engine_share / self.work.share
         wave_ns = self.work.duration_ns / self.work.waves
         rest_ns = floor((self.left_ns - done_ns) / wave_ns + 1e-6) * wave_ns
@@ -100,7 +100,7 @@ Interval = tuple[int, int, float]  # start, end, and the share of an engine in u
 
 
 def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | None = None) -> None:
-    """Set the start and end of each operation.
+    """Compute the start and end of each operation, and store them in it.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | Non
 
 
 class _Engine:
-    """An engine with its running work, and its waiting work, the most urgent first."""
+    """An engine with its running operations and its waiting ones, the most urgent first."""
 
     def __init__(self, name: EngineName, reserved: Sequence[Interval]) -> None:
         self.name = name
@@ -173,11 +173,11 @@ class _Engine:
         self.stale = False
 
     def add(self, run: _Run) -> None:
-        """Add work that is ready to the waiting work."""
+        """Add an operation that is ready to the waiting ones."""
         insort(self._ready, run, key=lambda waiting_run: waiting_run.sort_key)
 
     def remove_due(self, now_ns: int) -> list[_Run]:
-        """Remove and return the work that has ended or yielded by now."""
+        """Remove and return the operations that have ended, or have stopped for others, by `now_ns`."""
         due_runs = [run for run in self.running if run.next_ns <= now_ns]
         for run in due_runs:
             self.running.remove(run)
@@ -189,7 +189,7 @@ class _Engine:
         return due_runs
 
     def start_waiting(self, now_ns: int) -> None:
-        """Start waiting work as far as the engine is free."""
+        """Start waiting operations as long as the engine has free capacity."""
         self.stale = False
         slowed_runs = [
             run for run in self.running if run.engine_share < run.work.share - _TINY and not run.yields

@@ -35,7 +35,7 @@ _DELAYED_NS = 1_000.0
 
 
 class WorkQueue:
-    """The streams of one device, and the entry point of its work.
+    """The streams of one device, and the entry point of all its operations.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class WorkQueue:
             self._clock.deferral.require(after)
 
     def place(self, stream_id: int) -> StreamRef:
-        """Return the stream of a handle."""
+        """Return a reference to the stream with a handle: device, own handle, whether it is blocking."""
         handle = self.schedule.own_handle(stream_id)
         return StreamRef(self._device_id, handle, self.schedule.queue(handle).blocking)
 
@@ -177,7 +177,7 @@ class WorkQueue:
     def launch_graph(
         self, stream_id: int, graph_id: int, nodes: Sequence[Node], upload_ns: float = 0.0
     ) -> None:
-        """Run the nodes of a graph, each after the nodes that it follows.
+        """Launch a graph in a stream: run each of its nodes after the nodes that it follows.
 
         Parameters
         ----------
@@ -338,7 +338,7 @@ class WorkQueue:
         return capture
 
     def join(self, stream_id: int, capture: Capture, after: tuple[int, ...]) -> None:
-        """Let a stream wait for nodes of a capture, and join the capture.
+        """Let a stream wait for nodes of a capture, so that the stream takes part in the capture.
 
         Raises
         ------
@@ -358,24 +358,24 @@ class WorkQueue:
 
     @staticmethod
     def spoil(capture: Capture, status: int, remedy: str = "") -> CUDARuntimeError | CUDADriverError:
-        """Invalidate a capture, and return the error that caused it."""
+        """Invalidate a capture, and return the CUDA error with this status."""
         capture.spoil()
         return refusal(status, remedy=remedy)
 
     def active(self) -> list[Capture]:
-        """Return the captures that streams of this device take part in."""
+        """Return the captures in which streams of this device take part."""
         for stream_id in [handle for handle, capture in self.captures.items() if capture.ended]:
             del self.captures[stream_id]
         return list(dict.fromkeys(self.captures.values()))
 
     def refuse_capturing(self, stream_id: int) -> None:
-        """Raise the error of a call that is not permitted while a stream captures (status 900 or 901)."""
+        """Raise an error (status 900 or 901) if the stream captures; the calling function forbids that."""
         capture = self.capturing(stream_id)
         if capture is not None:
             raise self.spoil(capture, 900)
 
     def synchronize(self) -> None:
-        """Let the host wait for all work of the device.
+        """Let the host wait for all operations of the device.
 
         Raises
         ------
@@ -398,7 +398,7 @@ class WorkQueue:
             )
 
     def _record_call(self, call: str, begun_ns: int | None = None) -> None:
-        """Record a call that returns now on an open timeline; without `begun_ns` it takes no time."""
+        """Record a call on the open timeline, from `begun_ns` (by default now) until now."""
         if self._clock.recorder is not None:
             self._clock.recorder.called(call, self._clock.now_ns if begun_ns is None else begun_ns)
 

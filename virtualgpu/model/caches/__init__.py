@@ -1,1 +1,1 @@
-"""The device's caches: their sizes and their contents."""
+"""The caches of a device: sizes of L1 and L2, and the arrays that L2 contains."""

@@ -1,4 +1,4 @@
-"""Estimate of the arrays in a device's L2 cache, from the operations so far."""
+"""Estimate of which arrays are in a device's L2 cache, from the operations that have run so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_ARRAYS = 256
 
 
 class L2Contents:
-    """The most recently used arrays, up to the number of bytes that the cache keeps.
+    """The estimated contents of L2: the most recently used arrays, as many as fit into it.
 
     Parameters
     ----------
@@ -27,7 +27,10 @@ class L2Contents:
         self._evicted: dict[int, None] = {}
 
     def resident(self, arrays: Mapping[int, int]) -> dict[int, int]:
-        """Return the cached bytes of each array; all of a larger array if it was the last one used."""
+        """Return the number of cached bytes of each array.
+
+        An array that is larger than the cache counts completely if it was the last one used.
+        """
         cached_bytes = {address: size for address, size in self._cached.items() if address in arrays}
         complete = {address: size for address, size in arrays.items() if address not in self._evicted}
         partial = {
@@ -38,7 +41,7 @@ class L2Contents:
         return complete | partial
 
     def touch(self, arrays: Mapping[int, int]) -> int:
-        """Use arrays (address -> bytes), and return the number of bytes that came from memory."""
+        """Mark arrays (address -> bytes) as just used; return the bytes that had to come from memory."""
         missed_bytes = 0
         for address, size_bytes in arrays.items():
             cached_bytes = self._cached.pop(address, 0)

@@ -1,4 +1,4 @@
-"""Causes of a launch's time: the modelled time without each of them.
+"""Causes of a launch's time: for each cause, the modelled time of the launch without it.
 
 Each remedy changes the work of a launch (`KernelWork`) or its placement on the device, and the time is
 modelled again. Its gain is the ratio of two modelled times, never a threshold of a counter.
@@ -56,7 +56,7 @@ GENERIC = ("in flight", "latency")  # causes of a kernel that has no particular 
 
 @dataclass(frozen=True)
 class PricedLaunch:
-    """A launch placed on a device, with the stages of its time."""
+    """A launch on a device with the changes of a remedy, from which its modelled time is computed."""
 
     info: DeviceInfo
     work: KernelWork
@@ -85,7 +85,7 @@ class PricedLaunch:
 
     @cached_property
     def time_ns(self) -> float:
-        """Time of the kernel on the device in ns."""
+        """Modelled time of the kernel on the device in ns."""
         start_ns = kernels.kernel_start_ns(self.work)
         dispatch_ns = (
             kernels.dispatch_ns(self.info, round(self.block_threads * self.merged_blocks))
@@ -102,9 +102,9 @@ class PricedLaunch:
 
 
 def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = "") -> LaunchCosts:
-    """Return the stages of a launch's time, and its causes, the most profitable remedy first.
+    """Return the stages of a launch's time, and the causes of its time, the one with the largest gain first.
 
-    `code` is the source that lines refer to.
+    `code` is the source code whose lines the causes name.
     """
     launch = PricedLaunch(info, work, max(occupancy.blocks_per_sm, 1), math.prod(work.counters.block))
     counters = work.counters
@@ -144,14 +144,14 @@ Change = Callable[[PricedLaunch], PricedLaunch]
 
 @dataclass(frozen=True)
 class _Search:
-    """Search for the causes of one launch's time."""
+    """A search for the causes of one launch's time."""
 
     launch: PricedLaunch
     occupancy: Occupancy
     code: str = ""
 
     def causes(self) -> list[Cause]:
-        """Return the causes whose remedy gains enough."""
+        """Return the causes whose removal makes the launch sufficiently faster."""
         candidates = [
             *self._uncoalesced(),
             *self._rereading(),
@@ -399,7 +399,7 @@ class _Search:
         )
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            """Keep the values in registers: no traffic, no address instructions, overlapping iterations."""
+            """Return the launch with its spilled values in registers: less traffic and fewer instructions."""
             pace = launch.work.pace
             rows = np.array([not pcs.isdisjoint(loads) for loads in pace.loads])
             pipes = pace.pipes.copy()
@@ -641,7 +641,7 @@ class _Search:
         ]
 
     def _narrow(self) -> list[tuple[Cause, Change]]:
-        """Return the cause of lanes that move only one or two bytes at a time."""
+        """Return the cause "lanes move only one or two bytes per access", if it applies."""
         work = self.launch.work
         sites = [access for access in work.of("load", "store") if access.space != "local"]
         moved_bytes = _total(sites, "bytes_requested")
@@ -692,7 +692,7 @@ def _total(sites: Iterable[AccessCounters], counter: str) -> int:
 def _line_of(
     sites: Sequence[AccessCounters], cost: Callable[[AccessCounters], float]
 ) -> list[AccessCounters]:
-    """Return the accesses of the source line with the highest cost."""
+    """Return the accesses of the source line whose accesses have the highest total cost."""
     cost_by_line: dict[int, float] = {}
     for access in sites:
         cost_by_line[access.line] = cost_by_line.get(access.line, 0.0) + cost(access)
@@ -707,7 +707,7 @@ def _accesses(launch: PricedLaunch, change: Callable[[AccessCounters], AccessCou
 
 
 def _as_shared(access: AccessCounters, wavefronts: int) -> AccessCounters:
-    """Return an access to shared memory that replaces another access."""
+    """Return an access to shared memory with this many wavefronts that replaces another access."""
     return replace(
         access,
         pc=-1 - access.pc,
@@ -723,7 +723,11 @@ def _as_shared(access: AccessCounters, wavefronts: int) -> AccessCounters:
 def _piped(
     launch: PricedLaunch, pipe_clk_by_name: dict[str, float], pipe_shares: dict[str, float], to_fma: str = ""
 ) -> PricedLaunch:
-    """Return the launch with less work on some pipes, and the work of `to_fma` done by the FP32 pipe."""
+    """Return the launch with less work on some pipes.
+
+    `pipe_shares` maps a pipe to the remaining share of its work. The work of the pipe `to_fma` is added to
+    the FP32 pipe.
+    """
     pace = launch.work.pace
     pipes = pace.pipes.copy()
     if to_fma:
@@ -741,7 +745,7 @@ def _piped(
 
 
 def _chain_at(work: KernelWork, load_clk: float) -> float:
-    """Return the clocks that a warp takes alone if every load takes `load_clk` clocks."""
+    """Return the clocks that a warp needs when it runs alone and every load takes `load_clk` clocks."""
     total_clk = 0.0
     for row in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
         piece_clk = float(np.interp(load_clk, LATENCIES, work.pace.chain_clk[row]))
@@ -750,12 +754,12 @@ def _chain_at(work: KernelWork, load_clk: float) -> float:
 
 
 def _wait_correction(before: PricedLaunch, after: PricedLaunch) -> float:
-    """Return the factor on the waits that undoes the effect of changed accesses on a warp's own time."""
+    """Return the factor that keeps a block's own time the same although its accesses were changed."""
     return kernels.chain_clk(before.info, before.work) / max(kernels.chain_clk(after.info, after.work), 1e-9)
 
 
 def _chains(work: KernelWork) -> tuple[bool, float]:
-    """Return whether loads wait for each other, and a warp's share of its own time spent on memory."""
+    """Return whether loads depend on other loads, and the share of a warp's time that it waits for memory."""
     pace = work.pace
     waited_clk = 0.0
     own_clk = 0.0

@@ -1,4 +1,4 @@
-"""Durations of collective calls of several GPUs: NCCL's, as a ring, and schedules of copies and sums.
+"""Durations of collective calls on several GPUs: NCCL's ring algorithm, and schedules of copies and sums.
 
 NCCL as recorded on two H200 of one host (NVLink, NCCL 2.28.9, NVLink SHARP off: ``NCCL_NVLS_ENABLE=0``),
 all-reduce of int32 through ``cupy.cuda.nccl``, a process for each rank, twenty calls in a row: 4 KiB 10 us,
@@ -26,14 +26,14 @@ CHANNELS = 24
 
 
 def ring_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool) -> float:
-    """Rate of one hop of a ring in one direction, in GB/s: over NVLink, or through the host's memory."""
+    """Return the rate of one hop of a ring in one direction, in GB/s, over NVLink or through the host."""
     if direct and nvlink_gbps(info, peer):
         return nvlink_gbps(info, peer) * RING_NVLINK_EFFICIENCY
     return peer_gbps(info, peer, direct=False)
 
 
 def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], steps: int) -> float:
-    """Duration in ns of a collective call from the time when all ranks have called it.
+    """Return the duration of a collective call in ns, from the time when all ranks have called it.
 
     Parameters
     ----------
@@ -63,12 +63,12 @@ SUM_ACCESSES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPrices:
-    """Prices of one step of a schedule within a graph.
+    """The costs of one step of a copy-and-sum schedule that runs as part of a graph.
 
-    ``step_ns`` is the price of its copies, the first of which waits for an event of another GPU, and
-    ``sum_ns`` that of the sums after them. ``turn_ns`` and ``sum_turn_ns`` are added for each further message
-    at a port and each further sum on a GPU. ``link_gbps`` and ``sum_gbps`` are the rates of bytes that pass a
-    port in one direction, and of bytes that are added.
+    ``step_ns`` is the time of the step's copies, the first of which waits for an event of another GPU;
+    ``sum_ns`` is the time of the sums after them. ``turn_ns`` is added for each further message at a port,
+    ``sum_turn_ns`` for each further sum on a GPU. ``link_gbps`` is the rate at which bytes pass a port in
+    one direction, ``sum_gbps`` the rate at which bytes are added.
     """
 
     step_ns: float
@@ -80,7 +80,7 @@ class StepPrices:
 
 
 def step_prices(info: DeviceInfo) -> StepPrices:
-    """Return the prices of a step on GPUs of one kind; see `step_ns`."""
+    """Return the costs of a step if all GPUs are of the model `info`; see `step_ns`."""
     return StepPrices(
         step_ns=STEP_NS,
         sum_ns=SUM_NS,
@@ -96,7 +96,7 @@ def step_ns(
     messages: Sequence[tuple[int, int, int, bool]],
     sums: Sequence[tuple[int, int]],
 ) -> tuple[float, float]:
-    """Durations in ns of a step of a schedule within a graph: of its copies, and of the whole step.
+    """Return the duration in ns of the copies of one step of a schedule, and of the whole step.
 
     A message takes its turn at the port out of its source and at the port into its target.
 

@@ -47,7 +47,7 @@ STAGED_SHARE_OF_BUS = 0.5
 
 
 def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = False) -> float:
-    """Duration in ns of one copy within a device, or to or from the host, on the device's time line.
+    """Return the duration in ns of a copy within a device, or to or from the host.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = Fa
 
 
 def _device_transfer_ns(info: DeviceInfo, moved_bytes: float, l2_gbps: float, efficiency: float) -> float:
-    """Time in ns of moving bytes within a device: at the rate of L2 if they fit, else at that of memory."""
+    """Return the time in ns to move bytes within a device: at the rate of L2 if they fit, else of DRAM."""
     memory_ns = moved_bytes / (peak_gbps(info) * efficiency)
     l2_room_bytes = info.l2_bytes * L2_SHARE
     memory_share = min(max(moved_bytes / max(l2_room_bytes, 1.0) - 1.0, 0.0), 1.0)
@@ -98,14 +98,14 @@ def _device_transfer_ns(info: DeviceInfo, moved_bytes: float, l2_gbps: float, ef
 
 
 def memset_ns(info: DeviceInfo, size_bytes: int) -> float:
-    """Duration in ns of one memory set on the device's time line."""
+    """Return the duration in ns of one memory set on the device."""
     if size_bytes <= SMALL_SET_BYTES:
         return SMALL_SET_LATENCY_NS + size_bytes / SMALL_SET_GBPS
     return SET_LATENCY_NS + _device_transfer_ns(info, size_bytes, L2_SET_GBPS, SET_EFFICIENCY)
 
 
 def pinned_gbps(info: DeviceInfo) -> float:
-    """Rate of a large pinned copy in one direction, in GB/s."""
+    """Return the rate of a large copy from or to pinned host memory, in GB/s."""
     peak_rate_gbps = info.pcie_gbps or 15.75
     return peak_rate_gbps * next(
         share for peak_limit_gbps, share in PCIE_EFFICIENCY if peak_rate_gbps >= peak_limit_gbps

@@ -23,7 +23,7 @@ from virtualgpu.records import ActivityKind, DeviceInfo
 
 @dataclass(frozen=True, slots=True)
 class HostCosts:
-    """Host time of CUDA calls through CuPy on one host, in ns."""
+    """The time in ns that CUDA calls through CuPy take on one host."""
 
     name: str
     kernel_ns: float
@@ -48,17 +48,17 @@ HOST_FUNCTION_NS = 17_000.0  # 10 Python functions as nodes take 160 us (H100) a
 
 
 def launch_overhead_ns(info: DeviceInfo) -> float:
-    """Host time of one kernel launch (driver and CuPy), in ns; the same for every GPU."""
+    """Return the host time of one kernel launch (driver and CuPy) in ns; it is the same for every GPU."""
     return HOST.kernel_ns
 
 
 def call_ns(kind: ActivityKind) -> float:
-    """Host time of giving one operation to a stream, in ns."""
+    """Return the host time in ns of submitting one operation of this kind to a stream."""
     if kind in ("MEMCPY", "MEMCPY2"):
         return HOST.copy_ns
     return HOST.memory_set_ns if kind == "MEMSET" else HOST.kernel_ns
 
 
 def graph_launch_ns(nodes: int) -> float:
-    """Host time of launching a graph, in ns."""
+    """Return the host time in ns of launching a graph with this number of nodes."""
     return HOST.graph_ns + nodes * HOST.graph_node_ns

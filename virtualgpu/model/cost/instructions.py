@@ -1,4 +1,4 @@
-"""Cost of a PTX instruction on the machine: issue slots, pipes and the wait for its result.
+"""Cost of a PTX instruction on the GPU: issue slots, pipes, and the time until its result is ready.
 
 Throughputs are those of the CUDA C++ Programming Guide, "Arithmetic Instructions" (results per clock and SM,
 by compute capability). The machine instructions of each PTX instruction were counted in code for sm_90 (NVRTC
@@ -21,10 +21,11 @@ WARP = 32
 
 @dataclass(frozen=True, slots=True)
 class InstructionCost:
-    """Cost of one PTX instruction.
+    """The cost of one PTX instruction.
 
-    ``pipes`` holds warp instructions by pipe, ``latency`` the clocks until a dependent instruction can start.
-    ``extra`` are instructions of no particular pipe. ``waits`` names the memory that it waits for, if any.
+    ``pipes`` maps a pipe to the warp instructions that it executes, ``latency`` is the number of clocks
+    until a dependent instruction can start. ``extra`` counts further instructions of no particular pipe.
+    ``waits`` is the memory for which the instruction waits, if any.
     """
 
     pipes: tuple[tuple[str, float], ...] = ()
@@ -34,7 +35,7 @@ class InstructionCost:
 
     @property
     def issued(self) -> float:
-        """Number of issue slots."""
+        """Number of issue slots that the instruction takes."""
         return self.extra + sum(count for _, count in self.pipes)
 
 
@@ -196,7 +197,7 @@ ISSUE_PER_CLK = 4.0  # four schedulers, one warp instruction each
 
 @functools.lru_cache(maxsize=32)
 def pipe_clk(capability: tuple[int, int]) -> dict[str, float]:
-    """Return the clocks that one warp instruction keeps a pipe of the whole SM busy."""
+    """Return for each pipe of an SM the clocks that one warp instruction occupies it."""
     results_per_clk = _RATES[max((listed for listed in _RATES if listed <= capability), default=min(_RATES))]
     fma, imad, alu, half, fp64, xu, lsu = (WARP / rate for rate in results_per_clk)
     return {

@@ -67,16 +67,16 @@ SCATTERED_SECTORS = 16  # number of sectors from which a request counts as scatt
 
 
 def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
-    """Duration in ns of a kernel that only moves `bytes_moved` bytes (read plus written).
+    """Return the duration in ns of a kernel that only reads and writes `bytes_moved` bytes in total.
 
-    Start of a kernel plus bytes over the bandwidth that kernels reach.
+    It is the time to start the kernel, plus the bytes divided by the bandwidth that kernels reach.
     """
     return KERNEL_FLOOR_NS + BLOCK_FLOOR_NS + max(bytes_moved, 0.0) / dram_gbps(info)
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayBytes:
-    """Sizes in bytes of a kernel's array arguments: in total, of the smallest, and of those not in L2."""
+    """The sizes in bytes of a kernel's arrays: all together, the smallest, and those not in L2."""
 
     total: int = 0
     smallest: int = 0
@@ -85,7 +85,7 @@ class ArrayBytes:
 
 @dataclass(frozen=True)
 class KernelWork:
-    """The work of the blocks of one launch.
+    """The work of a launch from which its duration is modelled: counts per block and per instruction.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class KernelWork:
 
     @cached_property
     def accesses(self) -> tuple[AccessCounters, ...]:
-        """Accesses to global and local memory that were executed."""
+        """Accesses of the kernel to global and local memory that were executed."""
         return tuple(
             access
             for access in self.counters.accesses
@@ -132,21 +132,24 @@ class KernelWork:
         )
 
     def of(self, *kinds: str) -> list[AccessCounters]:
-        """Return the accesses of these kinds."""
+        """Return the accesses to global and local memory of these kinds, such as ``"load"``."""
         return [access for access in self.accesses if access.kind in kinds]
 
     def units(self, access: AccessCounters) -> int:
-        """Return the load of an atomic on the atomic units: its requests if combined, else its sectors."""
+        """Return the number of operations that an atomic causes on the atomic units.
+
+        These are its requests if the compiler combines the lanes of a warp, else its sectors.
+        """
         return access.requests if access.pc in self.pace.combined else access.sectors
 
     @cached_property
     def missed_sectors(self) -> int:
-        """Sectors of loads that the L1 caches request from L2."""
+        """Number of sectors that the L1 caches request from L2 for loads."""
         return sum(access.missed_sectors for access in self.of("load"))
 
     @cached_property
     def traffic(self) -> tuple[float, float]:
-        """Bytes requested from L2, except for local stores, and the scattered bytes among them."""
+        """Bytes that are requested from L2, without local stores, and the scattered bytes among them."""
         requested_bytes = 0.0
         scattered_bytes = 0.0
         for access in self.accesses:
@@ -169,19 +172,19 @@ class KernelWork:
 
 
 def dispatch_ns(info: DeviceInfo, block_threads: int) -> float:
-    """Smallest time between two block starts, in ns."""
+    """Return the shortest time between the starts of two blocks, in ns."""
     warps = -(-block_threads // WARP_SIZE)
     return max(DISPATCH_CLK, warps * WARP_START_CLK / info.sm_count) / clock_ghz(info)
 
 
 def kernel_start_ns(work: KernelWork) -> float:
-    """Fixed part of a kernel's duration: its start, and its first instructions from cold caches."""
+    """Return the fixed part of a kernel's duration in ns: its start, and its first instructions."""
     instructions_per_warp = work.counters.warp_instructions / work.warps
     return KERNEL_FLOOR_NS + min(COLD_NS_PER_INSTRUCTION * max(instructions_per_warp - 1.0, 0.0), COLD_MAX_NS)
 
 
 def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> npt.NDArray[np.float64]:
-    """Modelled duration of every block in ns.
+    """Return the modelled duration of every block in ns.
 
     Parameters
     ----------
@@ -204,21 +207,24 @@ def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -
 def overlapped_ns(
     own: npt.NDArray[np.float64], shared: npt.NDArray[np.float64], steady: float
 ) -> npt.NDArray[np.float64]:
-    """Return the durations of blocks from their own time and their time on shared resources."""
+    """Return the durations of blocks from the time they need alone and the time on shared resources."""
     power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
     durations: npt.NDArray[np.float64] = (own**power + shared**power) ** (1.0 / power)
     return durations
 
 
 def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
-    """Return 0 if all blocks run at once, 1 if new blocks follow those that end, or a value in between."""
+    """Return how steadily new blocks follow the blocks that end: 0 if all run at once, up to 1."""
     return min(max(work.blocks / (info.sm_count * blocks_per_sm) - 1.0, 0.0), 1.0)
 
 
 def shared_ns(
     info: DeviceInfo, work: KernelWork, blocks_per_sm: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the time of each block on its SM's and on the chip's resources, in turn with other blocks."""
+    """Return for each block its time on the resources of its SM and on those of the chip, in ns.
+
+    A block takes turns on these resources with the other running blocks.
+    """
     slots = info.sm_count * blocks_per_sm
     residents_of_chip = np.full(work.blocks, float(slots))
     tail_blocks = work.blocks % slots
@@ -242,10 +248,11 @@ def _shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 def _in_turn(
     service: npt.NDArray[np.float64], residents: npt.NDArray[np.float64], steady: float
 ) -> npt.NDArray[np.float64]:
-    """Return the time until each block has been served if the resident blocks take turns.
+    """Return for each block the time until it is served, if the running blocks take turns on a resource.
 
-    If new blocks follow those that end (`steady` 1), a block always shares with the same number; otherwise
-    it shares with each neighbour as long as that one needs the resource, too.
+    `service` is the time that each block needs the resource. If new blocks follow those that end (`steady`
+    is 1), a block always shares the resource with the same number of others; otherwise, it shares it with
+    each of them only as long as that block needs it, too.
     """
     if not service.size or np.ptp(service) == 0.0:
         return residents * service
@@ -258,7 +265,7 @@ def _in_turn(
 
 
 def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
-    """Return the time of each block if it runs alone: its longest warp, and barriers."""
+    """Return the time in ns that each block takes if it runs alone: its longest warp, and its barriers."""
     barriers = sum(work.counters.opcode_warp_instructions.get(name, 0) for name in ("bar", "barrier"))
     clk = chain_clk(info, work) + barriers / work.warps * BARRIER_WARP_CLK * work.warps_per_block
     mean_instructions = work.warp_instructions.mean() / work.warps_per_block if work.blocks else 1.0
@@ -268,10 +275,10 @@ def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
 
 
 def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
-    """Return the clocks that a warp of mean length takes alone.
+    """Return the clocks that a warp of average length takes if it runs alone.
 
-    Each straight-line piece waits as long as the slowest of the loads that it waits for together: if some
-    usually come from L2, it waits for L2.
+    Each straight-line piece of code waits as long as the slowest of the loads that it waits for together:
+    if some of them usually come from L2, it waits for L2.
     """
     requested_bytes, _ = work.traffic
     dram_share = min(dram_bytes(info, work) / max(requested_bytes, 1.0), 1.0)
@@ -296,7 +303,7 @@ def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
 
 
 def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
-    """Return the clocks of the whole launch on issue slots, pipes, load/store unit and constant cache."""
+    """Return the clocks that the launch occupies issue slots, pipes, load/store unit and constant cache."""
     executions = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
     clk_by_pipe = pipe_clk(info.compute_capability)
     clocks = {name: float(count) * clk_by_pipe[name] for name, count in zip(PIPES, executions, strict=True)}
@@ -328,7 +335,7 @@ def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
 
 
 def _constant_passes(access: AccessCounters) -> float:
-    """Return the number of constant words that warps read one after another (eight words per sector)."""
+    """Return the number of passes for a load of constants: warps read different words one after another."""
     sectors_per_request = access.sectors / access.requests
     return access.requests * (
         max(2.0, min(8.0 * sectors_per_request, WARP_SIZE)) if sectors_per_request > 1.01 else 2.0
@@ -336,7 +343,7 @@ def _constant_passes(access: AccessCounters) -> float:
 
 
 def chip_ns(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
-    """Return the time of the whole launch on resources that SMs share: L2, DRAM and atomic units."""
+    """Return the time in ns that the launch occupies each shared resource: L2, DRAM, atomic units."""
     l2_clk = work.missed_sectors * L2_SECTOR_CLK
     for access in work.of("store"):
         used_share = (
@@ -368,10 +375,10 @@ def _atomic_clk(work: KernelWork, access: AccessCounters) -> float:
 
 
 def dram_bytes(info: DeviceInfo, work: KernelWork) -> float:
-    """Return the DRAM traffic of the launch in bytes.
+    """Return the number of bytes that the launch moves from and to DRAM.
 
-    Arrays that stay in L2 cause none; otherwise a cache of that size misses. Scattered sectors are fetched in
-    granules of 64 bytes and occupy lines of L2.
+    Arrays that stay in L2 cause no traffic; for others, a cache of the size of L2 is modelled. Scattered
+    sectors are fetched in granules of 64 bytes and occupy whole lines of L2.
     """
     requested_bytes, scattered_bytes = work.traffic
     array_bytes = float(work.arrays.total or requested_bytes)

@@ -25,12 +25,12 @@ PIPELINED_SHARE = 0.692
 
 
 def nvlink_gbps(info: DeviceInfo, peer: DeviceInfo) -> float:
-    """Peak rate of NVLink between two devices in one direction, in GB/s; 0 unless both have it."""
+    """Return the peak rate of NVLink between two devices in one direction, in GB/s; 0 without NVLink."""
     return min(info.nvlink_gbps or 0.0, peer.nvlink_gbps or 0.0) / 2
 
 
 def peer_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool = True) -> float:
-    """Rate of a large copy between two devices in one direction, in GB/s.
+    """Return the rate of a large copy between two devices in one direction, in GB/s.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def peer_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool = True) -> float:
 
 
 def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bool = True) -> float:
-    """Duration in ns of one copy between two devices, on their time line; see `peer_gbps`."""
+    """Return the duration in ns of one copy between two devices, without the host's time; see `peer_gbps`."""
     rate_gbps = peer_gbps(info, peer, direct)
     if direct and nvlink_gbps(info, peer):
         return DIRECT_LATENCY_NS + size_bytes / rate_gbps
@@ -58,5 +58,5 @@ def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bo
 
 
 def kernel_over_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: float) -> float:
-    """Smallest duration in ns of a kernel that moves `size_bytes` from or to another device's memory."""
+    """Return the shortest time in ns in which a kernel moves bytes to or from another device's memory."""
     return KERNEL_LATENCY_NS + size_bytes / (nvlink_gbps(info, peer) * KERNEL_NVLINK_EFFICIENCY)

@@ -1,4 +1,4 @@
-"""Cost of a kernel's instructions for a warp and an SM; `virtualgpu.launch.pace` computes it."""
+"""Cost of a kernel's instructions for warps and SMs, as `virtualgpu.launch.pace` computes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LATENCIES = (0.0, 40.0, 280.0, 700.0, 1500.0)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Cost of the straight-line pieces of a kernel's PTX for a warp that executes them once.
+    """The cost of each straight-line piece of a kernel's PTX for a warp that executes it once.
 
     Attributes
     ----------

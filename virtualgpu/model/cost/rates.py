@@ -17,7 +17,7 @@ DRAM_EFFICIENCY = {
 
 
 def clock_ghz(info: DeviceInfo) -> float:
-    """Clocks per ns at boost."""
+    """Return the boost clock of a GPU in clocks per ns (GHz)."""
     return (info.boost_clock_mhz or 1500.0) / 1000.0
 
 
@@ -26,10 +26,10 @@ DRAM_HEADROOM = 1.13
 
 
 def peak_gbps(info: DeviceInfo) -> float:
-    """Published memory bandwidth in GB/s."""
+    """Return the published memory bandwidth of a GPU in GB/s."""
     return info.memory_bandwidth_gbps or 300.0
 
 
 def dram_gbps(info: DeviceInfo) -> float:
-    """Memory bandwidth that kernels reach, in GB/s: peak times the efficiency of its memory type."""
+    """Return the memory bandwidth in GB/s that kernels reach: the peak, times an efficiency."""
     return peak_gbps(info) * DRAM_EFFICIENCY.get(info.memory_type or "", 0.85)

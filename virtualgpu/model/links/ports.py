@@ -1,4 +1,4 @@
-"""Peer access, and the traffic through the ports of each GPU.
+"""Peer access between GPUs, and the traffic through the ports of each GPU.
 
 A GPU has two ports, NVLink and PCIe, and each has two directions. Data from one GPU to another uses the
 outgoing direction of the first and the incoming direction of the second. Two copies out of one port run one
@@ -25,7 +25,7 @@ MAX_CROSSINGS = 1_000_000  # most crossings of one recording
 
 
 class Linked(Protocol):
-    """The part of a device that `Links` needs."""
+    """The interface of a device that `Links` needs."""
 
     @property
     def id(self) -> int: ...
@@ -39,9 +39,10 @@ class Linked(Protocol):
 
 @dataclass(slots=True)
 class Passage:
-    """The transfers of an operation between devices; each `run` of the operation sets them.
+    """The transfers between devices that an operation causes; each `run` of the operation sets them.
 
-    ``hops`` contains source, target, bytes and route; ``share`` is the part of the ports' rate that it needs.
+    ``hops`` contains source, target, bytes and route of each transfer; ``share`` is the part of the ports'
+    rate that the transfers need.
     """
 
     links: Links | None = None
@@ -51,27 +52,27 @@ class Passage:
     def set_transfers(
         self, links: Links, hops: Sequence[tuple[int, int, int, Over]], share: float = 1.0
     ) -> None:
-        """Set the transfers of this run."""
+        """Set the transfers of the current run of the operation."""
         self.links = links
         self.hops = [hop for hop in hops if hop[2] > 0]
         self.share = share
 
     @property
     def engines(self) -> tuple[tuple[Engine, float], ...]:
-        """The ports that it uses, and the share of each."""
+        """Ports that the transfers use, and the share of the rate of each port."""
         if self.links is None:
             return ()
         ports = (port for hop in self.hops for port in self.links.ports(*hop[:2], hop[3]))
         return tuple((port, self.share) for port in dict.fromkeys(ports))
 
     def report(self, activity: Activity) -> None:
-        """Report the finished run to the recordings of port traffic."""
+        """Add the transfers of the finished operation to all recordings of port traffic."""
         if self.links is not None and self.hops:
             self.links.note(activity, self.hops)
 
 
 class Links:
-    """The links of a machine.
+    """The links between the GPUs of a machine, and which GPU can access the memory of which other one.
 
     Parameters
     ----------
@@ -98,11 +99,11 @@ class Links:
     # Peer access
 
     def can_access(self, device: int, peer: int) -> bool:
-        """Return whether a device can access another one's memory; False for its own, as in CUDA."""
+        """Return whether a link lets a device access a peer's memory; False for its own, as in CUDA."""
         return linked(self.kind, self._infos, device, peer)
 
     def has_access(self, device: int, peer: int) -> bool:
-        """Return whether kernels of a device can access a peer's memory now."""
+        """Return whether access from kernels of `device` to the peer's memory is enabled."""
         return (device, peer) in self._access
 
     def enable(self, device: int, peer: int) -> bool:
@@ -142,12 +143,12 @@ class Links:
     # Routes
 
     def over(self, source: int, target: int) -> Over:
-        """Return the route of a copy: NVLink if peer access is enabled from either side, else the host."""
+        """Return the route of a copy: NVLink if peer access is enabled in either direction, else the host."""
         direct = (source, target) in self._access or (target, source) in self._access
         return "NVLink" if direct else "PCIe"
 
     def ports(self, source: int, target: int, over: Over) -> tuple[Engine, Engine]:
-        """Return the outgoing port of one device and the incoming port of the other."""
+        """Return the outgoing port of the source device and the incoming port of the target device."""
         if over == "NVLink":
             return self._out[source], self._in[target]
         outgoing = self._devices[source].schedule.engine("to host")
@@ -155,7 +156,7 @@ class Links:
         return outgoing, incoming
 
     def copy_ns(self, source: int, target: int, size_bytes: int) -> float:
-        """Return the duration of a copy that shares its ports with no other transfer."""
+        """Return the time in ns of a copy between two devices if no other transfer uses their ports."""
         infos = self._infos[source], self._infos[target]
         return cost.peer_copy_ns(*infos, size_bytes, self.over(source, target) == "NVLink")
 
@@ -163,7 +164,7 @@ class Links:
 
     @contextmanager
     def watched(self) -> Iterator[list[Crossing]]:
-        """Collect the traffic through the ports in a list, which is complete at the end of the block."""
+        """Context manager that collects the traffic through the ports in a list."""
         crossings: list[Crossing] = []
         self.begin(crossings)
         try:
@@ -172,15 +173,15 @@ class Links:
             self.end(crossings)
 
     def begin(self, crossings: list[Crossing]) -> None:
-        """Add all traffic to a list from now on."""
+        """Add all traffic through the ports to a list from now on."""
         self._recordings.append(crossings)
 
     def end(self, crossings: list[Crossing]) -> None:
-        """Stop adding traffic to a list."""
+        """Stop adding traffic through the ports to a list."""
         self._recordings = [recording for recording in self._recordings if recording is not crossings]
 
     def note(self, activity: Activity, hops: Sequence[tuple[int, int, int, Over]]) -> None:
-        """Record that an operation moved bytes from device to device."""
+        """Record that an operation moved bytes between devices."""
         for crossings in self._recordings:
             crossings.extend(
                 Crossing(

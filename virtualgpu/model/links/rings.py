@@ -1,4 +1,4 @@
-"""Rings: the bytes that each rank sends to the next in a collective call, by chunk and in total.
+"""Ring algorithm of collective calls: the chunks and bytes that each rank sends to the next rank.
 
 Rank r sends to rank r + 1. In an all-reduce of n ranks the data are n chunks. In step s of the first n - 1
 steps rank r sends the sum of chunk r - s, so that rank r has the complete chunk r + 1 at the end. In n - 1
@@ -18,9 +18,9 @@ RingCall = Literal["allReduce", "reduce", "broadcast", "reduceScatter", "allGath
 
 @dataclass(frozen=True, slots=True)
 class RingStep:
-    """Data that one rank sends to the next in one step: elements ``start`` to ``end`` of chunk ``chunk``.
+    """A transfer to the next rank in one step: elements ``start`` to ``end`` of chunk ``chunk``.
 
-    If ``adds`` is true, the receiver adds them to its own; otherwise it stores them.
+    If ``adds`` is true, the receiver adds the elements to its own; otherwise, it stores them.
     """
 
     step: int
@@ -33,7 +33,9 @@ class RingStep:
 
 
 def chunks(count: int, ranks: int) -> list[tuple[int, int]]:
-    """Return begin and end of each rank's chunk of `count` elements; the first ones may be longer by one.
+    """Return begin and end of each rank's chunk of `count` elements.
+
+    The first chunks are longer by one element if `count` is not divisible by the number of ranks.
 
     Examples
     --------
@@ -94,7 +96,7 @@ def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingSte
 def moved(
     call: RingCall, ranks: int, count: int, item_bytes: int, root: int = 0
 ) -> dict[tuple[int, int], int]:
-    """Return the total bytes from each rank to the next; parameters as in `steps`."""
+    """Return the total number of bytes that each rank sends to the next rank; parameters as in `steps`."""
     bytes_by_hop: Counter[tuple[int, int]] = Counter()
     for ring_step in steps(call, ranks, count, root):
         bytes_by_hop[ring_step.source, ring_step.target] += (ring_step.end - ring_step.start) * item_bytes
@@ -102,10 +104,10 @@ def moved(
 
 
 def step_count(call: RingCall, ranks: int) -> int:
-    """Return the number of consecutive steps."""
+    """Return the number of consecutive steps of a collective call on a ring."""
     return (2 if call == "allReduce" else 1) * (ranks - 1)
 
 
 def adding_order(ranks: int, last: int) -> Sequence[int]:
-    """Return the order in which the ranks' values are added in the chunk that rank `last` completes first."""
+    """Return the order in which the values of the ranks are added in the chunk that ends at rank `last`."""
     return [(last + 1 + k) % ranks for k in range(ranks)]

@@ -1,4 +1,4 @@
-"""Work of several devices together: one kernel each, which end at the same time.
+"""Kernels on several devices that wait for each other and end at the same time, as in a collective call.
 
 A kernel begins when its stream reaches it, and waits on the device for the kernels of the other devices.
 """
@@ -20,7 +20,7 @@ from virtualgpu.records.traffic.ports import Over
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One device of the common work: its stream, and the arrays of the device that its kernel uses."""
+    """A device that takes part: its stream, and its arrays that the kernel reads and writes."""
 
     device: VirtualDevice
     stream: int
@@ -29,7 +29,7 @@ class Part:
 
 
 class _StreamEvent:
-    """Event between two of the streams, for the recording of their order."""
+    """An event between two of the streams, with which a watch records their order."""
 
 
 def run_together(
@@ -115,7 +115,7 @@ def run_together(
 
 
 def _waiting_duration(part: Part, end_ns: float) -> Callable[[], float]:
-    """Return a function that computes the duration of a kernel that waits for the others until `end_ns`."""
+    """Return a function that returns the duration of a kernel which waits until `end_ns`."""
     clock = part.device.clock
     schedule = part.device.schedule
 
@@ -127,7 +127,7 @@ def _waiting_duration(part: Part, end_ns: float) -> Callable[[], float]:
 
 
 def _order(first_part: Part, second_part: Part) -> None:
-    """Let later work of the second stream wait for the present work of the first."""
+    """Let later operations in the stream of `second_part` wait for the present ones of `first_part`."""
     moment = first_part.device.schedule.point(first_part.stream)
     second_part.device.schedule.hold_until(second_part.stream, moment.time_ns, moment.after)
     watch = first_part.device.clock.watch

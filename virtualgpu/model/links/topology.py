@@ -1,4 +1,4 @@
-"""Topology of NVLink: the GPUs of a machine that it connects."""
+"""Topology of NVLink: the pairs of GPUs in a machine that it connects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BRIDGE_GBPS = 200.0
 
 
 def check_links(kind: Any) -> LinkKind | None:
-    """Return a name of a topology, or None for that of such GPUs in products.
+    """Return `kind` if it is the name of a topology or None, the usual topology of these GPUs.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def check_links(kind: Any) -> LinkKind | None:
 
 
 def choose_topology(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -> LinkKind:
-    """Return the topology of GPUs: the requested one, else that of such GPUs in products.
+    """Return the topology that was requested, or the usual one of products with these GPUs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Memory of one virtual device: cudaMalloc segments and the allocations kernels may touch.
+"""Memory of one virtual device: the segments of cudaMalloc, and the allocations that kernels may access.
 
 Two tables are kept. *Segments* are the ranges of ``cudaMalloc``, in the driver's granularity; the pool
 divides them. *Live allocations* are the ranges that a program requested, with exact sizes; the engine checks
@@ -43,7 +43,7 @@ _PARAMETER_PREFIX = " (parameter "
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A range that a program owns; `label` names it, such as ``float32 array of shape (1000,)``."""
+    """A range of memory that a program owns; `label` describes it: ``float32 array of shape (1000,)``."""
 
     address: int
     size_bytes: int
@@ -51,12 +51,12 @@ class Allocation:
 
     @property
     def end(self) -> int:
-        """Address after the last byte."""
+        """Address after the last byte of the allocation."""
         return self.address + self.size_bytes
 
 
 class _FreeRanges:
-    """First-fit allocator over free ranges that merge with their neighbours."""
+    """An allocator of the first free range that is large enough; adjacent free ranges are merged."""
 
     def __init__(self, unit_bytes: int) -> None:
         self.unit_bytes = unit_bytes
@@ -80,7 +80,7 @@ class _FreeRanges:
         return start, size
 
     def take(self, size: int) -> int | None:
-        """Remove `size` bytes from the lowest range that is large enough, and return their start or None."""
+        """Remove `size` bytes from the lowest range that is large enough; return their start, or None."""
         for index, free_bytes in enumerate(self._sizes):
             if free_bytes >= size:
                 start = self._starts[index]
@@ -93,7 +93,7 @@ class _FreeRanges:
         return None
 
     def remove(self, start: int, size: int) -> None:
-        """Remove one range, which must be part of a single free range."""
+        """Remove a range of addresses, which must be part of a single free range."""
         index = bisect_right(self._starts, start) - 1
         range_start = self._starts[index]
         range_bytes = self._sizes[index]
@@ -116,7 +116,7 @@ def _round_up(size: int, unit: int) -> int:
 
 
 class DeviceMemory:
-    """Address space, segments and live allocations of one virtual device.
+    """The address space of one virtual device with its segments and live allocations.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class DeviceMemory:
         ) = None
 
     def open_heap(self) -> DeviceHeap:
-        """Return the heap of ``malloc`` in kernels; it is created when the first of them is launched."""
+        """Return the heap for ``malloc`` in kernels; the first launch of such a kernel creates it."""
         with self.lock:
             if self.heap is None:
                 address = self.malloc(self._heap_bytes)
@@ -171,7 +171,7 @@ class DeviceMemory:
 
     @property
     def heap_bytes(self) -> int:
-        """``cudaLimitMallocHeapSize``; it must be set before the first kernel that uses the heap.
+        """Size of the heap, ``cudaLimitMallocHeapSize``; set it before the first kernel that uses the heap.
 
         Raises
         ------
@@ -193,24 +193,24 @@ class DeviceMemory:
 
     @property
     def base_address(self) -> int:
-        """Lowest device address."""
+        """Lowest address of the device's memory."""
         return self._arena.address
 
     @property
     def arena_bytes(self) -> int:
-        """Addressable bytes; less than `capacity_bytes` if the host does not provide as much."""
+        """Number of addressable bytes; less than `capacity_bytes` if the host does not provide as much."""
         return self._arena.size_bytes
 
     @property
     def used_bytes(self) -> int:
-        """Used memory as ``nvidia-smi`` reports it: the context and all mapped pages."""
+        """Used memory in bytes as ``nvidia-smi`` reports it: the driver's context and all mapped pages."""
         for pool in self.pools:
             pool.settle()
         return self.context_bytes + self._page_bytes_used
 
     @property
     def free_bytes(self) -> int:
-        """Free device memory, as ``cudaMemGetInfo`` reports it."""
+        """Free device memory in bytes, as ``cudaMemGetInfo`` reports it."""
         return max(0, min(self.capacity_bytes - self.used_bytes, self.arena_bytes - self._page_bytes_used))
 
     # Segments
@@ -325,7 +325,7 @@ class DeviceMemory:
         raise CUDARuntimeError(1, "cudaErrorInvalidValue", message)
 
     def segment(self, address: int) -> tuple[int, int]:
-        """Return start and end of the segment that contains `address`; twice 0 if there is none."""
+        """Return start and end of the segment that contains `address`, or (0, 0) if there is none."""
         with self.lock:
             if self.host_ranges and not self.base_address <= address < self.base_address + self.arena_bytes:
                 for host_address, size_bytes in self.host_ranges.items():
@@ -340,7 +340,7 @@ class DeviceMemory:
     # Host memory
 
     def map_host_memory(self, address: int, size_bytes: int) -> None:
-        """Let kernels and copies access page-locked host memory at its own address."""
+        """Let kernels and copies access pinned host memory at its own address."""
         with self.lock:
             label = f"page-locked host memory of {size_bytes:,} bytes"
             self.host_ranges[address] = size_bytes
@@ -369,11 +369,11 @@ class DeviceMemory:
     # For stream-ordered pools: whole pages at addresses of their choice, which they divide into blocks
 
     def free_pages(self) -> list[tuple[int, int]]:
-        """Return start and end of each range of free pages."""
+        """Return start and end of each range of pages that no segment uses."""
         return self._pages.spans()
 
     def take_pages_at(self, address: int, size_bytes: int) -> None:
-        """Reserve free pages at a given address."""
+        """Reserve free pages that start at `address`."""
         self._pages.remove(address, size_bytes)
         self._page_bytes_used += size_bytes
         self.ledger.add_segment(size_bytes)
@@ -384,12 +384,12 @@ class DeviceMemory:
         self._release_pages(address, size_bytes)
 
     def open_block(self, address: int, size_bytes: int) -> None:
-        """Let copies access a block as they can access a segment."""
+        """Let copies access a block of memory as if it were a segment."""
         self._segments[address] = size_bytes
         insort(self._segment_starts, address)
 
     def close_block(self, address: int) -> None:
-        """End the access of copies to a block of `open_block`."""
+        """Stop copies from accessing a block that `open_block` made accessible."""
         del self._segments[address]
         del self._segment_starts[bisect_left(self._segment_starts, address)]
 
@@ -401,7 +401,10 @@ class DeviceMemory:
     # Live allocations
 
     def track(self, address: int, size_bytes: int, label: str) -> None:
-        """Let kernels access ``[address, address + size_bytes)``; a second call renames or resizes it."""
+        """Register ``[address, address + size_bytes)`` as an allocation that kernels may access.
+
+        A second call with the same address renames or resizes the allocation.
+        """
         if size_bytes <= 0:
             return
         with self.lock:
@@ -412,7 +415,7 @@ class DeviceMemory:
                 self.ledger.change_array_bytes(size_bytes - (0 if previous is None else previous.size_bytes))
 
     def untrack(self, address: int) -> None:
-        """End a live allocation; unknown addresses are ignored."""
+        """Remove a live allocation, so that kernels may not access it; unknown addresses are ignored."""
         with self.lock:
             allocation = self._tracked.pop(address, None)
             if allocation is not None:
@@ -421,7 +424,7 @@ class DeviceMemory:
                 self._freed_allocations.append(allocation)
 
     def name(self, address: int, parameter: str) -> None:
-        """Add the name of a kernel's parameter to the label of the allocation that starts at an address."""
+        """Add a kernel's parameter name to the label of the allocation that starts at `address`."""
         peer = self.peer_of(address)
         if peer is not None:
             peer.name(address, parameter)
@@ -433,11 +436,11 @@ class DeviceMemory:
                 self._tracked[address] = Allocation(address, allocation.size_bytes, label)
 
     def allocation(self, address: int) -> Allocation | None:
-        """Return the live allocation that starts at an address."""
+        """Return the live allocation that starts at `address`."""
         return self._tracked.get(address)
 
     def ended(self, address: int) -> Allocation | None:
-        """Return the most recently ended allocation that contained `address`."""
+        """Return the allocation that contained `address` and was removed most recently."""
         with self.lock:
             for allocation in reversed(self._freed_allocations):
                 if allocation.address <= address < allocation.end:
@@ -445,7 +448,7 @@ class DeviceMemory:
         return None
 
     def peer_of(self, address: int) -> DeviceMemory | None:
-        """Return the memory of the peer that contains an address; None for any other address."""
+        """Return the memory of the peer device that contains `address`, or None."""
         if not self.peers or self.base_address <= address < self.base_address + self.arena_bytes:
             return None
         for peer in self.peers:
@@ -454,7 +457,7 @@ class DeviceMemory:
         return None
 
     def live(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return sorted starts and (exclusive) ends of all live allocations that kernels can access.
+        """Return the sorted starts and (exclusive) ends of all live allocations that kernels can access.
 
         Those of peers are included. Treat both arrays as read-only.
         """
@@ -472,7 +475,7 @@ class DeviceMemory:
         return merged[1:]
 
     def _live(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return sorted starts and ends of the live allocations of this memory alone."""
+        """Return the sorted starts and ends of the live allocations in this device's own memory."""
         with self.lock:
             if self._starts is None:
                 bounds = [(allocation.address, allocation.end) for allocation in list(self._tracked.values())]
@@ -506,7 +509,7 @@ class DeviceMemory:
     # Contents
 
     def view(self, address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
-        """Return the bytes of a range as a NumPy view that keeps the memory mapped.
+        """Return the bytes of a memory range as a NumPy view that keeps the memory mapped.
 
         Raises
         ------
@@ -533,13 +536,13 @@ class DeviceMemory:
             self.view(address, size_bytes & ~3).view(np.uint32)[:] = UNWRITTEN
 
     def unwritten(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
-        """Return for each 4-byte word of a range whether it still has the value of `mark_unwritten`."""
+        """Return for each 4-byte word of a range whether it has the value that `mark_unwritten` stored."""
         words: npt.NDArray[np.uint32] = self.view(address, size_bytes & ~3).view(np.uint32)
         is_unwritten: npt.NDArray[np.bool_] = words == UNWRITTEN
         return is_unwritten
 
     def zero(self, address: int, size_bytes: int) -> None:
-        """Set a range to zero, without writing to whole pages if the host allows that."""
+        """Fill a range with zeros; whole pages are returned to the host instead if the host allows that."""
         contents = self.view(address, size_bytes)
         if self.peer_of(address) is not None or self.is_host_address(address):
             contents[:] = 0

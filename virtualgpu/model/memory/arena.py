@@ -1,4 +1,4 @@
-"""Host address space that holds a virtual device's memory.
+"""The address range of the host that contains a virtual device's memory.
 
 Device pointers are host addresses inside one arena, so the engine reads and writes them without
 translation. The arena is reserved, not used: the operating system backs a page with memory only
@@ -37,7 +37,7 @@ _PLAIN_BUFFER_BYTES = 2 << 30
 
 
 class _Mapping:
-    """One reserved address range; it is unmapped when no NumPy view of it exists any more."""
+    """A reserved address range that is unmapped when the last NumPy view of it is deleted."""
 
     def __init__(self, libc: Any, address: int, size_bytes: int) -> None:
         self.address = address
@@ -66,7 +66,7 @@ def _libc() -> Any:
 
 
 def _map(libc: Any, size_bytes: int) -> _Mapping | None:
-    """Map `size_bytes` at the first free hint address, or anywhere; None if the system refuses."""
+    """Reserve `size_bytes` at the first free preferred address, or anywhere; return None if that fails."""
     flags = _MAP_FLAGS[sys.platform]
     failure_address = ctypes.c_void_p(-1).value
     for attempt in range(_HINT_TRIES + 1):
@@ -81,7 +81,7 @@ def _map(libc: Any, size_bytes: int) -> _Mapping | None:
 
 
 class Arena:
-    """A reserved range of zero bytes that uses host memory only where it was written.
+    """A reserved range of zero bytes, in which only written pages use host memory.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Arena:
         self._can_discard = mapping is not None and sys.platform == "linux"
 
     def view(self, address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
-        """Return the bytes of one range; the view keeps the arena alive."""
+        """Return the bytes of a range as a NumPy view that keeps the arena alive."""
         offset = address - self.address
         return self.bytes[offset : offset + size_bytes]
 

@@ -1,4 +1,4 @@
-"""Free memory of the host computer.
+"""Free memory of the host computer, and errors if it is too small.
 
 Array contents are stored in host memory. An array that does not fit must raise an exception, because the
 operating system would otherwise end the whole Jupyter kernel.
@@ -30,12 +30,12 @@ _FILES = (
 
 
 def _available_bytes() -> int:
-    """Return the free host memory, within the limits of this process's control groups."""
+    """Return the free host memory in bytes, within the limits of this process's control groups."""
     return int(min(psutil.virtual_memory().available, *_remaining_group_bytes(), 1 << 62))
 
 
 def _remaining_group_bytes() -> Iterator[int]:
-    """Yield the bytes that each memory limit of this process leaves (container, batch system)."""
+    """Yield for each memory limit of this process (container, batch system) the bytes that are left."""
     try:
         lines = _GROUP_FILE.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -62,12 +62,12 @@ def host_view(address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
 
 
 def is_nearly_full() -> bool:
-    """Return whether so little host memory is left that the operating system may soon end processes."""
+    """Return whether the host has so little free memory that the operating system may soon end processes."""
     return _available_bytes() < _MARGIN_BYTES
 
 
 def check_host_memory(size_bytes: int, purpose: str = "") -> None:
-    """Check that the host can store `size_bytes` more: an array's contents, or those of `purpose`.
+    """Raise an error if the host does not have `size_bytes` of free memory for an array or for `purpose`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Running totals of a device's memory and of driver calls, for the budgets of programs."""
+"""Running totals of a device's memory and driver calls, to check limits that a program must keep."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Ledger:
-    """Running totals of one device.
+    """The running totals of one device.
 
-    ``segments`` counts allocated segments, ``driver_calls`` allocated and freed ones. ``reserved_bytes`` are
-    the bytes reserved now, including the driver's own pools, ``array_bytes`` the exact bytes that programs
-    own. Peaks are the maxima since `mark`.
+    ``segments`` counts allocated segments, ``driver_calls`` calls that allocate or free one.
+    ``reserved_bytes`` are the bytes that are reserved now, including the driver's own pools,
+    ``array_bytes`` the exact bytes that programs own. Peaks are the maxima since the last call of `mark`.
     """
 
     segments: int = 0
@@ -22,23 +22,23 @@ class Ledger:
     peak_array_bytes: int = 0
 
     def mark(self) -> None:
-        """Restart the peaks at the current values."""
+        """Restart the recorded peaks at the current values."""
         self.peak_reserved_bytes = self.reserved_bytes
         self.peak_array_bytes = self.array_bytes
 
     def add_segment(self, size_bytes: int) -> None:
-        """Record an allocated segment."""
+        """Record the allocation of a segment."""
         self.segments += 1
         self.driver_calls += 1
         self.reserved_bytes += size_bytes
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
 
     def remove_segment(self, size_bytes: int) -> None:
-        """Record a freed segment."""
+        """Record that a segment was freed."""
         self.driver_calls += 1
         self.reserved_bytes -= size_bytes
 
     def change_array_bytes(self, size_bytes: int) -> None:
-        """Record a change of the bytes that programs own."""
+        """Record that the number of bytes which programs own has changed by `size_bytes`."""
         self.array_bytes += size_bytes
         self.peak_array_bytes = max(self.peak_array_bytes, self.array_bytes)

@@ -1,4 +1,4 @@
-"""Location of the pages of managed memory, and their migration.
+"""Location of the pages of managed memory, and their migration between host and device.
 
 A page of ``cudaMallocManaged`` has no memory until the host or the device touches it; it is then stored
 there, and migrates when the other side touches it (CUDA C++ Programming Guide, "Unified Memory Programming").
@@ -19,7 +19,7 @@ _PAGES_PER_BLOCK = BLOCK_BYTES // PAGE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Result of a migration: copied bytes, bytes of new pages, and blocks with a page fault."""
+    """The result of a migration: copied bytes, bytes of new pages, and blocks that had a page fault."""
 
     copied_bytes: int = 0
     new_bytes: int = 0
@@ -27,7 +27,7 @@ class Migration:
 
 
 class ManagedPages:
-    """The pages of one allocation.
+    """The pages of one allocation of managed memory.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class ManagedPages:
         self.read_mostly = False
 
     def advise(self, read_mostly: bool) -> None:
-        """Set or end "read mostly"; at its end the device keeps the pages that both sides have."""
+        """Set or end "read mostly". At its end, pages that host and device both have stay on the device."""
         self.read_mostly = read_mostly
         if not read_mostly:
             self.on_host &= ~self.on_device
@@ -91,7 +91,7 @@ class ManagedPages:
         )
 
     def _bytes(self, pages: npt.NDArray[np.int64]) -> int:
-        """Return the number of bytes of pages; the last one may be shorter."""
+        """Return the number of bytes in some pages; the last page of an allocation may be shorter."""
         if not pages.size:
             return 0
         total_bytes = int(pages.size) * PAGE_BYTES

@@ -1,4 +1,4 @@
-"""The driver's pools of ``cudaMallocAsync``: memory that is allocated and freed in the order of streams.
+"""The driver's pools of ``cudaMallocAsync``, which allocates and frees memory in the order of streams.
 
 A pool reserves granules of 32 MiB of the device and divides them into blocks. It releases unused granules,
 down to its release threshold, when the host has waited for the device. The numbers, the time of each change
@@ -45,9 +45,10 @@ class Pages(Protocol):
 
 @dataclass(slots=True)
 class _Piece:
-    """Free bytes of the pool, which only `stream` can use until `ready_ns` (None: every stream can).
+    """A range of free bytes in a pool, which only `stream` can use before `ready_ns`.
 
-    `waits` is the number of times that the host had waited for the device when they were freed.
+    If `stream` is None, every stream can use it. `waits` is the number of times that the host had waited
+    for the device when the range was freed.
     """
 
     start: int
@@ -65,7 +66,7 @@ class _Block:
 
 
 class OrderedPool:
-    """One ``cudaMemPool_t``.
+    """A memory pool of the driver, ``cudaMemPool_t``.
 
     Positions in it count from the top of the device's memory downwards, because ``cudaMalloc`` allocates from
     the bottom.
@@ -103,7 +104,7 @@ class OrderedPool:
     # Blocks
 
     def malloc(self, size_bytes: int, stream: int) -> tuple[int, int]:
-        """Return the address of a new block, and the time in ns until which the stream must wait for it.
+        """Allocate a block; return its address, and the time in ns until which the stream must wait for it.
 
         Memory that is free, or was freed by the same stream, is used first; then new granules; at last memory
         that another stream still uses, for which this one then waits.
@@ -139,23 +140,26 @@ class OrderedPool:
         return _first_run(self._free, size) if start is None else start
 
     def free(self, address: int, stream: int | None = None, ready_ns: int = 0) -> None:
-        """Free a block that the pool `owns`: for `stream` immediately, for others from `ready_ns` on."""
+        """Free a block of the pool.
+
+        The freeing `stream` can reuse the block at once, other streams from `ready_ns` on.
+        """
         block = self._blocks.pop(address)
         piece = _Piece(block.start, block.end, stream, ready_ns, self._clock.waits)
         self._freed.append((address, block, piece))
         self.settle()
 
     def settle(self) -> None:
-        """Update the pool after frees, work that has ended, and the host's waits."""
+        """Apply frees whose operations have ended by now, and waits of the host, to the pool."""
         with self._locked():
             pass
 
     @contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Lock the pool; the value is True if the pool can be changed.
+        """Context manager that locks the pool; its value is True if the pool may be changed.
 
-        It is False within another call of the same thread: the garbage collector can run at any point of it
-        and free an array.
+        It is False within another call of the same thread, because the garbage collector can run in the
+        middle of that call and free an array.
         """
         with self._memory.lock:
             is_outermost = not self._changing
@@ -209,7 +213,7 @@ class OrderedPool:
                 self._memory.return_pages(self._top - end, GRANULE_BYTES)
 
     def _grow(self, usable_pieces: list[_Piece], size: int) -> int | None:
-        """Reserve the granules for `size` contiguous bytes, and return their start, or None without space."""
+        """Reserve granules for `size` contiguous bytes; return their start, or None without free memory."""
         holes = []
         for page_start, page_end in self._memory.free_pages():
             start = -(-(self._top - page_end) // GRANULE_BYTES) * GRANULE_BYTES if page_end < self._top else 0
@@ -229,7 +233,7 @@ class OrderedPool:
         return run_start
 
     def _add(self, piece: _Piece) -> None:
-        """Add a free piece, and merge it with neighbours that have the same owner."""
+        """Add a free range, and merge it with neighbours that can be used by the same stream."""
         pieces = sorted([*self._free, piece], key=lambda free_piece: free_piece.start)
         merged_pieces = [pieces[0]]
         for piece in pieces[1:]:
@@ -246,7 +250,10 @@ class OrderedPool:
         self._free = merged_pieces
 
     def _remove_range(self, start: int, end: int, stream: int | None) -> int:
-        """Remove a range from the free pieces; return when other streams have finished with it, or 0."""
+        """Remove a range from the free pieces.
+
+        Return the time when other streams have finished with the range, or 0 if none uses it.
+        """
         pieces = []
         wait_ns = 0
         for piece in self._free:
@@ -264,7 +271,7 @@ class OrderedPool:
     # Attributes
 
     def attribute(self, number: int) -> int:
-        """Return a ``cudaMemPoolAttr`` of the pool.
+        """Return the value of a ``cudaMemPoolAttr`` of the pool.
 
         Raises
         ------
@@ -284,7 +291,9 @@ class OrderedPool:
         return values[number]
 
     def set_attribute(self, number: int, value: int) -> None:
-        """Set a ``cudaMemPoolAttr``: those up to 4, and the high marks (6, 8) to 0.
+        """Set a ``cudaMemPoolAttr`` of the pool.
+
+        Attributes up to 4 take any value, the high marks (6 and 8) can only be set to 0.
 
         Raises
         ------
@@ -307,7 +316,7 @@ class OrderedPool:
 
 
 def _runs(pieces: Iterable[_Piece]) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each contiguous run of adjacent pieces."""
+    """Yield start and end of each contiguous range of adjacent pieces."""
     start = end = -1
     for piece in pieces:
         if piece.start != end:

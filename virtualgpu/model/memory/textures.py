@@ -1,4 +1,4 @@
-"""Texture and surface objects of one device, in the layout that generated code reads."""
+"""The table of a device's texture and surface objects, in the layout that generated code reads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OBJECT = np.dtype(
 
 
 def offset(name: str) -> int:
-    """Return the byte offset of a field of `OBJECT`."""
+    """Return the byte offset of a field of a texture object in the table."""
     fields = OBJECT.fields
     assert fields is not None
     return int(fields[name][1])
@@ -70,7 +70,7 @@ class Textures:
         self._lock = threading.Lock()
 
     def add(self, **fields: Any) -> int:
-        """Create an object and return its handle.
+        """Create a texture or surface object from its fields, and return its handle.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class Textures:
             return handle
 
     def remove(self, handle: int) -> None:
-        """Remove an object; an unknown handle is ignored."""
+        """Remove a texture or surface object; an unknown handle is ignored."""
         with self._lock:
             slot = handle % CAPACITY
             if self.table["handle"][slot] == handle and handle:

@@ -1,1 +1,1 @@
-"""Other orders that CUDA permits for the work of streams, which reveal missing waits."""
+"""Other orders in which CUDA may run the work of streams; running them reveals missing waits."""

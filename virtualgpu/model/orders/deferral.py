@@ -1,4 +1,4 @@
-"""Work that is delayed until something waits for it, and then runs in another permitted order.
+"""Operations of streams that are delayed until something waits, and then run in another permitted order.
 
 The virtual GPU runs each operation when it is submitted, so a program that lacks a wait still gets the right
 result. A GPU can run unordered work in any order, and as late as the program permits. Here an operation is
@@ -57,9 +57,10 @@ class Deferral:
         keeps: bool = True,
         kernel: bool = False,
     ) -> None:
-        """Delay operation `number`, which follows the operations `after`.
+        """Delay operation `number`, which must run after the operations `after`.
 
-        `keeps` is true if it keeps the arrays alive that it uses. This class does not use `kernel`.
+        `keeps` is true if the operation keeps the arrays alive that it uses. This class does not use
+        `kernel`.
         """
         with self._lock:
             self._delayed[number] = _DelayedOperation(
@@ -67,15 +68,16 @@ class Deferral:
             )
 
     def run_before_free(self) -> None:
-        """Run the operations that may use an array which is being freed and that they do not keep alive.
+        """Run delayed operations that may use an array which is being freed.
 
-        The array may be freed on a thread of the running operation, which the lock's holder waits for.
+        Operations that keep their arrays alive are not run. The array may be freed on a thread of the
+        running operation, for which the lock's holder waits.
         """
         if not self._running:
             self.require([number for number, operation in list(self._delayed.items()) if not operation.keeps])
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run these delayed operations (None: all) and those that they follow.
+        """Run the delayed operations `numbers`, or all if it is None, and the operations that they follow.
 
         A call from within a running operation does nothing, because that operation has all it needs.
         """

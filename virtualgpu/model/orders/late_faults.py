@@ -1,4 +1,4 @@
-"""Faults as CUDA reports them: late, without the kernel's name, and again at every later call.
+"""Faults of kernels as CUDA reports them: later, without the kernel's name, and at every following call.
 
 The virtual GPU raises a kernel's fault where the kernel was launched, with thread and line. On a GPU the host
 is far ahead by then: the next call that waits gets an error number, and so does every call after it.
@@ -27,7 +27,7 @@ _MESSAGES = {
 
 
 class LaunchSite(NamedTuple):
-    """A launch of the program: its number, and its file and line."""
+    """A kernel launch of the program: its number, and the file and line of the call."""
 
     launch: int
     file: str
@@ -35,7 +35,7 @@ class LaunchSite(NamedTuple):
 
 
 class LateFaults(Deferral):
-    """Delayed operations that run in the order of the program when something waits for them.
+    """The delayed operations of a program, which run in order when something waits for them.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class LateFaults(Deferral):
         keeps: bool = True,
         kernel: bool = False,
     ) -> None:
-        """Delay operation `number`; raise the error of the context if it is lost.
+        """Delay operation `number`, or raise the error of an earlier fault that has ended the context.
 
         Raises
         ------
@@ -92,12 +92,12 @@ class LateFaults(Deferral):
             self.require([number])
 
     def run_before_free(self) -> None:
-        """Run the operations that may use a freed array; a fault is reported at the next wait, not here."""
+        """Run the operations that may use a freed array; a fault in them is reported at the next wait."""
         if self._error is None:
             self.attempt([number for number, operation in list(self._delayed.items()) if not operation.keeps])
 
     def attempt(self, numbers: Iterable[int] | None = None) -> None:
-        """Run these operations; a fault in them is reported at the next call that waits.
+        """Run the operations `numbers`; a fault in them is reported at the next call that waits.
 
         A call from within a running operation does nothing.
         """
@@ -112,7 +112,7 @@ class LateFaults(Deferral):
             self._delayed.clear()
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run these operations because a call waits for them.
+        """Run the operations `numbers`, for which a call waits.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class LateFaults(Deferral):
 
 @contextmanager
 def late_faults(machine: Machine, blocking: bool = False) -> Iterator[LateFaults]:
-    """Report faults as CUDA does: at the next call that waits, in CUDA's words, and at every later call.
+    """Context manager that reports faults as CUDA does: at the next call that waits, and at every later call.
 
     Parameters
     ----------

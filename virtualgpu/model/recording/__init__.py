@@ -1,1 +1,1 @@
-"""Recording of timelines: calls and waits with their Python lines, operations, NVTX ranges."""
+"""Recording of timelines: calls and waits with their Python lines, device operations, and NVTX ranges."""

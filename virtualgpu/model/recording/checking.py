@@ -15,7 +15,7 @@ _UNSEEN_READS = (
 
 
 class MachineObserver:
-    """Observer of a virtual machine; several can be active at the same time.
+    """An observer of the streams and memory of a virtual machine; several can be active at once.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class MachineObserver:
         self._watch: Watch | None = None
 
     def start(self, observer: Callable[[Act], None]) -> None:
-        """Begin to observe. Earlier work of the devices counts as ended."""
+        """Begin the observation; operations that were submitted before count as ended."""
         clock = self._machine.clock
         with clock.lock:
             if clock.watch is None:
@@ -46,7 +46,7 @@ class MachineObserver:
             clock.watch.begin(observer)
 
     def stop(self) -> str:
-        """Stop to observe, and return a description of uses that could not be observed."""
+        """End the observation, and return descriptions of uses of memory that could not be observed."""
         clock = self._machine.clock
         watch = self._watch
         observer = self._observer
@@ -68,7 +68,7 @@ class MachineObserver:
 
 
 def _segment(watch: Watch, device: VirtualDevice, address: int, size_bytes: int, is_allocation: bool) -> None:
-    """Pass an allocation or a free of device memory to the watch."""
+    """Report the allocation or the free of a segment of device memory to the watch."""
     if is_allocation:
         watch.allocated(device.id, address, size_bytes)
     else:

@@ -1,4 +1,6 @@
-"""Source lines of calls, found from times: cheap enough to stay on while a loop launches.
+"""Recorder of Python lines that finds the source line of a CUDA call from the time of the call.
+
+It is fast enough to stay on while a loop launches kernels.
 
 Python reports when each line of the program begins; a call into CUDA belongs to the line that its thread
 began last. After the first `MAX_PER_LINE` beginnings of a line its events are switched off, so that it costs
@@ -30,7 +32,7 @@ _Beginning = tuple[int, int, CodeType, int]
 
 
 class LineWatch:
-    """Recorder of the lines of a program from `start` to `stop`; `line` then returns the line of a call."""
+    """A recorder of the lines that a program runs; after `stop`, `line` returns the source line of a call."""
 
     def __init__(self) -> None:
         self._program = ProgramLines()
@@ -46,7 +48,10 @@ class LineWatch:
         self._search: _LineSearch | None = None
 
     def start(self) -> None:
-        """Begin to record; if another tool, such as a debugger, uses the events already, no line is known."""
+        """Begin to record lines.
+
+        No lines are recorded if another tool, such as a debugger, uses the events already.
+        """
         if sys.version_info >= (3, 12):
             self._start_monitoring()
         elif sys.gettrace() is None:
@@ -58,7 +63,7 @@ class LineWatch:
         self._stop = lambda: None
 
     def line(self, thread: int, time_ns: int, call: str) -> SourceLine | None:
-        """Return the line of a call; calls of one thread must be passed in the order of `time_ns`.
+        """Return the source line of a call; pass the calls of one thread in the order of `time_ns`.
 
         Parameters
         ----------
@@ -176,7 +181,7 @@ class LineWatch:
         return True
 
     def _continue_caller(self, frame: FrameType | None, key: tuple[CodeType, int]) -> bool:
-        """Record that the caller's line continues after a function, for which Python has no event."""
+        """Record that the caller's line continues after a function returns, for which Python has no event."""
         while frame is not None and not self._is_ours(frame.f_code):
             frame = frame.f_back
         return frame is not None and self._begin(frame.f_code, frame.f_lineno, key)
@@ -200,7 +205,7 @@ class LineWatch:
 
 
 class _LineSearch:
-    """Search for the lines of calls in the recorded beginnings."""
+    """A search for the source lines of calls in the recorded times of lines."""
 
     def __init__(self, beginnings: list[_Beginning], switched_off: dict[tuple[CodeType, int], int]) -> None:
         self._times: dict[int, list[int]] = defaultdict(list)
@@ -238,7 +243,7 @@ class _LineSearch:
         return line
 
     def _lines_before(self, time_ns: int) -> set[tuple[CodeType, int]]:
-        """Return the lines that had begun before a time."""
+        """Return all lines that had begun before `time_ns`, in any thread."""
         if self._early_lines is None:
             self._early_lines = {
                 line

@@ -18,7 +18,7 @@ _PACKAGES = (*_OWN_PACKAGES, "numpy", "cupy", "cupyx", "cupy_backends", "IPython
 
 
 class ProgramLines:
-    """Finder of the program's current line, with a cache of files and lines.
+    """A finder of the line that the program runs now, with a cache of files and lines.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class ProgramLines:
         self._lines: dict[tuple[str, int], SourceLine] = {}
 
     def here(self) -> tuple[SourceLine | None, str]:
-        """Return the program's current line in the calling thread, and the name of the function it called.
+        """Return the program's current line in the calling thread, and the name of the function called there.
 
         The line is None if the thread runs no code of the program, such as a widget's callback.
         """
@@ -46,10 +46,10 @@ class ProgramLines:
         return None if frame is None else self.line(frame), function_name
 
     def frame(self) -> tuple[FrameType | None, str]:
-        """Return the program's current frame in the calling thread, and the library function in it.
+        """Return the program's current frame in the calling thread, and the library function that it called.
 
-        This is the innermost frame that the learner wrote. A frame of the course's helpers is returned only
-        if the learner's code did not call them.
+        The frame is the innermost one of the learner's code. A frame of the course's helpers is returned
+        only if the learner's code did not call them.
         """
         frame: FrameType | None = sys._getframe(1)
         helper: FrameType | None = None
@@ -65,7 +65,7 @@ class ProgramLines:
         return helper, function_name
 
     def outward(self, frame: FrameType | None) -> Iterator[FrameType]:
-        """Yield the program's frames among a frame and its callers, the innermost first."""
+        """Yield those of a frame and its callers that belong to the program, the innermost first."""
         while frame is not None:
             if self._is_own(frame):
                 yield frame
@@ -81,7 +81,7 @@ class ProgramLines:
         return is_program
 
     def line(self, frame: FrameType) -> SourceLine:
-        """Return the current line of a frame."""
+        """Return the source line that a frame runs now."""
         name = frame.f_code.co_filename
         key = name, frame.f_lineno
         line = self._lines.get(key)
@@ -91,19 +91,19 @@ class ProgramLines:
         return line
 
     def is_learners(self, name: str, module: str) -> bool:
-        """Return whether a file belongs to the program and not to the course's helpers."""
+        """Return whether the learner wrote a file: it is in the program, not in the course's helpers."""
         return not _is_helper(module) and self.belongs(name, module)
 
     def is_own_class(self, cls: type) -> bool:
-        """Return whether a class belongs to the program or to a library outside of this project."""
+        """Return whether a class is defined in the program or in a library outside of this project."""
         return cls.__module__.partition(".")[0] not in (*_PACKAGES, *sys.stdlib_module_names)
 
     def belongs(self, name: str, module: str) -> bool:
-        """Return whether a file belongs to the program.
+        """Return whether a file belongs to the program, and not to Python, libraries or this project.
 
-        Code from strings has no file, but the name of a module: this project's for dataclasses, one of its
-        own for a named tuple. The helpers that the course's notebooks call belong to the program, too.
-        Cython's sources, such as CuPy's, have no frames.
+        Code that was compiled from a string has no file, only the name of a module: one of this project's
+        modules for dataclasses, a name of its own for a named tuple. The helpers that the course's
+        notebooks call belong to the program, too. Cython code, such as CuPy's, has no frames.
         """
         if _is_helper(module):
             return True
@@ -122,7 +122,7 @@ def _is_helper(module: str) -> bool:
 
 
 def display_name(name: str) -> str:
-    """Return a file's name as a page shows it: ``cell [12]`` for a notebook's cell."""
+    """Return the name of a file as a web page shows it: ``cell [12]`` for a cell of a notebook."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None
     format_code_name = getattr(getattr(shell, "compile", None), "format_code_name", None)

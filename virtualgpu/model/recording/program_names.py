@@ -1,4 +1,4 @@
-"""The program's own names of its streams and arrays, from the variables of its frames.
+"""Names that the program gives its streams and arrays, found in the variables of its frames.
 
 All messages and views use the same names. A name is a variable (``x``), an item of a list, a tuple or a
 dictionary (``xs[0]``) or an attribute (``model.w``, ``model.layers[0]``). A global variable is preferred to a
@@ -31,10 +31,10 @@ Rank = tuple[bool, int, int]
 
 
 class _NameTable(Generic[Key]):
-    """Names of arrays or of streams, by key.
+    """A table of the names of arrays or of streams, by key.
 
-    For an object whose variable has had several values, as that of a loop does, an item of a list is
-    preferred.
+    If several objects were assigned to a variable, as in a loop, the name of an item of a list is preferred
+    to that variable.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class _NameTable(Generic[Key]):
         self._reused_variables: set[str] = set()
 
     def add(self, key: Key, name: str, rank: Rank) -> bool:
-        """Add a name, and return whether the name of an object has changed."""
+        """Add a name of an object, and return whether the best name of an object has changed."""
         previous_state = self.name(key), len(self._reused_variables)
         names = self._member_names
         if name.isidentifier():
@@ -67,7 +67,7 @@ class _NameTable(Generic[Key]):
         return member[1] if prefers_member else variable[1]
 
     def all(self) -> list[str]:
-        """Return the names of all objects."""
+        """Return the best name of each object."""
         return [self.name(key) for key in {**self._variable_names, **self._member_names}]
 
     def forget(self, is_gone: Callable[[Key], bool]) -> None:
@@ -83,7 +83,7 @@ def address_of(array: Any) -> int:
 
 
 class ProgramNames:
-    """Names of streams, by their handles, and of arrays of CuPy's and similar classes.
+    """A collector of the program's names of streams and arrays.
 
     A frame is examined at each of its lines, because a line assigns only after its call, and a few times at
     each line, because a loop's variable may have another value by then.
@@ -111,7 +111,7 @@ class ProgramNames:
         self._arrays: _NameTable[int] = _NameTable()
 
     def look(self, frame: FrameType) -> None:
-        """Add the names in a frame and its callers at their current lines."""
+        """Collect the names in a frame and in its callers, at their current lines."""
         frames = list(self._lines.outward(frame))
         for depth, program_frame in zip(range(len(frames), 0, -1), frames, strict=True):
             key = (program_frame.f_code.co_filename, program_frame.f_lineno)
@@ -120,13 +120,13 @@ class ProgramNames:
                 self._look(program_frame, depth)
 
     def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
-        """Add the names in a mapping of variables, by default global ones."""
+        """Collect the names in a dictionary of variables: global ones if `depth` is 0."""
         if len(variables) <= _MAX_VARIABLES:
             pairs = [(name, value) for name, value in list(variables.items()) if name.isidentifier()]
             self._add_variables(pairs, depth)
 
     def array_names(self) -> list[str]:
-        """Return all names of arrays."""
+        """Return the best name of each array."""
         return self._arrays.all()
 
     def _look(self, frame: FrameType, depth: int) -> None:
@@ -141,7 +141,7 @@ class ProgramNames:
                 local_variables.clear()
 
     def look_again(self, frame: FrameType) -> None:
-        """Forget the names of arrays, and examine a frame as `look` does."""
+        """Forget the names of all arrays, and collect the names in a frame as `look` does."""
         self._looks.clear()
         self._arrays.forget(lambda _: True)
         self.look(frame)
@@ -155,7 +155,7 @@ class ProgramNames:
         return self._arrays.name(key)
 
     def forget(self, start: int, end: int) -> None:
-        """Remove the names of arrays in a range of memory that was allocated again."""
+        """Remove the names of arrays in a memory range, because the range was allocated again."""
         self._arrays.forget(lambda address: start <= address < end)
 
     def _add_variables(

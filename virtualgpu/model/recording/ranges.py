@@ -1,4 +1,4 @@
-"""NVTX ranges and marks of a program on one machine: ended ranges, open ranges, and marks."""
+"""NVTX ranges and marks that a program creates on one machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_RANGES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class OpenRange:
-    """A range that has not ended."""
+    """An NVTX range that has not ended yet."""
 
     name: str
     color: int | None
@@ -24,7 +24,7 @@ class OpenRange:
     depth: int
 
     def until(self, end_ns: int, is_mark: bool = False) -> NvtxRange:
-        """Return the finished range that ends at a time."""
+        """Return the finished range if it ends at `end_ns`."""
         return NvtxRange(
             name=self.name,
             color=self.color,
@@ -37,7 +37,7 @@ class OpenRange:
 
 
 class RangeLog:
-    """The last `MAX_RANGES` ranges and marks of the program on one machine.
+    """A log of the last `MAX_RANGES` NVTX ranges and marks of the program on one machine.
 
     Parameters
     ----------
@@ -59,18 +59,18 @@ class RangeLog:
         self.count = 0
 
     def open(self, name: str, color: int | None) -> OpenRange:
-        """Return a new open range of the calling thread."""
+        """Begin a range of the calling thread, and return it."""
         thread = threading.get_ident()
         return OpenRange(name, color, self._clock.now_ns, thread, len(self.stacks.get(thread, ())))
 
     def end(self, open_range: OpenRange, *, is_mark: bool = False) -> None:
-        """End an open range now, or add a mark."""
+        """End an open range now, or record a mark, which has no duration."""
         now_ns = open_range.start_ns if is_mark else self._clock.now_ns
         self.count += 1
         self.ended.append(open_range.until(now_ns, is_mark))
 
     def within(self, start_ns: int, end_ns: int) -> tuple[NvtxRange, ...]:
-        """Return the ranges in an interval of time, clipped to it, including open ones."""
+        """Return the ranges, also open ones, in an interval of time; they are clipped to the interval."""
         pushed_ranges = [open_range for stack in list(self.stacks.values()) for open_range in stack]
         open_ranges = [*pushed_ranges, *self.started.values()]
         ranges = [*self.ended, *(open_range.until(end_ns) for open_range in open_ranges)]

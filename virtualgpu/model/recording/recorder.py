@@ -1,4 +1,4 @@
-"""A timeline while it is recorded on a virtual machine: operations, calls and waits.
+"""Recorder of an open timeline on a virtual machine: operations, calls of the host, and waits.
 
 `HostClock.recorder` is the open recorder. Functions that submit work or wait for it report to it; each call
 has the line of the program that made it. A wait is *hidden* if that line called something other than a
@@ -41,14 +41,14 @@ _Call = tuple[str, int, int, int, int, SourceLine | None]
 
 
 class StreamFacts(Protocol):
-    """The properties of a stream that a timeline contains."""
+    """The properties of a stream that a timeline records."""
 
     blocking: bool
     priority: int
 
 
 class Recorder:
-    """Records of the open timeline.
+    """The records of the timeline that is open.
 
     Parameters
     ----------
@@ -76,11 +76,11 @@ class Recorder:
 
     @property
     def calls(self) -> tuple[HostCall, ...]:
-        """The recorded calls of the host."""
+        """Calls of the host that were recorded."""
         return tuple(HostCall(*call) for call in self._calls)
 
     def ran(self, activity: Activity, stream: StreamFacts, begun_ns: int) -> None:
-        """Record an operation that a call, which began at `begun_ns`, submitted to a stream."""
+        """Record an operation in a stream, and the call of the host (since `begun_ns`) that submitted it."""
         self.streams.setdefault((activity.device_id, activity.stream_id), stream)
         if len(self.activities) < MAX_RECORDS:
             self.activities.append(activity)
@@ -89,7 +89,7 @@ class Recorder:
         self.called(_CALLS.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
 
     def ran_graph(self, activities: Sequence[Activity], stream: StreamFacts, begun_ns: int) -> None:
-        """Record the launch of a graph; its call gets the number of the first operation."""
+        """Record the launch of a graph; its call gets the number of the graph's first operation."""
         for activity in activities[: max(0, MAX_RECORDS - len(self.activities))]:
             self.streams.setdefault((activity.device_id, activity.stream_id), stream)
             self.activities.append(activity)
@@ -97,7 +97,7 @@ class Recorder:
         self.called("cudaGraphLaunch", begun_ns, first_number)
 
     def moved(self, planned_activities: Mapping[int, Activity]) -> None:
-        """Correct the times of operations, by number, after a more urgent one has run before them."""
+        """Replace the times of operations that were planned again because an urgent one runs first."""
         if planned_activities:
             first_number = min(planned_activities)
             for index in reversed(range(len(self.activities))):
@@ -107,11 +107,11 @@ class Recorder:
                 self.activities[index] = planned_activities.get(number, self.activities[index])
 
     def captured(self, kind: ActivityKind, begun_ns: int) -> None:
-        """Record a call that became a node of a graph."""
+        """Record a call that added a node to a graph under capture."""
         self.called(_CALLS.get(kind, kind), begun_ns)
 
     def called(self, name: str, begun_ns: int, number: int = 0) -> None:
-        """Record a call that returns now; `number` is the operation that it submitted."""
+        """Record a call of the host until now; `number` is the operation that the call submitted."""
         if len(self._calls) >= MAX_RECORDS:
             self.lost += 1
             return
@@ -128,7 +128,7 @@ class Recorder:
         after: tuple[int, ...] = (),
         event_id: int = 0,
     ) -> None:
-        """Record a wait of the host until now, in a call of its own."""
+        """Record a wait of the host from `begun_ns` until now, as a call of its own."""
         now_ns = self._read_clock()
         line, function_name = self._lines.here()
         self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, line))
@@ -148,7 +148,10 @@ class Recorder:
         )
 
     def held_up(self, copy: Activity, begun_ns: int, has_waited: bool) -> None:
-        """Extend the call of a copy until now, because it read pageable memory or `has_waited`."""
+        """Extend the call of a copy until now because the host had to stay in it.
+
+        The call has read pageable memory or, if `has_waited`, waited for the end of the copy.
+        """
         now_ns = self._read_clock()
         line = None
         for index in reversed(range(len(self._calls))):

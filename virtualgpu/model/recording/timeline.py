@@ -1,4 +1,4 @@
-"""One timeline of a virtual machine, from its start to its end."""
+"""Recording of one timeline of a virtual machine, from its start to its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFAULT_STREAMS = {
 
 
 class Recording:
-    """`virtualgpu.protocol.TimelineRecorder` of all devices of a machine.
+    """A `virtualgpu.protocol.TimelineRecorder` for all devices of a virtual machine.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Recording:
         self._ranges_before = 0
 
     def start(self) -> None:
-        """Begin to record.
+        """Begin to record the timeline.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class Recording:
             clock.recorder = self._recorder
 
     def stop(self) -> Timeline:
-        """End the recording, and return the timeline; the host does not wait, because all ends are known."""
+        """End the recording and return the timeline. The host does not wait, because all times are known."""
         machine = self._machine
         clock = self._machine.clock
         recorder = self._recorder

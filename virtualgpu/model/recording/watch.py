@@ -1,4 +1,4 @@
-"""Reports of a program's use of streams and memory, act by act, while streams are checked.
+"""Reports of a program's use of streams and memory to observers, one action at a time.
 
 `HostClock.watch` is the open watch. Functions that submit work, order it or allocate memory report to it; it
 adds the program's line and passes each act on (`virtualgpu.records.acts`).
@@ -51,7 +51,7 @@ _MAX_COPIED_BYTES = 64 << 20
 
 
 class WatchedOperation(Protocol):
-    """The interface of an operation that a watch needs; a kernel runs and returns the memory it accessed."""
+    """The interface of an operation that a watch runs; a kernel also returns the memory it accessed."""
 
     @property
     def kind(self) -> ActivityKind: ...
@@ -78,7 +78,7 @@ class Memory(Protocol):
 
 
 class StreamRef(NamedTuple):
-    """A stream: number of its device, its handle, and whether it is a blocking stream."""
+    """A reference to a stream: number of its device, its handle, and whether it is a blocking stream."""
 
     device_id: int
     stream_id: int
@@ -90,7 +90,7 @@ _NO_STREAM = StreamRef(0, 0)
 
 @dataclass(slots=True)
 class _Buffer:
-    """Host memory of a copy to a device that may not have been read yet."""
+    """A range of pinned host memory from which a copy to a device reads, with a checksum."""
 
     region: Region
     contents: npt.NDArray[np.uint8]
@@ -98,7 +98,7 @@ class _Buffer:
 
 
 class Watch:
-    """Watch of a virtual machine that reports each act of the program.
+    """A watch on a virtual machine that reports each use of streams and memory to observers.
 
     Attributes
     ----------
@@ -143,12 +143,12 @@ class Watch:
         self.fills_host = False
 
     def begin(self, observer: Callable[[Act], None]) -> None:
-        """Add an observer of acts, and report all streams again."""
+        """Add an observer, and report all streams to it again."""
         self._observers.append(observer)
         self._streams.clear()
 
     def end(self, observer: Callable[[Act], None]) -> bool:
-        """Remove an observer, and return whether it was the last one."""
+        """Remove an observer, and return whether no observer is left."""
         self._observers.remove(observer)
         return not self._observers
 
@@ -162,7 +162,7 @@ class Watch:
         return duration_ns
 
     def graph_made(self, graph_id: int) -> None:
-        """Report that a capture has ended with a graph."""
+        """Report that a capture has ended and created a graph."""
         self._report(GraphMade(graph_id))
 
     def launched(
@@ -175,7 +175,7 @@ class Watch:
     def node(
         self, stream: StreamRef, number: int, operation: WatchedOperation, source: SourceLine | None
     ) -> tuple[float, Work]:
-        """Run a node of a graph, and return its duration in ns and the record for `launched`."""
+        """Run a node of a graph; return its duration in ns and the record that `launched` needs."""
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
         previous_copies = self._copies_of_pinned() if changes_host else {}
@@ -234,7 +234,7 @@ class Watch:
         event: Any = None,
         number: int = 0,
     ) -> None:
-        """Report that the host has waited for work, or that a query has returned that it has ended."""
+        """Report that the host has waited for operations, or knows from a query that they have ended."""
         source = self.here()
         self._report_buffer_changes(source)
         event_id = 0 if event is None else self._event(event)
@@ -250,10 +250,10 @@ class Watch:
         stream_id: int | None = None,
         private: bool = False,
     ) -> None:
-        """Report a new block of memory.
+        """Report the allocation of a block of memory.
 
-        `stream_id` is its stream if the driver keeps the order; `private` blocks are from a pool that the
-        program uses for some of its arrays only.
+        `stream_id` is the stream of the block if the driver keeps the order. A `private` block comes from a
+        pool that the program uses only for some of its arrays.
         """
         if private:
             self._private.add((device_id, address))
@@ -263,7 +263,7 @@ class Watch:
         self._report(Allocation(Region(device_id, address, size_bytes), device_id, stream_id, self.here()))
 
     def released(self, device_id: int, address: int, size_bytes: int, stream_id: int | None) -> None:
-        """Report a block that was freed to a stream's arena, or to the device after its work has ended."""
+        """Report that a block was freed: for reuse in a stream, or (None) to the device."""
         source = self.here()
         if stream_id is None:
             self._report(HostWait("device", device_id, source=source))
@@ -272,7 +272,7 @@ class Watch:
         self._report(Release(array, device_id, stream_id, source, private))
 
     def host_released(self, address: int, size_bytes: int) -> None:
-        """Report page-locked memory that was freed."""
+        """Report pinned host memory that was freed."""
         source = self.here()
         self._report_buffer_changes(source)
         with self._lock:
@@ -281,26 +281,26 @@ class Watch:
         self._report(Release(self._with_name(Region(HOST, address, size_bytes)), source=source))
 
     def forget_buffers(self, start: int = 0, end: int = 1 << 64) -> None:
-        """Forget the buffers in a range of host memory that not only the host can change from now on."""
+        """Stop checking the buffers in a range of host memory which others can change from now on."""
         with self._lock:
             for key in [key for key in self._buffers if key[0] < end and start < key[1]]:
                 del self._buffers[key]
 
     def finish(self) -> None:
-        """Report the last changes of the host's buffers."""
+        """Report the last changes that the host made in its buffers."""
         self._report_buffer_changes(self.here())
 
     # The host's buffers, whose changes are found by comparing their contents
 
     def _copies_of_pinned(self) -> dict[tuple[int, int], npt.NDArray[np.uint8]]:
-        """Return copies of all page-locked memory, or of the buffers only if it is too large."""
+        """Return copies of all pinned host memory, or only of the watched buffers if it is too large."""
         ranges = list(self._pinned_ranges())
         if sum(size for _, size in ranges) > _MAX_COPIED_BYTES:
             ranges = [(buffer.region.start, buffer.contents.size) for buffer in self._buffers.values()]
         return {(start, size): _bytes_at(start, size).copy() for start, size in ranges if size}
 
     def _changed_regions(self, previous_copies: dict[tuple[int, int], npt.NDArray[np.uint8]]) -> Regions:
-        """Return the changed part of each range, from its first to its last changed byte."""
+        """Return for each range its changed part, from the first to the last byte that has changed."""
         regions = []
         for (start, size), contents in previous_copies.items():
             if self._is_pinned(start):
@@ -320,7 +320,7 @@ class Watch:
                 del self._buffers[next(iter(self._buffers))]
 
     def _report_buffer_changes(self, source: SourceLine | None, regions: Regions | None = None) -> None:
-        """Report the host's recent changes, in all buffers or in those that overlap regions."""
+        """Report recent changes by the host in all buffers, or only in those that overlap `regions`."""
         if not self._buffers:
             return
         keys = list(self._buffers)
@@ -335,7 +335,7 @@ class Watch:
             self._report(HostUse("changed a buffer", (), (buffer.region,), source))
 
     def _changed_buffers(self, keys: Iterable[tuple[int, int]] | None = None) -> list[_Buffer]:
-        """Return the buffers whose contents have changed, and remember their new contents."""
+        """Return the buffers whose contents have changed since the last call."""
         changed_buffers = []
         for key in list(self._buffers) if keys is None else keys:
             buffer = self._buffers[key]
@@ -361,14 +361,14 @@ class Watch:
         return tuple(regions)
 
     def memory_of(self, address: int) -> int:
-        """Return the device that an address belongs to, or `HOST`."""
+        """Return the number of the device whose memory contains an address, or `HOST`."""
         for number, memory in enumerate(self._memories):
             if memory.base_address <= address < memory.base_address + memory.arena_bytes:
                 return number
         return HOST
 
     def _with_name(self, region: Region) -> Region:
-        """Return a region with its name in the program, else with a description of its allocation."""
+        """Return a memory region with its name in the program, else with that of its allocation."""
         name = self._names.array(region.start)
         if not name and region.memory != HOST:
             allocation = self._memories[region.memory].nearest(region.start)
@@ -384,7 +384,7 @@ class Watch:
         )
 
     def _announce(self, stream: StreamRef) -> None:
-        """Report a stream before its first use, and new names of streams."""
+        """Report a stream before its first use, and report new names of streams."""
         if stream in self._streams and self._names.changes == self._reported_changes:
             return
         self._reported_changes = self._names.changes
@@ -403,7 +403,7 @@ class Watch:
         return number
 
     def here(self) -> SourceLine | None:
-        """Return the program's current line, and add the names in its frames."""
+        """Return the program's current line, and collect the names of its streams and arrays."""
         frame, _ = self._lines.frame()
         if frame is None:
             return None
@@ -411,7 +411,10 @@ class Watch:
         return self._lines.line(frame)
 
     def _report(self, act: Act) -> None:
-        """Pass an act to the observers; acts of the garbage collector during the call follow it."""
+        """Pass an action to the observers.
+
+        If the garbage collector causes other actions during this call, they are reported after it.
+        """
         with self._lock:
             self._pending.append(act)
             if self._busy:
@@ -427,5 +430,5 @@ class Watch:
 
 
 def _bytes_at(address: int, size: int) -> npt.NDArray[np.uint8]:
-    """Return the bytes at a host address, which change with the memory."""
+    """Return a view of the bytes at a host address; it shows later changes of the memory."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
