@@ -1,1 +1,1 @@
-"""Compilation of CUDA C++ to PTX and machine code, and readers of both."""
+"""Compilation of CUDA C++ to PTX and machine code, and parsers of PTX and machine code."""

@@ -1,4 +1,4 @@
-"""Remedies for compiler errors: one or two sentences below the log."""
+"""Advice on compiler errors: one or two sentences that are shown below the compiler's log."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _DYNAMIC = "`extern __shared__ float s[];`, with its size at the launch, shared_
 
 
 def advice(log: str, code: str) -> str:
-    """Return at most two remedies for the errors of a log.
+    """Return at most two sentences that explain how to fix the errors in a compiler log.
 
     Parameters
     ----------

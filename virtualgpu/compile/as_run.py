@@ -1,4 +1,6 @@
-"""Conversion of counts of PTX to counts of machine code: the access that runs, and the branches that remain.
+"""Conversion of counts per PTX instruction to counts per machine instruction.
+
+ptxas merges and widens memory accesses and removes branches, so the instructions that run differ from PTX.
 
 Every machine instruction contains the PTX line from which it was generated (`virtualgpu.compile.sass`). A PTX
 access whose line has machine accesses of the same width runs as written, even if a loop's body was copied:
@@ -49,7 +51,7 @@ _WITH_SLOW_PATH = ("div", "rcp", "sqrt", "rsqrt", "rem", "call", "ret", "atom")
 
 @dataclass(slots=True)
 class _Site:
-    """One access or branch: its location, its counter, and its machine instructions."""
+    """A counted access or branch of the PTX, with the machine instructions generated from its line."""
 
     function: str
     instruction: ir.Instruction
@@ -61,7 +63,7 @@ class _Site:
 
 
 def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun:
-    """Compile a kernel to machine code, and convert the counts of a launch to it.
+    """Compile a kernel to machine code, and convert the counts of a launch to counts of that machine code.
 
     Parameters
     ----------
@@ -98,7 +100,7 @@ def anchor(
     target: int,
     entry: str = "",
 ) -> AsRun:
-    """Convert the counts of a launch to counts of its machine code.
+    """Convert the counts of a launch to counts of machine code that was compiled already.
 
     Parameters
     ----------
@@ -154,9 +156,9 @@ def anchor(
 
 
 def _has_divergent_loop(sites: Sequence[_Site]) -> bool:
-    """Return whether lanes leave some loop at different times.
+    """Return whether lanes of a warp leave some loop in different iterations.
 
-    Otherwise counts of a copied loop are uniform.
+    If not, all copies of a loop's body are executed the same number of times.
     """
     return any(
         site.branch.divergent and site.instruction.target <= site.instruction.pc
@@ -168,7 +170,7 @@ def _has_divergent_loop(sites: Sequence[_Site]) -> bool:
 def _sites(
     counters: KernelCounters, module: ir.Module, ptx: str, names: Sequence[str]
 ) -> tuple[list[_Site], dict[int, _Site]]:
-    """Return the counted instructions in the counters' order, and the same by line of the PTX text."""
+    """Return the counted accesses and branches in the order of the counters, and by line of the PTX text."""
     functions_of: dict[tuple[int, str], list[str]] = defaultdict(list)
     line_numbers: dict[str, list[int]] = {}
     block_numbers: dict[str, dict[int, int]] = {}
@@ -219,7 +221,10 @@ def _belongs(instruction: SassInstruction, site: _Site) -> bool:
 def _predicated_blocks(
     module: ir.Module, names: Iterable[str], sites: Sequence[_Site]
 ) -> dict[str, dict[int, int]]:
-    """Return the blocks without a machine branch by function, with the number of warps that reach them."""
+    """Return for each function the blocks that run predicated because their branch was removed.
+
+    The blocks are mapped to the number of warps that reach the branch.
+    """
     warps_by_function: dict[str, dict[int, int]] = {name: {} for name in names}
     regions_by_function = {name: regions(module.functions[name]) for name in warps_by_function}
     for site in sites:
@@ -269,7 +274,7 @@ def _access(site: _Site, warps: int) -> AccessAsRun:
 
 
 def _atomic_note(site: _Site) -> str:
-    """Describe the machine code that replaces an atomic by each lane; empty if it is just that."""
+    """Return a note on machine code that replaces an atomic; empty if every lane executes the atomic."""
     atomics = [instruction for instruction in site.machine if instruction.kind == "atomic"]
     if any(instruction.guarded for instruction in atomics):  # one lane acts for its warp
         for helper, note in (("REDUX", _COMBINED), ("SHFL", _PREFIXES), ("POPC", _COUNTED_LANES)):
@@ -286,7 +291,7 @@ def _atomic_note(site: _Site) -> str:
 
 
 def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAsRun]:
-    """Assign wide machine accesses to their neighbours, and explain the remaining accesses."""
+    """Assign each wide machine access to the PTX accesses that it replaces; explain the other accesses."""
     merged = list(rows)
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for n, site in enumerate(sites):
@@ -312,7 +317,7 @@ def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAs
 
 
 def counted_size(site: _Site) -> int:
-    """Return the bytes that one lane accesses in the PTX."""
+    """Return the number of bytes that one lane accesses in the PTX."""
     assert site.access is not None
     return site.access.size_bytes
 
@@ -324,7 +329,10 @@ def _address_offset(site: _Site) -> int:
 
 
 def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[int], width: int) -> None:
-    """Find the runs of neighbours that accesses of `width` bytes replace."""
+    """Find neighbouring PTX accesses that one machine access of `width` bytes replaces.
+
+    `members` are indices of accesses with the same base address, in the order of their offsets.
+    """
     size = counted_size(sites[members[0]])
     site_at_offset = {_address_offset(sites[n]): n for n in members}
     for phase in range(0, width, size):

@@ -1,8 +1,8 @@
-"""Compiled code stored on disk by content: PTX, cubins, machine code.
+"""Cache of compiled code on disk: PTX, cubins and disassembled machine code.
 
 A key is a digest of everything that the result depends on, so entries never become stale. If there are too
-many, the least recently used ones are deleted. The cache is optional: a folder that cannot be read or written
-only costs time.
+many entries, the least recently used ones are deleted. The cache is optional: if its folder cannot be read
+or written, compilations only take longer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def shared() -> Path | None:
 
 
 def key(*parts: str) -> str:
-    """Return the digest of everything that an entry depends on."""
+    """Return the cache key of an entry: a digest of all strings on which its contents depend."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)}:".encode())
@@ -45,7 +45,7 @@ def key(*parts: str) -> str:
 
 
 def load(kind: str, name: str) -> bytes | None:
-    """Return an entry's bytes; None if it is missing or damaged, or could belong to another user."""
+    """Return the bytes of a cache entry; None if it is missing, damaged or not trusted."""
     shared_folder = shared()
     data = _read(directory() / kind, name)
     return data if data is not None or shared_folder is None else _read(shared_folder / kind, name)
@@ -67,7 +67,7 @@ def _read(folder: Path, name: str) -> bytes | None:
 
 
 def _open(folder: Path, name: str) -> int:
-    """Open an entry without following a link or blocking on a pipe.
+    """Open a cache entry without following a link or blocking on a pipe.
 
     Raises
     ------
@@ -86,7 +86,10 @@ def _open(folder: Path, name: str) -> int:
 
 
 def _is_trusted(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
-    """Return whether only this user and root can write a file or folder; its contents are executed."""
+    """Return whether only this user and root can write a file or folder.
+
+    Cached code is executed, so that other users must not be able to change it.
+    """
     if not is_kind(status.st_mode):
         return False
     return not hasattr(os, "getuid") or (status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o022)
@@ -97,7 +100,7 @@ def _signature(name: str, data: bytes) -> bytes:
 
 
 def store(kind: str, name: str, data: bytes) -> None:
-    """Store an entry; the file appears complete or not at all."""
+    """Store a cache entry; readers see the complete file or none."""
     folder = directory() / kind
     try:
         folder.mkdir(parents=True, exist_ok=True)

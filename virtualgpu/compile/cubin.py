@@ -1,4 +1,4 @@
-"""Resources that ptxas assigned to each kernel, read from the cubin (an ELF file) without a GPU.
+"""Reader of the resources (registers, memory) that ptxas assigned to each kernel in a cubin file.
 
 The layout is that of NVIDIA's ELF for machine code:
 
@@ -31,7 +31,7 @@ _RESERVED_SHARED_SECTION = ".nv.shared.reserved.0"
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """Resources of one kernel: local memory in bytes per thread, shared memory in bytes per block.
+    """The resources of one kernel: registers, local memory per thread and shared memory per block, in bytes.
 
     ``launch_bound_threads`` is the bound of ``__launch_bounds__``, or None. ``estimated`` means that the
     registers are an estimate, not assigned by a compiler.

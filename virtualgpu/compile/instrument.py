@@ -47,7 +47,7 @@ _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
 
 @dataclass(frozen=True, slots=True)
 class InstrumentedPtx:
-    """PTX with probes, and the meaning of their numbers: ``first_pc`` and ``line`` of each basic block."""
+    """PTX with inserted probes, and for each basic block its first instruction and source position."""
 
     ptx: str
     first_pc: tuple[int, ...] = ()
@@ -141,7 +141,10 @@ def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
 
 
 def block_buffer(blocks: int, sampled: int = 1) -> Words:
-    """Return a buffer for `trace_blocks` and a grid of ``blocks``; ``sampled`` is a power of two."""
+    """Return a buffer for `trace_blocks`, for a grid of ``blocks`` blocks.
+
+    One of each ``sampled`` consecutive blocks is recorded; ``sampled`` is a power of two.
+    """
     if sampled < 1 or sampled & (sampled - 1):
         raise ValueError(f"`sampled` must be a power of two, not {sampled}.")
     rows = np.zeros((-(-blocks // sampled), _BLOCK_WORDS), np.uint64)
@@ -151,10 +154,10 @@ def block_buffer(blocks: int, sampled: int = 1) -> Words:
 
 
 def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
-    """Return the block of each row of a `block_buffer`; the last may not exist in the grid.
+    """Return the block that each row of a `block_buffer` records; the last one may be outside of the grid.
 
-    A fixed stride could have a common factor with the number of SMs or resident blocks, and miss some of
-    them.
+    The recorded blocks do not have a fixed distance, because it could have a common factor with the number
+    of SMs or resident blocks, so that some of them would never be recorded.
     """
     row = np.arange(rows, dtype=np.uint64)
     random = (row * np.uint64(_GOLDEN)) >> np.uint64(40)
@@ -165,7 +168,7 @@ def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
 def read_blocks(buffer: Words) -> tuple[npt.NDArray[np.int64], Words, Words, npt.NDArray[np.int32]]:
     """Return the recorded blocks with their start (ns), end (ns) and SM.
 
-    Times are those of the GPU's clock.
+    Times are those of the GPU's global timer.
     """
     rows = buffer[_BLOCK_HEADER:].reshape(-1, _BLOCK_WORDS)
     block = recorded_blocks(len(rows), 1 << int(buffer[0]))
@@ -175,13 +178,13 @@ def read_blocks(buffer: Words) -> tuple[npt.NDArray[np.int64], Words, Words, npt
 
 
 def warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> Words:
-    """Return a buffer for `trace_warp`, with the warp to record and space for ``capacity`` events."""
+    """Return a buffer for `trace_warp`, for one warp and at most ``capacity`` events."""
     header = np.array([0, capacity, *block_index, warp_index], np.uint64)
     return np.concatenate([header, np.zeros(capacity * _WARP_WORDS, np.uint64)])
 
 
 def read_warp(buffer: Words) -> tuple[Words, npt.NDArray[np.uint32], npt.NDArray[np.int32], bool]:
-    """Return clock (SM cycles), active mask and block number of each event, and whether any are missing."""
+    """Return clock (SM cycles), active mask and block of each event, and whether events are missing."""
     event_count = int(buffer[0])
     capacity = int(buffer[1])
     rows = buffer[_WARP_HEADER:].reshape(-1, _WARP_WORDS)[: min(event_count, capacity)]
@@ -190,7 +193,7 @@ def read_warp(buffer: Words) -> tuple[Words, npt.NDArray[np.uint32], npt.NDArray
 
 
 class _Names:
-    """Generator of names that the module does not use yet."""
+    """A generator of register and label names that the PTX module does not use."""
 
     def __init__(self, ptx: str) -> None:
         self.prefix = "gpulab"
@@ -206,9 +209,10 @@ def _spans(starts: list[int], count: int) -> Iterator[tuple[int, int]]:
 
 
 def _position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
-    """Return the most frequent source position of a basic block's instructions; of equals, the later one.
+    """Return the most frequent source line, with column, of the instructions in a basic block.
 
-    The first instruction often has another position, because compilers move address arithmetic.
+    Of equally frequent lines, the later one is returned. The first instruction often has another position,
+    because compilers move address arithmetic.
     """
     positions = [
         (instruction.line, instruction.column)
@@ -239,7 +243,7 @@ def _parameter(entry: EntryText, names: _Names) -> tuple[int, str]:
 
 
 def _lowest_lane(names: _Names) -> str:
-    """Return PTX that sets a predicate in the lowest active lane, and a register to the active lanes."""
+    """Return PTX that sets a predicate in the lowest active lane only, and a register to the active mask."""
     mask = names("mask")
     lower = names("lower")
     lowest = names("lowest")
@@ -252,7 +256,10 @@ def _lowest_lane(names: _Names) -> str:
 
 
 def _linear(names: _Names, destination: str, index: str, size: str) -> str:
-    """Return PTX for ``x + size.x * (y + size.y * z)`` in 64 bits; ``index`` is ``tid`` or ``ctaid``."""
+    """Return PTX that computes the linear index ``x + size.x * (y + size.y * z)`` in 64 bits.
+
+    ``index`` is ``tid`` for a thread or ``ctaid`` for a block.
+    """
     factor = names("factor")
     coordinate = names("part")
     narrow = names("narrow")
@@ -382,9 +389,9 @@ def _warp_probe(names: _Names, number: int) -> str:
 
 
 def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
-    """Return the largest step that divides all differences between times.
+    """Return the greatest common divisor in ns of all differences between times.
 
-    With enough times, the clock's resolution.
+    With enough times, it is the resolution of the clock.
     """
     differences = np.diff(np.unique(np.concatenate(times_ns)))
     return int(np.gcd.reduce(differences)) if differences.size else 1

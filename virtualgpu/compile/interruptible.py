@@ -17,7 +17,7 @@ _stack_size_lock = threading.Lock()
 
 @contextmanager
 def stacks_of(size_bytes: int) -> Iterator[None]:
-    """Give threads started in the block stacks of a size, which is a setting of the whole process."""
+    """Context manager that sets the stack size of new threads. The setting is global to the process."""
     with _stack_size_lock:
         previous_size = threading.stack_size(size_bytes)
         try:
@@ -27,7 +27,7 @@ def stacks_of(size_bytes: int) -> Iterator[None]:
 
 
 def interruptible(work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
-    """Run a long call on its own thread and wait for it; an interruption calls `stop`.
+    """Run a long call on its own thread and wait for it; if the wait is interrupted, call `stop`.
 
     Python raises `KeyboardInterrupt` only in the main thread, and not before a call into C returns.
     Interrupted work that cannot be stopped continues to its end in the background; a process that exits does

@@ -38,11 +38,11 @@ CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
 
 
 class NvrtcMissingError(ToolMissingError):
-    """NVRTC is not installed on this machine."""
+    """Error for an operation that needs NVRTC, which is not installed on this machine."""
 
 
 class NvrtcCompileError(GpulabError, ValueError):
-    """The source does not compile; ``log`` is NVRTC's log with the learner's line numbers."""
+    """Error for a source that does not compile; ``log`` is NVRTC's log with the learner's line numbers."""
 
     def __init__(self, log: str) -> None:
         super().__init__(log)
@@ -51,7 +51,7 @@ class NvrtcCompileError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PtxImage:
-    """PTX text for one target, the compiler's log and the mangled name of each name expression.
+    """PTX text for one target, with the compiler's log and the mangled name of each name expression.
 
     ``resources`` contains the resources of each kernel if they were determined in advance, else None.
     """
@@ -65,7 +65,7 @@ class PtxImage:
 
 @dataclass(frozen=True, slots=True)
 class CubinImage:
-    """Machine code (an ELF file) for one target, with the log and the mangled names."""
+    """Machine code (an ELF file) for one target, with the compiler's log and the mangled names."""
 
     cubin: bytes
     target: int
@@ -86,7 +86,7 @@ def _library() -> ctypes.CDLL:
 
 @functools.cache
 def _load() -> ctypes.CDLL | Exception:
-    """Return the library, or the exception that prevented loading it."""
+    """Return the loaded NVRTC library, or the exception that prevented loading it."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -133,7 +133,7 @@ def version() -> tuple[int, int]:
 
 
 def supported_targets() -> tuple[int, ...]:
-    """Return the compute capabilities that can be compiled for, as integers (75 is 7.5, 120 is 12.0).
+    """Return the compute capabilities for which code can be compiled, as integers (75 is 7.5).
 
     Without NVRTC these are the targets for which the course's kernels were compiled.
     """
@@ -240,7 +240,7 @@ def compile_cubin(
 def _compile(
     code: str, file_name: str, flags: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
 ) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile, or load the results of an earlier run from disk: one image per kind.
+    """Compile a source, or load its images from the cache on disk; return one image per kind, log and names.
 
     Sources that include the learner's own files (``-I``) are compiled each time.
     """
@@ -271,7 +271,7 @@ def _compile(
 def _compile_now(
     code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
 ) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile in a separate process, within limits of processor time and memory.
+    """Compile a source in a separate process, within limits of processor time and memory.
 
     NVRTC (13.5) ends its process for a template kernel with a pointer to an undeclared type, such as
     ``uint32_t*`` without its header. Without name expressions the same source causes an ordinary error.
@@ -324,7 +324,7 @@ def _compile_now(
 
 @contextmanager
 def limited(limit_s: float, limit_bytes: int) -> Iterator[None]:
-    """Limit compilations in the block to some processor time and memory."""
+    """Context manager that limits the processor time and memory of compilations."""
     previous = _temporary_limits.copy()
     _temporary_limits.update(limit_s=limit_s, limit_bytes=limit_bytes)
     try:
@@ -346,7 +346,10 @@ def _limit_s() -> float:
 
 
 def _merge_options(flags: Sequence[str]) -> list[str]:
-    """Merge our defaults with the learner's options, which win except for the target and duplicates."""
+    """Combine default options with the learner's options, without duplicates.
+
+    An option of the learner replaces the default, except for the target architecture.
+    """
     merged: list[str] = []
     has_architecture = False
     for flag in flags:

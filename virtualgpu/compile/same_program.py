@@ -1,4 +1,4 @@
-"""Comparison of two sources of a kernel: whether they are the same program despite different text."""
+"""Comparison of two kernel sources that differ as text but may be the same program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TARGET = TARGETS[-1]
 
 
 def same_program(first: KernelSource, second: KernelSource) -> bool:
-    """Return whether two kernels differ only in comments, spaces, names and similar.
+    """Return whether two kernels are the same program, apart from comments, spaces, names and similar.
 
     Either their texts are equal except for comments and spaces, or the compiler generates the same
     instructions. If the compiler is missing, or rejects one of them, the texts decide.
@@ -36,7 +36,7 @@ def _tokens(code: str) -> str:
 
 
 def _instructions(source: KernelSource) -> list[str]:
-    """Return the instructions of a kernel and of the functions that it may call, without its own name."""
+    """Return the instructions of a kernel and of the functions it may call, without its own name."""
     options = (*source.options, *nvrtc.CUPY_OPTIONS)
     module = parse(nvrtc.compile_ptx(source.code, target=_TARGET, options=options).ptx)
     functions = [module.functions[source.name], *(f for f in module.functions.values() if not f.is_entry)]

@@ -1,4 +1,4 @@
-"""Machine code (SASS) of a cubin, with the PTX line of each instruction.
+"""Disassembler of a cubin to machine code (SASS), with the PTX line of each instruction.
 
 With ``-lineinfo`` NVRTC stores the PTX line of each instruction in the cubin;
 ``nvdisasm`` (PyPI ``nvidia-cuda-nvdisasm``) prints it. Neither needs a GPU.
@@ -39,7 +39,7 @@ _BRANCHES = ("BRA", "BRX", "JMP", "JMX", "EXIT", "RET")
 
 
 class NvdisasmMissingError(ToolMissingError):
-    """NVIDIA's disassembler is not installed on this machine."""
+    """Error for an operation that needs NVIDIA's disassembler, which is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class NvdisasmMissingError(ToolMissingError):
 
 @dataclass(frozen=True, slots=True)
 class SassInstruction:
-    """One machine instruction; ``ptx_line`` is 1-based in the module's PTX text, 0 if unknown."""
+    """A machine instruction; ``ptx_line`` is its line in the module's PTX text, from 1, or 0 if unknown."""
 
     address: int
     opcode: str
@@ -60,7 +60,7 @@ class SassInstruction:
 
     @property
     def root(self) -> str:
-        """The mnemonic without its suffixes, such as ``LDS``."""
+        """Mnemonic of the instruction without suffixes, such as ``LDS``."""
         return self.opcode.split(".")[0]
 
     @property
@@ -70,14 +70,14 @@ class SassInstruction:
 
     @property
     def kind(self) -> str:
-        """Kind of access: load, store or atomic; empty for other instructions."""
+        """Kind of memory access: load, store or atomic; empty for other instructions."""
         if not self.space:
             return ""
         return {"LD": "load", "ST": "store"}.get(self.root[:2], "atomic")
 
     @property
     def size_bytes(self) -> int:
-        """Number of bytes that one lane accesses."""
+        """Number of bytes that one lane of the instruction accesses."""
         modifiers = self.opcode.split(".")[1:]
         for text, size in (("256", 32), ("128", 16), ("64", 8), ("U16", 2), ("S16", 2), ("U8", 1), ("S8", 1)):
             if text in modifiers:
@@ -86,7 +86,7 @@ class SassInstruction:
 
     @property
     def is_conditional_branch(self) -> bool:
-        """Return whether some lanes may branch to another location here, the kernel's end included."""
+        """Return whether only some lanes may branch at this instruction, also to the end of the kernel."""
         if ".DIV" in self.opcode:  # tests whether the warp has diverged, with the same result in all lanes
             return False
         return self.root in _BRANCHES and (self.guarded or self.root in ("BRX", "JMX"))

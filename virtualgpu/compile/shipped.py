@@ -1,4 +1,4 @@
-"""PTX of other packages' kernels, compiled in advance for machines without NVRTC.
+"""PTX that was compiled in advance for kernels of other packages, for machines without NVRTC.
 
 A package names itself in the group of entry points `GROUP`. Its file ``data/course_ptx.json.xz`` contains the
 PTX and the resources of its kernels, for each of a few targets. gpulab-course has such a file; ``make
@@ -41,7 +41,7 @@ _COMMENT_LINE = re.compile(r"^\s*//[^\n]*\n", re.M)
 
 @dataclass(frozen=True, slots=True)
 class ShippedImage:
-    """Compiled form of a source for one target: PTX, mangled names, and the resources of its kernels."""
+    """The compiled form of a source for one target: PTX, mangled names, and resources of its kernels."""
 
     ptx: str
     lowered_names: dict[str, str] = field(default_factory=dict)
@@ -51,15 +51,15 @@ class ShippedImage:
 def find(
     code: str, *, target: int, options: Sequence[str] = (), name_expressions: Sequence[str] = ()
 ) -> ShippedImage | None:
-    """Return the image of a source that was compiled in advance, or None.
+    """Return the compiled image of a source if it was compiled in advance, else None.
 
-    Comments may differ, and spaces at the ends of lines.
+    Comments, and spaces at the ends of lines, may differ.
     """
     return image(key_of(code, target, options, name_expressions))
 
 
 def image(key: str) -> ShippedImage | None:
-    """Return the image stored under a key of `key_of`, or None."""
+    """Return the compiled image with a key of `key_of`, or None if there is none."""
     entry = _store()["images"].get(key)
     if entry is None:
         return None
@@ -68,28 +68,28 @@ def image(key: str) -> ShippedImage | None:
 
 
 def targets() -> tuple[int, ...]:
-    """Return the compute capabilities of the shipped PTX, as integers."""
+    """Return the compute capabilities for which PTX was compiled in advance, as integers."""
     return tuple(_store()["targets"])
 
 
 def compiler() -> str:
-    """Return the version of the NVRTC that compiled the PTX, such as ``13.5``."""
+    """Return the version of the NVRTC that compiled the PTX in advance, such as ``13.5``."""
     return str(_store()["nvrtc"])
 
 
 def keys() -> frozenset[str]:
-    """Return the digests of all shipped sources, to compare with `key_of`."""
+    """Return the keys of all sources that were compiled in advance, to compare with `key_of`."""
     return frozenset(_store()["images"])
 
 
 def key_of(code: str, target: int, options: Sequence[str], name_expressions: Sequence[str]) -> str:
-    """Return the digest of a source, its target and its options."""
+    """Return the key of a source: a digest of its text, its target and its options."""
     parts = (str(target), *options, "", *name_expressions, "", remove_comments(code))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
-    """Return the contents of the file for `images`, which are given by key."""
+    """Return the bytes of the file that stores compiled images; `images` maps keys to images."""
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -120,7 +120,7 @@ def remove_comments(code: str) -> str:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Read the output of `pack`; a file of another version counts as empty."""
+    """Return the images in the output of `pack`; a file of another version counts as empty."""
     content = json.loads(lzma.decompress(data))
     if content.get("format") == FORMAT and content.get("version") == VERSION:
         return dict(content)

@@ -1,4 +1,4 @@
-"""Locations of command-line tools of the CUDA Toolkit on this machine."""
+"""Search for command-line tools of the CUDA Toolkit on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtualgpu.errors import ToolMissingError
 
 
 def find_tool(tool: str) -> str:
-    """Return the path of a tool: on the PATH, in ``CUDA_HOME``, or where NVIDIA's `cuda-pathfinder` finds it.
+    """Return the path of a tool on the PATH, in ``CUDA_HOME``, or where `cuda-pathfinder` finds it.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""NVRTC in a separate process, because a call of it cannot be stopped and may end its process."""
+"""NVRTC in a separate process, because a call of NVRTC cannot be interrupted and can crash its process."""

@@ -1,4 +1,4 @@
-"""Client of the process in which NVRTC runs, which is restarted after it has ended."""
+"""Client of the NVRTC process; it starts a new process after the old one has ended."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from virtualgpu.compile.child import server
 
 
 class CompilerEndedError(Exception):
-    """The compiler process ended during a request."""
+    """Error for a compiler process that ended during a request."""
 
 
 class Compiler:
-    """One compiler process; requests of several threads are handled one after the other."""
+    """A compiler process and the connection to it; requests of several threads run one after the other."""
 
     def __init__(self) -> None:
         self._reset()
 
     def _reset(self) -> None:
-        """Start without a process, because a forked process must not use its parent's."""
+        """Forget the process, because a forked Python process must not use its parent's compiler process."""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._interrupted = False
 
     def send(self, library_path: str, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        """Send a request, and return the reply and the images.
+        """Send a request to the compiler process, and return its reply and the compiled images.
 
         Raises
         ------
@@ -77,12 +77,12 @@ class Compiler:
         return self._process
 
     def interrupt(self) -> None:
-        """End the process, because no caller waits for its reply any more."""
+        """End the compiler process, because no caller waits for its reply any more."""
         self._interrupted = True
         self.stop()
 
     def stop(self) -> None:
-        """End the process in any state; the next request starts another."""
+        """End the compiler process, also during a request; the next request starts a new one."""
         process = self._process
         self._process = None
         if process is not None:

@@ -1,4 +1,4 @@
-"""The process in which NVRTC runs: requests on standard input, replies on standard output.
+"""Main program of the NVRTC process: it reads requests from standard input and writes replies.
 
 ``python server.py LIBRARY``. It needs only the standard library, so that it starts quickly. A request is a
 line of JSON. A reply is a line of JSON and the images, whose sizes are in the line. The process ends when its
@@ -22,11 +22,11 @@ _MEMORY = Path("/proc/self/statm")
 
 
 class CompilationRefusedError(Exception):
-    """The source does not compile; the message is NVRTC's log."""
+    """Error for a source that does not compile; the message is NVRTC's log."""
 
 
 def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile a source: one image per kind, the log, and the lowered name of each expression.
+    """Compile a source; return one image per kind, the log, and the lowered name of each name expression.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def _check(library: ctypes.CDLL, status: int) -> None:
 
 
 def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-    """Return the reply to a request: a status, and images."""
+    """Return the reply to a request: a dictionary with the status, and the compiled images."""
     try:
         images, log, lowered = compile_now(library, request)
         return {"log": log, "lowered": lowered, "sizes": [len(image) for image in images]}, images
@@ -92,7 +92,7 @@ def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, A
 
 
 class _Watch(threading.Thread):
-    """Thread that ends the process when its parent has ended, or a request exceeds its limits."""
+    """A thread that ends this process if its parent has ended, or if a request exceeds its limits."""
 
     def __init__(self, replies: BinaryIO) -> None:
         super().__init__(daemon=True)
@@ -123,14 +123,14 @@ class _Watch(threading.Thread):
 
 
 def _load_library(path: Path) -> ctypes.CDLL:
-    """Load NVRTC, with the library next to it that older versions do not find by themselves."""
+    """Load NVRTC, and the builtins library next to it, which older versions do not find by themselves."""
     for builtins in path.parent.glob("libnvrtc-builtins.so*"):
         ctypes.CDLL(str(builtins))
     return ctypes.CDLL(str(path))
 
 
 def main(library_path: str) -> None:
-    """Handle requests until there are no more."""
+    """Handle requests until standard input ends."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # the requesting process is interrupted, and ends this process

@@ -1,1 +1,1 @@
-"""Headers that CUDA C++ can include here: CUDA's own, and CuPy's."""
+"""Headers of CUDA and CuPy that CUDA C++ can include on the virtual GPU."""

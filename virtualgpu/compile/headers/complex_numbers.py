@@ -1,4 +1,4 @@
-"""Complex numbers in kernels: contents of ``<cupy/complex.cuh>``, with the interface of CuPy's own header."""
+"""Source of ``<cupy/complex.cuh>``: complex numbers in kernels, with the interface of CuPy's own header."""
 
 from __future__ import annotations
 

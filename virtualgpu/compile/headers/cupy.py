@@ -1,6 +1,6 @@
-"""Contents of the headers that CuPy provides: ``<cupy/complex.cuh>``, ``<cupy/carray.cuh>``, constants.
+"""Contents of CuPy's headers ``<cupy/complex.cuh>`` and ``<cupy/carray.cuh>``, and of some constants.
 
-The text replaces an include on its one line, so that all later lines keep their numbers.
+The contents replace the include on its one line, so that all later lines keep their numbers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]cupy/([\w.]+)[>\"][^\n]*
 
 
 def with_headers(code: str) -> str:
-    """Return the code with the text of CuPy's headers in place of the first include of each."""
+    """Replace the first include of each CuPy header in the code by the contents of the header."""
     included: set[str] = set()
 
     def replacement(match: re.Match[str]) -> str:

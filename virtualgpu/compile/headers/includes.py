@@ -1,4 +1,4 @@
-"""Digest of a learner's own headers, so that stale compilations are not reused."""
+"""Digest of the header files that the learner wrote, so that outdated compilations are not reused."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FOLDER = re.compile(r"(?:-I|--include-path=)(.+)")
 
 
 def stamp(code: str, options: Sequence[str] = ()) -> str:
-    """Return a digest of the files that a source includes from the current folder and those of ``-I``.
+    """Return a digest of the files that a source includes from the current folder and from ``-I`` folders.
 
-    "" for none.
+    The digest is an empty string if there are no such files.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""PTX as text and as values: parsed, checked and inlined, with its control flow."""
+"""Parser, checks, inlining and control-flow analysis of PTX."""

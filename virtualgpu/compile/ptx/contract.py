@@ -1,4 +1,6 @@
-"""Products and sums that ptxas fuses: ``mul`` and ``add`` without a rounding mode become one ``fma``.
+"""Fusion of multiplications and additions as in ptxas: ``mul`` and ``add`` become one ``fma``.
+
+Only instructions without a rounding mode are fused.
 
 PTX allows it (ISA 9.7.3, "an add instruction with no rounding modifier may be contracted"), and NVVM leaves
 pairs that it could have fused itself: products used by several sums, sums of two products, inline assembly.
@@ -34,7 +36,7 @@ _CONTROL_FLOW = {"bra", "brx", "ret", "exit", "trap"}
 
 
 def contract(module: ir.Module) -> ir.Module:
-    """Return the module with every ``add`` and ``sub`` that ptxas fuses with a product as an ``fma``.
+    """Return the module with an ``fma`` for every ``add`` and ``sub`` that ptxas fuses with a multiplication.
 
     Instructions keep their number and text; the products stay in place, for other instructions that read
     them.
@@ -54,7 +56,7 @@ def _contract_function(function: ir.Function) -> ir.Function:
 
 
 def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
-    """Return, for each sum that ptxas fuses, the product's index and its operand number in the sum (0, 1)."""
+    """Return for each sum that ptxas fuses the index of the product, and which operand it is (0 or 1)."""
     kinds = {
         instruction.pc: instruction.root for instruction in function.instructions if _is_free(instruction)
     }
@@ -63,7 +65,7 @@ def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
 
 
 def _is_free(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction is a product or sum without a rounding mode."""
+    """Return whether an instruction multiplies or adds without a rounding mode, so that it may be fused."""
     return (
         instruction.root in ("add", "sub", "mul")
         and instruction.type in _FLOATS
@@ -114,20 +116,20 @@ class _FusionChooser:
         return fused
 
     def _single(self, pc: int) -> str:
-        """Return the register that only this instruction writes, unconditionally."""
+        """Return the destination register of an instruction if no other instruction writes it, else ""."""
         target = self.code[pc].operands[0]
         if not isinstance(target, ir.Register) or self.code[pc].guard:
             return ""
         return target.name if len(self.writers[target.name]) == 1 else ""
 
     def _is_product(self, mul: ir.Instruction) -> bool:
-        """Return whether a product is computed at run time and not clamped."""
+        """Return whether a multiplication has a factor that is not constant, and does not saturate."""
         factors = mul.operands[1:3]
         is_constant = all(not isinstance(o, ir.Register) or o.name in self.literals for o in factors)
         return not is_constant and "sat" not in mul.parts
 
     def _registers(self, pc: int) -> list[str]:
-        """Return the operands of a sum by register; literals and similar have names that no register has."""
+        """Return the names of the two summands of a sum; constants get names that no register has."""
         return [
             o.name if isinstance(o, ir.Register) else f"={n}"
             for n, o in enumerate(self.code[pc].operands[1:3])
@@ -138,7 +140,7 @@ class _FusionChooser:
         return indices[0] if len(indices) == 1 and indices[0] in self.products else -1
 
     def _can_fuse(self, sum_index: int, product: int) -> bool:
-        """Return whether a use of a product is a sum that may be fused with it."""
+        """Return whether the instruction at `sum_index` is a sum that may be fused with this product."""
         i = self.code[sum_index]
         mul = self.code[product]
         if sum_index not in self.unfused or i.type != mul.type or ("ftz" in i.parts) != ("ftz" in mul.parts):
@@ -152,7 +154,7 @@ class _FusionChooser:
         return by_constant and all(len(self.writers[factor]) == 1 for factor in factors)
 
     def _constants(self) -> tuple[set[str], set[str]]:
-        """Return the registers that only hold literals, and those that hold literals or kernel parameters."""
+        """Return the registers with literals only, and those with literals or kernel parameters only."""
         literals: set[str] = set()
         params: set[str] = set()
         for instruction in self.code:
@@ -175,7 +177,7 @@ class _FusionChooser:
 
 
 def _blocks(code: list[ir.Instruction]) -> list[int]:
-    """Return the basic block of each instruction, as ptxas divides them."""
+    """Return the number of the basic block of each instruction, with blocks divided as in ptxas."""
     starts = {0}
     for instruction in code:
         if instruction.root in _CONTROL_FLOW:
@@ -189,7 +191,7 @@ def _blocks(code: list[ir.Instruction]) -> list[int]:
 
 
 def _fma(instruction: ir.Instruction, mul: ir.Instruction, operand_index: int) -> ir.Instruction:
-    """Return a sum as the multiply-add of a product and its other operand."""
+    """Return the ``fma`` instruction that replaces a sum, from a product and the sum's other operand."""
     modifiers = tuple(part for part in instruction.parts[1:-1] if part in ("ftz", "sat"))
     signs: tuple[str, ...] = ()
     if instruction.root == "sub":

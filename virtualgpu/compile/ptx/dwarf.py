@@ -1,4 +1,4 @@
-"""Variables of the source, read from the debug sections of PTX that NVRTC generates with ``-G``.
+"""Reader of source variables from the debug sections of PTX that NVRTC generates with ``-G``.
 
 The sections are DWARF 2 (https://dwarfstd.org/doc/dwarf-2.0.0.pdf, sections 7.5 and 7.7.3), written as
 ``.b8`` to ``.b64`` with labels. NVIDIA names a PTX register in ``DW_OP_regx`` by the ASCII codes of its name.
@@ -66,11 +66,12 @@ class CType:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredVariable:
-    """A variable: its declaration, its scope as labels, and the registers that ever hold it or its symbol.
+    """A variable in the source: its declaration, its scope, and the registers or the symbol that contain it.
 
-    ``kind`` describes its bits, such as ``s32``, and is empty for arrays and structs; ``ctype`` is the key of
-    its type. ``parameter`` is its index among the parameters, -1 for other variables. ``function`` is empty
-    for a variable outside of functions; ``offset`` is its distance in bytes from the symbol.
+    ``kind`` describes its bits, such as ``s32``, and is empty for arrays and structs; ``ctype`` is the key
+    of its type. The scope is given by two labels. ``parameter`` is its index among the parameters, -1 for
+    other variables. ``function`` is empty for a variable outside of functions; ``offset`` is its distance
+    in bytes from the symbol.
     """
 
     name: str
@@ -88,7 +89,7 @@ class DeclaredVariable:
 
 @dataclass
 class _Section:
-    """Bytes of a section, and the symbol names in it by position."""
+    """The bytes of a debug section, and the symbol names in it by position."""
 
     data: bytearray = field(default_factory=bytearray)
     names: dict[int, str] = field(default_factory=dict)
@@ -103,7 +104,10 @@ class _Entry:
 
 
 def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CType]]:
-    """Return variables and parameters, with the table of types; both are empty without debug sections."""
+    """Return the variables and parameters of a kernel, and the table of their types.
+
+    Both are empty if the PTX has no debug sections.
+    """
     sections = {name: _assemble(text) for name, text in _SECTION.findall(ptx)}
     if not {"info", "abbrev"} <= sections.keys():
         return [], {}
@@ -160,7 +164,7 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
 
 
 def _demangled(name: str) -> str:
-    """Return a name without its mangled namespaces."""
+    """Return the last part of a mangled name, without its namespaces."""
     remainder = name.removeprefix("_ZN") if name.startswith("_ZN") else ""
     while (length := re.match(r"\d+", remainder)) is not None:
         name = remainder[length.end() :][: int(length[0])]
@@ -169,7 +173,7 @@ def _demangled(name: str) -> str:
 
 
 class _Block(bytes):
-    """The expression of a location, and the symbol in it."""
+    """The bytes of a DWARF location expression, and the symbol that it contains."""
 
     symbol = ""
 
@@ -201,7 +205,7 @@ def _read_uleb(data: bytes | bytearray, offset: int) -> tuple[int, int]:
 
 
 def _abbreviations(data: bytes) -> dict[int, tuple[int, bool, list[tuple[int, int]]]]:
-    """Return the tag, the presence of children, and the attributes with their forms, by abbreviation code."""
+    """Return for each abbreviation code its tag, whether it has children, and its attributes with forms."""
     abbreviations = {}
     offset = 0
     while offset < len(data):
@@ -225,7 +229,7 @@ def _abbreviations(data: bytes) -> dict[int, tuple[int, bool, list[tuple[int, in
 def _entries(
     info: _Section, abbreviations: dict[int, tuple[int, bool, list[tuple[int, int]]]]
 ) -> Iterator[tuple[int, _Entry]]:
-    """Yield the debugging entries by their offset in the section; references are offsets."""
+    """Yield the debugging entries and their offsets in the section; references to entries are offsets."""
     # Start after the header of the only compilation unit.
     data = info.data
     offset = 11
@@ -269,7 +273,7 @@ def _value(info: _Section, offset: int, form: int) -> tuple[object, int]:
 
 
 def _types(entries: dict[int, _Entry]) -> dict[int, CType]:
-    """Return types by the offsets of their entries, as C writes them, without const."""
+    """Return the types by the offsets of their debugging entries, with names as in C, but without const."""
     children_of: dict[int, list[_Entry]] = {}
     for entry in entries.values():
         children_of.setdefault(id(entry.parent), []).append(entry)
@@ -327,7 +331,7 @@ def _type(
 def _array(
     entries: dict[int, _Entry], children_of: dict[int, list[_Entry]], types: dict[int, CType], entry: _Entry
 ) -> CType:
-    """Return an array type of one or several dimensions; the inner dimensions get separate keys below 0."""
+    """Return an array type with one or several dimensions; inner dimensions get separate negative keys."""
     key = entry.values.get(_AT_TYPE)
     element = _type(entries, children_of, types, key)
     ctype = element
@@ -352,7 +356,10 @@ def _array(
 
 
 def _registers(data: bytearray, offset: int) -> frozenset[str]:
-    """Return the registers in a location list: pairs of addresses, a length, an expression."""
+    """Return the names of the registers in a location list of the debug sections.
+
+    An item of the list has a pair of addresses, a length, and an expression.
+    """
     names = set()
     has_register = True
     while has_register:

@@ -1,4 +1,4 @@
-"""Positions in the PTX text of one kernel at which text can be inserted."""
+"""Positions in the PTX text of a kernel, so that other text can be inserted there."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Statement:
 
     @property
     def plain(self) -> str:
-        """Text without comments and with single spaces."""
+        """Text of the statement without comments and with single spaces."""
         return " ".join(_SKIP.sub(" ", self.text).split())
 
 
 @dataclass(frozen=True, slots=True)
 class EntryText:
-    """Offsets in the module's text: the end of the parameter list and the start of the code."""
+    """The positions in a kernel's PTX: end of the parameter list, start of the code, all statements."""
 
     params_end: int
     has_parentheses: bool
@@ -41,7 +41,7 @@ class EntryText:
 
 
 def find_entry(ptx: str, kernel: str) -> EntryText:
-    """Find a kernel by its (mangled) name.
+    """Return the positions in the PTX text of a kernel with this (mangled) name.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def code_of(ptx: str, function: str) -> tuple[Statement, ...]:
 
 
 def _scan(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
-    """Yield labels, declarations and instructions of one body, with their offsets."""
+    """Yield start, end and type of each label, declaration and instruction in a function's body."""
     depth = 1
     while True:
         if match := _SKIP.match(ptx, offset):
@@ -118,7 +118,7 @@ def _scan(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
 
 
 def apply_edits(ptx: str, edits: Sequence[tuple[int, str]]) -> str:
-    """Insert texts at offsets; texts at the same offset keep their order."""
+    """Insert strings into PTX text at given offsets; strings at the same offset keep their order."""
     parts = []
     previous = 0
     for position, text in sorted(edits, key=lambda edit: edit[0]):

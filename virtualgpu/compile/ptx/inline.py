@@ -1,4 +1,4 @@
-"""Inlining: calls are replaced by the bodies of the called functions.
+"""Inlining of PTX functions: a call is replaced by the body of the called function.
 
 A call runs for the calling lanes until all have returned, which does not work if they wait for other
 lanes, for example at a barrier or for a lock. In the kernel's own body every lane has its own program
@@ -38,13 +38,13 @@ def inline(module: ir.Module, entry: str) -> ir.Module:
 
 
 def original_name(register: str) -> str:
-    """Return the name of a register in its original function."""
+    """Return the name that a register has in its function before inlining."""
     return register.split(COPY_MARK, 1)[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Call:
-    """A call to replace: its position, its callee, and its parameters."""
+    """A call instruction to replace: its index, its callee, and its parameters."""
 
     pc: int
     callee: str
@@ -96,7 +96,7 @@ class _Merger:
         return result
 
     def body(self, function: ir.Function, names: dict[str, str], call: _Call | None) -> None:
-        """Append a copy of a function's instructions; without a call, the entry's own instructions."""
+        """Append a copy of a function's instructions for a call; if `call` is None, those of the entry."""
         base = len(self.code)
         call_depth = 0 if call is None else self.code[call.pc].call_depth + 1
         code = list(function.instructions)

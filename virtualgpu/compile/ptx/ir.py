@@ -1,4 +1,4 @@
-"""Typed form of PTX: modules, functions, instructions and their operands."""
+"""Classes for parsed PTX: modules, functions, instructions and their operands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TYPE_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A virtual register such as ``%r1``; ``negated`` only for an operand such as ``!%p1``."""
+    """A virtual register such as ``%r1``; ``negated`` is true only for an operand such as ``!%p1``."""
 
     name: str
     negated: bool = False
@@ -42,7 +42,7 @@ class Immediate:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A variable, parameter, function or label by name, with a byte offset."""
+    """The name of a variable, parameter, function or label as an operand, with a byte offset."""
 
     name: str
     offset: int = 0
@@ -50,7 +50,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A bracketed operand ``[base+offset]``."""
+    """A memory operand in brackets: ``[base+offset]``."""
 
     base: Register | Symbol | Immediate
     offset: int = 0
@@ -58,14 +58,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A braced operand ``{%r1, %r2}``; None represents the sink ``_``."""
+    """A vector operand in braces, ``{%r1, %r2}``; None represents the sink ``_``."""
 
     items: tuple[Operand | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A double destination ``%r1|%p1``."""
+    """A destination of two registers, ``%r1|%p1``."""
 
     first: Operand | None
     second: Operand | None
@@ -76,7 +76,7 @@ Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair
 
 @dataclass(slots=True)
 class Instruction:
-    """One PTX instruction. ``pc`` is its index in the function, ``line`` the source line (0: none).
+    """A PTX instruction: ``pc`` is its index in the function, ``line`` its source line (0 if unknown).
 
     An instruction that was inlined keeps its `origin` (function name and index) and its `call_depth`. Its
     opcode is the original one, even if its parts have changed.
@@ -98,18 +98,18 @@ class Instruction:
 
     @property
     def root(self) -> str:
-        """The mnemonic without its suffixes, such as ``ld``."""
+        """Mnemonic of the instruction without suffixes, such as ``ld``."""
         return self.parts[0]
 
     @property
     def type(self) -> str:
-        """The last type suffix, such as ``f32``."""
+        """Last type suffix of the instruction, such as ``f32``."""
         return self.parts[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A formal parameter with its position in the parameter buffer (bytes)."""
+    """A formal parameter with its byte offset in the parameter buffer."""
 
     name: str
     type: str
@@ -120,7 +120,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A module or function variable in a state space, with its initial bytes if there are any."""
+    """A variable of a module or function in a state space, with its initial bytes, if any."""
 
     name: str
     space: str
@@ -133,7 +133,7 @@ class Variable:
 
 @dataclass(slots=True)
 class Function:
-    """One ``.entry`` or ``.func``."""
+    """A function of PTX: a kernel (``.entry``) or a device function (``.func``)."""
 
     name: str
     is_entry: bool
@@ -153,7 +153,7 @@ class Function:
 
 @dataclass(slots=True)
 class Module:
-    """A whole PTX text."""
+    """A parsed PTX module."""
 
     version: str = ""
     target: str = ""

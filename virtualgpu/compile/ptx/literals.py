@@ -1,4 +1,4 @@
-"""Parsers of PTX numbers and operand lists."""
+"""Parsers for numbers and lists of operands in PTX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FRACTION = re.compile(r"-?[0-9]*\.[0-9]*(?:[eE][-+]?[0-9]+)?")
 
 
 def split(text: str) -> Iterator[str]:
-    """Yield the parts between commas that are not in brackets."""
+    """Yield the parts of a text that are separated by commas outside of brackets."""
     if not text.strip():
         return
     if not _BRACKET.search(text):
@@ -35,7 +35,7 @@ def split(text: str) -> Iterator[str]:
 
 
 def integer(text: str) -> int:
-    """Parse an integer constant: decimal, hexadecimal, octal or binary (PTX ISA 9.0, chapter 4.5.1).
+    """Parse an integer constant in decimal, hexadecimal, octal or binary (PTX ISA 9.0, chapter 4.5.1).
 
     Raises
     ------
@@ -50,7 +50,7 @@ def integer(text: str) -> int:
 
 
 def immediate(text: str, kind: str = "f64") -> ir.Immediate:
-    """Parse a constant; a decimal fraction gets the bits of the given type.
+    """Parse a numeric constant; a decimal fraction is converted to the bits of the given type.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Operands of each instruction, and their types (PTX ISA 8.x, chapter 9.7)."""
+"""Table of the operands of each PTX instruction, and their types (PTX ISA 8.x, chapter 9.7)."""
 
 from __future__ import annotations
 

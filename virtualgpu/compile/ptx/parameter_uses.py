@@ -1,4 +1,4 @@
-"""Memory accesses of a kernel through each of its parameters, found in its PTX."""
+"""Analysis of the PTX of a kernel: the memory accesses through each of its parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OTHER_MEMORY = frozenset({"shared", "local", "param", "const"})
 
 
 def uses_of_parameters(ptx: str, name: str) -> list[int]:
-    """Return the accesses through each parameter: `READ`, `WRITTEN`, `ATOMIC`, or several of them.
+    """Return how a kernel accesses memory through each parameter: `READ`, `WRITTEN`, `ATOMIC`, combined.
 
     A register depends on the parameters on which its sources depend. An address that depends on no parameter
     and no variable may belong to any parameter.

@@ -1,4 +1,7 @@
-"""Parser of PTX text to `ir.Module`, for both dialects of NVRTC and for inline-assembly scopes."""
+"""Parser that converts PTX text to an `ir.Module`.
+
+It supports both dialects of NVRTC, and scopes of inline assembly.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def parse(ptx: str) -> ir.Module:
 
 @functools.lru_cache(maxsize=8)
 def parse_cached(ptx: str) -> ir.Module:
-    """Return the result of `parse`, cached for callers that only read it."""
+    """Return the parsed module from a cache; the caller must not modify it."""
     return parse(ptx)
 
 
@@ -191,7 +194,10 @@ class _Parser:
                 raise self.fail(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
 
     def location(self, match: re.Match[str]) -> None:
-        """Record the innermost line of the learner's own file; inlined header code has other files."""
+        """Set the source line of the next instructions, from the innermost line in the learner's own file.
+
+        Inlined code of headers belongs to other files.
+        """
         file = int(match[1])
         line = int(match[2])
         column = int(match[3])

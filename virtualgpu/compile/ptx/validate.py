@@ -1,4 +1,4 @@
-"""Checks of parsed PTX: the number of operands of an instruction, their kinds, widths and types.
+"""Checks of parsed PTX: the number of operands of each instruction, their kinds, widths and types.
 
 Instructions that are not in the table pass; the virtual GPU reports unsupported ones later. Widths
 follow PTX ISA 8.x, chapters 9.4 (operands of loads, stores and conversions may be wider than their
@@ -90,7 +90,7 @@ class _Checker:
 
     @staticmethod
     def is_unusual(instruction: ir.Instruction) -> bool:
-        """Return whether the form has more operands than usual; the virtual GPU refuses it."""
+        """Return whether an instruction has a form with more operands, which virtualgpu does not support."""
         return instruction.root == "lop3" and len(instruction.parts) > 2
 
     def declared(self, operand: ir.Operand | None) -> None:
@@ -246,7 +246,7 @@ class _Checker:
             self.source(operand, source, True)
 
     def convert_narrow(self, instruction: ir.Instruction) -> None:
-        """Check a conversion between the narrow types of tensor cores that the virtual GPU supports."""
+        """Check a conversion between the narrow types of tensor cores that virtualgpu supports."""
         kinds = {"e4m3x2": "b16", "e5m2x2": "b16", "tf32": "b32", "f32": "f32", "f16x2": "b32"}
         target, source = instruction.parts[-2:]
         if {target, source} <= kinds.keys():
@@ -377,7 +377,7 @@ class _Checker:
 
     @staticmethod
     def take_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
-        """Remove a leading list in parentheses from the operands, and return its items."""
+        """Remove a leading list in braces or parentheses from the operands, and return its items."""
         first = operands[0] if operands else None
         if not isinstance(first, ir.Vector):
             return ()

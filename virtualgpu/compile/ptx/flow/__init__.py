@@ -1,1 +1,1 @@
-"""Control flow of PTX: blocks of a function, regions of branches, calls."""
+"""Control flow of PTX: basic blocks, the blocks that a branch controls, and calls."""

@@ -1,4 +1,4 @@
-"""Call graph of a PTX module, and the functions that wait for other threads."""
+"""Call graph of a PTX module, and search for functions in which threads wait for other threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from virtualgpu.compile.ptx.flow import cfg
 
 
 def parts_of(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
-    """Return the callee (empty for a call through a pointer), argument names and result names of a call."""
+    """Return the callee of a call instruction, its argument names, and its result names.
+
+    The callee is empty for a call through a pointer.
+    """
     operands = list(call.operands)
     results: list[str] = []
     if isinstance(operands[0], ir.Vector):
@@ -27,7 +30,7 @@ def callees(function: ir.Function) -> list[str]:
 
 
 def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozenset[str]:
-    """Return the results of calls that depend on memory that other threads write."""
+    """Return the result registers of calls that depend on memory which other threads write."""
     dependent: set[str] = set()
     for inner_instruction in function.instructions:
         if inner_instruction.root == "call":
@@ -39,7 +42,7 @@ def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozen
 
 
 def reachable(module: ir.Module, names: Iterable[str]) -> list[str]:
-    """Return the functions of these names and every function of the module that they call by name."""
+    """Return the given functions and all functions of the module that they call, directly or indirectly."""
     reachable_names = [name for name in dict.fromkeys(names) if name in module.functions]
     for name in reachable_names:
         for callee in callees(module.functions[name]):
@@ -49,7 +52,9 @@ def reachable(module: ir.Module, names: Iterable[str]) -> list[str]:
 
 
 def waiting_functions(module: ir.Module, entry: str) -> set[str]:
-    """Return the functions below an entry in which a thread waits for other threads, directly or in a callee.
+    """Return the functions called from an entry in which a thread waits for other threads.
+
+    The thread may wait in the function itself or in a function that it calls.
 
     A block-wide barrier waits, and so does a loop that ends when memory changes. Recursive functions are not
     included.

@@ -1,4 +1,4 @@
-"""Control flow of one PTX function: basic blocks, their scheduling order, liveness.
+"""Control-flow graph of one PTX function: basic blocks, their scheduling order, and live registers.
 
 Blocks are numbered in a weak topological order (F. Bourdoncle, 1993: strongly connected components
 in topological order, each loop contiguous after its header). A scheduler that always runs the
@@ -21,19 +21,23 @@ _BLOCK_ENDS = {"bra", "brx", "ret", "exit", "trap"}
 
 
 def is_warp_meeting(instruction: ir.Instruction) -> bool:
-    """Return whether lanes named in a member mask meet at this instruction."""
+    """Return whether lanes of a warp synchronise at an instruction, as at ``__syncwarp`` or a shuffle."""
     if instruction.root in ("bar", "barrier"):
         return "warp" in instruction.parts
     return instruction.root in _WARP_WIDE and "sync" in instruction.parts
 
 
 def is_block_barrier(instruction: ir.Instruction) -> bool:
-    """Return whether threads of a block meet at this instruction (``__syncthreads``)."""
+    """Return whether an instruction is a barrier of a block, such as ``__syncthreads``."""
     return instruction.root in ("bar", "barrier") and "warp" not in instruction.parts
 
 
 def waits_for_all(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction is a barrier for all threads, such as ``__syncthreads``."""
+    """Return whether all threads of the block wait for each other at an instruction.
+
+    It is false for barriers with a number or a thread count other than the default, and for those that do
+    not wait.
+    """
     if not is_block_barrier(instruction) or "arrive" in instruction.parts:
         return False
     reduces = "red" in instruction.parts  # ``bar.red`` has its result first and a predicate last
@@ -43,7 +47,7 @@ def waits_for_all(instruction: ir.Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Instructions ``first`` to ``end`` (exclusive); ``successors`` are block numbers."""
+    """A basic block: instructions ``first`` to ``end`` (exclusive), and the numbers of its successors."""
 
     number: int
     first: int
@@ -53,7 +57,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Basic blocks in scheduling order, and the number of the block that starts at an instruction index."""
+    """The basic blocks in scheduling order, and the block number for the index of each first instruction."""
 
     blocks: tuple[Block, ...]
     number_of: dict[int, int]
@@ -122,7 +126,10 @@ def _schedule(starts: Sequence[int], successors: dict[int, tuple[int, ...]]) -> 
 def _components(
     nodes: set[int], roots: Iterable[int], successors: dict[int, tuple[int, ...]]
 ) -> list[list[int]]:
-    """Strongly connected components (Tarjan, iterative) in topological order, entry node first."""
+    """Return the strongly connected components (Tarjan's algorithm) in topological order.
+
+    The algorithm is iterative; the component of the entry node is the first.
+    """
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []
@@ -162,7 +169,7 @@ def _components(
 
 
 def reads_shared_state(instruction: ir.Instruction) -> bool:
-    """Return whether other threads may change the result of an instruction: an atomic, a volatile load."""
+    """Return whether other threads can change what an instruction reads: atomics and volatile loads."""
     return instruction.root in ("atom", "mbarrier") or (
         instruction.root == "ld" and not _ORDERED_LOADS.isdisjoint(instruction.parts)
     )
@@ -171,7 +178,7 @@ def reads_shared_state(instruction: ir.Instruction) -> bool:
 def waits_on_memory(
     function: ir.Function, flow: Flow, source: int, target: int, memory_results: Set[str] = frozenset()
 ) -> bool:
-    """Return whether the loop closed by a back edge ends only when memory that others write changes.
+    """Return whether a loop ends only when other threads write to memory.
 
     This is true if an exit branch depends on the result of an atomic or a volatile load: a spin lock, a flag,
     a grid barrier. Blocks `target` to `source` are the loop; `memory_results` are results of calls that
@@ -264,7 +271,7 @@ def _collect(operand: ir.Operand | None, direct: list[str], bases: list[str]) ->
 
 
 def live_out(function: ir.Function, flow: Flow) -> list[set[str]]:
-    """Return, for each block, the registers that a later block reads before writing them."""
+    """Return for each block the registers whose values later blocks read."""
     bit = {name: 1 << i for i, name in enumerate(function.registers)}
     uses = []
     defines = []
@@ -297,7 +304,7 @@ def live_out(function: ir.Function, flow: Flow) -> list[set[str]]:
 
 
 def _names_of_bits(names: Sequence[str], bits: int) -> set[str]:
-    """Return the names at the set bits of a number."""
+    """Return the names at the positions of the set bits in `bits`."""
     result = set()
     while bits:
         lowest = bits & -bits
@@ -307,7 +314,7 @@ def _names_of_bits(names: Sequence[str], bits: int) -> set[str]:
 
 
 def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int, ...]:
-    """Return the blocks in which threads may be while others of their warp reach the barrier at `pc`.
+    """Return the blocks in which threads of a warp may be while others are at the barrier at `pc`.
 
     From such a block all paths reach the same barrier, or leave the kernel without a barrier and without
     reconverging with threads that passed this one, for example by an early ``return``. Code after an ``if``
@@ -342,13 +349,13 @@ def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int
 
 
 def is_in_loop(flow: Flow, pc: int) -> bool:
-    """Return whether a thread may reach an instruction again."""
+    """Return whether an instruction is in a loop, so that a thread may execute it again."""
     block = _block_of(flow, pc)
     return any(block in _reachable(flow, number) for number in flow.blocks[block].successors)
 
 
 def share_a_loop(flow: Flow, first: int, second: int) -> bool:
-    """Return whether a thread may reach each of two instructions from the other."""
+    """Return whether two instructions are in the same loop."""
     first_block = _block_of(flow, first)
     second_block = _block_of(flow, second)
     return all(
@@ -362,7 +369,7 @@ def _block_of(flow: Flow, pc: int) -> int:
 
 
 def _reachable(flow: Flow, start: int, stop: int = -1) -> set[int]:
-    """Return the blocks that a thread may reach from `start`, itself included, without passing `stop`."""
+    """Return the blocks on paths from block `start`, itself included, that do not pass block `stop`."""
     blocks = set[int]()
     pending = [start]
     while pending:

@@ -1,4 +1,4 @@
-"""Basic blocks that a conditional branch controls: those before its sides meet again."""
+"""Regions of PTX code: the basic blocks that a branch controls, before its two paths meet again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from virtualgpu.compile.ptx.flow import cfg
 
 
 def regions(function: ir.Function) -> dict[int, frozenset[int]]:
-    """Return the blocks between each branching block and its immediate post-dominator, by block number."""
+    """Return for each block with a branch the blocks between it and its immediate post-dominator."""
     flow = cfg.build(function)
     post_dominators = _post_dominators(flow)
     result = {}
@@ -28,7 +28,7 @@ def regions(function: ir.Function) -> dict[int, frozenset[int]]:
 
 
 def _post_dominators(flow: cfg.Flow) -> dict[int, set[int]]:
-    """Return, for each block, the blocks on every path from it to the function's end, itself included."""
+    """Return for each block its post-dominators: the blocks on every path from it to the end, and itself."""
     all_blocks = {block.number for block in flow.blocks}
     result = {
         block.number: {block.number} if not block.successors else set(all_blocks) for block in flow.blocks
