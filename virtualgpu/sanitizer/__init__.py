@@ -1,4 +1,4 @@
-"""Checks of a launch beyond its result: illegal accesses, races, uninitialized memory, synchronisation."""
+"""Checks of a kernel launch: illegal accesses, races, uninitialized memory, and missing synchronisation."""
 
 from virtualgpu.sanitizer.block_orders import ORDERS, block_sequence
 from virtualgpu.sanitizer.run import sanitize

@@ -1,4 +1,4 @@
-"""Orders in which the blocks of a grid run; a correct kernel has the same result in each of them."""
+"""Orders in which the blocks of a grid run; a correct kernel gives the same result with each order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ORDERS = (IN_ORDER, REVERSED, RANDOM, IN_TURNS)
 
 
 def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Return linear block numbers in the order in which they run.
+    """Return the linear numbers of all blocks in the order in which they run.
 
     Parameters
     ----------
@@ -40,5 +40,5 @@ def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int
 
 
 def turns_seed(order: str, seed: int) -> int | None:
-    """Return the seed of the turns of blocks (`RunOptions.turns_seed`), or None if they take no turns."""
+    """Return the seed for blocks that take turns (`RunOptions.turns_seed`), or None if they do not."""
     return seed if order == IN_TURNS else None

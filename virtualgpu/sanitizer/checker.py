@@ -1,4 +1,4 @@
-"""Observer that finds races and reads of uninitialized memory.
+"""Checker of a launch that finds races and reads of uninitialized memory.
 
 The check of every access is compiled (`shadow`). This module contains the rest: the memory of the compiled
 code, its callbacks, and its findings.
@@ -40,7 +40,7 @@ _ENTRY = np.dtype([(name, "<i8") for name in ("key", "count", "differs", "start"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a launch that its checker needs."""
+    """The sizes of a launch that its checker needs: blocks, threads per block, and bytes of memory."""
 
     blocks: int
     threads: int
@@ -51,7 +51,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Lanes of a warp at a block-wide barrier."""
+    """The lanes of a warp that have arrived together at a barrier of the block."""
 
     warp: int
     instruction: ir.Instruction
@@ -59,13 +59,13 @@ class Arrival:
 
     @property
     def thread(self) -> int:
-        """Number of the first lane's thread in the block."""
+        """Number within the block of the thread in the first of these lanes."""
         return self.warp * layout.LANES + (self.mask & -self.mask).bit_length() - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One thread's access: its segment, the number of its site, the thread's number in its block."""
+    """A memory access by one thread: its segment, the number of its instruction, and its thread."""
 
     segment: int
     site: int
@@ -73,7 +73,7 @@ class Access:
 
     @classmethod
     def unpacked(cls, packed: int) -> Access:
-        """Return an access from the packed form of compiled code."""
+        """Return an access from the 64-bit number into which compiled code packs it."""
         site_and_thread = packed & (1 << structures.WHO_BITS) - 1
         return cls(
             (packed >> structures.WHO_BITS) - 1,
@@ -84,10 +84,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """Occurrences of one finding at one pair of sites, and the first of them.
+    """The occurrences of a finding at one pair of instructions, with the accesses of the first occurrence.
 
-    ``what`` is a kind of finding of `shadow`; ``start`` is the address of the region, ``word`` the number of
-    its granule. ``first`` is the access that the second one conflicts with.
+    ``what`` is a kind of finding of `shadow`; ``start`` is the address of the memory region, ``word`` the
+    number of its granule. ``first`` is the earlier access with which the ``second`` one conflicts.
     """
 
     what: int
@@ -103,23 +103,23 @@ class Occurrences:
 
 
 class Findings(Protocol):
-    """Receiver of the findings of a checker."""
+    """The interface of an object that receives the findings of a checker."""
 
     def add(self, occurrences: Occurrences) -> None:
-        """Add a race, a read of uninitialized memory, an access to another array or to a pending copy."""
+        """Add a race, a read of uninitialized memory, or an access to another array or to a pending copy."""
 
     def add_absent_lane(self, access: Access, source: int) -> None:
-        """Add a shuffle from an inactive lane, or a vote whose mask names one."""
+        """Add a shuffle from an inactive lane, or a vote whose mask contains an inactive lane."""
 
     def add_outside_block(self, access: Access, address: int) -> None:
-        """Add an access to the device heap outside of all blocks in use."""
+        """Add an access to the device heap that is outside of all allocated blocks of memory."""
 
     def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
-        """Add a barrier that threads reach without others of their warp, or while others wait elsewhere."""
+        """Add a barrier that only some threads reach: a part of a warp, or while others wait elsewhere."""
 
 
 class Checker:
-    """Provider of the compiled checks of a launch, and handler of their callbacks.
+    """Provider of the compiled checks of a launch, and handler of the callbacks from compiled code.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ class Checker:
         return starts
 
     def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
-        """Return the unwritten granules of an allocation; None if the kernel does not write it."""
+        """Return which granules of an allocation are still uninitialized; None if it is not written."""
         unwritten_table = self.unwritten_words.get(start)
         written_granules = self._written_granules.get(start)
         remaining = (
@@ -264,7 +264,10 @@ class Checker:
     # -- methods that the engine calls -----------------------------------------------------------------------
 
     def watch(self, ask: int) -> tuple[int, int]:
-        """Return the compiled checks of one worker, and the address of their data; they can call `ask`."""
+        """Return the addresses of the compiled checks and of their data for one worker.
+
+        `ask` is the address of the function that compiled checks call for rare cases.
+        """
         slot = new_slot(self.shared, ask, races=self.races, unwritten=self.unwritten)
         self.ordering.slots.append(slot)
         return events.observer().address, address_of(slot.row)
@@ -367,7 +370,7 @@ class Checker:
     def _check_heap_access(
         self, block: int, warp: int, lanes: npt.NDArray[np.int64], mask: int, number: int
     ) -> None:
-        """Report accesses to the device heap that do not stay within one of its blocks."""
+        """Report the lanes whose access to the device heap is outside of an allocated block of memory."""
         assert self.memory.heap is not None
         used_blocks = self.memory.heap.used
         site = self.sites[number]
@@ -420,7 +423,7 @@ class Checker:
         self.ordering.partial_barrier(block, waiting_threads)
 
     def flush(self) -> None:
-        """Pass the findings to the receiver, and clear them."""
+        """Pass the findings to the receiver in the order of their accesses, and clear them."""
         entries = self._entries[self._entries["key"] != 0]
         for entry in entries[np.argsort(entries["second"], kind="stable")].tolist():
             key, count, differs, start, word, first, second = entry

@@ -1,4 +1,4 @@
-"""Compiled code that the engine calls at every access and at every synchronisation.
+"""Compiled functions that the engine calls at every memory access and every synchronisation.
 
 It calls Python if the order between threads changes in other ways than by a full barrier or ``__syncwarp``,
 and if a finding needs more than its location.
@@ -29,7 +29,7 @@ from virtualgpu.sanitizer.structures import (
 
 
 def partial_barrier(c: Context, b: Block, g: Checker, first: int, group: int) -> None:
-    """Record that lanes of a warp waited for each other: each gets the knowledge of all."""
+    """Record that some lanes of a warp waited for each other: each now follows all of their accesses."""
     size = 4 * g.threads
     row = b.known + first * size
     maximum = b.known + g.threads * size  # one more row, for the maximum
@@ -63,7 +63,7 @@ def partial_barrier(c: Context, b: Block, g: Checker, first: int, group: int) ->
 
 
 def warp_sync(c: Context, b: Block, g: Checker, members: int, mask: int) -> None:
-    """Record a ``__syncwarp``, at which each lane waits for the lanes of its own mask."""
+    """Record a ``__syncwarp``, at which each lane waits for the lanes in its own mask."""
     if b.known == 0:
         call(b.ask, c, KNOW, 0, 0, 0)
     remaining = mask
@@ -75,7 +75,7 @@ def warp_sync(c: Context, b: Block, g: Checker, members: int, mask: int) -> None
 
 
 def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
-    """Check the arrival of lanes at a barrier of the block: all of their warp must arrive at one barrier."""
+    """Check lanes that arrive at a barrier: all threads of the block must arrive at the same one."""
     pc = load64(lanes)
     if mask == 0 or g.joins == 0 or load8(g.joins + pc) == 0:
         return
@@ -98,7 +98,7 @@ def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
 
 
 def opens(c: Context, b: Block, g: Checker) -> None:
-    """Record that all threads of the block pass its barrier 0."""
+    """Record that all threads of the block have passed barrier 0."""
     if b.has_unfenced_reads:
         call(b.ask, c, LEARN, 0, 0, 0)
     if b.mixed or b.arrived:
@@ -109,7 +109,7 @@ def opens(c: Context, b: Block, g: Checker) -> None:
 
 
 def shuffle(c: Context, b: Block, g: Checker, lanes: int, mask: int, values: int) -> None:
-    """Check that the source lanes of a shuffle are active."""
+    """Check that the source lane of each lane in a shuffle is active."""
     remaining = mask
     while remaining:
         lane = lowest(remaining)
@@ -200,5 +200,5 @@ _COMPILED = (
 
 @functools.cache
 def observer() -> jit.Library:
-    """Return the compiled functions; the engine calls the address of ``entry_of``."""
+    """Compile the functions and return them; the engine calls the address of ``entry_of``."""
     return jit.Library(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")

@@ -1,4 +1,4 @@
-"""Findings of a checker, grouped by source lines."""
+"""Findings of a checker, grouped by pairs of source lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
 
 @dataclass(slots=True)
 class Finding:
-    """Occurrences of one hazard, and the first of them."""
+    """A hazard between two source lines: how often it occurred, and the accesses of its first occurrence."""
 
     count: int
     agree: bool
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(slots=True)
 class DivergentBarrier:
-    """Occurrences of a barrier that not all threads reach together, and the first of them."""
+    """A barrier that only some threads reach: how often it occurred, and its first occurrence."""
 
     block: int
     here: Arrival
@@ -49,7 +49,7 @@ class DivergentBarrier:
 
 
 class Findings:
-    """Collection of findings, with one entry per kind and pair of source lines."""
+    """A collection of findings with one entry per kind and pair of source lines."""
 
     def __init__(self, memory: DeviceMemory, granule_bytes: int) -> None:
         self.memory = memory
@@ -62,7 +62,7 @@ class Findings:
         self.heap_blocks: dict[tuple[str, str, int, int, int], tuple[int, int]] = {}
 
     def add(self, occurrences: Occurrences) -> None:
-        """Add occurrences of one finding at one pair of sites."""
+        """Add occurrences of one finding at one pair of instructions."""
         second = occurrences.second
         first = occurrences.first
         line = self.sites[second.site].line
@@ -87,18 +87,18 @@ class Findings:
             )
 
     def add_absent_lane(self, access: Access, source: int) -> None:
-        """Add a shuffle from an inactive lane, or a vote whose mask names one."""
+        """Add a shuffle from an inactive lane, or a vote whose mask contains an inactive lane."""
         site = self.sites[access.site]
         key = (ABSENT_LANE if site.instruction.root == "shfl" else ABSENT_MASK_LANE, "", 0, site.line, 0)
         self._count(key, Finding(1, False, "", 0, source, None, access))
 
     def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
-        """Add a barrier that threads reach without their warp, or while others wait at another one."""
+        """Add a barrier that only some threads reach: a part of a warp, or while others wait elsewhere."""
         key = arrival.instruction.line, other.instruction.line if other is not None else -1
         self.divergent_barriers.setdefault(key, DivergentBarrier(block, arrival, other)).count += 1
 
     def add_outside_block(self, access: Access, address: int) -> None:
-        """Add an access to the device heap outside of all blocks in use."""
+        """Add an access to the device heap that is outside of all allocated blocks of memory."""
         heap = self.memory.heap
         assert heap is not None
         freed = heap.freed or {}

@@ -1,4 +1,4 @@
-"""Synchronisation through memory: fences, and the atomics and strong accesses of flags."""
+"""Order between threads that synchronise through memory: fences with atomics or volatile accesses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtualgpu.sanitizer.sites import Site
 
 
 class Flags:
-    """Messages that threads publish by atomics and strong stores after a fence, and their readers.
+    """The flags of a launch: threads publish messages by stores or atomics, and others read them.
 
     Parameters
     ----------
@@ -33,9 +33,10 @@ class Flags:
         fenced: int,
         wide: int,
     ) -> bool:
-        """Handle an atomic, strong or volatile access, which publishes a message, reads one, or both.
+        """Update the order of accesses for an atomic, strong or volatile access to a flag.
 
-        Lanes in `fenced` have executed a memory fence, those in `wide` one for other blocks, too.
+        The access publishes the thread's earlier accesses, reads what others published, or both. Lanes in
+        `fenced` have executed a memory fence, those in `wide` a fence that other blocks see, too.
 
         Returns
         -------

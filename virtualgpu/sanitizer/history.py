@@ -1,4 +1,4 @@
-"""Writes to one element of the device's memory, observed while kernels run."""
+"""History of all writes to one element of device memory, recorded while kernels run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MAX_ITEMS = 1 << 20
 
 @struct
 class WatchedElement:
-    """The element's range of bytes, and the number of bytes that each access writes."""
+    """The byte range of the watched element, and the number of bytes that each access writes."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class WatchedElement:
 
 
 def check_write(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
-    """Check an access of a warp, and call Python if one of its lanes writes to the element."""
+    """Call Python if one lane of a warp's access writes to the watched element."""
     if number < 0:
         return
     g = struct_at(WatchedElement, c.watched)
@@ -69,7 +69,7 @@ def check_write(c: Context, number: int, lanes: int, mask: int, values: int) -> 
 
 @functools.cache
 def observer() -> jit.Library:
-    """Return the compiled function; the engine calls the address of ``entry_of``."""
+    """Compile the function and return it; the engine calls the address of ``entry_of``."""
     return jit.Library(translate([check_write], "check_write", {"Context": layout.CONTEXT}), "entry_of")
 
 
@@ -99,7 +99,7 @@ class History:
     def run_watched(
         self, launch: PreparedLaunch, options: Any = None
     ) -> tuple[FinishedLaunch, tuple[tuple[Region, ...], ...]]:
-        """Run a launch, and record its writes to the element."""
+        """Run a launch, and record its writes to the watched element."""
         self.launches += 1
         self._engine_launches += 1
         no_regions: tuple[tuple[Region, ...], ...] = ((), (), ())
@@ -129,7 +129,7 @@ class History:
                 self.settle()
 
     def add_act(self, act: Act) -> None:
-        """Record a copy, a memset or a kernel that the engine does not run, if it writes to the element."""
+        """Record a copy, a memset or a library kernel if it writes to the watched element."""
         if isinstance(act, GraphLaunch):
             for node in act.nodes:
                 self.add_act(node)
@@ -146,20 +146,20 @@ class History:
             self.settle()
 
     def note(self, write: Write) -> None:
-        """Record a write that is about to happen, or has happened."""
+        """Add a write to the history; it is about to happen or has just happened."""
         self.settle()
         self.writes.append(write)
         self.count += 1
         self._value_pending = True
 
     def settle(self) -> None:
-        """Store the element's current value in the last write."""
+        """Read the element's current value from memory, and store it in the last recorded write."""
         if self._value_pending:
             self.writes[-1] = replace(self.writes[-1], value=self._current_value())
             self._value_pending = False
 
     def hide(self) -> None:
-        """Leave the value of the last write unknown, because another lane writes in the same instruction."""
+        """Mark the value of the last write as unknown, because another lane writes it simultaneously."""
         self._value_pending = False
 
     def here(self) -> Any:
@@ -182,7 +182,7 @@ class History:
 
 
 class _ElementObserver:
-    """Observer of one launch."""
+    """An observer of one launch that records writes to the element."""
 
     def __init__(self, history: History, launch: PreparedLaunch) -> None:
         kernel = launch.kernel.program.generated(launch.packed.name, observe=True)
@@ -253,7 +253,7 @@ def _is_equal(a: Any, b: Any) -> bool:
 def history_of(
     device: VirtualDevice, address: int, dtype: np.dtype[Any], function: Callable[[], Any]
 ) -> tuple[History, Exception | None]:
-    """Call a function, and return the writes to an element during the call, and its exception if any.
+    """Call a function; return all writes to an element during the call, and the exception, if any.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Order between the accesses of a launch: barriers, warp syncs, fences with atomics.
+"""Order between the memory accesses of a launch, from barriers, ``__syncwarp``, and fences with atomics.
 
 The accesses of a block between two synchronisations form a *segment*. A barrier that every thread
 passes starts a new *epoch* of its block. Barriers of fewer threads and ``__syncwarp`` end a *cut*: a
@@ -24,7 +24,7 @@ _COLUMNS = ("blocks", "epochs", "cuts", "ticks")
 
 @dataclass(slots=True)
 class Message:
-    """Message published at an address: ticks of blocks, and the cuts that threads of a block know."""
+    """Accesses that threads have published at an address: ticks of blocks, and cuts of threads."""
 
     ticks: dict[int, int] = field(default_factory=dict)
     rows: dict[int, npt.NDArray[np.int32]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Message:
 
 @dataclass(slots=True)
 class Slot:
-    """The block that one worker runs: its row in compiled code, and the memory of its tables."""
+    """The state of the block that one worker runs: its row in compiled code, and the memory of its tables."""
 
     row: structures.Block
     memory: list[npt.NDArray[np.generic]]
@@ -45,7 +45,7 @@ class Slot:
 
 
 class Ordering:
-    """Order between accesses by synchronisation.
+    """The order between accesses that results from synchronisation.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Ordering:
         self.grow()
 
     def grow(self) -> None:
-        """Enlarge the columns for more segments."""
+        """Enlarge the tables so that they can store more segments."""
         size = self.columns.shape[1]
         columns = np.zeros((len(_COLUMNS), max(1024, 2 * size)), np.int64)
         columns[:, :size] = self.columns
@@ -78,11 +78,11 @@ class Ordering:
         self.shared.capacity = columns.shape[1]
 
     def block(self, segment: int) -> int:
-        """Return the block that a segment belongs to."""
+        """Return the number of the block that a segment belongs to."""
         return int(self.columns[0, segment])
 
     def slot(self, block: int) -> Slot:
-        """Return the slot of a running block."""
+        """Return the slot of the worker that runs a block."""
         slot = self._slot_of_block.get(block)
         if slot is None or slot.row.number != block:
             slot = next(slot for slot in self.slots if slot.row.number == block)
@@ -100,7 +100,7 @@ class Ordering:
         shared.count += 1
 
     def full_barrier(self, block: int) -> None:
-        """Record that every thread of the block waited for every other."""
+        """Record that all threads of the block waited for each other."""
         row = self.slot(block).row
         row.epoch += 1
         row.known = 0
@@ -118,7 +118,7 @@ class Ordering:
         self._begin_segment(slot.row)
 
     def matrix(self, slot: Slot) -> npt.NDArray[np.int32]:
-        """Return the matrix of cuts that threads of a block know since its last full barrier."""
+        """Return for each thread of a block the last cut of each other thread that its accesses follow."""
         if slot.known is None:
             slot.known = np.zeros((self.threads + 1, self.threads), np.int32)
         # Entries of earlier epochs and blocks are older than any cut of this one.
@@ -126,7 +126,7 @@ class Ordering:
         return slot.known[: self.threads]
 
     def has_news(self, block: int, threads: Sequence[int], message: Message) -> bool:
-        """Return whether a message contains anything new for the threads that read it."""
+        """Return whether a message orders accesses of these threads that were not ordered before."""
         slot = self.slot(block)
         if any(slot.ticks.get(other, -1) < tick for other, tick in message.ticks.items() if other != block):
             return True
@@ -134,7 +134,11 @@ class Ordering:
         return row is not None and bool((self.matrix(slot)[threads] < row).any())
 
     def acquire(self, block: int, threads: Sequence[int], message: Message, fenced: bool = True) -> None:
-        """Record that threads read a message; ticks of other blocks count after the next fence."""
+        """Record that threads have read a message.
+
+        Accesses of their own block are ordered at once, accesses of other blocks (ticks) only after the
+        next fence.
+        """
         slot = self.slot(block)
         for other, tick in message.ticks.items():
             if other != block and max(slot.ticks.get(other, -1), slot.unfenced_ticks.get(other, -1)) < tick:
@@ -148,7 +152,10 @@ class Ordering:
             clocks[threads] = np.maximum(clocks[threads], row)
 
     def learn(self, block: int) -> None:
-        """Order later accesses of a block after the ticks that it has read, at a fence or barrier."""
+        """Order later accesses of a block after those of other blocks whose messages it has read.
+
+        This happens at a fence or barrier.
+        """
         slot = self.slot(block)
         for other, tick in slot.unfenced_ticks.items():
             slot.ticks[other] = tick
@@ -160,7 +167,10 @@ class Ordering:
         slot.row.has_unfenced_reads = 0
 
     def release(self, block: int, threads: Sequence[int], message: Message, wide: bool = True) -> None:
-        """Publish the accesses of threads to their block, or (`wide`) to all blocks, and begin a segment."""
+        """Publish earlier accesses of threads in a message, and begin a new segment.
+
+        If `wide` is true, all blocks can see the message, otherwise only the own block.
+        """
         self.has_messages = True
         slot = self.slot(block)
         if wide:
@@ -176,7 +186,7 @@ class Ordering:
 
 
 def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bool) -> Slot:
-    """Return a slot for one worker's blocks; `ask` is the function that compiled code calls."""
+    """Return the slot of a worker; compiled code calls the function at the address `ask` in rare cases."""
     row = structures.Block()
     arrays = []
 

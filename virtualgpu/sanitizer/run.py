@@ -1,4 +1,4 @@
-"""Run of one launch with checks: faults and hazards become a report instead of an exception."""
+"""Run of one launch with checks, which returns faults and hazards as a report instead of raising them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ _SEVERITY = ("error", "warning", "info")
 def sanitize(
     launch: PreparedLaunch, options: Hazards, restore: Callable[[], None] = lambda: None
 ) -> SanitizerReport:
-    """Run a launch with checks; its arrays keep the values that the kernel wrote.
+    """Run a launch with checks and return the report.
+
+    The arrays keep the values that the kernel wrote.
 
     Checks take longer than a launch, so the time limit can end a kernel that is not infinite: its blocks or
     threads were still ending, or it ends in a plain launch after `restore` has restored its arrays. The
@@ -134,7 +136,7 @@ def sanitize(
 
 
 def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: Shape) -> Report:
-    """Return the report of findings, with names of the source."""
+    """Return the report of a launch's findings, with names from the source."""
     module = launch.kernel.program.module
     plan = kernel.plans[0]
     shared_variables = [variable for variable in module.variables.values() if variable.space == "shared"]
@@ -176,7 +178,7 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
 
 
 def _ends_in_time(launch: PreparedLaunch, options: RunOptions) -> bool:
-    """Return whether a launch ends without checks, within its time limit."""
+    """Return whether a launch without checks ends within its time limit."""
     device = launch.device
     limited_options = replace(options, watchdog_s=device.watchdog_s, idle_s=device.idle_s)
     try:
@@ -189,7 +191,7 @@ def _ends_in_time(launch: PreparedLaunch, options: RunOptions) -> bool:
 def _checker(
     launch: PreparedLaunch, kernel: Kernel, shape: Shape, findings: Findings, names: Sequence[str]
 ) -> Checker:
-    """Return the checker of the chosen tools, which reports to `findings`."""
+    """Return a checker for the chosen tools, which reports to `findings`."""
     memory = launch.device.memory
     program = launch.kernel.program
     checker = Checker(
@@ -216,7 +218,10 @@ def _checker(
 
 @contextmanager
 def _checked_heap(memory: DeviceMemory, uses_heap: bool) -> Iterator[list[int]]:
-    """Check the device heap in a block of code; yield a list for the sizes of blocks that stay allocated."""
+    """Context manager that checks the device heap.
+
+    Its value is a list, to which the sizes of blocks that were not freed are added at the end.
+    """
     leaked_sizes: list[int] = []
     if not uses_heap and memory.heap is None:
         yield leaked_sizes
@@ -247,7 +252,7 @@ def _leak(sizes: Sequence[int], kernel: str) -> Hazard:
 
 
 def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
-    """Return a function that finds the allocation of an instruction's pointer."""
+    """Return a function that returns the allocation to which the pointer of an instruction belongs."""
     memory = launch.device.memory
     program = launch.kernel.program
     variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
@@ -269,7 +274,7 @@ def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction]
 def _unwritten(
     memory: DeviceMemory, granule_size: int, arrays: Sequence[int]
 ) -> dict[int, npt.NDArray[np.bool_]]:
-    """Return the granules that still have the initial contents of ``cp.empty``, by allocation."""
+    """Return for each allocation which granules still have the initial contents of ``cp.empty``."""
     granules_by_start = {}
     for address in arrays:
         allocation = memory.nearest(address)

@@ -1,4 +1,4 @@
-"""Compiled check of each access against the history of earlier ones to its words (`structures`)."""
+"""Compiled check of each access against earlier accesses to the same words (`structures`)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _OFFSET = (1 << 56) - 1
 
 
 def renew(c: Context, b: Block, g: Checker) -> None:
-    """Begin a new segment of the block."""
+    """Begin a new segment of accesses in the block."""
     if g.count == g.capacity:
         call(b.ask, c, GROW, 0, 0, 0)
     n = g.count
@@ -69,7 +69,7 @@ def renew(c: Context, b: Block, g: Checker) -> None:
 
 
 def full_barrier(c: Context, b: Block, g: Checker) -> None:
-    """Record that every thread of the block waited for every other."""
+    """Record that all threads of the block waited for each other."""
     b.epoch += 1
     b.known = 0
     renew(c, b, g)
@@ -77,7 +77,10 @@ def full_barrier(c: Context, b: Block, g: Checker) -> None:
 
 
 def begin(c: Context, b: Block, g: Checker) -> None:
-    """Begin another block of the worker; its numbers continue, so that old entries need not be cleared."""
+    """Begin to check another block on this worker.
+
+    Its epochs continue those of the last block, so that old entries need not be cleared.
+    """
     b.number = c.block_linear
     b.tick = 0
     b.cut += 1
@@ -101,7 +104,7 @@ def begin(c: Context, b: Block, g: Checker) -> None:
 
 
 def unordered(b: Block, g: Checker, record: int, thread: int) -> int:
-    """Return whether an earlier access is unordered with one that a thread of the block makes now."""
+    """Return whether an earlier access is unordered with an access that `thread` makes now."""
     segment = (record >> WHO_BITS) - 1
     other_thread = record & _THREAD
     block = load64(g.blocks + 8 * segment)
@@ -118,9 +121,9 @@ def unordered(b: Block, g: Checker, record: int, thread: int) -> int:
 
 
 def last_unordered_access(b: Block, g: Checker, plane: int, step: int, floor: int, thread: int) -> int:
-    """Return the latest access of a class that is unordered with this thread's next one, or 0.
+    """Return the latest access of a class that is unordered with the next access of `thread`, or 0.
 
-    One by another warp (or block, in global memory) is preferred to one by a lane of the same warp.
+    An access by another warp (or block, in global memory) is preferred to one by a lane of the same warp.
     """
     record = load64(plane)
     if record < floor:
@@ -144,7 +147,7 @@ def last_unordered_access(b: Block, g: Checker, plane: int, step: int, floor: in
 
 
 def last_unordered_reader(b: Block, g: Checker, word: int, floor: int, thread: int) -> int:
-    """Return the last read of a shared word that is unordered with this thread's write, or 0."""
+    """Return the last read of a shared word that is unordered with a write of `thread`, or 0."""
     warp = 0
     while warp < g.warps:
         record = load64(b.readers + 8 * (word * g.warps + warp))
@@ -157,7 +160,7 @@ def last_unordered_reader(b: Block, g: Checker, word: int, floor: int, thread: i
 def remember_access(
     b: Block, g: Checker, plane: int, step: int, floor: int, record: int, shared: int
 ) -> None:
-    """Store an access as the last of its class."""
+    """Store an access as the last one of its class to a word."""
     last = load64(plane)
     if last >= floor:
         thread_difference = (last ^ record) & _THREAD
@@ -177,7 +180,7 @@ def remember_access(
 def add_finding(
     c: Context, b: Block, g: Checker, flags: int, start: int, word: int, first: int, second: int, differs: int
 ) -> None:
-    """Count a finding by its kind and its pair of sites."""
+    """Count one occurrence of a finding, by kind and pair of instructions."""
     key = (first >> THREAD_BITS & 0x3FFFFF) << 32 | (second >> THREAD_BITS & 0x3FFFFF) << 10 | flags | 512
     slot = key * 0x9E3779B97F4A7C15 >> 40 & (ENTRIES - 1)
     e = struct_at(Entry, g.entries + ENTRY_BYTES * slot)
@@ -202,13 +205,13 @@ def add_finding(
 
 
 def stored_value(b: Block, g: Checker, lane: int, part: int) -> int:
-    """Return the value that a lane stores to one word of its access."""
+    """Return the value that a lane stores to one of the words of its access."""
     bits = 8 << g.shift
     return load64(b.values + 8 * lane) >> bits * part & ((1 << bits) - 1)
 
 
 def memory_value(g: Checker, address: int) -> int:
-    """Return the value of a word of memory."""
+    """Return the present value of a word of memory."""
     if g.shift == 2:
         return load32(address)
     if g.shift == 1:
@@ -217,7 +220,7 @@ def memory_value(g: Checker, address: int) -> int:
 
 
 def values_differ(b: Block, g: Checker, s: Site, first: int, record: int, host: int, part: int) -> int:
-    """Return whether two plain stores to a word write different values, as far as is known."""
+    """Return whether two plain stores to a word write different values, as far as the values are known."""
     if s.scalar == 0 or b.values == 0:
         return 1
     lane = record & 31
@@ -245,7 +248,7 @@ def add_race(
     host: int,
     part: int,
 ) -> None:
-    """Record a race between an earlier access and this one."""
+    """Record a race between an earlier access and the present one."""
     relation = ACROSS_BLOCKS
     if load64(g.blocks + 8 * ((first >> WHO_BITS) - 1)) == b.number:
         relation = IN_BLOCK
@@ -274,7 +277,7 @@ def touch_word(
     host: int,
     part: int,
 ) -> None:
-    """Check an access to a word against the word's history, then add it to the history."""
+    """Check an access to a word against earlier accesses to it, and remember the access."""
     thread = tick & _THREAD
     first = last_unordered_access(b, g, planes, step, floor, thread)
     if first:
@@ -296,7 +299,7 @@ def touch_word(
 
 
 def update_copies(c: Context, b: Block, g: Checker, step: int, record: int, word: int) -> int:
-    """Update the pending copies to a word, and return whether an access needs no further check."""
+    """Update the pending copies to a word for an access; return whether no further check is needed."""
     address = b.pending_copies + 4 * word
     count = load32(address)
     is_early = 0
@@ -347,9 +350,10 @@ def touch_shared(
 
 
 def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, first: int) -> None:
-    """Check plain reads of shared memory by the lanes of a warp, the most frequent access of most kernels.
+    """Check the plain reads of shared memory by the lanes of a warp.
 
-    Words without a write since the last barrier need no comparison; the reads are added to the history.
+    These are the most frequent accesses of most kernels. Words without a write since the last barrier need
+    no comparison; the reads are remembered.
     """
     planes = b.planes
     strong_writes = planes + 3 * STRONG_WRITE * b.step
@@ -389,7 +393,7 @@ def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int
 
 
 def find_region(c: Context, g: Checker, b: Block, address: int) -> int:
-    """Return the region of the allocation that contains an address, or 0."""
+    """Return the `Region` of the allocation that contains an address, or 0 if there is none."""
     lower = 0
     upper = g.region_count
     while lower < upper:
@@ -446,10 +450,10 @@ def touch_global(c: Context, b: Block, g: Checker, s: Site, address: int, record
 
 
 def touch_local(c: Context, b: Block, g: Checker, s: Site, address: int, tick: int) -> None:
-    """Check one lane's access to its own stack.
+    """Check one lane's access to its own local memory (stack).
 
-    A read is wrong only if none of its bytes is written: a copy of a structure includes the gaps between its
-    members, which are never written.
+    A read is reported only if none of its bytes has been written: a copy of a structure includes the gaps
+    between its members, which are never written.
     """
     if b.local == 0:
         return
@@ -471,7 +475,7 @@ def touch_local(c: Context, b: Block, g: Checker, s: Site, address: int, tick: i
 
 
 def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, values: int, step: int) -> None:
-    """Check an access of the lanes of a warp."""
+    """Check a memory access of the lanes of a warp."""
     b.lanes = lanes
     b.mask = mask
     b.values = values

@@ -1,4 +1,4 @@
-"""Descriptions of memory instructions for a checker."""
+"""Descriptions of memory and synchronisation instructions for a checker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUBSPACES = ("global", "shared", "local", "generic")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One memory instruction: its source line and its effect on memory."""
+    """A memory instruction: its source line and how it accesses memory."""
 
     number: int
     instruction: ir.Instruction
@@ -39,11 +39,11 @@ class Site:
 
     @property
     def line(self) -> int:
-        """The source line of the instruction."""
+        """Source line of the instruction."""
         return self.instruction.line
 
     def kind(self, space: str) -> int:
-        """Return the class of the access; a volatile access of a flag counts as strong."""
+        """Return the class of the access in a memory space; a volatile access to a flag counts as strong."""
         strong = self.strong or (self.volatile and self.flag)
         if self.writes:
             return structures.STRONG_WRITE if strong else structures.WEAK_WRITE
@@ -54,11 +54,11 @@ UNBOUNDED = (0, (1 << 63) - 1)
 
 
 def polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
-    """Return the ids of loads that loops repeat until another thread writes the expected value.
+    """Return the ids of loads that a loop repeats until another thread writes the expected value.
 
-    They are volatile loads, and atomics that change nothing.
-    Volatile accesses to shared memory are mostly from times when warps ran in lockstep, and race; those to
-    global memory order nothing. Those to a flag that others poll do not race.
+    They are volatile loads, and atomics that change nothing. Volatile accesses to shared memory are mostly
+    from times when warps ran in lockstep, and race; volatile accesses to global memory order nothing.
+    Accesses to a flag that others poll do not race.
     """
     load_ids = set()
     for plan in plans:
@@ -82,7 +82,7 @@ def polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
 
 
 def _deciding(code: Sequence[ir.Instruction]) -> list[ir.Instruction]:
-    """Return the instructions of a loop whose results its branches depend on."""
+    """Return the instructions of a loop whose results determine whether its branches are taken."""
     register_names = {i.guard for i in code if i.root in ("bra", "brx") and i.guard}
     registers = [(i, *cfg.definitions_and_uses(i)) for i in code]
     while True:
@@ -98,14 +98,14 @@ def _deciding(code: Sequence[ir.Instruction]) -> list[ir.Instruction]:
 
 
 def _only_reads(i: ir.Instruction) -> bool:
-    """Return whether an instruction is an atomic that changes nothing, as ``atomicAdd(flag, 0)``."""
+    """Return whether an instruction is an atomic that does not change memory, like ``atomicAdd(flag, 0)``."""
     last_operand = i.operands[-1] if i.operands else None
     is_zero = isinstance(last_operand, ir.Immediate) and last_operand.value == 0
     return i.root == "atom" and is_zero and not {"add", "or", "xor"}.isdisjoint(i.parts)
 
 
 def has_partial_waits(plans: Iterable[FunctionPlan]) -> bool:
-    """Return whether threads can synchronise with a part of their block: warps, named barriers, flags."""
+    """Return whether threads can wait for only some threads of their block: warps, named barriers, flags."""
     return any(
         (i.root in ("bar", "barrier") and "warp" in i.parts)
         or i.root in ("membar", "fence", "mbarrier")
@@ -122,9 +122,10 @@ def site(
     bounds: tuple[int, int] = UNBOUNDED,
     polled: Set[int] = frozenset(),
 ) -> Site:
-    """Describe a memory instruction.
+    """Return a description of a memory instruction.
 
-    Its pointer belongs to an allocation (start, end); `polled` are the kernel's loads of flags.
+    `bounds` is the allocation (start, end) to which its pointer belongs; `polled` are the kernel's loads of
+    flags.
     """
     kind = memory_ops.kind_of(i)
     space = memory_ops.space_of(i)
@@ -151,7 +152,7 @@ def site(
 
 
 def register_site(number: int, i: ir.Instruction) -> Site:
-    """Describe an instruction that does not access memory."""
+    """Return a description of an instruction that does not access memory."""
     return Site(
         number=number,
         instruction=i,
@@ -173,6 +174,6 @@ def register_site(number: int, i: ir.Instruction) -> Site:
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:
-    """Return the largest unit in bytes, up to a word, that divides the size of every access of a kernel."""
+    """Return the largest size in bytes, up to a word, that divides the size of every access of a kernel."""
     sizes = [ir.TYPE_BYTES[i.type] for i in instructions if memory_ops.space_of(i) != "const"]
     return min([4, *sizes])

@@ -1,4 +1,4 @@
-"""Memory that compiled checks and Python share: state of blocks, words, sites and findings.
+"""Data structures that compiled checks and Python share: blocks, words, instructions and findings.
 
 An access is packed into 64 bits: its segment (`ordering`) plus one, its site, its thread. For each of three
 classes of accesses the history of a word contains the last one, the last one by another thread, and the last
@@ -47,7 +47,7 @@ GROW, DRAIN, REGION, HEAP, MIXED, KNOW, DESCRIBE, LEARN = (-(1 << 30) - n for n 
 
 
 class Context:
-    """Fields of the engine's context block that are read here."""
+    """The fields of the engine's context block that the checks read."""
 
     shared: int
     frames: int
@@ -80,7 +80,7 @@ class Site:
 
 @struct
 class Region:
-    """A live allocation, and the address of its words' history; ``planes`` is 0 without a history."""
+    """A live allocation and the address of the history of its words. ``planes`` is 0 if it has no history."""
 
     start: int
     end: int
@@ -93,7 +93,7 @@ class Region:
 
 @struct
 class Entry:
-    """Occurrences of one finding, and the first of them."""
+    """The number of occurrences of one finding, and the accesses of its first occurrence."""
 
     key: int
     count: int
@@ -106,7 +106,7 @@ class Entry:
 
 @struct
 class Checker:
-    """Data that all checks of a launch share."""
+    """The data that all checks of a launch share."""
 
     sites: int
     regions: int
@@ -137,7 +137,7 @@ class Checker:
 
 @struct
 class Block:
-    """State of the block that a worker runs, and of its shared and local memory."""
+    """The state of the block that a worker runs, and of the block's shared and local memory."""
 
     checker: int
     ask: int

@@ -1,4 +1,4 @@
-"""Bytes of the device's memory that a kernel reads, writes and changes atomically, observed while it runs."""
+"""Recorder of the bytes of device memory that a kernel reads, writes or changes with atomics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PRIVATE = "cooperative groups"
 
 @struct
 class AllocationTable:
-    """Allocations by their start, the maps of accessed ones, and the effect of each access."""
+    """The table of allocations: their addresses, the maps of accessed granules, and effects of accesses."""
 
     starts: int
     ends: int
@@ -112,12 +112,12 @@ def touch(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
 
 @functools.cache
 def observer() -> jit.Library:
-    """Return the compiled function; the engine calls the address of ``entry_of``."""
+    """Compile the function and return it; the engine calls the address of ``entry_of``."""
     return jit.Library(translate([touch], "touch", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class AccessRecorder:
-    """Observer of one launch that records the effects on each granule of memory."""
+    """An observer of one launch that records which granules of memory are read, written or changed."""
 
     def __init__(self, device: VirtualDevice, accesses: list[ir.Instruction]) -> None:
         self._device = device
@@ -161,7 +161,7 @@ class AccessRecorder:
     barrier = wait = arrive = shuffle
 
     def regions(self, effect: int) -> tuple[Region, ...]:
-        """Return the bytes that the launch read, wrote, or changed atomically."""
+        """Return the memory regions that the launch read, wrote or changed with atomics, as `effect` says."""
         return tuple(region for number in sorted(self._maps) for region in self._regions_of(number, effect))
 
     def _regions_of(self, number: int, effect: int) -> Iterator[Region]:
@@ -187,7 +187,7 @@ def _label(device: VirtualDevice, address: int) -> str:
 
 
 def _effect_of(i: ir.Instruction) -> tuple[int, int]:
-    """Return the effect of an access on global memory, and its number of bytes."""
+    """Return whether an access reads, writes or changes global memory, and its number of bytes."""
     access_site = site(0, i)
     if access_site.space not in ("global", "generic"):
         return 0, 0
@@ -199,7 +199,7 @@ def _effect_of(i: ir.Instruction) -> tuple[int, int]:
 def _pieces(
     starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, int, tuple[int, ...], tuple[int, ...]]]:
-    """Yield runs of bytes as first byte, bytes of an item, shape and strides; regular runs are merged."""
+    """Yield ranges of bytes as address, item size, shape and strides; regular ranges are merged."""
     if len(starts) > 2:
         sizes = ends - starts
         steps = np.diff(starts)
@@ -218,9 +218,9 @@ def _pieces(
 def run_watched(
     launch: PreparedLaunch, options: Any = None
 ) -> tuple[FinishedLaunch, tuple[tuple[Region, ...], ...]]:
-    """Run a launch, and return the regions that it read, wrote, and changed atomically.
+    """Run a launch, and return the memory regions that it read, wrote, and changed with atomics.
 
-    For a launch that is traced already all arrays count as read.
+    If the launch is traced already, all arrays count as read.
     """
     if options is not None and (options.trace is not None or options.observer is not None):
         device = launch.device

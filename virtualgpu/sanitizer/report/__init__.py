@@ -1,1 +1,1 @@
-"""Reports of findings as readable hazards: elements, locations, sentences, remedies."""
+"""Conversion of findings to readable reports: names of elements, source lines, sentences and remedies."""

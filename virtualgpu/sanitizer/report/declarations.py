@@ -1,4 +1,4 @@
-"""Names of elements in the source, such as ``tile[2][0]``, from its declarations of arrays.
+"""Names of array elements in the source, such as ``tile[2][0]``, from the declarations of arrays.
 
 In PTX an array has only a size in bytes. The declaration contains its shape and type; a value that is not in
 the source (a template's parameter, a macro of the command line) follows from the array's size.
@@ -72,7 +72,7 @@ _MAX_TRIALS = 65_536  # largest value that is tried for one that is not in the s
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Declaration of a variable in the source: its type, and the text between its brackets."""
+    """The declaration of a variable in the source: its type, and the text between its brackets."""
 
     type: str
     extents: tuple[str, ...]
@@ -80,13 +80,15 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """The variables of a source outside registers, and the constants that it defines."""
+    """The variables of a source that are not in registers, and the constants that it defines."""
 
     variables: Mapping[str, Sequence[Declaration]]
     constants: Mapping[str, str]
 
     def element(self, name: str, offset: int, size_bytes: int) -> str:
-        """Return the element at a byte of a variable; empty if the declaration is not sufficient.
+        """Return the name of the element at a byte offset of a variable, such as ``tile[2][0]``.
+
+        The name is empty if the declaration is not sufficient.
 
         Parameters
         ----------
@@ -131,7 +133,10 @@ class Declarations:
         return f"byte {byte_offset} of {element_name}" if byte_offset else element_name
 
     def _shape(self, extents: Sequence[str], count: int) -> list[int] | None:
-        """Return the values of extents; one unknown name gets the value that matches the count."""
+        """Return the extents of an array as numbers.
+
+        If one name is unknown, its value is computed from `count`, the number of elements.
+        """
         if extents and not extents[0].strip():  # an array of unknown length
             inner = self._shape(extents[1:], 0)
             if inner is None:
@@ -167,7 +172,7 @@ class Declarations:
         return unknown_names
 
     def _value(self, text: str, constants: Mapping[str, int]) -> int | None:
-        """Return the value of a constant expression of integers, or None."""
+        """Return the value of a constant integer expression in the source, or None if it is not known."""
         try:
             plain = re.sub(r"(?<=\d)[uUlL]+\b", "", text).strip()
             return self._evaluated(ast.parse(plain, mode="eval").body, constants)
@@ -228,7 +233,7 @@ def declarations(code: str) -> Declarations:
 
 
 def _split_at_commas(text: str) -> list[str]:
-    """Split a text at commas outside of brackets."""
+    """Split a string at the commas that are outside of brackets."""
     parts = [""]
     depth = 0
     for letter in text:

@@ -1,7 +1,7 @@
-"""Conversion of findings to readable hazards: source lines, threads, elements and remedy.
+"""Conversion of findings to hazards for the reader: source lines, threads, elements and remedy.
 
-One mistake is one hazard: the same pair of lines among lanes, warps and blocks, and all findings of an update
-without an atomic.
+One mistake is one hazard: races of the same pair of lines between lanes, warps and blocks are merged, and
+so are all findings of an update without an atomic.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RACES = ("WAW", "RAW", "WAR")
 
 @dataclass(frozen=True, slots=True)
 class _Race:
-    """A race between two lines, in all its relations; ``relation`` is the widest of them."""
+    """A race between two source lines. ``relation`` is the widest one of its threads, such as blocks."""
 
     kind: str
     relation: int
@@ -51,7 +51,7 @@ class _Race:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Data for the report of findings: the launch, its source, and names of memory.
+    """The data for a report of findings: the launch, its source, and the names of its memory.
 
     ``updates`` are the kernel's read-modify-writes, by the ids of their instructions; ``checks`` are the ids
     of its loads whose value an atomic compares again.
@@ -69,7 +69,7 @@ class Report:
     checks: Set[int]
 
     def hazards(self) -> list[Hazard]:
-        """Return one hazard per mistake, except for memory that the system reserves."""
+        """Return one hazard per mistake, without those in memory that the system reserves."""
         races: list[_Race] = []
         other_hazards: list[Hazard] = []
         for (kind, space, _, _, relation), finding in self.findings.found.items():
@@ -107,7 +107,7 @@ class Report:
         return self.findings.sites[access.site]
 
     def _update(self, finding: Finding) -> Update | None:
-        """Return the read-modify-write that both sides of a race belong to, if any."""
+        """Return the read-modify-write to which both accesses of a race belong, or None."""
         assert finding.first is not None
         first = self.updates.get(id(self._site(finding.first).instruction))
         second = self.updates.get(id(self._site(finding.second).instruction))
@@ -199,7 +199,7 @@ class Report:
         )
 
     def _remedied(self, race: _Race, all_races: Sequence[_Race]) -> sentences.RemedyContext:
-        """Return the context of a race's remedy: its location, and the widest relation of the threads."""
+        """Return the context from which a race's remedy is written."""
         lines = self._lines(race.found)
         space = race.found.space
         relation = max(
@@ -236,9 +236,9 @@ class Report:
         return frozenset((self._site(finding.first).line, self._site(finding.second).line))
 
     def _turns(self, finding: Finding, relation: int) -> tuple[bool, int, int]:
-        """Return whether one loop contains both accesses, and lines of barriers between them and elsewhere.
+        """Return whether a loop contains both accesses, and lines of barriers between them and elsewhere.
 
-        For lanes of a warp, barriers of a warp count, too.
+        For lanes of one warp, barriers of a warp count, too.
         """
         assert finding.first is not None
         first = self._site(finding.first).instruction
@@ -267,7 +267,7 @@ class Report:
         return True, inside, outside
 
     def _in_one_loop(self, a: ir.Instruction, b: ir.Instruction) -> bool:
-        """Return whether two instructions of the kernel are in one loop, unrolled or not."""
+        """Return whether two instructions of the kernel are in the same loop, unrolled or not."""
         pcs_a = self._copies(a)
         pcs_b = self._copies(b)
         if a is b and len(pcs_a) > 1:
@@ -284,7 +284,7 @@ class Report:
         ]
 
     def _sort(self, race: _Race, swapped: Set[int], grid_races: Set[tuple[int, frozenset[int]]]) -> str:
-        """Return the reason why a race may be intended: lock-free programs mix plain reads and atomics.
+        """Return the reason why a race may be intended, as in programs without locks, or an empty string.
 
         `swapped` are the arrays that compare-and-swaps change, `grid_races` those with the lines of races
         between blocks.
@@ -388,13 +388,13 @@ class Report:
     def _is_overlooked(self, barrier: ir.Instruction) -> bool:
         """Return whether compute-sanitizer does not report a barrier that only some lanes of a warp reach.
 
-        On an H200 (2025.3.1) it reports neither barriers in loops nor those that vote.
+        On an H200 (2025.3.1), it reports neither barriers in loops nor barriers with a vote.
         """
         return "red" in barrier.parts or cfg.is_in_loop(self.flow, barrier.pc)
 
 
 def _merge_races(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iterator[_Race]:
-    """Merge the races of one mistake into one, with the widest relation."""
+    """Merge races that have the same cause into one, which gets the widest relation between threads."""
     groups: dict[tuple[object, ...], list[_Race]] = {}
     for race in races:
         finding = race.found

@@ -1,4 +1,4 @@
-"""Names of memory in the source."""
+"""Names of memory locations as the source code writes them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _VARIABLE = re.compile(r"module variable (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of the memory that a launch accesses.
+    """The names of the memory that a launch accesses.
 
-    ``offsets`` and ``sizes`` are those of shared variables by their symbols, in bytes (size 0: set by the
-    launch); ``pointers`` are the kernel's array parameters by their addresses;
-    ``words`` and ``local_words`` are granules of shared memory, and of each thread's own.
+    ``offsets`` and ``sizes`` map the symbols of shared variables to bytes (size 0: set by the launch);
+    ``pointers`` maps addresses to the kernel's array parameters; ``words`` and ``local_words`` are the
+    numbers of granules in shared memory and in each thread's local memory.
     """
 
     memory: DeviceMemory
@@ -34,7 +34,7 @@ class Names:
     local_words: int
 
     def shared(self, offset: int) -> str:
-        """Return the name of the element at a byte of shared memory."""
+        """Return the name of the array element at a byte offset in shared memory."""
         variables = [(start, symbol) for symbol, start in self.offsets.items() if start <= offset]
         if not variables:
             return f"byte {offset:,} of shared memory"
@@ -44,7 +44,7 @@ class Names:
         return element or f"byte {offset - start:,} of shared array {name}"
 
     def device(self, address: int) -> str:
-        """Return the name of the element at a device address, from parameters or the allocation."""
+        """Return the name of the array element at a device address."""
         allocation = self.memory.nearest(address)
         if allocation is None:
             return ""
@@ -72,7 +72,7 @@ class Names:
 
 
 def source_name(symbol: str) -> str:
-    """Return the source name of a variable, which is at the end of its mangled name."""
+    """Return the name of a variable in the source, from its mangled symbol."""
     match = _LOCAL_NAME.search(symbol)
     if not symbol.startswith("_Z") or match is None:
         return symbol

@@ -1,4 +1,4 @@
-"""Sentences about the meaning of a finding, and its remedy."""
+"""Sentences that explain a finding to the reader, and its remedy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ AFTER_COPY = " The write is an asynchronous copy: its thread waits for it first,
 def heap_message(
     freed: bool, site: Site, second: Place, address: int, start: int, size: int
 ) -> tuple[str, str]:
-    """Return the heap block nearest to an access outside of all blocks, and a sentence about it."""
+    """Return the nearest block in the heap to an invalid access, and a sentence about the access."""
     subject = f"thread {second.thread} of block {second.block} {'writes' if site.writes else 'reads'}"
     if not start:
         return "device heap", f"{subject} the device heap where malloc() gave no block: check the pointer."
@@ -60,12 +60,12 @@ def _location(place: Place, relation: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemedyContext:
-    """Context of the remedy of a race.
+    """The properties of a race from which its remedy is written.
 
-    ``relation`` is that of the threads which it must order. ``in_loop`` is true if one loop contains both
-    accesses; ``inside`` and ``outside`` are then lines of its barriers between them and elsewhere, 0 for
-    none. ``signals`` is true if the kernel waits for flags or counts with atomics, ``is_flag`` if this is
-    such a flag, and ``locks`` if the kernel has compare-and-swaps.
+    ``relation`` is the relation of the threads that the remedy must order. ``in_loop`` is true if both
+    accesses are in one loop; ``inside`` and ``outside`` are then lines of the loop's barriers, between the
+    accesses and elsewhere, or 0. ``signals`` is true if the kernel waits for flags or counts with atomics,
+    ``is_flag`` if the race is on such a flag, ``locks`` if the kernel has compare-and-swaps.
     """
 
     relation: int
@@ -87,7 +87,7 @@ def race_message(
     sort: str,
     pairs: int,
 ) -> str:
-    """Return the message of a race.
+    """Return the sentences that explain a race.
 
     `agree` is true if both write the same value, `sort` is the reason why it may be intended, and `pairs` the
     number of such pairs of lines.
@@ -138,7 +138,10 @@ def _remedy(kind: str, first: int, second: int, context: RemedyContext) -> str:
 def update_message(
     update: Update, first: Place, second: Place, array: str, relation: int, locks: bool, turns: bool = False
 ) -> str:
-    """Return the message of a read-modify-write by several threads (`turns`: in a loop without a barrier)."""
+    """Return the sentences for a read-modify-write by several threads without an atomic.
+
+    `turns` is true if it is in a loop without a barrier.
+    """
     description = (
         f"thread {second.thread} of block {second.block} and {_location(first, relation)} both read {array}, "
         "change it and write it back: one of the two changes can get lost."
@@ -160,7 +163,10 @@ def update_message(
 
 
 def apart_message(mask: int, first: Place | None, second: Place, is_overlooked: bool) -> str:
-    """Return the message of a barrier that threads reach without those of `first`, or of their warp."""
+    """Return the sentences for a barrier that only some threads reach.
+
+    The threads of `first`, or others of the same warp, do not reach it.
+    """
     subject = f"thread {second.thread} of block {second.block}"
     if first is None:
         return (
@@ -183,7 +189,7 @@ def apart_message(mask: int, first: Place | None, second: Place, is_overlooked: 
 
 
 def absent_message(second: Place, lane: int) -> str:
-    """Return the message of a shuffle from an inactive lane."""
+    """Return the sentences for a shuffle that reads from an inactive lane."""
     return (
         f"thread {second.thread} of block {second.block} takes a value from lane {lane} of its warp, which "
         "takes no part in the shuffle: what it gets is undefined. Let every lane that is read from execute "
@@ -192,7 +198,7 @@ def absent_message(second: Place, lane: int) -> str:
 
 
 def unmet_message(second: Place, lane: int) -> str:
-    """Return the message of a vote, match or reduction whose mask names an absent lane."""
+    """Return the sentences for a vote, match or reduction whose mask contains an inactive lane."""
     return (
         f"thread {second.thread} of block {second.block} names lane {lane} of its warp in a mask, and that "
         "lane stays away or has ended: nothing promises what comes of it. Let every lane that a mask names "
@@ -201,7 +207,7 @@ def unmet_message(second: Place, lane: int) -> str:
 
 
 def hasty_message(site: Site, first: Place, second: Place, array: str) -> str:
-    """Return the message of an access to the target of a pending asynchronous copy."""
+    """Return the sentences for an access to the target of an asynchronous copy that is pending."""
     verb = "copies to" if site.copies else "reads" if not site.writes else "writes"
     remedy = f"Wait for it between lines {first.line} and {second.line} (cp.async.wait_group, which is"
     if first.line == second.line:
@@ -215,7 +221,7 @@ def hasty_message(site: Site, first: Place, second: Place, array: str) -> str:
 
 
 def stray_message(memory: DeviceMemory, site: Site, second: Place, address: int, array: str) -> str:
-    """Return the message of an access through a pointer to another array."""
+    """Return the sentences for an access through the pointer of one array that reaches another array."""
     allocation = memory.nearest(site.low)
     label = allocation.label if allocation is not None else "array"
     distance = (
@@ -232,7 +238,7 @@ def stray_message(memory: DeviceMemory, site: Site, second: Place, address: int,
 
 
 def unwritten_message(space: str, second: Place, array: str) -> str:
-    """Return the message of a read of uninitialized memory."""
+    """Return the sentences for a read of uninitialized memory."""
     remedies = {
         "global": "Fill it first, or make it with cp.zeros.",
         "shared": "Write it, and wait with __syncthreads(), before reading.",

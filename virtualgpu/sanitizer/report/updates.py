@@ -1,4 +1,4 @@
-"""Read-modify-writes without an atomic: a load, and a store of the changed value to the same address."""
+"""Search for read-modify-writes without an atomic: a load, and a store to the same address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WITHOUT_FLOATS = ("atomicMin", "atomicMax")
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A read-modify-write: the lines of its load and store, and the equivalent atomic, if there is one."""
+    """A read-modify-write: the lines of its load and store, and the atomic function that could replace it."""
 
     load: int
     store: int
@@ -36,7 +36,7 @@ class Update:
 
 
 def checks(function: ir.Function) -> set[int]:
-    """Return the ids of loads whose value an atomic minimum or maximum of the same address compares again."""
+    """Return the ids of loads before an atomic minimum or maximum that compares the loaded value again."""
     writers = find_writers(function)
     load_ids = set[int]()
     for i in function.instructions:
@@ -49,7 +49,7 @@ def checks(function: ir.Function) -> set[int]:
 
 
 def updates(function: ir.Function) -> dict[int, Update]:
-    """Return the updates of a function, by the ids of their loads and stores."""
+    """Return the read-modify-writes of a function, by the ids of their loads and stores."""
     writers = find_writers(function)
     updates_by_id: dict[int, Update] = {}
     for i in function.instructions:
@@ -71,7 +71,10 @@ def updates(function: ir.Function) -> dict[int, Update]:
 def _source(
     writers: Writers, target: ir.Address, value: ir.Operand | None, pc: int
 ) -> tuple[ir.Instruction | None, str]:
-    """Return the load of the target that the value stored at `pc` depends on, and the equivalent atomic."""
+    """Return the load on which the value stored at `pc` depends, and the equivalent atomic, if any.
+
+    Both access the same address, `target`.
+    """
     if not isinstance(value, ir.Register):
         return None, ""
     pending = [value.name]
@@ -99,7 +102,10 @@ def _source(
 def _compared(
     function: ir.Function, writers: Writers, target: ir.Address, store: ir.Instruction
 ) -> tuple[ir.Instruction | None, str]:
-    """Return the load of the target that a branch around the store depends on, without a barrier between."""
+    """Return the load from the address `target` on which a branch around the store depends.
+
+    There is no barrier between the load and the store.
+    """
     code = function.instructions[max(0, store.pc - _MAX_INSTRUCTIONS) : store.pc]
     for i in code:
         if i.root != "setp" or not _decides(i, code, store):
@@ -115,7 +121,7 @@ def _compared(
 
 
 def _decides(comparison: ir.Instruction, code: Sequence[ir.Instruction], store: ir.Instruction) -> bool:
-    """Return whether a comparison decides if the store is executed: by its guard, or by a branch over it."""
+    """Return whether a store is executed only if a comparison is true: by its guard or by a branch."""
     predicates = set(cfg.definitions_and_uses(comparison)[0])
     for i in code:
         if i.pc > comparison.pc and i.root in ("and", "or", "not") and "pred" in i.parts:
