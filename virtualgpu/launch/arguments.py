@@ -1,4 +1,4 @@
-"""Base classes of the kernel arguments that refer to device memory, for checks without importing ``cp``."""
+"""Base classes of kernel arguments in device memory, so that they are recognized without importing ``cp``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DevicePointer:
 
 
 class TextureHandle:
-    """A texture or surface object: the handle that kernels take (``ptr``), and its memory."""
+    """A texture or surface object: the handle that kernels receive (``ptr``), and the object's memory."""
 
     ptr: int
     device: VirtualDevice
@@ -29,7 +29,7 @@ class TextureHandle:
 
 
 def other_machine_error(owner: VirtualDevice) -> ValueError:
-    """Return the error for an array of a machine that is no longer used."""
+    """Return the error for an array whose virtual machine is no longer the current one."""
     return ValueError(
         f"The array lives on {owner.info.name}, which is no longer the selected device; create it again."
     )

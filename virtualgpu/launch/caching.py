@@ -1,4 +1,4 @@
-"""Cache counters of a launch: its accesses, ordered by time, replayed through a model of the caches."""
+"""Cache counters of a launch, from a replay of its recorded accesses in a model of the caches."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LOCAL_LINE = 1 << 44
 
 @dataclass(frozen=True, slots=True)
 class CacheWatch:
-    """Recorder of a launch's accesses, and the bytes of its arrays that are in L2 before it."""
+    """The recorder of a launch's accesses, and the bytes of each array that L2 contains before the launch."""
 
     notes: AccessNotes
     resident_bytes: dict[int, int]
 
 
 def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
-    """Prepare the recording of a launch's accesses, with empty caches if it is cold."""
+    """Return a recorder for a launch's accesses; L2 is empty at the start if the launch is cold."""
     from virtualgpu.engine.caches.notes import AccessNotes
 
     device = prepared.device
@@ -39,7 +39,7 @@ def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
 
 
 def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
-    """Return the counters of a launch with cache counters from the replay of its accesses.
+    """Return the counters of a launch, completed with cache counters from a replay of its accesses.
 
     Notes
     -----
@@ -95,7 +95,7 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
 def _scaled_to_all_sectors(
     access: AccessCounters, sums: dict[str, float], notes: AccessNotes
 ) -> dict[str, float]:
-    """Scale the sums of an instruction's sampled lines to all of its sectors."""
+    """Scale the counts of an instruction from the sampled cache lines to all of its sectors."""
     sampled_sectors = sums["asked"]
     if not sampled_sectors:  # it accesses few lines and none of the sampled ones: they stay in the caches
         sectors = float(access.sectors) if access.space not in ("shared", "const") else 0.0
@@ -121,9 +121,9 @@ def _scaled_to_all_sectors(
 def _accesses_to_resident(
     watch: CacheWatch, prepared: PreparedLaunch, accesses: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return the accesses of a launch to the part of its arrays that L2 contains (the end of each array).
+    """Return accesses that fill the modelled caches with the parts of arrays that L2 contains.
 
-    Earlier kernels are assumed to have used the arrays from the same SMs.
+    These parts are the ends of the arrays. Earlier kernels are assumed to have used them from the same SMs.
     """
     from virtualgpu.engine.caches.replay import line_of
 
@@ -137,7 +137,7 @@ def _accesses_to_resident(
 
 
 def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return recorded accesses in the format of `replay`: ordered by time, with SMs in place of warps."""
+    """Return recorded accesses in the order of time and with SMs instead of warps, as `replay` needs them."""
     from virtualgpu.engine.caches.notes import BYTES_SHIFT, LINE_SHIFT, LOCAL_BIT, SITE_SHIFT
     from virtualgpu.engine.caches.replay import pack_lines
 
@@ -168,7 +168,7 @@ def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> 
 
 
 def _index_on_sm(sm: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Return, for each block, the number of blocks that ran on its SM before it."""
+    """Return for each block the number of blocks that ran on its SM before it."""
     order = np.argsort(sm, kind="stable")
     sorted_sm = sm[order]
     first_positions = np.searchsorted(sorted_sm, sorted_sm, side="left")

@@ -1,4 +1,4 @@
-"""CUDA C++ compiled once for a target: PTX to execute, machine code to read resources from."""
+"""Compiled CUDA C++ for one target: PTX to execute, and machine code from which resources are read."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _LOG_WARNING = re.compile(r"^kernel\.cu\(\d+\): warning.*", re.MULTILINE)
 
 
 def target_for(capability: tuple[int, int]) -> int:
-    """Return NVRTC's target for a compute capability: the newest one that the device can run.
+    """Return the NVRTC target for a device: the newest one that its compute capability can run.
 
-    A device older than all targets (V100 under CUDA 13) uses the oldest target.
+    A device that is older than all targets (V100 with CUDA 13) uses the oldest target.
     """
     capability_number = 10 * capability[0] + capability[1]
     targets = nvrtc.supported_targets()
@@ -45,7 +45,7 @@ def target_for(capability: tuple[int, int]) -> int:
 
 @dataclass(eq=False, slots=True)
 class CompiledModule:
-    """One compilation. ``lowered_names`` maps name expressions to symbols.
+    """A compiled source. ``lowered_names`` maps name expressions to symbols.
 
     ``is_precompiled`` is True for modules that were shipped with the course, which are used if NVRTC is not
     installed. ``log`` contains NVRTC's warnings.
@@ -75,7 +75,7 @@ class CompiledModule:
             log_stream.write(f"{self.log}\n")
 
     def warn(self) -> None:
-        """Issue NVRTC's warnings about the source as `SourceWarning`, unless they have been reported."""
+        """Show NVRTC's warnings about the source as `SourceWarning`, unless they were shown before."""
         if not self._is_log_reported:
             self._is_log_reported = True
             for message in _LOG_WARNING.findall(self.log):
@@ -142,7 +142,7 @@ class CompiledModule:
         return source_params(self.code, base[-1]) if base else None
 
     def stats(self, symbol: str, info: DeviceInfo) -> KernelStats:
-        """Return the resources of a compiled kernel, as in CUDA's function attributes."""
+        """Return the resources of a compiled kernel, as CUDA's function attributes report them."""
         resources = self.resources[symbol]
         origin = (
             f"compiled {'in advance ' if self.is_precompiled else ''}by NVRTC"
@@ -190,7 +190,7 @@ class CompiledModule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledKernel:
-    """A kernel of a compiled module, loaded on a device, with all that a launch reads of it.
+    """A kernel of a compiled module that is loaded on a device.
 
     ``symbol`` is its name in the PTX. ``source_params`` are its parameters as written in the source, or None
     if they are unclear there.
@@ -205,18 +205,18 @@ class CompiledKernel:
 
     @property
     def name(self) -> str:
-        """Name in the source."""
+        """Name of the kernel in the source."""
         return self.stats.name
 
     @property
     def entry(self) -> ir.Function:
-        """The kernel's PTX."""
+        """PTX function of the kernel."""
         return self.program.entries[self.symbol]
 
 
 @functools.lru_cache(maxsize=512)
 def max_threads_per_block(info: DeviceInfo, resources: KernelResources) -> int:
-    """Return the number of threads that one block of a kernel can have: launch bounds and registers."""
+    """Return the largest number of threads per block that launch bounds and registers permit."""
     launch_bound = resources.launch_bound_threads or info.max_threads_per_block
     launch_bound = min(launch_bound, info.max_threads_per_block)
     if resources.estimated:  # ptxas would have limited the registers to those of the largest block
@@ -229,7 +229,10 @@ def max_threads_per_block(info: DeviceInfo, resources: KernelResources) -> int:
 
 
 def fit(info: DeviceInfo, resources: KernelResources, block_threads: int, shared_bytes: int) -> Occupancy:
-    """Return the occupancy of a kernel; estimated registers are reduced to what a block can have."""
+    """Return the occupancy of a kernel.
+
+    Registers that are only estimated are reduced until one block fits.
+    """
     registers = resources.registers_per_thread
     if not resources.estimated:
         return occupancy(info, block_threads, registers, shared_bytes)

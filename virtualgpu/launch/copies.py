@@ -1,4 +1,4 @@
-"""Copies of a launch's arguments on another device, to replay the kernel there.
+"""Copies of a launch's arguments on another device, on which the kernel is replayed.
 
 Arrays that share memory on one device also share it on the other, so that a kernel sees the same aliasing.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class _Region:
-    """A range of device memory that contains some of the arguments."""
+    """A range of device memory that contains one or more arguments."""
 
     start: int
     end: int
@@ -20,24 +20,24 @@ class _Region:
 
 
 def size_bytes(args: Sequence[Any], source: Any) -> int:
-    """Return the bytes of device memory that the array arguments span; `source` is their array module."""
+    """Return the bytes of device memory that the array arguments use; `source` is their array module."""
     return sum(region.end - region.start for region in _regions(args, source))
 
 
 def placeholders(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
-    """Return uninitialized arrays of module `target` with the types and shapes of `source`'s arrays."""
+    """Return the arguments with uninitialized arrays of module `target` instead of those of `source`."""
     return tuple(
         target.empty(arg.shape, arg.dtype) if isinstance(arg, source.ndarray) else arg for arg in args
     )
 
 
 def memory_of(args: Sequence[Any], source: Any) -> list[Any]:
-    """Return the device memory that the array arguments lie in, as arrays of bytes that do not overlap."""
+    """Return the device memory that contains the array arguments, as byte arrays that do not overlap."""
     return [_bytes_of(args[region.positions[0]], region, source) for region in _regions(args, source)]
 
 
 class Copies:
-    """Contents of a launch's array arguments, to be copied to another device.
+    """The arguments of a launch, whose arrays can be copied to another device.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Copies:
             self._regions.append((region, array.copy() if keep_contents else array, is_whole_array))
 
     def on(self, target: Any) -> tuple[Any, ...]:
-        """Return the arguments on the device of array module `target`; other values are unchanged."""
+        """Return the arguments with copies of their arrays on the device of the array module `target`."""
         args = list(self._args)
         for region, array, is_whole_array in self._regions:
             copy = target.asarray(array.get())
@@ -86,7 +86,7 @@ def _regions(args: Sequence[Any], source: Any) -> list[_Region]:
 
 
 def _byte_range(array: Any) -> tuple[int, int]:
-    """Return the addresses of an array's first byte and after its last byte, for strides of any sign."""
+    """Return the address of an array's first byte and the address after its last byte."""
     start = end = int(array.data.ptr)
     if array.size:
         for length, stride in zip(array.shape, array.strides, strict=True):

@@ -1,4 +1,4 @@
-"""Debug build of a launch: the registers of the optimized code that contain each variable."""
+"""Debug build of a launch, which shows the registers of the optimized code that contain each variable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DebugBuild:
-    """Variables of a kernel according to its debug build: their declarations and types.
+    """The variables of a kernel, and their types, as its debug build declares them.
 
     ``described`` adds variables and unrolled loops to warps that the launch itself traced; without a debug
     build it returns them unchanged. ``missing_reason`` is the reason if there is no debug build.
@@ -46,7 +46,7 @@ _WATCHDOG_S = 5.0
 
 
 def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBuild:
-    """Run the traced block's debug build, and restore memory afterwards."""
+    """Compile a debug build, run it for the block to trace, and restore memory afterwards."""
     from virtualgpu.compile.ptx.dwarf import declared_variables
     from virtualgpu.engine.observe.results import linear
     from virtualgpu.engine.observe.unrolled import unroll_factors
@@ -125,7 +125,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
 
 @contextmanager
 def _restored(memory: DeviceMemory) -> Iterator[bool]:
-    """Restore all device memory after the block; yields False if it is too large to be saved."""
+    """Context manager that restores all device memory; its value is False if it is too large to save."""
     saved = contents(memory)
     if saved is None:
         yield False
@@ -138,7 +138,7 @@ def _restored(memory: DeviceMemory) -> Iterator[bool]:
 
 
 def contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | None:
-    """Return a copy of all device memory in use, by address; None if it is too large."""
+    """Return a copy of all device memory in use, by address, or None if it is too large to copy."""
     starts, ends = (column.tolist() for column in memory.live())
     if sum(ends) - sum(starts) > _MAX_SAVED_BYTES:
         return None

@@ -1,4 +1,4 @@
-"""A kernel launch with its shape and arguments, read and checked once."""
+"""The description of a kernel launch: kernel, grid, block and arguments, checked once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Shape = int | Sequence[int]
 # Compared by identity, since arrays among the arguments cannot be compared with ==.
 @dataclass(frozen=True, slots=True, eq=False)
 class Launch:
-    """A kernel with its launch shape, its arguments, its dynamic shared memory per block and its stream.
+    """A kernel with its grid, block, arguments, dynamic shared memory per block, and stream.
 
     ``kernel`` is a ``RawKernel`` of CuPy or the virtual GPU, or a `KernelSource`. `of` and `as_cupy` check
     their arguments; the device's backend checks its limits and the kernel's parameters.
@@ -41,7 +41,7 @@ class Launch:
         shared_mem: int = 0,
         stream: Any = None,
     ) -> Launch:
-        """Check the description of a launch, as ``gl.launch`` takes it, and return it as a value.
+        """Check the arguments of ``gl.launch``, and return them as a `Launch`.
 
         Raises
         ------
@@ -72,7 +72,7 @@ class Launch:
 
     @property
     def source(self) -> KernelSource:
-        """The kernel's name, code and options, which identify it on any device."""
+        """Name, code and options of the kernel, which identify it on any device."""
         return kernel_source(self.kernel)
 
     @property
@@ -86,16 +86,16 @@ class Launch:
         return prod(self.grid) * prod(self.block)
 
     def run(self) -> None:
-        """Launch the kernel as CuPy does, without observing it."""
+        """Launch the kernel as CuPy does, without recording anything."""
         with self.on_stream():
             self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_bytes)
 
     def on_stream(self) -> AbstractContextManager[Any]:
-        """Return a context in which the stream of the launch, if it has one, is the current stream."""
+        """Context manager in which the stream of the launch, if it has one, is the current stream."""
         return nullcontext() if self.stream is None else self.stream
 
     def warp_position(self, block_index: Shape, warp: int) -> tuple[Dim3, int]:
-        """Check a block's index and a warp's number against the launch shape, and return them.
+        """Check that a block and a warp exist in the launch, and return the block index and the warp number.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class Launch:
 
 
 def kernel_source(kernel: Any) -> KernelSource:
-    """Read name, code, options and template instantiations from a CuPy or virtual ``RawKernel``.
+    """Return name, code, options and name expressions of a ``RawKernel`` of CuPy or virtualgpu.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def kernel_source(kernel: Any) -> KernelSource:
 
 
 def dims(name: str, value: Any, minimum: int = 1) -> Dim3:
-    """Return one to three integers as (x, y, z); `name` is for messages.
+    """Return one to three integers as (x, y, z); `name` is used in error messages.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Speed of a kernel's instructions on a warp and an SM, for its machine code as estimated from PTX.
+"""Estimate from PTX of how fast a kernel's machine code runs on a warp and an SM.
 
-For every basic block of PTX: its load on the pipes of an SM, and the time of one warp alone, since an
-instruction waits for its operands. A block that is a loop is simulated until its iterations take the same
-time, so that independent loads overlap and dependent chains do not.
+It computes for every basic block of PTX the load on the pipes of an SM, and the time of one warp alone,
+since an instruction waits for its operands. A block that is a loop is simulated until its iterations take
+the same time, so that independent loads overlap and dependent chains do not.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _UNUSED_RESULT = InstructionCost((("lsu", 1.0),), 0.0)
 
 
 def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
-    """Compute the pace of a kernel's basic blocks on a compute capability."""
+    """Compute the cost of each basic block of a kernel for a compute capability."""
     functions = [plan.function for plan in kernel.plans]
     blocks = kernel.tables.blocks
     clk_by_pipe = pipe_clk(capability)
@@ -96,7 +96,7 @@ def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A basic block of PTX: the costs of its instructions, and their shares if ptxas unrolls it."""
+    """A basic block of PTX: the costs of its instructions, and the part that remains if it is unrolled."""
 
     code: Sequence[ir.Instruction]
     costs: list[InstructionCost]
@@ -153,7 +153,7 @@ class _Piece:
 def _loop_counter(
     code: Sequence[ir.Instruction], flow: Sequence[tuple[list[str], list[str]]]
 ) -> tuple[int, ...]:
-    """Return the positions of a loop's count, comparison and branch, if a counter ends the loop."""
+    """Return the positions of increment, comparison and branch of a counted loop, else ()."""
     end = len(code) - 1
     if end < 2 or code[end].root != "bra" or not code[end].guard:
         return ()
@@ -287,9 +287,10 @@ def _unused_atomics(function: ir.Function) -> frozenset[int]:
 
 
 def _warp_combined_atomics(function: ir.Function, unused_atomics: frozenset[int]) -> frozenset[int]:
-    """Return the positions of integer atomics that ptxas lets one lane do for its warp.
+    """Return the positions of integer atomics that ptxas combines into one per warp.
 
-    All lanes access one address, since it does not depend on the thread, and the old value is not used.
+    All lanes access one address, since the address does not depend on the thread, and the old value is not
+    used.
     """
     atomics = [
         i
@@ -339,7 +340,7 @@ def _pointer_chasing_loads(function: ir.Function) -> frozenset[int]:
 
 
 class _Alignment:
-    """Known alignment of addresses in a function's registers, up to 16 bytes."""
+    """The known alignment of the addresses in a function's registers, up to 16 bytes."""
 
     def __init__(self, function: ir.Function) -> None:
         self._definitions: dict[str, list[ir.Instruction]] = {}
@@ -349,7 +350,7 @@ class _Alignment:
         self._alignment_by_register: dict[str, int] = {}
 
     def of(self, operand: ir.Operand | None, steps: int = MAX_STEPS) -> int:
-        """Return the largest power of two, at most 16, that divides a value; 1 after too many steps."""
+        """Return the largest power of two, up to 16, that divides an operand; 1 if it is not known."""
         if isinstance(operand, ir.Symbol):
             return _divisor(operand.offset)
         if isinstance(operand, ir.Immediate):
@@ -384,7 +385,7 @@ def _divisor(value: int) -> int:
 
 
 def _merged_loads(code: Sequence[ir.Instruction], alignment: _Alignment) -> dict[int, float]:
-    """Return loads of neighbouring words of shared memory that ptxas merges into one instruction.
+    """Return the loads from adjacent words of shared memory that ptxas merges into one instruction.
 
     The result maps their positions in a block to their share of that instruction.
     """

@@ -1,4 +1,4 @@
-"""Packing of kernel arguments into the parameter buffer, with an explanation of every mismatch.
+"""Packing of kernel arguments into the parameter buffer, with a warning or error for every mismatch.
 
 CuPy copies the bytes of an argument, and the GPU reads as many as the parameter has. A wrong type therefore
 becomes a wrong number without an error, and extra arguments are ignored. The virtual GPU knows both types:
@@ -26,7 +26,7 @@ _INTEGER_KINDS = "biu"
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A packed parameter buffer, and the arrays behind its pointers (address -> bytes, parameter name)."""
+    """A packed parameter buffer, and the arrays to which its pointers refer."""
 
     buffer: bytes
     arrays: dict[int, int]
@@ -167,7 +167,7 @@ def _bytes_of(
 
 
 def _warn_of_strides(array: Any, numbers: Set[int], location: str) -> None:
-    """Warn of a view whose strides are not among the other arguments, since a kernel gets only an address."""
+    """Warn of a non-contiguous array whose strides are not passed: a kernel gets only its address."""
     if array.flags.c_contiguous or (array.base is None and array.flags.f_contiguous):
         return
     stride_values = {step // part for step in array.strides for part in (1, array.itemsize)}
@@ -186,7 +186,7 @@ def _warn_of_strides(array: Any, numbers: Set[int], location: str) -> None:
 
 
 def _record_host_range(address: int, device: VirtualDevice, arrays: dict[int, int]) -> None:
-    """Record a bare address of pinned or managed memory like an array there, so that it costs the same."""
+    """Record an address of pinned or managed memory as an array, so that its accesses cost time."""
     memory = device.memory
     start = memory.segment(address)[0]
     managed = memory.managed.get(start)
@@ -218,7 +218,7 @@ def _check_pointer(array: Any, param: ir.Param, source_param: SourceParam | None
 
 
 def _number_bytes(value: Any, param: ir.Param, source_param: SourceParam | None, location: str) -> bytes:
-    """Return the bytes that the kernel reads of a number: its first bytes, as CuPy passes them.
+    """Return the bytes of a number that the kernel reads: the first ones, as CuPy passes them.
 
     A Python int or float has 8 bytes, a complex number 16, and a NumPy scalar its own size.
     """
@@ -263,7 +263,7 @@ def _number_bytes(value: Any, param: ir.Param, source_param: SourceParam | None,
 
 
 def _as_numpy(value: Any, location: str) -> np.generic:
-    """Return a number as the NumPy scalar whose bytes CuPy passes."""
+    """Return a number as the NumPy scalar whose bytes CuPy passes to the kernel."""
     if isinstance(value, np.generic):
         return value
     if not isinstance(value, int):
@@ -274,7 +274,7 @@ def _as_numpy(value: Any, location: str) -> np.generic:
 
 
 def _as_read_by_kernel(data: bytes, param: ir.Param) -> str:
-    """Return the text of a parameter's bytes as the kernel reads them."""
+    """Return a parameter's bytes as text: the value that the kernel reads from them."""
     kind = "f" if param.type in _FLOAT_TYPES or param.type == "b8" else "i"
     size = param.size_bytes if param.type != "b8" else 4
     return ", ".join(map(str, np.frombuffer(data, f"{kind}{size}")))

@@ -1,4 +1,4 @@
-"""Traffic of a kernel with other devices' memories, by the arrays that its addresses come from."""
+"""Traffic of a kernel with the memory of other devices, by the arrays that its instructions access."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def peer_traffic(
     accesses: Iterable[AccessCounters],
     arrays: Mapping[int, int],
 ) -> dict[tuple[int, int], int]:
-    """Return the bytes that a launch moved between devices, by (source, target); empty without peers.
+    """Return the bytes that a launch moved between devices, by (source, target).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Launches on a virtual device: checked and packed, then run, timed and assigned to SMs."""
+"""Launches on a virtual device: checks, packing of arguments, execution, and modelled times."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ MAX_LISTED_BLOCKS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class PreparedLaunch:
-    """A launch that was checked for a device, with all that the engine and the time model need.
+    """A launch that was checked for a device, with all data that the engine and the time model need.
 
-    ``launch`` keeps its arguments alive until it has run. ``arrays`` maps the addresses of array arguments
-    to their bytes, ``names`` to their parameters. With ``cold``, none of them are in L2 at the start.
+    ``launch`` keeps the arguments alive until the kernel has run. ``arrays`` maps the addresses of array
+    arguments to their bytes, ``names`` to their parameters. If ``cold`` is true, no array is in L2 at the
+    start.
     """
 
     launch: Launch
@@ -67,17 +68,17 @@ class PreparedLaunch:
 
     @property
     def blocks_per_sm(self) -> int:
-        """Blocks that share an SM, at least 1."""
+        """Number of blocks that an SM can run at once, at least 1."""
         return max(self.occupancy.blocks_per_sm, 1)
 
     @property
     def resident_blocks(self) -> int:
-        """Number of blocks of this launch that the device runs at once."""
+        """Number of blocks of this launch that the device can run at once."""
         return self.occupancy.blocks_per_sm * self.device.info.sm_count
 
     @property
     def l1_bytes(self) -> int:
-        """Size of each SM's L1 cache next to the shared memory of the blocks that it runs at once."""
+        """Size of each SM's L1 cache in bytes, which depends on the shared memory of the resident blocks."""
         info = self.device.info
         stats = self.kernel.stats
         shared_bytes = (
@@ -88,7 +89,7 @@ class PreparedLaunch:
 
     @property
     def sm_share(self) -> float:
-        """Share of the device's block slots that the grid fills, 0 to 1."""
+        """Share of the device's block slots that the grid occupies, from 0 to 1."""
         return min(1.0, prod(self.grid) / (self.device.info.sm_count * self.blocks_per_sm))
 
     @property
@@ -98,7 +99,7 @@ class PreparedLaunch:
 
     @property
     def options(self) -> RunOptions:
-        """Options of the engine for a run without observations."""
+        """Options with which the engine runs the kernel without observers."""
         from virtualgpu.engine import RunOptions
 
         device = self.device
@@ -118,7 +119,10 @@ class PreparedLaunch:
         )
 
     def run(self, options: RunOptions | None = None) -> FinishedLaunch:
-        """Execute the kernel without the modelled clock; faults raise errors of `virtualgpu.cuda_errors`."""
+        """Execute the kernel, without advancing the modelled clock.
+
+        Faults raise errors of `virtualgpu.cuda_errors`.
+        """
         device = self.device
         device.machine.count_launch()
         for address, name in self.names.items():
@@ -128,9 +132,9 @@ class PreparedLaunch:
         return FinishedLaunch(self, result, sum(self.arrays.values()) if self.cold else missing_bytes)
 
     def submit(self, stream: Any, options: RunOptions | None = None) -> FinishedLaunch | None:
-        """Enqueue the launch in a stream, which executes it and adds its modelled time.
+        """Submit the launch to a stream, which executes it and adds its modelled time.
 
-        Returns None if the stream captures a graph.
+        The result is None if the stream captures a graph.
         """
         finished_launches: list[FinishedLaunch] = []
         details = self._details
@@ -153,7 +157,7 @@ class PreparedLaunch:
 
     @property
     def _details(self) -> dict[str, Any]:
-        """Details of the kernel for the stream's record."""
+        """Data of the kernel for the operation in its stream."""
         return {
             "sm_share": self.sm_share,
             "waves": self.waves,
@@ -182,7 +186,7 @@ class PreparedLaunch:
 
     @property
     def parameters(self) -> tuple[NodeParameter, ...]:
-        """The kernel's parameters as bytes, with names and types if the source contains them."""
+        """Parameters of the kernel as bytes, with names and types if the source contains them."""
         memory = self.device.memory
         params = self.kernel.entry.params
         source_params = self.kernel.source_params or ()
@@ -204,7 +208,7 @@ class PreparedLaunch:
         )
 
     def changed(self, node: GraphNode) -> Operation:
-        """Return the launch with the parameters and the shape of a graph's node, checked like a launch."""
+        """Return the launch with the parameters and the grid of a graph node, checked like a launch."""
         assert node.grid is not None
         assert node.block is not None
         buffer = bytearray(self.packed.params)
@@ -230,11 +234,11 @@ class PreparedLaunch:
         )._operation
 
     def released(self) -> Operation:
-        """Return the launch as a node that contains addresses but no references to arrays."""
+        """Return the launch as a graph node that stores addresses and keeps no arrays alive."""
         return replace(self, launch=replace(self.launch, args=()))._operation
 
     def as_cooperative(self) -> PreparedLaunch:
-        """Return the launch as a cooperative one.
+        """Return the launch as a cooperative launch.
 
         Raises
         ------
@@ -245,7 +249,9 @@ class PreparedLaunch:
         return replace(self, packed=replace(self.packed, cooperative=True))
 
     def fitted_cooperative(self) -> PreparedLaunch:
-        """Return the launch as a cooperative one; a grid that is too large is reduced, with a warning.
+        """Return the launch as a cooperative one.
+
+        A grid that is too large is reduced, with a warning.
 
         Raises
         ------
@@ -269,7 +275,7 @@ class PreparedLaunch:
 
 @dataclass(frozen=True)
 class FinishedLaunch:
-    """A launch that has run: its results, and its blocks' SMs and times in the time model.
+    """A launch that has run: its counters, and the SM and times of each block in the time model.
 
     ``cold_bytes`` of its arrays were not in L2 at the start.
     """
@@ -311,13 +317,13 @@ class FinishedLaunch:
 
     @property
     def duration_ns(self) -> float:
-        """Modelled duration of the kernel on the device."""
+        """Modelled duration of the kernel on the device in ns."""
         _, _, end = self.placement
         return cost.kernel_start_ns(self._work) + float(end.max(initial=0.0))
 
     @property
     def costs(self) -> LaunchCosts:
-        """Causes of the launch's time, and its time without each of them."""
+        """Causes of the launch's time, each with the time of the launch without it."""
         from virtualgpu.model.cost.causes import costs
 
         prepared = self.prepared
@@ -331,14 +337,15 @@ class FinishedLaunch:
 
     @property
     def kernel_and_bus_ns(self) -> float:
-        """Time of the kernel, including transfers of managed or host memory that it accesses."""
+        """Duration of the kernel in ns, including transfers of managed or host memory that it accesses."""
         accessed_bytes = SECTOR_BYTES * float(self.result.block_sectors.sum())
         return bus.kernel_ns(self.prepared.device, self.duration_ns, self.prepared.arrays, accessed_bytes)
 
     def stream_time_ns(self, counts: KernelCounts, passage: Passage) -> float:
-        """Return the time of the kernel in its stream, including transfers over links to other devices.
+        """Return the duration of the kernel in its stream in ns, including transfers over links.
 
-        Transfers are recorded in `passage`, and counts for a recorded timeline in `counts`.
+        Transfers to and from other devices are recorded in `passage`, and counts for a recorded timeline in
+        `counts`.
         """
         if self.prepared.device.machine.clock.recorder is not None:
             work = self._work
@@ -360,7 +367,7 @@ class FinishedLaunch:
 
     @property
     def trace(self) -> LaunchTrace:
-        """SM and times of every block, from the time model."""
+        """SM and times of every block, as computed by the time model."""
         prepared = self.prepared
         info = self.prepared.device.info
         sm, start, end = self.placement
@@ -388,7 +395,7 @@ def prepare(
     *,
     allow_extra: bool = False,
 ) -> PreparedLaunch:
-    """Check a launch against the device's limits and pack its arguments.
+    """Check a launch against the limits of the device, and pack its arguments.
 
     Parameters
     ----------
@@ -443,7 +450,7 @@ def prepare(
 def _check_limits(
     device: VirtualDevice, kernel: CompiledKernel, launch: Launch, max_dynamic_bytes: int | None
 ) -> Occupancy:
-    """Check the limits of the device and of the kernel, and return the kernel's occupancy."""
+    """Check a launch against the limits of device and kernel, and return the kernel's occupancy."""
     info = device.info
     limits.check_shape(info, launch.grid, launch.block)
     limits.check_kernel(info, kernel.stats, kernel.resources.launch_bound_threads, launch.block)

@@ -1,4 +1,4 @@
-"""PTX without its source: a module with estimated resources.
+"""Modules that are loaded from PTX without its source; their resources are estimated.
 
 Only ptxas determines a kernel's registers, and it needs the CUDA toolkit or a driver to read PTX. The
 estimate is the largest number of 32-bit registers that hold values at once, plus a few for addresses.
@@ -21,7 +21,7 @@ _MAX_REGISTERS = 255
 
 
 def load_ptx_module(ptx: str, module: ir.Module | None = None) -> CompiledModule:
-    """Return a module of PTX text, with estimated registers, and its declared shared and local memory.
+    """Return a module that is loaded from PTX text, with estimated registers.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def load_ptx_module(ptx: str, module: ir.Module | None = None) -> CompiledModule
 
 
 class _Estimates(Mapping[str, KernelResources]):
-    """Resources of a module's kernels, each computed at its first use."""
+    """The estimated resources of a module's kernels, which are computed at their first use."""
 
     def __init__(self, module: ir.Module) -> None:
         self._module = module
@@ -62,7 +62,7 @@ class _Estimates(Mapping[str, KernelResources]):
 
 
 def target_of(module: ir.Module) -> int:
-    """Return the compute capability that PTX is for, such as 90 for ``sm_90a``."""
+    """Return the compute capability for which PTX was generated, such as 90 for ``sm_90a``."""
     digits = "".join(c for c in module.target.partition("_")[2] if c.isdigit())
     return int(digits or "0")
 
@@ -118,7 +118,7 @@ def _total_bytes(variables: list[ir.Variable]) -> int:
 
 
 def _reachable_functions(module: ir.Module, kernel: ir.Function) -> list[ir.Function]:
-    """Return a kernel and the functions that it can call."""
+    """Return a kernel and all functions that it can call."""
     functions = {kernel.name: kernel}
     pending = [kernel]
     while pending:

@@ -1,4 +1,4 @@
-"""A kernel's parameters in its source: names for messages, element types for checks.
+"""Reader of a kernel's parameters in its source: names for messages, element types for checks.
 
 PTX contains only sizes: a ``float*`` and a ``double*`` are both 64-bit numbers. Types that are not
 understood (templates, typedefs, macros) are left out and not checked.
@@ -40,7 +40,7 @@ _ELEMENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class SourceParam:
-    """One parameter: its name, its type as written, and the NumPy dtype of a pointer's elements.
+    """A kernel parameter in the source: its name, its type, and the NumPy dtype of a pointer's elements.
 
     ``element`` is "" if the parameter is not a pointer or its type is not a plain one.
     """
@@ -68,7 +68,7 @@ def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
 
 
 def kernel_names(code: str) -> tuple[str, ...]:
-    """Return the names that follow ``__global__ ... (`` in the source, in order."""
+    """Return the names of the ``__global__`` functions in the source, in order."""
     text = _LAUNCH_BOUNDS.sub(" ", _COMMENT.sub(" ", code))
     return tuple(dict.fromkeys(re.findall(r"__global__\s[\w\s]*?(\w+)\s*\(", text)))
 

@@ -1,4 +1,4 @@
-"""Watch expressions and stops of a launch: parsed before it runs, evaluated with its trace."""
+"""Watch expressions and stop conditions of a launch: parsed before it runs, evaluated with its trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virtualgpu.records import WarpTrace
 
 
 class WatchedLaunch:
-    """Watch expressions and stops of one launch, created before it runs.
+    """The watch expressions and stop conditions of one launch, parsed before the launch runs.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class WatchedLaunch:
         self._initial_contents = contents(prepared.device.memory) or []
 
     def of(self, warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
-        """Return the traced warps of one block with the values of watch expressions, and their stops.
+        """Return the traced warps of one block with values of watch expressions, and positions of stops.
 
         Raises
         ------
