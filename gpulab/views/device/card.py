@@ -9,7 +9,7 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views.device import facts
-from gpulab.views.device.chip import chip
+from gpulab.views.device.chip import chip, scales
 from gpulab.views.parts.boxes import Box, column, fold, numbers, row, table, words
 from gpulab.words import count, number, size
 from virtualgpu.records import DeviceInfo, DeviceMetrics
@@ -123,9 +123,9 @@ class DeviceCard(View, module="device/card"):
         return column(
             row(
                 chip(self.info),
-                numbers(facts.headlines(self.info), least=120),
+                column(numbers(facts.headlines(self.info), least=105), words(scales(self.info), "note")),
                 weights=[1.5, 1],
-                least=[380, 260],
+                least=[300, 230],
             ),
             fold("Compared with other GPUs", comparison) if self.others else None,
             fold(f"All limits of {self.info.name}", limits, opened=not (self.has_metrics or self.others)),

@@ -16,8 +16,8 @@ from virtualgpu.records import DeviceInfo
 
 # The colours of these levels in the roofline chart.
 SM, L2, MEMORY = "good", "accent", "tail-pale"
-CHIP_PX = 112
-MEMORY_PX = 30
+CHIP_PX = 76
+MEMORY_PX = 20
 NOMINAL_PX = 520
 """Width for which tiles are square."""
 
@@ -44,14 +44,23 @@ def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[n
 def chip(info: DeviceInfo) -> Box:
     """Return the chip with its SMs and L2, and below it the memory, with L2 on its scale."""
     memory_text = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}"
-    scale_text = (
+    tiles_text = f"{count(info.sm_count, 'SM')}, one tile each"
+    return column(
+        _sms_and_l2(info, f"{tiles_text}: point at one, or use the arrow keys."),
+        words(tiles_text, "note", only="picture"),
+        _memory(info, memory_text),
+    )
+
+
+def scales(info: DeviceInfo) -> str:
+    """Return sentences about the scales of the drawing."""
+    return (
         f"The areas of the chip are to scale: a tile is {size(info.shared_per_sm_bytes)} of shared memory. "
         f"In the bar, L2 and memory are to scale: 1 to {number(info.memory_bytes / info.l2_bytes)}."
     )
-    return column(_sms_and_l2(info), _memory(info, memory_text), words(scale_text, "note"))
 
 
-def _sms_and_l2(info: DeviceInfo) -> Plot:
+def _sms_and_l2(info: DeviceInfo, hint: str) -> Plot:
     tiles, l2_width = layout(info, NOMINAL_PX, CHIP_PX)
     x, y, tile_width, tile_height = tiles.T
     l2_x = NOMINAL_PX - l2_width
@@ -61,9 +70,8 @@ def _sms_and_l2(info: DeviceInfo) -> Plot:
     )
     sentences = [f"SM {sm}{sm_text}" for sm in range(info.sm_count)]
     sentences.append(f"L2: {size(info.l2_bytes)} for all SMs.")
-    heading_y = CHIP_PX + 12
     return plot(
-        CHIP_PX + 22,
+        CHIP_PX,
         (0, NOMINAL_PX),
         Rects(
             [*x, l2_x],
@@ -83,9 +91,8 @@ def _sms_and_l2(info: DeviceInfo) -> Plot:
             colour=ink(L2),
             room=[l2_width],
         ),
-        Labels([0], [heading_y], [f"{count(info.sm_count, 'SM')}, one tile each"], colour="muted"),
         label=f"Chip with {count(info.sm_count, 'SM')} and {size(info.l2_bytes)} of L2",
-        hint="Point at a tile, or use the arrow keys.",
+        hint=hint,
     )
 
 
