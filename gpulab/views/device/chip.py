@@ -16,8 +16,8 @@ from virtualgpu.records import DeviceInfo
 
 # The colours of these levels in the roofline chart.
 SM, L2, MEMORY = "good", "accent", "tail-pale"
-CHIP_PX = 76
-MEMORY_PX = 20
+CHIP_PX = 84
+MEMORY_PX = 22
 NOMINAL_PX = 520
 """Width for which tiles are square."""
 

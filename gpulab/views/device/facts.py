@@ -137,9 +137,9 @@ def headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
     """Return the main facts of a device: name, value and detail of each."""
     return [
         ("Compute capability", info.capability, ""),
-        ("SMs", number(info.sm_count), f"with {LANES.text(info)} FP32 lanes each"),
-        (FP32_RATE.name, FP32_RATE.text(info), "all SMs"),
-        ("L2", size(info.l2_bytes), "shared by all SMs"),
+        ("SMs", number(info.sm_count), ""),
+        (FP32_RATE.name, FP32_RATE.text(info), ""),
+        ("L2", size(info.l2_bytes), ""),
         ("Memory", size(info.memory_bytes), info.memory_type or ""),
         (BANDWIDTH.name, BANDWIDTH.text(info), ""),
     ]
