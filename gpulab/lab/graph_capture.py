@@ -89,6 +89,8 @@ def restored(arrays: Iterable[Any]) -> Iterator[None]:
     saved_contents = []
     try:
         saved_contents = [(array, array.copy()) for array in arrays]
+        # The block below may use another stream, which must not write before these copies are done.
+        cp.cuda.get_current_stream().synchronize()
     except MemoryError:
         warn(
             "The arrays are too large to be saved and restored, so the changes that fn makes "
@@ -97,6 +99,7 @@ def restored(arrays: Iterable[Any]) -> Iterator[None]:
     try:
         yield
     finally:
+        cp.cuda.runtime.deviceSynchronize()
         with cp.cuda.Stream.null:
             for array, contents in saved_contents:
                 array[...] = contents

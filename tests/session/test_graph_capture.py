@@ -80,6 +80,13 @@ class TestLaunch:
         all_are(x, 1)
         all_are(total, 0)
 
+    def test_saving_and_restoring_the_arrays_of_a_comparison_races_with_no_run(self) -> None:
+        x = ones()
+        g = gl.graph(add, x)
+        with gl.check_streams() as report:
+            g.compare(repeats=2)
+        assert report.findings == ()
+
     def test_arrays_of_the_graph_stay_while_it_does(self) -> None:
         g = gl.graph(lambda x: gl.cp.sqrt(x * 2) + 1, ones(8))
         gc.collect()
