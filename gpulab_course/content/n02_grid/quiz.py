@@ -43,8 +43,9 @@ QUESTIONS = (
             ),
             Choice(
                 "grows by far more than the work does",
-                "The extra block waits until another block ends. If the others shared an SM, it then runs "
-                "faster than they did. If a block fills an SM, it does not, and the time nearly doubles.",
+                "The extra block waits until another block ends. If the blocks on an SM slowed each other "
+                "down, it runs faster than they did. If only one block fits on an SM, it does not, and the time "
+                "nearly doubles.",
                 right=True,
             ),
         ),
